@@ -9,10 +9,10 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/release/longshore
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-cache test bench bench-postgres soak fuzz deny device-check device-results man completions install clean
+.PHONY: help setup build demo demo-cache test bench bench-postgres bench-buckets soak fuzz deny device-check device-results man completions install clean
 
 help: ## Lists the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Installs what building and testing need (apt as root or with sudo; pip into .work/venv)
 	@./scripts/setup.sh
@@ -37,6 +37,9 @@ bench: build ## Measures against the limits of this machine; report in .work/ben
 
 bench-postgres: build ## Backups, restores and archiving of a PostgreSQL cluster, beside pgBackRest, WAL-G and pg_basebackup where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres $(BENCH)
+
+bench-buckets: build ## Backups of a PostgreSQL cluster to an object store on this machine, beside pgBackRest and WAL-G where installed
+	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres --rows bucket $(BENCH)
 
 soak: export LONGSHORE_TEST_DIR = /tmp
 soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100) of PostgreSQL, all majors

@@ -10,16 +10,17 @@ Every round is recorded in WORK/record.json; one in which other programs took mo
 not count and is run again the next time. So a benchmark can be run in pieces, each while the machine is kept quiet.
 Rounds alternate between the tools, every other round in reverse order.
 
-Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving, `chain` incremental backups
-and their restore (its rounds come last, as it changes the cluster). docs/benchmarks-postgres.md says what each means and
+Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving, `bucket` backup to an object
+store on this machine and its restore, beside the same to a directory, `chain` incremental backups and their restore (its rounds
+come last, as it changes the cluster). docs/benchmarks-postgres.md says what each means and
 how to get the other tools. Run it as root: servers run as `postgres`, cold memory needs root.
 """
 
-import argparse, json, os, platform, sys, time
+import argparse, atexit, json, os, platform, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from bench_postgres import cluster, machine, report, rows, tools  # noqa: E402
+from bench_postgres import cluster, machine, report, rows, store, tools  # noqa: E402
 
 
 def options():
@@ -27,6 +28,7 @@ def options():
     parser.add_argument("--longshore", default="target/release/longshore")
     parser.add_argument("--pgbackrest", default="pgbackrest", help="programs, separated by commas: versions to compare")
     parser.add_argument("--walg", default="wal-g", help="program")
+    parser.add_argument("--versitygw", default=".work/buckets/versitygw", help="program; the object store")
     parser.add_argument("--postgres", default="/usr/lib/postgresql/15/bin", help="directory of the server's programs, 15 or later")
     parser.add_argument("--port", type=int, default=6544, help="this and the next one name the servers' sockets")
     parser.add_argument("--work", default=".work/bench-postgres", help="on the disk to measure; 16 GB")
@@ -87,12 +89,20 @@ def main():
     main_cluster = cluster.Cluster(wanted.work, "data", wanted.postgres, wanted.port)
     log_cluster = cluster.Cluster(wanted.work, "waldata", wanted.postgres, wanted.port + 1)
     record = Record(f"{main_cluster.work}/record.json")
+    objects = None
     if not wanted.table:
         common = "shared_buffers=1GB\nmax_wal_size=8GB"
         main_cluster.make(common, cluster.databases(wanted.scale, wanted.warehouses, not wanted.no_orders))
         if "wal" in wanted.rows:
             log_cluster.make(common + "\nwal_keep_size=4GB", rows.segments(wanted.segments))
-        found, missing = tools.all_tools(wanted, main_cluster)
+        if "bucket" in wanted.rows and not wanted.prepare:
+            if os.path.exists(wanted.versitygw):
+                objects = store.Store(wanted.work, wanted.versitygw)
+                objects.start()
+                atexit.register(objects.stop)
+            else:
+                print(f"not compared: object stores: no `{wanted.versitygw}`: make setup", file=sys.stderr)
+        found, missing = tools.all_tools(wanted, main_cluster, objects)
         for line in missing:
             print(f"not compared: {line}", file=sys.stderr)
         record.content["tools"].update({name: dict(version=tool.version, options=tool.options, checks=tool.checks)
@@ -105,7 +115,7 @@ def main():
     if not wanted.table:
         parts = [part for part in wanted.tools.split(";") if part]
         chosen = {name: tool for name, tool in found.items() if not parts or any(part in name for part in parts)}
-        measure = rows.Rows(main_cluster, log_cluster)
+        measure = rows.Rows(main_cluster, log_cluster, objects)
         ends = time.monotonic() + wanted.budget
         for row, name in list(pending(chosen, record, wanted.rows.split(","), wanted.rounds)):
             began = time.monotonic()

@@ -4,7 +4,7 @@ import statistics
 
 from .rows import disturbed
 
-ORDER = ("full", "cold", "load", "wal", "chain")
+ORDER = ("full", "cold", "load", "wal", "bucket", "chain")
 
 
 def spread(values, digits=2):
@@ -32,7 +32,7 @@ class Report:
         return found
 
     def text(self):
-        parts = [self.tools(), self.full(), self.cold(), self.load(), self.wal(), self.chain()]
+        parts = [self.tools(), self.full(), self.cold(), self.load(), self.wal(), self.bucket(), self.chain()]
         return "\n\n".join(part for part in parts if part)
 
     def tools(self):
@@ -75,6 +75,17 @@ class Report:
             rows.append((name, spread([run["rate"] for run in runs], 1), spread([run["machine"] for run in runs]),
                          f"{statistics.median(run['stored'] for run in runs) / 1e6:.0f}", len(runs)))
         return rows and table(("log, by the server's archiver", "segments/s", "machine CPU-s", "stored MB", "rounds"), rows)
+
+    def bucket(self):
+        rows = []
+        for name, runs in self.rounds("bucket").items():
+            stored = statistics.median(run["stored"] for run in runs) / 1e9
+            cells = [name]
+            for part in ("backup", "restore"):
+                cells += [spread([run[part][key] for run in runs]) for key in ("s", "cpu", "store")]
+            rows.append((*cells, f"{stored:.3f}", len(runs)))
+        return rows and table(("object store on this machine", "backup s", "CPU-s", "the store's CPU-s", "restore s", "CPU-s",
+                               "the store's CPU-s", "stored GB", "rounds"), rows)
 
     def chain(self):
         rows = []

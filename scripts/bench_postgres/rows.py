@@ -9,19 +9,22 @@ BEFORE, AFTER = 11, 9
 
 
 class Meter:
-    """CPU seconds from here on: of the tool, its children and the server; of the kernel's threads; of all others."""
+    """CPU seconds from here on: of the tool, its children and the server; of the kernel's threads; of the object store, if one
+    runs; of all others."""
 
-    def __init__(self, cluster):
-        self.cluster = cluster
+    def __init__(self, cluster, store=None):
+        self.cluster, self.store = cluster, store
         self.began = self.now()
 
     def now(self):
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return (children.ru_utime + children.ru_stime + self.cluster.cpu(), machine.kernel(), machine.busy())
+        return (children.ru_utime + children.ru_stime + self.cluster.cpu(), machine.kernel(), machine.busy(),
+                self.store.cpu() if self.store else 0)
 
     def read(self):
-        own, kernel, whole = (now - began for now, began in zip(self.now(), self.began))
-        return dict(cpu=round(own, 2), machine=round(whole, 2), others=round(whole - own - kernel, 2))
+        own, kernel, whole, store = (now - began for now, began in zip(self.now(), self.began))
+        found = dict(cpu=round(own, 2), machine=round(whole, 2), others=round(whole - own - kernel - store, 2))
+        return dict(found, store=round(store, 2)) if self.store else found
 
 
 def disturbed(found):
@@ -32,8 +35,8 @@ def disturbed(found):
 
 
 class Rows:
-    def __init__(self, cluster, archive):
-        self.cluster, self.archive = cluster, archive
+    def __init__(self, cluster, archive, store=None):
+        self.cluster, self.archive, self.store = cluster, archive, store
         self.work = cluster.work
         self.turn = True
 
@@ -43,7 +46,7 @@ class Rows:
         Every tool is followed by a sync of the file system, which costs those nothing that have synced themselves.
         """
         subprocess.run(["sync"], check=True)
-        meter, began = Meter(self.cluster), time.monotonic()
+        meter, began = Meter(self.cluster, self.store), time.monotonic()
         self.cluster.run(*argv, extra=extra)
         subprocess.run(["sync", "-f", durable], check=True)
         wall = time.monotonic() - began
@@ -121,6 +124,21 @@ class Rows:
             os.rmdir(f"{self.work}/restored")
             found[name] = self.timed(tool.restores[name], self.work, tool.environment)
         self.cluster.empty("out", "restored")
+        return found
+
+    def bucket(self, tool):
+        """A backup of the warm cluster to an object store on this machine, and its restore, beside the same to a directory."""
+        self.store.empty()
+        self.ready(tool)
+        backup = self.timed(tool.backup, self.work, tool.environment)
+        self.cluster.stop()
+        stored = self.store.size() + machine.size(f"{self.work}/out")
+        machine.fill_memory(f"{self.work}/holes")
+        self.store.read()
+        machine.read(f"{self.work}/out")
+        found = dict(backup=backup, restore=self.restore(tool), stored=stored, restored=machine.size(f"{self.work}/restored"))
+        self.cluster.empty("out", "restored")
+        self.store.empty()
         return found
 
     def load(self, tool):

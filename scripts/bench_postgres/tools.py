@@ -4,6 +4,8 @@ import os, re, shutil, subprocess
 from dataclasses import dataclass, field
 from typing import Callable, Optional
 
+from .store import BUCKET, KEY, SECRET
+
 
 @dataclass
 class Tool:
@@ -38,7 +40,7 @@ def version_of(argv, pattern=r"v?(\d+(?:\.\d+)+)"):
     return found.group(1) if found else "unknown"
 
 
-def all_tools(options, cluster):
+def all_tools(options, cluster, store=None):
     """Every tool that is there, by name, in the order of the tables; and a line for each that is not."""
     tools, missing = {}, []
     work, out, restored = cluster.work, f"{cluster.work}/out", f"{cluster.work}/restored"
@@ -77,6 +79,17 @@ def all_tools(options, cluster):
         name="a checkpoint alone", version="", options="no backup: what every tool's beginning costs", checks="", restore=[],
         rows=("load",), backup=[f"{cluster.bin}/psql", "-Xqc", "checkpoint"]))
 
+    if store:
+        places = [("a directory", None)] + [(f"S3, {scheme}", scheme) for scheme in ("http", "https")]
+        for algorithm, level in (("QAT_DEFLATE", "1"), ("ZSTD", "1")):
+            for words, scheme in places:
+                place = f"s3://bench/{algorithm}.bak" if scheme else f"{out}/a.bak"
+                add(Tool(
+                    name=f"longshore {algorithm} {level}, {words}", version=spared.version, checks=spared.checks, rows=("bucket",),
+                    options="one stripe, software engines", environment=store.environment(scheme) if scheme else {}, into=False,
+                    backup=[ours, "backup", url, "--to", place, "--algorithm", algorithm, "--level", level],
+                    restore=[ours, "restore", place, "--to", restored]))
+
     # -- pgBackRest, as many as there are
 
     for number, path in enumerate(filter(None, options.pgbackrest.split(","))):
@@ -108,6 +121,20 @@ def all_tools(options, cluster):
                 restore=repository + [f"--pg1-path={restored}", "--process-max=2", "restore"],
                 archive=archived, archive_prepare=stanza))
 
+            if store and kind == "zst":
+                repository = common + ["--stanza=bench", "--repo1-type=s3", "--repo1-path=/repo", f"--repo1-s3-bucket={BUCKET}",
+                                       "--repo1-s3-region=us-east-1", "--repo1-s3-endpoint=127.0.0.1", "--repo1-s3-uri-style=path",
+                                       "--repo1-storage-host=127.0.0.1", f"--repo1-storage-port={store.ports['https']}",
+                                       f"--repo1-storage-ca-file={store.certificate}"]
+                add(Tool(
+                    name=f"pgBackRest {version} {kind} 1, S3, https", version=version, rows=("bucket",),
+                    options="`process-max=2`, `repo1-bundle`, `start-fast`, no archive", checks="every page; SHA-1 of each file",
+                    environment=dict(PGBACKREST_REPO1_S3_KEY=KEY, PGBACKREST_REPO1_S3_KEY_SECRET=SECRET),
+                    prepare=repository + server + ["--no-online", "stanza-create"],
+                    backup=repository + server + compress + ["--repo1-bundle", "--repo1-retention-full=9", "--type=full",
+                                                             "--start-fast", "--no-archive-check", "backup"],
+                    restore=repository + [f"--pg1-path={restored}", "--process-max=2", "restore"]))
+
     # -- WAL-G
 
     walg = shutil.which(options.walg)
@@ -124,6 +151,14 @@ def all_tools(options, cluster):
                 environment=environment, rows=("full",) if verify == "true" else ("full", "cold", "load", "wal"),
                 archive=None if verify == "true" else lambda data, archive, scratch:
                     f"env WALG_FILE_PREFIX={archive} WALG_COMPRESSION_METHOD=lz4 {walg} wal-push %p"))
+        if store:
+            environment = dict(store.environment("https"), WALG_S3_PREFIX=f"s3://{BUCKET}/walg", WALG_COMPRESSION_METHOD="lz4",
+                               AWS_ENDPOINT=store.url("https"), AWS_S3_FORCE_PATH_STYLE="true", WALG_UPLOAD_DISK_CONCURRENCY="2",
+                               WALG_S3_CA_CERT_FILE=store.certificate)
+            add(Tool(
+                name="WAL-G lz4, S3, https", version=version, options="two readers (`WALG_UPLOAD_DISK_CONCURRENCY=2`)",
+                checks="no pages (its default); LZ4 frames", rows=("bucket",), environment=environment,
+                backup=[walg, "backup-push", cluster.data], restore=[walg, "backup-fetch", restored, "LATEST"]))
     else:
         missing.append(f"WAL-G: no `{options.walg}`")
 

@@ -1,0 +1,68 @@
+"""An object store on this machine, as the bucket rows use it: versitygw over a directory, by http and by https."""
+
+import os, shutil, socket, subprocess, time
+
+from . import machine
+
+BUCKET, KEY, SECRET = "bench", "bench-key", "bench-secret"
+
+
+class Store:
+    """`scripts/setup.sh` installs versitygw. The store writes to the disk that the cluster and the restore use, too."""
+
+    def __init__(self, work, binary):
+        self.work, self.root, self.binary = os.path.abspath(work), f"{os.path.abspath(work)}/store", os.path.abspath(binary)
+        self.certificate, self.key = f"{self.work}/store.pem", f"{self.work}/store.key"
+        self.ports = {}
+        self.servers = []
+
+    def url(self, scheme):
+        return f"{scheme}://127.0.0.1:{self.ports[scheme]}"
+
+    def environment(self, scheme):
+        """For programs that take AWS's variables."""
+        return dict(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1", AWS_ENDPOINT_URL=self.url(scheme),
+                    AWS_CA_BUNDLE=self.certificate, LONGSHORE_ALLOW_HTTP="1", LONGSHORE_TRY_OBJECT_STORES="1")
+
+    def start(self):
+        os.makedirs(f"{self.root}/{BUCKET}", exist_ok=True)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
+                        "-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", self.key, "-out", self.certificate],
+                       check=True, capture_output=True)
+        os.chmod(self.certificate, 0o644)
+        for scheme, options in (("http", []), ("https", ["--cert", self.certificate, "--key", self.key])):
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.ports[scheme] = probe.getsockname()[1]
+            log = open(f"{self.work}/store-{scheme}.log", "w")
+            self.servers.append(subprocess.Popen(
+                [self.binary, "--port", f"127.0.0.1:{self.ports[scheme]}", *options, "posix", self.root], stdout=log, stderr=log,
+                env=dict(os.environ, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET)))
+        for port in self.ports.values():
+            for _ in range(200):
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                except OSError:
+                    time.sleep(0.05)
+            else:
+                raise SystemExit(f"versitygw does not start: see {self.work}/store-http.log and store-https.log")
+
+    def stop(self):
+        for server in self.servers:
+            server.terminate()
+            server.wait()
+
+    def cpu(self):
+        return sum(machine.tree_cpu(server.pid) for server in self.servers)
+
+    def size(self):
+        return machine.size(f"{self.root}/{BUCKET}")
+
+    def read(self):
+        machine.read(f"{self.root}/{BUCKET}")
+
+    def empty(self):
+        for name in os.listdir(f"{self.root}/{BUCKET}"):
+            path = f"{self.root}/{BUCKET}/{name}"
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
