@@ -28,9 +28,12 @@ take_apart() {
         umount "$here/mnt" 2>/dev/null || sleep 0.1
     done
     losetup --associated "$here/disk/nbd" --noheadings --output NAME 2>/dev/null | xargs -r losetup -d
-    if mountpoint -q "$here/disk"; then
-        fusermount3 -u "$here/disk" 2>/dev/null || umount "$here/disk"
-    fi
+    for _ in $(seq 100); do
+        mountpoint -q "$here/disk" || return 0
+        fusermount3 -u "$here/disk" 2>/dev/null || umount "$here/disk" 2>/dev/null || sleep 0.1
+    done
+    # A container that was started meanwhile has copies of the mounts and holds the loop device as long as it runs.
+    umount -l "$here/disk"
 }
 
 clean_up() {
@@ -40,8 +43,12 @@ clean_up() {
     take_apart
     # Signals all children: one that was started at the moment of the interrupt has no name yet. A child that does not
     # run its program yet may miss a signal, so the signal is sent again.
-    while [ -n "$(jobs -pr)" ]; do
-        kill $(jobs -pr) 2>/dev/null
+    # A program whose disk somebody else still holds does not end by a request.
+    signal=TERM
+    for round in $(seq 6); do
+        [ -n "$(jobs -pr)" ] || break
+        [ "$round" -lt 4 ] || signal=KILL
+        kill -s "$signal" $(jobs -pr) 2>/dev/null
         for _ in $(seq 50); do
             [ -n "$(jobs -pr)" ] || break
             sleep 0.1
