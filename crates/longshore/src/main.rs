@@ -41,7 +41,10 @@ fn run() -> Exit {
         Err(_) if options::is_help(&Cli::command(), std::env::args_os().skip(1)) => {
             return commands::help_elsewhere();
         }
-        Err(error) => return refuse(&error, told(Exit::Usage)),
+        Err(error) => {
+            let error = options::with_tip_for_help(error);
+            return refuse(&error, told(Exit::Usage));
+        }
     };
     start_log();
     let global = &cli.global;

@@ -57,9 +57,9 @@ pub struct Backup {
     #[arg(long, value_name = "DEVICE", value_parser = values::device())]
     pub to: Vec<DeviceSpec>,
 
-    /// A target of the configuration: a new media set, one stripe in each of its directories.
+    /// A target of the configuration: one new stripe in each of its directories.
     ///
-    /// The default, without --to, is the configured database's target. The stripes are
+    /// The stripes make a new media set. The default, without --to, is the configured database's target. The stripes are
     /// DIRECTORY/DATABASE/LABEL/family-N.bak; the label begins with the UTC time, such as
     /// 20270131T020000Z-full-1a2b3c4d (docs/repository.md). The target's directories must exist, so that the disk below
     /// an unmounted file system is not filled; directories below them are created.
@@ -142,6 +142,9 @@ pub struct DifferentialOptions {
     pub base: Vec<DeviceSpec>,
 
     /// Make a full backup if no base can be used.
+    ///
+    /// For scheduled jobs: the first backup at a target has no base. Without this option such a backup fails and says why.
+    /// Do not use it if a full backup would not fit into the window.
     #[arg(long, hide_short_help = true, requires = "differing")]
     pub or_full: bool,
 }
@@ -175,6 +178,9 @@ pub struct DispositionOptions {
     pub init: bool,
 
     /// With --init: overwrite sets that have not expired too.
+    ///
+    /// For media that must be used again before their date. Without it, --init protects each set until --expires or
+    /// --retain-days of the backup that made it.
     #[arg(long, hide_short_help = true, requires = "init")]
     pub skip: bool,
 
@@ -203,6 +209,8 @@ impl DispositionOptions {
 #[command(next_help_heading = "Labels")]
 pub struct Labels {
     /// Name of the backup set, at most 128 characters.
+    ///
+    /// `longshore list` and the history show it, for people. Restores choose a set by number or by label.
     #[arg(long, value_name = "TEXT", value_parser = values::name)]
     pub name: Option<String>,
 
@@ -211,6 +219,8 @@ pub struct Labels {
     pub description: Option<String>,
 
     /// Name of the media set; with --append or --init it must be the one on the media.
+    ///
+    /// It keeps a job from adding to the wrong media, or from replacing them.
     #[arg(long, hide_short_help = true, value_name = "TEXT", value_parser = values::name)]
     pub media_name: Option<String>,
 
@@ -219,6 +229,8 @@ pub struct Labels {
     pub media_description: Option<String>,
 
     /// Mark the set as made out of turn: later differentials do not build on it.
+    ///
+    /// For a copy that leaves the site: without this option the next differential needs that copy for its restore.
     #[arg(long, hide_short_help = true)]
     pub copy_only: bool,
 
@@ -256,9 +268,15 @@ impl From<ChangePolicyArg> for OnChange {
 pub struct ReadOptions {
     /// What to do when a file changes while it is read.
     ///
-    /// For files; a SQLite database is always one moment. `mark` goes on, because one changing log file should not cost
-    /// the night's backup.
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "mark")]
+    /// For files; a SQLite database is always one moment. The default `mark` goes on, because one changing log file should
+    /// not cost the night's backup.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "mark"
+    )]
     pub on_change: ChangePolicyArg,
 
     /// Treat a directory as a volume of its own, read in parallel with the others.
@@ -299,10 +317,13 @@ pub struct Postgres {
     /// there do not need, and knows no others. The default for a backup of a configured database to its own target is
     /// the database's archive. The backup waits for the last segment, up to --wal-wait seconds, and then fails with the
     /// name of the missing segment.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, hide_short_help = true, value_name = "DIR")]
     pub wal_archive: Option<std::path::PathBuf>,
 
     /// Seconds to wait until the WAL is in the archive.
+    ///
+    /// The default is 300: an archiver whose command failed tries again after at most a minute, so several attempts fit.
+    /// Raise it if archiving is often further behind.
     #[arg(
         long,
         hide_short_help = true,

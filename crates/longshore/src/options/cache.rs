@@ -63,10 +63,15 @@ pub struct CacheCalibrate {
     pub model: PathBuf,
 
     /// Seconds for each size and depth.
+    ///
+    /// The default is 2: long enough for thousands of requests of an SSD. Raise it for hard disks, and for SSDs that clean
+    /// up in the background, whose latency differs from second to second.
     #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = values::seconds)]
     pub seconds: f64,
 
     /// The largest request that the device takes; without it, the size is fitted like the rest.
+    ///
+    /// Larger requests are split by the kernel. /sys/block/DEVICE/queue/max_sectors_kb shows the size.
     #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
     pub largest: Option<u64>,
 }

@@ -100,17 +100,24 @@ pub struct CreateCache {
     pub path: PathBuf,
 
     /// Size of the file to create. A block device is used whole.
+    ///
+    /// It includes the cache's table. A cache as large as the data that is read again and again is large enough; `longshore
+    /// cache simulate --trace` shows the gain by size for a recorded load.
     #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
     pub size: Option<u64>,
 
     /// Bytes of a slot: 4K to 64K, a power of two.
     ///
     /// Larger slots need less memory (5 to 9 MiB for each GiB of cache with 64K, 48 to 100 MiB with 4K) and waste space
-    /// if only parts of them are used. Within a slot, each line of 4 KiB is cached by itself.
+    /// if only parts of them are used. Within a slot, each line of 4 KiB is cached by itself. The default is 64K because it
+    /// needs the least memory; choose less for a load of small random reads, and only if the memory is there.
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = values::positive_size)]
     pub slot: u64,
 
     /// Overwrite a file or device that is not empty.
+    ///
+    /// Its content is lost, also a file system. Do not put it into a script that runs at each start: a restart would empty
+    /// the cache.
     #[arg(long)]
     pub force: bool,
 }
@@ -123,10 +130,14 @@ pub struct ServeCache {
     pub backend: PathBuf,
 
     /// The cache, made by `longshore cache create`. Without it the backend is served without a cache.
+    ///
+    /// `longshore cache attach` adds an empty one later, without a restart.
     #[arg(long, value_name = "PATH")]
     pub cache: Option<PathBuf>,
 
     /// The socket for clients; the control socket has the same name with `.control` appended.
+    ///
+    /// Whoever can open the socket can read and write the backend: put it into a directory that only its clients can enter.
     #[arg(long, value_name = "PATH")]
     pub socket: PathBuf,
 
@@ -139,6 +150,9 @@ pub struct ServeCache {
     pub policy: Option<String>,
 
     /// The profiles of the cache device and the backend, by name.
+    ///
+    /// `longshore cache simulate --help` lists the profiles. Use it only if the devices are of these models; models that
+    /// `longshore cache calibrate` measured describe your devices better.
     #[arg(long, value_name = "FAST/SLOW")]
     pub pair: Option<String>,
 
@@ -149,6 +163,8 @@ pub struct ServeCache {
     pub fast_model: Option<PathBuf>,
 
     /// The same for the backend.
+    ///
+    /// A model is true for one device, its size and its file system: calibrate again after a change of hardware.
     #[arg(long, value_name = "FILE")]
     pub slow_model: Option<PathBuf>,
 
@@ -159,14 +175,22 @@ pub struct ServeCache {
     pub guard: Option<PathBuf>,
 
     /// Go through the page cache instead of past it.
+    ///
+    /// For file systems that refuse direct access, such as tmpfs. Otherwise the kernel keeps a second copy of the same
+    /// bytes in memory, and a latency that the policy measures is not the device's.
     #[arg(long)]
     pub buffered: bool,
 
     /// Requests served at a time, for each connection.
+    ///
+    /// The default is 16, nbdkit's own. Each thread needs 2 MiB of memory. Raise it for devices that get faster with more
+    /// requests in flight; fewer do not save CPU time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
 
     /// The plugin for nbdkit, if it is not next to this program or in ../lib/longshore.
+    ///
+    /// `make install` puts it there. Give this option for a build that was not installed, or for one under trial.
     #[arg(long, value_name = "PATH", env = "LONGSHORE_NBD_PLUGIN")]
     pub plugin: Option<PathBuf>,
 }
@@ -191,6 +215,8 @@ pub struct CacheWhy {
     pub socket: PathBuf,
 
     /// Number of requests; the cache remembers 4096.
+    ///
+    /// The default is 20: they fit a screen.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub last: usize,
 }
@@ -210,6 +236,9 @@ pub struct CacheTrace {
     pub to: PathBuf,
 
     /// Seconds to record.
+    ///
+    /// The default is 60: enough to see the mix of a steady load. A trace for `longshore cache simulate` must be longer than
+    /// the time in which the load reads the same data again.
     #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = values::long_seconds)]
     pub seconds: f64,
 }
@@ -222,6 +251,9 @@ pub struct CachePolicy {
     pub socket: PathBuf,
 
     /// `aware`, `balance`, `none` (classic) or `slow` (no cache), or one of them with `+BASE`.
+    ///
+    /// The content stays. `aware` decides by the models of both devices that `longshore cache serve` was given; without
+    /// models `balance` is the better choice. The change lasts until the cache stops.
     pub name: String,
 }
 
@@ -279,6 +311,9 @@ pub struct CacheVerify {
     pub socket: PathBuf,
 
     /// Drop the blocks that differ from the cache.
+    ///
+    /// The backend has the truth, so dropping a block loses nothing; the next read takes it from there. First save the
+    /// output: it shows which device is at fault.
     #[arg(long)]
     pub repair: bool,
 }

@@ -23,6 +23,8 @@ pub struct History {
     pub database: Option<String>,
 
     /// Show at most this many rows, the newest; 0 shows all.
+    ///
+    /// The default is 20: they fit a screen. For more than a look, query the file with any SQLite client.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
 

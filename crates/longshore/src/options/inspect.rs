@@ -31,7 +31,7 @@ pub struct Media {
 /// The base of a differential set.
 #[derive(Debug, Clone, Args)]
 pub struct Bases {
-    /// All stripes of the other media sets that a differential set needs. Repeatable.
+    /// All stripes of other media sets that a differential set needs. Repeatable.
     ///
     /// These are the sets of its chain: its parent, the parent's parent, down to a full one. Sets on the same media, and
     /// at a target all sets, are found without this option.

@@ -14,7 +14,7 @@ pub struct OffloadOptions {
     /// is an accelerator. The format is the same in all modes. The default is the server settings `hardware offload
     /// enabled` and `hardware offload mode`, else software. Useless for tiny databases: blocks below 64 KiB never go
     /// to a device.
-    #[arg(long, value_name = "WHO", value_enum)]
+    #[arg(long, value_name = "WHO", value_enum, hide_possible_values = true)]
     pub offload: Option<Offload>,
 
     /// With --offload auto: save elapsed time, or CPU time.

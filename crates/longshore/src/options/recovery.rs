@@ -24,13 +24,16 @@ pub enum Action {
 #[command(next_help_heading = "PostgreSQL")]
 #[command(group = ArgGroup::new("recovery-end").multiple(false))]
 pub struct ClusterArgs {
-    /// The directory of a tablespace, named by its OID or its stored directory. Repeatable.
+    /// New directory of a tablespace; OLD: its OID or its directory. Repeatable.
     ///
     /// Without it the restore writes nothing outside --to, unless --tablespaces-as-stored allows it.
     #[arg(long = "tablespace-map", value_name = "OLD=NEW", value_parser = values::pair())]
     pub tablespace_map: Vec<Pair>,
 
     /// Restore tablespaces that --tablespace-map does not name into their original directories.
+    ///
+    /// For a machine that replaces the original, never for one on which the original server runs: the directories are that
+    /// server's own.
     #[arg(long, hide_short_help = true)]
     pub tablespaces_as_stored: bool,
 
@@ -41,18 +44,23 @@ pub struct ClusterArgs {
     #[arg(long, conflicts_with_all = ["replace", "only", "moves"])]
     pub delta: bool,
 
-    /// Recover until this time; the zone must be given, as in `2026-11-21 09:34:10+01`.
+    /// Recover until this time with its zone: `2026-11-21 09:34:10+01`.
     ///
+    /// A time without a zone is refused, because recovery to the wrong hour loses data.
     /// Restores the newest backup that was complete before this time: with --database among the database's backups,
     /// with media and no --position among the sets on the media.
     #[arg(long, value_name = "TIME", value_parser = values::zoned_time, group = "recovery-end")]
     pub target_time: Option<i64>,
 
     /// Recover until this LSN, as in `16/B374D848`.
+    ///
+    /// The most exact target: pg_waldump shows the LSN of each commit. Give the one where the last wanted record begins.
     #[arg(long, value_name = "LSN", group = "recovery-end")]
     pub target_lsn: Option<Lsn>,
 
     /// Recover until this transaction.
+    ///
+    /// Transactions that committed before this one are restored, also those with a higher number; later ones are not.
     #[arg(
         long,
         hide_short_help = true,
@@ -66,22 +74,40 @@ pub struct ClusterArgs {
     pub target_name: Option<String>,
 
     /// Recover only until the copy is consistent.
+    ///
+    /// The earliest state that this backup can give: the end of the backup. For a backup that an archive does not follow.
     #[arg(long, hide_short_help = true, group = "recovery-end")]
     pub target_immediate: bool,
 
     /// Stop just before the recovery target.
+    ///
+    /// Sets recovery_target_inclusive to off, to leave out the transaction that did the damage.
     #[arg(long, hide_short_help = true, requires = "recovery-end")]
     pub target_exclusive: bool,
 
     /// The timeline to follow: `latest`, `current` (the backup's own) or its number.
+    ///
+    /// The default is `latest`, as PostgreSQL's; it includes what was committed after an earlier recovery. Give a number
+    /// to return to the state before that recovery; `longshore wal list` shows the timelines.
     #[arg(long, hide_short_help = true, value_name = "TIMELINE", value_parser = timeline)]
     pub target_timeline: Option<TimelineChoice>,
 
-    /// The server's action at the target: pause, open for writing (promote), or shut down.
-    #[arg(long, value_name = "ACTION", value_enum, requires = "recovery-end")]
+    /// What the server does at the target: pause, promote or shutdown.
+    ///
+    /// `pause` (the default) lets you read the data before you decide: pg_wal_replay_resume() opens the server. `promote`
+    /// opens it for writing at once, on a new timeline. `shutdown` stops it, ready to replay further.
+    #[arg(
+        long,
+        value_name = "ACTION",
+        value_enum,
+        hide_possible_values = true,
+        requires = "recovery-end"
+    )]
     pub target_action: Option<Action>,
 
     /// Restore a standby: it goes on replaying and is not writable.
+    ///
+    /// Creates standby.signal. Set primary_conninfo in the copy if it must also stream from the primary.
     #[arg(long)]
     pub standby: bool,
 
@@ -101,10 +127,13 @@ pub struct ClusterArgs {
     pub no_subscriptions: bool,
 
     /// The server's restore_command, which fetches WAL from an archive, with %f and %p.
+    ///
+    /// For archives of other programs; for Longshore's use --wal-archive, which also checks that the WAL is complete. The
+    /// command must end with a code other than 0 if it does not have the file.
     #[arg(long, hide_short_help = true, value_name = "COMMAND")]
     pub restore_command: Option<String>,
 
-    /// The directory of a `longshore wal` archive, from which the server fetches its WAL.
+    /// The `longshore wal` archive from which the server fetches WAL.
     ///
     /// Sets restore_command to `longshore wal get` with this program's own path. Before it writes, the restore checks
     /// that the archive has the WAL that is needed. With --database the default is the database's archive.

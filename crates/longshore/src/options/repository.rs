@@ -32,10 +32,14 @@ pub struct Expire {
     pub databases: Vec<String>,
 
     /// The target; the default is the one configured for each database.
+    ///
+    /// The rules count the backups at one target; those at another target are not looked at.
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 
     /// Show what would be removed, and remove nothing.
+    ///
+    /// Use it before the first expire with a new rule: the table names each backup and the rule that keeps it.
     #[arg(long, short = 'n')]
     pub dry_run: bool,
 
@@ -48,14 +52,21 @@ pub struct Expire {
 #[command(next_help_heading = "Rules, instead of the configured ones")]
 pub struct Rules {
     /// Keep the newest N full backups.
+    ///
+    /// Differentials are no full backups and are not counted. A backup that a kept one depends on is kept, too.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_full: Option<u32>,
 
     /// Keep what is needed to recover to any moment of the last N days.
+    ///
+    /// That is more than the backups of these days: the one that was newest N days ago is needed, too, and its WAL.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_days: Option<u32>,
 
     /// Keep WAL without gaps for the newest N full backups only; the default is for all kept backups.
+    ///
+    /// Older backups keep only the WAL that makes them consistent, and can be restored only as they were at their end. Use
+    /// it if WAL needs more room than backups.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_wal: Option<u32>,
 }
@@ -87,6 +98,8 @@ pub struct Info {
     pub target: Option<String>,
 
     /// Print metrics in Prometheus' text format.
+    ///
+    /// Write them to another name and rename the file, so that the collector never reads half of it.
     #[arg(long)]
     pub prometheus: bool,
 }
@@ -114,11 +127,15 @@ pub struct Check {
 
     /// Maximum age of the newest good backup, in hours.
     ///
-    /// 26 is a day, and two hours for a slow nightly backup.
+    /// The default is 26: a day, and two hours for a slow nightly backup. Give the interval of your schedule and the length
+    /// of its longest run.
     #[arg(long, value_name = "HOURS", default_value_t = 26)]
     pub max_age: u32,
 
     /// Seconds to wait for a WAL segment to arrive in the archive; 0 skips this check.
+    ///
+    /// The default is 60: a server whose archive_command failed tries again after at most a minute. The check makes the
+    /// server switch to a new segment, so skip it where a check runs every minute.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub archive_wait: u32,
 }
@@ -140,7 +157,9 @@ Not for: keeping the restored copy: the drill always removes it. Use `longshore 
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_DRILL)]
 pub struct Drill {
-    /// The database.
+    /// The database of the configuration whose backup is tried.
+    ///
+    /// Its target comes from there, too, unless --target is given.
     #[arg(value_name = "DATABASE")]
     pub database: String,
 
@@ -149,6 +168,8 @@ pub struct Drill {
     pub target: Option<String>,
 
     /// Which backup: a label that `longshore list` shows, or `latest` (the default).
+    ///
+    /// The latest is the one that an emergency would use. Give a label to prove an older one before the newer ones expire.
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
 
@@ -159,6 +180,9 @@ pub struct Drill {
     pub work: Option<PathBuf>,
 
     /// Directory of PostgreSQL's programs; the default is found by the backup's major version.
+    ///
+    /// Give it if the programs are outside the usual directories of distributions. The major version must be the backup's:
+    /// a server starts only on data of its own major version.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub bin_dir: Option<PathBuf>,
 

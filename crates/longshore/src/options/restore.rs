@@ -59,6 +59,8 @@ pub struct Restore {
     pub only: Vec<PathBuf>,
 
     /// Restore OLD of the set as NEW below the target (MOVE). Repeatable.
+    ///
+    /// OLD is a path that `longshore list --files` shows. Not for tablespaces: --tablespace-map moves those.
     #[arg(long = "move", value_name = "OLD=NEW", value_parser = values::pair())]
     pub moves: Vec<Pair>,
 
@@ -73,7 +75,7 @@ pub struct Restore {
     ///
     /// Such a program goes on with the old file, which no longer has a name: it reads old data, and its commits are
     /// lost.
-    #[arg(long, requires = "replace")]
+    #[arg(long, hide_short_help = true, requires = "replace")]
     pub replace_in_use: bool,
 
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args};
 
 const TEACH: &str = "\
@@ -44,10 +45,14 @@ pub struct Sql {
     pub exit_on_error: bool,
 
     /// Exit with code 1 if a message had this severity or more.
+    ///
+    /// The rest of the script still runs; -b ends it. Errors have severity 11 to 25, a syntax error 15.
     #[arg(short = 'V', long, value_name = "SEVERITY", value_parser = clap::value_parser!(u8).range(0..=25))]
     pub severity_level: Option<u8>,
 
     /// Show only messages of this severity or more; informational messages have 0. -1 shows all.
+    ///
+    /// The default is -1, as in sqlcmd: the messages of BACKUP are its only output. Exit codes do not depend on it.
     #[arg(
         short = 'm',
         long,
@@ -72,6 +77,8 @@ pub struct Sql {
     pub trusted: bool,
 
     /// The initial database; the default is `master`.
+    ///
+    /// It decides what DB_NAME() answers and where msdb's tables are found without a prefix.
     #[arg(short = 'd', long, value_name = "NAME")]
     pub use_database: Option<String>,
 
@@ -82,10 +89,15 @@ pub struct Sql {
     pub variable: Vec<String>,
 
     /// Leave $(NAME) as it is.
+    ///
+    /// For scripts with `$(` in their own text, which would otherwise be taken for a variable that is not defined.
     #[arg(short = 'x', long)]
     pub no_variables: bool,
 
-    /// Rows between two headers; -1 for no headers, 0 for one header.
+    /// Rows between two headers; -1: none, 0: one. For help use `-?`.
+    ///
+    /// The default is 0, as in sqlcmd; programs that read the rows use -1. -h is sqlcmd's option and no short form of
+    /// --help.
     #[arg(
         short = 'h',
         long,
@@ -96,6 +108,9 @@ pub struct Sql {
     pub headers: i64,
 
     /// The separator between columns.
+    ///
+    /// The default is one blank, as in sqlcmd. With -W and a character that no value contains, other programs can split
+    /// the rows.
     #[arg(
         short = 's',
         long,
@@ -110,6 +125,8 @@ pub struct Sql {
     pub trim: bool,
 
     /// Cut lines of results after this many characters.
+    ///
+    /// By default no line is cut, so that paths in the results stay usable.
     #[arg(short = 'w', long, value_name = "WIDTH", value_parser = clap::value_parser!(u16).range(9..))]
     pub width: Option<u16>,
 
@@ -122,11 +139,15 @@ pub struct Sql {
     pub echo: bool,
 
     /// Send messages to standard error: 0 errors only, 1 all.
+    ///
+    /// By default all messages go to standard output, as with sqlcmd. Use 1 if another program reads the rows.
     #[arg(short = 'r', long, value_name = "0|1", num_args = 0..=1, default_missing_value = "0",
         value_parser = clap::value_parser!(u8).range(0..=1))]
     pub to_stderr: Option<u8>,
 
     /// A database not in the configuration: a name, and a source as for `longshore backup`.
+    ///
+    /// It is known to this call only; the configuration's [database.NAME] is known to all.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub database: Vec<String>,
 
@@ -140,6 +161,21 @@ pub struct Sql {
     pub verbose: bool,
 
     /// Print this help.
+    ///
+    /// `-?` as in sqlcmd, where -h is for headers.
     #[arg(short = '?', long, action = ArgAction::Help)]
     pub help: Option<bool>,
+}
+
+/// A lone `-h` means help in every other command. Here it is sqlcmd's option and lacks its number, so the refusal names
+/// the option that helps.
+pub fn with_tip_for_help(mut error: clap::Error) -> clap::Error {
+    let holds = |kind, wanted: fn(&str) -> bool| matches!(error.get(kind), Some(ContextValue::String(text)) if wanted(text));
+    let is_lone = holds(ContextKind::InvalidArg, |arg| arg.contains("--headers"))
+        && holds(ContextKind::InvalidValue, str::is_empty);
+    if is_lone {
+        let tip = "`longshore sql -?` prints the help; -h is sqlcmd's option for headers".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }

@@ -74,6 +74,9 @@ pub struct LookAheadOptions {
     pub queue_max: Option<u64>,
 
     /// Files that --async works on at a time; the default is twice the number of CPUs.
+    ///
+    /// Twice, because a worker waits for the archive's disk after it has compressed, and the CPU is idle then. Lower it if archiving takes CPUs
+    /// from the server; raise it for an archive on a network with long round trips.
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub workers: Option<u32>,
 
@@ -136,6 +139,9 @@ pub struct WalPush {
     pub level: Option<Level>,
 
     /// Decode and compare the compressed data before it is stored.
+    ///
+    /// Finds a fault of the memory or the compressor while the server still has the segment. Costs CPU time on the server's
+    /// machine; `longshore wal list --verify` checks the archive later, on any machine.
     #[arg(long)]
     pub verify: bool,
 
@@ -237,6 +243,9 @@ pub struct WalReceive {
     pub slot: Option<String>,
 
     /// Make the slot if the server does not have it.
+    ///
+    /// Not in a unit that starts by itself: a slot that somebody dropped would come back, and the WAL between the two would
+    /// be missing without an error.
     #[arg(long)]
     pub create_slot: bool,
 
@@ -249,14 +258,22 @@ pub struct WalReceive {
     pub level: Option<Level>,
 
     /// End when everything before this LSN is durable.
+    ///
+    /// For scripts that need the WAL of one moment, such as pg_current_wal_lsn() after a change. By default the receiver runs
+    /// until it is stopped.
     #[arg(long, value_name = "LSN")]
     pub until: Option<Lsn>,
 
     /// End with exit code 3 if the server cannot be reached, instead of retrying.
+    ///
+    /// For supervisors that restart a failed program themselves, and for trying out a connection string.
     #[arg(long)]
     pub once: bool,
 
     /// Seconds between two status reports to the server; less than half of its wal_sender_timeout.
+    ///
+    /// The default is 10, as for pg_receivewal; wal_sender_timeout is 60 by default. Lower it
+    /// if the server's wal_sender_timeout is below 20 seconds, or it would end the connection.
     #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value = "10",
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub status_interval: u32,
@@ -279,6 +296,8 @@ pub struct WalList {
     pub archive: Archive,
 
     /// Decode every segment and compare its checksums; exit code 1 if one is damaged.
+    ///
+    /// Reads every byte of the archive, so it takes long for a large one; run it after a fault of the archive's disk.
     #[arg(long)]
     pub verify: bool,
 }
@@ -303,6 +322,8 @@ pub struct WalNeeds {
     pub archive: Archive,
 
     /// Remove the record of a target that no longer exists.
+    ///
+    /// The next expire can then remove the WAL that only this target needs. The table without this option shows the IDs.
     #[arg(long, value_name = "ID")]
     pub forget: Option<uuid::Uuid>,
 

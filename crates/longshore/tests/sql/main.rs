@@ -42,8 +42,9 @@ impl Stage {
     fn answer(&self, script: &str) -> String {
         let script = scripts().join(script);
         let output = self.sql(&["-W", "-s", "|", "-i", script.to_str().unwrap()]);
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{said}");
+        let said = text(&output.stdout);
+        let aside = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}{aside}");
         self.masked(&said)
     }
 
@@ -122,8 +123,13 @@ fn refusals_are_those_of_the_real_engine() {
 fn exit_codes_and_streams_are_those_that_scripts_expect() {
     let stage = Stage::new();
     let bad = "BACKUP DATABASE nowhere TO DISK = 'x.bak'";
-    assert_eq!(stage.sql(&["-Q", bad]).status.code(), Some(0));
-    assert_eq!(stage.sql(&["-b", "-Q", bad]).status.code(), Some(1));
+    let unnoticed = stage.sql(&["-Q", bad]);
+    assert_eq!(unnoticed.status.code(), Some(0));
+    assert!(text(&unnoticed.stderr).contains("Run with -b"));
+    let noticed = stage.sql(&["-b", "-Q", bad]);
+    assert_eq!(noticed.status.code(), Some(1));
+    assert_eq!(text(&noticed.stderr), "");
+    assert_eq!(text(&stage.sql(&["-Q", "PRINT 1"]).stderr), "");
     assert_eq!(stage.sql(&["-b", "-Q", "PRINT 1"]).status.code(), Some(0));
     let output = stage.sql(&["-r", "0", "-Q", &format!("PRINT 'here' {bad}")]);
     assert_eq!(text(&output.stdout), "here\n");
@@ -142,6 +148,17 @@ fn exit_codes_and_streams_are_those_that_scripts_expect() {
     assert_eq!(
         stage.sql(&["-v", "novalue", "-Q", "PRINT 1"]).status.code(),
         Some(2)
+    );
+}
+
+#[test]
+fn a_lone_h_is_refused_with_the_option_that_prints_the_help() {
+    let output = Stage::new().sql(&["-h"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("`longshore sql -?` prints the help"),
+        "{said}"
     );
 }
 

@@ -105,8 +105,9 @@ impl Stage {
         std::fs::write(&script, statements.replace("HERE/", &format!("{here}/"))).unwrap();
         let mut command = self.command(&["sql", "-W", "-s", "|", "-h", "-1", "-i"]);
         let output = command.arg(&script).output().unwrap();
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{said}");
+        let said = text(&output.stdout);
+        let aside = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}{aside}");
         said
     }
 

@@ -42,6 +42,8 @@ Not for: your own load. `longshore cache simulate --trace` replays a recorded on
 #[command(after_long_help = TEACH_GRID)]
 pub struct CacheGrid {
     /// The policy under test.
+    ///
+    /// The default is `aware`, the default of `longshore cache serve` if both devices are known.
     #[arg(long, default_value = "aware")]
     pub policy: String,
 
@@ -50,23 +52,29 @@ pub struct CacheGrid {
     pub pair: Option<String>,
 
     /// Runs of each cell, with N consecutive seeds.
+    ///
+    /// The default is 3: results of a cell differ from seed to seed by up to a tenth, so one run proves little. 1 is enough
+    /// for a first look.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: u64,
 
     /// Run each cell that falls below the bound again, with the N seeds that follow.
     ///
     /// The bound is 3 % below the better of no cache and a classic cache. Results of a cell differ from seed to seed by up
-    /// to a tenth, so three runs of a thousand cells have a few below the bound by chance.
+    /// to a tenth, so three runs of a thousand cells have a few below the bound by chance. The default
+    /// is 0, which reports these cells as they are.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub again: u64,
 
     /// The first seed.
     ///
-    /// Judge a policy with seeds that it was not developed with; `aware` was developed with 1 to 3.
+    /// Judge a policy with seeds that it was not developed with; `aware` was developed with 1 to 3, the default's.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub first_seed: u64,
 
     /// Only every N-th cell, evenly spread over the grid.
+    ///
+    /// The default is 1, the whole grid. For a look at a change use 10; a judgement needs all cells.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub every: u64,
 
@@ -88,18 +96,20 @@ pub struct CacheGrid {
 
     /// Which policies let a miss wait for another client's read of the same bytes.
     ///
-    /// `own`: each policy's own way; only `aware` shares. `all` and `nobody` compare the policies without that
+    /// `own` (the default): each policy's own way; only `aware` shares. `all` and `nobody` compare the policies without that
     /// difference.
     #[arg(long, value_enum, default_value_t = WhoShares::Own)]
     pub sharing: WhoShares,
 
     /// Give the policy wrong models: every parameter of a device is off by this many percent.
+    ///
+    /// Real models are wrong, too: calibration accepts 15 % in nine tenths of the cells. The default is 0, true models.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=90))]
     pub wrong: u32,
 
     /// Which parameters are too low, as a sum of bits; the others are too high.
     ///
-    /// 1: the fast side's times, 2: its rates, 4 and 8: the slow side's.
+    /// 1: the fast side's times, 2: its rates, 4 and 8: the slow side's. The default is 0: with --wrong all are too high.
     #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..16))]
     pub wrong_signs: u8,
 }
@@ -134,7 +144,7 @@ pub struct Simulate {
     /// The profiles of the fast and the slow device, by name.
     ///
     /// Profiles: optane-905p, optane-p4800x, samsung-970pro (calibrated); nvme-pcie5, sata-ssd, ebs-gp3-base,
-    /// ebs-gp3-max, ec2-local-nvme, cxl-memory, dram (provisional).
+    /// ebs-gp3-max, ec2-local-nvme, cxl-memory, dram (provisional). The default is the pair of the published study.
     #[arg(
         long,
         value_name = "FAST/SLOW",
@@ -154,7 +164,8 @@ pub struct Simulate {
     ///
     /// CLIENTSxSIZE, joined by +; each client keeps one request in flight. `:wP` makes P percent of a group's
     /// requests writes, `:zE` uses some offsets far more often, by Zipf's law with exponent E. A group with requests
-    /// below 128k reads at random; others scan.
+    /// below 128k reads at random; others scan. The default has both kinds, because a cache that serves one of them well
+    /// may slow down the other.
     #[arg(long, default_value = "8x4k+6x512k")]
     pub mix: String,
 
@@ -170,6 +181,9 @@ pub struct Simulate {
     pub trace_form: Option<String>,
 
     /// N times as fast as recorded, or `closed`: as many requests in flight as when recorded.
+    ///
+    /// The default is 1, the recorded times. Use `closed` for a trace of programs that wait for each answer: they would have
+    /// asked sooner on faster devices.
     #[arg(long, value_name = "N|closed", requires = "trace", default_value = "1")]
     pub pace: String,
 
@@ -177,28 +191,36 @@ pub struct Simulate {
     ///
     /// Filters: none (classic cache), none-waits (the same, and a miss waits for another client's read of the same
     /// bytes), slow (no cache), bcache, throttle=IOPS/MBPS, split=P, profile, balance, orthus (its paper's constants),
-    /// orthus-kernel (the interval of its kernel version), aware. Bases: lru, clock, 2q, arc, larc, s3-fifo, sieve.
+    /// orthus-kernel (the interval of its kernel version), aware. Bases: lru, clock, 2q, arc, larc, s3-fifo, sieve. The
+    /// default compares `aware` with a classic cache, no cache and Orthus.
     #[arg(long, value_delimiter = ',', default_value = "none,slow,orthus,aware")]
     pub policy: Vec<String>,
 
     /// Which policies let a miss wait for another client's read of the same bytes.
     ///
-    /// `own`: each policy's own way; `aware` and `none-waits` share. `all` and `nobody` compare the policies without that
+    /// `own` (the default): each policy's own way; `aware` and `none-waits` share. `all` and `nobody` compare the policies without that
     /// difference.
     #[arg(long, value_enum, default_value_t = WhoShares::Own)]
     pub sharing: WhoShares,
 
     /// Size of the cache, in percent of the touched bytes.
+    ///
+    /// The default is 100: everything is cached, and only the choice of the device counts. Give less to compare
+    /// replacement policies.
     #[arg(long, value_name = "PERCENT", default_value_t = 100,
         value_parser = clap::value_parser!(u32).range(1..=100))]
     pub resident: u32,
 
     /// Virtual seconds to measure, after the mix has become steady (60 s at most).
+    ///
+    /// The default is 2: long enough for tens of thousands of requests of an SSD.
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..=600))]
     pub seconds: u32,
 
     /// The seed of the random numbers; equal seeds give equal runs.
+    ///
+    /// The default is 1. Try a few seeds before you believe a difference of less than a tenth.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

@@ -75,6 +75,8 @@ pub struct Sample {
     pub size: u64,
 
     /// Split the sample over this many files, each a database of its own.
+    ///
+    /// The default is 1. Use as many as there are disks to measure a source that is read from several volumes.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "dir",
         value_parser = clap::value_parser!(u16).range(1..=FILES_MAX as i64))]
     pub files: u16,
@@ -84,6 +86,8 @@ pub struct Sample {
     pub dir: Vec<PathBuf>,
 
     /// Another seed gives other content of the same kind.
+    ///
+    /// The default is 1, so that every machine builds the same sample. Use another to see whether a result depends on the content.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
@@ -124,6 +128,8 @@ pub struct SampleOptions {
     pub size: Option<u64>,
 
     /// Directory that keeps samples between studies.
+    ///
+    /// The default is in the working directory, because a sample is as large as --size and must be on the disk to measure.
     #[arg(long, value_name = "DIR", default_value = ".work/bench")]
     pub work: PathBuf,
 
@@ -157,11 +163,15 @@ pub struct Sweep {
     pub buffers: bool,
 
     /// With --buffers: the algorithm.
+    ///
+    /// The default is QAT_DEFLATE, the one that backups use by default.
     #[arg(long, value_name = "NAME", value_parser = values::algorithm, requires = "buffers",
         default_value = "QAT_DEFLATE")]
     pub algorithm: Algorithm,
 
     /// Seconds between two backups, for cooling down.
+    ///
+    /// A CPU that was just busy may run slower, and a disk may still write what it has cached.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16))]
     pub pause: Option<u16>,
 
@@ -189,11 +199,16 @@ pub struct Compare {
     pub dir: Vec<PathBuf>,
 
     /// Stripes of each backup.
+    ///
+    /// The default is 8, the middle of the published study's 1 to 16.
     #[arg(long, value_name = "N", default_value_t = 8,
         value_parser = clap::value_parser!(u8).range(1..=64))]
     pub stripes: u8,
 
     /// Backups of each kind, alternating; the median counts.
+    ///
+    /// Alternating rounds spread a disturbance over all kinds, and the median leaves out one disturbed round of three. More
+    /// rounds take proportionally longer.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
 
@@ -231,6 +246,9 @@ pub struct Bench {
     pub large: bool,
 
     /// Interleaved rounds; the medians count [default: 5, with --quick 1].
+    ///
+    /// With five rounds the median leaves out two disturbed ones. On a machine with other work use more, and look at the
+    /// spread that the report prints.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
 
@@ -257,6 +275,8 @@ Not for: a GPU that other programs use: the check takes nearly all of its memory
 #[command(after_long_help = TEACH_DEVICE_CHECK)]
 pub struct DeviceCheck {
     /// Directory that keeps the sample between runs.
+    ///
+    /// The default is in the working directory, so that a bundle copied to a machine leaves nothing elsewhere.
     #[arg(long, value_name = "DIR", default_value = ".work/device-check")]
     pub work: PathBuf,
 
@@ -265,6 +285,8 @@ pub struct DeviceCheck {
     pub stripe: Option<PathBuf>,
 
     /// Time for the whole run; measurements that do not fit are left out and shown as a dash.
+    ///
+    /// The default is 360, for hardware that is lent for minutes.
     #[arg(long, value_name = "SECONDS", default_value_t = 360,
         value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
@@ -297,11 +319,15 @@ pub struct OffloadStudy {
     pub dir: Vec<PathBuf>,
 
     /// Stripes of each backup; with one stripe, each block waits until the one before is written.
+    ///
+    /// The default is 1, as for a backup with one --to. Use several if the stripes are on several disks.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u8).range(1..=64))]
     pub stripes: u8,
 
     /// Counted backups of each mode; the medians count [default: 5, with --quick 1].
+    ///
+    /// With five rounds the median leaves out two disturbed ones.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
 
@@ -326,6 +352,8 @@ a device.";
 #[command(after_long_help = TEACH_FIGURES)]
 pub struct CacheFigures {
     /// The seed of the random numbers; equal seeds give equal reports.
+    ///
+    /// The default is 1, so that every run draws the same figures. Another seed shows how much of a figure is chance.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 

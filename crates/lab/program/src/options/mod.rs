@@ -95,9 +95,40 @@ mod tests {
         });
     }
 
+    /// The parser hands the options of the program on to each command when it is built, so only a built command shows
+    /// what the user sees.
+    fn built() -> clap::Command {
+        let mut command = Cli::command();
+        command.build();
+        command
+    }
+
+    #[test]
+    fn an_option_with_a_default_explains_the_default_in_its_long_help() {
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            for arg in command.get_arguments() {
+                if arg.get_default_values().is_empty() {
+                    continue;
+                }
+                let id = arg.get_id();
+                let short = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                let long = arg
+                    .get_long_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let taught = long.strip_prefix(&short).unwrap_or(&long);
+                assert!(
+                    taught.to_lowercase().contains("default")
+                        && taught.split_whitespace().count() >= 6,
+                    "{path} {id} does not explain its default: {taught:?}"
+                );
+            }
+        });
+    }
+
     #[test]
     fn short_help_fits_a_screen() {
-        walk(&Cli::command(), "longshore", &mut |path, command| {
+        walk(&built(), "longshore", &mut |path, command| {
             let mut command = command.clone().max_term_width(100);
             let lines = command.render_help().to_string().lines().count();
             assert!(lines <= 45, "{path} -h has {lines} lines");

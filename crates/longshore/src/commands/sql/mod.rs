@@ -23,6 +23,7 @@ use self::show::{OutputFile, Show, Style, WIDTH_MAX};
 use super::Context;
 use crate::options::Sql;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output;
 
 /// The maximum length of a statement file.
 const LEN_MAX: u64 = 64 << 20;
@@ -116,7 +117,12 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         {
             Exit::No
         }
-        Ok(()) | Err(ScriptEnd::Asked | ScriptEnd::Closed) => Exit::Done,
+        Ok(()) => {
+            let silent = context.output.json || !terminal.failed;
+            note_unnoticed(options, silent);
+            Exit::Done
+        }
+        Err(ScriptEnd::Asked | ScriptEnd::Closed) => Exit::Done,
     };
     if let Some(keep) = terminal.keep {
         let status = if keep.errors { "error" } else { "ok" };
@@ -127,6 +133,17 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         context.output.json_as(status, exit, answer);
     }
     Ok(exit)
+}
+
+/// sqlcmd's exit code is 0 after failed statements, and a scheduled job takes that for success. Statements that a person
+/// types, and scripts that chose their exit code with `-V`, need no note.
+fn note_unnoticed(options: &Sql, silent: bool) {
+    let is_script = options.query.is_some() || !options.input.is_empty();
+    if !silent && is_script && options.severity_level.is_none() {
+        output::to_stderr(
+            "longshore: a statement failed; the exit code is 0, as with sqlcmd. Run with -b to end with 1\n",
+        );
+    }
 }
 
 /// The client can only name this server.
