@@ -5,7 +5,8 @@
 //! Threads start after nbdkit has forked, and end before the plugin is unloaded; that is a clean stop. Requests come
 //! in parallel, over several connections that share one engine, so a flush on one covers the writes of all.
 //!
-//! Invariant: no panic crosses into nbdkit; what should never happen is `EIO` for one request.
+//! Invariant: no panic crosses into nbdkit. A panic in a request is `EIO` for that request; a panic while the plugin
+//! starts ends nbdkit with an error.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -25,13 +26,13 @@ use config::Config;
 use served::Served;
 pub use world::{Here, World};
 
-/// What nbdkit told the one plugin of this process.
+/// The settings that nbdkit has given to the one plugin of this process.
 struct PluginSettings {
     config: Config,
     world: Box<dyn World>,
 }
 
-static TOLD: Mutex<Option<PluginSettings>> = Mutex::new(None);
+static SETTINGS: Mutex<Option<PluginSettings>> = Mutex::new(None);
 static SERVED: Mutex<Option<Served>> = Mutex::new(None);
 static HELP: OnceLock<String> = OnceLock::new();
 
@@ -41,25 +42,33 @@ pub struct Connection<W> {
     world: PhantomData<fn() -> W>,
 }
 
-fn told<W: World + Default + 'static, T>(work: impl FnOnce(&mut PluginSettings) -> T) -> T {
-    let mut told = TOLD.lock();
-    work(told.get_or_insert_with(|| PluginSettings {
+fn with_settings<W, T>(work: impl FnOnce(&mut PluginSettings) -> T) -> T
+where
+    W: World + Default + 'static,
+{
+    let mut settings = SETTINGS.lock();
+    work(settings.get_or_insert_with(|| PluginSettings {
         config: Config::default(),
         world: Box::new(W::default()),
     }))
 }
 
-/// Runs a request and puts its outcome into nbdkit's words.
+/// Runs a callback of nbdkit. Every callback that can fail goes through here: a panic that unwinds into nbdkit's C code
+/// would abort the process, and with it the service of all clients.
+fn caught<T>(callback: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(callback))
+        .unwrap_or_else(|_panic| Err(Error::new(libc::EIO, "a bug in this program")))
+}
+
+/// Runs a request and maps its error to an error number for the client.
 fn guarded<T>(request: impl FnOnce() -> std::io::Result<T>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(request)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => {
+    caught(|| {
+        request().map_err(|error| {
             let invalid = error.kind() == std::io::ErrorKind::InvalidInput;
             let other = if invalid { libc::EINVAL } else { libc::EIO };
-            Err(Error::new(error.raw_os_error().unwrap_or(other), error))
-        }
-        Err(_panic) => Err(Error::new(libc::EIO, "a bug in this program")),
-    }
+            Error::new(error.raw_os_error().unwrap_or(other), error)
+        })
+    })
 }
 
 fn refused(text: String) -> Error {
@@ -92,25 +101,32 @@ impl<W: World + Default + 'static> Server for Connection<W> {
     }
 
     fn config(key: &str, value: &str) -> Result<()> {
-        told::<W, _>(|told| match told.world.set(key, value)? {
-            true => Ok(()),
-            false => told.config.set(key, value),
+        caught(|| {
+            with_settings::<W, _>(|settings| match settings.world.set(key, value)? {
+                true => Ok(()),
+                false => settings.config.set(key, value),
+            })
+            .map_err(refused)
         })
-        .map_err(refused)
     }
 
     fn config_complete() -> Result<()> {
-        told::<W, _>(|told| told.config.plan().map(drop)).map_err(refused)
+        caught(|| {
+            with_settings::<W, _>(|settings| settings.config.plan().map(drop)).map_err(refused)
+        })
     }
 
     fn after_fork() -> Result<()> {
-        let served = told::<W, _>(|told| {
-            let plan = told.config.plan()?;
-            let (storage, clock) = told.world.open(plan.cache.as_deref(), &plan.backend.path);
-            Served::start(plan, storage, clock)
-        });
-        *SERVED.lock() = Some(served.map_err(refused)?);
-        Ok(())
+        caught(|| {
+            let served = with_settings::<W, _>(|settings| {
+                let plan = settings.config.plan()?;
+                let cache = plan.cache.as_deref();
+                let (storage, clock) = settings.world.open(cache, &plan.backend.path);
+                Served::start(plan, storage, clock)
+            });
+            *SERVED.lock() = Some(served.map_err(refused)?);
+            Ok(())
+        })
     }
 
     fn unload() {
@@ -119,7 +135,7 @@ impl<W: World + Default + 'static> Server for Connection<W> {
             // There is nobody left to answer to; what fails is in the log.
             let _ended = catch_unwind(AssertUnwindSafe(|| {
                 served.stop();
-                told::<W, _>(|told| told.world.ended());
+                with_settings::<W, _>(|settings| settings.world.ended());
             }));
         }
     }
@@ -129,17 +145,17 @@ impl<W: World + Default + 'static> Server for Connection<W> {
     }
 
     fn open(_readonly: bool) -> Result<Box<dyn Server>> {
-        match SERVED.lock().as_ref() {
+        caught(|| match SERVED.lock().as_ref() {
             Some(served) => Ok(Box::new(Connection::<W> {
                 engine: served.engine(),
                 world: PhantomData,
-            })),
+            }) as Box<dyn Server>),
             None => Err(Error::new(libc::ESHUTDOWN, "not serving")),
-        }
+        })
     }
 
     fn get_size(&self) -> Result<i64> {
-        i64::try_from(self.engine.len()).map_err(|e| Error::new(libc::EFBIG, e))
+        caught(|| i64::try_from(self.engine.len()).map_err(|e| Error::new(libc::EFBIG, e)))
     }
 
     fn can_write(&self) -> Result<bool> {
@@ -182,7 +198,7 @@ impl<W: World + Default + 'static> Server for Connection<W> {
         guarded(|| self.engine.flush())
     }
 
-    /// What is trimmed reads as zeros, which is more than it must.
+    /// Trimmed bytes read as zeros. NBD does not demand that; it keeps the cache and the backend equal.
     fn trim(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
         let durable = flags.contains(Flags::FUA);
         guarded(|| self.engine.zero(offset, count.into(), true, durable))

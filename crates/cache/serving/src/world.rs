@@ -1,4 +1,4 @@
-//! Where a plugin finds its files and its time.
+//! The files and the clock that a plugin serves with: this machine's, or emulated devices of the lab.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use longshore_io::{Clock, Host, HostClock, Storage};
 
 /// The files and the clock of a plugin, and settings of its own that choose them.
 pub trait World: Send {
-    /// What its settings mean, as nbdkit prints it; empty where it has none.
+    /// The text that explains its settings, for nbdkit's help; empty if it has none. Must be a constant.
     fn help() -> &'static str
     where
         Self: Sized,
@@ -15,13 +15,15 @@ pub trait World: Send {
         ""
     }
 
-    /// Takes a setting. `false`: there is no such setting here.
+    /// Takes a setting. `Ok(false)`: not one of its own; the plugin's own are tried then. An error refuses the value, and
+    /// nbdkit does not start. Called before [`World::open`], any number of times.
     fn set(&mut self, key: &str, value: &str) -> Result<bool, String>;
 
-    /// Before serving: the files and the clock, for a cache and a backend.
+    /// The files and the clock for a cache and a backend. Called once, after the last [`World::set`] and after nbdkit's
+    /// fork, so that it may start threads.
     fn open(&mut self, cache: Option<&Path>, backend: &Path) -> (Arc<dyn Storage>, Arc<dyn Clock>);
 
-    /// After serving.
+    /// Called once, after the last request was answered and the cache is closed.
     fn ended(&self) {}
 }
 

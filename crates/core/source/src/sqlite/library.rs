@@ -154,7 +154,7 @@ impl Reader {
     /// Whether the file that SQLite opened has lost its name.
     pub(super) fn has_moved(&self) -> bool {
         let mut moved: c_int = 0;
-        // SAFETY: this operation writes one int.
+        // SAFETY: SQLITE_FCNTL_HAS_MOVED demands a pointer to an int; `moved` outlives the call.
         let known = unsafe { self.control(ffi::SQLITE_FCNTL_HAS_MOVED, (&raw mut moved).cast()) };
         !known || moved != 0
     }
@@ -162,7 +162,7 @@ impl Reader {
     /// Whether the transaction that began reads through a write-ahead log.
     pub(super) fn uses_wal(&self) -> bool {
         let mut journal: *mut ffi::sqlite3_file = ptr::null_mut();
-        // SAFETY: this operation writes one pointer.
+        // SAFETY: SQLITE_FCNTL_JOURNAL_POINTER demands a pointer to a `sqlite3_file *`; `journal` outlives the call.
         let known =
             unsafe { self.control(ffi::SQLITE_FCNTL_JOURNAL_POINTER, (&raw mut journal).cast()) };
         // A read-only connection never has a rollback journal open, so an open journal is the log.
@@ -184,7 +184,8 @@ impl Reader {
             return Err(trouble(ffi::SQLITE_INTERNAL));
         };
         let mut region: *mut c_void = ptr::null_mut();
-        // SAFETY: the arguments of `xShmMap` as in `sqlite3.h`; nothing is extended.
+        // SAFETY: `sqlite3.h` demands an open file of these methods, a region number, its size, and a pointer that outlives
+        // the call. The fourth argument 0 keeps SQLite from extending the shared memory.
         let code = unsafe { map(file, 0, REGION_BYTES, 0, &raw mut region) };
         match code {
             ffi::SQLITE_OK | ffi::SQLITE_READONLY if !region.is_null() => {}
@@ -263,7 +264,7 @@ impl Reader {
     /// The database file as opened by the library.
     fn file(&self) -> Result<(*mut ffi::sqlite3_file, &ffi::sqlite3_io_methods), Error> {
         let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
-        // SAFETY: this operation writes one pointer.
+        // SAFETY: SQLITE_FCNTL_FILE_POINTER demands a pointer to a `sqlite3_file *`; `file` outlives the call.
         let known = unsafe { self.control(ffi::SQLITE_FCNTL_FILE_POINTER, (&raw mut file).cast()) };
         if !known || file.is_null() {
             return Err(self.trouble("see the file of", ffi::SQLITE_INTERNAL));

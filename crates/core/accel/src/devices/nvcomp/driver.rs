@@ -250,7 +250,7 @@ impl Context {
 
     fn attribute(&self, which: c_int) -> Result<i32, CudaError> {
         let mut value = 0;
-        // SAFETY: writes one number.
+        // SAFETY: cuda.h demands a valid pointer to one int, which is a local variable, and a device of cuDeviceGet.
         self.call("cuDeviceGetAttribute", |f| unsafe {
             (f.device_attribute)(&mut value, which, self.device)
         })?;
@@ -260,7 +260,8 @@ impl Context {
     /// Free and total bytes.
     pub fn memory(&self) -> Result<(usize, usize), CudaError> {
         let (mut free, mut all) = (0, 0);
-        // SAFETY: writes two numbers.
+        // SAFETY: cuda.h demands two valid pointers to size_t, which are local variables, and a current context, which
+        // `call` has set.
         self.call("cuMemGetInfo", |f| unsafe {
             (f.memory_info)(&mut free, &mut all)
         })?;
@@ -279,7 +280,8 @@ impl Context {
         len: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps `from` (pinned, `len` bytes) untouched and `to` reserved until the stream has done the
+        // copy; the stream is a live one of this context.
         self.call("cuMemcpyHtoDAsync", |f| unsafe {
             (f.copy_in)(to, from.cast(), len, stream.handle)
         })
@@ -297,7 +299,8 @@ impl Context {
         len: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps `to` (pinned, `len` bytes) unread and `from` unchanged until the stream has done the
+        // copy; the stream is a live one of this context.
         self.call("cuMemcpyDtoHAsync", |f| unsafe {
             (f.copy_out)(to.cast(), from, len, stream.handle)
         })
@@ -314,7 +317,8 @@ impl Context {
         len: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller owns the `len` bytes of the device at `at`, and nothing else uses them until the stream has
+        // filled them.
         self.call("cuMemsetD8Async", |f| unsafe {
             (f.fill)(at, byte, len, stream.handle)
         })
@@ -497,7 +501,8 @@ unsafe impl Sync for Stream {}
 impl Stream {
     pub fn new(context: &Arc<Context>) -> Result<Stream, CudaError> {
         let mut handle = ptr::null_mut();
-        // SAFETY: writes one handle.
+        // SAFETY: cuda.h demands a valid pointer to one handle, which is a local variable, and a current context, which
+        // `call` has set.
         context.call("cuStreamCreate", |f| unsafe {
             (f.stream_create)(&mut handle, STREAM_NON_BLOCKING)
         })?;
@@ -509,7 +514,7 @@ impl Stream {
 
     /// Waits, possibly for ever, until the queue is empty.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        // SAFETY: the stream lives.
+        // SAFETY: the handle is of `new` and destroyed only by `drop`, so it is valid while `self` is borrowed.
         self.context.call("cuStreamSynchronize", |f| unsafe {
             (f.stream_synchronize)(self.handle)
         })
@@ -517,7 +522,7 @@ impl Stream {
 
     /// Work queued from now on starts after `event`, which must have been recorded.
     pub fn wait_for(&self, event: &StreamMark) -> Result<(), CudaError> {
-        // SAFETY: both live.
+        // SAFETY: both handles are of `new` and destroyed only by `drop`, so they are valid while they are borrowed.
         self.context.call("cuStreamWaitEvent", |f| unsafe {
             (f.stream_wait)(self.handle, event.handle, 0)
         })
@@ -552,7 +557,8 @@ unsafe impl Sync for StreamMark {}
 impl StreamMark {
     pub fn new(context: &Arc<Context>) -> Result<StreamMark, CudaError> {
         let mut handle = ptr::null_mut();
-        // SAFETY: writes one handle.
+        // SAFETY: cuda.h demands a valid pointer to one handle, which is a local variable, and a current context, which
+        // `call` has set.
         context.call("cuEventCreate", |f| unsafe {
             (f.event_create)(&mut handle, EVENT_BLOCKING_SYNC)
         })?;
@@ -564,7 +570,8 @@ impl StreamMark {
 
     /// Puts the mark after the work queued so far.
     pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
-        // SAFETY: both live.
+        // SAFETY: both handles are of `new` and destroyed only by `drop`, so they are valid while they are borrowed. A
+        // stream of another context makes the call fail and does no harm.
         self.context.call("cuEventRecord", |f| unsafe {
             (f.event_record)(self.handle, stream.handle)
         })
@@ -572,7 +579,7 @@ impl StreamMark {
 
     /// Waits, possibly for ever, until the stream has reached the mark.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        // SAFETY: the event lives.
+        // SAFETY: the handle is of `new` and destroyed only by `drop`, so it is valid while `self` is borrowed.
         self.context.call("cuEventSynchronize", |f| unsafe {
             (f.event_synchronize)(self.handle)
         })
@@ -581,7 +588,8 @@ impl StreamMark {
     /// Nanoseconds of the device's clock from `earlier` to this mark; both must have been reached.
     pub fn ns_since(&self, earlier: &StreamMark) -> Result<u64, CudaError> {
         let mut ms = 0.0;
-        // SAFETY: writes one number; both events live.
+        // SAFETY: the pointer is to a local variable; both handles are of `new` and destroyed only by `drop`. An event
+        // that was not reached yet makes the call fail and does no harm.
         self.context.call("cuEventElapsedTime", |f| unsafe {
             (f.event_elapsed)(&mut ms, earlier.handle, self.handle)
         })?;
@@ -592,7 +600,8 @@ impl StreamMark {
 impl Drop for StreamMark {
     fn drop(&mut self) {
         if !self.context.is_lost() {
-            // SAFETY: created in `new`.
+            // SAFETY: the handle is of `new`, and nothing uses it after `drop`; the driver keeps the event until queued
+            // work has passed it.
             let gone = self.context.call("cuEventDestroy", |f| unsafe {
                 (f.event_destroy)(self.handle)
             });

@@ -253,7 +253,7 @@ impl Library {
         // SAFETY: the type is that of nvcomp.h in 5.x and 6.x.
         let properties = unsafe { Properties::find(library) }?;
         let mut found = [0; 2];
-        // SAFETY: writes two numbers.
+        // SAFETY: nvcomp.h demands a pointer to a structure of two 32-bit numbers; `found` is as long and outlives the call.
         let status = unsafe { (properties.properties)(&mut found) };
         if status != SUCCESS {
             let text = format!("nvcompGetProperties answered {}", status_name(status));

@@ -56,9 +56,10 @@ impl Stage {
     /// Waits until the library was called that often.
     fn wait_until_begun(&self, calls: u64) {
         let path = self.dir.path().join("libqatzip.so.3");
-        // SAFETY: the double, which the engine has loaded already.
+        // SAFETY: loading runs the library's constructors, and this double has none. The engine has it loaded, so dropping
+        // this handle unloads nothing.
         let library = unsafe { libloading::Library::new(path) }.unwrap();
-        // SAFETY: the double's function of this type.
+        // SAFETY: doubles/ declares the function with this type, and it may be called from any thread.
         unsafe {
             let wait: libloading::Symbol<unsafe extern "C" fn(u64)> =
                 library.get("double_wait_until_begun").unwrap();
