@@ -209,6 +209,56 @@ fn every_constant_of_balance_has_a_row_that_says_what_set_it() {
     assert_eq!(told, constants(&source));
 }
 
+/// The constants of number and time at the head of a Rust file, outside of its tests: `lane::NAP` and its value.
+fn numbers(path: &Path) -> BTreeMap<String, String> {
+    let source = text(path);
+    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let file = path.file_stem().unwrap().to_str().unwrap();
+    let mut found = BTreeMap::new();
+    for line in source.lines().filter(|line| !line.starts_with(' ')) {
+        let Some((_, rest)) = line.split_once("const ") else {
+            continue;
+        };
+        let Some((name, typed)) = rest.split_once(": ") else {
+            continue;
+        };
+        if typed.starts_with(['f', 'u', 'i', 'D']) {
+            let (_, value) = typed.split_once(" = ").unwrap();
+            let value = value.strip_suffix(';').unwrap();
+            found.insert(format!("{file}::{name}"), value.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn every_number_of_the_dispatcher_has_a_row_that_says_what_set_it() {
+    let dispatch = root().join("crates/core/accel/src/dispatch");
+    let mut sources = files(&dispatch, "rs");
+    sources.retain(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        // Suites of tests in files of their own.
+        !["simulation.rs", "threads.rs", "tests.rs"].contains(&name)
+    });
+    sources.push(root().join("crates/core/pipeline/src/choice.rs"));
+    let found: BTreeMap<String, String> = sources.iter().flat_map(|path| numbers(path)).collect();
+    assert!(found.len() > 12, "{found:?}");
+    let page = text(&root().join("docs/decisions/codec.md"));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let told: BTreeMap<String, String> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let [name, value, set_by] = cells[..] else {
+                panic!("{row}: not three cells");
+            };
+            assert!(set_by.len() > 12, "{name}: set by what?");
+            let unquoted = |cell: &str| cell.trim_matches('`').to_owned();
+            (unquoted(name), unquoted(value))
+        })
+        .collect();
+    assert_eq!(told, found);
+}
+
 /// A number that was chosen is easily left where it was first used.
 #[test]
 fn no_other_file_of_balance_or_of_the_caches_policy_has_a_chosen_number() {

@@ -13,6 +13,12 @@ pub mod fit {
     pub const SPREAD_LEAST: f64 = 0.1;
 }
 
+/// The correction of a profile by measured times ([`crate::Estimate::told`]).
+pub mod correction {
+    /// The largest error that one request can report, as a logarithm: it may have been unlucky.
+    pub const ERROR_MOST: f64 = 1.0;
+}
+
 /// Whether a device is still what it is thought to be ([`crate::Drift`]).
 pub mod drift {
     /// The narrowest band.
@@ -101,6 +107,8 @@ pub mod cache {
     pub const PART_BYTES: u64 = 16 << 10;
     /// From this size of a device's chunk on, several parts of a read may fall into one.
     pub const CHUNK_LARGE: u64 = 64 << 10;
+    /// The fast side is crowded if it is busy for more than this share of the time.
+    pub const CROWDED_FROM: f64 = 0.5;
     /// A typical long read of a database: the allowance starts from it.
     pub const TYPICAL_BYTES: f64 = 512.0 * 1024.0;
     /// Weight of a read in the averages over reads.

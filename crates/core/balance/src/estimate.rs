@@ -11,6 +11,7 @@
 //! - A device of which nothing was told is *fitted*: rate and fixed time come from its requests alone. If it drifts,
 //!   all that was learnt is forgotten.
 
+use crate::constants::correction;
 use crate::drift::{Band, Drift, DriftAlarm};
 use crate::fit::Fit;
 use crate::{Load, Outlook};
@@ -203,12 +204,11 @@ impl Corrected {
             return None;
         }
         let [long, queued] = self.place(len_bytes, before);
-        let correction = &mut self.corrections[long][queued];
-        let error = ratio - *correction;
-        // One request that took very long may have been unlucky.
-        let step = error.clamp(-1.0, 1.0) * self.trust.weight;
+        let factor = &mut self.corrections[long][queued];
+        let error = ratio - *factor;
+        let step = error.clamp(-correction::ERROR_MOST, correction::ERROR_MOST) * self.trust.weight;
         let [least, most] = self.trust.factors.map(f64::ln);
-        *correction = (*correction + step).max(least).min(most);
+        *factor = (*factor + step).max(least).min(most);
         Some(error)
     }
 }

@@ -21,6 +21,10 @@ use crate::{Engine, EngineState, Fault, Job, Outcome};
 
 /// How long a lane out of service waits before its next check.
 const NAP: Duration = Duration::from_millis(20);
+/// A part of a batch waits for the rest for this part of a slow call's time, and within these bounds.
+const PATIENCE_PART: u32 = 4;
+const PATIENCE_LEAST: Duration = Duration::from_millis(2);
+const PATIENCE_MOST: Duration = Duration::from_millis(50);
 
 pub struct Lane {
     accelerator: Arc<InService>,
@@ -259,8 +263,8 @@ impl Lane {
 
     /// How long a part of a batch waits for the rest.
     pub fn patience(&self) -> Duration {
-        let patience = self.slow_call().unwrap_or_default() / 4;
-        patience.clamp(Duration::from_millis(2), Duration::from_millis(50))
+        let patience = self.slow_call().unwrap_or_default() / PATIENCE_PART;
+        patience.clamp(PATIENCE_LEAST, PATIENCE_MOST)
     }
 
     /// Sets the bytes that may be in flight. Jobs in hung calls count as held for ever. `core_us`: the time of one
@@ -379,7 +383,7 @@ impl Lane {
                 now_us,
                 len_bytes: bytes,
                 took_us: latency_us as f64,
-                // The estimate knows that other calls are under way.
+                // The estimate knows that other calls are in flight.
                 before: Load::default(),
                 delivered_bytes,
             });

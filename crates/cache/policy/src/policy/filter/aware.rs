@@ -147,12 +147,13 @@ impl Aware {
             fast.loaded_us(len, view.fast),
             slow.loaded_us(len, view.slow),
         );
-        // With n under way a side completes n / loaded, and loaded² = lone² + queue² with a queue that grows with n.
-        // So one more raises that by lone² / loaded³: once the fast side is busy, the side with the larger value
-        // serves best. If it is seldom busy, or long reads fill it anyway, the sooner answer is better.
+        // With n in flight a side completes n / loaded, and loaded² = lone² + queue² with a queue that grows with n.
+        // So one more raises that by lone² / loaded³, and two thirds is the exponent that compares the sides: once the
+        // fast side is busy, the side with the larger value serves best. If it is seldom busy, or long reads fill it
+        // anyway, the sooner answer is better.
         let crowded = match self.bulk.about(view.now) {
             true => 0.0,
-            false => (2.0 * self.busy - 1.0).max(0.0),
+            false => ((self.busy - cache::CROWDED_FROM) / (1.0 - cache::CROWDED_FROM)).max(0.0),
         };
         let handicap = (slow.lone_us(len) / fast.lone_us(len))
             .max(1.0)
