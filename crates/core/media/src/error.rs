@@ -71,13 +71,16 @@ pub enum Error {
     },
 
     #[error(
-        "the media set has {count} media families but only {given} are provided; missing: {}",
+        "the media set of {} has {count} media families but only {given} are provided; missing: {}",
+        named(found),
         list(missing)
     )]
     FamilyMissing {
         media_set: Uuid,
         count: u16,
         given: usize,
+        /// The devices of the stripes that were given.
+        found: Vec<String>,
         missing: Vec<u16>,
     },
 
@@ -183,6 +186,17 @@ fn list(families: &[u16]) -> String {
         .join(", ")
 }
 
+/// The first devices by name: a set has up to 64.
+fn named(devices: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = devices.iter().take(SHOWN).map(String::as_str);
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match devices.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 impl From<longshore_bucket::Error> for Error {
     fn from(error: longshore_bucket::Error) -> Error {
         match error {
@@ -207,6 +221,10 @@ fn io_hint(kind: io::ErrorKind) -> &'static str {
             "create the directory, or correct the path; then run the command again"
         }
         io::ErrorKind::IsADirectory => "name a file in it, such as DIRECTORY/NAME.bak",
+        // A file system reports this for a name that is a device node, a FIFO or a socket.
+        io::ErrorKind::InvalidInput => {
+            "name a regular file that does not exist yet, nul: to keep nothing, or - for standard output"
+        }
         io::ErrorKind::ResourceBusy => "name another device",
         io::ErrorKind::PermissionDenied => {
             "run as a user who can use the device and its directory, or name another one"
@@ -275,7 +293,7 @@ impl Error {
             }
             Error::Newer { .. } => "restore with the version that wrote it, or a later one",
             Error::Damaged { .. } | Error::BlockDamaged { .. } | Error::SetDamaged { .. } => {
-                "use another copy of this stripe or another backup set; `longshore verify` lists all damage"
+                "use another copy of this stripe, or restore an earlier backup set (`longshore list` shows its --position)"
             }
             Error::FamilyMissing { .. } => {
                 "name every stripe of the media set; `longshore list --label-only STRIPE` shows a stripe's media set"

@@ -125,6 +125,7 @@ impl MediaSet {
                 media_set: expected.0,
                 count,
                 given: members.len(),
+                found: members.iter().map(|m| m.device.clone()).collect(),
                 missing,
             });
         }

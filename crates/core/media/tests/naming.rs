@@ -47,6 +47,9 @@ fn missing_stripes_are_counted_and_numbered() {
     let (number, text) = refused(&devices(&stripes[1..2]));
     assert_eq!(number, 3132);
     assert!(text.contains("has 3 media families but only 1"), "{text}");
+    // The stripe that was given is named.
+    let (_, of) = text.split_once("the media set of ").unwrap();
+    assert!(!of.starts_with(" has"), "{text}");
     assert!(text.ends_with("missing: family 1, family 3"), "{text}");
 }
 

@@ -747,7 +747,7 @@ impl WalArchive {
             let plain = &mut plain[..head.block_len(number)];
             out.file
                 .read_exact_at(plain, offset, Via::Cache)
-                .map_err(Error::io("read", &out.path))?;
+                .map_err(Error::io_at("read", &out.path, offset))?;
             let plain_crc = crc32c(plain);
             let space = outflow.space(bound).map_err(full)?;
             let stored = compressor.compress(plain, space).len;
@@ -887,7 +887,7 @@ impl WalArchive {
         while at < len {
             let part = &mut part[..(len - at).min(1 << 16) as usize];
             let read = out.file.read_exact_at(part, at, Via::Cache);
-            read.map_err(Error::io("read", &out.path))?;
+            read.map_err(Error::io_at("read", &out.path, at))?;
             if !comparison.take(part)? {
                 return Ok(false);
             }

@@ -11,10 +11,12 @@ use longshore_pg::{Lsn, SegmentName, Timeline};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system returned an error. The cause is in `source()` and is not repeated in the text.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}{}", path.display(), at_byte(*offset))]
     Io {
         action: &'static str,
         path: PathBuf,
+        /// Where bytes were read or written.
+        offset: Option<u64>,
         source: io::Error,
     },
 
@@ -188,12 +190,32 @@ pub enum Error {
     Codec(#[from] longshore_codec::Error),
 }
 
+fn at_byte(offset: Option<u64>) -> String {
+    offset.map_or(String::new(), |offset| format!(" at byte {offset}"))
+}
+
 impl Error {
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io {
             action,
             path,
+            offset: None,
+            source,
+        }
+    }
+
+    /// Like [`Error::io`], for bytes that were read or written at `offset`.
+    pub fn io_at(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+        offset: u64,
+    ) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io {
+            action,
+            path,
+            offset: Some(offset),
             source,
         }
     }
@@ -249,15 +271,13 @@ impl Error {
                  `longshore wal create`, and begin there with a full backup"
             }
             Error::OtherContent { .. } | Error::OtherBranch { .. } => {
-                "a standby that follows a promotion (archive_mode = always) pushes its timeline's last segment early: that push \
-                 succeeds later, when pg_wal has the new timeline's history, if the archive has all WAL that the standby wrote. \
-                 Otherwise this server was set back, or is a copy of the server that archives there, and both are on one timeline: create an \
-                 archive for it (`longshore wal create --archive NEW`), name NEW in archive_command and in the \
-                 configuration, reload, and make a full backup with that archive"
+                "if this is a standby after a promotion, wait: PostgreSQL repeats the push, and it succeeds once pg_wal has the new \
+                 timeline's history. Otherwise two servers archive on one timeline: run `longshore wal create --archive NEW` for this \
+                 one, name NEW in its archive_command, and make a full backup there"
             }
             Error::TwoContents { .. } => {
-                "two servers archive there at the same time: create another archive for one of them (`longshore wal create`). Compare both \
-                 files with the pg_wal of the server that keeps this archive (zstd -dc, gzip -dc), and move the other server's file away"
+                "two servers archive there at the same time: run `longshore wal create --archive NEW` for one of them and name NEW in its \
+                 archive_command. Then compare both files with that server's pg_wal (zstd -dc, gzip -dc) and move its file away"
             }
             Error::NotTheBackups { .. } => {
                 "name the archive of the backup's server (--wal-archive); if another server has archived there since, \
@@ -273,8 +293,8 @@ impl Error {
             }
             Error::Busy { .. } => "find the process that holds it; PostgreSQL will retry",
             Error::NeedUnreadable { .. } => {
-                "give this user read permission. If the file is damaged, remove it, and run `longshore expire` at each target that relies on \
-                 the archive, which writes a new one"
+                "give this user read permission on it (chmod a+r); if it is readable and damaged, remove it and run `longshore expire` at each \
+                 target that relies on the archive, which writes it again"
             }
             Error::NeedUnwritten { .. } => {
                 "give this user the permission to write in the archive; or store the WAL in the backup (--with-wal), which \
@@ -289,8 +309,8 @@ impl Error {
                  set recovery_prefetch = off (PostgreSQL 15 and later prefetch); --to-gap ends recovery before it"
             }
             Error::TablespaceTaken { .. } => {
-                "recover to a moment before it, with recovery_prefetch = off from PostgreSQL 15 on, or on another machine; if no server uses these files, move them \
-                 away. `wal get --tablespaces-as-logged` in restore_command disables this check"
+                "restore on another machine, or with --target-lsn before that record; `wal get --tablespaces-as-logged` in restore_command \
+                 disables this check if no server uses these files"
             }
             Error::ReplayGap { .. } => {
                 "choose a target before them, or --target-immediate; or archive the segments, for instance from the old \

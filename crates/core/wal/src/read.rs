@@ -176,7 +176,7 @@ impl WalArchive {
             staged
                 .file
                 .write_all_at(plain, offset, Via::Cache)
-                .map_err(Error::io("write", &target))
+                .map_err(Error::io_at("write", &target, offset))
         })?;
         staged
             .publish(Path::new(to))

@@ -790,7 +790,7 @@ impl<'a> Receiver<'a> {
             filling
                 .file
                 .write_all_at(now, offset, Via::Cache)
-                .map_err(Error::io("write", &filling.path))?;
+                .map_err(Error::io_at("write", &filling.path, offset))?;
             let behind = self.received.0.checked_add(now.len() as u64);
             let behind = behind.ok_or_else(|| stream("WAL after the last possible LSN"))?;
             self.received = Lsn(behind);
@@ -1043,11 +1043,11 @@ impl WalArchive {
         let mut buffer = vec![0; 1 << 20];
         for offset in (0..size.bytes()).step_by(buffer.len()) {
             file.read_exact_at(&mut buffer, offset, Via::Cache)
-                .map_err(Error::io("read", &from))?;
+                .map_err(Error::io_at("read", &from, offset))?;
             staged
                 .file
                 .write_all_at(&buffer, offset, Via::Cache)
-                .map_err(Error::io("write", &target))?;
+                .map_err(Error::io_at("write", &target, offset))?;
         }
         staged
             .publish(Path::new(to))

@@ -121,7 +121,7 @@ impl Object {
         let plain = &mut block.plain[..self.head.block_len(number)];
         self.file
             .read_exact_at(payload, at, Via::Cache)
-            .map_err(Error::io("read", &self.path))?;
+            .map_err(Error::io_at("read", &self.path, at))?;
         let same = |what: &str, found: u32, expected: u32| match found == expected {
             true => Ok(()),
             false => Err(damaged(format!(

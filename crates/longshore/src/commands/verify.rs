@@ -58,9 +58,15 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         Exit::No
     };
     let output = context.output;
-    for finding in &report.findings {
+    for (i, finding) in report.findings.iter().enumerate() {
         let number = finding.number.map_or(String::new(), |n| format!("{n}: "));
-        output.warn(&format!("{number}{}\nhint: {}", finding.text, finding.hint));
+        // Findings with one remedy follow each other; the last of them names it.
+        let next = report.findings.get(i + 1);
+        let hint = match next.is_some_and(|next| next.hint == finding.hint) {
+            true => String::new(),
+            false => format!("\nhint: {}", finding.hint),
+        };
+        output.warn(&format!("{number}{}{hint}", finding.text));
     }
     let plain_bytes = report.sets.iter().map(|s| s.plain_bytes).sum();
     let message = match exit {

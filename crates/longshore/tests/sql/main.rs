@@ -152,6 +152,15 @@ fn exit_codes_and_streams_are_those_that_scripts_expect() {
 }
 
 #[test]
+fn a_misspelt_option_is_refused_with_the_one_that_was_meant() {
+    let query = "BACKUP DATABASE shop TO DISK = 'x.bak' WITH COMPRESION";
+    let said = text(&Stage::new().sql(&["-Q", query]).stdout);
+    let expected =
+        "'COMPRESION' is not a recognized BACKUP option. Write COMPRESSION, if that was meant.";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
 fn a_lone_h_is_refused_with_the_option_that_prints_the_help() {
     let output = Stage::new().sql(&["-h"]);
     assert_eq!(output.status.code(), Some(2));

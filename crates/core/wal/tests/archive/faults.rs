@@ -17,6 +17,7 @@ fn run(disk: &SimDisk) -> Result<usize, (usize, Error)> {
             let out = opened(disk, *name).map_err(|source| Error::Io {
                 action: "open",
                 path: Path::new(WAL).into(),
+                offset: None,
                 source,
             })?;
             archive.push(&out, &form(longshore_codec::Algorithm::Zstd), &*clock())
@@ -185,6 +186,16 @@ fn any_call_that_fails_once_is_an_error_and_the_next_try_succeeds() {
     }
 }
 
+#[test]
+fn an_error_in_the_middle_of_a_segment_names_the_byte() {
+    let disk = prepared(1);
+    let middle = (300 << 10)..(301 << 10);
+    let broken = Fault::errno(libc_eio()).on(Op::Read).below(WAL);
+    disk.inject(broken.at_bytes(middle));
+    let (_, error) = run(&disk).unwrap_err();
+    assert!(error.to_string().contains(" at byte "), "{error}");
+}
+
 /// Goal: a file that an earlier call left, whose name was not durable yet, is durable when a push says that it is there.
 #[test]
 fn an_existing_file_is_durable_before_success_is_reported() {
@@ -280,6 +291,7 @@ fn fetch_there(disk: &SimDisk) -> Result<(), Error> {
     let io = |source| Error::Io {
         action: "open",
         path: RESTORED.into(),
+        offset: None,
         source,
     };
     let dir = disk.dir(Path::new(RESTORED)).map_err(io)?;

@@ -81,6 +81,7 @@ fn copy(
     let io = |source| Error::Io {
         action: "open",
         path: path.clone(),
+        offset: None,
         source,
     };
     let Some(identity) = archive.identity() else {

@@ -219,11 +219,51 @@ impl Key {
             .find(|s| s.word.eq_ignore_ascii_case(word))
             .filter(|s| s.applies.has(verb.statements()))
     }
+
+    /// The option of a verb that a misspelt `word` most likely means: at most a third of its letters differ.
+    pub fn nearest(verb: Verb, word: &str) -> Option<&'static str> {
+        let word = word.to_ascii_uppercase();
+        let known = OPTIONS
+            .iter()
+            .filter(|s| s.applies.has(verb.statements()))
+            .map(|s| (distance(word.as_bytes(), s.word.as_bytes()), s.word));
+        let (differ, nearest) = known.min()?;
+        (0 < differ && differ * 3 <= nearest.len()).then_some(nearest)
+    }
+}
+
+/// The letters to insert, remove or replace that make one word the other (Levenshtein 1966).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_option_has_a_nearest_one_and_a_foreign_word_has_none() {
+        for (word, nearest) in [
+            ("COMPRESION", Some("COMPRESSION")),
+            ("compresssion", Some("COMPRESSION")),
+            ("CHEKSUM", Some("CHECKSUM")),
+            ("FOO", None),
+            ("TRUNCATE_ONLY", None),
+            ("COMPRESSION", None),
+        ] {
+            assert_eq!(Key::nearest(Verb::Backup, word), nearest, "{word}");
+        }
+    }
 
     #[test]
     fn options_ascend_by_word_but_for_underscores_and_are_found_by_it() {

@@ -14,13 +14,24 @@ impl Parser<'_> {
         }
     }
 
+    /// SQL Server's message, and after it the option that was probably meant.
+    fn unknown_option(&self, verb: Verb) -> Message {
+        let word = self.token.raw;
+        // A name may have 128 characters; a longer word is no misspelt option.
+        let near = (word.len() <= 128).then(|| Key::nearest(verb, word));
+        let mut message = OPTION_UNKNOWN.with(&[&word, &verb.word()]);
+        if let Some(near) = near.flatten() {
+            message.text += &format!(" Write {near}, if that was meant.");
+        }
+        self.wrong(message)
+    }
+
     fn option(&mut self, verb: Verb) -> Result<Setting, Message> {
         if self.token.kind != TokenKind::Word {
             return Err(self.syntax());
         }
         let found = Key::find(verb, self.token.raw);
-        let spec = found
-            .ok_or_else(|| self.wrong(OPTION_UNKNOWN.with(&[&self.token.raw, &verb.word()])))?;
+        let spec = found.ok_or_else(|| self.unknown_option(verb))?;
         self.advance()?;
         let value = match spec.shape {
             Shape::Flag => SettingValue::None,
