@@ -201,7 +201,7 @@ counters! {
     verify_differences,
 }
 
-/// Adds `n` to a counter.
+/// Counters are independent of each other: relaxed, since a status may be of two moments.
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Relaxed);
 }

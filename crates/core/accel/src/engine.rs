@@ -112,7 +112,7 @@ pub struct Caps {
     pub staging_bytes: usize,
 }
 
-/// The state of an engine.
+/// The state of an engine, which decides whether a run gives it jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EngineState {
     /// No such device, library or permission.
@@ -150,8 +150,9 @@ impl Health {
     }
 }
 
-/// Something that compresses.
+/// A CPU library or a device that compresses. All methods may be called from several threads at a time.
 pub trait Engine: Send + Sync {
+    /// What it can do. Constant for the life of the engine; never touches the device.
     fn caps(&self) -> &Caps;
 
     /// Cheap; never touches the device.

@@ -10,7 +10,7 @@ use crate::catalog::PAGE_BYTES;
 use crate::record::{EngineRecord, HistoryQuery};
 use crate::{Catalog, Error};
 
-/// One backup.
+/// A backup as the history shows it: one row of msdb's backupset with the media of the set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryRow {
     pub backup_set_id: i64,
@@ -53,7 +53,7 @@ pub struct HistoryRow {
     pub engines: Vec<EngineRecord>,
 }
 
-/// One restore.
+/// A restore as the history shows it: one row of msdb's restorehistory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RestoreRow {
     pub restore_history_id: i64,

@@ -143,7 +143,7 @@ pub trait DirRead {
     /// Opens a regular file. A symbolic link, directory or special file is refused.
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>>;
 
-    /// Opens a directory below this one.
+    /// Opens a directory below this one. Errors: `NotFound`; `NotADirectory` for any other kind of name.
     fn dir(&self, name: &Path) -> io::Result<Arc<dyn Dir>>;
 
     /// The attributes of `name`; a symbolic link is not followed. An empty name is the directory itself.
@@ -153,6 +153,8 @@ pub trait DirRead {
     /// with the directory.
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>>;
 
+    /// The stored target of the symbolic link `name`, not resolved. Errors: `NotFound`; `InvalidInput` if `name` is no
+    /// link.
     fn read_link(&self, name: &Path) -> io::Result<PathBuf>;
 
     /// Free bytes for an unprivileged writer.
@@ -182,11 +184,15 @@ pub trait DirChange: DirAttributes {
     /// Creates a symbolic link. `target` is stored as it is and never followed.
     fn symlink(&self, target: &Path, name: &Path) -> io::Result<()>;
 
+    /// Gives a file of this tree a further name; symbolic links are not followed. Errors: `AlreadyExists`; the system's
+    /// error if the file system has no hard links.
     fn hard_link(&self, existing: &Path, name: &Path) -> io::Result<()>;
 
     /// Renames within this directory tree; atomically replaces an existing file `to`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Removes a name that is not a directory; a symbolic link is removed itself. Open handles stay usable. Errors:
+    /// `NotFound`, so a second call fails.
     fn remove_file(&self, name: &Path) -> io::Result<()>;
 
     /// Removes an empty directory.
@@ -302,6 +308,7 @@ pub trait FileRead {
     /// Reads up to `buf.len()` bytes at `offset`. Short at the end of the file, 0 after it.
     fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize>;
 
+    /// The attributes of the open file now, also if its name was removed or belongs to another file.
     fn stat(&self) -> io::Result<Stat>;
 
     /// A lasting identifier of a block device, independent of its present name; `None` for a file, and if the system
@@ -326,7 +333,7 @@ pub trait FileRead {
     }
 }
 
-/// Writes a file.
+/// Changes the bytes of a file. They are durable after a sync only, and calls at different offsets may run in parallel.
 pub trait FileWrite {
     /// Writes at `offset` and returns the number of bytes written; may be short, but at least 1 unless `buf` is empty.
     fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize>;

@@ -111,6 +111,7 @@ pub trait BackupDevice: PendingStripe + Send + Sync + Debug {
     /// The name as the user wrote it, for messages and history.
     fn name(&self) -> String;
 
+    /// The kind of device, which decides how a set is laid out on it. Constant for a device; touches no medium.
     fn class(&self) -> DeviceClass;
 
     /// Opens the stripe under the device's name; `None` if there is none.
@@ -162,6 +163,8 @@ pub trait FamilyWrite: Send {
     /// The stripe offset of the next byte.
     fn offset(&self) -> u64;
 
+    /// Appends `bytes` at [`FamilyWrite::offset`]; the call may keep them in memory until [`FamilyWrite::sync`]. After an
+    /// error the stripe can only be dropped: how much was written is unknown.
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error>;
 
     /// How many more bytes the stripe may have.

@@ -4,10 +4,12 @@ use crate::plan::Plan;
 
 /// Is notified during a run. Called from the run's threads; must not block for long.
 pub trait Observer: Send + Sync {
-    /// All decisions are made; bytes will move now.
+    /// All decisions are made; bytes will move now. Called once, before `progress`; not for a run that is refused.
     fn planned(&self, plan: &Plan);
-    /// Called about ten times a second.
+    /// Called about ten times a second, from one thread at a time. Values never decrease.
     fn progress(&self, progress: &Progress);
+    /// Something that the operator should know although the run goes on; also in the report. Any thread may call it, at any
+    /// time between the start and the end of the run.
     fn warning(&self, text: &str);
 }
 

@@ -194,6 +194,7 @@ pub struct SourceSummary {
 
 /// An opened database or directory. What this trait, [`Entry`] and [`Content`] say is checked by `tests/contract/suite.rs`.
 pub trait Source: Send + Sync {
+    /// The facts known when the source was opened. Constant; reads nothing.
     fn description(&self) -> &Description;
 
     /// The next entry of volume `volume` (an index into [`Description::volumes`]); `None` at its end, from then on, and for

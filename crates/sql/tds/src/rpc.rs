@@ -70,7 +70,7 @@ pub struct Parameter {
     pub value: Value<'static>,
 }
 
-/// One call.
+/// A procedure with its parameters; one message may have several calls.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     pub procedure: Procedure,

@@ -52,16 +52,19 @@ pub struct DoneEvent {
     pub error: bool,
 }
 
-/// Receives result sets and messages.
+/// Receives result sets and messages, in the order in which the statements make them. After [`ReceiverGone`] the session
+/// sends nothing more.
 pub trait Sink {
-    /// Begins a result set.
+    /// Begins a result set. It ends with the next `columns` or `done`.
     fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone>;
 
+    /// A row of the result set that `columns` began, with one value for each of its columns.
     fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone>;
 
-    /// INFO (severity 0 to 10) or an error.
+    /// INFO (severity 0 to 10) or an error. Comes at any time, also between rows.
     fn message(&mut self, message: &Message) -> Result<(), ReceiverGone>;
 
+    /// A statement, or a part of one, has ended; comes after its rows and messages.
     fn done(&mut self, done: DoneEvent) -> Result<(), ReceiverGone>;
 
     /// USE: the session's database has changed. A wire protocol tells its client (ENVCHANGE); the message 5701 follows

@@ -66,8 +66,12 @@ pub trait Destination: Send + Sync {
 
 /// What is restored to a directory.
 pub trait RootContent {
+    /// Creates a name without data: a directory, a link, an empty file. Its parents are created if they did not come
+    /// yet. Several threads may call it, each name once. Errors name the path in the target.
     fn put_name(&self, entry: &Entry) -> Result<(), Error>;
 
+    /// Writes parts of a file. They may come in any order and from several threads, each byte once; the file is created by
+    /// the first call. Errors name the path in the target.
     fn put_data(&self, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error>;
 
     /// Like [`Destination::put_piece`].
@@ -94,8 +98,10 @@ pub trait RootFiles {
     /// Opens a restored file, to be written before `seal`.
     fn open_added(&self, name: &Path) -> Result<Arc<dyn File>, Error>;
 
+    /// Sets attributes of a file that was added or restored. Must be called before `seal`.
     fn set_added(&self, name: &Path, attributes: &Attributes) -> Result<(), Error>;
 
+    /// Removes a file that was added or restored, before `seal`. A name that does not exist is an error.
     fn remove_added(&self, name: &Path) -> Result<(), Error>;
 
     /// Sets attributes of the directory itself; they are durable at the latest with the names that `move_in` gives.

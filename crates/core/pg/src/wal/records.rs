@@ -52,7 +52,7 @@ const DATA_LONG: u8 = 254;
 const ORIGIN: u8 = 253;
 const TOPLEVEL_XID: u8 = 252;
 
-/// One record.
+/// A WAL record: its header, and of its data only what recovery targets need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalRecord {
     pub at: Lsn,

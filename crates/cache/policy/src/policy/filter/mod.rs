@@ -32,12 +32,18 @@ pub struct ReadRequest {
 /// Decides where hits are served and what is admitted. Methods that a filter does not define behave as in a classic
 /// cache.
 pub trait Filter: Send {
+    /// Decides one read before it is sent to a device. Called once for each read, in the order of their arrival. It cannot
+    /// fail and must not wait; it may count what it has seen.
     fn read(&mut self, view: &View, asked: &ReadRequest) -> ReadPlan;
 
+    /// Decides which parts of a write the cache keeps; the slow device gets all of it in any case. Called once for each
+    /// write, before it is sent. The default keeps the blocks that were held.
     fn write(&mut self, _view: &View, write: &Write) -> WritePlan {
         keep_what_was_held(write)
     }
 
+    /// A device has finished a request. Called once for each part of a request that a device did, in the order in which
+    /// they end, which is not the order of the decisions.
     fn ended(&mut self, _ended: &EndedRequest) {}
 
     /// The outlooks on both devices.
@@ -53,6 +59,7 @@ pub trait Filter: Send {
         0
     }
 
+    /// The present values for a status. Changes nothing, and may be called at any time and any number of times.
     fn gauges(&self) -> Gauges {
         Gauges::default()
     }
