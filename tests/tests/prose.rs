@@ -3,7 +3,8 @@
 //! Many readers read English as a second language, at three in the morning. The list has only words that are wrong
 //! everywhere. In code, tables' code and headings the beginnings of sentences are not checked.
 //!
-//! The texts that the programs show are judged, too: string literals of three words and more, and the help of options.
+//! The texts that the programs show are judged, too: string literals of three words and more, and the help of options;
+//! and so are the comments of the code, which have the same readers.
 
 use std::path::{Path, PathBuf};
 

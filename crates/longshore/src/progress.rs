@@ -1,4 +1,9 @@
-//! Progress for people: a bar on terminals, plain lines elsewhere. Always on standard error.
+//! Progress for people: a bar on terminals, plain lines elsewhere.
+//!
+//! It always goes to standard error, because a backup may go to standard output; with --json and --quiet nothing is
+//! shown. Plain lines are few: every ten percent, or every ten seconds without one.
+//!
+//! Leaves to others: counting (`pipeline`), and warnings and results (`terminal`).
 
 use std::io::IsTerminal;
 use std::sync::Arc;

@@ -1,18 +1,18 @@
-//! What is cached where, and which requests are under way: the decisions about lines, without any I/O.
+//! What is cached where, and which requests are in flight: the decisions about lines, without any I/O.
 //!
 //! Each line of a slot may be *valid* (it equals the backend's) and *durable* (the log on the device records it).
-//! Requests under way are kept in *flights*, one for each block. A write invalidates the lines it touches before it
+//! Requests in flight are kept in *flights*, one for each block. A write invalidates the lines it touches before it
 //! reaches the backend. The bytes that it wrote, or that a read missed, enter the cache as a *fill*; only fills write
 //! slots. A fill owns its lines from before the backend is read or written for it. A write that begins meanwhile
 //! *spoils* them, and a spoiled line does not become valid.
 //!
 //! Invariants
-//! - A valid line equals the backend's, unless a write of it is under way.
+//! - A valid line equals the backend's, unless a write of it is in flight.
 //! - A line is durable only if it is valid, and if its content was durable on both devices when it became durable.
 //! - A line that stops being durable is cleared in the journal in the same step. A request that then writes to its
 //!   block on the backend, or into its slot, first waits until that clearing is durable: [`WrittenLines::after`] and
 //!   [`Spot::after`] name the record.
-//! - No two writes of one line are under way, nor two fills, nor a fill of a line that is valid or durable.
+//! - No two writes of one line are in flight, nor two fills, nor a fill of a line that is valid or durable.
 //! - A slot's `version` changes whenever one of its valid lines becomes invalid: bytes read under another version are
 //!   worthless.
 

@@ -4,7 +4,7 @@
 //! acknowledged once the backend has it. So the cache can be lost at any moment, and must never be believed if it may
 //! be stale. A policy of `longshore_policy` decides what is cached and where it is served.
 //!
-//! Its parts, each with its invariants in its head: `directory` (which lines are valid, which requests are under way;
+//! Its parts, each with its invariants in its head: `directory` (which lines are valid, which requests are in flight;
 //! no I/O), `journal` (the durable table of slots), `store` (one attached cache and how it fails), `engine`
 //! (requests), `tape` (recordings of clients' requests). `guard` records, next to the backend, which cache may be
 //! believed; `open` reopens a cache, and asks `content` and `watch` whether the backend is unchanged.

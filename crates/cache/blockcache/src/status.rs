@@ -1,4 +1,9 @@
 //! The state and content of a cache at one moment, for people, scripts and Prometheus.
+//!
+//! Names are part of the interface and do not change. The numbers are read without stopping requests, so two of them
+//! may be of different moments.
+//!
+//! Leaves to others: counting (`meter.rs`), and asking over the socket (`control.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! - While the log holds a fingerprint of the watched places, they have it, and no client's write to one of them is
-//!   under way.
+//!   in flight.
 //! - Nothing is written to the backend later than the time that the log gives for this session.
 //! - The lock is never held during I/O, nor together with the directory's.
 

@@ -1,4 +1,10 @@
 //! Errors of the catalog.
+//!
+//! There is one variant for each remedy: two failures with the same next command are one variant. No variant fails a
+//! backup or a restore; the callers warn with the text and the hint. A catalog that does not exist yet is no error, it
+//! is created.
+//!
+//! The programs map numbers and exit codes.
 
 use std::io;
 use std::path::{Path, PathBuf};

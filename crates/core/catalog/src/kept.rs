@@ -1,4 +1,9 @@
 //! State of a T-SQL server between its runs: logical devices, restored databases, restores that wait for more.
+//!
+//! Each change is one transaction, made before the statement reports success. A row describes what was there then;
+//! whoever uses it checks that the files still exist.
+//!
+//! Leaves to others: the meaning of the state (`tsql`), and history (`write.rs`).
 
 use std::path::PathBuf;
 

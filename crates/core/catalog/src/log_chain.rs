@@ -1,4 +1,9 @@
-//! The state of a database's log chain according to the history.
+//! The state of a database's log chain according to the history: which sets the next log backup may continue.
+//!
+//! History may contain the sets of a copy, so several predecessors are offered, newest first and a bounded number of
+//! them; the archive decides which of them it continues.
+//!
+//! Leaves to others: that decision (`log.rs` of the pipeline).
 
 use rusqlite::{OptionalExtension, Row, params};
 use uuid::Uuid;

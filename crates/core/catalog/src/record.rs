@@ -1,4 +1,9 @@
 //! The records: plain facts, as on the media, or as known by a run whose media cannot be read back.
+//!
+//! A record has the same content whether it comes from a run or from the media, so that a rebuilt history equals the
+//! first one as far as the media tell. Paths of files are absolute.
+//!
+//! Leaves to others: writing records (`write.rs`), and reading media.
 
 use std::path::PathBuf;
 use std::sync::Arc;

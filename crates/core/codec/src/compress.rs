@@ -1,4 +1,9 @@
-//! Compresses buffers to payloads.
+//! Compresses buffers to payloads: one [`Compressor`] for each worker thread.
+//!
+//! A compressor owns its engines' memory and reuses it for every buffer. No payload is longer than [`payload_bound`],
+//! and a worker never waits for another.
+//!
+//! Leaves to others: the engines (`engines.rs` and the modules of algorithms), and decoding (`decompress.rs`).
 
 use longshore_io::is_zero;
 

@@ -1,4 +1,7 @@
 //! Refusals: a level that an algorithm does not have, and bytes that do not decode.
+//!
+//! A payload error names the byte in the payload; the caller knows file and block and adds them. An output that is not
+//! smaller than its input is no error: the caller stores the input.
 
 use std::borrow::Cow;
 

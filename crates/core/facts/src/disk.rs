@@ -1,4 +1,8 @@
-//! Mount points, and the statistics of their block devices.
+//! Mount points, and the statistics of their block devices, from /proc and /sys.
+//!
+//! A fact that the system does not give is absent, never 0. A file system without a block device has no statistics.
+//!
+//! Leaves to others: files and directories (`longshore-io`), and what the numbers mean.
 
 use std::ffi::OsString;
 use std::fs;

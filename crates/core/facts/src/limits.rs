@@ -1,4 +1,9 @@
 //! Limits that the system sets for this process: open files, memory, address space.
+//!
+//! Only the soft limit on open files is ever changed, once, at most to the hard limit. A restore keeps a share of the
+//! descriptors free for everything else in the process.
+//!
+//! Leaves to others: deciding how much memory a run takes (`pipeline/plan.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,9 @@
-//! The machine: processors, memory, kernel.
+//! The machine: processors, memory, kernel, from /proc.
+//!
+//! CPU times are those of the whole machine, other programs included, and only grow; differences of two readings are
+//! what counts. A value that cannot be read is absent.
+//!
+//! Leaves to others: what this process used (`process_usage`).
 
 use std::fs;
 use std::io;

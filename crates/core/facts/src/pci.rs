@@ -1,4 +1,8 @@
-//! Devices on the PCI buses.
+//! Devices on the PCI buses, as /sys shows them.
+//!
+//! Reads only what every user may read, and touches no device. A directory that vanishes meanwhile is skipped.
+//!
+//! Leaves to others: which device is an accelerator (`longshore-accelerators`).
 
 use std::ffi::OsStr;
 use std::fs;

@@ -2,7 +2,7 @@
 //!
 //! A [`Gate`] lets as many threads in as it has places. With a ceiling it also keeps an account of CPU seconds: they
 //! arrive at the ceiling's rate, every [`Turn`] pays what its thread used (by the thread's CPU clock), and no thread
-//! enters while the account is overdrawn. So the ceiling can be a fraction, and waiting for a disk inside a pass costs
+//! enters while the account is overdrawn. So the ceiling can be a fraction, and waiting for a disk inside a turn costs
 //! nothing.
 //!
 //! When a thread leaves, its place and its core stay empty until the next thread has been woken. To avoid that pause,
@@ -11,10 +11,10 @@
 //! would only crowd the cores' caches.
 //!
 //! Invariants
-//! - A pass of [`Gate::enter`] begins only while fewer than `places` exist; at most 1.5 × `places` exist at once.
-//! - Over any span of `t` seconds, passes use at most `ceiling × t` CPU seconds, plus the saved-up amount (a tenth of
-//!   a second's worth), plus one pass's work for each pass that can exist: the cost of work is known only when it is
-//!   done. Passes should therefore be short, about one buffer each.
+//! - A turn of [`Gate::enter`] begins only while fewer than `places` exist; at most 1.5 × `places` exist at once.
+//! - Over any span of `t` seconds, turns use at most `ceiling × t` CPU seconds, plus the saved-up amount (a tenth of
+//!   a second's worth), plus one turn's work for each turn that can exist: the cost of work is known only when it is
+//!   done. Turns should therefore be short, about one buffer each.
 //!
 //! Places are handed over in no order: a thread that comes back at once still has its data in the cache. Threads wait
 //! for the account by sleeping, never by spinning.

@@ -1,4 +1,8 @@
 //! Why a restore's target cannot be written.
+//!
+//! There is one variant for each remedy: free space, another directory, `--replace`, or stopping a program. Every
+//! refusal comes before the first name in the target changes; after it, whatever fails, the old names go back. SQL
+//! Server's number is for T-SQL; `longshore-terminal` maps exit codes.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,8 @@
 //! Errors in reading or writing a media set.
+//!
+//! Every variant names the device that an operator must look at, and where bytes were read, their offset; there is one
+//! for each remedy. The end of a pipe at a record's border is no error, and neither is a set that is incomplete: it is
+//! listed as such. SQL Server's number is for T-SQL; `longshore-terminal` maps exit codes.
 
 use std::io;
 

@@ -1,4 +1,9 @@
-//! Names of WAL segments.
+//! Names of WAL segments: timeline, LSN and segment size in 24 hexadecimal digits.
+//!
+//! A name means nothing without the segment size of its cluster. Timelines are 1 or more; 0 is refused where a name or
+//! a number is read.
+//!
+//! Leaves to others: other names in pg_wal (`wal/name.rs`).
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -1,4 +1,9 @@
 //! Which accelerators a run will use, decided before bytes move, and how much of its memory they get.
+//!
+//! Without a usable accelerator, software does everything and nothing fails. Memory of accelerators is part of the
+//! run's printed bound. The numbers here have rows in docs/decisions/codec.md.
+//!
+//! Leaves to others: giving out blocks (`longshore-accel`), and finding devices (`longshore-accelerators`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,10 @@
 //! Errors of a run.
+//!
+//! Errors of lower rooms are kept as they are, with their text, number and hint; variants of its own are for what only
+//! a run can find. A cancelled run is one variant, whichever room noticed it. A mark (a file changed, a page is wrong)
+//! is no error: the report has it, and the exit code is 5.
+//!
+//! `longshore-terminal` maps exit codes, and `tsql` the messages of statements.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,10 @@
 //! The requests: backup, restore and verify, with their options.
+//!
+//! A request is complete and independent of who made it: the command line and T-SQL lower to the same types. Options
+//! that are `None` are decided by the plan. `check` methods refuse values that no run can honour, before anything is
+//! opened.
+//!
+//! Leaves to others: sizes and threads (`plan.rs`), and defaults from the configuration (the programs).
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;

@@ -1,4 +1,10 @@
 //! The contract between a database adaptor and the pipeline.
+//!
+//! A source is described once, then gives entries volume by volume, and each entry's content is read in extents and
+//! settled. A source never writes to what it reads, and bytes that it returns belong to the snapshot or the content
+//! reports a change. `tests/contract/suite.rs` runs over all adaptors.
+//!
+//! Leaves to others: order of reading, threads and memory (the pipeline).
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -1,4 +1,8 @@
 //! Errors in reading a source.
+//!
+//! Every variant names the file that an operator must look at, and there is one for each remedy. A file that changes
+//! or vanishes during a backup is no error here: it is reported as a mark, and the request decides. SQL Server's
+//! number, where one fits, is for T-SQL; `longshore-terminal` maps exit codes.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,11 @@
 //! Parses the texts that name a source: `sqlite:FILE`, `files:PATH...`, a PostgreSQL connection string, or a path
 //! whose content decides.
+//!
+//! A prefix always decides; without one, the first bytes of the file do. A spec that was parsed is not opened, and may
+//! name something that does not exist. The data directory of a running server is never taken for plain files without
+//! the prefix.
+//!
+//! Leaves to others: opening (`door.rs` and the adaptors), and names of configured databases (the program).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,14 @@
 //! The archive as a directory: where each file is, whose WAL it holds, and how a file gets in.
+//!
+//! Invariants
+//! - A file appears under its name only when it is complete and synced, and no file is ever replaced: pushing the same
+//!   bytes again succeeds, other bytes under the same name are refused.
+//! - The archive belongs to one cluster. A directory without the identity file is refused and never filled, because it
+//!   may be the mount point of a file system that is not mounted.
+//! - Below a target no symbolic link is followed: a user who can write there must not decide where WAL goes.
+//!
+//! Leaves to others: the form of an archived file (`form.rs`, `stored.rs`), reading ahead (`ahead.rs`), the needs of
+//! targets (`needs.rs`), and whether a recovery gets through (`proof.rs`).
 
 use std::io;
 use std::path::{Path, PathBuf};

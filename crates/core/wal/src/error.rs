@@ -1,4 +1,10 @@
 //! Errors of a WAL archive.
+//!
+//! There is one variant for each remedy, since the hint is one sentence that names the next command. A file that the
+//! archive has already with the same bytes is no error, and a missing segment is one only where it is needed.
+//!
+//! `longshore-terminal` maps variants to exit codes: 7 for a refusal that an administrator must look at, and 200 where
+//! recovery must not go on.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,7 +1,15 @@
-//! Whether the log from a backup to where its recovery gets is in the archive, and is one log.
+//! Proves, before a restore writes anything, that the archive has the WAL that its recovery needs.
 //!
-//! Whether the log goes on beyond a moment is told by the last transaction in it; as clocks may be set back that is
-//! a warning's reason, not a refusal's.
+//! The proof has two parts: no segment is missing between the backup and the recovery target, and each segment continues
+//! the one before it. WAL that replay certainly needs must be there, else the proof fails with the name of the gap. WAL
+//! that replay may or may not reach (a target time, transaction or restore point has no known LSN) only causes a
+//! warning.
+//!
+//! The time of the last transaction in the archive decides whether a target time is reached. That causes only a warning,
+//! too: a clock that was set back makes such times unreliable.
+//!
+//! Reads headers and a few last segments, never all WAL; `archive.rs` finds and opens segments. Which targets a recovery
+//! can have is up to `longshore-pg`, and what a restore does with a warning is up to `pipeline`.
 
 use std::io;
 

@@ -1,4 +1,9 @@
 //! Reads files from the archive: finds, checks and decodes them.
+//!
+//! Every byte that is returned was compared with its checksums; damage is an error with the file and the offset, never
+//! other bytes.
+//!
+//! Leaves to others: where files are (`archive.rs`), and their form (`stored.rs`).
 
 use std::path::Path;
 use std::sync::Arc;

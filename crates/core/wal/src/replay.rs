@@ -1,4 +1,9 @@
-//! How far the archive allows a backup to be replayed.
+//! How far the archive allows a backup to be replayed, for reports about backups.
+//!
+//! Says what is missing within the backup's own WAL, without which it is worthless, and what is missing after it.
+//! Nothing is refused here.
+//!
+//! Leaves to others: the proof before a restore (`proof.rs`).
 
 use longshore_pg::wal::History;
 use longshore_pg::{Lsn, SegmentSize, Timeline, TimelineChoice};

@@ -1,4 +1,9 @@
 //! Which policy is simulated: one of the daemon's, or a rival.
+//!
+//! Names are those of `--policy`: FILTER or FILTER+BASE. Rivals exist here only, to be compared with; the daemon
+//! cannot be given one.
+//!
+//! Leaves to others: the daemon's own choices (`longshore-policy`), and the rivals' code (`rivals`).
 
 use std::fmt;
 use std::str::FromStr;

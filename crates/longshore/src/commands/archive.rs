@@ -1,4 +1,9 @@
 //! The location of a cluster's WAL archive: a directory named directly, or found through the database.
+//!
+//! A symbolic link is followed only where the user named the directory itself. Below a target none is: a user who can
+//! write to the target must not decide where WAL goes.
+//!
+//! Leaves to others: opening the archive (`longshore-wal`).
 
 use std::path::{Path, PathBuf};
 

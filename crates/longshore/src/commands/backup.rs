@@ -1,4 +1,9 @@
 //! `backup`: lowers options and configuration to one request; prints the report as one table.
+//!
+//! An option overrides the configuration, which overrides the server settings. A backup to a target holds its place
+//! there until it was recorded and verified, so that no expire or second backup comes between.
+//!
+//! Leaves to others: which devices a target has (`devices.rs`), and everything that moves bytes (`pipeline`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,10 @@
 //! `check`: would the next backup and the next restore work?
+//!
+//! Each check is a finding with a grade and, if it is not good, the next command to type. A check that cannot be made
+//! is a finding, too, and never ends the others. Nothing is changed, except that a PostgreSQL server switches to a new
+//! WAL segment.
+//!
+//! Leaves to others: questions to the server (`check/postgres.rs`), and reading backups (`verify`, `drill`).
 
 mod postgres;
 

@@ -1,4 +1,9 @@
 //! Resolves the devices that a command uses: named one by one, or by a target of the configuration.
+//!
+//! Devices of a target come with a lease, which is held until the command has ended: no expire removes what is read,
+//! and no second backup takes the same name. The contents of one target never decide what is removed from another.
+//!
+//! Leaves to others: leases and labels (`repository`), and opening stripes (`media`).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

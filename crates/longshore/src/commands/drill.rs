@@ -1,4 +1,9 @@
 //! `drill`: restores a backup to a scratch directory and proves that the database is sound.
+//!
+//! The copy is always removed, also after a failure, and what a killed drill left is removed by the next. The copy of
+//! a server runs without network and without archiving, so that it cannot touch the original.
+//!
+//! Leaves to others: restoring (`pipeline`), and the checks of a cluster (`drill/postgres.rs`).
 
 mod log;
 mod postgres;

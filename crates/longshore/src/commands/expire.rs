@@ -1,4 +1,9 @@
-//! `expire`: one database after another; a database that cannot be judged does not stop the others.
+//! `expire`: removes what no retention rule covers, one database after another.
+//!
+//! A database that cannot be judged does not stop the others, and nothing of it is removed. The same decision is shown
+//! by --dry-run and carried out without it. WAL that another target relies on is kept and named.
+//!
+//! Leaves to others: rules and removing (`longshore-repository`), and records of reliance (`longshore-wal`).
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,10 @@
 //! `info`: reports everything that a target holds, for people, scripts and Prometheus.
+//!
+//! All three forms show the same facts, computed once in [`database`]. They come from the media and the archive, not
+//! from the history, and only headers are read. A database that cannot be read does not keep the others from being
+//! shown.
+//!
+//! Leaves to others: rows that several commands share (`shelves.rs`), and the rules of retention (`repository`).
 
 use longshore_pg::Lsn;
 use longshore_pg::client::without_password;

@@ -1,4 +1,10 @@
 //! Executes each command: lowers its options to a request, runs it, shows the report.
+//!
+//! One [`Context`] has what every command works with: output, configuration, catalog, storage, clock. A command
+//! returns its exit code or one failure; nothing below prints an error itself.
+//!
+//! Leaves to others: options (`options`), the forms of output and the exit codes of errors (`terminal`), and the work
+//! (the rooms).
 
 mod accelerator;
 mod archive;

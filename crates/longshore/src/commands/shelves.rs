@@ -1,4 +1,9 @@
 //! Facts about a database at a target that several commands report.
+//!
+//! `info`, `check`, `expire` and `list` show the same rows, so that they never contradict each other. A database that
+//! fails is noted, and the others are served; the exit code is that of the first failure.
+//!
+//! Leaves to others: reading headers and deciding by rules (`repository`).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,9 @@
 //! `verify`: the answer is yes or no, and damage is an answer, not a failure.
+//!
+//! Exit code 1 means that damage was found; a failure means that there is no answer, because the media could not be
+//! read at all. Findings with one remedy are followed by one hint.
+//!
+//! Leaves to others: reading and checking (`pipeline`), and choosing devices (`devices.rs`).
 
 use longshore_media::Error as MediaError;
 use longshore_pipeline::{

@@ -1,4 +1,7 @@
 //! Errors in bytes that a client sent.
+//!
+//! After such an error the connection is closed: the meaning of the following bytes is unknown. A statement that is
+//! wrong is not an error here but a message of T-SQL.
 
 /// The connection cannot continue: the meaning of the following bytes is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

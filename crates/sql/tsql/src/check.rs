@@ -1,5 +1,10 @@
 //! Finds mistakes in a batch before any of it runs: undeclared variables, queries that do not parse, BREAK and
 //! CONTINUE outside a loop.
+//!
+//! SQL Server compiles a batch before it runs it, so a mistake at the end must keep the first statement from running.
+//! What depends on data or on earlier statements of the batch is not judged here.
+//!
+//! Leaves to others: grammar (`syntax`), and running (`run.rs`).
 
 use std::collections::BTreeSet;
 

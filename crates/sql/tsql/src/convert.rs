@@ -1,4 +1,11 @@
-//! Conversions between types, as in CAST and assignments.
+//! Conversions between types, as in CAST, CONVERT and assignments.
+//!
+//! The results, and the message numbers of values that do not fit, are SQL Server's: texts are cut to the type's
+//! length, money is rounded, other numbers are truncated. A value that has no form in the new type is an error; no
+//! conversion invents one.
+//!
+//! Leaves to others: arithmetic and comparison (`value.rs`), the forms of dates (`query/moment.rs`), and which of two types
+//! an operator converts to (`query/translate`).
 
 use jiff::civil;
 use uuid::Uuid;

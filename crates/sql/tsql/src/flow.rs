@@ -1,4 +1,9 @@
 //! The inputs and results of statements: variables, outcomes, and how a batch ends.
+//!
+//! A statement either continues the batch, ends it, or ends the connection; that is a value here and not an error.
+//! Errors of statements are messages that were already sent.
+//!
+//! Leaves to others: running statements (`run.rs`), and the state of the session (`session.rs`).
 
 use crate::message::{self, Message};
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};

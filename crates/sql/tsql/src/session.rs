@@ -1,4 +1,10 @@
 //! A session: the state that lasts between its batches.
+//!
+//! A session belongs to one client and one thread; only its cancel flag is shared. Its memory is claimed from the
+//! server's before it is used: variables, and parsed statements by the length of their text. A reset returns it to the
+//! state after login.
+//!
+//! Leaves to others: running batches (`run.rs`), and what all sessions share (`server`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,3 +1,7 @@
+//! Tests of the look at a backend's content: file systems and partition tables, written byte by byte as their on-disk
+//! formats say. They hold which changes count as a foreign write and which do not; `content` says why each is looked
+//! at. Backends of any size are looked at, also those shorter than a superblock.
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Makes writes durable: flushes, and checkpoints of the cached data.
 //!
 //! Invariants
-//! - Every flush that was under way when a sync failed reports the failure. If none was, because a checkpoint saw the
+//! - Every flush that was in flight when a sync failed reports the failure. If none was, because a checkpoint saw the
 //!   failure, the next flush reports it.
 //! - Syncs of the backend run one after another, each with all its consequences: the system reports an error to one
 //!   caller only.

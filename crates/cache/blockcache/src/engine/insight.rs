@@ -1,5 +1,10 @@
 //! What operators ask of a running engine: another policy, a shadow policy, figures, reasons, a comparison of
-//! everything cached with the backend. Requests continue meanwhile.
+//! everything cached with the backend.
+//!
+//! Requests continue meanwhile, and no answer stops them. A comparison that a write has overtaken is void and counts
+//! for nothing.
+//!
+//! Leaves to others: the control socket (`control.rs`), and the shape of answers (`status.rs`).
 
 use super::*;
 use crate::decisions::Decision;

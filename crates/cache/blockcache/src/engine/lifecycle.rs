@@ -1,7 +1,7 @@
 //! An engine's life: its threads, and the cache that is attached, resized and detached while it serves.
 //!
 //! Invariants
-//! - A cache is attached or removed while no request is under way; a request that hangs in the cache device is waited
+//! - A cache is attached or removed while no request is in flight; a request that hangs in the cache device is waited
 //!   for no longer than [`LEAVE_WITHIN`].
 //! - A detached cache is not believed again: writes may follow that it does not see.
 //! - After [`Engine::stop`] all cached data is durable, and the cache is marked as cleanly stopped. An engine that is

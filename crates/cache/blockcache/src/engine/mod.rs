@@ -10,7 +10,7 @@
 //! that all of them share.
 //!
 //! Invariants
-//! - Bytes that a client reads were on the backend, or were written to it, while the read was under way.
+//! - Bytes that a client reads were on the backend, or were written to it, while the read was in flight.
 //! - A client's request fails only if the backend fails it (or as [`Store::secure`] says), and then it always fails.
 //! - Memory: [`Settings::buffers`] buffers of [`BUFFER_BYTES`], allocated once, and the table of slots.
 

@@ -1,7 +1,7 @@
-//! Reads of the backend under way, for clients that want the same bytes: they wait for such a read and make none.
+//! Reads of the backend in flight, for clients that want the same bytes: they wait for such a read and make none.
 //!
 //! Invariants
-//! - Between the start of a read that a client joins and the joining, no write to its range was under way. So the
+//! - Between the start of a read that a client joins and the joining, no write to its range was in flight. So the
 //!   client gets what its own read would have returned, and no client gets older bytes than another got before.
 //! - A read that others wait for waits for nobody: it has its buffer, and does only I/O.
 //! - A read that fails, or panics, returns nothing to the clients that joined it; each of them reads for itself.

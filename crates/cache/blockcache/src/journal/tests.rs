@@ -1,3 +1,8 @@
+//! Tests of the cache's journal on a simulated disk.
+//!
+//! They cover rewrites that are cut off, failing calls, and blocks of earlier sessions. The oracle is the table as the
+//! test wrote it.
+
 use std::path::Path;
 
 use longshore_io::{Fault, Op, SimDisk, Storage};

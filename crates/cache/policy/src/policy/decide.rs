@@ -1,4 +1,10 @@
 //! The policy for its driver: one filter and one replacement list with one interface.
+//!
+//! The driver reports everything that happens, in the order in which it happens, and carries out what it is told.
+//! Calls are fast, none blocks, and none reads a clock: times are arguments.
+//!
+//! Leaves to others: where a hit is served (`filter`), the order of eviction (`replace`), and moving bytes (the
+//! driver).
 
 use std::ops::RangeInclusive;
 

@@ -14,7 +14,7 @@
 //!   the open, because the name may have changed in between; a descriptor opened by then is parked.
 //!
 //! Left to others: descriptors that SQLite's library itself closes (the library has such a register of its own), and
-//! the order in which an owner lets go: the connection first, the claim last.
+//! the order in which an owner releases them: the connection first, the claim last.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,10 @@
 //! A directory of the real file system.
+//!
+//! Names are resolved below the open directory and follow no symbolic link; where the kernel has no `openat2`, one
+//! component at a time. Opening never waits for a FIFO's other end, and does not update the access time where this
+//! user may suppress that.
+//!
+//! Leaves to others: files once they are open, and the twin for tests (`sim`).
 
 use crate::{DirAttributes, DirChange, DirRead, DirSync};
 use std::ffi::{CString, OsStr, OsString};

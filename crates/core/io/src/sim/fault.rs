@@ -1,4 +1,9 @@
 //! Faults of a simulated disk: which calls fail, and how.
+//!
+//! Calls are counted by kind, so a test can fail each of them in turn. A *step* is a call that changes something or
+//! makes it durable; crashes are tried between steps.
+//!
+//! Leaves to others: carrying the calls out (`dir.rs`, `file.rs`), and power cuts (`state.rs`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,9 @@
 //! An open file of a simulated disk.
+//!
+//! A handle keeps its file after the name is gone, as a descriptor does. Every call goes through the disk's rules for
+//! faults; written bytes are durable only after a sync. Locks belong to handles.
+//!
+//! Leaves to others: bytes and their durability (`state.rs`, `content.rs`), and names (`dir.rs`).
 
 use crate::{FileLock, FileRead, FileWrite};
 use std::fmt;

@@ -1,4 +1,9 @@
 //! The images a power cut can leave, chosen among all possible outcomes.
+//!
+//! Any subset of what was not synced may be there, down to single sectors of a write, as far as a journaling file
+//! system allows it. The choice comes from a seed, so a failing image can be made again.
+//!
+//! Leaves to others: what is durable (`state.rs`), and running programs on an image (the tests).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,9 @@
 //! The state of a simulated disk: what is visible now, what is durable, and the changes between them.
+//!
+//! Only a sync makes a change durable. A power cut keeps what is durable and, as a file system may, any part of the
+//! later changes. Times come from a clock that ticks with every change, so two runs of a test are equal.
+//!
+//! Leaves to others: the calls on files and directories (`dir.rs`, `file.rs`).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

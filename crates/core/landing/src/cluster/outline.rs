@@ -1,4 +1,9 @@
 //! The contents of a set, read from its index before anything is written.
+//!
+//! The outline says which paths are the cluster's, which belong to tablespaces, and whether the set has what a server
+//! needs to start. Decisions about directories are made from it, so that a refusal comes before the first byte.
+//!
+//! Leaves to others: where tablespaces go (`spaces.rs`), and writing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};

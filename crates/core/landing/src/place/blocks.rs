@@ -1,4 +1,9 @@
 //! Shared by the blocks of a file: its descriptor, its space, and its completion.
+//!
+//! Blocks arrive in any order and from several threads. The length of a file is set first and once; its last block
+//! completes it. Reserving space is only an attempt, since the writes show whether it fits.
+//!
+//! Leaves to others: names (`names.rs`), attributes (`attributes.rs`), and durability (`durable.rs`).
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,4 +1,10 @@
 //! The interface between a restore and everything that receives its files.
+//!
+//! Names and data come in any order and from several threads; nothing has its final name before
+//! [`Destination::finish`]. An error at any point leaves the target as it was, but for a staging directory that the
+//! next restore removes.
+//!
+//! Leaves to others: directories of files (`mod.rs`), clusters (`cluster`), and which bytes are wanted (the pipeline).
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -1,4 +1,9 @@
 //! Standard output and input as a device: one sequential stripe.
+//!
+//! A pipe cannot seek: it is read and written once, from front to back, and nothing is appended or completed later.
+//! Waits for the other end are cancelled when the run is.
+//!
+//! Leaves to others: the format of a stripe, and files (`file.rs`).
 
 use std::io::ErrorKind;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,10 @@
 //! Errors in talking to a server.
+//!
+//! No text contains the connection string, which may have a password. A refusal by the server keeps the server's own
+//! words and its SQLSTATE, by which callers decide; the translated text is only for people. A NOTICE or WARNING of the
+//! server is no error.
+//!
+//! The rooms above add what they were doing; `longshore-terminal` maps exit codes.
 
 use std::fmt;
 use std::io;

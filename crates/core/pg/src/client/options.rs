@@ -1,4 +1,9 @@
 //! How to reach a server: a connection string, with the PG variables of the environment for what it leaves out.
+//!
+//! Strings, variables and the password file mean what they mean to libpq; a parameter that is not supported is refused
+//! by its name, never ignored. A password is a [`Secret`], which no message and no debug output shows.
+//!
+//! Leaves to others: opening the connection (`startup.rs`) and the protocol.
 
 use std::fmt;
 use std::path::PathBuf;

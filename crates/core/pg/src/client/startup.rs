@@ -1,4 +1,10 @@
 //! From a socket to a session: encryption, the startup message, the password.
+//!
+//! Servers of a list are tried in order, and the first that answers decides. `sslmode` means what it means to libpq: a
+//! connection that must be encrypted is never tried in plain text, and a password goes only to a server that was
+//! verified as far as the options demand.
+//!
+//! Leaves to others: reading options (`options.rs`), and messages after the start.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

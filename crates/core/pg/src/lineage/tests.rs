@@ -1,3 +1,8 @@
+//! Tests of lineages: two servers that share an ancestor are told apart by their histories, and by samples of WAL
+//! where histories are equal.
+//!
+//! Oracles are histories written by hand as PostgreSQL writes them; properties run over generated ones.
+
 use proptest::prelude::*;
 
 use super::*;

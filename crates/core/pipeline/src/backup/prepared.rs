@@ -1,4 +1,9 @@
 //! A backup before its first byte moves: source and devices are open; sizes and set header are decided.
+//!
+//! All that can be refused is refused here, before the target changes: a base that does not fit, a stripe inside the
+//! source, a memory bound that cannot be met.
+//!
+//! Leaves to others: moving bytes (`load`), sealing and recording (`mod.rs`, `history.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,9 @@
 //! Moves a backup's blocks to its stripes, proves that its WAL exists, and seals the set.
+//!
+//! The order is the invariant: all blocks, then the source's end, then the proof about WAL, then the seal. A failure
+//! at any step leaves no valid set.
+//!
+//! Leaves to others: workers and writers (`load`), the proof (`archived.rs`), and the format (`longshore-media`).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

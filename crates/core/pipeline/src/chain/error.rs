@@ -1,4 +1,7 @@
 //! Errors in the chain of a differential set. Sets are named in the form that people know.
+//!
+//! Each variant says which set is missing or does not fit, because the remedy is to name its stripes with `--base`.
+//! Damage within a set is not an error of the chain but of its media.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,10 @@
 //! A restore from its plan to its end: the decisions, and the moving bytes.
+//!
+//! The decisions that depend on the media alone come first, then those about archive and destination; every refusal
+//! comes before the first byte is written. The streams that were opened to decide are the ones that are read, since a
+//! pipe can be read only once.
+//!
+//! Leaves to others: decoding (`unload`), writing (`writer.rs`), and the order of a chain (`chain`).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

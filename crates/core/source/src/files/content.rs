@@ -1,4 +1,10 @@
 //! The bytes of one plain file, and whether it changed while it was read.
+//!
+//! The file is opened at its first use, so that waiting entries hold no descriptor. Its attributes before and after
+//! the reading decide whether it changed; a file that became shorter is filled up with zeros to the listed length and
+//! counts as changed.
+//!
+//! Leaves to others: what a change means to the backup (the pipeline), and finding files (`walk.rs`).
 
 use std::io;
 use std::ops::Range;

@@ -1,4 +1,10 @@
 //! Determines from a server's own files which branch of its cluster it is on, and how earlier backups relate to it.
+//!
+//! Starts no backup and writes nothing. If the server's files are not readable, only its system identifier is known,
+//! and the relation of earlier backups stays open; it is never guessed.
+//!
+//! Leaves to others: comparing histories and samples (`longshore-pg`), and what a relation means for a backup (the
+//! pipeline and the programs).
 
 use std::io;
 use std::path::Path;

@@ -1,5 +1,10 @@
 //! The server's own copy of its WAL, to compare an archive with: an archive may hold another branch's segment under
 //! the same name.
+//!
+//! WAL is read from pg_wal or asked from the server. A segment that the server has recycled is gone, which is an
+//! answer and no error.
+//!
+//! Leaves to others: the comparison and its meaning (`branch.rs`, and `archived.rs` of the pipeline).
 
 use std::fmt;
 use std::ops::ControlFlow;

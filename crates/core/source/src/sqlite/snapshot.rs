@@ -1,4 +1,14 @@
 //! Takes a committed state of a database and holds it while its bytes are read.
+//!
+//! The state is held by the weakest lock that suffices: a read transaction on a write-ahead log, SQLite's SHARED lock,
+//! a copy that shares the file's blocks, or no lock and a check at the end if this user cannot take part in the
+//! locking. Nothing is written to the database and no journal is rolled back.
+//!
+//! The bytes of the state never change while a [`Snapshot`] lives; if a program ignored the locks, [`Snapshot::end`]
+//! reports it and the backup fails.
+//!
+//! Leaves to others: descriptors and their order of closing (`held.rs`), and which page comes from which file
+//! (`overlay.rs`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! `longshore cache grid`: runs a policy over all loads and judges the results.
+//!
+//! Goals are judged only by cells that ran. With --again, a cell below the bound gets new seeds, and both results are
+//! reported.
+//!
+//! Leaves to others: the cells and their runs (`longshore-simulator`).
 
 use longshore_policy::policy::UnknownPolicy;
 use longshore_simulator::Choice;

@@ -1,4 +1,9 @@
-//! Running cells.
+//! Runs the cells of a grid: each policy on each load, until it is steady.
+//!
+//! A cell's result depends on its parameters and its seed only, so cells can run in any order. A run that never
+//! becomes steady is counted and reported as unsteady.
+//!
+//! Leaves to others: which cells there are (`cell.rs`), and judging the results (`verdict.rs`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;

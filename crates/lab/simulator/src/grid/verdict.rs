@@ -1,4 +1,9 @@
 //! Compares the grid's results with its goals.
+//!
+//! A goal names the cells that it covers, and every cell that misses it is named in the table: a mean never hides a
+//! cell. Nothing here changes a result.
+//!
+//! Leaves to others: the cells and their runs (`cell.rs`, `run.rs`).
 
 use super::cell::{Cell, LoadKind, Loop};
 use super::run::{CellRun, Figures};

@@ -1,6 +1,6 @@
 //! The sources of requests.
 //!
-//! Closed loop: each client has one request under way and sends the next when it has finished. Open loop: requests
+//! Closed loop: each client has one request in flight and sends the next when it has finished. Open loop: requests
 //! arrive at their own times, whether or not earlier ones have finished.
 
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! Synthetic loads: groups of clients that each have one request under way.
+//! Synthetic loads: groups of clients that each have one request in flight.
 
 use std::str::FromStr;
 

@@ -1,3 +1,7 @@
+//! Tests of the simulator: policies on modelled pairs of devices, by their throughput and latency.
+//!
+//! Most expectations are inequalities between policies, or bounds from the devices' bandwidths.
+
 use super::*;
 use crate::{Choice, SharedReads};
 

@@ -1,4 +1,9 @@
-//! One line of each form.
+//! The forms of recorded traces: one line of each, and how a form is recognised by its first line.
+//!
+//! A line that is not of the form gives nothing, and the caller decides; no field is guessed. Times become nanoseconds
+//! and lengths bytes here, whatever the form's units.
+//!
+//! Leaves to others: reading files and sorting (`mod.rs`), and replaying (`replay.rs`).
 
 use super::{DISCARD_MAX, Line, REQUEST_MAX, TraceFormat};
 use crate::sim::Ask;

@@ -1,5 +1,10 @@
 //! Checks a PostgreSQL cluster: its server, its archive, and the way of one WAL segment from the server to the
 //! archive.
+//!
+//! The only change is on the server: it switches to a new segment, so that one must arrive. If the server cannot be
+//! asked, the archive is still checked by itself. Every finding that is not good ends with the command that mends it.
+//!
+//! Leaves to others: the archive's gaps and records (`longshore-wal`), and grading (`check.rs`).
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,10 @@
 //! The input of a restore: named devices, or the right backup of a database and the WAL after it.
+//!
+//! With a recovery target, the newest backup before it is chosen, and the archive is proved to have the WAL between
+//! the two, before anything is written. Backups that were skipped are named with the reason. A lease keeps the chosen
+//! backup until reading ends.
+//!
+//! Leaves to others: choosing (`longshore-repository`), and proving (`longshore-wal`).
 
 use longshore_media::DeviceSpec;
 use longshore_pg::recovery::NO_ARCHIVE;

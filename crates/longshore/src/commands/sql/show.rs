@@ -1,4 +1,9 @@
 //! Results as sqlcmd prints them: padded columns, a line of dashes, `(1 rows affected)`, errors as `Msg …, Level …`.
+//!
+//! Scripts parse this output, so its layout is fixed by tests with sqlcmd's own. Rows are printed as they come and not
+//! kept. An error in writing is remembered and ends the command.
+//!
+//! Leaves to others: JSON (`record.rs`), and values as text (`tsql`).
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

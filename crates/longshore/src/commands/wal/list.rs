@@ -1,4 +1,9 @@
-//! `wal list`: shows the contents of an archive.
+//! `wal list`: shows the contents of an archive: unbroken runs of segments, and timeline histories.
+//!
+//! Nothing is changed. A gap is shown as a second run of the same timeline, with exit code 5; --verify reads
+//! everything and answers with exit code 1 for damage.
+//!
+//! Leaves to others: finding runs and checking (`longshore-wal`).
 
 use longshore_pg::wal::WalName;
 use longshore_wal::{Error, Run, WalArchive};

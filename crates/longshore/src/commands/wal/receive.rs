@@ -1,4 +1,9 @@
-//! `wal receive`: receives the WAL as a stream.
+//! `wal receive`: receives the WAL as a stream, until it is stopped.
+//!
+//! A server that is away is tried again every few seconds, and the log says so; an error that no retry can mend ends
+//! the command. What is reported to the server is durable in the archive.
+//!
+//! Leaves to others: the stream and the archive (`longshore-wal`).
 
 use std::time::Duration;
 

@@ -1,4 +1,9 @@
 //! SQLite in memory, for one query: its views, T-SQL's functions, and rows in T-SQL's types.
+//!
+//! A query sees its views and, attached for reading, the catalog. Lengths and memory are bounded, and the cancel flag
+//! is looked at every few thousand instructions, so that no query holds a server up.
+//!
+//! Leaves to others: translating T-SQL (`translate`), and the rows of views (`schema.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,10 @@
-//! The views: their documented columns, and the source of their rows.
+//! The views that queries can name: their documented columns, and the source of their rows.
+//!
+//! A view's columns, their types and their order are those of SQL Server's documentation; a column without a meaning
+//! here is NULL. Rows come from the catalog's table of the same name, or are computed when a query needs them. Nothing
+//! here changes anything.
+//!
+//! Leaves to others: translating queries (`translate`), and storing history (`longshore-catalog`).
 
 use longshore_accelerators::{AcceleratorStatus, configured, status};
 use longshore_pipeline::SourceSpec;

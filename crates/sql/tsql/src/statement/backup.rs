@@ -1,4 +1,11 @@
-//! BACKUP DATABASE and BACKUP LOG.
+//! BACKUP DATABASE and BACKUP LOG: lowers a statement to one request of the pipeline, and answers with SQL Server's
+//! messages.
+//!
+//! Refuses a device that is on, in or over a database, the catalog or a data directory, before anything is opened.
+//! Options that the statement leaves open come from the server settings; a catalog that cannot be read never fails a
+//! backup.
+//!
+//! Leaves to others: moving bytes and recording history (`pipeline`), and the words of messages (`message/table.rs`).
 
 use std::path::Path;
 use std::time::Duration;

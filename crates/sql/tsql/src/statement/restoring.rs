@@ -1,4 +1,9 @@
 //! The common part of all restoring statements: the request, the run, and the messages at its end.
+//!
+//! Decides whether a restored cluster may archive its WAL: only if it provably replaces the configured server. In
+//! doubt the copy does not archive, because it would write a new timeline into the original's archive.
+//!
+//! Leaves to others: what each statement may replace (`restore.rs`), and the restore itself (`pipeline`).
 
 use std::path::{Path, PathBuf};
 

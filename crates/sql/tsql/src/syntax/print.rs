@@ -1,4 +1,10 @@
 //! Prints statements as text that parses to the same statements.
+//!
+//! That round trip is the invariant, and a property test holds it: names are bracketed, texts quoted, and nothing is
+//! abbreviated. The text is for messages and for tests of the parser; line breaks and comments of the original are
+//! lost.
+//!
+//! Leaves to others: the trees (`ast.rs`) and parsing them (`parser`).
 
 use std::fmt::{self, Display, Formatter, Write};
 

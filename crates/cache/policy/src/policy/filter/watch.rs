@@ -2,7 +2,7 @@
 //!
 //! [`longshore_balance::Guard`] compares progress under the three choices and tries only choices that could come near
 //! the best. The progress of one side alone is the lower of two estimates. The first is Little's law: the bytes now
-//! under way, divided by the time that a mean request would take if all of them were on that side. The second takes
+//! in flight, divided by the time that a mean request would take if all of them were on that side. The second takes
 //! into account that clients also write, which no choice makes faster: the present progress, or its average if that is
 //! lower, times the ratio of a mean request's present time to its time on that side.
 

@@ -12,7 +12,7 @@
 //! - A session serves one call at a time. A call that does not return keeps its session and its staging memory; no
 //!   memory of a job is within a device's reach.
 //! - The library is never unloaded, and nothing here needs a destructor at exit. A process that ends while calls are
-//!   under way must not run QATzip's destructors: see [`super::holds_exit`].
+//!   in flight must not run QATzip's destructors: see [`super::holds_exit`].
 //!
 //! `LONGSHORE_QATZIP` names another file to load, or `off` disables it; `LONGSHORE_SYSFS` names the mount point of
 //! sysfs.

@@ -1,4 +1,11 @@
-//! Calls: aggregates, ranking functions, and scalar functions.
+//! Translates calls of functions: aggregates, ranking functions, and scalar functions.
+//!
+//! A function that SQLite computes alike keeps its name; the others become functions of ours. Functions of the server,
+//! such as SERVERPROPERTY and DB_NAME, are evaluated before the query runs, so their arguments must be constants. An
+//! unknown function is refused with SQL Server's message; none is guessed.
+//!
+//! Leaves to others: the functions' own code, which is registered with the connection, and all other expressions
+//! (`expression.rs`).
 
 use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, WindowType,

@@ -1,4 +1,10 @@
-//! Expressions: operators, comparisons, CASE, CAST, subqueries.
+//! Translates expressions to SQL of SQLite: operators, comparisons, CASE, CAST, subqueries.
+//!
+//! Every translated expression carries its T-SQL type, because SQLite's values have none: comparisons convert both
+//! sides to the wider type first, and casts go through our own functions, so that results and errors are those of SQL
+//! Server. Literals and variables become bound parameters; no text of a user gets into the SQL.
+//!
+//! Leaves to others: calls of functions (`call.rs`), the names and rows of views (`schema.rs`), and running the SQL.
 
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, DataType, Expr, Ident, Query, UnaryOperator,

@@ -1,4 +1,9 @@
-//! FROM: views, common table expressions, derived tables and joins.
+//! Translates FROM: views, common table expressions, derived tables and joins.
+//!
+//! Tables of a FROM become the innermost scope of names; whoever asks for the scope removes it again. A name that is
+//! no view is refused with SQL Server's message.
+//!
+//! Leaves to others: the views' columns and rows (`schema.rs`), and expressions in ON (`expression.rs`).
 
 use sqlparser::ast::{
     Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, TableAlias, TableFactor,

@@ -1,4 +1,11 @@
 //! Parses tokens to statements, by recursive descent. The grammar is in `docs/tsql.md`.
+//!
+//! A batch is parsed whole: with one mistake, none of it runs. The error is SQL Server's message for the first
+//! mistake, with its line. Depth and length are bounded, so no input overflows the stack. T-SQL that is not supported
+//! here is named as such, which is more help than a syntax error.
+//!
+//! Leaves to others: dividing text into tokens (`lexer`), and whether names and options make sense (`statement`,
+//! `query`).
 
 mod backup;
 mod control;
