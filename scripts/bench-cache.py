@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Hits of the cache beside nbdkit's own file plugin and cache filter: requests/s, and CPU of the server for each.
+"""Compares hits of the cache with nbdkit's own file plugin and cache filter: requests/s, and CPU seconds of each server.
 
 usage: bench-cache.py PLUGIN DIRECTORY [--seconds 5] [--rounds 3] [--direct] [--create PROGRAM]
 
-Everything lies on one medium, read the same way (through the page cache, or past it with --direct); all content is
+All files are on one disk and read the same way (through the page cache, or past it with --direct); all content is
 held. fio reads 4 KiB at random; rounds alternate between the servers, medians are printed. Needs nbdkit, fio, nbdcopy.
 """
 import argparse, json, os, pathlib, shutil, signal, statistics, subprocess, sys, time

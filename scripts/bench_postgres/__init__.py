@@ -1,1 +1,1 @@
-"""Longshore beside other tools that back up PostgreSQL clusters: machine, cluster, tools, rows, table."""
+"""Compares Longshore with other tools that back up PostgreSQL clusters: machine, cluster, tools, rows, table."""

@@ -9,8 +9,8 @@ BEFORE, AFTER = 11, 9
 
 
 class Meter:
-    """CPU seconds from here on: of the tool, its children and the server; of the kernel's threads; of the object store, if one
-    runs; of all others."""
+    """Counts CPU seconds from its creation on: of the tool, its children and the server; of the kernel's threads; of the object
+    store, if one runs; of all others."""
 
     def __init__(self, cluster, store=None):
         self.cluster, self.store = cluster, store

@@ -1,4 +1,4 @@
-"""The tools that are compared, with the settings that serve each best on two CPUs, and what each of them checks."""
+"""The tools that are compared, each with the settings that are fastest for it on two CPUs, and with its own checks."""
 
 import os, re, shutil, subprocess
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ class Tool:
     name: str
     version: str
     options: str
-    """What differs from its defaults, in words for the report."""
+    """The settings that differ from the tool's defaults, in words for the report."""
     checks: str
     backup: list
     restore: list
-    """argv that makes `restored` from `out`; the directory is there and empty if `into` is set."""
+    """argv that makes `restored` from `out`; the directory exists and is empty if `into` is set."""
     prepare: list = field(default_factory=list)
     """Run once before a backup, with the server down."""
     environment: dict = field(default_factory=dict)

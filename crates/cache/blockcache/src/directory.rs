@@ -45,7 +45,7 @@ struct Slot {
     cleared: u64,
 }
 
-/// The lines of one block on which requests under way work.
+/// The lines of one block on which requests in flight work.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flight {
     writing: Lines,
@@ -485,7 +485,7 @@ impl Directory {
         }
     }
 
-    /// Drops everything and uses no slot any more. The caller has already made sure that no start believes the durable
+    /// Drops everything and no longer uses a slot. The caller has already made sure that no start believes the durable
     /// lines.
     pub(crate) fn abandon(&mut self) {
         for block in self.held.drain().map(|(block, _)| block) {

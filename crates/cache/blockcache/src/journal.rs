@@ -354,7 +354,7 @@ impl Journal {
         self.lost_syncs.load(SeqCst)
     }
 
-    /// The same, including syncs that were under way at the call, which it waits for.
+    /// The same, including syncs that were in flight at the call, which it waits for.
     pub(crate) fn lost_syncs_for_sure(&self) -> u64 {
         drop(self.syncing.write());
         self.lost_syncs.load(SeqCst)

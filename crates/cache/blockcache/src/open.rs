@@ -427,7 +427,7 @@ impl Cache {
         })
     }
 
-    /// What is believed of a cache that the guard vouches for.
+    /// Decides how much of the content to trust, in a cache that matches its guard: all of it or nothing.
     fn believe(
         &self,
         seen: &BackendFacts,
@@ -435,7 +435,7 @@ impl Cache {
         via: Via,
         load: impl Fn(&Table) -> Option<Directory>,
     ) -> io::Result<TrustedCache> {
-        // Of a copy that is spoiled nobody knows whether it was the newer one.
+        // One copy of the superblock is damaged, and it may have been the newer one.
         if !self.sound {
             return Ok(TrustedCache::nothing(Start::Damaged));
         }
@@ -465,7 +465,7 @@ impl Cache {
                 content: Some(loaded),
             },
             Ok(false) => TrustedCache::nothing(Start::LinesDiffer),
-            // What cannot be read cannot be compared.
+            // The backend could not be read, so nothing was compared.
             Err(_) => TrustedCache::nothing(Start::Unproved),
         })
     }

@@ -64,13 +64,13 @@ pub(crate) struct Store {
     pub checkpointing: Mutex<()>,
     /// Every fill that writes to the device holds it for reading.
     pub filling: RwLock<()>,
-    /// Is told of requests after the active policy has decided.
+    /// Sees each request after the active policy has decided.
     pub shadow: Mutex<Option<Shadow>>,
     /// Whether there is a shadow, readable without a lock.
     pub shadowed: AtomicBool,
 }
 
-/// What a store is made of; all else of it begins at nothing.
+/// The parts that a store is opened with. Everything else in it begins empty.
 pub(crate) struct Parts {
     pub file: Arc<dyn File>,
     pub via: Via,
@@ -437,7 +437,7 @@ impl Store {
     }
 
     /// Continues with that many bytes of the device. With fewer slots, the content of the last ones is dropped; the
-    /// caller then cuts a file once nobody reads there any more.
+    /// caller then cuts a file once nobody reads there.
     pub(crate) fn resize(&self, bytes: u64) -> Result<Geometry, Error> {
         let _one = self.checkpointing.lock();
         let failed = |action| {
@@ -515,7 +515,7 @@ impl Store {
     }
 }
 
-/// A write under way; dropping it ends the write, with nothing kept.
+/// A write in flight; dropping it ends the write, with nothing kept.
 pub(crate) struct WriteInProgress<'a> {
     store: &'a Store,
     offset: u64,

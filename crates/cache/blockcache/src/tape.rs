@@ -111,7 +111,7 @@ impl Tape {
             *kept = None;
             return;
         }
-        // Requests already under way when it began are not part of this recording.
+        // Requests already in flight when it began are not part of this recording.
         if let Some(at) = begun.checked_sub(recording.begun) {
             recording.records.push(Record {
                 at,

@@ -27,12 +27,12 @@ struct State {
     served: ServedBackend,
     /// The journal's number of the last facts appended.
     noted: u64,
-    /// Writes to watched places: all that began, and those under way.
+    /// Writes to watched places: all that began, and those in flight.
     begun: u64,
     under_way: u32,
 }
 
-/// A moment at which no write to a watched place was under way.
+/// A moment at which no write to a watched place was in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quiet(u64);
 

@@ -5,7 +5,7 @@
 
 use crate::constants::cache::CHUNK_LARGE;
 
-/// The requests under way on one device.
+/// The requests in flight on one device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
     pub in_flight_bytes: u64,

@@ -193,7 +193,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, not used any more.
+        // SAFETY: the mapping made in `new`, no longer used.
         unsafe { libc::munmap(self.base, self.mapped) };
     }
 }

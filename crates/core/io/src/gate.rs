@@ -39,10 +39,10 @@ pub struct Gate {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     places: usize,
-    /// Signalled when a thread leaves: `left` for threads limited to the places, `left_beside` for those that may
-    /// exceed them.
+    /// Signalled when a thread leaves: `left` for threads limited to the places, `left_above` for those that may
+    /// exceed the limit.
     left: Condvar,
-    left_beside: Condvar,
+    left_above: Condvar,
 }
 
 struct State {
@@ -69,11 +69,11 @@ impl Gate {
             state: Mutex::new(state),
             places: places.max(1),
             left: Condvar::new(),
-            left_beside: Condvar::new(),
+            left_above: Condvar::new(),
         }
     }
 
-    /// The most passes that a gate with `places` places can have at once.
+    /// The most turns that a gate with `places` places can have at once.
     pub fn inside_max(places: usize) -> usize {
         let places = places.max(1);
         places + places.div_ceil(2)
@@ -85,9 +85,9 @@ impl Gate {
     }
 
     /// Enters after a wait for a device, when more such waits will follow. Waits only while [`Gate::inside_max`]
-    /// passes exist, and for the account.
+    /// turns exist, and for the account.
     pub fn enter_from_wait(&self) -> Turn<'_> {
-        self.enter_below(Self::inside_max(self.places), &self.left_beside)
+        self.enter_below(Self::inside_max(self.places), &self.left_above)
     }
 
     fn enter_below(&self, most: usize, left: &Condvar) -> Turn<'_> {
@@ -106,7 +106,7 @@ impl Gate {
             self.clock.sleep(wait.clamp(Duration::from_micros(1), NAP));
             state = self.state.lock();
         }
-        self.pass(&mut state)
+        self.turn(&mut state)
     }
 
     /// Enters if that is possible without waiting.
@@ -114,10 +114,10 @@ impl Gate {
         let mut state = self.state.lock();
         self.supply(&mut state);
         let overdrawn = state.ceiling.is_some() && state.account_s < 0.0;
-        (state.inside < self.places && !overdrawn).then(|| self.pass(&mut state))
+        (state.inside < self.places && !overdrawn).then(|| self.turn(&mut state))
     }
 
-    fn pass(&self, state: &mut State) -> Turn<'_> {
+    fn turn(&self, state: &mut State) -> Turn<'_> {
         state.inside += 1;
         Turn {
             gate: self,
@@ -126,7 +126,7 @@ impl Gate {
         }
     }
 
-    /// Charges CPU time used outside a pass to the account.
+    /// Charges CPU time used outside a turn to the account.
     pub fn charge(&self, cpu: Duration) {
         let mut state = self.state.lock();
         self.supply(&mut state);
@@ -183,7 +183,7 @@ impl Drop for Turn<'_> {
             state.inside -= 1;
             state.inside
         };
-        self.gate.left_beside.notify_one();
+        self.gate.left_above.notify_one();
         if inside < self.gate.places {
             self.gate.left.notify_one();
         }
@@ -208,7 +208,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        let _pass = gate.enter();
+                        let _turn = gate.enter();
                         most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
@@ -255,7 +255,7 @@ mod tests {
             for enter in enters.iter().cycle().take(8) {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let _pass = enter(&gate);
+                        let _turn = enter(&gate);
                         most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
@@ -272,28 +272,28 @@ mod tests {
         let clock = Arc::new(SimClock::new(0));
         let gate = Gate::new(clock.clone(), 1, Some(0.5));
         for _ in 0..1000 {
-            let _pass = gate.enter();
+            let _turn = gate.enter();
             clock.compute(MS);
         }
         let elapsed = clock.now().as_secs_f64();
-        // One second of work at half a CPU takes 2 s, less the 50 ms that are saved up; the last pass is not waited
+        // One second of work at half a CPU takes 2 s, less the 50 ms that are saved up; the last turn is not waited
         // for.
         assert!((1.9..=2.0).contains(&elapsed), "{elapsed} s");
     }
 
     #[test]
-    fn waiting_inside_a_pass_costs_nothing() {
+    fn waiting_inside_a_turn_costs_nothing() {
         let clock = Arc::new(SimClock::new(0));
         let gate = Gate::new(clock.clone(), 1, Some(0.1));
         for _ in 0..100 {
-            let _pass = gate.enter();
+            let _turn = gate.enter();
             clock.advance(MS);
         }
         assert_eq!(clock.now(), 100 * MS);
     }
 
     #[test]
-    fn work_charged_from_outside_delays_the_next_pass() {
+    fn work_charged_from_outside_delays_the_next_turn() {
         let clock = Arc::new(SimClock::new(0));
         let gate = Gate::new(clock.clone(), 4, Some(2.0));
         gate.charge(Duration::from_secs(3));
@@ -321,7 +321,7 @@ mod tests {
             let work = || {
                 let cpu = HostClock.thread_cpu();
                 while clock.now() - start < 400 * MS {
-                    let _pass = gate.enter();
+                    let _turn = gate.enter();
                     let until = HostClock.thread_cpu() + 2 * MS;
                     while HostClock.thread_cpu() < until {}
                 }

@@ -134,7 +134,7 @@ fn text(file: &dyn File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
-/// Whether what was touched last at `mtime_ns` is nobody's any more. Both times are the file system's own.
+/// Whether what was touched last at `mtime_ns` has no owner left. Both times are the file system's own.
 pub fn is_stale(mtime_ns: i64, now_ns: i64) -> bool {
     let stale = i64::try_from(STALE.as_nanos()).unwrap_or(i64::MAX);
     now_ns.saturating_sub(mtime_ns) > stale

@@ -52,16 +52,16 @@ struct ArchivedLog {
     archive: WalArchive,
     history: History,
     from: Lsn,
-    /// Whether the chain continues from a place other than the first one requested.
-    begins_anew: bool,
-    /// Index of the chosen place among those requested; an index after the end means the last one.
+    /// Whether the chain continues from an LSN other than the first one requested.
+    skips_first: bool,
+    /// Index of the chosen LSN among those requested; an index after the end means the last one.
     chosen: usize,
 }
 
 impl LogSource {
     /// Makes the server close its segment, and waits until the archive has all WAL up to there.
     ///
-    /// Errors: [`Error::LogBroken`] if the WAL does not continue from any of the places; [`Error::LogMissing`],
+    /// Errors: [`Error::LogBroken`] if the WAL does not continue from any of the requested LSNs; [`Error::LogMissing`],
     /// [`Error::Archive`], [`Error::Cancelled`], and errors from the server.
     pub fn open(
         context: &RunContext,
@@ -77,13 +77,13 @@ impl LogSource {
             archive,
             history,
             from,
-            begins_anew,
+            skips_first,
             chosen: _,
         } = go_on(context, request, &closed)?;
         prove(&archive, &history, (from, closed.end), &closed)?;
         let names = archive.segments(&history, joint(&archive, &history, from)?, closed.end)?;
         let mut notices = Vec::new();
-        if begins_anew {
+        if skips_first {
             notices.push(
                 "the archive does not have all WAL since the last log backup or the first full backup: the log chain \
                  begins with a later full backup"
@@ -158,7 +158,7 @@ fn joint(archive: &WalArchive, history: &History, from: Lsn) -> Result<Lsn, Erro
     }
 }
 
-/// Where the WAL continues: a requested place is skipped if the archive has another branch's WAL there. The history of
+/// The LSN from which the WAL continues: a requested LSN is skipped if the archive has another branch's WAL there. The history of
 /// backups may contain the sets of a copy.
 fn go_on(
     context: &RunContext,
@@ -259,7 +259,7 @@ fn prove(
     }))
 }
 
-/// `is_late`: segments that have not arrived will not arrive any more.
+/// `is_late`: segments that have not arrived will never arrive.
 fn look(
     context: &RunContext,
     request: &LogRequest,
@@ -303,7 +303,7 @@ fn look(
             end: closed.end,
         });
     };
-    // WAL missing before the last place is not needed if the chain continues there; WAL missing after it is waited
+    // WAL missing before the last LSN is not needed if the chain continues there; WAL missing after it is waited
     // for.
     let whole = |from: Lsn| -> Result<bool, Error> {
         Ok(from >= last || archive.missing(&history, from, last)?.is_empty())
@@ -329,7 +329,7 @@ fn look(
         archive,
         history,
         from,
-        begins_anew: i > 0,
+        skips_first: i > 0,
         chosen: i,
     })
 }

@@ -51,7 +51,7 @@ impl ServerSettings {
 }
 
 impl RunContext {
-    /// The house, with its accelerators if they may be used: finding them loads libraries.
+    /// The context with this machine's accelerators, if `offload` may use them: finding them loads their libraries.
     pub fn equipped(mut self, offload: &Offload) -> RunContext {
         if offload.mode != OffloadMode::Software {
             self.accelerators = InService::all();

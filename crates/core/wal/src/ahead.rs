@@ -284,7 +284,7 @@ impl PgWal {
         }
     }
 
-    /// Removes notes that will not be needed any more.
+    /// Removes notes that will no longer be needed.
     fn clear_notes(&self, ready: &[WalName]) -> Result<(), Error> {
         let path = self.path.join(PLACE);
         let io = |e| Error::io("clear", &path)(e);

@@ -334,7 +334,7 @@ impl WalArchive {
                 .and_then(|()| staged.publish(Path::new(IDENTITY_NAME)))
                 .map_err(Error::io("store", path))?;
         }
-        // A claim that is left has no meaning any more.
+        // A claim that is left no longer has a meaning.
         let _left = self.dir.remove_file(Path::new(CLAIM_NAME));
         Ok(())
     }

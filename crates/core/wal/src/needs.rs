@@ -58,15 +58,15 @@ pub struct Need {
     pub log: Option<ClusterNeed>,
 }
 
-/// Which log of one cluster is needed.
+/// The WAL of one cluster that a target needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterNeed {
-    /// Everything that ends behind this place is needed, on every timeline.
+    /// WAL that ends after this LSN is needed, on every timeline.
     pub from: u64,
     pub ranges: Vec<Range>,
 }
 
-/// Log that a kept backup needs to become consistent.
+/// WAL that a kept backup needs to become consistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     pub timelines: (u32, u32),

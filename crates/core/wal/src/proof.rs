@@ -21,17 +21,17 @@ use longshore_pg::{
 
 use super::{Error, LogRange, Span, WalArchive};
 
-/// The parts of the log that a recovery needs.
+/// How far a recovery replays, as two LSNs: the proof fails on a gap before the first and warns about one before the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
-    /// Replay gets here whatever comes; [`Lsn`] of the highest value: to the archive's end.
+    /// Replay certainly reaches this LSN. The highest [`Lsn`]: the archive's end.
     pub certain: Lsn,
-    /// It goes no further than this.
+    /// Replay certainly stops at this LSN or before it.
     pub possible: Lsn,
 }
 
 impl Reach {
-    /// What is known without other backups than the one that begins, which is consistent at `last`.
+    /// The reach of a recovery from one backup that is consistent at `last`, without knowledge of later backups.
     pub fn of(target: Option<&RecoveryTarget>, last: Lsn) -> Reach {
         let to_end = Lsn(u64::MAX);
         match target {
@@ -43,7 +43,7 @@ impl Reach {
                 certain: last,
                 possible: last,
             },
-            // Replay ends at the first record that begins there or later.
+            // Replay ends at the first record that begins at this LSN or later.
             Some(RecoveryTarget::Lsn(lsn)) => Reach {
                 certain: Lsn(lsn.0.saturating_add(1)),
                 possible: Lsn(lsn.0.saturating_add(1)),
@@ -68,10 +68,10 @@ impl WalArchive {
             let size = identity.segment_size;
             let mut done = 0;
             while done < buf.len() {
-                let place = Lsn(at.0 + done as u64);
-                let within = place.0 % size.bytes();
+                let lsn = Lsn(at.0 + done as u64);
+                let within = lsn.0 % size.bytes();
                 let len = (size.bytes() - within).min((buf.len() - done) as u64) as usize;
-                let name = SegmentName::holding(timeline, place, size);
+                let name = SegmentName::holding(timeline, lsn, size);
                 let file = self.open_file(WalName::Segment(name));
                 let file = file.map_err(|e| match e {
                     Error::Missing { .. } => io::ErrorKind::NotFound.into(),
@@ -85,8 +85,8 @@ impl WalArchive {
         }
     }
 
-    /// Refuses an archive that holds another branch's log at the place of a backup's witness. One that holds nothing there is
-    /// judged by what a recovery needs.
+    /// Refuses an archive that has another branch's WAL at the LSN of a backup's witness. An archive without WAL at that
+    /// LSN passes: [`WalArchive::prove`] finds out whether a recovery needs it.
     ///
     /// Errors: `NotTheBackups`.
     pub fn check_witness(&self, witness: Option<&Witness>) -> Result<(), Error> {
@@ -102,15 +102,15 @@ impl WalArchive {
         }
     }
 
-    /// Proves that the log from a backup to where its recovery certainly gets is there. Returns what is missing beyond,
-    /// where the target may or may not lie.
+    /// Proves that the archive has the WAL from a backup to the LSN that its recovery certainly reaches. The result names
+    /// gaps after that LSN, which the recovery may or may not reach.
     ///
-    /// `included`: the backup holds the log up to its last place itself. A primary's holds all of the segment that this lies
-    /// in; a standby's does not, and a replay that goes on takes that one from the archive. Nobody knows here whose
-    /// it is.
+    /// `included`: the set contains the WAL up to its last LSN. A primary's set holds that whole segment; a standby's does
+    /// not, so replay reads the segment from the archive. A set does not say which of the two made it, so a gap there only
+    /// causes a warning.
     ///
-    /// What is there must also be one log: each segment follows the one before, from the first that the archive has of
-    /// the backup's own on, for a server takes those from the archive, too.
+    /// The segments must also continue each other. The check begins with the first segment that the archive has of the
+    /// set's own WAL: a server asks the archive before it uses the copy in the set.
     ///
     /// Errors: `ReplayGap`, `EndsBefore`, `OtherWay`, `OtherCluster`, `BrokenLink`, and as [`WalArchive::runs`] and
     /// [`WalArchive::history`].
@@ -141,13 +141,13 @@ impl WalArchive {
             });
         }
         let size = identity.segment_size.bytes();
-        let behind = Lsn(last.0.div_ceil(size).saturating_mul(size));
+        let segment_end = Lsn(last.0.div_ceil(size).saturating_mul(size));
         let from = match included {
-            true => behind,
+            true => segment_end,
             false => Lsn(log.first_lsn),
         };
         let end = self.end(&history)?.max(last);
-        // A standby waits for what is not there yet, or streams it.
+        // A standby waits for WAL that the archive does not have yet, or streams it.
         let certain = match recovery.standby {
             true => last,
             false => reach.certain,
@@ -169,7 +169,7 @@ impl WalArchive {
         }
         self.check_links(&history, from, known)?;
         if included {
-            self.check_own(&history, Lsn(log.first_lsn), behind, known)?;
+            self.check_own(&history, Lsn(log.first_lsn), segment_end, known)?;
         }
         let possible = reach.possible.min(end);
         let doubtful = self.missing(&history, known.max(from), possible)?;
@@ -182,7 +182,7 @@ impl WalArchive {
             false => None,
         };
         let in_part = match included && known.max(possible) > last {
-            true => self.missing(&history, last, behind)?,
+            true => self.missing(&history, last, segment_end)?,
             false => Vec::new(),
         };
         let (mut not_reached, mut instead) = (None, None);
@@ -213,8 +213,9 @@ impl WalArchive {
         })
     }
 
-    /// Whether a server that reads ahead of this place gets all it asks for, or the archive's end. What is missing counts as
-    /// far as the archive goes, for nobody knows how far ahead is read; what cannot be replayed, in the next segment.
+    /// Whether a server whose replay reads ahead of `from` gets every segment that it may ask for. A missing segment counts
+    /// anywhere before the archive's end, because the distance of the server's reads is not known. A damaged or unconnected
+    /// segment counts only if it is the next one.
     ///
     /// Errors: `NothingYet`, `Io`.
     fn answers_ahead(&self, history: &History, from: Lsn, end: Lsn) -> Result<bool, Error> {
@@ -229,7 +230,7 @@ impl WalArchive {
             return Ok(true);
         }
         let follows = match self.check_links(history, last, to) {
-            // The last one is the backup's own.
+            // The segment that ends at `next` may be in the backup only.
             Ok(()) | Err(Error::Missing { .. }) => true,
             Err(_) => false,
         };
@@ -237,44 +238,44 @@ impl WalArchive {
         Ok(follows && names.all(|name| self.crc_of(name, size).is_ok()))
     }
 
-    /// What the archive has of the log that a backup holds itself must lead to what comes behind: a server replays it
-    /// instead of the backup's.
+    /// Checks the archive's copies of the WAL that the set contains: they must continue into the WAL after `segment_end`,
+    /// because a server replays them instead of the set's.
     fn check_own(
         &self,
         history: &History,
         first: Lsn,
-        behind: Lsn,
+        segment_end: Lsn,
         known: Lsn,
     ) -> Result<(), Error> {
         let size = self.identified()?.segment_size.bytes();
-        let missing = self.missing(history, first, behind)?;
-        // Behind the last one that is missing.
+        let missing = self.missing(history, first, segment_end)?;
+        // The check begins after the last missing segment.
         let from = missing.iter().map(|span| {
             let last = span.last.start(self.identified()?.segment_size);
             Ok(Lsn(last.0.saturating_add(size)))
         });
         let from = from.collect::<Result<Vec<Lsn>, Error>>()?;
         let from = from.into_iter().max().unwrap_or(first);
-        // One more segment, where it is there: the border behind the backup's own.
-        let to = Lsn(behind.0.saturating_add(size)).min(known.max(behind));
+        // One segment more than the set's own, if the archive has it: the border between the two must fit.
+        let to = Lsn(segment_end.0.saturating_add(size)).min(known.max(segment_end));
         match from < to {
             true => self.check_links(history, from, to),
             false => Ok(()),
         }
     }
 
-    /// When the last transaction of the log from `start` to `end` ended, on the way of `history`. `None` where too much of
-    /// it would have to be read to know, or it cannot be.
+    /// When the last transaction of the WAL from `start` to `end` ended, on the timelines of `history`. `None`: the last
+    /// [`LOOK_MAX`] segments contain no end of a transaction, or one of them cannot be read.
     fn last_end(&self, history: &History, start: Lsn, end: Lsn) -> Option<LastEnd> {
         let size = self.identified().ok()?.segment_size;
         let last = Lsn(end.0.checked_sub(1)? / size.bytes() * size.bytes());
-        let places = (0..LOOK_MAX).map_while(|n| last.0.checked_sub(n * size.bytes()));
-        for at in places.map(Lsn) {
+        let starts = (0..LOOK_MAX).map_while(|n| last.0.checked_sub(n * size.bytes()));
+        for at in starts.map(Lsn) {
             if at.0.saturating_add(size.bytes()) <= start.0 {
                 return Some(LastEnd::None);
             }
-            let behind = Lsn(at.0.saturating_add(size.bytes())).min(end);
-            let name = *self.segments(history, at, behind).ok()?.first()?;
+            let segment_end = Lsn(at.0.saturating_add(size.bytes())).min(end);
+            let name = *self.segments(history, at, segment_end).ok()?.first()?;
             let file = self.open_file(WalName::Segment(name)).ok()?;
             let read = |lsn: Lsn, buf: &mut [u8]| match lsn.0.checked_sub(at.0) {
                 Some(offset) if offset + buf.len() as u64 <= size.bytes() => {
@@ -290,21 +291,22 @@ impl WalArchive {
     }
 }
 
-/// The most segments at the end of the log that are read for the last transaction.
+/// The most segments at the end of the WAL that are searched for the last transaction. One is nearly always in the
+/// last; the bound keeps the proof from reading an archive of hours without a commit.
 const LOOK_MAX: u64 = 16;
 
-/// When the last transaction of some log ended.
+/// When the last transaction of a range of WAL ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastEnd {
     /// Microseconds since 1970.
     At(i64),
-    /// None did.
+    /// The range contains no end of a transaction.
     None,
 }
 
 impl LastEnd {
-    /// Whether it ends a recovery to this moment: replay stops before the first transaction that ended behind the moment,
-    /// or at it where the moment itself is excluded.
+    /// Whether this transaction ends a recovery to the moment `us`: replay stops before the first transaction that ended
+    /// after the moment, or with `exclusive` exactly at it.
     fn reaches(self, us: i64, exclusive: bool) -> bool {
         match self {
             LastEnd::None => false,
@@ -318,29 +320,29 @@ fn texts(spans: &[Span]) -> String {
     texts.join(", ")
 }
 
-/// What the archive has for a recovery.
+/// The result of a proof: which WAL the archive has for a recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvenLog {
-    /// The one that is followed.
+    /// The timeline that the recovery follows.
     pub timeline: Timeline,
-    /// Where the archive ends on the way there.
+    /// The archive's end on this timeline and its ancestors.
     pub end: Lsn,
-    /// Whether a server that reads ahead may ask, before its target, for what the archive must refuse behind it.
+    /// Whether replay must not read ahead: it could ask for a segment after its target that the archive must refuse.
     pub not_ahead: bool,
-    /// Segments that are missing where the target may lie; empty: none.
+    /// Missing segments that the target may be in or after; empty: none.
     pub doubtful: String,
-    /// Where the archive's log does not go on, before the target may be reached.
+    /// A segment that does not continue the one before it, at an LSN that the recovery may or may not reach.
     pub broken: Option<String>,
-    /// The segment in which a backup that holds its log ends, where that may go on beyond it and the archive lacks it.
+    /// The segment in which a set with its own WAL ends, if replay may continue after it and the archive lacks it.
     pub in_part: String,
-    /// How the archive ends, where it ends before the moment that is the target.
+    /// The last transaction in the archive, if it ended before the target time.
     pub not_reached: Option<LastEnd>,
-    /// The backup's own timeline, where that moment lies on it, and another one is followed.
+    /// The backup's own timeline, if it reaches the target time and the recovery follows another timeline.
     pub instead: Option<Timeline>,
 }
 
 impl ProvenLog {
-    /// What the operator should know before the server is started.
+    /// What the operator must know before the server starts; `None`: nothing.
     pub fn warning(&self) -> Option<String> {
         let mut texts = Vec::new();
         if !self.in_part.is_empty() {

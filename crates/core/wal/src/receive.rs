@@ -807,7 +807,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Archives a full segment; afterwards its partial file is not needed any more.
+    /// Archives a full segment; afterwards its partial file is no longer needed.
     fn archive_full(
         &self,
         filling: &OpenSegment,

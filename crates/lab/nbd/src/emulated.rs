@@ -191,7 +191,7 @@ struct EmulatedDevice {
 
 struct State {
     device: Device,
-    /// When the device finishes a request under way; `None`: not known yet.
+    /// When the device finishes a request in flight; `None`: not known yet.
     open: BTreeMap<u64, Option<Nanos>>,
     /// Free numbers of requests.
     free: Vec<u64>,

@@ -349,11 +349,11 @@ impl<'a> BackupWish<'a> {
         let named = self.configured.map(|(name, _)| name.as_str());
         let held = devices::for_backup(context, &shelf, against, (source, named))?;
         Ok(Destination {
-            devices: held.berth.devices.clone(),
+            devices: held.begun.devices.clone(),
             database: Some(name),
             log: Some(TargetLog {
                 path: shelf.wal_path(),
-                reliance: Reliance::new(&shelf, &held.berth.label),
+                reliance: Reliance::new(&shelf, &held.begun.label),
             }),
             held: Some(held),
         })
@@ -463,15 +463,15 @@ fn base(
         return Ok(None);
     };
     let named = &options.differing.base;
-    let loan = held.and_then(|held| held.base.as_ref());
-    let devices = match loan {
+    let lease = held.and_then(|held| held.base.as_ref());
+    let devices = match lease {
         Some(_) if !named.is_empty() => {
             return Err(Failure::usage(
                 "a differential backup to a target finds its base there",
                 "leave out --base, or name the devices to write to with --to",
             ));
         }
-        Some(loan) => &loan.devices,
+        Some(lease) => &lease.devices,
         None if !named.is_empty() => named,
         None if options.disposing.append => &options.to,
         None => {

@@ -30,28 +30,28 @@ use longshore_terminal::failure::Failure;
 /// Devices to read from. Held until reading ends, so that no expire removes them.
 pub struct ReadDevices {
     pub devices: Vec<DeviceSpec>,
-    loan: Option<BackupLease>,
+    lease: Option<BackupLease>,
 }
 
 impl ReadDevices {
     /// The locations of the sets that a differential set needs: as named, or all sets at the target.
     pub fn bases(&self, named: &Bases) -> Vec<DeviceSpec> {
-        match &self.loan {
-            Some(loan) => bases(loan),
+        match &self.lease {
+            Some(lease) => bases(lease),
             None => named.bases.clone(),
         }
     }
 }
 
 /// The stripes of all sets that a backup needs in addition to its own.
-pub fn bases(loan: &BackupLease) -> Vec<DeviceSpec> {
-    let devices = loan.parents.iter().flat_map(|(_, devices)| devices);
+pub fn bases(lease: &BackupLease) -> Vec<DeviceSpec> {
+    let devices = lease.parents.iter().flat_map(|(_, devices)| devices);
     devices.cloned().collect()
 }
 
 /// What a backup to a target holds until it ends.
 pub struct TargetHold {
-    pub berth: NewBackup,
+    pub begun: NewBackup,
     /// The set that the backup differs from.
     pub base: Option<BackupLease>,
     /// Backups at the target that the new one's server is compared with.
@@ -163,7 +163,7 @@ pub fn for_backup(
     };
     let begun_us = Clock::wall_ns(&*context.clock) / 1000;
     Ok(TargetHold {
-        berth: shelf.begin(kind, begun_us)?,
+        begun: shelf.begin(kind, begun_us)?,
         base: lent.map(|lent| lent.loan),
         earlier,
         identity,
@@ -376,17 +376,17 @@ pub fn of(context: &Context, media: &Media) -> Result<ReadDevices, Failure> {
         refuse_database(context, media)?;
         return Ok(ReadDevices {
             devices: media.devices.clone(),
-            loan: None,
+            lease: None,
         });
     };
     let target = target_of(context, media.target.as_deref(), database)?;
     let label = media.label.as_deref().filter(|l| *l != "latest");
-    let loan = shelf(context, &target, database)?.lease(label);
-    let loan = loan.map_err(labelled::of_branch)?;
-    remark(&loan, context);
+    let lease = shelf(context, &target, database)?.lease(label);
+    let lease = lease.map_err(labelled::of_branch)?;
+    remark(&lease, context);
     Ok(ReadDevices {
-        devices: loan.devices.clone(),
-        loan: Some(loan),
+        devices: lease.devices.clone(),
+        lease: Some(lease),
     })
 }
 
@@ -411,8 +411,8 @@ fn refuse_database(context: &Context, media: &Media) -> Result<(), Failure> {
 }
 
 /// Warns if a backup that is being read may be removed meanwhile.
-pub fn remark(loan: &BackupLease, context: &Context) {
-    if let Some(why) = &loan.unprotected {
+pub fn remark(lease: &BackupLease, context: &Context) {
+    if let Some(why) = &lease.unprotected {
         let text = format!("the backup is not protected from an expire while it is read: {why}");
         context.output.remark(&format!("{text}\n"));
     }

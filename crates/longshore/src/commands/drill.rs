@@ -61,8 +61,8 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let target = devices::target_of(context, options.target.as_deref(), &options.database)?;
     let label = options.label.as_deref().filter(|l| *l != "latest");
     let shelf = devices::shelf(context, &target, &options.database)?;
-    let loan = shelf.lease(label).map_err(labelled::of_branch)?;
-    let opened: Vec<_> = loan
+    let lease = shelf.lease(label).map_err(labelled::of_branch)?;
+    let opened: Vec<_> = lease
         .devices
         .iter()
         .map(|d| d.open(&context.storage))
@@ -78,12 +78,12 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         set,
         scratch: Scratch::new(context, options.work.as_deref())?,
     };
-    let restore = drilled.restore(&loan, &media)?;
+    let restore = drilled.restore(&lease, &media)?;
     let proofs = drilled.prove(&restore)?;
     let answer = Answer {
         action: "drill",
         database: &options.database,
-        label: loan.label.as_str(),
+        label: lease.label.as_str(),
         sound: proofs.iter().all(|p| p.sound),
         proofs: &proofs,
         elapsed_s: (context.clock.now() - began).as_secs_f64(),
@@ -141,10 +141,10 @@ impl DrillCandidate<'_> {
     }
 
     /// Restores all of it. Of a cluster, its version's programs are looked for before.
-    fn restore(&self, loan: &BackupLease, media: &MediaSet) -> Result<RestoreReport, Failure> {
+    fn restore(&self, lease: &BackupLease, media: &MediaSet) -> Result<RestoreReport, Failure> {
         let (context, moving) = (self.context, &self.options.moving);
-        let mut request = RestoreRequest::new(loan.devices.clone(), self.data());
-        request.bases = devices::bases(loan);
+        let mut request = RestoreRequest::new(lease.devices.clone(), self.data());
+        request.bases = devices::bases(lease);
         if self.is(SourceKind::Postgres) {
             let spaces = self.scratch.path.join("spaces");
             request.cluster.spaces.map = tablespaces(media, self.set.header.position, &spaces)?;

@@ -53,7 +53,7 @@ impl Server {
     /// The names of its threads.
     pub fn threads(&self) -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
-        // A thread that ends meanwhile has no name any more.
+        // A thread that ends meanwhile no longer has a name.
         let names =
             tasks.filter_map(|t| std::fs::read_to_string(t.unwrap().path().join("comm")).ok());
         names.map(|name| name.trim_end().to_owned()).collect()

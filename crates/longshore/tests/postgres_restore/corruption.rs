@@ -227,7 +227,7 @@ fn every_damage_to_a_restored_directory_is_found_by_its_manifest() {
             let mut whole = stage.server.command("pg_verifybackup");
             succeed(whole.arg(&cluster.data));
             let log = files_below(&cluster.data.join("pg_wal"));
-            // Beside it stands a history, of a line.
+            // Next to it is a history, of a line.
             let segment = log
                 .iter()
                 .find(|path| path.metadata().unwrap().len() >= 1 << 20);

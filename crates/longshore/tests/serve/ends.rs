@@ -32,7 +32,7 @@ fn begin(raw: &mut Raw, batch: &str) {
     assert!(!ended);
 }
 
-/// Waits until another session sees a backup or restore, or sees none any more.
+/// Waits until another session sees a backup or restore, or no longer sees one.
 fn wait_until(is_busy: bool, port: u16) {
     let mut other = Raw::login(port);
     let count = "SET NOCOUNT ON; IF EXISTS (SELECT 1 FROM sys.dm_exec_requests WHERE command LIKE '%DATABASE') PRINT 'busy'";

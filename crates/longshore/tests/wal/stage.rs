@@ -55,12 +55,12 @@ pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&both).into_owned()
 }
 
-/// A directory beside the data directory.
+/// A directory next to the data directory.
 pub fn beside(server: &Server, name: &str) -> String {
     server.socket_dir().join(name).display().to_string()
 }
 
-/// A new archive beside the data directory.
+/// A new archive next to the data directory.
 pub fn new_archive(server: &Server, name: &str) -> String {
     let path = beside(server, name);
     let output = run(server, &["wal", "create", "--archive", &path]);
@@ -162,7 +162,7 @@ pub fn copy(server: &Server, name: &str) -> PathBuf {
     to
 }
 
-/// Appends settings to a data directory's configuration and puts an empty file beside it.
+/// Appends settings to a data directory's configuration and puts an empty file next to it.
 pub fn recover(server: &Server, data: &Path, settings: &str, signal: &str) {
     let conf = data.join("postgresql.auto.conf");
     let before = std::fs::read_to_string(&conf).unwrap();

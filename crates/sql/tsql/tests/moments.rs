@@ -433,7 +433,7 @@ fn a_batch_of_many_expressions_takes_little_time() {
     assert!(each < 50.0 && count == 1, "{each}");
 }
 
-/// One tree serves all expressions of a form: it took five times as long to read each anew.
+/// One tree serves all expressions of a form: it took five times as long to read each again.
 #[test]
 fn other_literals_cost_no_more_than_the_same_text() {
     const TIMES: usize = 4000;

@@ -75,7 +75,7 @@ impl Shared {
             self.syncs_failed.fetch_add(1, SeqCst);
             self.untold.store(true, SeqCst);
             // Writes since the last sync may be lost, although the system still returns them and its later syncs
-            // succeed without them: nothing cached can be proved any more.
+            // succeed without them: nothing cached can be proved from now on.
             if let Some(store) = store
                 && store.backend_failed(error).is_err()
             {

@@ -81,7 +81,7 @@ impl Engine {
         self.shared.attaching.lock()
     }
 
-    /// Attaches a cache while no request is under way. `Err`: there is one already.
+    /// Attaches a cache while no request is in flight. `Err`: there is one already.
     pub(crate) fn put(&self, store: Store) -> Result<(), Error> {
         let mut place = self.shared.store.write();
         if place.as_ref().is_some_and(|old| !old.has_failed()) {

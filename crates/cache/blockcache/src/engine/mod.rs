@@ -95,7 +95,7 @@ struct Shared {
     ending: AtomicBool,
     /// One at a time.
     attaching: Mutex<()>,
-    /// Every request holds it for reading: attach and detach wait until no request is under way.
+    /// Every request holds it for reading: attach and detach wait until no request is in flight.
     store: RwLock<Option<Arc<Store>>>,
 }
 

@@ -26,7 +26,7 @@ struct Table {
     writes: Vec<Range<u64>>,
 }
 
-/// One read under way.
+/// One read in flight.
 pub(super) struct ReadInProgress {
     range: Range<u64>,
     /// A client waits for it. Set while the table is locked.
@@ -55,7 +55,7 @@ pub(super) struct ReadRight<'a> {
     reading: Arc<ReadInProgress>,
 }
 
-/// A write under way, until it is dropped.
+/// A write in flight, until it is dropped.
 pub(super) struct WriteInProgress<'a> {
     together: &'a Together,
     range: Range<u64>,
@@ -129,7 +129,7 @@ impl ReadRight<'_> {
         self.end(|| Outcome::Read(bytes.into()));
     }
 
-    /// Ends the read: nobody joins it any more, and the clients that joined are woken. A second call does nothing.
+    /// Ends the read: nobody joins it from now on, and the clients that joined are woken. A second call does nothing.
     fn end(&self, outcome: impl FnOnce() -> Outcome) {
         let mut table = self.together.table.lock();
         table.reads.retain(|read| !Arc::ptr_eq(read, &self.reading));

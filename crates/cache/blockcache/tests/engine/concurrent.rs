@@ -150,7 +150,7 @@ fn a_miss_waits_for_another_clients_read_of_the_same_bytes() {
     }
 }
 
-/// A read is under way and may have the old bytes; a write begins and ends; a later read must read for itself.
+/// A read is in flight and may have the old bytes; a write begins and ends; a later read must read for itself.
 #[test]
 fn a_miss_after_a_write_does_not_wait_for_a_read_begun_before_it() {
     let disk = disk(1, 64, 8, 16 << 10);
@@ -186,7 +186,7 @@ fn held(disk: &longshore_io::SimDisk) -> Arc<Engine> {
     Arc::new(engine)
 }
 
-/// A write is under way and its line is not cached; a read correctly sees the old bytes. They are not kept.
+/// A write is in flight and its line is not cached; a read correctly sees the old bytes. They are not kept.
 #[test]
 fn nothing_is_filled_that_a_write_is_about_to_change() {
     let disk = disk(1, 64, 8, 16 << 10);
@@ -201,7 +201,7 @@ fn nothing_is_filled_that_a_write_is_about_to_change() {
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 
-/// A write is under way; a read correctly sees the old bytes. A read after the write must read for itself.
+/// A write is in flight; a read correctly sees the old bytes. A read after the write must read for itself.
 #[test]
 fn a_miss_after_a_write_does_not_wait_for_a_read_begun_during_it() {
     let disk = disk(1, 64, 8, 16 << 10);
@@ -267,7 +267,7 @@ fn of_two_writes_of_one_line_the_second_waits_for_the_first() {
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 
-/// A hit is under way; a write and its fill happen before the cache device is read. That is not damage.
+/// A hit is in flight; a write and its fill happen before the cache device is read. That is not damage.
 #[test]
 fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
     let disk = disk(1, 64, 8, 16 << 10);
@@ -283,7 +283,7 @@ fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
     assert_eq!(engine.status().retired_slots, 0);
 }
 
-/// A sync fails while a write is under way: the write may be lost with it, so it is not cached.
+/// A sync fails while a write is in flight: the write may be lost with it, so it is not cached.
 #[test]
 fn bytes_written_around_a_failed_sync_are_not_held() {
     let disk = disk(1, 64, 8, 16 << 10);
@@ -297,7 +297,7 @@ fn bytes_written_around_a_failed_sync_are_not_held() {
 }
 
 /// The same if the guard cannot be written either, so that the cache continues: neither the write nor a fill that was
-/// under way is kept.
+/// in flight is kept.
 #[test]
 fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up() {
     for (under_way, op) in [("/slow", Op::Write), ("/fast", Op::Write)] {

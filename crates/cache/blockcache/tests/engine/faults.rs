@@ -361,7 +361,7 @@ fn a_sync_that_fails_in_a_checkpoint_fails_the_next_flush_once() {
     engine.flush().unwrap_err();
     engine.flush().unwrap();
     // The system returns data that the failed sync may have lost, and later syncs succeed without it: nothing is
-    // cached or believed any more.
+    // cached or believed from now on.
     engine.read(&mut [0; LINE], 0).unwrap();
     engine.checkpoint(true).unwrap();
     let status = engine.status();

@@ -149,7 +149,7 @@ impl Storm {
         if self.engine.status().cache != "detached" {
             self.engine.detach().unwrap();
         }
-        // The last requests to the old one may still be under way.
+        // The last requests to the old one may still be in flight.
         while self.disk.heal().write_file(CACHE, &fresh()).is_err() {}
         loop {
             match attach(&self.disk, &self.engine, &backend(), Path::new(CACHE), true) {

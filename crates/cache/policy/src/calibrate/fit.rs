@@ -13,7 +13,7 @@ const NEAR: f64 = 0.15;
 const SHARE: f64 = 0.9;
 /// Fewer cells than parameters fit any profile.
 const CELLS_LEAST: usize = 10;
-/// Chunks simulated for a prediction, and requests for each that is under way.
+/// Chunks simulated for a prediction, and requests for each that is in flight.
 const CHUNKS: u64 = 6_000;
 const ROUNDS: u64 = 4;
 /// The factors by which a parameter is multiplied or divided.

@@ -114,7 +114,7 @@ pub fn measure(
     Ok(points)
 }
 
-/// `depth` readers, each with one read under way at a time.
+/// `depth` readers, each with one read in flight at a time.
 fn cell(
     file: &dyn File,
     len_bytes: u64,

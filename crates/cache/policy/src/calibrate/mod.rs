@@ -23,7 +23,7 @@ pub use measure::{MeasureError, MeasurePlan, measure};
 pub struct Point {
     /// Bytes of a read.
     pub len: u64,
-    /// Reads under way at a time.
+    /// Reads in flight at a time.
     pub depth: u32,
     /// Mean time of one read, in µs.
     pub mean_us: f64,

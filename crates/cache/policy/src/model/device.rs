@@ -147,7 +147,7 @@ impl Device {
     }
 
     /// Takes a request at `now`, which must not be before an earlier request, nor before the last [`Device::advance`].
-    /// `id` must not be that of another request under way; it should be small, since the table grows to the largest.
+    /// `id` must not be that of another request in flight; it should be small, since the table grows to the largest.
     pub fn submit(&mut self, now: Nanos, id: u64, request: Request) {
         self.in_flight += request.len;
         self.begin(id, request.len);

@@ -2,7 +2,7 @@
 
 use super::{Device, Nanos, Op, Profile, Request};
 
-/// The figures of a device with a constant number of equal reads under way.
+/// The figures of a device with a constant number of equal reads in flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steady {
     /// Mean time of one read, in µs.

@@ -56,7 +56,7 @@ pub struct Slot(pub u64);
 pub struct View {
     /// Since some fixed moment; never goes back.
     pub now: Nanos,
-    /// The requests under way on each device, including fills.
+    /// The requests in flight on each device, including fills.
     pub fast: Load,
     pub slow: Load,
 }

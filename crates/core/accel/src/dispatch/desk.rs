@@ -22,7 +22,7 @@ use super::sync::{Condvar, Mutex, MutexGuard};
 
 /// How the desk informs the kept part.
 pub trait DeskNotice {
-    /// The device no longer holds the parcel's bytes, or nobody waits for the device any more.
+    /// The device no longer holds the parcel's bytes, or nobody waits for the device now.
     fn returned(&mut self);
 }
 

@@ -53,7 +53,7 @@ enum Fate {
         from_us: u64,
         until_us: u64,
     },
-    /// Calls do not return, including those under way; neither do self-tests.
+    /// Calls do not return, including those in flight; neither do self-tests.
     Hangs {
         from_us: u64,
         until_us: u64,
@@ -330,7 +330,7 @@ impl Simulation {
             break;
         }
         if self.next == self.world.blocks && !self.ended && self.parked.is_empty() {
-            // The last block may still be under way to the desk; then this code runs again.
+            // The last block may still be in flight to the desk; then this code runs again.
             let feeding = self.events.iter().any(|e| matches!(e.0.1, Event::Fed(_)));
             if !feeding {
                 self.ended = true;

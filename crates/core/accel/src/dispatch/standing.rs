@@ -34,7 +34,7 @@ pub struct EngineStanding {
     reason: String,
     retry: Duration,
     retry_at: Duration,
-    /// A self-test is under way.
+    /// A self-test is running.
     probing: bool,
     strikes: u32,
     hung: u32,
@@ -164,7 +164,7 @@ impl EngineStanding {
 
     fn suspend(&mut self, now: Duration, reason: String) {
         self.good = 0;
-        // Faults of calls that were already under way are not news.
+        // Faults of calls that were already in flight are not news.
         let known = self.state == EngineState::Suspended && now < self.retry_at;
         if self.state == EngineState::Off || known {
             return;

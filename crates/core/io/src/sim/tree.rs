@@ -220,7 +220,7 @@ impl Tree {
         self.nodes.iter().map(|(ino, node)| (*ino, node))
     }
 
-    /// Forgets whatever no path leads to any more, and counts the names of the rest.
+    /// Forgets whatever no path leads to, and counts the names of the rest.
     pub(super) fn forget_nameless(&mut self) {
         let mut found: BTreeMap<Ino, (u64, Ino)> = BTreeMap::from([(ROOT, (1, ROOT))]);
         let mut todo = vec![ROOT];

@@ -435,7 +435,7 @@ impl HeldCluster {
         !is_held && is_ours
     }
 
-    /// Removes the mark that identifies it, when [`HeldCluster::is_released`] will not be asked any more.
+    /// Removes the mark that identifies it, when [`HeldCluster::is_released`] will no longer be asked.
     pub fn forget(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
         let mark = Path::new(SET_HELD);
         let removed = storage.dir(path).and_then(|dir| dir.remove_file(mark));

@@ -8,7 +8,7 @@ pub const LOST_AND_FOUND: &str = "lost+found";
 /// Exists in the staging directory from when everything of a replaced directory is in `old` until nothing of it is to
 /// go back: names that exist in the target meanwhile are new.
 pub const DISPLACED: &str = "displaced";
-/// The name of `old` when nothing in it goes back any more.
+/// The name of `old` when nothing in it can go back.
 pub const GONE: &str = "gone";
 /// Exists from when the first side file of a restored database gets its name until the database has its own.
 pub const ARRIVING: &str = "arriving";

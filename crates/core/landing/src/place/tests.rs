@@ -606,7 +606,7 @@ fn a_left_over_log_next_to_a_restored_database_is_refused_without_replace() {
     assert_eq!(tree(&disk), files(&[("app.db-wal", "left")]));
 }
 
-/// Goal: where locks do not reach everybody, a restore that was taken for dead puts nothing beside its successor's.
+/// Goal: where locks do not reach everybody, a restore that was taken for dead puts nothing next to its successor's.
 #[test]
 fn a_restore_whose_directory_was_taken_over_puts_nothing_there() {
     let disk = prepared(1, false).set_keeps_locks(false);

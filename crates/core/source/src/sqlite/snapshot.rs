@@ -34,7 +34,7 @@ pub(super) enum StateLock {
     SharedLock(LastWrite),
     /// The same lock, while a dead writer's journal waits to be rolled back. All programs wait.
     DeadWriter(LastWrite),
-    /// A copy that shares the file's blocks, made under the SHARED lock. No program waits any more.
+    /// A copy that shares the file's blocks, made under the SHARED lock. No program waits from then on.
     Reflink(Arc<dyn File>),
     /// Nothing to hold: the database was never written.
     Empty,

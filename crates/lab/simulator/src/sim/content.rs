@@ -83,7 +83,7 @@ impl SimulatedContent {
         }
     }
 
-    /// A write to the range begins or ends: its lines and copies under way are void.
+    /// A write to the range begins or ends: its lines and copies in flight are void.
     pub fn void(&mut self, bytes: Range<u64>) {
         for (slot, piece) in self.pieces(bytes) {
             let bits = self.bits(&piece);
@@ -100,7 +100,7 @@ impl SimulatedContent {
         if slots <= self.lines.len() as u64 {
             return self.void(bytes);
         }
-        // Slots with cached data or copies under way have lines.
+        // Slots with cached data or copies in flight have lines.
         let known: Vec<Slot> = self.lines.keys().copied().collect();
         for slot in known {
             let start = bytes.start.max(slot.0 * self.slot_bytes);
@@ -136,7 +136,7 @@ impl SimulatedContent {
         self.lines.insert(slot, u64::MAX);
     }
 
-    /// Evicts a slot; a copy into it that is under way is lost.
+    /// Evicts a slot; a copy into it that is in flight is lost.
     pub fn evict(&mut self, slot: Slot) {
         self.lines.remove(&slot);
         *self.versions.entry(slot).or_insert(0) += 1;

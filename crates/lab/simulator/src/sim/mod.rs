@@ -59,7 +59,7 @@ pub enum WarmUp {
     },
 }
 
-/// A client's request under way.
+/// A client's request in flight.
 struct PendingRequest {
     client: usize,
     ask: Ask,
@@ -152,7 +152,7 @@ fn index(side: Side) -> usize {
     usize::from(side == Side::Slow)
 }
 
-/// Runs a load under a policy, until the time is over or the load has ended and nothing is under way.
+/// Runs a load under a policy, until the time is over or the load has ended and nothing is in flight.
 pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) -> Outcome {
     let policy_pace = policy.pace();
     let mut run = Run {
@@ -283,7 +283,7 @@ impl Run<'_> {
         self.devices[i].order(now, id as u64, order);
     }
 
-    /// Later requests may not wait for a read of this range that is under way.
+    /// Later requests may not wait for a read of this range that is in flight.
     fn overtake(&mut self, bytes: &Range<u64>) {
         for read in self.parts[index(Side::Slow)].iter_mut() {
             read.written |= read.offset < bytes.end && bytes.start < read.offset + read.len;
@@ -381,7 +381,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lets a request wait for a part under way that brings its bytes; false if there is none.
+    /// Lets a request wait for a part in flight that brings its bytes; false if there is none.
     fn join(&mut self, run: &Range<u64>, ask: usize) -> bool {
         let mut reads = self.parts[index(Side::Slow)].iter_mut();
         let same = reads.find(|part| {

@@ -12,7 +12,7 @@ pub struct Phases {
     change: Nanos,
     changed: bool,
     window: Nanos,
-    /// Bytes of the request that each client has under way.
+    /// Bytes of the request that each client has in flight.
     under_way: Vec<u64>,
     done_bytes: Vec<u64>,
 }

@@ -44,7 +44,7 @@ pub struct TraceRequest {
     /// Time since the first record; never goes back.
     pub at: Nanos,
     pub ask: Ask,
-    /// How many requests were under way on the host when this one arrived, if the trace says how long they took.
+    /// How many requests were in flight on the host when this one arrived, if the trace says how long they took.
     pub depth: Option<u32>,
 }
 
@@ -211,7 +211,7 @@ pub fn read(mut input: impl BufRead, form: Option<TraceFormat>) -> Result<Trace,
     ordered(parsed, skipped)
 }
 
-/// Sorts by time, counts from the first record, and computes how many were under way.
+/// Sorts by time, counts from the first record, and computes how many were in flight.
 fn ordered(
     mut parsed: Vec<(f64, TraceRequest, Option<f64>)>,
     skipped: u64,

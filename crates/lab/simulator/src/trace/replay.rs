@@ -9,7 +9,7 @@ use longshore_policy::model::Nanos;
 pub enum Pace {
     /// At their times, sped up by this factor: an open loop.
     Times(f64),
-    /// In their order, with as many under way as on the host, or this many if the trace does not say: a closed loop.
+    /// In their order, with as many in flight as on the host, or this many if the trace does not say: a closed loop.
     Depth(u32),
 }
 

@@ -108,8 +108,8 @@ impl Backup {
     }
 }
 
-/// Makes all backups, and removes each before the next. `house` must have the accelerators. Calls `on_step` with one
-/// line for each.
+/// Makes all backups, and removes each before the next. The kinds in hardware are only measured if `context` has
+/// accelerators ([`RunContext::equipped`]). Calls `on_step` with one line for each backup.
 pub fn stripes(context: &RunContext, spec: &StripesSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
     let scratch = Scratch::new(&*context.storage, &spec.dirs)?;
     let platform = platform::record(context, &spec.dirs);

@@ -29,7 +29,7 @@ pub struct RestorePoint {
     pub cluster: ClusterOptions,
     pub told: Option<ChosenBackup>,
     /// Held until reading ends, so that no expire removes the backup.
-    _loan: Option<BackupLease>,
+    _lease: Option<BackupLease>,
     _chosen: Option<devices::ReadDevices>,
 }
 
@@ -75,7 +75,7 @@ pub fn of(options: &Restore, context: &Context) -> Result<RestorePoint, Failure>
                 bases: chosen.bases(&options.bases),
                 cluster: options.cluster.lower(),
                 told: None,
-                _loan: None,
+                _lease: None,
                 _chosen: Some(chosen),
             })
         }
@@ -97,7 +97,7 @@ fn of_database(
     };
     let asked = args.recovery();
     let label = media.label.as_deref().filter(|l| *l != "latest");
-    let loan = match &asked {
+    let lease = match &asked {
         Some(recovery) => shelf
             .lease_for(label, recovery, archive.as_ref())
             .map_err(labelled::of_branch)?,
@@ -106,28 +106,28 @@ fn of_database(
             e => labelled::of_branch(e),
         })?,
     };
-    devices::remark(&loan, context);
-    for passed in &loan.passed {
+    devices::remark(&lease, context);
+    for passed in &lease.passed {
         let (label, why) = (&passed.label, &passed.why);
         context.output.warn(&format!("{label} is skipped: {why}"));
     }
     let mut cluster = args.lower();
     let mut proven = None;
-    if let Some(log) = &loan.facts.log {
-        let (recovery, found) = recovery(asked, log, &loan, &shelf, archive.as_ref(), context)?;
+    if let Some(log) = &lease.facts.log {
+        let (recovery, found) = recovery(asked, log, &lease, &shelf, archive.as_ref(), context)?;
         cluster.recovery = recovery;
         // It was proved just now, together with the facts of the other backups.
         cluster.proof = None;
         proven = found;
     }
-    let told = told(&loan, archive.as_ref(), proven.as_ref());
-    context.output.remark(&told.text(&loan));
+    let told = told(&lease, archive.as_ref(), proven.as_ref());
+    context.output.remark(&told.text(&lease));
     Ok(RestorePoint {
-        devices: loan.devices.clone(),
-        bases: devices::bases(&loan),
+        devices: lease.devices.clone(),
+        bases: devices::bases(&lease),
         cluster,
         told: Some(told),
-        _loan: Some(loan),
+        _lease: Some(lease),
         _chosen: None,
     })
 }
@@ -136,7 +136,7 @@ fn of_database(
 fn recovery(
     asked: Option<Recovery>,
     log: &LogRange,
-    loan: &BackupLease,
+    lease: &BackupLease,
     shelf: &Shelf,
     archive: Option<&WalArchive>,
     context: &Context,
@@ -160,8 +160,8 @@ fn recovery(
     match (asked, archive) {
         (asked, Some(archive)) => {
             let mut recovery = asked.unwrap_or_default();
-            archive.check_witness(loan.facts.witness())?;
-            let proven = archive.prove(log, loan.log_included, &recovery, loan.reach)?;
+            archive.check_witness(lease.facts.witness())?;
+            let proven = archive.prove(log, lease.log_included, &recovery, lease.reach)?;
             if let Some(warning) = proven.warning() {
                 context.output.warn(&warning);
             }
@@ -173,7 +173,7 @@ fn recovery(
             Ok((Some(recovery), None))
         }
         (Some(mut recovery), None)
-            if recovery.target == Some(RecoveryTarget::Immediate) && loan.log_included =>
+            if recovery.target == Some(RecoveryTarget::Immediate) && lease.log_included =>
         {
             recovery.restore_command = Some(NO_ARCHIVE.to_owned());
             Ok((Some(recovery), None))
@@ -203,7 +203,7 @@ fn refuse_future(recovery: &Recovery, context: &Context) -> Result<(), Failure> 
 }
 
 fn told(
-    loan: &BackupLease,
+    lease: &BackupLease,
     archive: Option<&WalArchive>,
     proven: Option<&ProvenLog>,
 ) -> ChosenBackup {
@@ -213,8 +213,8 @@ fn told(
     };
     let archive = archive.filter(|_| proven.is_some());
     ChosenBackup {
-        label: loan.label.to_string(),
-        passed_over: loan.passed.iter().map(passed).collect(),
+        label: lease.label.to_string(),
+        passed_over: lease.passed.iter().map(passed).collect(),
         archive: archive.map(|a| a.path().display().to_string()),
         archive_end_lsn: proven.map(|p| p.end.to_string()),
         timeline: proven.map(|p| p.timeline.number()),
@@ -227,8 +227,8 @@ impl ChosenBackup {
         &self.label
     }
 
-    fn text(&self, loan: &BackupLease) -> String {
-        let finished = moment(loan.facts.finish_us);
+    fn text(&self, lease: &BackupLease) -> String {
+        let finished = moment(lease.facts.finish_us);
         let mut text = format!(
             "longshore: backup {}, complete at {finished} UTC\n",
             self.label

@@ -65,7 +65,7 @@ impl<'a> QuerySource<'a> {
     }
 }
 
-/// What is kept has a bound; where it is reached all begins anew.
+/// Keeps parsed queries by their text, up to a bound in bytes; at the bound all are dropped.
 #[derive(Default)]
 pub(crate) struct Reader {
     /// `None`: a form that cannot be read. No text is a form: texts have no marks.

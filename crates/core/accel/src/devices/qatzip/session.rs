@@ -180,7 +180,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: it was set up, and no call is under way.
+        // SAFETY: it was set up, and no call is in flight.
         unsafe { (self.library.teardown)(&raw mut *self.raw) };
     }
 }
@@ -284,7 +284,7 @@ impl Staging {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` initialised bytes that only this value owns; no call is under way while it is borrowed.
+        // SAFETY: `len` initialised bytes that only this value owns; no call is in flight while it is borrowed.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
