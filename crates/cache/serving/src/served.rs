@@ -1,4 +1,9 @@
 //! An engine with the threads that it needs: one that makes checkpoints, and the control socket.
+//!
+//! The threads start after nbdkit has forked and have ended when `stop` returns; a stop makes the content durable.
+//!
+//! Leaves to others: requests (`lib.rs`), the cache (`blockcache`), and the protocol of the control socket
+//! (`blockcache::control`).
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,9 @@
 //! QAT_DEFLATE in software: buffers to gzip-ext members and back, with the best available deflate engine.
+//!
+//! Every member has its lengths and its checksum, and is never longer than the bound that the caller's buffer has:
+//! bytes that do not compress are stored. The format does not depend on the engine.
+//!
+//! Leaves to others: the engines themselves (`deflate`), and choosing levels (`engines.rs`).
 
 use crate::deflate::{self, Deflater, Inflater, Isal};
 use crate::encoded::{Encoded, worth};

@@ -1,4 +1,9 @@
 //! The resources that another program used, measured from outside.
+//!
+//! CPU time is the kernel's account and exact; peak memory is sampled, so growth in a program's last moments may be
+//! missed. Standard output is kept if the command pipes it.
+//!
+//! Leaves to others: what the numbers are compared with (the studies).
 
 use std::fs;
 use std::io::{self, Read};

@@ -1,4 +1,10 @@
 //! Libraries loaded at run time: which may be loaded, which file it was, and why loading failed.
+//!
+//! Loading runs the library's code with this user's rights. So a path must be absolute and no other user may be able
+//! to change the file or a directory above it; a bare name is left to the loader, unless the environment adds another
+//! user's directory.
+//!
+//! Leaves to others: which libraries are wanted, and calling them (`longshore-accel`).
 
 use std::error::Error;
 use std::ffi::{CStr, OsStr, OsString, c_void};

@@ -1,4 +1,9 @@
 //! Why a PostgreSQL cluster cannot be restored as requested.
+//!
+//! There is one variant for each remedy. Failures of the file system are not here but in `error.rs`, which also maps
+//! SQL Server's numbers.
+//!
+//! `longshore-terminal` maps exit codes.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,9 @@
 //! The base of a differential backup: which set it is, and what the source must know about it.
+//!
+//! A set is a base only if it is complete, undamaged and of the same cluster and branch. Nothing is guessed: if none
+//! qualifies, the backup fails, or is made in full if the request allows it.
+//!
+//! Leaves to others: comparing pages (`page_sums.rs`), and finding the sets of a restore (`chain`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,9 @@
 //! Threads that fail together: the first error wins, and no thread keeps waiting.
+//!
+//! When a thread fails or panics, pools are closed and limits are lifted, so every other thread sees it at its next
+//! wait. The caller gets the first error, not one that followed from it.
+//!
+//! Leaves to others: starting threads, and what they do (`load`, `unload`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};

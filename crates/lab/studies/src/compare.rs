@@ -1,4 +1,9 @@
 //! Compares algorithms: time, CPU, ratio and speed-up for each database.
+//!
+//! Backups of all kinds alternate, and the median counts, so that a disturbance spreads over all of them. Speed-up is
+//! over MS_XPRESS at its default level, as in the published results.
+//!
+//! Leaves to others: timing one backup (`timing.rs`), and the forms of a report.
 
 use std::path::PathBuf;
 

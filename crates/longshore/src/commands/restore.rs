@@ -1,4 +1,9 @@
-//! `restore`.
+//! `restore`: lowers options to one request, and prints the report as one table.
+//!
+//! The backup and its WAL are chosen first, and the choice is printed before anything is written. If the chosen backup
+//! cannot be read, the command that restores the previous good one is printed.
+//!
+//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), and moving bytes (`pipeline`).
 
 mod beginning;
 pub mod older;

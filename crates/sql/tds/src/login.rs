@@ -1,4 +1,9 @@
 //! LOGIN7: the client's identity and its requests (MS-TDS 2.2.6.4).
+//!
+//! Every offset and length in the message is checked before it is used, and the message itself is bounded. The
+//! password is a `Secret` that no message shows.
+//!
+//! Leaves to others: checking the password and the wishes (the server).
 
 use crate::cursor::Cursor;
 use crate::error::Error;

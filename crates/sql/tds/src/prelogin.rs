@@ -1,4 +1,9 @@
 //! PRELOGIN: the capabilities of both sides, exchanged first (MS-TDS 2.2.6.5).
+//!
+//! Options may come in any order, and unknown ones are skipped; offsets outside of the message are an error. Both
+//! answers together decide which encryption follows.
+//!
+//! Leaves to others: the encryption itself (the server).
 
 use crate::cursor::Cursor;
 use crate::error::Error;

@@ -1,4 +1,9 @@
 //! Calls of procedures (MS-TDS 2.2.6.6).
+//!
+//! Calls, parameters and the length of a name are bounded, and nothing is allocated by a length that the client only
+//! claims. A parameter keeps its name, its type and whether it is for output.
+//!
+//! Leaves to others: what a procedure does, and types and values (`value.rs`).
 
 use crate::cursor::Cursor;
 use crate::error::Error;

@@ -1,4 +1,9 @@
 //! A device model in a file: a first line that names the format, then one `name = value` on each line.
+//!
+//! Reading is strict: a name that is missing, unknown or given twice, or a value outside of its range, is refused with
+//! its line, because a policy would act on it for as long as the cache runs.
+//!
+//! Leaves to others: measuring and fitting (`measure.rs`, `fit.rs`), and the parameters' meaning (`model`).
 
 use std::fmt::Write;
 use std::io;

@@ -1,4 +1,9 @@
-//! Reads at random places, several at a time.
+//! Measures a device: reads at random places, several at a time, for each size and depth of a plan.
+//!
+//! The device is only read, past the page cache, and the bytes in flight are bounded. The clock is an argument, so a
+//! test can measure a simulated device.
+//!
+//! Leaves to others: fitting a model to the cells (`fit.rs`).
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,9 @@
 //! The choice of a policy: a filter, a base list, and whether replacement considers the devices.
+//!
+//! A name has one meaning in the daemon, the simulator and all messages. Only policies that a cache at work may have
+//! are here; rivals to compare with are in the lab.
+//!
+//! Leaves to others: making the policy (`decide.rs`, `filter`, `replace`).
 
 use std::fmt;
 use std::str::FromStr;

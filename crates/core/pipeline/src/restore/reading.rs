@@ -1,4 +1,9 @@
 //! The sets that a restore reads: one set, or a differential one with all sets it needs.
+//!
+//! Sets are ordered by depth, and the requested one is 0. A pipe can only hold the requested set, since it cannot be
+//! searched.
+//!
+//! Leaves to others: finding and merging sets (`chain`), and decoding (`unload`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

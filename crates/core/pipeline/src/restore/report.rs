@@ -1,4 +1,10 @@
 //! Reports a finished restore: to its caller, to the observer and to the history.
+//!
+//! Comes after everything is durable under its name, so nothing here can make the restore fail; a history that cannot
+//! be written is a warning. Dangers of the restored copy, such as subscriptions that would run, are named before
+//! anybody starts it.
+//!
+//! Leaves to others: the restore (`prepared.rs`), and showing the report (the programs).
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,9 @@
 //! The destination of a restore: which kind receives the set, and whether the set fits.
+//!
+//! A set of a cluster goes to a cluster's directory, others to a directory of files; what the options ask must suit
+//! the kind, else the restore is refused. Space is compared before anything is written.
+//!
+//! Leaves to others: writing (`landing`), and recovery's settings (`longshore-pg`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,9 @@
 //! Shared by all parts of one backup: the session, the facts about the cluster, its directory.
+//!
+//! The control file is read again until its checksum is right, since a reading during a write is torn. The facts are
+//! read once, so that all parts of the backup agree about them.
+//!
+//! Leaves to others: the session itself (`session.rs`), and the files (`tree.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! Filters that protect the fast side from overload, as products do: bcache's, and a throttle.
+//!
+//! They follow the products' sources and defaults, which each filter names, and are tuned neither for nor against the
+//! comparison.
+//!
+//! Leaves to others: policies that the daemon can have (`longshore-policy`).
 
 use longshore_policy::model::Nanos;
 use longshore_policy::policy::filter::{Filter, ReadRequest, Sides, plan};

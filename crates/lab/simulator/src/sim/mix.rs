@@ -1,4 +1,9 @@
 //! Synthetic loads: groups of clients that each have one request in flight.
+//!
+//! The text form is that of `--mix`, and what it cannot say is refused with the reason. Offsets come from the run's
+//! seed, so equal seeds give equal loads.
+//!
+//! Leaves to others: the loop that sends requests (`load.rs`), and recorded traces (`trace`).
 
 use std::str::FromStr;
 

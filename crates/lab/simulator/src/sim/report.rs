@@ -1,4 +1,8 @@
-//! The results of a run.
+//! The results of a run: throughput, latencies, hits and the use of each device.
+//!
+//! Figures count only what ended within the measured time. Latencies are in µs of virtual time.
+//!
+//! Leaves to others: comparing runs (`grid`), and showing them (the program).
 
 use longshore_policy::model::{Nanos, Op};
 use longshore_policy::policy::Side;

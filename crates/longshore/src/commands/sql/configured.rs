@@ -1,4 +1,9 @@
 //! The configuration as T-SQL sees it: databases by name, and defaults for what statements omit.
+//!
+//! A database that is configured wrongly has a name all the same, and the reason is the answer to every statement that
+//! uses it. Looking for accelerators has a time limit.
+//!
+//! Leaves to others: reading the configuration (`config`), and statements (`tsql`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,9 @@
 //! LIKE's patterns: `%`, `_`, `[a-z]`, `[^a-z]`, and an escape character.
+//!
+//! The number of comparisons is bounded, so no pattern holds a server up: an answer that would take longer is an
+//! error.
+//!
+//! Leaves to others: collations (`folds` is an argument), and NULL.
 
 /// The most comparisons of characters for one answer: some tenths of a second.
 const STEPS_MAX: usize = 200_000_000;

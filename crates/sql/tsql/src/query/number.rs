@@ -1,4 +1,9 @@
 //! The result types of arithmetic, by T-SQL's rules.
+//!
+//! Precision and scale follow SQL Server's documentation: digits before the point are kept, and the scale is reduced
+//! to six at the least where 38 digits do not suffice.
+//!
+//! Leaves to others: the calculation (`function.rs`), and conversions (`convert.rs`).
 
 use crate::convert::{MONEY_SCALE, PRECISION_MAX};
 use crate::value::Type;

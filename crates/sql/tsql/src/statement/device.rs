@@ -1,4 +1,9 @@
 //! Translates a statement's devices to those of the media.
+//!
+//! Relative paths are below the backup directory, and with a server only directories that statements may name are
+//! accepted. A device of a kind that does not exist here is refused; none is replaced by another.
+//!
+//! Leaves to others: logical devices (`longshore-catalog`), and opening devices (`longshore-media`).
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
