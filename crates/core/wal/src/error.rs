@@ -277,9 +277,9 @@ impl Error {
                  `longshore wal create`, and begin there with a full backup"
             }
             Error::OtherContent { .. } | Error::OtherBranch { .. } => {
-                "if this is a standby after a promotion, wait: PostgreSQL repeats the push, and it succeeds once pg_wal has the new \
-                 timeline's history. Otherwise two servers archive on one timeline: run `longshore wal create --archive NEW` for this \
-                 one, name NEW in its archive_command, and make a full backup there"
+                "if this is a standby (archive_mode = always) after a promotion, wait: PostgreSQL repeats the push, and it \
+                 succeeds once pg_wal has the new timeline's history. Otherwise two servers archive on one timeline: run \
+                 `longshore wal create --archive NEW` for this one, name NEW in its archive_command, and make a full backup there"
             }
             Error::TwoContents { .. } => {
                 "two servers archive there at the same time: run `longshore wal create --archive NEW` for one of them and name NEW in its \
