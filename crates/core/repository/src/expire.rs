@@ -231,8 +231,9 @@ fn fates(decision: &Decision, listing: &Listing, goes: Fate) -> Vec<Fate> {
         .collect()
 }
 
-/// The sets that remain, as they are now. A set that was spared is in use, so its WAL is needed; so is the WAL of a
-/// set that was added since.
+/// The sets that remain, as they are now, all of them to be kept. A set that was spared is in use, so its WAL is needed;
+/// so is the WAL of a set that was added since, and of a whole one that this expire kept: a backup that was completed
+/// meanwhile takes its place in the rules only at the next expire, which removes the older one first.
 fn standing(now: Vec<SetFacts>, before: &[SetFacts], fates: &[Fate]) -> Vec<SetFacts> {
     let is_kept = |set: &SetFacts| {
         let mut before = before.iter().zip(fates);
@@ -240,7 +241,7 @@ fn standing(now: Vec<SetFacts>, before: &[SetFacts], fates: &[Fate]) -> Vec<SetF
     };
     now.into_iter()
         .map(|set| SetFacts {
-            in_use: set.in_use || !is_kept(&set),
+            in_use: set.in_use || set.is_whole() || !is_kept(&set),
             ..set
         })
         .collect()
@@ -285,6 +286,7 @@ mod tests {
     use super::*;
     use crate::Target;
     use longshore_io::{Host, HostClock, Storage};
+    use longshore_pg::Lsn;
 
     #[test]
     fn a_borrower_who_comes_between_the_decision_and_the_rename_is_noticed() {
@@ -319,6 +321,37 @@ mod tests {
         assert_eq!(shelf.remove(&dirs, &label, now_ns).unwrap(), None);
         for dir in &directories {
             assert_eq!(std::fs::read_dir(dir.join("db")).unwrap().count(), 0);
+        }
+    }
+
+    /// Goal: WAL goes only after the backups that need it, whatever was completed, or given back, since the decision.
+    #[test]
+    fn a_backup_that_stays_keeps_its_wal_whatever_came_since_the_decision() {
+        use crate::branch::tests::of_server;
+        let policy = Policy {
+            keep_full: Some(1),
+            ..Policy::default()
+        };
+        let (spared, kept) = (of_server(1, 10, 1), of_server(2, 20, 1));
+        let before = [spared.clone(), kept.clone()];
+        let decided = decide(&before, &policy, 9_000_000);
+        assert_eq!(decided.removals(&before), [0]);
+        let holder = "somebody".to_owned();
+        // Its borrower has ended, and another backup was completed.
+        for spared_fate in [Fate::Spared { holder }, Fate::Left] {
+            let now = vec![spared.clone(), kept.clone(), of_server(3, 30, 1)];
+            let fates = [spared_fate, Fate::Kept];
+            let log = decide(&standing(now, &before, &fates), &policy, 9_000_000).log;
+            assert!(!log.all);
+            let timeline = 1;
+            for set in &before {
+                let first = set.log.unwrap().first_lsn;
+                assert!(
+                    log.needs(1, timeline, Lsn(first), Lsn(first + 1)),
+                    "{first}"
+                );
+            }
+            assert!(!log.needs(1, timeline, Lsn(5), Lsn(9)));
         }
     }
 

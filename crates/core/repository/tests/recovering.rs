@@ -3,7 +3,8 @@
 //! The archive of these tests has timelines 1, 2 and 3: 1 was left at segment 20 for 2, 2 at segment 40 for 3.
 
 use longshore_io::SimDisk;
-use longshore_pg::{Lsn, Recovery, RecoveryTarget, Timeline, TimelineChoice};
+use longshore_pg::lineage::{Digest, Witness};
+use longshore_pg::{Lineage, Lsn, Recovery, RecoveryTarget, Timeline, TimelineChoice};
 use longshore_repository::chain::{Health, SetFacts};
 use longshore_repository::identity::Identity;
 use longshore_repository::recover::choose;
@@ -206,9 +207,110 @@ proptest! {
             let known = sets.iter().filter(|s| s.is_whole() && before(s) && is_on_the_way(s, followed));
             let certain = known.map(|s| s.log.unwrap().last_lsn).max();
             prop_assert_eq!(Some(chosen.reach.certain.0), certain);
-            prop_assert!(chosen.reach.possible >= chosen.reach.certain);
+            // What was begun after that time begins after its LSN.
+            let begins_on_the_way = |s: &&SetFacts| {
+                let log = s.log.unwrap();
+                log.system == SYSTEM && log.first_lsn <= end_on_the_way(log.first_timeline, followed)
+            };
+            let later = sets.iter().filter(|s| s.is_whole() && s.start_us > time).filter(begins_on_the_way);
+            let possible = later.map(|s| s.log.unwrap().first_lsn).min().unwrap_or(u64::MAX);
+            prop_assert_eq!(chosen.reach.possible.0, possible.max(chosen.reach.certain.0));
         }
     }
+}
+
+/// A backup of a server at `home`, and the WAL page at the start of the segment in which the backup begins.
+fn of_server(at: i64, number: u64, home: u8, page: Option<&[u8]>) -> SetFacts {
+    let timeline = Timeline::new(1).unwrap();
+    let mut lineage = Lineage::unrecorded(SYSTEM, timeline, place(number));
+    lineage.home = Some(Digest::of([&[home][..]]));
+    lineage.witness = page.map(|page| Witness {
+        timeline,
+        start: place(number),
+        len: page.len() as u32,
+        page_bytes: PAGE as u32,
+        before: None,
+        digest: Digest::of([page]),
+    });
+    SetFacts {
+        log: Some(log(1, number, number + 1)),
+        identity: Identity {
+            lineage: Some(Box::new(lineage)),
+            whence: format!("host\0{home}"),
+            ..Identity::default()
+        },
+        start_us: at,
+        finish_us: at + 1,
+        label: Label::new(at * 1_000_000, BackupKind::Full),
+        id: Some(Uuid::from_u128(at as u128)),
+        ..sets(&[Sketch {
+            health: 9,
+            parent: None,
+            took: 0,
+            timeline: 1,
+            at: 0,
+            stranger: false,
+        }])
+        .remove(0)
+    }
+}
+
+/// Goal: the branch whose WAL the archive holds is chosen, and the newer backup of another branch is named with the
+/// reason.
+#[test]
+fn a_backup_of_a_branch_whose_wal_the_archive_does_not_hold_is_skipped_and_named() {
+    let disk = stage(&[(1, 0..8)]);
+    let archive = archive(&disk).unwrap();
+    let page = |n: u64, seed: u64| segment(1, n, seed)[..PAGE].to_vec();
+    let held = of_server(1, 2, 1, Some(&page(2, 2)));
+    let to_end = to(None, TimelineChoice::Current);
+    for (newer, why) in [
+        (
+            Some(page(4, 99)),
+            "the archive holds the WAL of another branch instead",
+        ),
+        (
+            None,
+            "nothing proves that the archive's WAL is of its branch",
+        ),
+    ] {
+        let sets = [held.clone(), of_server(2, 4, 2, newer.as_deref())];
+        let chosen = choose(&sets, |_| "x".into(), None, &to_end, Some(&archive)).unwrap();
+        let passed: Vec<_> = chosen.passed.iter().map(|p| (&p.label, &*p.why)).collect();
+        assert_eq!((chosen.index, passed), (0, vec![(&sets[1].label, why)]));
+        // Nor is it chosen by its label.
+        let named = choose(
+            &sets,
+            |_| "x".into(),
+            Some(sets[1].label.as_str()),
+            &to_end,
+            Some(&archive),
+        );
+        assert_eq!(named.unwrap_err().passed[0].why, why);
+    }
+    // Both are the archive's own.
+    let sets = [held, of_server(2, 4, 2, Some(&page(4, 4)))];
+    let chosen = choose(&sets, |_| "x".into(), None, &to_end, Some(&archive)).unwrap();
+    assert_eq!((chosen.index, chosen.passed), (1, vec![]));
+}
+
+/// Goal: where nothing shows which of two branches is meant, none is chosen; a label says it.
+#[test]
+fn of_two_branches_of_which_nothing_is_known_none_is_chosen() {
+    let disk = stage(&[(1, 0..8)]);
+    let archive = archive(&disk).unwrap();
+    let to_end = to(None, TimelineChoice::Current);
+    let sets = [of_server(1, 2, 1, None), of_server(2, 4, 2, None)];
+    for archive in [None, Some(&archive)] {
+        let none = choose(&sets, |_| "x".into(), None, &to_end, archive).unwrap_err();
+        assert!(none.several && none.passed.is_empty(), "{none:?}");
+        let label = sets[0].label.as_str();
+        let named = choose(&sets, |_| "x".into(), Some(label), &to_end, archive).unwrap();
+        assert_eq!(named.index, 0);
+    }
+    let one = [of_server(1, 2, 1, None), of_server(2, 4, 1, None)];
+    let chosen = choose(&one, |_| "x".into(), None, &to_end, Some(&archive)).unwrap();
+    assert_eq!(chosen.index, 1);
 }
 
 fn prove(
