@@ -25,7 +25,7 @@ use crate::variables::{Sum, VALUE_MAX, too_much};
 /// Prepared statements that are cached: literals are parameters, so expressions of the same form share one.
 const STATEMENTS: usize = 64;
 /// SQLite's instructions between two checks of the cancel flag.
-const STEPS: i32 = 10_000;
+pub(super) const STEPS: i32 = 10_000;
 /// The most memory of SQLite in this process, in bytes. Usual queries need a few hundred kilobytes, and backed-up
 /// databases are read with small caches. A query that makes many long texts at once must fail, not the process.
 const HEAP_MAX: i64 = 512 << 20;

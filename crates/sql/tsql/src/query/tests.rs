@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longshore_accelerators::Probe;
 use longshore_catalog::Catalog;
@@ -13,7 +14,7 @@ use super::engine::Engine;
 use super::reader::QuerySource;
 use super::{QueryPlan, translate};
 use crate::memory::Memory;
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::server::{Database, Databases, Defaults, Server, Setup, Unusable};
 use crate::session::Session;
 use crate::syntax::{Fragment, Statement};
@@ -355,6 +356,18 @@ const CORRELATED: &[&str] = &[
     "SELECT b.backup_set_id FROM msdb.dbo.backupset b WHERE b.backup_set_id = (SELECT MAX(c.backup_set_id) FROM \
      msdb.dbo.backupset c WHERE c.database_name = b.database_name AND EXISTS (SELECT 1 FROM msdb.dbo.backupset d \
      WHERE d.database_name = c.database_name AND d.backup_set_id < c.backup_set_id ~) #) ORDER BY 1",
+    "SELECT b.backup_set_id FROM msdb.dbo.backupset b WHERE EXISTS (SELECT 1 FROM msdb.dbo.backupset c WHERE \
+     c.database_name = b.database_name AND c.type <> b.type #) ORDER BY 1",
+    "SELECT b.backup_set_id FROM msdb.dbo.backupset b WHERE NOT EXISTS (SELECT 1 FROM msdb.dbo.backupset c WHERE \
+     b.database_name <> c.database_name AND c.type = 'L' #) ORDER BY 1",
+    "SELECT b.backup_set_id FROM msdb.dbo.backupset b WHERE EXISTS (SELECT 1 FROM msdb.dbo.backupset c WHERE \
+     c.backup_size > b.backup_size #) ORDER BY 1",
+    "SELECT b.backup_set_id FROM msdb.dbo.backupset b WHERE EXISTS (SELECT 1 FROM msdb.dbo.backupset c WHERE \
+     (c.database_name = b.database_name OR c.database_name IS NULL AND b.database_name IS NULL) AND \
+     c.backup_finish_date > b.backup_finish_date #) ORDER BY 1",
+    "SELECT b.backup_set_id FROM msdb.dbo.backupset b WHERE NOT EXISTS (SELECT 1 FROM msdb.dbo.backupset c WHERE \
+     ((c.database_name = b.database_name AND c.type <> b.type) OR c.type = 'I' OR b.backup_size < c.backup_size) AND \
+     c.database_name LIKE 's%' #) ORDER BY 1",
     "WITH w AS (SELECT * FROM msdb.dbo.backupset WHERE type <> 'I') SELECT b.backup_set_id FROM w AS b WHERE \
      b.backup_set_id = (SELECT MAX(c.backup_set_id) FROM w AS c JOIN msdb.dbo.backupmediaset m ON m.media_set_id = \
      c.media_set_id WHERE c.database_name = b.database_name #) ORDER BY 1",
@@ -466,6 +479,51 @@ fn no_row_is_looked_at_that_the_subquery_would_not_have_looked_at() {
         );
         // Letters of the other databases are no numbers.
         assert_eq!(rows, vec![vec![Value::Int(10)]; 10], "{count}");
+    }
+}
+
+/// Goal: a query that reads the table for each row outside ends soon after a cancel (an attention, a signal, a client that
+/// left), and keeps nobody from writing to the catalog meanwhile. Steps are counted, so a slow machine changes nothing.
+#[test]
+fn a_cancel_ends_a_query_after_a_few_thousand_steps_and_writers_never_wait_for_it() {
+    const STEPS_MAX: i32 = 2 * crate::query::engine::STEPS;
+    let dir = tempfile::tempdir().unwrap();
+    let sets = 400;
+    let all = (0..sets).map(|i| (Some(format!("database {i}")), "D", Some(i), None));
+    fill(&dir, all);
+    let session = session(&dir);
+    for condition in [
+        "c.name LIKE b.database_name + '%'",
+        "c.database_name + b.database_name = 'x'",
+        "c.database_name LIKE '%' + b.database_name + '_'",
+    ] {
+        let text = format!(
+            "SELECT 0 UNION ALL SELECT COUNT(*) FROM msdb.dbo.backupset b WHERE EXISTS (SELECT 1 FROM msdb.dbo.backupset c \
+             WHERE {condition})"
+        );
+        let (rows, whole, is_grouped) = ask(&session, &text);
+        assert!(!is_grouped && rows.len() == 2, "{condition}");
+        assert!(whole > 20 * STEPS_MAX, "{whole}: {condition}");
+
+        let plan = by_text(&session, QuerySource::Query(&Fragment { text })).unwrap();
+        let engine = Engine::take(&session, &plan.views).unwrap();
+        let catalog = dir.path().join("catalog.db");
+        let ran = engine.run(&session, &plan, &mut |_| {
+            // The first row has come, and the rest is still to be found.
+            let catalog = Catalog::open(&catalog).unwrap();
+            assert!(catalog.add_device(condition, "/b").unwrap());
+            session.cancel_flag().store(true, Ordering::Relaxed);
+            Ok(())
+        });
+        let message = ran.map(drop).unwrap_err().message();
+        assert_eq!(
+            message.number,
+            message::ABORTED.plain().number,
+            "{condition}"
+        );
+        let steps = engine.instructions(&plan);
+        assert!(steps <= STEPS_MAX, "{steps}: {condition}");
+        session.cancel_flag().store(false, Ordering::Relaxed);
     }
 }
 

@@ -599,7 +599,7 @@ impl Translator<'_> {
                     items: &items,
                     item_reach,
                     from,
-                    conditions: &conditions,
+                    conditions: &conditions.iter().collect::<Vec<_>>(),
                     orders: &words,
                     order_reach,
                     has_aggregate: seen.aggregate,

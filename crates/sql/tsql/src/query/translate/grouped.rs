@@ -75,6 +75,9 @@ fn is_safe(sql: &str) -> bool {
     !sql.replace("ts_like(", "").contains("ts_")
 }
 
+/// The most alternatives of an OR that are looked up one by one.
+const ALTERNATIVES_MAX: usize = 4;
+
 /// What AND combines in a WHERE clause.
 #[derive(Debug)]
 pub(super) enum Condition {
@@ -84,6 +87,8 @@ pub(super) enum Condition {
         right: Side,
         clause: &'static str,
     },
+    /// What OR combines: each alternative is a row of conditions that AND combines.
+    Any(Vec<Vec<Condition>>),
     Other(Side),
 }
 
@@ -96,6 +101,13 @@ impl Condition {
                 right,
                 clause,
             } => format!("({} {word} {}{clause})", left.sql, right.sql),
+            Condition::Any(alternatives) => {
+                let all = alternatives.iter().map(|all| {
+                    let all: Vec<_> = all.iter().map(Condition::sql).collect();
+                    all.join(" AND ")
+                });
+                format!("({})", all.collect::<Vec<_>>().join(" OR "))
+            }
             Condition::Other(side) => side.sql.clone(),
         }
     }
@@ -103,6 +115,10 @@ impl Condition {
     fn reach(&self) -> Reach {
         match self {
             Condition::Comparison { left, right, .. } => left.reach.with(right.reach),
+            Condition::Any(alternatives) => {
+                let all = alternatives.iter().flatten().map(Condition::reach);
+                all.fold(Reach::default(), Reach::with)
+            }
             Condition::Other(side) => side.reach,
         }
     }
@@ -110,7 +126,17 @@ impl Condition {
     fn is_safe(&self) -> bool {
         match self {
             Condition::Comparison { left, right, .. } => left.is_safe() && right.is_safe(),
+            Condition::Any(alternatives) => alternatives.iter().flatten().all(Condition::is_safe),
             Condition::Other(side) => side.is_safe(),
+        }
+    }
+
+    /// The alternatives, if they compare the row inside with the row outside.
+    fn alternatives(&self, scope: usize) -> Option<&[Vec<Condition>]> {
+        let reach = self.reach();
+        match self {
+            Condition::Any(all) if reach.is_outside(scope) && reach.is_inside(scope) => Some(all),
+            _ => None,
         }
     }
 }
@@ -122,7 +148,7 @@ pub(super) struct Shape<'a> {
     pub items: &'a [Item],
     pub item_reach: Reach,
     pub from: &'a str,
-    pub conditions: &'a [Condition],
+    pub conditions: &'a [&'a Condition],
     pub orders: &'a [String],
     pub order_reach: Reach,
     pub has_aggregate: bool,
@@ -142,6 +168,7 @@ struct Pair<'a> {
 #[derive(Default)]
 struct SortedConditions<'a> {
     keys: Vec<Pair<'a>>,
+    /// At most one of these can be looked up next to the keys.
     ranges: Vec<Pair<'a>>,
     local: Vec<String>,
     outer: Vec<String>,
@@ -180,6 +207,18 @@ impl Translator<'_> {
             Expr::Nested(inner) if matches!(**inner, Expr::Nested(_) | Expr::BinaryOp { .. }) => {
                 return self.descend(|t| t.conditions(inner, all));
             }
+            Expr::BinaryOp {
+                op: BinaryOperator::Or,
+                ..
+            } if alternatives(expr).is_some() => {
+                let mut each = Vec::new();
+                for part in alternatives(expr).unwrap_or_default() {
+                    let mut own = Vec::new();
+                    self.descend(|t| t.conditions(part, &mut own))?;
+                    each.push(own);
+                }
+                Condition::Any(each)
+            }
             Expr::BinaryOp { left, op, right } if comparison(op).is_some() => {
                 let (left, right, clause) = self.descend(|t| t.sides(left, right))?;
                 Condition::Comparison {
@@ -206,6 +245,37 @@ impl Translator<'_> {
     /// or an index does better.
     pub(super) fn grouped(&mut self, shape: &Shape) -> Option<(String, String)> {
         let at = self.scopes.len() - 1;
+        let mixed = shape.conditions.iter().enumerate();
+        let mut mixed = mixed.filter_map(|(i, c)| Some((i, c.alternatives(at)?)));
+        let Some((place, alternatives)) = mixed.next() else {
+            return self.grouped_all(shape);
+        };
+        if !matches!(shape.wanted, SelectPurpose::Existence) {
+            return None;
+        }
+        // There is a row of any alternative where there is one of at least one of them.
+        let (mut made, mut found) = (Vec::new(), Vec::new());
+        for alternative in alternatives {
+            let mut conditions = shape.conditions.to_vec();
+            conditions.splice(place..=place, alternative);
+            let (with, sql) = self.grouped_all(&Shape {
+                conditions: &conditions,
+                ..*shape
+            })?;
+            made.push(with);
+            found.push(format!("EXISTS ({sql})"));
+        }
+        let sql = format!(
+            "SELECT 1 AS {} WHERE {}",
+            column_alias(0),
+            found.join(" OR ")
+        );
+        Some((made.join(", "), sql))
+    }
+
+    /// [`Translator::grouped`] where AND combines all conditions.
+    fn grouped_all(&mut self, shape: &Shape) -> Option<(String, String)> {
+        let at = self.scopes.len() - 1;
         let sorted = self.sorted(shape, at)?;
         let has_top = shape.select.top.is_some();
         let item = match shape.items {
@@ -222,33 +292,42 @@ impl Translator<'_> {
             let all = sorted.keys.iter().enumerate();
             all.map(|(i, pair)| sql(i, pair)).collect::<Vec<_>>()
         };
-        let named = keys(|i, key| format!("{} AS k{i}", key.own)).join(", ");
+        let named = keys(|i, key| format!("{} AS k{i}", key.own));
         let by = keys(|_, key| format!("{}{}", key.own, key.clause)).join(", ");
         let found = keys(|i, key| format!("(k{i} = {}{})", key.outer, key.clause));
-        let found: Vec<_> = found.into_iter().chain(sorted.outer).collect();
-        let found = found.join(" AND ");
-        let (made, sql) = match (shape.wanted, sorted.ranges.as_slice()) {
-            (SelectPurpose::Existence, _) if shape.has_aggregate || has_top => return None,
-            (SelectPurpose::Existence, []) => (
-                format!("SELECT {named}{from} GROUP BY {by}"),
-                format!("SELECT 1 AS {} FROM {group} WHERE {found}", column_alias(0)),
-            ),
-            // A row is above the one outside where the highest is.
-            (SelectPurpose::Existence, [range]) => {
-                let extreme = match range.word {
-                    ">" | ">=" => "max",
-                    _ => "min",
-                };
-                let Pair { own, clause, .. } = range;
-                let above = format!("(v {} {}{clause})", range.word, range.outer);
-                (
-                    format!("SELECT {named}, {extreme}({own}{clause}) AS v{from} GROUP BY {by}"),
-                    format!(
-                        "SELECT 1 AS {} FROM {group} WHERE {found} AND {above}",
-                        column_alias(0)
-                    ),
-                )
+        let mut found: Vec<_> = found.into_iter().chain(sorted.outer).collect();
+        if let SelectPurpose::Existence = shape.wanted {
+            if shape.has_aggregate || has_top {
+                return None;
             }
+            let mut made = named;
+            match sorted.ranges.as_slice() {
+                [] => {}
+                [range] => {
+                    let (values, above) = extremes(range);
+                    made.extend(values);
+                    found.push(above);
+                }
+                _ => return None,
+            }
+            let made = match (made.as_slice(), by.as_str()) {
+                ([], _) => format!("SELECT 1{from} LIMIT 1"),
+                (made, "") => format!("SELECT {}{from}", made.join(", ")),
+                (made, by) => format!("SELECT {}{from} GROUP BY {by}", made.join(", ")),
+            };
+            let found = match found.is_empty() {
+                true => String::new(),
+                false => format!(" WHERE {}", found.join(" AND ")),
+            };
+            let sql = format!("SELECT 1 AS {} FROM {group}{found}", column_alias(0));
+            return Some((format!("{group} AS MATERIALIZED ({made})"), sql));
+        }
+        // Without a key there is one row of all rows, also of none.
+        if sorted.keys.is_empty() {
+            return None;
+        }
+        let (named, found) = (named.join(", "), found.join(" AND "));
+        let (made, sql) = match (shape.wanted, sorted.ranges.as_slice()) {
             (SelectPurpose::Values, [])
                 if shape.has_aggregate && !has_top && shape.orders.is_empty() =>
             {
@@ -289,6 +368,7 @@ impl Translator<'_> {
     /// `None`: a condition cannot be looked up by keys, or there are no keys.
     fn sorted<'a>(&self, shape: &Shape<'a>, at: usize) -> Option<SortedConditions<'a>> {
         let mut sorted = SortedConditions::default();
+        let mut is_indexed = false;
         for condition in shape.conditions {
             let reach = condition.reach();
             if !reach.is_outside(at) {
@@ -330,11 +410,14 @@ impl Translator<'_> {
             match word {
                 "=" if self.has_index(&own.sql) => return None,
                 "=" => sorted.keys.push(pair),
-                "<>" => return None,
-                _ => sorted.ranges.push(pair),
+                _ => {
+                    is_indexed |= self.has_index(&own.sql);
+                    sorted.ranges.push(pair);
+                }
             }
         }
-        (!sorted.keys.is_empty()).then_some(sorted)
+        // Without a key, an index of the catalog finds the first row of a range.
+        (!sorted.keys.is_empty() || !is_indexed).then_some(sorted)
     }
 
     /// Whether it is a column that the catalog finds rows by.
@@ -351,6 +434,52 @@ impl Translator<'_> {
                 _ => false,
             }
         })
+    }
+}
+
+/// The alternatives that OR combines, if there are few enough.
+fn alternatives(expr: &Expr) -> Option<Vec<&Expr>> {
+    let (mut found, mut rest) = (Vec::new(), expr);
+    loop {
+        match rest {
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Or,
+                right,
+            } => {
+                found.push(&**right);
+                rest = left;
+            }
+            last => {
+                found.push(last);
+                found.reverse();
+                return Some(found);
+            }
+        }
+        if found.len() >= ALTERNATIVES_MAX {
+            return None;
+        }
+    }
+}
+
+/// What a group keeps of the rows that are compared with the row outside, and the condition that there is such a row:
+/// a row is above the one outside where the highest is, and another one where the lowest or the highest is another one.
+fn extremes(range: &Pair) -> (Vec<String>, String) {
+    let Pair {
+        own,
+        outer,
+        word,
+        clause,
+    } = range;
+    let extreme = |of: &str, name: &str| format!("{of}({own}{clause}) AS {name}");
+    let compared = |name: &str| format!("({name} {word} {outer}{clause})");
+    match *word {
+        ">" | ">=" => (vec![extreme("max", "v")], compared("v")),
+        "<>" => (
+            vec![extreme("min", "v"), extreme("max", "w")],
+            format!("({} OR {})", compared("v"), compared("w")),
+        ),
+        _ => (vec![extreme("min", "v")], compared("v")),
     }
 }
 
