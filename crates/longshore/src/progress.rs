@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longshore_io::Clock;
-use longshore_pipeline::{Observer, Plan, Progress, ratio};
+use longshore_pipeline::{LeftStripe, Observer, Plan, Progress, Standing, ratio};
 use std::sync::Mutex;
 
 use crate::verbose;
+use longshore_terminal::interrupt;
 use longshore_terminal::output::{Output, bytes};
+use longshore_terminal::text::plain;
 
 /// A plain line is printed every so many percent, or after this time without one.
 const STEP_PERCENT: u64 = 10;
@@ -55,6 +57,7 @@ impl ProgressView {
 
     /// Removes the bar from the screen; the answer follows.
     pub fn end(&self) {
+        interrupt::set_last_words(None);
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -123,6 +126,31 @@ impl Observer for ProgressView {
     fn warning(&self, text: &str) {
         self.aside(|| self.output.warn(text));
     }
+
+    fn completing(&self, stripes: &[LeftStripe]) {
+        interrupt::set_last_words(Some(ended_while_completing(stripes)));
+    }
+}
+
+/// What a second Ctrl-C says. A stripe that was not complete when the text was made may be so since.
+fn ended_while_completing(stripes: &[LeftStripe]) -> String {
+    let (complete, open): (Vec<_>, Vec<_>) =
+        stripes.iter().partition(|s| s.standing == Standing::Yes);
+    let names = |stripes: Vec<&LeftStripe>| match stripes.is_empty() {
+        true => "none".to_owned(),
+        false => {
+            let names: Vec<_> = stripes.iter().map(|s| s.device.as_str()).collect();
+            plain(&names.join(" "))
+        }
+    };
+    format!(
+        "longshore: ended while the stripes of a backup were being completed\n  complete: {}\n  \
+         perhaps complete, else with an upload that is left: {}\n\
+         hint: `longshore verify` with all stripes says whether they are a whole set; if not, run the backup again with \
+         --format, or to other names\n",
+        names(complete),
+        names(open)
+    )
 }
 
 impl Lines {

@@ -3,9 +3,11 @@
 
 mod common;
 
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Guarded, answer, content, longshore, text, wait, wait_for_handler};
@@ -17,13 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server with an empty bucket.
 struct Server {
+    kind: Kind,
     endpoint: String,
     /// Buckets are directories in it, with each object as a file.
     root: tempfile::TempDir,
     _process: Guarded,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     S3proxy,
     Versitygw,
@@ -95,6 +98,7 @@ impl Server {
             .spawn()
             .unwrap();
         let server = Server {
+            kind,
             endpoint: format!("http://127.0.0.1:{port}"),
             root,
             _process: Guarded(process),
@@ -165,6 +169,137 @@ fn on_each_server(test: fn(&Server)) {
             test(&server);
         }
     }
+}
+
+/// Stands before a server and looks at the requests on their way.
+struct Between {
+    endpoint: String,
+    control: Arc<Control>,
+}
+
+#[derive(Default)]
+struct Control {
+    state: Mutex<Passing>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Passing {
+    /// Completions wait until so many of them are there.
+    meet: usize,
+    completions: usize,
+    /// The second completion of a first stripe waits while this is set.
+    holds_second: bool,
+    firsts: usize,
+    /// From this completion on, nothing passes any more.
+    silent_from: Option<usize>,
+    /// So many connections end when they have carried a megabyte.
+    cuts: usize,
+}
+
+impl Control {
+    fn change(&self, change: impl FnOnce(&mut Passing)) {
+        change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    fn is_silent(passing: &Passing) -> bool {
+        passing
+            .silent_from
+            .is_some_and(|from| passing.completions >= from)
+    }
+
+    fn wait_until(&self, met: impl Fn(&Passing) -> bool) {
+        let state = self.state.lock().unwrap();
+        let waited = self
+            .changed
+            .wait_timeout_while(state, PATIENCE, |p| !met(p));
+        assert!(!waited.unwrap().1.timed_out());
+    }
+
+    /// Returns when the bytes may pass.
+    fn pass(&self, bytes: &[u8]) {
+        let line = bytes.split(|b| *b == b'\r').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        if line.starts_with("POST ") && line.contains("uploadId=") {
+            let is_first = line.contains("-1.bak");
+            self.change(|p| {
+                p.completions += 1;
+                p.firsts += usize::from(is_first);
+            });
+            let number = self.state.lock().unwrap().firsts;
+            self.wait_until(|p| p.completions >= p.meet);
+            if is_first && number == 2 {
+                self.wait_until(|p| !p.holds_second);
+            }
+        }
+        let state = self.state.lock().unwrap();
+        let _ended = self.changed.wait_while(state, |p| Control::is_silent(p));
+    }
+
+    fn cuts(&self, carried: usize) -> bool {
+        let mut state = self.state.lock().unwrap();
+        let cuts = carried > 1 << 20 && state.cuts > 0;
+        state.cuts -= usize::from(cuts);
+        cuts
+    }
+}
+
+impl Between {
+    fn start(server: &Server) -> Between {
+        let to = server.endpoint.strip_prefix("http://").unwrap().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let control = Arc::<Control>::default();
+        let its = control.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (to, control) = (to.clone(), its.clone());
+                std::thread::spawn(move || carry(client, &to, &control));
+            }
+        });
+        Between { endpoint, control }
+    }
+}
+
+fn carry(mut client: TcpStream, to: &str, control: &Control) {
+    let Ok(mut server) = TcpStream::connect(to) else {
+        return;
+    };
+    let (mut back, mut answers) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    std::thread::spawn(move || {
+        // Either side may go first.
+        let _ended = std::io::copy(&mut answers, &mut back);
+        let _gone = back.shutdown(Shutdown::Both);
+    });
+    let (mut buf, mut carried) = (vec![0; 64 << 10], 0);
+    while let Ok(n) = client.read(&mut buf) {
+        control.pass(&buf[..n]);
+        carried += n;
+        if n == 0 || control.cuts(carried) || server.write_all(&buf[..n]).is_err() {
+            break;
+        }
+    }
+    for side in [&client, &server] {
+        let _gone = side.shutdown(Shutdown::Both);
+    }
+}
+
+#[test]
+fn of_two_backups_to_the_same_objects_at_one_time_one_succeeds() {
+    on_each_server(races);
+}
+
+#[test]
+fn an_interrupt_while_the_store_is_silent_says_which_stripes_are_complete() {
+    if let Some(server) = Server::start(Kind::Versitygw) {
+        silence(&server);
+    }
+}
+
+#[test]
+fn connections_that_break_while_parts_are_sent_are_survived() {
+    on_each_server(breaks);
 }
 
 #[test]
@@ -386,4 +521,146 @@ fn replacement(server: &Server) {
     // Some of the set was verified, so it is a finding.
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("was replaced while it was in use"), "{said}");
+}
+
+/// Two sources to the same three objects. Each backup waits for the other before its first completion; in every other
+/// round, the completion that came second waits until the other backup has ended. s3proxy looks at
+/// the condition and replaces the object in two steps, so both can pass: then the last looks notice it, and none succeeds.
+fn races(server: &Server) {
+    for (i, len) in [(0u64, 3 << 20), (1, 4 << 20)] {
+        let tree = server.path(&format!("tree-{i}"));
+        std::fs::create_dir(&tree).unwrap();
+        for j in 0..3 {
+            std::fs::write(tree.join(j.to_string()), content(10 * i + j, len)).unwrap();
+        }
+    }
+    let between = Between::start(server);
+    let mut wins = [0, 0];
+    for round in 0..6 {
+        // The first finds nothing, the others what stands.
+        let option = if round == 0 { "" } else { " --format" };
+        between.control.change(|p| {
+            (p.completions, p.firsts, p.meet) = (0, 0, 2);
+            p.holds_second = round % 2 == 1;
+        });
+        let start = |i: usize| -> Child {
+            let line = format!(
+                "backup tree-{i}{}{option} --algorithm none --json",
+                stripes("race", "--to")
+            );
+            let args: Vec<_> = line.split_whitespace().collect();
+            let mut command = server.program(&args);
+            command
+                .env("AWS_ENDPOINT_URL", &between.endpoint)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        let mut started = [start(0), start(1)];
+        let deadline = Instant::now() + PATIENCE;
+        while !started.iter_mut().any(|c| c.try_wait().unwrap().is_some()) {
+            assert!(Instant::now() < deadline, "both hang");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        between.control.change(|p| p.holds_second = false);
+        let ended = started.map(|child| child.wait_with_output().unwrap());
+        let said = ended.each_ref().map(|o| text(&o.stdout));
+        let won: Vec<_> = (0..2)
+            .filter(|i| ended[*i].status.code() == Some(0))
+            .collect();
+        assert!(won.len() < 2, "round {round}: {said:?}");
+        for loser in (0..2).filter(|i| !won.contains(i)) {
+            assert_eq!(ended[loser].status.code(), Some(4), "{}", said[loser]);
+            assert!(said[loser].contains("another writer"), "{}", said[loser]);
+        }
+        let Some(&winner) = won.first() else {
+            let is_allowed = server.kind == Kind::S3proxy && round % 2 == 0;
+            assert!(is_allowed, "round {round}: {said:?}");
+            continue;
+        };
+        wins[winner] += 1;
+        server.run(0, &format!("verify{}", stripes("race", "")));
+        let to = format!("back-{round}");
+        server.run(0, &format!("restore{} --to {to}", stripes("race", "")));
+        assert!(
+            common::read(&server.path(&to))
+                == common::read(&server.path(&format!("tree-{winner}")))
+        );
+    }
+    eprintln!("{:?}: {wins:?} of 6 rounds were won", server.kind);
+}
+
+fn silence(server: &Server) {
+    let tree = server.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("a"), content(1, 3 << 20)).unwrap();
+    for signals in [1, 2] {
+        let between = Between::start(server);
+        between.control.change(|p| p.silent_from = Some(2));
+        let name = format!("silent-{signals}");
+        let line = format!("backup tree{} --json", stripes(&name, "--to"));
+        let args: Vec<_> = line.split_whitespace().collect();
+        let mut command = server.program(&args);
+        command
+            .env("AWS_ENDPOINT_URL", &between.endpoint)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        between.control.wait_until(Control::is_silent);
+        for _ in 0..signals {
+            // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+            assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+            // Two signals at once may arrive as one.
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        let one = |i: usize| format!("s3://{BUCKET}/dir/{name}-{i}.bak");
+        if signals == 2 {
+            let said = text(&output.stderr);
+            assert!(said.contains(&format!("complete: {}\n", one(1))), "{said}");
+            assert!(
+                said.contains(&format!("left: {} {}", one(2), one(3))),
+                "{said}"
+            );
+            assert!(said.contains("longshore verify"), "{said}");
+        } else {
+            let said = answer(&output)["error"].clone();
+            let left = said["left"].as_array().unwrap();
+            for (i, state) in [(1, "complete"), (2, "unknown"), (3, "absent")] {
+                assert_eq!(left[i - 1]["stripe"], one(i), "{said}");
+                assert_eq!(left[i - 1]["state"], state, "{said}");
+                assert_eq!(left[i - 1]["upload_id"].is_string(), i > 1, "{said}");
+            }
+            let abort = left[2]["abort"].as_str().unwrap();
+            assert!(
+                abort.starts_with("aws s3api abort-multipart-upload"),
+                "{abort}"
+            );
+            assert!(said["hint"].as_str().unwrap().contains("longshore verify"));
+        }
+        assert!(server.object(&format!("dir/{name}-1.bak")).exists());
+        assert!(!server.object(&format!("dir/{name}-3.bak")).exists());
+    }
+}
+
+fn breaks(server: &Server) {
+    let tree = server.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    for i in 0..4 {
+        std::fs::write(tree.join(i.to_string()), content(i, 8 << 20)).unwrap();
+    }
+    let between = Between::start(server);
+    between.control.change(|p| p.cuts = 6);
+    let line = format!("backup tree{} --algorithm none", stripes("broken", "--to"));
+    let args: Vec<_> = line.split_whitespace().collect();
+    ended(
+        0,
+        server
+            .program(&args)
+            .env("AWS_ENDPOINT_URL", &between.endpoint)
+            .env("LONGSHORE_PART_MIB", "5"),
+    );
+    assert_eq!(between.control.state.lock().unwrap().cuts, 0);
+    server.run(0, &format!("verify{}", stripes("broken", "")));
 }

@@ -53,6 +53,13 @@ pub enum Error {
     #[error("{at} was replaced while it was in use")]
     Changed { at: String },
 
+    /// Of two writers to one name, the other was first, or came after.
+    #[error("another writer replaced {at} while this backup was written: {now}")]
+    Overtaken { at: String, now: String },
+
+    #[error("the store said that {at} is complete, and nothing is there")]
+    NotKept { at: String },
+
     #[error("the request to {action} {at} was ended from outside")]
     Cancelled { action: &'static str, at: String },
 
@@ -77,6 +84,15 @@ fn asked(tries: u32) -> String {
 }
 
 impl Error {
+    /// Whether the store's one answer says that the request was not done. Where it was asked again, an earlier request
+    /// may have been done, and its answer lost.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Error::Refused { status, tries, .. } => *tries < 2 && (400..500).contains(status),
+            _ => false,
+        }
+    }
+
     /// What the operator can do now, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
@@ -103,6 +119,10 @@ impl Error {
             Error::Changed { .. } => {
                 "another backup wrote it: run the command again, or name another key"
             }
+            Error::Overtaken { .. } => {
+                "give each backup names of its own, then run the command again"
+            }
+            Error::NotKept { .. } => "back up to another store: this one loses what it took",
             Error::Cancelled { .. } => "run the command again when it suits",
             Error::Threads { .. } => "raise the limit on threads, then run the command again",
         }
@@ -127,6 +147,12 @@ fn refused_hint(status: u16, code: &str) -> &'static str {
         }
         (401 | 403, _) => {
             "check the key, its secret and this machine's clock, and allow these credentials what docs/buckets.md lists"
+        }
+        (409, _) => {
+            "another writer was at work on the same name: give each backup names of its own, then run the command again"
+        }
+        (501, _) | (_, "NotImplemented") => {
+            "the store lacks what docs/buckets.md lists, such as completions with If-None-Match: back up to another one"
         }
         (429 | 503, _) => {
             "the store is overloaded: run the command again later, or lower --max-rate"

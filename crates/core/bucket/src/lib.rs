@@ -6,7 +6,9 @@
 //! Invariants
 //! - An object appears under its name when its upload is completed, and not before; an upload that is dropped is
 //!   aborted.
-//! - A request that the store may take twice is repeated by `object_store`: 10 times within 3 minutes.
+//! - A request that the store may take twice is repeated by `object_store` for 3 minutes. Its signature is that of the
+//!   first one, and stores take none that is older than 15.
+//! - A completion replaces nothing that was not found at the beginning, in a store that heeds conditions.
 //! - No text of this room has a secret in it: not `Debug`, not an error, not a log line.
 //! - Plain http is spoken only where [`ALLOW_HTTP`] says so.
 //!
@@ -32,7 +34,9 @@ pub use error::Error;
 pub use runtime::Ticket;
 pub use settings::{ALLOW_HTTP, CA_FILE, PART_MIB, Settings, part_bytes};
 pub use store::{Bucket, Created, Head};
-pub use upload::{PARTS_MAX, Upload, UploadPart};
+pub use upload::{
+    Completed, PARTS_MAX, Standing, Upload, UploadEnd, UploadPart, UploadTrace, described,
+};
 
 /// The type of the bodies that are handed over: any owner of bytes becomes one without a copy.
 pub use bytes::Bytes;

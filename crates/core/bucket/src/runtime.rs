@@ -81,6 +81,24 @@ impl<T: Send + 'static> Ticket<T> {
         }
     }
 
+    /// Waits for the answer; once `cancel` is set, for `grace` more.
+    pub fn wait_within(self, cancel: &AtomicBool, grace: Duration) -> Result<T, Error> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.answer.recv_timeout(LOOK) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Disconnected) => return Err(self.broken()),
+                Err(RecvTimeoutError::Timeout) if !cancel.load(Ordering::Relaxed) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    waited += LOOK;
+                    if waited > grace {
+                        return Err(self.cancelled());
+                    }
+                }
+            }
+        }
+    }
+
     /// Waits for the answer for a while.
     pub fn wait_for(self, at_most: Duration) -> Result<T, Error> {
         match self.answer.recv_timeout(at_most) {

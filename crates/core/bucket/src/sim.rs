@@ -1,6 +1,7 @@
 //! A store in memory behind `object_store`'s own client, which loses, repeats, cuts and refuses as a script says.
 //!
-//! The code that is tested is the shipped one, retries included; only the network is not there.
+//! The code that is tested is the shipped one, retries included; only the network is not there. Several writers can be
+//! told apart, and their requests for shared names let through one by one, in any order that a test wants.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +21,8 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpResponseBody, HttpService,
 };
+
+use tokio::sync::oneshot;
 
 use crate::settings::{Patience, Settings};
 use crate::source::Source;
@@ -41,6 +44,12 @@ pub enum Act {
     Cut(usize),
     /// The first byte of the answer's body is another.
     WrongByte,
+    /// Another writer puts these bytes there first.
+    Overtake(&'static [u8]),
+    /// It is not done; the answer is 200 with this error in its body.
+    Hide(&'static str),
+    /// It is not done; the answer is that of a completion that is.
+    Lie,
     Delay(Duration),
 }
 
@@ -49,6 +58,8 @@ pub enum Act {
 pub struct Asked {
     /// 0 for the store's first request.
     pub number: usize,
+    /// Of which writer it is.
+    pub who: usize,
     pub method: String,
     pub key: String,
     pub query: String,
@@ -75,6 +86,7 @@ struct Object {
     bytes: Bytes,
     tag: String,
     label: Option<String>,
+    who: usize,
 }
 
 #[derive(Debug, Default)]
@@ -91,11 +103,17 @@ struct State {
     asked: Vec<Asked>,
     script: Option<Script>,
     next: u64,
+    ignores_conditions: bool,
+    /// The requests that wait to be let through, by writer; `None` if nobody waits.
+    gate: Option<BTreeMap<usize, (Asked, oneshot::Sender<()>)>>,
 }
 
 /// A store with one bucket, `sim`. Clones are the same store.
 #[derive(Clone, Default)]
-pub struct Store(Arc<Mutex<State>>);
+pub struct Store {
+    state: Arc<Mutex<State>>,
+    who: usize,
+}
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -105,7 +123,58 @@ impl fmt::Debug for Store {
 
 impl Store {
     fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same store, as writer `who` reaches it.
+    pub fn of(&self, who: usize) -> Store {
+        Store {
+            who,
+            ..self.clone()
+        }
+    }
+
+    /// From now on the store ignores If-Match and If-None-Match of completions, as some do.
+    pub fn ignore_conditions(&self) {
+        self.state(|s| s.ignores_conditions = true);
+    }
+
+    /// From now on each request that shows or changes what stands under a name waits until it is let through. One
+    /// request of each writer waits at a time.
+    pub fn close_gate(&self) {
+        self.state(|s| s.gate = Some(BTreeMap::new()));
+    }
+
+    /// Lets everything through, from now on.
+    pub fn open_gate(&self) {
+        self.state(|s| s.gate = None);
+    }
+
+    /// The request of writer `who` that waits.
+    pub fn waiting(&self, who: usize) -> Option<Asked> {
+        self.state(|s| Some(s.gate.as_ref()?.get(&who)?.0.clone()))
+    }
+
+    pub fn let_through(&self, who: usize) {
+        let waiting = self.state(|s| s.gate.as_mut().and_then(|gate| gate.remove(&who)));
+        if let Some((_, go)) = waiting {
+            // A request that was dropped needs no leave.
+            let _ = go.send(());
+        }
+    }
+
+    async fn wait_at_gate(&self, asked: &Asked) {
+        let is_private = asked.is_part() || asked.is_abort() || asked.query.contains("uploads");
+        let leave = self.state(|s| {
+            let gate = s.gate.as_mut().filter(|_| !is_private)?;
+            let (go, leave) = oneshot::channel();
+            gate.insert(self.who, (asked.clone(), go));
+            Some(leave)
+        });
+        if let Some(leave) = leave {
+            // A gate that is gone lets everything through.
+            let _ = leave.await;
+        }
     }
 
     /// From now on each request is given to `script`.
@@ -118,8 +187,27 @@ impl Store {
         self.state(|s| s.script = None);
     }
 
-    /// The bucket, with a client of its own.
+    /// The bucket, with a client of its own that repeats a request three times.
     pub fn bucket(&self) -> Result<Bucket, Error> {
+        self.bucket_with(Patience {
+            retries: 3,
+            total: Duration::from_secs(10),
+            first_wait: Duration::from_millis(1),
+            longest_wait: Duration::from_millis(2),
+        })
+    }
+
+    /// The bucket with the shipped client, which repeats a request for `total` instead of minutes, and waits less.
+    pub fn patient_bucket(&self, total: Duration) -> Result<Bucket, Error> {
+        self.bucket_with(Patience {
+            total,
+            first_wait: Duration::from_millis(1),
+            longest_wait: Duration::from_millis(2),
+            ..Patience::USUAL
+        })
+    }
+
+    fn bucket_with(&self, patience: Patience) -> Result<Bucket, Error> {
         let settings = Settings {
             endpoint: Some("http://sim".to_owned()),
             region: None,
@@ -130,18 +218,18 @@ impl Store {
                 secret: "secret".to_owned(),
                 token: None,
             }),
-            patience: Patience {
-                retries: 3,
-                total: Duration::from_secs(10),
-                first_wait: Duration::from_millis(1),
-                longest_wait: Duration::from_millis(2),
-            },
+            patience,
         };
         Bucket::connect("sim", settings, || self.clone())
     }
 
     pub fn object(&self, key: &str) -> Option<Vec<u8>> {
         self.state(|s| s.objects.get(key).map(|o| o.bytes.to_vec()))
+    }
+
+    /// Who wrote the object.
+    pub fn writer(&self, key: &str) -> Option<usize> {
+        self.state(|s| Some(s.objects.get(key)?.who))
     }
 
     /// The lengths of the parts of which an object was made cannot be seen any more; those of open uploads can.
@@ -165,9 +253,13 @@ impl Store {
         self.state(|s| {
             s.next += 1;
             let tag = format!("\"{}-{:x}\"", s.next, crc32c(&bytes));
-            let label = None;
-            s.objects
-                .insert(key.to_owned(), Object { bytes, tag, label });
+            let object = Object {
+                bytes,
+                tag,
+                label: None,
+                who: self.who,
+            };
+            s.objects.insert(key.to_owned(), object);
         });
     }
 }
@@ -196,22 +288,35 @@ impl HttpService for Store {
         };
         let path = parts.uri.path().trim_start_matches("/sim");
         let key = decoded(path.trim_start_matches('/'));
-        let act = self.state(|s| {
+        let (asked, act) = self.state(|s| {
             let asked = Asked {
                 number: s.asked.len(),
+                who: self.who,
                 method: parts.method.to_string(),
                 key: key.clone(),
                 query: decoded(parts.uri.query().unwrap_or_default()),
             };
             s.asked.push(asked.clone());
-            s.script.as_mut().map_or(Act::Pass, |script| script(&asked))
+            let act = s.script.as_mut().map_or(Act::Pass, |script| script(&asked));
+            (asked, act)
         });
+        self.wait_at_gate(&asked).await;
         if let Act::Delay(how_long) = &act {
             tokio::time::sleep(*how_long).await;
         }
         match act {
             Act::LoseRequest => return Err(lost()),
-            Act::Refuse(status, code) => return Ok(refusal(status, code)),
+            Act::Overtake(bytes) => self.put(&key, bytes),
+            Act::Refuse(status, code) => {
+                let mut answer = refusal(status, code);
+                // The answer to a HEAD has no body.
+                if parts.method == Method::HEAD {
+                    *answer.body_mut() = Bytes::new().into();
+                }
+                return Ok(answer);
+            }
+            Act::Hide(code) => return Ok(refusal(200, code)),
+            Act::Lie => return Ok(completion("\"lie\"")),
             Act::Twice => drop(self.answer(&parts.method, &key, &parts, &body)),
             _ => {}
         }
@@ -274,6 +379,13 @@ fn refusal(status: u16, code: &str) -> HttpResponse {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let text = format!("<Error><Code>{code}</Code><Message>as the script says</Message></Error>");
     answered(status, &[], text.into_bytes().into())
+}
+
+fn completion(tag: &str) -> HttpResponse {
+    let text = format!(
+        "<CompleteMultipartUploadResult><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
+    );
+    answered(StatusCode::OK, &[], text.into_bytes().into())
 }
 
 fn answered(status: StatusCode, headers: &[(&str, &str)], body: Bytes) -> HttpResponse {
@@ -351,12 +463,12 @@ impl Store {
                 answered(StatusCode::NO_CONTENT, &[], Bytes::new())
             }
             ("PUT", Some(id)) => s.part(id, &query, body),
-            ("POST", Some(id)) => s.complete(id, body),
+            ("POST", Some(id)) => s.complete(id, &parts.headers, body, self.who),
             ("DELETE", Some(id)) => match s.uploads.remove(id) {
                 Some(_) => answered(StatusCode::NO_CONTENT, &[], Bytes::new()),
                 None => refusal(404, "NoSuchUpload"),
             },
-            ("PUT", None) => s.put(key, &parts.headers, body),
+            ("PUT", None) => s.put(key, &parts.headers, body, self.who),
             _ => refusal(501, "NotImplemented"),
         })
     }
@@ -444,10 +556,21 @@ impl State {
     }
 
     /// Refuses parts that are not those it has, and parts of different sizes, as the strictest stores do.
-    fn complete(&mut self, id: &str, body: &Bytes) -> HttpResponse {
+    fn complete(
+        &mut self,
+        id: &str,
+        headers: &HeaderMap,
+        body: &Bytes,
+        who: usize,
+    ) -> HttpResponse {
         let Some(upload) = self.uploads.get(id) else {
             return refusal(404, "NoSuchUpload");
         };
+        if let Some(refused) = self.condition(&upload.key, headers)
+            && !self.ignores_conditions
+        {
+            return refused;
+        }
         let text = String::from_utf8_lossy(body).replace("&quot;", "\"");
         let named: Vec<_> = text
             .split("<ETag>")
@@ -479,23 +602,36 @@ impl State {
             bytes: bytes.into(),
             tag: tag.clone(),
             label: upload.label,
+            who,
         };
         self.objects.insert(upload.key, object);
-        let text = format!(
-            "<CompleteMultipartUploadResult><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
-        );
-        answered(StatusCode::OK, &[], text.into_bytes().into())
+        completion(&tag)
     }
 
-    fn put(&mut self, key: &str, headers: &HeaderMap, body: &Bytes) -> HttpResponse {
-        if header(headers, "if-none-match").is_some() && self.objects.contains_key(key) {
-            return refusal(412, "PreconditionFailed");
+    /// The refusal of a request whose condition does not hold.
+    fn condition(&self, key: &str, headers: &HeaderMap) -> Option<HttpResponse> {
+        let there = self.objects.get(key);
+        let failed = || Some(refusal(412, "PreconditionFailed"));
+        if header(headers, "if-none-match").is_some() && there.is_some() {
+            return failed();
+        }
+        match (header(headers, "if-match"), there) {
+            (Some(_), None) => Some(refusal(404, "NoSuchKey")),
+            (Some(tag), Some(object)) if object.tag != tag => failed(),
+            _ => None,
+        }
+    }
+
+    fn put(&mut self, key: &str, headers: &HeaderMap, body: &Bytes, who: usize) -> HttpResponse {
+        if let Some(refused) = self.condition(key, headers) {
+            return refused;
         }
         let tag = self.tag(body);
         let object = Object {
             bytes: Bytes::copy_from_slice(body),
             tag: tag.clone(),
             label: header(headers, "x-amz-meta-longshore").map(str::to_owned),
+            who,
         };
         self.objects.insert(key.to_owned(), object);
         answered(StatusCode::OK, &[("etag", &tag)], Bytes::new())

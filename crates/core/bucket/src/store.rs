@@ -30,6 +30,8 @@ const LABEL: &str = "longshore";
 /// A request with its body. The largest part takes so long at 16 MB/s.
 const REQUEST_MAX: Duration = Duration::from_secs(280);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Once a run is interrupted, the store is waited for so much longer where the answer says what it has.
+const GRACE: Duration = Duration::from_secs(10);
 const REGION: &str = "us-east-1";
 
 /// What a store says of an object.
@@ -57,6 +59,10 @@ struct Inner {
     name: String,
     endpoint: String,
     store: AmazonS3,
+    /// An abort was not answered: the next ones are not waited for as long.
+    is_silent: AtomicBool,
+    /// How much longer the store is waited for once a run is interrupted.
+    grace: Duration,
 }
 
 impl fmt::Debug for Bucket {
@@ -124,7 +130,8 @@ impl Bucket {
             backoff: BackoffConfig {
                 init_backoff: patience.first_wait,
                 max_backoff: patience.longest_wait,
-                base: 2.0,
+                // The next wait is a random one up to so many times the last: with 2, they would not grow.
+                base: 3.0,
             },
             max_retries: patience.retries,
             retry_timeout: patience.total,
@@ -158,6 +165,8 @@ impl Bucket {
             name: name.to_owned(),
             endpoint,
             store,
+            is_silent: AtomicBool::new(false),
+            grace: patience.longest_wait.min(GRACE),
         })))
     }
 
@@ -168,6 +177,14 @@ impl Bucket {
     /// The object's address, for messages.
     pub fn address(&self, key: &Path) -> String {
         format!("s3://{}/{key}", self.0.name)
+    }
+
+    pub(crate) fn grace(&self) -> Duration {
+        self.0.grace
+    }
+
+    pub(crate) fn is_silent(&self) -> &AtomicBool {
+        &self.0.is_silent
     }
 
     pub(crate) fn store(&self) -> AmazonS3 {
@@ -237,12 +254,44 @@ impl Bucket {
 
     /// What the store says of the object; `None` if there is none. A missing bucket is an error.
     pub fn head(&self, key: &Path, cancel: &AtomicBool) -> Result<Option<Head>, Error> {
-        let (store, at) = (self.store(), key.clone());
-        let options = GetOptions {
+        self.head_within(key, cancel, Duration::ZERO)
+    }
+
+    /// [`Bucket::head`]; once `cancel` is set, the answer is waited for `grace` more.
+    pub fn head_within(
+        &self,
+        key: &Path,
+        cancel: &AtomicBool,
+        grace: Duration,
+    ) -> Result<Option<Head>, Error> {
+        let whole = GetOptions {
             head: true,
             ..GetOptions::default()
         };
-        let asked = self.ask("look at", key, async move {
+        let looked = self.look(key, whole)?.wait_within(cancel, grace);
+        let looked = match looked {
+            // The answer to a HEAD has no body, so it does not say why. That to a GET does.
+            Err(Error::Refused { status, code, .. })
+                if code.is_empty() && (300..500).contains(&status) && status != 429 =>
+            {
+                let first_byte = GetOptions {
+                    range: Some(GetRange::Bounded(0..1)),
+                    ..GetOptions::default()
+                };
+                self.look(key, first_byte)?.wait_within(cancel, grace)
+            }
+            other => other,
+        };
+        match looked {
+            Ok(head) => Ok(Some(head)),
+            Err(Error::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn look(&self, key: &Path, options: GetOptions) -> Result<Ticket<Head>, Error> {
+        let (store, at) = (self.store(), key.clone());
+        self.ask("look at", key, async move {
             let found = store.get_opts(&at, options).await?;
             Ok(Head {
                 len: found.meta.size,
@@ -252,12 +301,7 @@ impl Bucket {
                     .get(&Attribute::Metadata(LABEL.into()))
                     .map(|value| value.to_string()),
             })
-        })?;
-        match asked.wait(cancel) {
-            Ok(head) => Ok(Some(head)),
-            Err(Error::Missing { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        })
     }
 
     /// Starts to read a range, which must lie in the object. Only the content that `tag` stands for is read.

@@ -1,25 +1,73 @@
 //! An object that is sent in parts and appears when it is complete.
+//!
+//! Two writers to one name are told apart by the store: a completion says what the name must still have, nothing or the
+//! object that was found at the beginning. A store that does not heed this is found out by the last look.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderValue;
+use http::header::{IF_MATCH, IF_NONE_MATCH};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{PutMultipartOptions, PutPayload};
 
-use crate::store::{Bucket, labelled};
+use crate::store::{Bucket, Head, labelled};
+use crate::watched::{CONDITION, Condition, is_answered};
 use crate::{Error, Ticket};
 
 /// The most parts that S3 takes.
 pub const PARTS_MAX: u64 = 10_000;
-/// An abort that the store does not answer is given up after that long, and told of.
-const ABORT_MAX: Duration = Duration::from_secs(15);
+/// An abort that the store does not answer is given up after one and a half times the grace within these limits, and
+/// told of.
+const ABORT_LIMITS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(15));
+/// The same where another abort was not answered.
+const ABORT_NEXT: Duration = Duration::from_secs(1);
+/// An abort is not repeated by `object_store` when no answer came.
+const ABORT_TRIES: usize = 5;
 
 /// A part that the store has.
 #[derive(Debug, Clone)]
 pub struct UploadPart(PartId);
+
+/// Whether an upload's object stands under its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Standing {
+    #[default]
+    No,
+    Yes,
+    /// Another object stands there, although the store took this one.
+    Replaced,
+    /// The store did not say.
+    Unknown,
+}
+
+/// What an upload has become.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UploadEnd {
+    pub standing: Standing,
+    /// The identifier of the upload, if the store keeps its parts: it could not be aborted.
+    pub unaborted: Option<String>,
+}
+
+/// Tells what an upload has become, also after its end.
+#[derive(Debug, Clone, Default)]
+pub struct UploadTrace(Arc<Mutex<UploadEnd>>);
+
+impl UploadTrace {
+    pub fn end(&self) -> UploadEnd {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, change: impl FnOnce(&mut UploadEnd)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
 
 /// An upload under way. Dropping it before it is complete aborts it.
 #[derive(Debug)]
@@ -30,7 +78,19 @@ pub struct Upload {
     label: String,
     /// Requests of parts that have not ended.
     in_flight: Arc<AtomicUsize>,
+    /// It is complete, or its abort was tried.
     done: bool,
+    trace: UploadTrace,
+}
+
+/// An object that an upload made.
+#[derive(Debug)]
+pub struct Completed {
+    bucket: Bucket,
+    key: Path,
+    label: String,
+    len: u64,
+    trace: UploadTrace,
 }
 
 impl Bucket {
@@ -63,7 +123,12 @@ impl Upload {
             label,
             in_flight: Arc::default(),
             done: false,
+            trace: UploadTrace::default(),
         })
+    }
+
+    pub fn trace(&self) -> UploadTrace {
+        self.trace.clone()
     }
 
     /// Sends a part. One that was sent before is replaced; the caller waits for the first before it sends the second.
@@ -80,70 +145,211 @@ impl Upload {
         })
     }
 
-    /// Makes the object appear, durably. `len` is the length of all parts together.
+    /// Makes the object appear, durably, if its name still has what was `found` there, or still nothing. `len` is the
+    /// length of all parts together. Once `cancel` is set, the store is waited for some seconds longer.
     ///
     /// The answer may be lost although the store did it, and the repeated request then fails. So an error counts only
-    /// if the object is not there as it was meant to be.
+    /// if the object is not there as it was meant to be. Where no answer says whether it is, [`UploadTrace`] says that.
     pub fn complete(
         mut self,
         parts: Vec<UploadPart>,
         len: u64,
+        found: Option<&Head>,
         cancel: &AtomicBool,
-    ) -> Result<(), Error> {
+    ) -> Result<Completed, Error> {
+        let made = Completed {
+            bucket: self.bucket.clone(),
+            key: self.key.clone(),
+            label: self.label.clone(),
+            len,
+            trace: self.trace.clone(),
+        };
+        // The store looks too, if it heeds conditions. Where it does not, only a moment is left.
+        let now = made.found(cancel)?;
+        if now.as_ref() != found {
+            return Err(Error::Overtaken {
+                at: self.bucket.address(&self.key),
+                now: described(now.as_ref()),
+            });
+        }
         let (store, at, id) = (self.bucket.store(), self.key.clone(), self.id.clone());
         let parts = parts.into_iter().map(|UploadPart(id)| id).collect();
-        let asked = self.bucket.ask("complete", &self.key, async move {
-            store.complete_multipart(&at, &id, parts).await.map(drop)
-        })?;
-        let result = asked.wait(cancel);
-        if let Err(error) = result {
-            // Ctrl-C must not hide that the object is there.
-            let found = self.bucket.head(&self.key, &AtomicBool::new(false));
-            let is_ours = matches!(&found, Ok(Some(head))
-                if head.len == len && head.label.as_ref() == Some(&self.label));
-            if !is_ours {
-                return Err(error);
-            }
-            tracing::info!(
-                object = self.bucket.address(&self.key),
-                %error,
-                "the answer to a completion was lost; the object is there"
-            );
+        let asked = self.bucket.ask(
+            "complete",
+            &self.key,
+            CONDITION.scope(condition(found), async move {
+                store.complete_multipart(&at, &id, parts).await.map(drop)
+            }),
+        )?;
+        // Until the store has answered, nobody knows.
+        self.trace.set(|end| end.standing = Standing::Unknown);
+        if let Err(error) = asked.wait_within(cancel, self.bucket.grace()) {
+            self.settle(&made, error, cancel)?;
         }
         self.done = true;
-        Ok(())
+        self.trace.set(|end| end.standing = Standing::Yes);
+        Ok(made)
     }
-}
 
-impl Drop for Upload {
-    fn drop(&mut self) {
-        if self.done {
-            return;
+    /// Finds out what a completion did that ended with `error`. `Ok` if the object is there.
+    fn settle(&mut self, made: &Completed, error: Error, cancel: &AtomicBool) -> Result<(), Error> {
+        let there = |found: &Option<Head>| {
+            let is_ours = made.is(found.as_ref());
+            if is_ours {
+                tracing::info!(
+                    object = made.bucket.address(&made.key),
+                    %error,
+                    "the answer to a completion was lost; the object is there"
+                );
+            }
+            is_ours
+        };
+        let first = made.found(cancel);
+        if first.as_ref().is_ok_and(there) {
+            return Ok(());
         }
+        // After this, a completion that is still on its way finds no upload.
+        let is_aborted = self.abort();
+        let is_refused = error.is_refusal();
+        let last = match is_refused {
+            true => first,
+            false => made.found(cancel),
+        };
+        if last.as_ref().is_ok_and(there) {
+            self.trace.set(|end| end.unaborted = None);
+            return Ok(());
+        }
+        if is_refused || (is_aborted && last.is_ok()) {
+            self.trace.set(|end| end.standing = Standing::No);
+        }
+        Err(match (error, last) {
+            (Error::Changed { at }, Ok(found)) => Error::Overtaken {
+                at,
+                now: described(found.as_ref()),
+            },
+            (error, _) => error,
+        })
+    }
+
+    /// Ends the upload. Whether the store keeps nothing of it.
+    fn abort(&mut self) -> bool {
+        self.done = true;
         let (store, at, id) = (self.bucket.store(), self.key.clone(), self.id.clone());
         let in_flight = self.in_flight.clone();
-        let aborted = self
+        let wait = self.bucket.grace() / 50;
+        let asked = self
             .bucket
             .ask("abort the upload to", &self.key, async move {
                 // A part that arrives after the abort would stay. Whoever held the tickets has dropped them.
                 while in_flight.load(Ordering::Acquire) > 0 {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
+                for _ in 1..ABORT_TRIES {
+                    let aborted = store.abort_multipart(&at, &id).await;
+                    if aborted.is_ok() || is_answered() {
+                        return aborted;
+                    }
+                    tokio::time::sleep(wait).await;
+                }
                 store.abort_multipart(&at, &id).await
             });
-        let aborted = aborted.and_then(|asked| asked.wait_for(ABORT_MAX));
-        if let Err(error) = aborted
+        let at_most = match self.bucket.is_silent().load(Ordering::Relaxed) {
+            true => ABORT_NEXT,
+            false => (self.bucket.grace() * 3 / 2).clamp(ABORT_LIMITS.0, ABORT_LIMITS.1),
+        };
+        let aborted = asked.and_then(|asked| asked.wait_for(at_most));
+        let is_timeout = matches!(aborted, Err(Error::Cancelled { .. }));
+        self.bucket.is_silent().store(is_timeout, Ordering::Relaxed);
+        match aborted {
+            Ok(()) => true,
             // An upload that is not there needs no abort.
-            && !matches!(&error, Error::Refused { code, .. } if code == "NoSuchUpload")
-        {
-            tracing::warn!(
-                object = self.bucket.address(&self.key),
-                upload = *self.id,
-                %error,
-                "an unfinished upload could not be aborted: the store keeps its parts, and charges for them, until it is"
-            );
+            Err(Error::Refused { code, .. }) if code == "NoSuchUpload" => true,
+            Err(error) => {
+                self.trace
+                    .set(|end| end.unaborted = Some(self.id.to_string()));
+                tracing::warn!(
+                    object = self.bucket.address(&self.key),
+                    upload = *self.id,
+                    %error,
+                    "an unfinished upload could not be aborted: the store keeps its parts, and charges for them, until it is"
+                );
+                false
+            }
         }
     }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.done {
+            self.abort();
+        }
+    }
+}
+
+impl Completed {
+    /// Looks whether the object stands there, as it was sent. To be asked when all objects of a set are complete: a
+    /// writer that was faster is noticed by the store's conditions or here, also in a store that heeds no conditions or
+    /// loses what it took.
+    pub fn look(&self, cancel: &AtomicBool) -> Result<(), Error> {
+        let found = self.found(cancel)?;
+        if self.is(found.as_ref()) {
+            return Ok(());
+        }
+        let at = self.bucket.address(&self.key);
+        self.trace.set(|end| {
+            end.standing = match found {
+                Some(_) => Standing::Replaced,
+                None => Standing::No,
+            }
+        });
+        Err(match found {
+            Some(_) => Error::Overtaken {
+                at,
+                now: described(found.as_ref()),
+            },
+            None => Error::NotKept { at },
+        })
+    }
+
+    fn found(&self, cancel: &AtomicBool) -> Result<Option<Head>, Error> {
+        let grace = self.bucket.grace() / 2;
+        self.bucket.head_within(&self.key, cancel, grace)
+    }
+
+    fn is(&self, found: Option<&Head>) -> bool {
+        found.is_some_and(|head| head.len == self.len && head.label.as_ref() == Some(&self.label))
+    }
+}
+
+/// What the completion requires of the name. An object without an ETag cannot be required.
+fn condition(found: Option<&Head>) -> Option<Condition> {
+    match found {
+        None => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
+        Some(head) => {
+            let tag = HeaderValue::from_str(head.tag.as_deref()?).ok()?;
+            Some((IF_MATCH, tag))
+        }
+    }
+}
+
+/// The object that is there now, for messages.
+pub fn described(found: Option<&Head>) -> String {
+    let Some(Head { len, label, .. }) = found else {
+        return "nothing is there now".to_owned();
+    };
+    match label {
+        // Media set, family, number of the upload.
+        Some(label) => format!("now there are {len} bytes of {}", plain(label)),
+        None => format!("now there are {len} bytes without a label of Longshore's"),
+    }
+}
+
+/// A label as a message can show it: anyone may have written it.
+fn plain(label: &str) -> String {
+    let set = label.split('/').next().unwrap_or_default();
+    let set: String = set.chars().filter(|c| !c.is_control()).take(40).collect();
+    format!("media set {set}")
 }
 
 /// One more request, as long as it lives.

@@ -1,20 +1,26 @@
 //! Sees each answer of the store, so that an error can name the HTTP code and what the store said.
 //!
 //! `object_store` repeats requests by itself and hands on the last error as text. One record for each call, kept by the
-//! task that makes it, has what that text lacks.
+//! task that makes it, has what that text lacks. A completion also gets its condition here, since `object_store` has no
+//! option for one; an error that the store hides in the body of a 200 is handed on under the status that it stands for.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 
 /// More of a refusal's body is not read.
 const BODY_MAX: usize = 16 << 10;
+/// The answer to a completion: S3 sends spaces while it works.
+const COMPLETED_MAX: usize = 1 << 20;
+
+/// The header that makes a completion conditional.
+pub type Condition = (HeaderName, HeaderValue);
 
 /// What one call has seen.
 #[derive(Debug, Default, Clone)]
@@ -32,12 +38,23 @@ pub struct Seen {
 
 tokio::task_local! {
     pub static SEEN: Arc<Mutex<Seen>>;
+    /// The condition of the present call's completion. Headers that the signature does not name may be added after it.
+    pub static CONDITION: Option<Condition>;
 }
 
 /// Writes into the present call's record.
 pub fn note(change: impl FnOnce(&mut Seen)) {
     // Outside a call nobody asks.
     let _ = SEEN.try_with(|seen| change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner)));
+}
+
+/// Whether the present call's last request got an answer.
+pub fn is_answered() -> bool {
+    let status = |seen: &Arc<Mutex<Seen>>| {
+        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.status
+    };
+    SEEN.try_with(status).ok().flatten().is_some()
 }
 
 /// Another connector, watched.
@@ -55,7 +72,7 @@ struct Client(HttpClient);
 
 #[async_trait]
 impl HttpService for Client {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         note(|seen| {
             let credentials = seen.credentials.take();
             *seen = Seen {
@@ -64,7 +81,17 @@ impl HttpService for Client {
                 ..Seen::default()
             };
         });
-        let response = match self.0.execute(request).await {
+        let is_completion = is_completion(&request);
+        if is_completion && let Ok(Some((name, value))) = CONDITION.try_with(Clone::clone) {
+            request.headers_mut().insert(name, value);
+        }
+        let answered = match self.0.execute(request).await {
+            Ok(response) if is_completion && response.status().is_success() => {
+                completed(response).await
+            }
+            other => other,
+        };
+        let response = match answered {
             Ok(response) => response,
             Err(error) => {
                 note(|seen| seen.silence = innermost(&error));
@@ -76,7 +103,7 @@ impl HttpService for Client {
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
         let mut text = Vec::new();
         let mut stream = body.bytes_stream();
         while let Some(Ok(bytes)) = stream.next().await {
@@ -91,7 +118,52 @@ impl HttpService for Client {
             seen.code = element(&text, "Code");
             seen.message = element(&text, "Message");
         });
+        // What a store cannot do it cannot do later either, and every 5xx is repeated.
+        if status == StatusCode::NOT_IMPLEMENTED {
+            parts.status = StatusCode::BAD_REQUEST;
+        }
         Ok(HttpResponse::from_parts(parts, text.into()))
+    }
+}
+
+fn is_completion(request: &HttpRequest) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    request.method() == Method::POST && query.split('&').any(|pair| pair.starts_with("uploadId="))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the answer to a completion has more than {COMPLETED_MAX} bytes")]
+struct Endless;
+
+/// Reads the answer to a completion to its end. S3 sends the status 200 before it knows how the completion ends.
+async fn completed(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (mut parts, body) = response.into_parts();
+    let mut text = Vec::new();
+    let mut stream = body.bytes_stream();
+    while let Some(bytes) = stream.next().await {
+        text.extend_from_slice(&bytes?);
+        if text.len() > COMPLETED_MAX {
+            return Err(HttpError::new(HttpErrorKind::Decode, Endless));
+        }
+    }
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if text.contains("<Error>") {
+        parts.status = status_of(&element(&text, "Code"));
+    }
+    Ok(HttpResponse::from_parts(parts, text.into()))
+}
+
+/// The status with which S3 sends an error that is not in the body of a 200.
+fn status_of(code: &str) -> StatusCode {
+    match code {
+        "InternalError" => StatusCode::INTERNAL_SERVER_ERROR,
+        "SlowDown" | "ServiceUnavailable" => StatusCode::SERVICE_UNAVAILABLE,
+        "RequestTimeout" => StatusCode::REQUEST_TIMEOUT,
+        "PreconditionFailed" => StatusCode::PRECONDITION_FAILED,
+        "ConditionalRequestConflict" | "OperationAborted" => StatusCode::CONFLICT,
+        "NoSuchUpload" | "NoSuchKey" | "NoSuchBucket" => StatusCode::NOT_FOUND,
+        "AccessDenied" => StatusCode::FORBIDDEN,
+        _ => StatusCode::BAD_REQUEST,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longshore_bucket::sim::{Act, Store};
-use longshore_bucket::{Address, Bucket, Bytes, Created, Error, Upload};
+use longshore_bucket::{Address, Bucket, Bytes, Created, Error, Standing, Upload};
 
 static NO: AtomicBool = AtomicBool::new(false);
 
@@ -34,7 +34,7 @@ fn sent(bucket: &Bucket, name: &str) -> Result<(Upload, Vec<longshore_bucket::Up
 
 fn put(bucket: &Bucket, name: &str) -> Result<(), Error> {
     let (upload, done) = sent(bucket, name)?;
-    upload.complete(done, 10_077, &NO)
+    upload.complete(done, 10_077, None, &NO).map(drop)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn an_object_appears_when_it_is_complete_and_not_before() {
     let bucket = store.bucket().unwrap();
     let (upload, done) = sent(&bucket, "dir/a").unwrap();
     assert_eq!(bucket.head(&key("dir/a"), &NO).unwrap(), None);
-    upload.complete(done, 10_077, &NO).unwrap();
+    upload.complete(done, 10_077, None, &NO).unwrap();
     assert_eq!(store.object("dir/a").unwrap(), parts().concat());
     let head = bucket.head(&key("dir/a"), &NO).unwrap().unwrap();
     assert_eq!(
@@ -217,4 +217,237 @@ fn a_wait_ends_when_it_is_cancelled() {
     let cancel = AtomicBool::new(true);
     let ended = bucket.head(&key("a"), &cancel);
     assert!(matches!(ended, Err(Error::Cancelled { .. })), "{ended:?}");
+}
+
+/// Who completes a name that is another's by now is refused, replaces nothing and leaves nothing.
+#[test]
+fn a_completion_replaces_only_what_was_found_at_the_beginning() {
+    for (was_there, is_early) in [(false, false), (false, true), (true, false), (true, true)] {
+        let store = Store::default();
+        let bucket = store.bucket().unwrap();
+        if was_there {
+            store.put("a", b"old");
+        }
+        let found = bucket.head(&key("a"), &NO).unwrap();
+        let (upload, done) = sent(&bucket, "a").unwrap();
+        let trace = upload.trace();
+        // Before the completion is asked for, or when it is on its way.
+        match is_early {
+            true => store.put("a", b"other"),
+            false => store.script(|asked| match asked.is_completion() {
+                true => Act::Overtake(b"other"),
+                false => Act::Pass,
+            }),
+        }
+        let refused = upload.complete(done, 10_077, found.as_ref(), &NO);
+        let Err(Error::Overtaken { now, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(now.contains("5 bytes"), "{now}");
+        assert_eq!(store.object("a").unwrap(), b"other");
+        assert_eq!(store.uploads(), []);
+        assert_eq!(trace.end().standing, Standing::No);
+        // Nobody else came: it is replaced, or appears.
+        store.heal();
+        let found = bucket.head(&key("a"), &NO).unwrap();
+        let (upload, done) = sent(&bucket, "a").unwrap();
+        let made = upload.complete(done, 10_077, found.as_ref(), &NO).unwrap();
+        made.look(&NO).unwrap();
+        assert_eq!(store.object("a").unwrap(), parts().concat());
+    }
+}
+
+/// The repeated completion meets our own object, or no upload any more.
+#[test]
+fn a_completion_that_was_done_and_is_refused_when_repeated_counts() {
+    for again in [
+        Act::Pass,
+        Act::Refuse(412, "PreconditionFailed"),
+        Act::Refuse(409, "ConditionalRequestConflict"),
+        Act::Hide("PreconditionFailed"),
+    ] {
+        let store = Store::default();
+        let bucket = store.bucket().unwrap();
+        let (mut tries, then) = (0, again.clone());
+        store.script(move |asked| {
+            tries += usize::from(asked.is_completion());
+            match (asked.is_completion(), tries) {
+                (true, 1) => Act::LoseAnswer,
+                (true, _) => then.clone(),
+                _ => Act::Pass,
+            }
+        });
+        put(&bucket, "a").unwrap_or_else(|e| panic!("{again:?}: {e}"));
+        assert_eq!(store.object("a").unwrap(), parts().concat());
+    }
+}
+
+#[test]
+fn an_error_in_the_body_of_a_200_counts_and_keeps_its_code() {
+    let hidden = |code, times| {
+        let store = Store::default();
+        let bucket = store.bucket().unwrap();
+        let mut left = times;
+        store.script(move |asked| match asked.is_completion() && left > 0 {
+            true => {
+                left -= 1;
+                Act::Hide(code)
+            }
+            false => Act::Pass,
+        });
+        (put(&bucket, "a"), store)
+    };
+    for code in ["InternalError", "SlowDown"] {
+        let (made, store) = hidden(code, 1);
+        made.unwrap();
+        assert!(store.object("a").is_some());
+    }
+    for code in [
+        "InternalError",
+        "AccessDenied",
+        "ConditionalRequestConflict",
+        "Unheard",
+    ] {
+        let (made, store) = hidden(code, usize::MAX);
+        let error = made.unwrap_err().to_string();
+        assert!(error.contains(code), "{error}");
+        assert_eq!((store.object("a"), store.uploads().len()), (None, 0));
+    }
+    let (made, _) = hidden("PreconditionFailed", usize::MAX);
+    assert!(matches!(made, Err(Error::Overtaken { .. })), "{made:?}");
+}
+
+#[test]
+fn a_store_that_says_completed_and_kept_nothing_is_found_out() {
+    let store = Store::default();
+    let bucket = store.bucket().unwrap();
+    store.script(|asked| match asked.is_completion() {
+        true => Act::Lie,
+        false => Act::Pass,
+    });
+    let complete = || {
+        let (upload, done) = sent(&bucket, "a").unwrap();
+        let trace = upload.trace();
+        (upload.complete(done, 10_077, None, &NO).unwrap(), trace)
+    };
+    let (made, trace) = complete();
+    assert_eq!(trace.end().standing, Standing::Yes);
+    let looked = made.look(&NO);
+    assert!(matches!(looked, Err(Error::NotKept { .. })), "{looked:?}");
+    assert_eq!(trace.end().standing, Standing::No);
+    let (made, trace) = complete();
+    // Of the same length.
+    store.put("a", &parts().concat());
+    let looked = made.look(&NO);
+    assert!(matches!(looked, Err(Error::Overtaken { .. })), "{looked:?}");
+    assert_eq!(trace.end().standing, Standing::Replaced);
+}
+
+#[test]
+fn a_look_at_an_object_names_the_code_that_a_head_has_no_room_for() {
+    let store = Store::default();
+    let bucket = store.bucket().unwrap();
+    for (status, code) in [(400, "ExpiredToken"), (403, "InvalidAccessKeyId")] {
+        store.script(move |_| Act::Refuse(status, code));
+        let error = bucket.head(&key("a"), &NO).unwrap_err();
+        assert!(error.to_string().contains(code), "{error}");
+        assert!(error.hint().contains("credentials") || error.hint().contains("AWS_"));
+    }
+}
+
+#[test]
+fn a_store_that_is_away_is_waited_for_by_time_and_not_by_number() {
+    let store = Store::default();
+    let bucket = store.patient_bucket(Duration::from_secs(60)).unwrap();
+    for away in [
+        Act::Refuse(503, "SlowDown"),
+        Act::Refuse(429, "TooMany"),
+        Act::LoseRequest,
+    ] {
+        // Each request is refused so often before it is taken.
+        let mut seen = std::collections::HashMap::new();
+        store.script(move |asked| {
+            let times = seen
+                .entry((asked.method.clone(), asked.query.clone()))
+                .or_insert(0);
+            *times += 1;
+            match *times <= 25 && !asked.is_abort() {
+                true => away.clone(),
+                false => Act::Pass,
+            }
+        });
+        put(&bucket, "a").unwrap();
+        store.heal();
+        bucket.remove(&key("a"), &NO).unwrap();
+    }
+    let bucket = store.patient_bucket(Duration::from_millis(200)).unwrap();
+    store.script(|_| Act::Refuse(503, "SlowDown"));
+    let before = store.asked().len();
+    let error = bucket.head(&key("a"), &NO).unwrap_err();
+    assert!(error.to_string().contains("503"), "{error}");
+    assert!(store.asked().len() - before > 12);
+}
+
+#[test]
+fn an_upload_that_could_not_be_aborted_is_named() {
+    let store = Store::default();
+    let bucket = store.bucket().unwrap();
+    store.script(|asked| match asked.is_abort() {
+        true => Act::Refuse(403, "AccessDenied"),
+        false => Act::Pass,
+    });
+    let (upload, _) = sent(&bucket, "a").unwrap();
+    let trace = upload.trace();
+    drop(upload);
+    assert_eq!(trace.end().unaborted.as_deref(), Some("u1"));
+    // A lost one is asked for again.
+    let mut lost = 0;
+    store.script(move |asked| {
+        lost += usize::from(asked.is_abort());
+        match asked.is_abort() && lost < 4 {
+            true => Act::LoseRequest,
+            false => Act::Pass,
+        }
+    });
+    let before = store.uploads().len();
+    let (upload, _) = sent(&bucket, "b").unwrap();
+    let trace = upload.trace();
+    drop(upload);
+    assert_eq!(trace.end().unaborted, None);
+    assert_eq!(store.uploads().len(), before);
+}
+
+/// Whatever a store is silent about, an interrupted completion ends, and says what it knows.
+#[test]
+fn a_completion_that_is_interrupted_does_not_wait_for_ever() {
+    let silence = || Act::Delay(Duration::from_secs(10_000));
+    // The completion only, or everything after it too.
+    for (is_all, expected) in [(false, Standing::No), (true, Standing::Unknown)] {
+        let store = Store::default();
+        let bucket = store.bucket().unwrap();
+        let (upload, done) = sent(&bucket, "a").unwrap();
+        let trace = upload.trace();
+        let mut begun = false;
+        store.script(move |asked| {
+            begun |= asked.is_completion();
+            match asked.is_completion() || (begun && is_all) {
+                true => silence(),
+                false => Act::Pass,
+            }
+        });
+        let cancel = AtomicBool::new(true);
+        let ended = upload.complete(done, 10_077, None, &cancel);
+        assert!(matches!(ended, Err(Error::Cancelled { .. })), "{ended:?}");
+        let end = trace.end();
+        assert_eq!(end.standing, expected);
+        assert_eq!(end.unaborted.is_some(), is_all);
+        assert_eq!(store.uploads().len(), usize::from(is_all));
+    }
+    // A store that is slow and not silent completes.
+    let store = Store::default();
+    let bucket = store.bucket().unwrap();
+    let (upload, done) = sent(&bucket, "a").unwrap();
+    let cancel = AtomicBool::new(true);
+    upload.complete(done, 10_077, None, &cancel).unwrap();
+    assert!(store.object("a").is_some());
 }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use longshore_bucket::Address;
+use longshore_bucket::{Address, Standing};
 use longshore_io::{Buffer, Pool, Storage, Via};
 
 use crate::Error;
@@ -102,7 +102,25 @@ pub trait PendingStripe {
     /// Completes that stripe, durably: it replaces what stands under the name.
     /// Errors: [`Error::Busy`] where there is none, or another backup writes it.
     fn complete_pending(&self) -> Result<(), Error>;
+
+    /// What the stripe that was begun last has become, where its writer's error does not say that: an object store may
+    /// have completed it, or keep its upload.
+    fn left(&self) -> Option<LeftStripe> {
+        None
+    }
 }
+
+/// What a stripe of a set has become.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftStripe {
+    pub device: String,
+    pub standing: Standing,
+    /// The identifier of an upload that the store keeps.
+    pub upload: Option<String>,
+}
+
+/// Looks whether a stripe still stands under its name as it was completed.
+pub type LastLook = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
 /// The place of one media family. What these traits say is checked of each device by `tests/contract.rs`.
 ///
@@ -179,8 +197,9 @@ pub trait FamilyWrite: Send {
     fn keep(&mut self);
 
     /// Makes the stripe appear under the device's name, durably. The caller must first call `sync` and `keep` on all
-    /// stripes of the set.
-    fn complete(self: Box<Self>) -> Result<(), Error>;
+    /// stripes of the set. Where others could have written there all the same, the caller gets a look to take when all
+    /// stripes of the set are complete.
+    fn complete(self: Box<Self>) -> Result<Option<LastLook>, Error>;
 }
 
 /// One aligned buffer.

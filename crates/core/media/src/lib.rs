@@ -27,11 +27,14 @@ mod set_writer;
 mod stream;
 mod window;
 
-pub use device::{BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, PendingStripe};
+pub use device::{
+    BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
+};
 pub use error::Error;
 pub use header::{
     BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer, SourceIdentity,
 };
+pub use longshore_bucket::Standing;
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use record::Container;
 pub use set_reader::{MediaSet, SetSummary};

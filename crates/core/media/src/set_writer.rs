@@ -2,7 +2,8 @@
 //!
 //! Steps, in this order on every family: media header (new media) · set header · blocks and index chunks · data synced
 //! · trailer · synced · complete. [`SetWriter::seal`] writes the first trailer only when the data of *all* families is
-//! durable, so a trailer never promises data that a crash could lose.
+//! durable, so a trailer never promises data that a crash could lose. Stripes are completed one after the other, in the
+//! order of their devices' names, so two writers without locks meet at the first name that both have.
 
 use std::io;
 use std::sync::Arc;
@@ -233,6 +234,11 @@ impl SetWriter {
     /// Finishes the set. The caller must first have called [`FamilyWriter::finish_data`] with success on every family.
     /// Returns the stored bytes of the set over all families.
     pub fn seal(self, totals: &Totals) -> Result<u64, Error> {
+        self.seal_and_tell(totals, &mut || {})
+    }
+
+    /// [`SetWriter::seal`]; `tell` is called before the first stripe is completed, and after each.
+    pub fn seal_and_tell(self, totals: &Totals, tell: &mut dyn FnMut()) -> Result<u64, Error> {
         let mut families = self.families;
         let blocks_total = families.iter().map(|f| f.blocks).sum();
         let stored = families.iter().map(|f| f.stored_bytes()).sum();
@@ -268,11 +274,23 @@ impl SetWriter {
         for family in &mut families {
             family.write.keep();
         }
-        for family in families {
-            family.write.complete()?;
-        }
+        complete(families, tell)?;
         Ok(stored)
     }
+}
+
+/// Completes all stripes, then looks whether each still stands.
+fn complete(mut families: Vec<FamilyWriter>, tell: &mut dyn FnMut()) -> Result<(), Error> {
+    families.sort_by(|a, b| a.device.cmp(&b.device));
+    let mut looks = Vec::new();
+    for family in families {
+        tell();
+        looks.extend(family.write.complete()?);
+    }
+    tell();
+    // All of them are taken, so that each stripe's state is known.
+    let taken: Vec<_> = looks.into_iter().map(|look| look()).collect();
+    taken.into_iter().collect()
 }
 
 impl FamilyWriter {
@@ -401,7 +419,8 @@ fn existing_media(
     for device in devices {
         let read = device.open()?;
         let empty = match &read {
-            Some(read) => read.len_bytes()? == Some(0),
+            // A file may have been created for the backup. An object of no bytes is somebody's.
+            Some(read) => device.class() == DeviceClass::File && read.len_bytes()? == Some(0),
             None => true,
         };
         if empty {

@@ -8,6 +8,8 @@
 
 use std::path::{Path, PathBuf};
 
+use longshore_media::{LeftStripe, Standing};
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -100,6 +102,13 @@ pub enum Error {
     #[error("the backup or restore was aborted")]
     Cancelled,
 
+    /// A failed backup to object stores that left more than nothing. Each stripe is in the list.
+    #[error("{source}")]
+    Left {
+        source: Box<Error>,
+        stripes: Vec<LeftStripe>,
+    },
+
     /// Otherwise the run would be killed, or fail in the middle.
     #[error("this run needs {needed} {what}, and {allowed} are allowed")]
     Room {
@@ -172,6 +181,7 @@ impl Error {
             Error::Media(e) => e.number(),
             Error::OutOfRange { .. } => Some(3250),
             Error::Cancelled => Some(3204),
+            Error::Left { source, .. } => source.number(),
             Error::Landing(e) => e.number(),
             Error::NotInSet { .. } => Some(3234),
             Error::DeviceKept { .. } => Some(3201),
@@ -247,6 +257,12 @@ impl Error {
                 "raise the limit on threads (ulimit -u, TasksMax=, a container's pids limit) or on memory (ulimit -v)"
             }
             Error::Cancelled => "nothing was left behind; run the command again",
+            Error::Left { stripes, .. } if stripes.iter().all(|s| s.standing == Standing::No) => {
+                "abort the uploads that are left, then run the command again"
+            }
+            Error::Left { .. } => {
+                "`longshore verify` with all stripes says whether they are a whole set; if not, run the backup again with --format, or to other names"
+            }
             Error::Changed { .. } => {
                 "stop the program that writes to it, or drop --on-change fail to mark the set instead"
             }
@@ -265,6 +281,47 @@ impl Error {
             Error::Panicked { .. } => "report this bug with the lines above",
         }
     }
+}
+
+/// What a failed backup to object stores left, in lines for people.
+pub fn left_lines(stripes: &[LeftStripe]) -> Vec<String> {
+    let names = |standing| {
+        let there = stripes.iter().filter(|s| s.standing == standing);
+        there.map(|s| s.device.as_str()).collect::<Vec<_>>()
+    };
+    let mut lines = Vec::new();
+    for (standing, words) in [
+        (Standing::Yes, "complete"),
+        (
+            Standing::Unknown,
+            "perhaps complete (the store did not say)",
+        ),
+        (
+            Standing::Replaced,
+            "complete, and then replaced by another writer",
+        ),
+        (Standing::No, "not complete"),
+    ] {
+        let names = names(standing);
+        if !names.is_empty() {
+            lines.push(format!("{words}: {}", names.join(" ")));
+        }
+    }
+    let commands = stripes.iter().filter_map(abort_command);
+    lines.extend(commands.map(|c| format!("an upload that could not be aborted is left: {c}")));
+    lines
+}
+
+/// The command that aborts the upload that is left of the stripe.
+pub fn abort_command(stripe: &LeftStripe) -> Option<String> {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+    let (bucket, key) = stripe.device.strip_prefix("s3://")?.split_once('/')?;
+    let id = stripe.upload.as_ref()?;
+    Some(format!(
+        "aws s3api abort-multipart-upload --bucket {bucket} --key {} --upload-id {}",
+        quoted(key),
+        quoted(id)
+    ))
 }
 
 /// The first components of a path, enough to find it.

@@ -1,5 +1,7 @@
 //! Notifications during a run.
 
+use longshore_media::LeftStripe;
+
 use crate::plan::Plan;
 
 /// Is notified during a run. Called from the run's threads; must not block for long.
@@ -11,6 +13,9 @@ pub trait Observer: Send + Sync {
     /// Something that the operator should know although the run goes on; also in the report. Any thread may call it, at any
     /// time between the start and the end of the run.
     fn warning(&self, text: &str);
+    /// The stripes of a backup to object stores are being completed: what became of each so far. Called before the
+    /// first completion, and after each.
+    fn completing(&self, _stripes: &[LeftStripe]) {}
 }
 
 /// The progress of a run.

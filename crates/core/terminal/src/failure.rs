@@ -3,7 +3,7 @@
 //! Every error of the lower crates gets its exit code in one exhaustive match: a new error without a code does not
 //! compile.
 
-use longshore_pipeline::{Error, LandingError};
+use longshore_pipeline::{Error, LandingError, LeftStripe, Standing, abort_command, left_lines};
 use serde::Serialize;
 
 use crate::text::plain;
@@ -47,6 +47,43 @@ pub struct Failure {
     /// The outermost cause first.
     pub causes: Vec<String>,
     pub hint: Option<String>,
+    /// What became of each stripe, where a failed backup to object stores left more than nothing.
+    #[serde(skip_serializing_if = "LeftBehind::is_empty")]
+    pub left: LeftBehind,
+}
+
+/// The stripes of a failed backup.
+#[derive(Debug, Default)]
+pub struct LeftBehind(Vec<LeftStripe>);
+
+impl LeftBehind {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for LeftBehind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            stripe: &'a str,
+            state: &'static str,
+            /// An upload that the store keeps, and the command that aborts it.
+            upload_id: Option<&'a str>,
+            abort: Option<String>,
+        }
+        serializer.collect_seq(self.0.iter().map(|left| Row {
+            stripe: &left.device,
+            state: match left.standing {
+                Standing::No => "absent",
+                Standing::Yes => "complete",
+                Standing::Replaced => "replaced",
+                Standing::Unknown => "unknown",
+            },
+            upload_id: left.upload.as_deref(),
+            abort: abort_command(left),
+        }))
+    }
 }
 
 impl Failure {
@@ -57,6 +94,7 @@ impl Failure {
             text: text.into(),
             causes: Vec::new(),
             hint: Some(hint.into()),
+            left: LeftBehind::default(),
         }
     }
 
@@ -68,6 +106,7 @@ impl Failure {
             text: text.into(),
             causes: vec![why.to_string()],
             hint: Some("check the free space, then run the command again".to_owned()),
+            left: LeftBehind::default(),
         }
     }
 
@@ -84,6 +123,7 @@ impl Failure {
             text: error.to_string(),
             causes: causes(error),
             hint: Some(hint.to_owned()),
+            left: LeftBehind::default(),
         }
     }
 
@@ -97,6 +137,9 @@ impl Failure {
         };
         for cause in &self.causes {
             lines.push_str(&format!("  because: {}\n", plain(cause)));
+        }
+        for left in left_lines(&self.left.0) {
+            lines.push_str(&format!("  {}\n", plain(&left)));
         }
         if let Some(hint) = &self.hint {
             lines.push_str(&format!("hint: {hint}\n"));
@@ -123,7 +166,18 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
+        let hint = error.hint();
+        if let Error::Left { source, stripes } = error {
+            return Failure {
+                hint: Some(hint.to_owned()),
+                left: LeftBehind(stripes),
+                ..Failure::from(*source)
+            };
+        }
         let exit = match &error {
+            Error::Left { source, .. } => {
+                return Failure::of(Exit::Media, source, error.number(), hint);
+            }
             Error::Source(_)
             | Error::Changed { .. }
             | Error::PathTooLong { .. }

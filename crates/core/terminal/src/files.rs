@@ -55,5 +55,6 @@ pub fn write(path: &Path, text: &str, storage: &dyn Storage) -> Result<(), Failu
         text: format!("cannot write {}", path.display()),
         causes: vec![error.to_string()],
         hint: Some("check the free space and the permissions".to_owned()),
+        left: Default::default(),
     })
 }

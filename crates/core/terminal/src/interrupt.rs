@@ -3,19 +3,34 @@
 //! SIGTERM and SIGHUP count too, so that a service manager's stop leaves nothing half-valid either.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::failure::Exit;
 
 static CANCEL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Calls only what is allowed in a signal handler: atomic loads and stores, and `_exit`.
+/// What the second signal says; null if nothing. What it points to is never freed, since the handler may read it.
+static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Sets what is written to standard error if a second signal ends the program. Each text stays in memory: only for the
+/// few moments of a run at which the end of the program leaves something half done.
+pub fn set_last_words(text: Option<String>) {
+    let words = text.map_or(std::ptr::null_mut(), |text| Box::into_raw(Box::new(text)));
+    LAST_WORDS.store(words, Ordering::Release);
+}
+
+/// Calls only what is allowed in a signal handler: atomic loads and stores, `write` and `_exit`.
 extern "C" fn on_signal(_signal: libc::c_int) {
     let again = CANCEL
         .get()
         .is_none_or(|cancel| cancel.swap(true, Ordering::Relaxed));
     if again {
+        // SAFETY: null, or a text of `set_last_words`, which is neither changed nor freed.
+        if let Some(words) = unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() } {
+            // SAFETY: plain system call over a valid text. If it fails, there is nobody to tell.
+            unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+        }
         // SAFETY: `_exit` is async-signal-safe and does not return. Unfinished stripes and staging
         // directories stay behind, invalid by construction.
         unsafe { libc::_exit(Exit::Interrupted.code().into()) }

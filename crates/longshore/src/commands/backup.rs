@@ -159,6 +159,7 @@ pub fn wrong_report() -> Failure {
         text: "internal error: the answer does not fit the request".to_owned(),
         causes: Vec::new(),
         hint: Some("report this bug with the command".to_owned()),
+        left: Default::default(),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::io;
 
 use longshore_media::Error as Media;
-use longshore_pipeline::{ClusterError, Error, LandingError};
+use longshore_pipeline::{ClusterError, Error, LandingError, left_lines};
 
 use crate::message::{self, Message, OWN};
 use crate::server::{Unusable, local};
@@ -20,6 +20,12 @@ pub fn of(error: &Error) -> Vec<Message> {
             vec![message::NOT_WITHIN_RANGE.with(&[value, name])]
         }
         Error::Cancelled => vec![message::ABORTED.plain()],
+        Error::Left { source, stripes } => {
+            let mut messages = of(source);
+            let left = left_lines(stripes).join("; ");
+            messages.push(OWN.with(&[&format!("{left} (hint: {})", error.hint())]));
+            messages
+        }
         Error::Landing(refused) => landing(refused, error),
         Error::DeviceKept { device, .. } => {
             with_own(message::CANNOT_OPEN.with(&[device, &IN_USE]), error)

@@ -5,8 +5,10 @@
 //! when `sync` returns, and only `complete` is left to be done when all stripes of a set are.
 //!
 //! An upload that is not completed has no name. So nothing waits to be completed by somebody else, and a set whose
-//! completion is interrupted lacks families, which its reader names. Writers do not exclude each other: each looks,
-//! right before the completion, whether the object is still what it was when the writer began.
+//! completion is interrupted lacks families, which its reader names. Writers do not exclude each other, but of two that
+//! began with the same object under a name, or none, the store completes one: the condition of a completion is what the
+//! name had when the writer began. All writers complete the stripes of their sets in one order, that of the names, so
+//! the later one fails at the first name that both have, before it has replaced anything of the other.
 //!
 //! A reader holds the object's ETag from its first look on, so an object that is replaced is never read as a mix. What
 //! is read in order is requested ahead, in windows that grow; other ranges are requested as they are.
@@ -16,10 +18,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use longshore_bucket::{Address, Bucket, Bytes, Head, Key, PARTS_MAX, Ticket, Upload, UploadPart};
+use longshore_bucket::{
+    Address, Bucket, Bytes, Error as BucketError, Head, Key, PARTS_MAX, Ticket, Upload, UploadPart,
+    UploadTrace, described,
+};
 use longshore_io::{Buffer, Clock, HostClock, Pool, Storage, Via};
 
-use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, PendingStripe, Stripe};
+use super::{
+    BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe, Stripe,
+};
 use crate::Error;
 
 /// Parts of one stripe that are under way while another is filled.
@@ -39,6 +46,8 @@ pub struct BucketDevice {
     place: OnceLock<(Bucket, Key)>,
     /// The size of a part, where it is not the usual one.
     part_bytes: Option<u64>,
+    /// Of the stripe that was begun last.
+    trace: Mutex<Option<UploadTrace>>,
 }
 
 impl std::fmt::Debug for BucketDevice {
@@ -55,6 +64,7 @@ impl BucketDevice {
             cancel,
             place: OnceLock::new(),
             part_bytes: None,
+            trace: Mutex::default(),
         }
     }
 
@@ -104,6 +114,16 @@ impl PendingStripe for BucketDevice {
     fn complete_pending(&self) -> Result<(), Error> {
         Err(self.unsupported("complete a stripe"))
     }
+
+    fn left(&self) -> Option<LeftStripe> {
+        let trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = trace.as_ref()?.end();
+        Some(LeftStripe {
+            device: self.name(),
+            standing: end.standing,
+            upload: end.unaborted,
+        })
+    }
 }
 
 impl BackupDevice for BucketDevice {
@@ -151,6 +171,8 @@ impl BackupDevice for BucketDevice {
         let pool = Pool::new(IN_FLIGHT + 1, part).map_err(memory)?;
         let found = bucket.head(key, &self.cancel)?;
         let upload = bucket.begin(key, stripe.label.clone(), &self.cancel)?;
+        let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        *trace = Some(upload.trace());
         Ok(Box::new(BucketWrite {
             device: self.name(),
             bucket: bucket.clone(),
@@ -258,14 +280,15 @@ impl BucketWrite {
         Ok(())
     }
 
-    /// Errors: [`Error::Busy`] if the object is not what it was when this writer began.
+    /// Errors: [`BucketError::Overtaken`] if the object is not what it was when this writer began.
     fn check_unchanged(&self) -> Result<(), Error> {
-        match self.bucket.head(&self.key, &self.cancel)? == self.found {
-            true => Ok(()),
-            false => Err(Error::Busy {
-                device: self.device.clone(),
-            }),
+        let now = self.bucket.head(&self.key, &self.cancel)?;
+        if now == self.found {
+            return Ok(());
         }
+        let at = self.device.clone();
+        let now = described(now.as_ref());
+        Err(BucketError::Overtaken { at, now }.into())
     }
 }
 
@@ -329,14 +352,16 @@ impl FamilyWrite for BucketWrite {
 
     fn keep(&mut self) {}
 
-    fn complete(mut self: Box<Self>) -> Result<(), Error> {
+    fn complete(mut self: Box<Self>) -> Result<Option<LastLook>, Error> {
         let len = self.offset();
         let parts = std::mem::take(&mut self.sent);
-        if let Some(upload) = self.upload.take() {
-            // From here on the other stripes are completed too: an interruption would only leave some of them.
-            upload.complete(parts, len, &AtomicBool::new(false))?;
-        }
-        Ok(())
+        let Some(upload) = self.upload.take() else {
+            return Ok(None);
+        };
+        // Other stripes may be complete already, so an interruption lets this one come to its end, if the store answers.
+        let made = upload.complete(parts, len, self.found.as_ref(), &self.cancel)?;
+        let cancel = self.cancel.clone();
+        Ok(Some(Box::new(move || Ok(made.look(&cancel)?))))
     }
 }
 

@@ -26,7 +26,7 @@ use longshore_io::{
     Attributes, Buffer, Dir, File, OpenHow, Reservation, Storage, Via, copy_nontemporal,
 };
 
-use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, PendingStripe};
+use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
 use crate::Error;
 
 /// Bytes collected before a write: the memory that a stripe needs in addition to the pool. One large page.
@@ -487,7 +487,7 @@ impl FamilyWrite for FileWrite {
         self.done = true;
     }
 
-    fn complete(mut self: Box<Self>) -> Result<(), Error> {
+    fn complete(mut self: Box<Self>) -> Result<Option<LastLook>, Error> {
         self.check_reserved()?;
         let FileLocation {
             dir, name, pending, ..
@@ -509,7 +509,7 @@ impl FamilyWrite for FileWrite {
             }
         }
         self.done = true;
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_io::Via;
 
-use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, PendingStripe};
+use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
 use crate::Error;
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl FamilyWrite for NulWrite {
         Ok(())
     }
     fn keep(&mut self) {}
-    fn complete(self: Box<Self>) -> Result<(), Error> {
-        Ok(())
+    fn complete(self: Box<Self>) -> Result<Option<LastLook>, Error> {
+        Ok(None)
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_io::{Via, standard};
 
-use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, PendingStripe};
+use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
 use crate::Error;
 
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl FamilyWrite for PipeWrite {
         Ok(())
     }
     fn keep(&mut self) {}
-    fn complete(self: Box<Self>) -> Result<(), Error> {
-        Ok(())
+    fn complete(self: Box<Self>) -> Result<Option<LastLook>, Error> {
+        Ok(None)
     }
 }

@@ -17,8 +17,8 @@ use longshore_media::device::DeviceClass;
 use longshore_media::header::stored_max;
 use longshore_media::{
     BackupDevice, BackupType, BlockHeader, BlockOut, Disposition, Entry, EntryKind, Error, Extent,
-    FamilyRead, FamilyWrite, Item, Mark, MediaSet, PendingStripe, SetHeader, SetPlan, SetWriter,
-    Sums, Totals, block, manifest,
+    FamilyRead, FamilyWrite, Item, LastLook, Mark, MediaSet, PendingStripe, SetHeader, SetPlan,
+    SetWriter, Sums, Totals, block, manifest,
 };
 use uuid::Uuid;
 
@@ -209,12 +209,12 @@ impl FamilyWrite for SlotWrite {
     fn keep(&mut self) {
         self.is_kept = true;
     }
-    fn complete(mut self: Box<Self>) -> Result<(), Error> {
+    fn complete(mut self: Box<Self>) -> Result<Option<LastLook>, Error> {
         self.is_kept = true;
         let mut place = self.slot.0.lock().unwrap();
         place.stripe = Some(self.bytes.clone());
         place.pending = None;
-        Ok(())
+        Ok(None)
     }
 }
 

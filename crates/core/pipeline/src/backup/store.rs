@@ -6,13 +6,16 @@
 //! Leaves to others: workers and writers (`load`), the proof (`archived.rs`), and the format (`longshore-media`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore_accel::dispatch::EngineUse;
 use longshore_io::{Gate, Pool};
 use longshore_media::device::DeviceClass;
-use longshore_media::{FamilyWriter, LogEnd, SetHeader, SetWriter, Totals};
+use longshore_media::{
+    BackupDevice, FamilyWriter, LeftStripe, LogEnd, SetHeader, SetWriter, Standing, Totals,
+};
 use longshore_source::{Change, SourceSummary};
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -48,7 +51,34 @@ pub struct SealedSet {
     pub plan: Plan,
 }
 
+/// Errors: [`Error::Left`] around another one if object stores have something of the failed set.
 pub fn store<'a>(
+    prepared: PreparedBackup<'a>,
+    observer: &dyn Observer,
+) -> Result<(Decisions<'a>, SealedSet), Error> {
+    let devices = prepared.decided.devices.clone();
+    // When this returns, all writers are gone, and have aborted what they could.
+    write(prepared, observer).map_err(|error| {
+        let stripes = left(&devices);
+        match stripes.iter().all(is_nothing) {
+            true => error,
+            false => Error::Left {
+                source: Box::new(error),
+                stripes,
+            },
+        }
+    })
+}
+
+fn left(devices: &[Arc<dyn BackupDevice>]) -> Vec<LeftStripe> {
+    devices.iter().filter_map(|d| d.left()).collect()
+}
+
+fn is_nothing(stripe: &LeftStripe) -> bool {
+    stripe.standing == Standing::No && stripe.upload.is_none()
+}
+
+fn write<'a>(
     prepared: PreparedBackup<'a>,
     observer: &dyn Observer,
 ) -> Result<(Decisions<'a>, SealedSet), Error> {
@@ -80,7 +110,9 @@ pub fn store<'a>(
     let totals = totals(&decided, &moved, plain_bytes, !marks.is_empty());
     decided.context.check_cancel()?;
     let (header, media_set) = (writer.header.clone(), writer.media_set);
-    let stored_bytes = writer.seal(&totals)?;
+    let stored_bytes = writer.seal_and_tell(&totals, &mut || {
+        observer.completing(&left(&decided.devices));
+    })?;
     let sealed = SealedSet {
         header,
         media_set,

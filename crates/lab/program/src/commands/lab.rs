@@ -367,5 +367,6 @@ fn failure(error: anyhow::Error) -> Failure {
         text: error.to_string(),
         causes: error.chain().skip(1).map(ToString::to_string).collect(),
         hint: Some("`longshore lab --help` explains the options".to_owned()),
+        left: Default::default(),
     }
 }

@@ -213,6 +213,7 @@ fn refused(text: impl Into<String>, hint: &str) -> Failure {
         text: text.into(),
         causes: Vec::new(),
         hint: Some(hint.to_owned()),
+        left: Default::default(),
     }
 }
 
