@@ -14,6 +14,7 @@ mod expire;
 pub mod identity;
 mod label;
 pub mod lease;
+mod place;
 pub mod recover;
 mod reliance;
 pub mod retention;

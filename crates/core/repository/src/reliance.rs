@@ -15,31 +15,25 @@
 //!   listing made after it had the lease and had read the records that it removes.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_facts as facts;
-use longshore_io::{Dir, OpenHow};
 use longshore_pg::Lsn;
 use longshore_wal::needs::{ClusterNeed, NeedRecord, Others};
 use longshore_wal::{self as wal, Need, WalArchive};
-use uuid::Uuid;
 
 use crate::chain::SetFacts;
 use crate::label::Label;
 use crate::lease::{self, Holder, Lease, Use};
+use crate::place::ShelfMark;
 use crate::retention::{LogNeed, Policy, decide};
 use crate::shelf::Shelf;
-use crate::target::MARK;
 
 use crate::{Error, LogFate};
 
 /// How often the archive is checked for an expire.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-/// A database's directory at a target, and its path for messages.
-type Home = (Arc<dyn Dir>, PathBuf);
 
 /// A backup that will rely on its archive.
 #[derive(Debug, Clone)]
@@ -47,12 +41,6 @@ pub struct Reliance {
     shelf: Shelf,
     /// The backup's own label.
     label: Label,
-}
-
-/// The mark of a shelf.
-struct Mark {
-    id: Uuid,
-    changed_ns: i64,
 }
 
 impl Reliance {
@@ -76,7 +64,7 @@ impl Reliance {
         let shelf = &self.shelf;
         // A record that cannot be read may be this shelf's; then there are two.
         let records = archive.need_records()?.read;
-        let marks = shelf.marks()?;
+        let marks = shelf.place.marks()?;
         let covering = own(&marks, &records).filter(|record| record.need.covers(system, first));
         let covering: Vec<PathBuf> = covering.map(|record| record.file.clone()).collect();
         if !covering.is_empty() {
@@ -169,12 +157,15 @@ fn removers(archive: &WalArchive) -> Result<Vec<Holder>, wal::Error> {
 }
 
 /// The records that belong to a shelf with these marks.
-fn own<'a>(marks: &'a [Mark], records: &'a [NeedRecord]) -> impl Iterator<Item = &'a NeedRecord> {
+fn own<'a>(
+    marks: &'a [ShelfMark],
+    records: &'a [NeedRecord],
+) -> impl Iterator<Item = &'a NeedRecord> {
     let is_own = |record: &&NeedRecord| marks.iter().any(|mark| mark.is_of(record));
     records.iter().filter(is_own)
 }
 
-impl Mark {
+impl ShelfMark {
     fn is_of(&self, record: &NeedRecord) -> bool {
         let need = &record.need;
         self.id == need.id && is_same_moment(self.changed_ns, need.sealed_ns)
@@ -190,89 +181,38 @@ fn is_same_moment(one_ns: i64, other_ns: i64) -> bool {
 }
 
 impl Shelf {
-    /// The database's directory in the first of the target's directories that has it.
-    fn first_dir(&self) -> Result<Option<Home>, Error> {
-        let dirs = self.dirs()?.into_iter().enumerate();
-        let mut there = dirs.filter_map(|(i, dir)| Some((dir?, self.path(i))));
-        Ok(there.next())
-    }
-
-    /// The marks in all directories of the target, those of the first directory first: if it was not mounted for a
-    /// while, the mark may be in another one.
-    fn marks(&self) -> Result<Vec<Mark>, Error> {
-        let mut marks = Vec::new();
-        for (i, dir) in self.dirs()?.into_iter().enumerate() {
-            let Some(dir) = dir else { continue };
-            let cannot = self.io("list", &self.path(i));
-            let begin = marks.len();
-            for name in dir.list().map_err(&cannot)? {
-                let name = PathBuf::from(name.map_err(&cannot)?);
-                let id = name.to_str().and_then(|n| n.strip_prefix(MARK));
-                if let Some(id) = id.and_then(|id| Uuid::parse_str(id).ok()) {
-                    let stat = dir.stat(&name).map_err(&cannot)?;
-                    // A second hard link is the mark of a copy: the two cannot be distinguished.
-                    if stat.links <= 1 {
-                        let changed_ns = stat.ctime_ns;
-                        marks.push(Mark { id, changed_ns });
-                    }
-                }
-            }
-            if let Some(new) = marks.get_mut(begin..) {
-                new.sort_by_key(|mark| mark.id);
-            }
-        }
-        Ok(marks)
-    }
-
     /// Adds a record of this shelf; returns its file.
     fn leave(
         &self,
         archive: &WalArchive,
-        (marks, records): (&[Mark], &[NeedRecord]),
+        (marks, records): (&[ShelfMark], &[NeedRecord]),
         (system, log): (u64, Option<ClusterNeed>),
     ) -> Result<PathBuf, Error> {
-        let of = |mark: &Mark| records.iter().find(|record| mark.is_of(record));
+        let of = |mark: &ShelfMark| records.iter().find(|record| mark.is_of(record));
         let found = marks.iter().find_map(of).map(|record| &record.need);
         // A mark without a record here can be used; one whose record is another shelf's cannot.
-        let unused = |mark: &&Mark| records.iter().all(|r| r.need.id != mark.id);
+        let unused = |mark: &&ShelfMark| records.iter().all(|r| r.need.id != mark.id);
         let (id, sealed_ns) = match (found, marks.iter().find(unused)) {
             (Some(need), _) => (need.id, need.sealed_ns),
             (None, Some(mark)) => (mark.id, mark.changed_ns),
             (None, None) => {
-                let mark = self.new_mark()?;
+                let mark = self.place.new_mark()?;
                 (mark.id, mark.changed_ns)
             }
         };
-        let directory = self.first_dir()?.map_or(PathBuf::new(), |(_, path)| path);
-        let absolute = self.storage.canonical(&directory).unwrap_or(directory);
+        let directory = self.place.home()?;
         let file = archive.add_need(&Need {
             id,
             sealed_ns,
             database: self.database.clone(),
             target: self.target.name.clone(),
             host: facts::host_name(),
-            directory: absolute,
+            directory,
             since_us: found.map_or(self.clock.wall_ns() / 1000, |need| need.since_us),
             system,
             log,
         })?;
         Ok(file)
-    }
-
-    fn new_mark(&self) -> Result<Mark, Error> {
-        let id = Uuid::new_v4();
-        let name = PathBuf::from(format!("{MARK}{}", id.simple()));
-        let Some((dir, path)) = self.first_dir()? else {
-            let nothing = io::Error::from(io::ErrorKind::NotFound);
-            return Err(self.io("open", &self.path(0))(nothing));
-        };
-        let made = || -> io::Result<i64> {
-            dir.open(&name, OpenHow::CreateNew)?.sync()?;
-            dir.sync(Path::new(""))?;
-            Ok(dir.stat(&name)?.ctime_ns)
-        };
-        let changed_ns = made().map_err(self.io("create", &path.join(&name)))?;
-        Ok(Mark { id, changed_ns })
     }
 
     /// Removes the WAL that no backup needs. `need` returns what this shelf's kept backups need, from a new listing.
@@ -299,7 +239,13 @@ impl Shelf {
                     );
                     return Ok(LogFate::Undecided(why));
                 }
-                Err(e) => return Err(self.io("lock", archive.path())(e)),
+                Err(source) => {
+                    return Err(Error::Io {
+                        action: "lock",
+                        path: archive.path().to_owned(),
+                        source,
+                    });
+                }
             },
         };
         if let Some(lease) = &lease
@@ -313,7 +259,7 @@ impl Shelf {
             return Ok(LogFate::Undecided(why));
         }
         let records = archive.need_records()?;
-        let marks = self.marks()?;
+        let marks = self.place.marks()?;
         let owned: Vec<&NeedRecord> = own(&marks, &records.read).collect();
         let need = need()?;
         let at = (marks.as_slice(), records.read.as_slice());

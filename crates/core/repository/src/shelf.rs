@@ -1,20 +1,19 @@
 //! A shelf: the backups of one database at a target.
 //!
-//! Everything is read from the directories and the media themselves; there is no index that could be wrong.
+//! Everything is read from the place and the media themselves; there is no index that could be wrong.
 //! [`MediaSet`] decides which stripes belong together, and whether a set is complete.
 //!
+//! Where they lie, and how leases and removals keep out of each other's way there, is a [`Place`]'s.
+//!
 //! Invariants
-//! - A backup has a live lease in its directory, in the target's first one, before its first byte is written.
-//! - A reader of a backup holds a lease there before the first stripe is opened. A program that removes the backup
-//!   renames it first and checks for leases afterwards: one of the two notices the other.
-//! - A set whose directory has the suffix `.removing` in any of the target's directories no longer counts as a backup.
+//! - A reader leases every set of a chain before it looks at them again, and reads what it saw then.
+//! - A set whose removal has begun no longer counts as a backup.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Clock, Dir, FileKind, Storage};
+use longshore_io::{Clock, Storage};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetTrailer,
 };
@@ -29,11 +28,11 @@ use crate::branch::{self, Branch};
 use crate::chain::{Health, SetFacts, chain};
 use crate::identity::Identity;
 use crate::label::{BackupKind, Label};
-use crate::lease::{self, Holder, Lease, Use};
+use crate::lease::{Holder, Use};
+use crate::place::directories::Directories;
+use crate::place::{Found, Hold, LabelFiles, Place, Protection};
 use crate::recover::{self, RestoreStart, SkippedBackup};
-use crate::target::{
-    self, MARK, PENDING, REMOVING, Target, WAL, family_name, family_of, is_reservation,
-};
+use crate::target::{self, Target, WAL};
 
 /// The backups of one database at a target.
 #[derive(Debug, Clone)]
@@ -44,6 +43,7 @@ pub struct Shelf {
     pub database: String,
     /// The WAL archive of the database; `None`: next to its backups.
     pub archive: Option<PathBuf>,
+    pub(crate) place: Arc<dyn Place>,
 }
 
 /// The state of one backup.
@@ -59,8 +59,8 @@ pub enum BackupState {
     Missing {
         families: Vec<u16>,
         count: u16,
-        /// Where they were written, if the target still has the same directories.
-        expected: Vec<PathBuf>,
+        /// Where they were written, if the target still has the same places.
+        expected: Vec<String>,
     },
     Damaged {
         what: String,
@@ -103,7 +103,7 @@ pub struct Listing {
     /// Sorted by time; labels alone would not decide for backups of one second.
     pub sets: Vec<BackupEntry>,
     /// Unknown names. Nothing changes them.
-    pub strays: Vec<PathBuf>,
+    pub strays: Vec<String>,
 }
 
 impl Listing {
@@ -200,23 +200,17 @@ impl BackupEntry {
 #[derive(Debug)]
 pub struct NewBackup {
     pub label: Label,
-    /// One for each directory of the target, in order.
+    /// One for each family, in order.
     pub devices: Vec<DeviceSpec>,
-    /// The database's directory below each of the target's, opened before the label was made, so that its file system
-    /// cannot be unmounted.
-    homes: Vec<Arc<dyn Dir>>,
-    /// Released by the drop, before the directories are removed.
-    lease: Option<Lease>,
+    hold: Box<dyn Hold>,
 }
 
-impl Drop for NewBackup {
-    /// Removes the directories in which no stripe was left.
-    fn drop(&mut self) {
-        self.lease = None;
-        for home in &self.homes {
-            // Fails if there is a stripe in it: then the backup succeeded, or left something to inspect.
-            let _kept = home.remove_dir(Path::new(self.label.as_str()));
-        }
+impl NewBackup {
+    /// To be called when everything is written, before the backup is reported as done.
+    ///
+    /// Errors: the place was lost meanwhile, so others may have removed some of it.
+    pub fn confirm(&self) -> Result<(), Error> {
+        self.hold.confirm()
     }
 }
 
@@ -236,7 +230,7 @@ pub struct BackupLease {
     pub reach: Reach,
     /// Why part of it is not protected by a lease.
     pub unprotected: Option<String>,
-    _leases: Vec<Lease>,
+    _holds: Vec<Box<dyn Hold>>,
 }
 
 impl Shelf {
@@ -254,12 +248,20 @@ impl Shelf {
                 what,
             });
         }
+        let place = Directories {
+            storage: storage.clone(),
+            clock: clock.clone(),
+            target: target.name.clone(),
+            directories: target.directories.clone(),
+            database: database.to_owned(),
+        };
         Ok(Shelf {
             storage,
             clock,
             target: target.clone(),
             database: database.to_owned(),
             archive: None,
+            place: Arc::new(place),
         })
     }
 
@@ -296,110 +298,46 @@ impl Shelf {
         }
     }
 
-    pub(crate) fn io(
-        &self,
-        action: &'static str,
-        path: &Path,
-    ) -> impl Fn(io::Error) -> Error + use<> {
-        let path = path.to_owned();
-        move |source| Error::Io {
-            action,
-            path: path.clone(),
-            source,
-        }
-    }
-
-    /// The database's directory below each of the target's, if it exists.
-    pub(crate) fn dirs(&self) -> Result<Vec<Option<Arc<dyn Dir>>>, Error> {
-        let below = |path: &PathBuf| {
-            let dir = self.target.directory(&*self.storage, path)?;
-            match dir.dir(Path::new(&self.database)) {
-                Ok(dir) => Ok(Some(dir)),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(e) => Err(self.unopened(&*dir, path.join(&self.database), e)),
-            }
-        };
-        self.target.directories.iter().map(below).collect()
-    }
-
     /// Reads the shelf. Errors: a directory of the target that cannot be read; a problem with a single backup is its
     /// [`BackupState`].
     pub fn list(&self) -> Result<Listing, Error> {
-        self.list_at(self.clock.wall_ns())
+        Ok(self.listing(self.place.look()?))
     }
 
-    /// `now_ns`: the file system's time, by which leases are judged.
-    pub(crate) fn list_at(&self, now_ns: i64) -> Result<Listing, Error> {
-        let dirs = self.dirs()?;
-        let mut found: BTreeMap<Label, LabelFiles> = BTreeMap::new();
-        let mut strays = Vec::new();
-        for (i, dir) in dirs.iter().enumerate() {
-            let Some(dir) = dir else { continue };
-            let cannot = self.io("list", &self.path(i));
-            for name in dir.list().map_err(&cannot)? {
-                let name = name.map_err(&cannot)?;
-                let text = name.to_str().unwrap_or("");
-                let (base, removing) = match text.strip_suffix(REMOVING) {
-                    Some(base) => (base, true),
-                    None => (text, false),
-                };
-                match base.parse::<Label>() {
-                    Ok(label) => {
-                        let found = found.entry(label).or_default();
-                        found.removing |= removing;
-                        let below = dir.dir(Path::new(&name));
-                        match below.and_then(|below| found.look(i, text, &*below, now_ns)) {
-                            Ok(strange) => {
-                                strays.extend(
-                                    strange.iter().map(|s| self.path(i).join(&name).join(s)),
-                                );
-                            }
-                            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                            Err(e) => {
-                                found.unreadable =
-                                    Some(format!("{}: {e}", self.path(i).join(&name).display()))
-                            }
-                        }
-                    }
-                    Err(_) if text == WAL || text.starts_with(lease::PREFIX) => {}
-                    Err(_) if text.starts_with(MARK) => {}
-                    Err(_) => strays.push(self.path(i).join(&name)),
-                }
-            }
-        }
-        strays.sort();
-        let mut sets: Vec<BackupEntry> = found
-            .into_iter()
-            .map(|(label, found)| self.judge(label, found, now_ns))
+    /// What was found, judged.
+    pub(crate) fn listing(&self, found: Found) -> Listing {
+        let now_ns = found.now_ns;
+        let labels = found.labels.into_iter();
+        let mut sets: Vec<BackupEntry> = labels
+            .map(|(label, files)| self.judge(label, files, now_ns))
             .collect();
         sets.sort_by_key(|s| (s.label.begun_us(), s.start_us(), s.label.clone()));
         tell_copies(&mut sets);
-        Ok(Listing { sets, strays })
+        Listing {
+            sets,
+            strays: found.strays,
+        }
     }
 
-    fn judge(&self, label: Label, found: LabelFiles, now_ns: i64) -> BackupEntry {
-        let path = |(i, dir, n): &(usize, String, u16)| {
-            DeviceSpec::File(self.path(*i).join(dir).join(family_name(*n)))
-        };
-        let devices: Vec<DeviceSpec> = found.families.keys().map(path).collect();
-        let (writers, readers): (Vec<_>, Vec<_>) = found
+    fn judge(&self, label: Label, files: LabelFiles, now_ns: i64) -> BackupEntry {
+        let devices = files.stripes;
+        let (writers, readers): (Vec<_>, Vec<_>) = files
             .holders
             .into_iter()
             .partition(|h| h.what == Some(Use::Backup));
-        let any_finished = found.families.values().any(|finished| *finished);
-        let state = if found.removing {
+        let state = if files.removing {
             BackupState::Removing
         } else if let Some(writer) = writers.first() {
             BackupState::Writing { by: writer.text() }
-        } else if let Some(what) = found.unreadable {
+        } else if let Some(what) = files.unreadable {
             BackupState::Unknown { what }
         } else if devices.is_empty() {
             BackupState::Abandoned
         } else {
             let opened: Vec<Arc<dyn BackupDevice>> =
                 devices.iter().map(|d| d.open(&self.storage)).collect();
-            match self.state(&opened, any_finished) {
-                BackupState::Abandoned => match self.locked(&devices, now_ns) {
+            match self.state(&opened, files.any_finished) {
+                BackupState::Abandoned => match self.place.writer(&devices, now_ns) {
                     Some(by) => BackupState::Writing { by },
                     None => BackupState::Abandoned,
                 },
@@ -413,45 +351,14 @@ impl Shelf {
             label,
             state,
             devices,
-            bytes: found.bytes,
+            bytes: files.bytes,
             readers,
         }
     }
 
-    /// The program that writes to these stripes directly, without a lease. If a lock cannot be tested, the stripe's
-    /// age decides, as for a lease.
-    fn locked(&self, devices: &[DeviceSpec], now_ns: i64) -> Option<String> {
-        let is_locked = |device: &DeviceSpec| {
-            let DeviceSpec::File(path) = device else {
-                return false;
-            };
-            let mut pending = path.as_os_str().to_owned();
-            pending.push(PENDING);
-            let (Some(dir), Some(name)) = (path.parent(), Path::new(&pending).file_name()) else {
-                return false;
-            };
-            let name = Path::new(name);
-            let Ok(dir) = self.storage.dir(dir) else {
-                return false;
-            };
-            match dir.open_to_lock(name).and_then(|file| file.try_lock()) {
-                Ok(ours) => !ours,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => false,
-                Err(_) => dir
-                    .stat(name)
-                    .is_ok_and(|s| !longshore_io::is_stale(s.mtime_ns, now_ns)),
-            }
-        };
-        let locked = devices.iter().any(is_locked);
-        locked.then(|| "a command that named its stripes as devices".to_owned())
-    }
-
     fn missing(&self, label: &Label, families: Vec<u16>, count: u16) -> BackupState {
-        let place = |n: &u16| {
-            let index = usize::from(*n) - 1;
-            self.path(index).join(label.as_str()).join(family_name(*n))
-        };
         let same = usize::from(count) == self.target.directories.len();
+        let place = |n: &u16| self.place.stripe(label, *n);
         let expected = families.iter().filter(|_| same).map(place).collect();
         BackupState::Missing {
             families,
@@ -490,89 +397,12 @@ impl Shelf {
     ///
     /// Errors: [`Error::Unreachable`]; [`Error::NotADirectory`]; [`Error::Io`].
     pub fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<NewBackup, Error> {
-        // All of them first: no directory may be filled while another one is not mounted. From here on everything is
-        // created below open directories. By its path, a directory that is unmounted now would be created again on the
-        // disk below its mount point.
-        let open = |path: &PathBuf| self.target.directory(&*self.storage, path);
-        let directories = self.target.directories.iter().map(open);
-        let directories: Vec<Arc<dyn Dir>> = directories.collect::<Result<_, _>>()?;
-        let homes = directories.iter().enumerate();
-        let homes = homes.map(|(i, directory)| self.home(i, &**directory));
-        let homes: Vec<Arc<dyn Dir>> = homes.collect::<Result<_, _>>()?;
-        let Some(first) = homes.first() else {
-            return Err(self.io("create", Path::new(""))(
-                io::ErrorKind::NotFound.into(),
-            ));
-        };
-        let (label, lease) = self.claim(&**first, kind, begun_us)?;
-        let mut berth = NewBackup {
-            label,
-            devices: Vec::new(),
-            homes,
-            lease: Some(lease),
-        };
-        let name = PathBuf::from(berth.label.as_str());
-        for (i, home) in berth.homes.iter().enumerate() {
-            let path = self.path(i).join(&name);
-            if i > 0 {
-                home.create_dir(&name)
-                    .and_then(|()| home.sync(Path::new("")))
-                    .map_err(self.io("create", &path))?;
-            }
-            let file = path.join(family_name(i as u16 + 1));
-            berth.devices.push(DeviceSpec::File(file));
-        }
-        Ok(berth)
-    }
-
-    /// The database's directory in an open one of the target's, created if missing.
-    fn home(&self, index: usize, directory: &dyn Dir) -> Result<Arc<dyn Dir>, Error> {
-        let (name, path) = (Path::new(&self.database), self.path(index));
-        // Whoever made it before may have been killed before the name was durable.
-        match directory.create_shared_dir(name) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        }
-        .and_then(|()| directory.sync(Path::new("")))
-        .map_err(self.io("create", &path))?;
-        let opened = directory.dir(name);
-        opened.map_err(|e| self.unopened(directory, path, e))
-    }
-
-    /// The error for a database's directory at `path`, in an open one of the target's, that cannot be opened.
-    fn unopened(&self, directory: &dyn Dir, path: PathBuf, error: io::Error) -> Error {
-        match directory.stat(Path::new(&self.database)) {
-            Ok(found) if found.kind != FileKind::Dir => Error::NotADirectory {
-                target: self.target.name.clone(),
-                path,
-            },
-            _ => self.io("open", &path)(error),
-        }
-    }
-
-    /// A unique label, and the lease that claims it.
-    fn claim(
-        &self,
-        dir: &dyn Dir,
-        kind: BackupKind,
-        begun_us: i64,
-    ) -> Result<(Label, Lease), Error> {
-        let cannot = self.io("create", &self.path(0));
-        loop {
-            let label = Label::new(begun_us, kind);
-            let name = Path::new(label.as_str());
-            match dir.create_dir(name) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => {
-                    made.and_then(|()| dir.sync(Path::new("")))
-                        .map_err(&cannot)?;
-                    let lease = dir
-                        .dir(name)
-                        .and_then(|dir| Lease::take(dir, Use::Backup, &*self.clock));
-                    return Ok((label, lease.map_err(&cannot)?));
-                }
-            }
-        }
+        let begun = self.place.begin(kind, begun_us)?;
+        Ok(NewBackup {
+            label: begun.label,
+            devices: begun.devices,
+            hold: begun.hold,
+        })
     }
 
     /// The backup with this label, or the latest that can be restored, protected against removal with all backups it
@@ -636,17 +466,13 @@ impl Shelf {
             passed: choice.passed,
             reach: choice.reach,
             unprotected: None,
-            _leases: Vec::new(),
+            _holds: Vec::new(),
         };
         let links = chain(&listing.facts(), chosen)?;
         for i in &links {
-            match self.lease_on(&listing.sets[*i].label) {
-                Ok(lease) => loan._leases.push(lease),
-                // Media on a read-only mount can be read; whether other hosts can write there is unknown.
-                Err(Error::Io { source, .. }) if is_read_only(&source) => {
-                    loan.unprotected = Some(source.to_string());
-                }
-                Err(e) => return Err(e),
+            match self.place.protect(&listing.sets[*i].label)? {
+                Protection::Held(hold) => loan._holds.push(hold),
+                Protection::Impossible(why) => loan.unprotected = Some(why),
             }
         }
         // Backups that were listed before the leases were taken may be gone by now.
@@ -662,25 +488,6 @@ impl Shelf {
             }
         }
         Ok(loan)
-    }
-
-    fn lease_on(&self, label: &Label) -> Result<Lease, Error> {
-        // A media set made when the target had other directories may not be in the first one.
-        let lies_in = |i: &usize| {
-            self.storage
-                .stat(&self.path(*i).join(label.as_str()))
-                .is_ok()
-        };
-        let home = (0..self.target.directories.len())
-            .find(lies_in)
-            .unwrap_or(0);
-        let path = self.path(home).join(label.as_str());
-        let dir = self.storage.dir(&path);
-        dir.and_then(|dir| Lease::take(dir, Use::Read, &*self.clock))
-            .map_err(|e| match e.kind() {
-                io::ErrorKind::NotFound => self.no_such(label.as_str()),
-                _ => self.io("protect", &path)(e),
-            })
     }
 
     fn no_such(&self, label: &str) -> Error {
@@ -849,10 +656,10 @@ impl BackupState {
                 expected,
             } => {
                 let missing: Vec<_> = families.iter().map(u16::to_string).collect();
-                let expected = expected
+                let expected: String = expected
                     .iter()
-                    .map(|p| format!("; expected: {}", p.display()));
-                let expected: String = expected.collect();
+                    .map(|place| format!("; expected: {place}"))
+                    .collect();
                 format!(
                     "family {} of {count} is missing{expected}",
                     missing.join(", ")
@@ -919,60 +726,6 @@ fn tell_copies(sets: &mut [BackupEntry]) {
     }
 }
 
-/// The files under one label, over all directories.
-#[derive(Debug, Default)]
-struct LabelFiles {
-    /// By directory, name in it and family number: whether the stripe has its final name.
-    families: BTreeMap<(usize, String, u16), bool>,
-    removing: bool,
-    holders: Vec<Holder>,
-    bytes: u64,
-    unreadable: Option<String>,
-}
-
-impl LabelFiles {
-    /// Returns unknown names.
-    fn look(
-        &mut self,
-        index: usize,
-        name: &str,
-        dir: &dyn Dir,
-        now_ns: i64,
-    ) -> io::Result<BTreeSet<PathBuf>> {
-        let mut strays = BTreeSet::new();
-        for file in dir.list()? {
-            let file = PathBuf::from(file?);
-            let text = file.to_str().unwrap_or("");
-            if text.starts_with(lease::PREFIX) {
-                match dir.stat(&file) {
-                    // It blocks nothing and is not a lease, but should be reported.
-                    Ok(stat) if stat.kind != FileKind::File => drop::<bool>(strays.insert(file)),
-                    _ => {}
-                }
-                continue;
-            }
-            // Its holder's lease has all the information.
-            if is_reservation(text) {
-                continue;
-            }
-            match family_of(text) {
-                Some((number, finished)) => {
-                    self.bytes += dir.stat(&file).map_or(0, |s| s.len);
-                    *self
-                        .families
-                        .entry((index, name.to_owned(), number))
-                        .or_default() |= finished;
-                }
-                None => {
-                    strays.insert(file);
-                }
-            }
-        }
-        self.holders.extend(lease::holders(dir, None, now_ns)?);
-        Ok(strays)
-    }
-}
-
 /// Why a backup that once had its names cannot be used now.
 fn broken(error: MediaError) -> BackupState {
     match error {
@@ -1016,13 +769,6 @@ fn broken(error: MediaError) -> BackupState {
     }
 }
 
-fn is_read_only(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -1064,12 +810,19 @@ mod tests {
             directories: vec!["/t".into()],
         };
         let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-        let shelf = Shelf::new(storage, Arc::new(HostClock), &target, "db").unwrap();
+        let shelf = Shelf::new(storage.clone(), Arc::new(HostClock), &target, "db").unwrap();
+        let place = Directories {
+            storage,
+            clock: Arc::new(HostClock),
+            target: "t".into(),
+            directories: target.directories.clone(),
+            database: "db".into(),
+        };
         let dir = disk.dir(dir).unwrap();
         let now = dir.stat(name).unwrap().mtime_ns;
         let late = now + longshore_io::STALE.as_nanos() as i64 + 1;
         let is_writing = |now_ns| {
-            let listing = shelf.list_at(now_ns).unwrap();
+            let listing = shelf.listing(place.look_at(now_ns).unwrap());
             matches!(listing.sets[0].state, BackupState::Writing { .. })
         };
         let file = dir.open(name, OpenHow::ReadWrite).unwrap();

@@ -37,7 +37,7 @@ impl Target {
     pub fn databases(&self, storage: &dyn Storage) -> Result<Vec<String>, Error> {
         let mut names = std::collections::BTreeSet::new();
         for path in &self.directories {
-            let dir = self.directory(storage, path)?;
+            let dir = directory(&self.name, storage, path)?;
             let cannot = |source| Error::Io {
                 action: "list",
                 path: path.clone(),
@@ -54,19 +54,19 @@ impl Target {
         names.remove("lost+found");
         Ok(names.into_iter().collect())
     }
+}
 
-    /// Opens a directory of the target, which must exist.
-    pub(crate) fn directory(
-        &self,
-        storage: &dyn Storage,
-        path: &Path,
-    ) -> Result<Arc<dyn Dir>, Error> {
-        storage.dir(path).map_err(|source| Error::Unreachable {
-            target: self.name.clone(),
-            path: path.to_owned(),
-            source,
-        })
-    }
+/// Opens a directory of a target, which must exist.
+pub(crate) fn directory(
+    target: &str,
+    storage: &dyn Storage,
+    path: &Path,
+) -> Result<Arc<dyn Dir>, Error> {
+    storage.dir(path).map_err(|source| Error::Unreachable {
+        target: target.to_owned(),
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// The file of a family, numbered from 1.

@@ -132,7 +132,10 @@ fn missing_damaged_foreign_unfinished_and_strange_backups_are_distinguished() {
         panic!("{:?}", listing.sets[0]);
     };
     assert_eq!(families, &[2]);
-    assert_eq!(expected, &[stage.family(2, &labels[0])]);
+    assert_eq!(
+        expected,
+        &[stage.family(2, &labels[0]).display().to_string()]
+    );
     // The latest is whole; problems with the others are reported when they are requested.
     assert_eq!(stage.shelf.lease(None).unwrap().label.as_str(), labels[6]);
     for label in &labels[..6] {

@@ -148,11 +148,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
         last_good_seconds: good.map(|(_, c)| seconds(c.header.start_us, c.trailer.finish_us)),
         last_good_stored_bytes: good.map(|(_, c)| c.stored_bytes),
         wal: wal(shelf, listing, unbroken)?,
-        strays: listing
-            .strays
-            .iter()
-            .map(|s| s.display().to_string())
-            .collect(),
+        strays: listing.strays.clone(),
         backups: rows,
         branches: shelves::branch_rows(listing, now_us),
         remarks,

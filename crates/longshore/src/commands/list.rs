@@ -173,11 +173,7 @@ fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
             target: shelf.target.name.clone(),
             backups,
             branches: super::shelves::branch_rows(&listing, context.clock.wall_ns() / 1000),
-            strays: listing
-                .strays
-                .iter()
-                .map(|s| s.display().to_string())
-                .collect(),
+            strays: listing.strays.clone(),
         });
     }
     let action = "list";

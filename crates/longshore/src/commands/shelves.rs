@@ -367,7 +367,7 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
         text += &format!("  {}\n", plain(&told));
     }
     for stray in &listing.strays {
-        let stray = plain(&stray.display().to_string());
+        let stray = plain(stray);
         text += &format!("  {stray} is unknown here and is not touched\n");
     }
     text

@@ -1,0 +1,128 @@
+//! Where the backups of one database lie, behind doors: directories are the one place, buckets the other.
+//!
+//! A place knows names, leases and removals. What a backup is, which one is whole, and which ones go, is decided above
+//! these doors and is the same for every place.
+//!
+//! What every place promises
+//! - A new backup has a live lease before its first byte is written.
+//! - A reader's lease and a removal of the same backup notice each other, whichever is first.
+//! - A backup whose removal has begun is [`LabelFiles::removing`] until nothing of it is left, or until the removal was
+//!   taken back as a whole.
+
+pub(crate) mod directories;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+use longshore_media::DeviceSpec;
+use uuid::Uuid;
+
+use crate::Error;
+use crate::label::{BackupKind, Label};
+use crate::lease::Holder;
+
+/// Everything that lies at a place.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub labels: BTreeMap<Label, LabelFiles>,
+    /// Unknown names. Nothing changes them.
+    pub strays: Vec<String>,
+    /// The place's own time at which leases were judged, in nanoseconds since the Unix epoch.
+    pub now_ns: i64,
+}
+
+/// What lies under one label.
+#[derive(Debug, Default)]
+pub(crate) struct LabelFiles {
+    pub stripes: Vec<DeviceSpec>,
+    /// Whether a stripe has its final name in a way that only a whole set gives it.
+    pub any_finished: bool,
+    pub removing: bool,
+    /// Live leases.
+    pub holders: Vec<Holder>,
+    pub bytes: u64,
+    pub unreadable: Option<String>,
+}
+
+/// A place for a new backup.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub label: Label,
+    /// One for each family, in order.
+    pub devices: Vec<DeviceSpec>,
+    pub hold: Box<dyn Hold>,
+}
+
+/// Something that is held at a place; the drop releases it.
+pub(crate) trait Hold: Debug + Send + Sync {
+    /// Errors: it was lost meanwhile, so others may have acted as if it did not exist.
+    fn confirm(&self) -> Result<(), Error>;
+}
+
+/// Whether a reader is protected.
+#[derive(Debug)]
+pub(crate) enum Protection {
+    Held(Box<dyn Hold>),
+    /// It may read, and not write there; the text says why.
+    Impossible(String),
+}
+
+/// The end of a removal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Done,
+    /// The program that uses it. The removal was taken back, unless an earlier one had begun it.
+    InUse(String),
+}
+
+/// The mark by which a WAL archive knows this place.
+pub(crate) struct ShelfMark {
+    pub id: Uuid,
+    /// The time of its last change, which no copy has.
+    pub changed_ns: i64,
+}
+
+/// Where the backups of one database lie.
+pub(crate) trait Place: Marks + Debug + Send + Sync {
+    /// Errors: a part of the place cannot be read; trouble with one backup is in its [`LabelFiles`].
+    fn look(&self) -> Result<Found, Error>;
+
+    /// The program that writes to these stripes and holds no lease.
+    fn writer(&self, stripes: &[DeviceSpec], now_ns: i64) -> Option<String>;
+
+    /// Where this family of a backup would be written now.
+    fn stripe(&self, label: &Label, family: u16) -> String;
+
+    /// Makes a place for a new backup.
+    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error>;
+
+    /// Protects a backup from removal. The caller then looks whether it is still there.
+    ///
+    /// Errors: [`Error::NoSuchLabel`].
+    fn protect(&self, label: &Label) -> Result<Protection, Error>;
+
+    /// Excludes other expires; `None` if nothing is there.
+    ///
+    /// Errors: [`Error::Busy`].
+    fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error>;
+}
+
+/// The marks at a place.
+pub(crate) trait Marks {
+    fn marks(&self) -> Result<Vec<ShelfMark>, Error>;
+
+    fn new_mark(&self) -> Result<ShelfMark, Error>;
+
+    /// Where the database lies, for people.
+    fn home(&self) -> Result<PathBuf, Error>;
+}
+
+/// A place from which no other program removes backups now.
+pub(crate) trait Remover {
+    /// [`Place::look`], with leases judged by the place's own clock.
+    fn look(&self) -> Result<Found, Error>;
+
+    /// Removes a backup unless a program uses it.
+    fn remove(&self, label: &Label) -> Result<Removal, Error>;
+}

@@ -1,0 +1,607 @@
+//! Backups below the database's name in each of a list of directories.
+//!
+//! Invariants
+//! - A backup has a live lease in its directory, in the target's first one, before its first byte is written.
+//! - A reader of a backup holds a lease there before the first stripe is opened. A program that removes the backup
+//!   renames it first and checks for leases afterwards: one of the two notices the other.
+//! - A set whose directory has the suffix `.removing` in any of the target's directories no longer counts as a backup.
+//!   Each rename is durable before the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{Clock, Dir, FileKind, OpenHow, Storage};
+use longshore_media::DeviceSpec;
+use uuid::Uuid;
+
+use super::{
+    Begun, Found, Hold, LabelFiles, Marks, Place, Protection, Removal, Remover, ShelfMark,
+};
+use crate::Error;
+use crate::label::{BackupKind, Label};
+use crate::lease::{self, Lease, Use};
+use crate::target::{self, MARK, PENDING, REMOVING, WAL, family_name, family_of, is_reservation};
+
+/// A database's directory at a target, and its path for messages.
+type Home = (Arc<dyn Dir>, PathBuf);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Directories {
+    pub storage: Arc<dyn Storage>,
+    pub clock: Arc<dyn Clock>,
+    pub target: String,
+    pub directories: Vec<PathBuf>,
+    pub database: String,
+}
+
+/// The directories of a new backup.
+#[derive(Debug)]
+struct Berth {
+    label: Label,
+    /// The database's directory below each of the target's, opened before the label was made, so that its file system
+    /// cannot be unmounted.
+    homes: Vec<Arc<dyn Dir>>,
+    /// Released by the drop, before the directories are removed.
+    lease: Option<Lease>,
+}
+
+impl Hold for Berth {
+    /// Each stripe's writer has a lock of its own.
+    fn confirm(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Drop for Berth {
+    /// Removes the directories in which no stripe was left.
+    fn drop(&mut self) {
+        self.lease = None;
+        for home in &self.homes {
+            // Fails if there is a stripe in it: then the backup succeeded, or left something to inspect.
+            let _kept = home.remove_dir(Path::new(self.label.as_str()));
+        }
+    }
+}
+
+impl Hold for Lease {
+    fn confirm(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The database's directories, without other expires.
+struct Locked<'a> {
+    place: &'a Directories,
+    /// Those that exist, with their numbers.
+    dirs: Vec<(usize, Arc<dyn Dir>)>,
+    own: Lease,
+    /// Where the lease is.
+    path: PathBuf,
+}
+
+impl Directories {
+    /// The database's directory below the target's directory with this index.
+    fn path(&self, index: usize) -> PathBuf {
+        self.directories[index].join(&self.database)
+    }
+
+    fn io(&self, action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error + use<> {
+        let path = path.to_owned();
+        move |source| Error::Io {
+            action,
+            path: path.clone(),
+            source,
+        }
+    }
+
+    /// Opens a directory of the target, which must exist.
+    fn directory(&self, path: &Path) -> Result<Arc<dyn Dir>, Error> {
+        target::directory(&self.target, &*self.storage, path)
+    }
+
+    /// The database's directory below each of the target's, if it exists.
+    fn dirs(&self) -> Result<Vec<Option<Arc<dyn Dir>>>, Error> {
+        let below = |path: &PathBuf| {
+            let dir = self.directory(path)?;
+            match dir.dir(Path::new(&self.database)) {
+                Ok(dir) => Ok(Some(dir)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(self.unopened(&*dir, path.join(&self.database), e)),
+            }
+        };
+        self.directories.iter().map(below).collect()
+    }
+
+    /// `now_ns`: the file system's time, by which leases are judged.
+    pub(crate) fn look_at(&self, now_ns: i64) -> Result<Found, Error> {
+        let dirs = self.dirs()?;
+        let mut labels: BTreeMap<Label, Files> = BTreeMap::new();
+        let mut strays = Vec::new();
+        for (i, dir) in dirs.iter().enumerate() {
+            let Some(dir) = dir else { continue };
+            let cannot = self.io("list", &self.path(i));
+            for name in dir.list().map_err(&cannot)? {
+                let name = name.map_err(&cannot)?;
+                let text = name.to_str().unwrap_or("");
+                let (base, removing) = match text.strip_suffix(REMOVING) {
+                    Some(base) => (base, true),
+                    None => (text, false),
+                };
+                match base.parse::<Label>() {
+                    Ok(label) => {
+                        let files = labels.entry(label).or_default();
+                        files.found.removing |= removing;
+                        let below = dir.dir(Path::new(&name));
+                        match below.and_then(|below| files.look(i, text, &*below, now_ns)) {
+                            Ok(strange) => {
+                                strays.extend(
+                                    strange.iter().map(|s| self.path(i).join(&name).join(s)),
+                                );
+                            }
+                            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                            Err(e) => {
+                                files.found.unreadable =
+                                    Some(format!("{}: {e}", self.path(i).join(&name).display()))
+                            }
+                        }
+                    }
+                    Err(_) if text == WAL || text.starts_with(lease::PREFIX) => {}
+                    Err(_) if text.starts_with(MARK) => {}
+                    Err(_) => strays.push(self.path(i).join(&name)),
+                }
+            }
+        }
+        strays.sort();
+        Ok(Found {
+            labels: labels
+                .into_iter()
+                .map(|(label, files)| (label, files.of(self)))
+                .collect(),
+            strays: strays.iter().map(|s| s.display().to_string()).collect(),
+            now_ns,
+        })
+    }
+
+    /// The database's directory in an open one of the target's, created if missing.
+    fn make_home(&self, index: usize, directory: &dyn Dir) -> Result<Arc<dyn Dir>, Error> {
+        let (name, path) = (Path::new(&self.database), self.path(index));
+        // Whoever made it before may have been killed before the name was durable.
+        match directory.create_shared_dir(name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
+        .and_then(|()| directory.sync(Path::new("")))
+        .map_err(self.io("create", &path))?;
+        let opened = directory.dir(name);
+        opened.map_err(|e| self.unopened(directory, path, e))
+    }
+
+    /// The error for a database's directory at `path`, in an open one of the target's, that cannot be opened.
+    fn unopened(&self, directory: &dyn Dir, path: PathBuf, error: io::Error) -> Error {
+        match directory.stat(Path::new(&self.database)) {
+            Ok(found) if found.kind != FileKind::Dir => Error::NotADirectory {
+                target: self.target.clone(),
+                path,
+            },
+            _ => self.io("open", &path)(error),
+        }
+    }
+
+    /// A unique label, and the lease that claims it.
+    fn claim(
+        &self,
+        dir: &dyn Dir,
+        kind: BackupKind,
+        begun_us: i64,
+    ) -> Result<(Label, Lease), Error> {
+        let cannot = self.io("create", &self.path(0));
+        loop {
+            let label = Label::new(begun_us, kind);
+            let name = Path::new(label.as_str());
+            match dir.create_dir(name) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => {
+                    made.and_then(|()| dir.sync(Path::new("")))
+                        .map_err(&cannot)?;
+                    let lease = dir
+                        .dir(name)
+                        .and_then(|dir| Lease::take(dir, Use::Backup, &*self.clock));
+                    return Ok((label, lease.map_err(&cannot)?));
+                }
+            }
+        }
+    }
+
+    /// The database's directory in the first of the target's directories that has it.
+    fn first_dir(&self) -> Result<Option<Home>, Error> {
+        let dirs = self.dirs()?.into_iter().enumerate();
+        let mut there = dirs.filter_map(|(i, dir)| Some((dir?, self.path(i))));
+        Ok(there.next())
+    }
+}
+
+impl Place for Directories {
+    fn look(&self) -> Result<Found, Error> {
+        self.look_at(self.clock.wall_ns())
+    }
+
+    /// If a lock cannot be tested, the stripe's age decides, as for a lease.
+    fn writer(&self, stripes: &[DeviceSpec], now_ns: i64) -> Option<String> {
+        let is_locked = |device: &DeviceSpec| {
+            let DeviceSpec::File(path) = device else {
+                return false;
+            };
+            let mut pending = path.as_os_str().to_owned();
+            pending.push(PENDING);
+            let (Some(dir), Some(name)) = (path.parent(), Path::new(&pending).file_name()) else {
+                return false;
+            };
+            let name = Path::new(name);
+            let Ok(dir) = self.storage.dir(dir) else {
+                return false;
+            };
+            match dir.open_to_lock(name).and_then(|file| file.try_lock()) {
+                Ok(ours) => !ours,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+                Err(_) => dir
+                    .stat(name)
+                    .is_ok_and(|s| !longshore_io::is_stale(s.mtime_ns, now_ns)),
+            }
+        };
+        let locked = stripes.iter().any(is_locked);
+        locked.then(|| "a command that named its stripes as devices".to_owned())
+    }
+
+    fn stripe(&self, label: &Label, family: u16) -> String {
+        let home = self.path(usize::from(family) - 1);
+        let path = home.join(label.as_str()).join(family_name(family));
+        path.display().to_string()
+    }
+
+    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
+        // All of them first: no directory may be filled while another one is not mounted. From here on everything is
+        // created below open directories. By its path, a directory that is unmounted now would be created again on the
+        // disk below its mount point.
+        let open = |path: &PathBuf| self.directory(path);
+        let directories = self.directories.iter().map(open);
+        let directories: Vec<Arc<dyn Dir>> = directories.collect::<Result<_, _>>()?;
+        let homes = directories.iter().enumerate();
+        let homes = homes.map(|(i, directory)| self.make_home(i, &**directory));
+        let homes: Vec<Arc<dyn Dir>> = homes.collect::<Result<_, _>>()?;
+        let Some(first) = homes.first() else {
+            return Err(self.io("create", Path::new(""))(
+                io::ErrorKind::NotFound.into(),
+            ));
+        };
+        let (label, lease) = self.claim(&**first, kind, begun_us)?;
+        let berth = Berth {
+            label: label.clone(),
+            homes,
+            lease: Some(lease),
+        };
+        let mut devices = Vec::new();
+        let name = PathBuf::from(label.as_str());
+        for (i, home) in berth.homes.iter().enumerate() {
+            let path = self.path(i).join(&name);
+            if i > 0 {
+                home.create_dir(&name)
+                    .and_then(|()| home.sync(Path::new("")))
+                    .map_err(self.io("create", &path))?;
+            }
+            let file = path.join(family_name(i as u16 + 1));
+            devices.push(DeviceSpec::File(file));
+        }
+        Ok(Begun {
+            label,
+            devices,
+            hold: Box::new(berth),
+        })
+    }
+
+    fn protect(&self, label: &Label) -> Result<Protection, Error> {
+        // A media set made when the target had other directories may not be in the first one.
+        let lies_in = |i: &usize| {
+            self.storage
+                .stat(&self.path(*i).join(label.as_str()))
+                .is_ok()
+        };
+        let home = (0..self.directories.len()).find(lies_in).unwrap_or(0);
+        let path = self.path(home).join(label.as_str());
+        let dir = self.storage.dir(&path);
+        match dir.and_then(|dir| Lease::take(dir, Use::Read, &*self.clock)) {
+            Ok(lease) => Ok(Protection::Held(Box::new(lease))),
+            // Media on a read-only mount can be read; whether other hosts can write there is unknown.
+            Err(e) if is_read_only(&e) => Ok(Protection::Impossible(e.to_string())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Error::NoSuchLabel {
+                target: self.target.clone(),
+                database: self.database.clone(),
+                label: label.to_string(),
+            }),
+            Err(e) => Err(self.io("protect", &path)(e)),
+        }
+    }
+
+    fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error> {
+        let dirs = self.dirs()?.into_iter().enumerate();
+        let dirs: Vec<(usize, Arc<dyn Dir>)> =
+            dirs.filter_map(|(i, dir)| Some((i, dir?))).collect();
+        let Some((index, home)) = dirs.first() else {
+            return Ok(None);
+        };
+        let path = self.path(*index);
+        let cannot = self.io("lock", &path);
+        let own = Lease::take(home.clone(), Use::Expire, &*self.clock).map_err(&cannot)?;
+        let now_ns = own.touch().map_err(&cannot)?;
+        let others = lease::holders(&**home, Some(own.name()), now_ns).map_err(&cannot)?;
+        match others.first() {
+            Some(other) => Err(Error::Busy {
+                path,
+                holder: other.text(),
+            }),
+            None => Ok(Some(Box::new(Locked {
+                place: self,
+                dirs,
+                own,
+                path,
+            }))),
+        }
+    }
+}
+
+impl Marks for Directories {
+    /// The marks in all directories of the target, those of the first directory first: if it was not mounted for a
+    /// while, the mark may be in another one.
+    fn marks(&self) -> Result<Vec<ShelfMark>, Error> {
+        let mut marks = Vec::new();
+        for (i, dir) in self.dirs()?.into_iter().enumerate() {
+            let Some(dir) = dir else { continue };
+            let cannot = self.io("list", &self.path(i));
+            let begin = marks.len();
+            for name in dir.list().map_err(&cannot)? {
+                let name = PathBuf::from(name.map_err(&cannot)?);
+                let id = name.to_str().and_then(|n| n.strip_prefix(MARK));
+                if let Some(id) = id.and_then(|id| Uuid::parse_str(id).ok()) {
+                    let stat = dir.stat(&name).map_err(&cannot)?;
+                    // A second hard link is the mark of a copy: the two cannot be distinguished.
+                    if stat.links <= 1 {
+                        let changed_ns = stat.ctime_ns;
+                        marks.push(ShelfMark { id, changed_ns });
+                    }
+                }
+            }
+            if let Some(new) = marks.get_mut(begin..) {
+                new.sort_by_key(|mark| mark.id);
+            }
+        }
+        Ok(marks)
+    }
+
+    fn new_mark(&self) -> Result<ShelfMark, Error> {
+        let id = Uuid::new_v4();
+        let name = PathBuf::from(format!("{MARK}{}", id.simple()));
+        let Some((dir, path)) = self.first_dir()? else {
+            let nothing = io::Error::from(io::ErrorKind::NotFound);
+            return Err(self.io("open", &self.path(0))(nothing));
+        };
+        let made = || -> io::Result<i64> {
+            dir.open(&name, OpenHow::CreateNew)?.sync()?;
+            dir.sync(Path::new(""))?;
+            Ok(dir.stat(&name)?.ctime_ns)
+        };
+        let changed_ns = made().map_err(self.io("create", &path.join(&name)))?;
+        Ok(ShelfMark { id, changed_ns })
+    }
+
+    fn home(&self) -> Result<PathBuf, Error> {
+        let directory = self.first_dir()?.map_or(PathBuf::new(), |(_, path)| path);
+        Ok(self.storage.canonical(&directory).unwrap_or(directory))
+    }
+}
+
+impl Remover for Locked<'_> {
+    fn look(&self) -> Result<Found, Error> {
+        self.place.look_at(self.touch()?)
+    }
+
+    fn remove(&self, label: &Label) -> Result<Removal, Error> {
+        self.place.remove(&self.dirs, label, self.touch()?)
+    }
+}
+
+impl Locked<'_> {
+    fn touch(&self) -> Result<i64, Error> {
+        let touched = self.own.touch();
+        touched.map_err(self.place.io("lock", &self.path))
+    }
+}
+
+impl Directories {
+    fn remove(
+        &self,
+        dirs: &[(usize, Arc<dyn Dir>)],
+        label: &Label,
+        now_ns: i64,
+    ) -> Result<Removal, Error> {
+        let name = PathBuf::from(label.as_str());
+        let removing = PathBuf::from(format!("{label}{REMOVING}"));
+        let mut renamed: Vec<&(usize, Arc<dyn Dir>)> = Vec::new();
+        for at @ (i, dir) in dirs {
+            let cannot = self.io("rename", &self.path(*i).join(&name));
+            match dir.rename(&name, &removing) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                done => {
+                    done.map_err(&cannot)?;
+                    renamed.push(at);
+                }
+            }
+            // Also where it was renamed before: by an expire that may have been killed before that was durable.
+            dir.sync(Path::new("")).map_err(cannot)?;
+        }
+        let mut holder = None;
+        for (i, dir) in dirs {
+            match dir
+                .dir(&removing)
+                .and_then(|d| lease::holders(&*d, None, now_ns))
+            {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                found => {
+                    let found = found.map_err(self.io("list", &self.path(*i).join(&removing)))?;
+                    holder = holder.or(found.first().map(lease::Holder::text));
+                }
+            }
+        }
+        if let Some(holder) = holder {
+            // A removal that had begun before remains one.
+            for (i, dir) in renamed.into_iter().rev() {
+                dir.rename(&removing, &name)
+                    .and_then(|()| dir.sync(Path::new("")))
+                    .map_err(self.io("rename", &self.path(*i).join(&removing)))?;
+            }
+            return Ok(Removal::InUse(holder));
+        }
+        for (i, dir) in dirs {
+            match clear(&**dir, &removing) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                cleared => {
+                    cleared.map_err(self.io("remove", &self.path(*i).join(&removing)))?;
+                }
+            }
+        }
+        Ok(Removal::Done)
+    }
+}
+
+/// The files under one label, over all directories.
+#[derive(Debug, Default)]
+struct Files {
+    /// By directory, name in it and family number: whether the stripe has its final name.
+    families: BTreeMap<(usize, String, u16), bool>,
+    found: LabelFiles,
+}
+
+impl Files {
+    fn of(self, place: &Directories) -> LabelFiles {
+        let path = |(i, dir, n): &(usize, String, u16)| {
+            DeviceSpec::File(place.path(*i).join(dir).join(family_name(*n)))
+        };
+        LabelFiles {
+            stripes: self.families.keys().map(path).collect(),
+            any_finished: self.families.values().any(|finished| *finished),
+            ..self.found
+        }
+    }
+
+    /// Returns unknown names.
+    fn look(
+        &mut self,
+        index: usize,
+        name: &str,
+        dir: &dyn Dir,
+        now_ns: i64,
+    ) -> io::Result<BTreeSet<PathBuf>> {
+        let mut strays = BTreeSet::new();
+        for file in dir.list()? {
+            let file = PathBuf::from(file?);
+            let text = file.to_str().unwrap_or("");
+            if text.starts_with(lease::PREFIX) {
+                match dir.stat(&file) {
+                    // It blocks nothing and is not a lease, but should be reported.
+                    Ok(stat) if stat.kind != FileKind::File => drop::<bool>(strays.insert(file)),
+                    _ => {}
+                }
+                continue;
+            }
+            // Its holder's lease has all the information.
+            if is_reservation(text) {
+                continue;
+            }
+            match family_of(text) {
+                Some((number, finished)) => {
+                    self.found.bytes += dir.stat(&file).map_or(0, |s| s.len);
+                    *self
+                        .families
+                        .entry((index, name.to_owned(), number))
+                        .or_default() |= finished;
+                }
+                None => {
+                    strays.insert(file);
+                }
+            }
+        }
+        self.found
+            .holders
+            .extend(lease::holders(dir, None, now_ns)?);
+        Ok(strays)
+    }
+}
+
+/// Removes a backup's directory. Unknown names are left, and the directory with them.
+fn clear(dir: &dyn Dir, name: &Path) -> io::Result<()> {
+    let below = dir.dir(name)?;
+    let mut strange = false;
+    for file in below.list()? {
+        let file = PathBuf::from(file?);
+        let text = file.to_str().unwrap_or("");
+        if family_of(text).is_some() || is_reservation(text) || text.starts_with(lease::PREFIX) {
+            match below.remove_file(&file) {
+                // A lease that ended just now.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+        } else {
+            strange = true;
+        }
+    }
+    if strange {
+        return Ok(());
+    }
+    dir.remove_dir(name)?;
+    dir.sync(Path::new(""))
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_io::{Host, HostClock};
+
+    #[test]
+    fn a_borrower_who_comes_between_the_decision_and_the_rename_is_noticed() {
+        let temp = tempfile::tempdir().unwrap();
+        let label: Label = "20270131T020000Z-full-1a2b3c4d".parse().unwrap();
+        let directories: Vec<PathBuf> = ["a", "b"].iter().map(|d| temp.path().join(d)).collect();
+        for dir in &directories {
+            std::fs::create_dir_all(dir.join("db").join(label.as_str())).unwrap();
+        }
+        let place = Directories {
+            storage: Arc::new(Host::new()),
+            clock: Arc::new(HostClock),
+            target: "t".into(),
+            directories: directories.clone(),
+            database: "db".into(),
+        };
+        let locked = place.lock().unwrap().unwrap();
+        let home = directories[0].join("db").join(label.as_str());
+        let dir = Host::new().dir(&home).unwrap();
+        let lease = Lease::take(dir, Use::Read, &HostClock).unwrap();
+        let removal = locked.remove(&label).unwrap();
+        assert!(matches!(removal, Removal::InUse(h) if h.starts_with("read by process")));
+        for dir in &directories {
+            assert!(dir.join("db").join(label.as_str()).exists());
+        }
+        drop(lease);
+        assert_eq!(locked.remove(&label).unwrap(), Removal::Done);
+        drop(locked);
+        for dir in &directories {
+            assert_eq!(std::fs::read_dir(dir.join("db")).unwrap().count(), 0);
+        }
+    }
+}
