@@ -21,7 +21,11 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
     (3, "simulator", &["policy"]),
     (3, "catalog", &["io", "media"]),
     (3, "wal", &["io", "facts", "codec", "pg", "media"]),
-    (4, "repository", &["io", "facts", "pg", "media", "wal"]),
+    (
+        4,
+        "repository",
+        &["io", "facts", "bucket", "pg", "media", "wal"],
+    ),
     (
         4,
         "accelerators",

@@ -61,6 +61,12 @@ fn run() -> Exit {
         output.fail(&failure);
         failure.exit
     });
+    let requests = longshore_repository::store_requests();
+    if global.verbose && requests > 0 {
+        output.remark(&format!(
+            "longshore: {requests} requests to object stores\n"
+        ));
+    }
     match output::lost() {
         // Another failure is more important.
         Some(failure) if matches!(exit, Exit::Done | Exit::Warnings) => {

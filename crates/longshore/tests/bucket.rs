@@ -664,3 +664,94 @@ fn breaks(server: &Server) {
     assert_eq!(between.control.state.lock().unwrap().cuts, 0);
     server.run(0, &format!("verify{}", stripes("broken", "")));
 }
+
+/// A database with a target in the bucket: every command that works on directories.
+fn target(server: &Server) {
+    let database = server.path("app.db");
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection
+        .execute_batch("create table t(a, b); insert into t values (1, 'first')")
+        .unwrap();
+    let configuration = format!(
+        "[database.app]\nurl = \"sqlite:{}\"\ntarget = \"off\"\nretention = \"few\"\n\
+         [retention.few]\nkeep_full = 2\n\
+         [target.off]\nbuckets = [\"s3://{BUCKET}/site one\", \"s3://{BUCKET}/site one\", \"s3://{BUCKET}/two\"]\n",
+        database.display()
+    );
+    std::fs::write(server.path("longshore.toml"), configuration).unwrap();
+    let run = |code, line: &str| server.run(code, &format!("{line} --config longshore.toml"));
+    let said = text(&run(0, "config check").stdout);
+    assert!(said.contains("3 stripes"), "{said}");
+    // Nothing is there yet.
+    run(1, "check app");
+    run(0, "info app");
+    let mut labels = Vec::new();
+    for n in 2..=4 {
+        run(0, "backup app --verify");
+        let info = answer(&run(0, "info app --json"));
+        let backups = info["databases"][0]["backups"].as_array().unwrap().clone();
+        let newest = backups.last().unwrap();
+        assert_eq!(newest["state"], "complete");
+        assert_eq!(newest["restorable"], true);
+        labels.push(newest["label"].as_str().unwrap().to_owned());
+        connection
+            .execute("insert into t values (?, 'more')", [n])
+            .unwrap();
+    }
+    labels.dedup();
+    assert_eq!(labels.len(), 3);
+    let object = |label: &str, n: u16| {
+        let prefix = if n == 3 { "two" } else { "site one" };
+        server.object(&format!("{prefix}/app/{label}/family-{n}.bak"))
+    };
+    for n in 1..=3 {
+        assert!(object(&labels[0], n).exists());
+    }
+    let said = text(&run(0, "check app").stdout);
+    assert!(said.contains("does not replace what it has"), "{said}");
+    assert!(said.contains("3 prefixes in buckets"), "{said}");
+    let said = text(&run(0, "list --target off").stdout);
+    assert!(labels.iter().all(|label| said.contains(label)), "{said}");
+    run(0, "verify --database app");
+    std::fs::create_dir(server.path("scratch")).unwrap();
+    run(0, "drill app --work scratch");
+    run(
+        0,
+        &format!("restore --database app --label {} --to first", labels[0]),
+    );
+    let restored = rusqlite::Connection::open(server.path("first/app.db")).unwrap();
+    let rows = |c: &rusqlite::Connection| -> i64 {
+        c.query_row("select count(*) from t", [], |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(rows(&restored), 1);
+    run(0, "restore --database app --to last");
+    let restored = rusqlite::Connection::open(server.path("last/app.db")).unwrap();
+    assert_eq!(rows(&restored), 3);
+    let dry = answer(&run(0, "expire app --dry-run --json"));
+    assert_eq!(dry["databases"][0]["removed"], 1);
+    assert!(object(&labels[0], 3).exists());
+    let expired = answer(&run(0, "expire app --json"));
+    assert_eq!(expired["databases"][0]["removed"], 1);
+    for n in 1..=3 {
+        assert!(!object(&labels[0], n).exists());
+        assert!(object(&labels[1], n).exists());
+    }
+    assert_eq!(
+        answer(&run(0, "expire app --json"))["databases"][0]["removed"],
+        0
+    );
+    // A set that lost a stripe is told by name, and the one before it is named.
+    std::fs::remove_file(object(&labels[2], 3)).unwrap();
+    let said = text(&run(4, "restore --database app --to none").stderr);
+    let lost = format!("s3://{BUCKET}/two/app/{}/family-3.bak", labels[2]);
+    assert!(said.contains(&lost) && said.contains(&labels[1]), "{said}");
+    run(1, "check app");
+    let said = text(&run(0, "info app --verbose").stderr);
+    assert!(said.contains("requests to object stores"), "{said}");
+}
+
+#[test]
+fn a_target_of_buckets_does_what_one_of_directories_does() {
+    on_each_server(target);
+}

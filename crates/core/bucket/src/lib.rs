@@ -19,6 +19,7 @@
 mod address;
 mod credentials;
 mod error;
+mod objects;
 mod profile;
 mod runtime;
 mod settings;
@@ -31,12 +32,14 @@ mod watched;
 
 pub use address::Address;
 pub use error::Error;
+pub use objects::{Abilities, Below, Listed};
 pub use runtime::Ticket;
 pub use settings::{ALLOW_HTTP, CA_FILE, PART_MIB, Settings, part_bytes};
 pub use store::{Bucket, Created, Head};
 pub use upload::{
     Completed, PARTS_MAX, Standing, Upload, UploadEnd, UploadPart, UploadTrace, described,
 };
+pub use watched::requests;
 
 /// The type of the bodies that are handed over: any owner of bytes becomes one without a copy.
 pub use bytes::Bytes;

@@ -80,6 +80,7 @@ impl Asked {
 }
 
 type Script = Box<dyn FnMut(&Asked) -> Act + Send>;
+type Meanwhile = Box<dyn FnOnce() + Send>;
 
 #[derive(Clone, Debug)]
 struct Object {
@@ -87,6 +88,7 @@ struct Object {
     tag: String,
     label: Option<String>,
     who: usize,
+    modified_s: i64,
 }
 
 #[derive(Debug, Default)]
@@ -102,11 +104,44 @@ struct State {
     uploads: BTreeMap<String, Pending>,
     asked: Vec<Asked>,
     script: Option<Script>,
+    meanwhile: Option<(usize, Meanwhile)>,
     next: u64,
     ignores_conditions: bool,
     /// The requests that wait to be let through, by writer; `None` if nobody waits.
     gate: Option<BTreeMap<usize, (Asked, oneshot::Sender<()>)>>,
+    /// How far its clock is past [`BEGIN_S`].
+    passed_s: i64,
+    habits: Habits,
 }
+
+/// What a store does otherwise than the best ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Habits {
+    /// It does not heed If-None-Match.
+    pub overwrites: bool,
+    /// Its answers have no date.
+    pub tells_no_time: bool,
+    /// Keys in one page of a listing; 0: 1,000.
+    pub page: usize,
+}
+
+/// A client that repeats a request three times.
+const SHORT: Patience = Patience {
+    retries: 3,
+    total: Duration::from_secs(10),
+    first_wait: Duration::from_millis(1),
+    longest_wait: Duration::from_millis(2),
+};
+
+/// When a store's clock begins: 2024-01-02 03:04:05 UTC.
+const BEGIN_S: i64 = 1_704_164_645;
+
+fn time_text(passed_s: i64, form: &str) -> String {
+    let time = jiff::Timestamp::from_second(BEGIN_S + passed_s);
+    time.unwrap_or_default().strftime(form).to_string()
+}
+
+const HTTP_TIME: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
 /// A store with one bucket, `sim`. Clones are the same store.
 #[derive(Clone, Default)]
@@ -182,32 +217,61 @@ impl Store {
         self.state(|s| s.script = Some(Box::new(script)));
     }
 
+    /// Before the store does its request of this number, `what` is done, whose requests pass it.
+    pub fn meanwhile(&self, number: usize, what: impl FnOnce() + Send + 'static) {
+        self.state(|s| s.meanwhile = Some((number, Box::new(what))));
+    }
+
     /// From now on everything passes.
     pub fn heal(&self) {
         self.state(|s| s.script = None);
     }
 
+    /// Lets time pass for the store, and for nobody else.
+    pub fn pass(&self, seconds: i64) {
+        self.state(|s| s.passed_s += seconds);
+    }
+
+    pub fn habits(&self, habits: Habits) {
+        self.state(|s| s.habits = habits);
+    }
+
+    /// All keys, in order.
+    pub fn keys(&self) -> Vec<String> {
+        self.state(|s| s.objects.keys().cloned().collect())
+    }
+
+    /// Removes an object, as another program would.
+    pub fn lose(&self, key: &str) {
+        self.state(|s| drop(s.objects.remove(key)));
+    }
+
+    /// A bucket of a name of its own, which [`Bucket::open`] finds from now on, as if the environment had its settings.
+    pub fn install(&self) -> Result<String, Error> {
+        static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("sim-{number}");
+        self.named(&name, SHORT)?.install();
+        Ok(name)
+    }
+
     /// The bucket, with a client of its own that repeats a request three times.
     pub fn bucket(&self) -> Result<Bucket, Error> {
-        self.bucket_with(Patience {
-            retries: 3,
-            total: Duration::from_secs(10),
-            first_wait: Duration::from_millis(1),
-            longest_wait: Duration::from_millis(2),
-        })
+        self.named("sim", SHORT)
     }
 
     /// The bucket with the shipped client, which repeats a request for `total` instead of minutes, and waits less.
     pub fn patient_bucket(&self, total: Duration) -> Result<Bucket, Error> {
-        self.bucket_with(Patience {
+        let patience = Patience {
             total,
             first_wait: Duration::from_millis(1),
             longest_wait: Duration::from_millis(2),
             ..Patience::USUAL
-        })
+        };
+        self.named("sim", patience)
     }
 
-    fn bucket_with(&self, patience: Patience) -> Result<Bucket, Error> {
+    fn named(&self, name: &str, patience: Patience) -> Result<Bucket, Error> {
         let settings = Settings {
             endpoint: Some("http://sim".to_owned()),
             region: None,
@@ -220,7 +284,7 @@ impl Store {
             }),
             patience,
         };
-        Bucket::connect("sim", settings, || self.clone())
+        Bucket::connect(name, settings, || self.clone())
     }
 
     pub fn object(&self, key: &str) -> Option<Vec<u8>> {
@@ -258,6 +322,7 @@ impl Store {
                 tag,
                 label: None,
                 who: self.who,
+                modified_s: s.passed_s,
             };
             s.objects.insert(key.to_owned(), object);
         });
@@ -286,15 +351,24 @@ impl HttpService for Store {
             Some(bytes) => bytes.clone(),
             None => collected(body).await,
         };
-        let path = parts.uri.path().trim_start_matches("/sim");
-        let key = decoded(path.trim_start_matches('/'));
+        // The bucket's name comes first.
+        let path = parts.uri.path().trim_start_matches('/');
+        let key = decoded(path.split_once('/').map_or("", |(_, key)| key));
+        let meanwhile = self.state(|s| {
+            let number = s.asked.len();
+            s.meanwhile.take_if(|(at, _)| *at == number)
+        });
+        if let Some((_, what)) = meanwhile {
+            // It waits for requests of its own.
+            tokio::task::block_in_place(what);
+        }
         let (asked, act) = self.state(|s| {
             let asked = Asked {
                 number: s.asked.len(),
                 who: self.who,
                 method: parts.method.to_string(),
                 key: key.clone(),
-                query: decoded(parts.uri.query().unwrap_or_default()),
+                query: query_of(&parts),
             };
             s.asked.push(asked.clone());
             let act = s.script.as_mut().map_or(Act::Pass, |script| script(&asked));
@@ -320,7 +394,12 @@ impl HttpService for Store {
             Act::Twice => drop(self.answer(&parts.method, &key, &parts, &body)),
             _ => {}
         }
-        let answer = self.answer(&parts.method, &key, &parts, &body);
+        let mut answer = self.answer(&parts.method, &key, &parts, &body);
+        let now = self.state(|s| (!s.habits.tells_no_time).then_some(s.passed_s));
+        let now = now.and_then(|passed_s| time_text(passed_s, HTTP_TIME).parse().ok());
+        if let Some(now) = now {
+            answer.headers_mut().insert("date", now);
+        }
         match act {
             Act::LoseAnswer => Err(lost()),
             Act::Cut(after) => Ok(answer.map(|body| cut(body, after))),
@@ -400,6 +479,11 @@ fn answered(status: StatusCode, headers: &[(&str, &str)], body: Bytes) -> HttpRe
     response
 }
 
+/// A query has a plus for a space.
+fn query_of(parts: &http::request::Parts) -> String {
+    decoded(&parts.uri.query().unwrap_or_default().replace('+', "%20"))
+}
+
 fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut plain = Vec::new();
@@ -440,8 +524,6 @@ fn range(headers: &HeaderMap, len: u64) -> Option<Range<u64>> {
     (range.start < range.end).then_some(range)
 }
 
-const MODIFIED: (&str, &str) = ("last-modified", "Tue, 02 Jan 2024 03:04:05 GMT");
-
 impl Store {
     fn answer(
         &self,
@@ -450,7 +532,7 @@ impl Store {
         parts: &http::request::Parts,
         body: &Bytes,
     ) -> HttpResponse {
-        let query = decoded(parts.uri.query().unwrap_or_default());
+        let query = query_of(parts);
         let upload = parameter(&query, "uploadId");
         self.state(|s| match (method.as_str(), upload) {
             ("GET" | "HEAD", _) if parameter(&query, "list-type").is_some() => s.list(&query),
@@ -489,13 +571,18 @@ impl State {
         }
         let len = object.bytes.len() as u64;
         let all = len.to_string();
-        let mut said = vec![("etag", object.tag.as_str()), MODIFIED];
+        let modified = time_text(object.modified_s, HTTP_TIME);
+        let mut said = vec![("etag", object.tag.as_str()), ("last-modified", &modified)];
         if let Some(label) = &object.label {
             said.push(("x-amz-meta-longshore", label));
         }
         if is_head {
             said.push(("content-length", &all));
             return answered(StatusCode::OK, &said, Bytes::new());
+        }
+        if header(headers, "range").is_none() {
+            said.push(("content-length", &all));
+            return answered(StatusCode::OK, &said, object.bytes.clone());
         }
         let Some(range) = range(headers, len) else {
             return refusal(416, "InvalidRange");
@@ -509,20 +596,45 @@ impl State {
 
     fn list(&self, query: &str) -> HttpResponse {
         let prefix = parameter(query, "prefix").unwrap_or_default();
-        let rows = self
+        let after = parameter(query, "continuation-token").unwrap_or_default();
+        let by_level = parameter(query, "delimiter").is_some();
+        let page = match self.habits.page {
+            0 => 1000,
+            page => page,
+        };
+        let (mut rows, mut count, mut last) = (String::new(), 0, "");
+        let mut folder = String::new();
+        let below = self
             .objects
             .iter()
             .filter(|(key, _)| key.starts_with(prefix));
-        let rows = rows.map(|(key, object)| {
-            format!(
-                "<Contents><Key>{key}</Key><LastModified>2024-01-02T03:04:05.000Z</LastModified>\
-                 <ETag>x</ETag><Size>{}</Size></Contents>",
+        let mut below = below.filter(|(key, _)| key.as_str() > after).peekable();
+        while let Some((key, object)) = below.next_if(|_| count < page) {
+            last = key;
+            let rest = &key[prefix.len()..];
+            if by_level && let Some((first, _)) = rest.split_once('/') {
+                let this = format!("{prefix}{first}/");
+                if this != folder {
+                    rows += &format!("<CommonPrefixes><Prefix>{this}</Prefix></CommonPrefixes>");
+                    folder = this;
+                    count += 1;
+                }
+                continue;
+            }
+            count += 1;
+            rows += &format!(
+                "<Contents><Key>{key}</Key><LastModified>{}</LastModified><ETag>x</ETag><Size>{}</Size></Contents>",
+                time_text(object.modified_s, "%Y-%m-%dT%H:%M:%S.000Z"),
                 object.bytes.len()
-            )
-        });
-        let rows: String = rows.collect();
-        let text =
-            format!("<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>");
+            );
+        }
+        let more = match below.peek() {
+            Some(_) => format!(
+                "<IsTruncated>true</IsTruncated><NextContinuationToken>{last}</NextContinuationToken>"
+            ),
+            None => "<IsTruncated>false</IsTruncated>".to_owned(),
+        };
+        let text = format!("<ListBucketResult>{more}{rows}</ListBucketResult>");
         answered(StatusCode::OK, &[], text.into_bytes().into())
     }
 
@@ -568,6 +680,7 @@ impl State {
         };
         if let Some(refused) = self.condition(&upload.key, headers)
             && !self.ignores_conditions
+            && !self.habits.overwrites
         {
             return refused;
         }
@@ -603,6 +716,7 @@ impl State {
             tag: tag.clone(),
             label: upload.label,
             who,
+            modified_s: self.passed_s,
         };
         self.objects.insert(upload.key, object);
         completion(&tag)
@@ -623,7 +737,9 @@ impl State {
     }
 
     fn put(&mut self, key: &str, headers: &HeaderMap, body: &Bytes, who: usize) -> HttpResponse {
-        if let Some(refused) = self.condition(key, headers) {
+        if let Some(refused) = self.condition(key, headers)
+            && !self.habits.overwrites
+        {
             return refused;
         }
         let tag = self.tag(body);
@@ -632,6 +748,7 @@ impl State {
             tag: tag.clone(),
             label: header(headers, "x-amz-meta-longshore").map(str::to_owned),
             who,
+            modified_s: self.passed_s,
         };
         self.objects.insert(key.to_owned(), object);
         answered(StatusCode::OK, &[("etag", &tag)], Bytes::new())

@@ -4,6 +4,7 @@
 //! task that makes it, has what that text lacks. A completion also gets its condition here, since `object_store` has no
 //! option for one; an error that the store hides in the body of a 200 is handed on under the status that it stands for.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -22,6 +23,20 @@ const COMPLETED_MAX: usize = 1 << 20;
 /// The header that makes a completion conditional.
 pub type Condition = (HeaderName, HeaderValue);
 
+/// The requests that this process has sent to object stores, repeated ones too.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+
+/// The requests that this process has sent to object stores so far.
+pub fn requests() -> u64 {
+    REQUESTS.load(Ordering::Relaxed)
+}
+
+/// A header's date, as HTTP writes it.
+fn date_ns(text: &str) -> Option<i64> {
+    let zoned = jiff::fmt::rfc2822::parse(text).ok()?;
+    i64::try_from(zoned.timestamp().as_nanosecond()).ok()
+}
+
 /// What one call has seen.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
@@ -34,6 +49,8 @@ pub struct Seen {
     pub silence: String,
     /// Why there were no credentials.
     pub credentials: Option<String>,
+    /// When the store answered, by its own clock.
+    pub date_ns: Option<i64>,
 }
 
 tokio::task_local! {
@@ -81,6 +98,7 @@ impl HttpService for Client {
                 ..Seen::default()
             };
         });
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
         let is_completion = is_completion(&request);
         if is_completion && let Ok(Some((name, value))) = CONDITION.try_with(Clone::clone) {
             request.headers_mut().insert(name, value);
@@ -99,7 +117,12 @@ impl HttpService for Client {
             }
         };
         let status = response.status();
-        note(|seen| seen.status = Some(status.as_u16()));
+        let date = response.headers().get("date");
+        let date_ns = date.and_then(|date| date_ns(date.to_str().ok()?));
+        note(|seen| {
+            seen.status = Some(status.as_u16());
+            seen.date_ns = date_ns;
+        });
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }
@@ -198,6 +221,20 @@ mod tests {
         assert_eq!(element(text, "Message"), "not there");
         for odd in ["", "<Code>", "</Code><Code>", "<Code></Code>", "plain text"] {
             assert_eq!(element(odd, "Code"), "", "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_date_of_http_is_read_and_anything_else_is_none() {
+        let ns = date_ns("Tue, 02 Jan 2024 03:04:05 GMT").unwrap();
+        assert_eq!(ns, 1_704_164_645_000_000_000);
+        for odd in [
+            "",
+            "now",
+            "2024-01-02T03:04:05Z",
+            "Tue, 99 Jan 2024 03:04:05 GMT",
+        ] {
+            assert_eq!(date_ns(odd), None, "{odd}");
         }
     }
 }

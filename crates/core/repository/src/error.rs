@@ -99,6 +99,21 @@ pub enum Error {
     #[error(transparent)]
     Wal(#[from] longshore_wal::Error),
 
+    #[error(transparent)]
+    Store(#[from] longshore_bucket::Error),
+
+    /// By the store's own clock.
+    #[error(
+        "the lease {at} was not kept alive for 15 minutes: an expire may have removed what it protected"
+    )]
+    LeaseLost { at: String },
+
+    /// Backups of a server at a target of buckets, without a directory for its WAL.
+    #[error(
+        "target {target} is in object stores, where no WAL archive can be yet, and [database.{database}.wal] names no directory for it"
+    )]
+    NoArchive { target: String, database: String },
+
     /// Another expire is running, or a program that an expire must not disturb.
     #[error("{} is in use: {holder}", path.display())]
     Busy { path: PathBuf, holder: String },
@@ -123,6 +138,9 @@ impl Error {
             | Error::NotADirectory { .. }
             | Error::Name { .. }
             | Error::NoLog { .. }
+            | Error::NoArchive { .. }
+            | Error::LeaseLost { .. }
+            | Error::Store(_)
             | Error::Wal(_) => None,
         }
     }
@@ -160,6 +178,13 @@ impl Error {
                 "check that the archive's file system is mounted; name another archive with --wal-archive, or leave the recovery target out"
             }
             Error::Wal(e) => e.hint(),
+            Error::Store(e) => e.hint(),
+            Error::LeaseLost { .. } => {
+                "check the network, then run the command again; `longshore info` shows the state of each backup"
+            }
+            Error::NoArchive { .. } => {
+                "name a directory with `archive` in [database.NAME.wal], or back up with --with-wal"
+            }
             Error::Busy { .. } => "wait until the other run has ended",
         }
     }

@@ -59,6 +59,10 @@ pub enum Fate {
     Spared {
         holder: String,
     },
+    /// It was to be removed, and its store does not allow that now.
+    Retained {
+        why: String,
+    },
     /// The run ended before this step.
     Left,
 }
@@ -90,7 +94,7 @@ impl Shelf {
                 log,
             });
         };
-        let listing = self.listing(place.look()?);
+        let listing = self.listing(place.look()?)?;
         let facts = listing.facts();
         let decision = decide(&facts, policy, now_us);
         let mut fates = fates(&decision, &listing, Fate::Left);
@@ -104,13 +108,14 @@ impl Shelf {
             match place.remove(&listing.sets[i].label)? {
                 Removal::Done => fates[i] = Fate::Removed,
                 Removal::InUse(holder) => spare(&facts, i, &holder, &mut fates),
+                Removal::Retained(why) => fates[i] = Fate::Retained { why },
             }
         }
         let log = if cancel.load(Ordering::Relaxed) {
             LogFate::Left
         } else {
             let need = || {
-                let listing = self.listing(place.look()?);
+                let listing = self.listing(place.look()?)?;
                 let standing = standing(listing.facts(), &facts, &fates);
                 Ok(decide(&standing, policy, now_us).log)
             };

@@ -91,23 +91,31 @@ impl Holder {
 
     fn us(what: Use, dir: &dyn Dir) -> io::Result<Holder> {
         Ok(Holder {
+            dev: Some(device(dir)?),
+            ..Holder::anywhere(what)
+        })
+    }
+
+    /// This process, where there are no locks.
+    pub(crate) fn anywhere(what: Use) -> Holder {
+        Holder {
             what: Some(what),
             host: facts::host_name(),
             pid: std::process::id(),
             boot: boot_id().unwrap_or_default(),
-            dev: Some(device(dir)?),
-        })
+            dev: None,
+        }
     }
 
     /// The name of a new lease.
-    fn name(&self) -> PathBuf {
+    pub(crate) fn name(&self) -> PathBuf {
         let (what, id) = (self.what.map_or("", Use::text), Uuid::new_v4().simple());
         let dev = self.dev.map_or(String::new(), |dev| format!(".{dev:x}"));
         format!("{PREFIX}{what}.{}.{}.{id}{dev}", self.boot, self.pid).into()
     }
 
     /// Parses a lease's name and content, as far as possible.
-    fn read(name: &str, content: &str) -> Holder {
+    pub(crate) fn read(name: &str, content: &str) -> Holder {
         let rest = name.strip_prefix(PREFIX).unwrap_or("");
         let mut parts = rest.split('.');
         let mut part = || parts.next().unwrap_or("");

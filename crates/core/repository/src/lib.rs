@@ -1,7 +1,7 @@
 //! Where backups live together: targets, chains, leases, retention, and the log that their recovery needs.
 //!
-//! A *target* is a named list of directories. Each backup to it is a new media set, one family for each
-//! directory, below the database's name and a label. WAL lies next to them, in an archive of `longshore_wal`.
+//! A *target* is a named list of directories, or of prefixes in buckets. Each backup to it is a new media set, one
+//! family for each of them, below the database's name and a label. WAL lies next to them, in an archive of `longshore_wal`.
 //! `docs/repository.md` defines all names.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -26,4 +26,7 @@ pub use expire::{ExpireReport, Fate, LogFate};
 pub use label::{BackupKind, Label};
 pub use reliance::Reliance;
 pub use shelf::{BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, Shelf};
-pub use target::Target;
+pub use target::{Places, Target};
+
+/// The requests that this process has sent to object stores.
+pub use longshore_bucket::requests as store_requests;

@@ -9,18 +9,27 @@
 //! - A backup whose removal has begun is [`LabelFiles::removing`] until nothing of it is left, or until the removal was
 //!   taken back as a whole.
 
+pub(crate) mod buckets;
 pub(crate) mod directories;
+mod object_lease;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use longshore_bucket::Abilities;
+use longshore_io::{Clock, Storage};
 use longshore_media::DeviceSpec;
 use uuid::Uuid;
+
+use self::buckets::Buckets;
+use self::directories::Directories;
 
 use crate::Error;
 use crate::label::{BackupKind, Label};
 use crate::lease::Holder;
+use crate::target::{self, Places, Target};
 
 /// Everything that lies at a place.
 #[derive(Debug, Default)]
@@ -41,6 +50,8 @@ pub(crate) struct LabelFiles {
     pub removing: bool,
     /// Live leases.
     pub holders: Vec<Holder>,
+    /// A writer that ended while this was listed, or not long ago: the listing may be older than its last stripes.
+    pub ending: Option<Holder>,
     pub bytes: u64,
     pub unreadable: Option<String>,
 }
@@ -74,6 +85,8 @@ pub(crate) enum Removal {
     Done,
     /// The program that uses it. The removal was taken back, unless an earlier one had begun it.
     InUse(String),
+    /// The store does not let these credentials remove it, or nobody; the text says what it answered.
+    Retained(String),
 }
 
 /// The mark by which a WAL archive knows this place.
@@ -106,6 +119,11 @@ pub(crate) trait Place: Marks + Debug + Send + Sync {
     ///
     /// Errors: [`Error::Busy`].
     fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error>;
+
+    /// How many backups are looked into at once, where each look waits for answers.
+    fn side_by_side(&self) -> usize {
+        1
+    }
 }
 
 /// The marks at a place.
@@ -125,4 +143,58 @@ pub(crate) trait Remover {
 
     /// Removes a backup unless a program uses it.
     fn remove(&self, label: &Label) -> Result<Removal, Error>;
+}
+
+impl Target {
+    /// The names of all databases at this target, sorted.
+    pub fn databases(&self, storage: &dyn Storage) -> Result<Vec<String>, Error> {
+        match &self.places {
+            Places::Directories(directories) => target::databases(&self.name, directories, storage),
+            Places::Buckets(prefixes) => buckets::databases(prefixes, storage),
+        }
+    }
+
+    /// Where the backups of a database lie.
+    pub(crate) fn place(
+        &self,
+        storage: &Arc<dyn Storage>,
+        clock: &Arc<dyn Clock>,
+        database: &str,
+    ) -> Arc<dyn Place> {
+        let (storage, database) = (storage.clone(), database.to_owned());
+        let target = self.name.clone();
+        match &self.places {
+            Places::Directories(directories) => Arc::new(Directories {
+                storage,
+                clock: clock.clone(),
+                target,
+                directories: directories.clone(),
+                database,
+            }),
+            Places::Buckets(prefixes) => Arc::new(Buckets {
+                storage,
+                target,
+                prefixes: prefixes.clone(),
+                database,
+            }),
+        }
+    }
+
+    /// What the stores of a target's buckets keep to, shown by a probe; nothing for directories.
+    pub fn probe(
+        &self,
+        storage: &Arc<dyn Storage>,
+        database: &str,
+    ) -> Result<Vec<(String, Abilities)>, Error> {
+        match &self.places {
+            Places::Directories(_) => Ok(Vec::new()),
+            Places::Buckets(prefixes) => Buckets {
+                storage: storage.clone(),
+                target: self.name.clone(),
+                prefixes: prefixes.clone(),
+                database: database.to_owned(),
+            }
+            .probe_all(),
+        }
+    }
 }

@@ -11,9 +11,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use longshore_io::{Clock, Storage};
+use longshore_io::{Clock, Storage, side_by_side};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetTrailer,
 };
@@ -29,7 +30,6 @@ use crate::chain::{Health, SetFacts, chain};
 use crate::identity::Identity;
 use crate::label::{BackupKind, Label};
 use crate::lease::{Holder, Use};
-use crate::place::directories::Directories;
 use crate::place::{Found, Hold, LabelFiles, Place, Protection};
 use crate::recover::{self, RestoreStart, SkippedBackup};
 use crate::target::{self, Target, WAL};
@@ -248,20 +248,14 @@ impl Shelf {
                 what,
             });
         }
-        let place = Directories {
-            storage: storage.clone(),
-            clock: clock.clone(),
-            target: target.name.clone(),
-            directories: target.directories.clone(),
-            database: database.to_owned(),
-        };
+        let place = target.place(&storage, &clock, database);
         Ok(Shelf {
             storage,
             clock,
             target: target.clone(),
             database: database.to_owned(),
             archive: None,
-            place: Arc::new(place),
+            place,
         })
     }
 
@@ -270,26 +264,32 @@ impl Shelf {
         self.storage.clone()
     }
 
-    /// The database's directory below the target's directory with this index.
-    pub fn path(&self, index: usize) -> PathBuf {
-        self.target.directories[index].join(&self.database)
+    /// The directory of the database's WAL; `None` at a target of buckets without an archive of its own.
+    pub fn wal_path(&self) -> Option<PathBuf> {
+        let beside = |first: &PathBuf| first.join(&self.database).join(WAL);
+        let own = self.archive.clone();
+        own.or_else(|| self.target.directories().first().map(beside))
     }
 
-    /// The directory of the database's WAL.
-    pub fn wal_path(&self) -> PathBuf {
-        let beside = || self.path(0).join(WAL);
-        self.archive.clone().unwrap_or_else(beside)
+    /// [`Shelf::wal_path`], for a command that needs one.
+    ///
+    /// Errors: [`Error::NoArchive`].
+    pub fn needed_wal_path(&self) -> Result<PathBuf, Error> {
+        self.wal_path().ok_or_else(|| Error::NoArchive {
+            target: self.target.name.clone(),
+            database: self.database.clone(),
+        })
     }
 
     /// The database's WAL archive; `None` if nothing was ever archived.
     pub fn wal(&self) -> Result<Option<WalArchive>, Error> {
-        let opened = match &self.archive {
-            Some(path) => WalArchive::existing(&*self.storage, path),
-            None => {
-                let base = self.target.directories.first().cloned();
+        let opened = match (&self.archive, self.target.directories().first()) {
+            (Some(path), _) => WalArchive::existing(&*self.storage, path),
+            (None, Some(base)) => {
                 let below = Path::new(&self.database).join(WAL);
-                WalArchive::existing_below(&*self.storage, &base.unwrap_or_default(), &below)
+                WalArchive::existing_below(&*self.storage, base, &below)
             }
+            (None, None) => return Ok(None),
         };
         match opened {
             Ok(archive) => Ok(Some(archive)),
@@ -301,22 +301,40 @@ impl Shelf {
     /// Reads the shelf. Errors: a directory of the target that cannot be read; a problem with a single backup is its
     /// [`BackupState`].
     pub fn list(&self) -> Result<Listing, Error> {
-        Ok(self.listing(self.place.look()?))
+        self.listing(self.place.look()?)
     }
 
-    /// What was found, judged.
-    pub(crate) fn listing(&self, found: Found) -> Listing {
+    /// What was found, judged. Errors: the system refuses threads.
+    pub(crate) fn listing(&self, found: Found) -> Result<Listing, Error> {
         let now_ns = found.now_ns;
-        let labels = found.labels.into_iter();
-        let mut sets: Vec<BackupEntry> = labels
-            .map(|(label, files)| self.judge(label, files, now_ns))
-            .collect();
+        let labels: Vec<_> = found.labels.into_iter().map(Some).map(Mutex::new).collect();
+        let next = AtomicUsize::new(0);
+        let judge = |_| {
+            let mut judged = Vec::new();
+            while let Some(one) = labels.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let taken = one.lock().unwrap_or_else(PoisonError::into_inner).take();
+                judged.extend(taken.map(|(label, files)| self.judge(label, files, now_ns)));
+            }
+            judged
+        };
+        let count = self.place.side_by_side().min(labels.len());
+        let mut sets = match count {
+            0 | 1 => judge(0),
+            _ => {
+                let judged = side_by_side(count, judge).map_err(|source| Error::Io {
+                    action: "look into the backups at",
+                    path: PathBuf::from(&self.target.name),
+                    source,
+                })?;
+                judged.into_iter().flatten().collect()
+            }
+        };
         sets.sort_by_key(|s| (s.label.begun_us(), s.start_us(), s.label.clone()));
         tell_copies(&mut sets);
-        Listing {
+        Ok(Listing {
             sets,
             strays: found.strays,
-        }
+        })
     }
 
     fn judge(&self, label: Label, files: LabelFiles, now_ns: i64) -> BackupEntry {
@@ -332,12 +350,19 @@ impl Shelf {
         } else if let Some(what) = files.unreadable {
             BackupState::Unknown { what }
         } else if devices.is_empty() {
-            BackupState::Abandoned
+            match &files.ending {
+                Some(writer) => BackupState::Writing { by: writer.text() },
+                None => BackupState::Abandoned,
+            }
         } else {
             let opened: Vec<Arc<dyn BackupDevice>> =
                 devices.iter().map(|d| d.open(&self.storage)).collect();
             match self.state(&opened, files.any_finished) {
-                BackupState::Abandoned => match self.place.writer(&devices, now_ns) {
+                BackupState::Abandoned => match files
+                    .ending
+                    .map(|writer| writer.text())
+                    .or_else(|| self.place.writer(&devices, now_ns))
+                {
                     Some(by) => BackupState::Writing { by },
                     None => BackupState::Abandoned,
                 },
@@ -357,7 +382,7 @@ impl Shelf {
     }
 
     fn missing(&self, label: &Label, families: Vec<u16>, count: u16) -> BackupState {
-        let same = usize::from(count) == self.target.directories.len();
+        let same = usize::from(count) == self.target.count();
         let place = |n: &u16| self.place.stripe(label, *n);
         let expected = families.iter().filter(|_| same).map(place).collect();
         BackupState::Missing {
@@ -387,6 +412,8 @@ impl Shelf {
                 })),
                 None => BackupState::Abandoned,
             },
+            // A store that does not answer says nothing about the set.
+            Err(error @ (MediaError::Bucket(_) | MediaError::Cancelled { .. })) => broken(error),
             // Stripes get their names when everything is durable; until then a stripe may lack anything.
             Err(_) if !any_finished => BackupState::Abandoned,
             Err(error) => broken(error),
@@ -773,6 +800,8 @@ fn broken(error: MediaError) -> BackupState {
 mod tests {
     use super::*;
     use crate::chain::tests::*;
+    use crate::place::directories::Directories;
+    use crate::target::Places;
     use longshore_io::{Fault, HostClock, Op, OpenHow, SimDisk};
 
     /// Goal: a user whose database shares a name with a cluster is asked, and does not get the cluster.
@@ -807,7 +836,7 @@ mod tests {
         disk.write_file(dir.join(name), b"begun").unwrap();
         let target = Target {
             name: "t".into(),
-            directories: vec!["/t".into()],
+            places: Places::Directories(vec!["/t".into()]),
         };
         let storage: Arc<dyn Storage> = Arc::new(disk.clone());
         let shelf = Shelf::new(storage.clone(), Arc::new(HostClock), &target, "db").unwrap();
@@ -815,14 +844,14 @@ mod tests {
             storage,
             clock: Arc::new(HostClock),
             target: "t".into(),
-            directories: target.directories.clone(),
+            directories: target.directories().to_vec(),
             database: "db".into(),
         };
         let dir = disk.dir(dir).unwrap();
         let now = dir.stat(name).unwrap().mtime_ns;
         let late = now + longshore_io::STALE.as_nanos() as i64 + 1;
         let is_writing = |now_ns| {
-            let listing = shelf.listing(place.look_at(now_ns).unwrap());
+            let listing = shelf.listing(place.look_at(now_ns).unwrap()).unwrap();
             matches!(listing.sets[0].state, BackupState::Writing { .. })
         };
         let file = dir.open(name, OpenHow::ReadWrite).unwrap();

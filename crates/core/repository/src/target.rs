@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longshore_bucket::Address;
 use longshore_io::{Dir, Storage};
 
 use crate::Error;
@@ -25,35 +26,98 @@ const WRITING: &str = ".longshore-writing";
 /// The suffix of a backup whose removal has begun.
 pub(crate) const REMOVING: &str = ".removing";
 
-/// A named list of directories, 1 to [`DIRECTORIES_MAX`].
+/// A named list of directories or of buckets' prefixes, 1 to [`DIRECTORIES_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub name: String,
-    pub directories: Vec<PathBuf>,
+    pub places: Places,
+}
+
+/// The places of a target's stripes: the N-th takes family N.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Places {
+    Directories(Vec<PathBuf>),
+    /// `s3://BUCKET/PREFIX`; one may be there several times.
+    Buckets(Vec<Address>),
+}
+
+impl Places {
+    /// Prefixes in buckets, as an operator writes them.
+    ///
+    /// Errors: [`Error::Store`] for one that is no address.
+    pub fn buckets(texts: &[String]) -> Result<Places, Error> {
+        let address = |text: &String| {
+            let text = text.trim_end_matches('/');
+            // A prefix may be empty, so a whole bucket is one; an object's name may not.
+            let object = Address::of(&format!("{text}/x"));
+            let object = object.ok_or_else(|| longshore_bucket::Error::Address {
+                text: text.to_owned(),
+                why: "it does not begin with s3://",
+            })?;
+            object.parts()?;
+            Address::of(text).ok_or_else(|| longshore_bucket::Error::Address {
+                text: text.to_owned(),
+                why: "it does not begin with s3://",
+            })
+        };
+        let addresses = texts.iter().map(address);
+        Ok(Places::Buckets(addresses.collect::<Result<_, _>>()?))
+    }
 }
 
 impl Target {
-    /// The names of all databases with files at this target, sorted.
-    pub fn databases(&self, storage: &dyn Storage) -> Result<Vec<String>, Error> {
-        let mut names = std::collections::BTreeSet::new();
-        for path in &self.directories {
-            let dir = directory(&self.name, storage, path)?;
-            let cannot = |source| Error::Io {
-                action: "list",
-                path: path.clone(),
-                source,
-            };
-            for name in dir.list().map_err(cannot)? {
-                let name = name.map_err(cannot)?;
-                let is_dir = dir.dir(Path::new(&name)).is_ok();
-                let name = name.to_str().filter(|n| is_dir && bad_name(n).is_none());
-                // Names that a file system or its owner uses for itself begin with a dot.
-                names.extend(name.filter(|n| !n.starts_with('.')).map(str::to_owned));
-            }
+    /// How many stripes a backup gets.
+    pub fn count(&self) -> usize {
+        match &self.places {
+            Places::Directories(directories) => directories.len(),
+            Places::Buckets(prefixes) => prefixes.len(),
         }
-        names.remove("lost+found");
-        Ok(names.into_iter().collect())
     }
+
+    /// The directories, if it has some.
+    pub fn directories(&self) -> &[PathBuf] {
+        match &self.places {
+            Places::Directories(directories) => directories,
+            Places::Buckets(_) => &[],
+        }
+    }
+
+    /// The places as texts.
+    pub fn texts(&self) -> Vec<String> {
+        match &self.places {
+            Places::Directories(directories) => directories
+                .iter()
+                .map(|d| d.display().to_string())
+                .collect(),
+            Places::Buckets(prefixes) => prefixes.iter().map(Address::to_string).collect(),
+        }
+    }
+}
+
+/// The names of all databases with files in the directories of a target, sorted.
+pub(crate) fn databases(
+    target: &str,
+    directories: &[PathBuf],
+    storage: &dyn Storage,
+) -> Result<Vec<String>, Error> {
+    let mut names = std::collections::BTreeSet::new();
+    for path in directories {
+        let dir = directory(target, storage, path)?;
+        let cannot = |source| Error::Io {
+            action: "list",
+            path: path.clone(),
+            source,
+        };
+        for name in dir.list().map_err(cannot)? {
+            let name = name.map_err(cannot)?;
+            let is_dir = dir.dir(Path::new(&name)).is_ok();
+            let name = name.to_str().filter(|n| is_dir && bad_name(n).is_none());
+            // Names that a file system or its owner uses for itself begin with a dot.
+            names.extend(name.filter(|n| !n.starts_with('.')).map(str::to_owned));
+        }
+    }
+    names.remove("lost+found");
+    Ok(names.into_iter().collect())
 }
 
 /// Opens a directory of a target, which must exist.

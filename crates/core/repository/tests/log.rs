@@ -107,7 +107,7 @@ fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
     let path = temp.path().join(name.to_string());
     fs::write(&path, bytes).unwrap();
     let storage = shelf.storage();
-    let path = shelf.wal_path();
+    let path = shelf.wal_path().unwrap();
     let (above, last) = (path.parent().unwrap(), path.file_name().unwrap());
     fs::create_dir_all(above).unwrap();
     let wal = WalArchive::create(&*storage, above, Path::new(last), &HostClock).unwrap();
@@ -148,7 +148,7 @@ fn keep(full: u32, wal: Option<u32>) -> Policy {
 /// The MiB at which each archived segment begins.
 fn segments(shelf: &Shelf) -> BTreeSet<u64> {
     let size = SegmentSize::new(MIB).unwrap();
-    paths(&shelf.wal_path())
+    paths(&shelf.wal_path().unwrap())
         .iter()
         .filter_map(|p: &PathBuf| p.file_stem()?.to_str()?.parse::<SegmentName>().ok())
         .map(|n| n.start(size).0 / MIB)
@@ -356,7 +356,7 @@ fn an_expire_that_cannot_know_who_relies_on_the_archive_removes_no_log() {
     let [one, other] = &shelves[..] else { panic!() };
     rely(one, 1, 5, 6);
     rely(other, 1, 2, 3);
-    let archive = one.wal_path();
+    let archive = one.wal_path().unwrap();
     let try_it = || expire(one, keep(1, None), false);
 
     // A record that cannot be read.

@@ -282,8 +282,10 @@ impl From<longshore_repository::Error> for Failure {
         use longshore_repository::Error;
         let exit = match error {
             Error::Wal(error) => return error.into(),
-            Error::Name { .. } => Exit::Usage,
-            Error::Unreachable { .. }
+            Error::Store(error) => return longshore_media::Error::from(error).into(),
+            Error::Name { .. } | Error::NoArchive { .. } => Exit::Usage,
+            Error::LeaseLost { .. }
+            | Error::Unreachable { .. }
             | Error::NotADirectory { .. }
             | Error::Io { .. }
             | Error::NoBase { .. }

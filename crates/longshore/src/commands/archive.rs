@@ -56,8 +56,11 @@ impl ArchiveLocation {
                 "give the name of a database of the configuration",
             ));
         }
-        let directories = &devices::target(context, target)?.directories;
-        let base = directories.first().cloned().unwrap_or_default();
+        let target = devices::target(context, target)?;
+        let Some(base) = target.directories().first().cloned() else {
+            let (target, database) = (target.name, database.to_owned());
+            return Err(longshore_repository::Error::NoArchive { target, database }.into());
+        };
         Ok(ArchiveLocation {
             base,
             below: Path::new(database).join(WAL),

@@ -108,6 +108,10 @@ fn run_against(
             Some(report)
         }
     };
+    // Others may have taken this backup for dead, and removed some of it.
+    if let Some(held) = &held {
+        held.berth.confirm()?;
+    }
     // Another backup could have replaced the set meanwhile: then a sound set says nothing about this one.
     let is_ours = |found: &VerifyReport| found.sets.iter().any(|set| set.set == report.set);
     let verified = verification
@@ -352,8 +356,8 @@ impl<'a> BackupWish<'a> {
         Ok(Destination {
             devices: held.begun.devices.clone(),
             database: Some(name),
-            log: Some(TargetLog {
-                path: shelf.wal_path(),
+            log: shelf.wal_path().map(|path| TargetLog {
+                path,
                 reliance: Reliance::new(&shelf, &held.begun.label),
             }),
             held: Some(held),

@@ -12,7 +12,7 @@ use longshore_catalog::{Catalog, Error as CatalogError};
 use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
 use longshore_repository::identity::Origin;
-use longshore_repository::{BackupEntry, BackupKind, BackupState, Listing, Shelf};
+use longshore_repository::{BackupEntry, BackupKind, BackupState, Listing, Places, Shelf};
 use longshore_source::SourceOptions;
 use serde::Serialize;
 
@@ -231,9 +231,13 @@ fn target(
     notes.good(
         "target",
         format!(
-            "{}: {} directories, {} backups",
+            "{}: {} {}, {} backups",
             shelf.target.name,
-            shelf.target.directories.len(),
+            shelf.target.count(),
+            match &shelf.target.places {
+                Places::Directories(_) => "directories",
+                Places::Buckets(_) => "prefixes in buckets",
+            },
             listing.sets.len()
         ),
     );
@@ -274,6 +278,7 @@ fn target(
         );
     }
     space(shelf, &listing, &told, context, notes);
+    stores(shelf, spec, context, notes);
     if let Some(wal) = &told.wal {
         let what = "log";
         let now_us = context.clock.wall_ns() / 1000;
@@ -400,6 +405,37 @@ fn ahead(listing: &Listing, told: &info::Database, context: &Context, notes: &mu
     }
 }
 
+/// What the stores of a target's buckets keep to. A probe is written twice and removed: what a store does counts, not what
+/// it is said to do.
+fn stores(shelf: &Shelf, spec: Option<&SourceSpec>, context: &Context, notes: &mut Notes) {
+    let what = "store";
+    if let (Some(SourceSpec::Postgres(_)), Err(e)) = (spec, shelf.needed_wal_path()) {
+        notes.look("log", told(&Failure::from(e)));
+    }
+    let probed = match shelf.target.probe(&context.storage, &shelf.database) {
+        Ok(probed) => probed,
+        Err(e) => return notes.bad(what, told(&Failure::from(e))),
+    };
+    for (place, abilities) in probed {
+        match abilities.keeps_first {
+            true => notes.good(what, format!("{place} does not replace what it has")),
+            false => notes.look(
+                what,
+                format!(
+                    "{place} ignores If-None-Match: two backups to one device's name could replace each other; backups \
+                     to this target have names of their own, and its expires exclude each other by their leases alone"
+                ),
+            ),
+        }
+        if let Some(why) = abilities.no_removal {
+            notes.good(
+                what,
+                format!("these credentials remove nothing, so expire must run with others: {why}"),
+            );
+        }
+    }
+}
+
 /// Whether the next backup fits if it is as large as the last one.
 fn space(
     shelf: &Shelf,
@@ -413,8 +449,8 @@ fn space(
     let expected = last
         .filter(|last| last.facts().kind == BackupKind::Full)
         .and(told.last_good_stored_bytes);
-    let each = expected.map(|n| n / shelf.target.directories.len() as u64);
-    for dir in &shelf.target.directories {
+    let each = expected.map(|n| n / shelf.target.count().max(1) as u64);
+    for dir in shelf.target.directories() {
         let free = context.storage.dir(dir).and_then(|d| d.free_bytes());
         match (free, each) {
             (Err(e), _) => notes.bad("space", format!("{}: {e}", dir.display())),

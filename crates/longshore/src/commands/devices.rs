@@ -83,7 +83,7 @@ pub fn target(context: &Context, name: &str) -> Result<Target, Failure> {
     })?;
     Ok(Target {
         name: name.to_owned(),
-        directories: found.directories.clone(),
+        places: found.places()?,
     })
 }
 

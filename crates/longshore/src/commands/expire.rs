@@ -55,6 +55,8 @@ struct ExpireVerdict {
     row: Row,
     fate: &'static str,
     used_by: Option<String>,
+    /// What the store answered to its removal.
+    retained_because: Option<String>,
 }
 
 pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
@@ -170,7 +172,8 @@ impl Log {
         if let Some(why) = &self.wal_kept_because {
             text += &format!("; all WAL kept: {why}");
         }
-        let archive = shelf.wal_path().display().to_string();
+        let archive = shelf.wal_path().unwrap_or_default();
+        let archive = archive.display().to_string();
         for need in &self.wal_kept_for {
             text += &format!(
                 "\n  older WAL is kept for {}; if that target no longer exists: longshore wal needs --archive {} --forget {}",
@@ -236,6 +239,9 @@ fn listed(shelf: &Shelf, expired: &ExpireReport, rows: &[Row]) -> String {
         if let Fate::Spared { holder } = fate {
             text += &format!("  {} was spared: {}\n", row.label, plain(holder));
         }
+        if let Fate::Retained { why } = fate {
+            text += &format!("  {} is retained: {}\n", row.label, plain(why));
+        }
     }
     text
 }
@@ -249,7 +255,12 @@ impl ExpireVerdict {
                 Fate::Removed if dry => "would_be_removed",
                 Fate::Removed => "removed",
                 Fate::Spared { .. } => "spared",
+                Fate::Retained { .. } => "retained",
                 Fate::Left => "left",
+            },
+            retained_because: match &fate {
+                Fate::Retained { why } => Some(why.clone()),
+                _ => None,
             },
             used_by: match fate {
                 Fate::Spared { holder } => Some(holder),

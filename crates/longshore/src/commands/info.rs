@@ -133,12 +133,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
     Ok(Database {
         database: name.clone(),
         target: shelf.target.name.clone(),
-        directories: shelf
-            .target
-            .directories
-            .iter()
-            .map(|d| d.display().to_string())
-            .collect(),
+        directories: shelf.target.texts(),
         url: configured.map(|d| without_password(&d.url)),
         retention: retention.map(|(name, _)| name.to_owned()),
         bytes: rows.iter().map(|r| r.bytes).sum(),

@@ -63,6 +63,7 @@ struct Wal {
 struct Target {
     name: String,
     directories: Vec<String>,
+    buckets: Vec<String>,
 }
 
 /// Loading the configuration has checked its form; this checks the things that it names.
@@ -102,6 +103,7 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
             .iter()
             .map(|d| d.display().to_string())
             .collect(),
+        buckets: t.buckets.clone(),
     });
     let answer = Answer {
         action: "config_check",
@@ -144,8 +146,8 @@ fn text(answer: &Answer, context: &Context) -> String {
         text += &format!(
             "target {}: each backup gets {} stripes, in {}\n",
             plain(&t.name),
-            t.directories.len(),
-            plain(&t.directories.join(", "))
+            t.directories.len() + t.buckets.len(),
+            plain(&[&t.directories[..], &t.buckets[..]].concat().join(", "))
         );
     }
     for d in &answer.databases {

@@ -20,8 +20,8 @@ struct Form {
     keys: &'static [&'static str],
 }
 
-/// Keys whose value is a list; a variable separates its elements by colons.
-const LISTS: [&str; 1] = ["directories"];
+/// Keys whose value is a list, and what separates its elements in a variable: an address has colons.
+const LISTS: [(&str, char); 2] = [("directories", ':'), ("buckets", ' ')];
 
 const FORMS: [Form; 5] = [
     Form {
@@ -274,8 +274,9 @@ fn capitals(name: &str) -> String {
 
 /// Numbers and truth values become such; a key that wants a text reads a number as text.
 fn valued(key: &str, value: &str) -> Value {
-    if LISTS.contains(&key) {
-        return Value::Array(value.split(':').map(|v| Value::String(v.into())).collect());
+    if let Some((_, mark)) = LISTS.iter().find(|(list, _)| *list == key) {
+        let elements = value.split(*mark).map(|v| Value::String(v.into()));
+        return Value::Array(elements.collect());
     }
     match (value.parse::<i64>(), value.parse::<bool>()) {
         (Ok(number), _) => Value::Integer(number),

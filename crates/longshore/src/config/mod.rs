@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Storage, Via};
 use longshore_media::header::IDENTITY_MAX;
+use longshore_repository::Places;
 use longshore_repository::retention::Policy;
 use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
 use serde::{Deserialize, Deserializer, de};
@@ -133,10 +134,21 @@ pub struct Target {
     /// Each directory takes one stripe.
     #[serde(default)]
     pub directories: Vec<PathBuf>,
+    /// Or prefixes in object stores, of which each takes one stripe.
+    #[serde(default)]
+    pub buckets: Vec<String>,
 }
 
 impl Target {
-    pub const KEYS: &[&str] = &["directories"];
+    pub const KEYS: &[&str] = &["directories", "buckets"];
+
+    /// Where its stripes go. Errors: an address is none.
+    pub fn places(&self) -> Result<Places, longshore_repository::Error> {
+        match self.buckets.is_empty() {
+            true => Ok(Places::Directories(self.directories.clone())),
+            false => Places::buckets(&self.buckets),
+        }
+    }
 }
 
 /// What a target keeps of a database.
@@ -442,7 +454,12 @@ impl Config {
             return Err("only PostgreSQL clusters have WAL to archive".into());
         }
         let Some(archive) = &wal.archive else {
-            return match self.target_of(name) {
+            let target = self.target_of(name);
+            let of_target = target.and_then(|target| self.target.get(target));
+            return match target {
+                Some(target) if of_target.is_some_and(|t| !t.buckets.is_empty()) => Err(format!(
+                    "target {target} is in object stores, where no WAL archive can be yet: name a directory as `archive`"
+                )),
                 Some(_) => Ok(()),
                 None => Err("name an `archive`, or a `target` for the database".into()),
             };
@@ -494,6 +511,22 @@ impl Config {
 }
 
 fn check_target(name: &str, target: &Target) -> Result<(), String> {
+    if !target.buckets.is_empty() {
+        if !target.directories.is_empty() {
+            return Err(format!(
+                "[target.{name}] has `directories` and `buckets`; make two targets of them"
+            ));
+        }
+        if target.buckets.len() > DIRECTORIES_MAX {
+            return Err(format!(
+                "[target.{name}] needs 1 to {DIRECTORIES_MAX} buckets"
+            ));
+        }
+        let places = target.places();
+        return places
+            .map(drop)
+            .map_err(|e| format!("[target.{name}]: {e}"));
+    }
     if !(1..=DIRECTORIES_MAX).contains(&target.directories.len()) {
         return Err(format!(
             "[target.{name}] needs 1 to {DIRECTORIES_MAX} directories"

@@ -12,12 +12,12 @@ use longshore_pipeline::{
     BackupRequest, Error, NullObserver, Request, RestoreRequest, RunContext, SourceSpec, Tuning,
     run,
 };
-use longshore_repository::{BackupKind, Label, Shelf, Target};
+use longshore_repository::{BackupKind, Label, Places, Shelf, Target};
 
 pub fn target(directories: &[&Path]) -> Target {
     Target {
         name: "t".into(),
-        directories: directories.iter().map(|d| d.to_path_buf()).collect(),
+        places: Places::Directories(directories.iter().map(|d| d.to_path_buf()).collect()),
     }
 }
 

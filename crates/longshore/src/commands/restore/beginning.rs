@@ -141,10 +141,13 @@ fn recovery(
     archive: Option<&WalArchive>,
     context: &Context,
 ) -> Result<(Option<Recovery>, Option<ProvenLog>), Failure> {
-    let no_log = |recovery: Option<&Recovery>| Error::NoLog {
-        database: shelf.database.clone(),
-        wish: target_text(recovery.and_then(|r| r.target.as_ref())),
-        path: shelf.wal_path(),
+    let no_log = |recovery: Option<&Recovery>| match shelf.needed_wal_path() {
+        Ok(path) => Error::NoLog {
+            database: shelf.database.clone(),
+            wish: target_text(recovery.and_then(|r| r.target.as_ref())),
+            path,
+        },
+        Err(error) => error,
     };
     let is_of = |archive: &WalArchive| archive.identity().is_some_and(|i| i.system == log.system);
     if let (None, Some(archive)) = (&asked, archive)

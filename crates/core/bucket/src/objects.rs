@@ -1,0 +1,191 @@
+//! Many small objects: what lies below a prefix, when each was written by the store's own clock, and what that clock
+//! says now.
+//!
+//! No clock of this machine is asked. The time is the `Date` of the answer itself; where the store sends none, it is the
+//! newest of the times of the objects in the answer, which is never later than the store's own.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use longshore_io::Storage;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+
+use crate::watched::SEEN;
+use crate::{Address, Bucket, Created, Error};
+
+/// An object in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The name below the prefix that was listed.
+    pub name: String,
+    pub len: u64,
+    /// The time of its last change by the store's clock, in nanoseconds since the Unix epoch.
+    pub modified_ns: i64,
+}
+
+/// What lies below a prefix.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Below {
+    pub objects: Vec<Listed>,
+    /// The first parts of longer names, if only one level was asked for.
+    pub folders: Vec<String>,
+    /// The store's own time, not later than that of its answer.
+    pub now_ns: i64,
+}
+
+/// Whether a store keeps two rules that a target relies on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// It refuses to create an object that is there.
+    pub keeps_first: bool,
+    /// Why these credentials may not remove objects.
+    pub no_removal: Option<String>,
+}
+
+/// The time of the last answer that the present call has seen.
+fn answered_ns() -> Option<i64> {
+    let seen = |seen: &std::sync::Arc<std::sync::Mutex<crate::watched::Seen>>| {
+        let seen = seen.lock();
+        seen.map_or_else(|e| e.into_inner().date_ns, |seen| seen.date_ns)
+    };
+    SEEN.try_with(seen).ok().flatten()
+}
+
+impl Address {
+    /// The bucket and the key of this address, in the environment's settings.
+    pub fn place(&self, storage: &dyn Storage) -> Result<(Bucket, Path), Error> {
+        let (name, key) = self.parts()?;
+        Ok((Bucket::open(name, storage)?, key))
+    }
+}
+
+impl Bucket {
+    /// All objects below `prefix`.
+    pub fn below(&self, prefix: &Path, cancel: &AtomicBool) -> Result<Below, Error> {
+        let (store, at) = (self.store(), prefix.clone());
+        let asked = self.ask("list", prefix, async move {
+            let mut found = store.list(Some(&at));
+            let mut below = Below::default();
+            let mut first = None;
+            while let Some(object) = found.next().await {
+                // The first page's answer is the oldest.
+                first = first.or_else(answered_ns);
+                below.objects.push(listed(&at, &object?));
+            }
+            below.now_ns = below.time(first.or_else(answered_ns));
+            Ok(below)
+        })?;
+        asked.wait(cancel)
+    }
+
+    /// The objects and folders directly below `prefix`.
+    pub fn level(&self, prefix: &Path, cancel: &AtomicBool) -> Result<Below, Error> {
+        let (store, at) = (self.store(), prefix.clone());
+        let asked = self.ask("list", prefix, async move {
+            let found = store.list_with_delimiter(Some(&at)).await?;
+            let mut below = Below {
+                objects: found.objects.iter().map(|o| listed(&at, o)).collect(),
+                folders: found
+                    .common_prefixes
+                    .iter()
+                    .map(|folder| relative(&at, folder))
+                    .collect(),
+                now_ns: 0,
+            };
+            below.now_ns = below.time(answered_ns());
+            Ok(below)
+        })?;
+        asked.wait(cancel)
+    }
+
+    /// Writes a small object, over one that is there. Returns the store's time of its answer, if it told that.
+    pub fn put(&self, key: &Path, bytes: Bytes, cancel: &AtomicBool) -> Result<Option<i64>, Error> {
+        let (store, at) = (self.store(), key.clone());
+        let asked = self.ask("write", key, async move {
+            store.put(&at, PutPayload::from_bytes(bytes)).await?;
+            Ok(answered_ns())
+        })?;
+        asked.wait(cancel)
+    }
+
+    /// A small object's bytes; `None` if there is none.
+    pub fn small(&self, key: &Path, cancel: &AtomicBool) -> Result<Option<Bytes>, Error> {
+        let (store, at) = (self.store(), key.clone());
+        let asked = self.ask(
+            "read",
+            key,
+            async move { store.get(&at).await?.bytes().await },
+        )?;
+        match asked.wait(cancel) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Error::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes `key` twice and removes it: what the store does is believed, not what it is said to do.
+    pub fn probe(&self, key: &Path, cancel: &AtomicBool) -> Result<Abilities, Error> {
+        let first = self.create(key, Bytes::from_static(b"probe\n"), cancel)?;
+        let again = self.create(key, Bytes::from_static(b"again\n"), cancel)?;
+        let no_removal = match self.remove(key, cancel) {
+            Ok(()) => None,
+            Err(error) if error.is_forbidden() => Some(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        Ok(Abilities {
+            // One that was left by whoever may not remove it shows it, too.
+            keeps_first: first == Created::There || again == Created::There,
+            no_removal,
+        })
+    }
+}
+
+impl Below {
+    fn time(&self, answered_ns: Option<i64>) -> i64 {
+        let newest = || self.objects.iter().map(|o| o.modified_ns).max();
+        answered_ns.or_else(newest).unwrap_or(0)
+    }
+
+    /// The objects by the first part of their names; those without a second part are under "".
+    pub fn by_folder(&self) -> HashMap<&str, Vec<(&str, &Listed)>> {
+        let mut folders: HashMap<&str, Vec<(&str, &Listed)>> = HashMap::new();
+        for object in &self.objects {
+            let (folder, name) = object.name.split_once('/').unwrap_or(("", &object.name));
+            folders.entry(folder).or_default().push((name, object));
+        }
+        folders
+    }
+}
+
+impl Error {
+    /// The store knows who asks, and does not allow it: by its policy, or because the object is retained.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(
+            self,
+            Error::Refused {
+                status: 401 | 403 | 405,
+                ..
+            }
+        )
+    }
+}
+
+fn listed(prefix: &Path, object: &object_store::ObjectMeta) -> Listed {
+    Listed {
+        name: relative(prefix, &object.location),
+        len: object.size,
+        modified_ns: object
+            .last_modified
+            .timestamp_nanos_opt()
+            .unwrap_or(i64::MAX),
+    }
+}
+
+fn relative(prefix: &Path, key: &Path) -> String {
+    let (prefix, key) = (prefix.as_ref(), key.as_ref());
+    let rest = key.strip_prefix(prefix).unwrap_or(key);
+    rest.trim_start_matches('/').to_owned()
+}

@@ -1,0 +1,555 @@
+//! Backups below the database's name and a prefix in each of a list of buckets.
+//!
+//! A store has no locks and no renames. It shows an object when it is complete, and a listing shows every object whose
+//! writing was answered before. Four rules replace locks and renames:
+//!
+//! - A lease is an object that its holder writes again every minute. Whether it is alive is judged by the store's clock
+//!   alone: its own time of the answer less its own time of the object. A holder that finds, by the same clock, that it
+//!   was too late once, has lost its lease for good ([`Hold::confirm`]).
+//! - A label with a lease and without stripes is being written. The lease of a writer goes when every stripe is there, or
+//!   none; otherwise it stays, and says that the set never was a backup. So a set that lacks stripes and has no such
+//!   lease was whole once.
+//! - A removal first creates `LABEL/.removing` and then looks for leases. A reader first writes its lease and then looks
+//!   for `.removing`. So one of the two notices the other. `.removing` goes last.
+//! - Nothing but leases is ever written again, and nothing but a removal deletes stripes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longshore_bucket::{
+    Abilities, Address, Below, Bucket, Bytes, Created, Error as StoreError, Key,
+};
+use longshore_facts as facts;
+use longshore_io::{Storage, is_stale};
+use longshore_media::DeviceSpec;
+use uuid::Uuid;
+
+use super::object_lease::ObjectLease;
+use super::{
+    Begun, Found, Hold, LabelFiles, Marks, Place, Protection, Removal, Remover, ShelfMark,
+};
+use crate::Error;
+use crate::label::{BackupKind, Label};
+use crate::lease::{self, Holder, Use};
+use crate::target::{MARK, REMOVING, bad_name, family_name, family_of};
+
+/// What a probe is named, so that one that is left is known.
+const PROBE: &str = ".longshore-probe-";
+
+/// Labels that are judged at once. Each waits for one request at a time.
+const SIDE_BY_SIDE: usize = 48;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Buckets {
+    pub storage: Arc<dyn Storage>,
+    pub target: String,
+    /// The N-th takes family N; one may be there several times.
+    pub prefixes: Vec<Address>,
+    pub database: String,
+}
+
+/// Somewhere in a bucket.
+#[derive(Debug, Clone)]
+struct Spot {
+    /// As the operator wrote it, with what was added.
+    address: String,
+    bucket: Bucket,
+    key: Key,
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+impl Spot {
+    fn of(address: &str, storage: &dyn Storage) -> Result<Spot, StoreError> {
+        let text = address.trim_end_matches('/');
+        // A prefix may be empty, an object's name may not.
+        let below = format!("{text}/x");
+        let (bucket, below) = address_of(&below)?.place(storage)?;
+        let key = below.as_ref().trim_end_matches('x').trim_end_matches('/');
+        Ok(Spot {
+            address: text.to_owned(),
+            bucket,
+            key: key_of(key),
+        })
+    }
+
+    fn join(&self, name: &str) -> Spot {
+        let key = match self.key.as_ref() {
+            "" => name.to_owned(),
+            prefix => format!("{prefix}/{name}"),
+        };
+        Spot {
+            address: format!("{}/{name}", self.address),
+            bucket: self.bucket.clone(),
+            key: key_of(key),
+        }
+    }
+
+    fn below(&self) -> Result<Below, StoreError> {
+        self.bucket.below(&self.key, &NEVER)
+    }
+
+    fn remove(&self) -> Result<(), StoreError> {
+        self.bucket.remove(&self.key, &NEVER)
+    }
+
+    /// What the lease that lies here says.
+    fn holder(&self, modified_ns: i64, now_ns: i64) -> Result<Heard, StoreError> {
+        let name = self.key.filename().unwrap_or_default();
+        if is_stale(modified_ns, now_ns) {
+            return Ok(Heard::Dead(Holder::read(name, "")));
+        }
+        let bytes = self.bucket.small(&self.key, &NEVER)?;
+        let content = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
+        let holder = Holder::read(name, &content);
+        Ok(match bytes.is_none() || ObjectLease::is_ended(&content) {
+            true => Heard::Ending(holder),
+            false => Heard::Live(holder),
+        })
+    }
+}
+
+/// What a lease says of its holder.
+enum Heard {
+    Live(Holder),
+    /// It has ended, and not for longer than a lease lives: a listing that is as old may lack what it did last.
+    Ending(Holder),
+    Dead(Holder),
+}
+
+/// A key that every caller has in the form of one already.
+fn key_of(text: impl Into<String>) -> Key {
+    let text = text.into();
+    Key::parse(&text).unwrap_or_else(|_| Key::from(text))
+}
+
+fn address_of(text: &str) -> Result<Address, StoreError> {
+    Address::of(text).ok_or_else(|| StoreError::Address {
+        text: text.to_owned(),
+        why: "it begins like no store's address",
+    })
+}
+
+/// The names of all databases below these addresses.
+pub(crate) fn databases(prefixes: &[Address], storage: &dyn Storage) -> Result<Vec<String>, Error> {
+    let mut names = BTreeSet::new();
+    for prefix in prefixes {
+        let spot = Spot::of(&prefix.to_string(), storage)?;
+        let level = spot.bucket.level(&spot.key, &NEVER)?;
+        names.extend(level.folders.into_iter().filter(|n| bad_name(n).is_none()));
+    }
+    Ok(names.into_iter().collect())
+}
+
+/// A new backup.
+#[derive(Debug)]
+struct Berth {
+    place: Buckets,
+    label: Label,
+    lease: ObjectLease,
+}
+
+impl Hold for Berth {
+    fn confirm(&self) -> Result<(), Error> {
+        self.lease.confirm()
+    }
+}
+
+impl Drop for Berth {
+    /// A set that lacks some stripes keeps the lease, which says that it never was a backup.
+    fn drop(&mut self) {
+        let there = self.place.contents(&self.label);
+        let families = there.map(|there| there.iter().filter(|o| o.family.is_some()).count());
+        match families {
+            Ok(n) if n == 0 || n == self.place.prefixes.len() => {}
+            Ok(_) => self.lease.leave(),
+            Err(error) => {
+                tracing::warn!(label = %self.label, %error, "it is not known what a backup has left");
+                self.lease.leave();
+            }
+        }
+    }
+}
+
+/// The database in all buckets, without other expires.
+struct Locked<'a> {
+    place: &'a Buckets,
+    lease: ObjectLease,
+    abilities: Abilities,
+}
+
+/// An object below a label.
+struct Content {
+    spot: Spot,
+    name: String,
+    modified_ns: i64,
+    now_ns: i64,
+    family: Option<u16>,
+}
+
+impl Content {
+    fn is_lease(&self) -> bool {
+        self.name.starts_with(lease::PREFIX)
+    }
+}
+
+impl Buckets {
+    /// The database in each bucket, each once, in order.
+    fn homes(&self) -> Result<Vec<Spot>, Error> {
+        let mut homes: Vec<Spot> = Vec::new();
+        for prefix in &self.prefixes {
+            let spot = Spot::of(&prefix.to_string(), &*self.storage)?;
+            if homes.iter().all(|home| home.address != spot.address) {
+                homes.push(spot);
+            }
+        }
+        Ok(homes.iter().map(|spot| spot.join(&self.database)).collect())
+    }
+
+    fn first_home(&self) -> Result<Spot, Error> {
+        let nothing = || Error::Nothing {
+            target: self.target.clone(),
+            database: self.database.clone(),
+        };
+        self.homes()?.into_iter().next().ok_or_else(nothing)
+    }
+
+    /// Everything below a label, the first bucket's first.
+    fn contents(&self, label: &Label) -> Result<Vec<Content>, Error> {
+        let mut contents = Vec::new();
+        for home in self.homes()? {
+            let spot = home.join(label.as_str());
+            let below = spot.below()?;
+            let content = |object: longshore_bucket::Listed| Content {
+                spot: spot.join(&object.name),
+                family: family_of(&object.name).filter(|f| f.1).map(|f| f.0),
+                name: object.name,
+                modified_ns: object.modified_ns,
+                now_ns: below.now_ns,
+            };
+            contents.extend(below.objects.into_iter().map(content));
+        }
+        Ok(contents)
+    }
+
+    /// A live holder among these. `now_ns`: the store's time, of a moment before they were listed.
+    fn holder_in(&self, contents: &[Content], now_ns: i64) -> Result<Option<String>, Error> {
+        for content in contents.iter().filter(|c| c.is_lease()) {
+            let now_ns = content.now_ns.max(now_ns);
+            match content.spot.holder(content.modified_ns, now_ns)? {
+                Heard::Live(holder) => return Ok(Some(holder.text())),
+                Heard::Ending(holder) if holder.what == Some(Use::Backup) => {
+                    return Ok(Some(holder.text()));
+                }
+                Heard::Ending(_) | Heard::Dead(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn look_in(&self, home: &Spot, found: &mut Found) -> Result<(), Error> {
+        let below = home.below()?;
+        found.now_ns = below.now_ns;
+        let mut strays = BTreeSet::new();
+        for (folder, mut objects) in below.by_folder() {
+            // What a console makes to show a folder has no name below it.
+            objects.retain(|(name, _)| !name.is_empty());
+            let Ok(label) = folder.parse::<Label>() else {
+                let is_own = |name: &str| {
+                    [lease::PREFIX, MARK, PROBE]
+                        .iter()
+                        .any(|own| name.starts_with(own))
+                };
+                match folder {
+                    "" => strays.extend(
+                        objects
+                            .iter()
+                            .map(|(name, _)| (*name).to_owned())
+                            .filter(|n| !is_own(n)),
+                    ),
+                    folder => drop(strays.insert(folder.to_owned())),
+                }
+                continue;
+            };
+            let spot = home.join(folder);
+            let files = found.labels.entry(label).or_insert_with(|| LabelFiles {
+                any_finished: true,
+                ..LabelFiles::default()
+            });
+            for (name, object) in objects {
+                if name == REMOVING {
+                    files.removing = true;
+                } else if name.starts_with(lease::PREFIX) {
+                    let heard = spot.join(name).holder(object.modified_ns, below.now_ns);
+                    match heard? {
+                        Heard::Live(holder) => files.holders.push(holder),
+                        Heard::Ending(holder) if holder.what == Some(Use::Backup) => {
+                            files.any_finished = false;
+                            files.ending = Some(holder);
+                        }
+                        Heard::Dead(holder) if holder.what == Some(Use::Backup) => {
+                            files.any_finished = false;
+                        }
+                        Heard::Ending(_) | Heard::Dead(_) => {}
+                    }
+                } else if family_of(name).is_some_and(|family| family.1) {
+                    let address = address_of(&spot.join(name).address)?;
+                    files.stripes.push(DeviceSpec::Bucket(address));
+                    files.bytes += object.len;
+                } else {
+                    strays.insert(object.name.clone());
+                }
+            }
+        }
+        let address = |name: &String| home.join(name).address;
+        found.strays.extend(strays.iter().map(address));
+        Ok(())
+    }
+}
+
+impl Place for Buckets {
+    fn look(&self) -> Result<Found, Error> {
+        let mut found = Found::default();
+        for home in self.homes()? {
+            self.look_in(&home, &mut found)?;
+        }
+        let number = |device: &DeviceSpec| match device {
+            DeviceSpec::Bucket(address) => {
+                let text = address.to_string();
+                let name = text.rsplit('/').next().unwrap_or_default();
+                family_of(name).map(|family| family.0)
+            }
+            _ => None,
+        };
+        for files in found.labels.values_mut() {
+            files.stripes.sort_by_key(number);
+        }
+        found.strays.sort();
+        Ok(found)
+    }
+
+    /// An object that is being written has no name.
+    fn writer(&self, _stripes: &[DeviceSpec], _now_ns: i64) -> Option<String> {
+        None
+    }
+
+    fn stripe(&self, label: &Label, family: u16) -> String {
+        let prefix = self.prefixes.get(usize::from(family) - 1);
+        let prefix = prefix.map(Address::to_string).unwrap_or_default();
+        let (prefix, database) = (prefix.trim_end_matches('/'), &self.database);
+        format!("{prefix}/{database}/{label}/{}", family_name(family))
+    }
+
+    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
+        let home = self.first_home()?;
+        loop {
+            let label = Label::new(begun_us, kind);
+            let lease = ObjectLease::take(home.join(label.as_str()).into_place(), Use::Backup)?;
+            let berth = Berth {
+                place: self.clone(),
+                label: label.clone(),
+                lease,
+            };
+            // A label of somebody else, which had the same second and random digits.
+            if self.contents(&label)?.len() > 1 {
+                continue;
+            }
+            let count = self.prefixes.len() as u16;
+            let device = |n| Ok(DeviceSpec::Bucket(address_of(&self.stripe(&label, n))?));
+            let devices = (1..=count).map(device).collect::<Result<_, StoreError>>()?;
+            return Ok(Begun {
+                label,
+                devices,
+                hold: Box::new(berth),
+            });
+        }
+    }
+
+    fn protect(&self, label: &Label) -> Result<Protection, Error> {
+        // A set made when the target had other buckets may not be in the first one.
+        let there = self.contents(label)?;
+        let Some(first) = there.iter().find(|content| content.family.is_some()) else {
+            return Err(Error::NoSuchLabel {
+                target: self.target.clone(),
+                database: self.database.clone(),
+                label: label.to_string(),
+            });
+        };
+        match ObjectLease::take(first.spot.clone().parent().into_place(), Use::Read) {
+            Ok(lease) => Ok(Protection::Held(Box::new(lease))),
+            Err(Error::Store(error)) if error.is_forbidden() => {
+                Ok(Protection::Impossible(error.to_string()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error> {
+        let homes = self.homes()?;
+        let mut there = None;
+        for home in &homes {
+            let level = home.bucket.level(&home.key, &NEVER)?;
+            if !level.folders.is_empty() || !level.objects.is_empty() {
+                there = there.or(Some(home));
+            }
+        }
+        let Some(home) = there else {
+            return Ok(None);
+        };
+        let lease = ObjectLease::take(home.clone().into_place(), Use::Expire)?;
+        let mut left = Vec::new();
+        for home in &homes {
+            let level = home.bucket.level(&home.key, &NEVER)?;
+            for object in &level.objects {
+                let spot = home.join(&object.name);
+                if object.name.starts_with(PROBE) {
+                    left.push(spot);
+                } else if object.name.starts_with(lease::PREFIX) && spot.key != *lease.key() {
+                    match spot.holder(object.modified_ns, level.now_ns)? {
+                        Heard::Live(holder) => {
+                            return Err(Error::Busy {
+                                path: home.address.clone().into(),
+                                holder: holder.text(),
+                            });
+                        }
+                        Heard::Ending(_) | Heard::Dead(_) => left.push(spot),
+                    }
+                }
+            }
+        }
+        let abilities = self.probe(home)?;
+        // What killed expires left.
+        for spot in left.iter().filter(|_| abilities.no_removal.is_none()) {
+            spot.remove()?;
+        }
+        Ok(Some(Box::new(Locked {
+            place: self,
+            lease,
+            abilities,
+        })))
+    }
+
+    fn side_by_side(&self) -> usize {
+        SIDE_BY_SIDE
+    }
+}
+
+impl Spot {
+    fn parent(mut self) -> Spot {
+        let cut = |text: &str| text.rsplit_once('/').map(|(head, _)| head.to_owned());
+        self.address = cut(&self.address).unwrap_or_default();
+        self.key = key_of(cut(self.key.as_ref()).unwrap_or_default());
+        self
+    }
+
+    fn into_place(self) -> (Bucket, Key) {
+        (self.bucket, self.key)
+    }
+}
+
+impl Buckets {
+    /// What the first bucket's store keeps to, shown by a probe.
+    fn probe(&self, home: &Spot) -> Result<Abilities, Error> {
+        // One for each host: who may not remove it leaves one, and not one each time.
+        let host: String = facts::host_name()
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+            .collect();
+        let probe = home.join(&format!("{PROBE}{host}"));
+        Ok(probe.bucket.probe(&probe.key, &NEVER)?)
+    }
+
+    /// [`Buckets::probe`] of each bucket, with its address.
+    pub(crate) fn probe_all(&self) -> Result<Vec<(String, Abilities)>, Error> {
+        let probed = |home: &Spot| Ok((home.address.clone(), self.probe(home)?));
+        self.homes()?.iter().map(probed).collect()
+    }
+}
+
+impl Marks for Buckets {
+    fn marks(&self) -> Result<Vec<ShelfMark>, Error> {
+        let mut marks = BTreeMap::new();
+        for home in self.homes()? {
+            for object in home.bucket.level(&home.key, &NEVER)?.objects {
+                let id = object.name.strip_prefix(MARK);
+                if let Some(id) = id.and_then(|id| Uuid::parse_str(id).ok()) {
+                    marks.entry(id).or_insert(object.modified_ns);
+                }
+            }
+        }
+        let mark = |(id, changed_ns)| ShelfMark { id, changed_ns };
+        Ok(marks.into_iter().map(mark).collect())
+    }
+
+    fn new_mark(&self) -> Result<ShelfMark, Error> {
+        let id = Uuid::new_v4();
+        let spot = self.first_home()?.join(&format!("{MARK}{}", id.simple()));
+        spot.bucket
+            .put(&spot.key, Bytes::from_static(b"mark\n"), &NEVER)?;
+        let made = self.marks()?.into_iter().find(|mark| mark.id == id);
+        made.ok_or(Error::Store(StoreError::Missing {
+            action: "list",
+            at: spot.address,
+        }))
+    }
+
+    fn home(&self) -> Result<PathBuf, Error> {
+        Ok(self.first_home()?.address.into())
+    }
+}
+
+impl Remover for Locked<'_> {
+    fn look(&self) -> Result<Found, Error> {
+        self.place.look()
+    }
+
+    fn remove(&self, label: &Label) -> Result<Removal, Error> {
+        if let Some(why) = &self.abilities.no_removal {
+            return Ok(Removal::Retained(why.clone()));
+        }
+        let there = self.place.contents(label)?;
+        let Some(first) = there.first() else {
+            return Ok(Removal::Done);
+        };
+        let begun = there.iter().find(|content| content.name == REMOVING);
+        let mark = match begun {
+            Some(content) => content.spot.clone(),
+            None => first.spot.clone().parent().join(REMOVING),
+        };
+        let text = Bytes::from_static(b"its removal has begun\n");
+        let created = mark.bucket.create(&mark.key, text, &NEVER)?;
+        // One that another expire had begun remains a removal.
+        let ours = begun.is_none() && created == Created::Created;
+        self.lease.confirm()?;
+        let there = self.place.contents(label)?;
+        if let Some(holder) = self.place.holder_in(&there, self.lease.last_ns())? {
+            if ours {
+                mark.remove()?;
+            }
+            return Ok(Removal::InUse(holder));
+        }
+        let is_own = |c: &&Content| c.family.is_some() || c.is_lease();
+        for (done, content) in there.iter().filter(is_own).enumerate() {
+            match content.spot.remove() {
+                Ok(()) => {}
+                Err(error) if error.is_forbidden() => {
+                    if ours && done == 0 {
+                        mark.remove()?;
+                    }
+                    return Ok(Removal::Retained(error.to_string()));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Unknown names are left, and with them the mark.
+        let is_strange = |c: &Content| !is_own(&c) && c.name != REMOVING;
+        if !there.iter().any(is_strange) {
+            for content in there.iter().filter(|c| c.name == REMOVING) {
+                content.spot.remove()?;
+            }
+        }
+        Ok(Removal::Done)
+    }
+}

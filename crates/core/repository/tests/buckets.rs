@@ -1,0 +1,608 @@
+//! Shelves in a simulated object store: the promises of directories, where there are no locks and no renames.
+//! Method: the shipped client and the shipped pipeline; a process that is killed makes no request more; one that acts
+//! meanwhile acts between two requests of another, at each of them in turn.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use common::*;
+use longshore_bucket::sim::{Act, Asked, Habits, Store};
+use longshore_io::HostClock;
+use longshore_repository::retention::Policy;
+use longshore_repository::{BackupKind, BackupState, Error, Fate, Places, Shelf, Target};
+use tempfile::TempDir;
+
+const STALE_S: i64 = 15 * 60;
+
+struct Stage {
+    temp: Arc<TempDir>,
+    store: Store,
+    name: String,
+    shelf: Shelf,
+}
+
+fn shelf_of(name: &str, prefixes: &[&str]) -> Shelf {
+    let texts: Vec<String> = prefixes.iter().map(|p| format!("s3://{name}{p}")).collect();
+    let target = Target {
+        name: "t".into(),
+        places: Places::buckets(&texts).unwrap(),
+    };
+    Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap()
+}
+
+fn policy(keep: u32) -> Policy {
+    Policy {
+        keep_full: Some(keep),
+        ..Policy::default()
+    }
+}
+
+fn expire(shelf: &Shelf, keep: u32) -> Result<Vec<Fate>, Error> {
+    let never = AtomicBool::new(false);
+    let expired = shelf.expire(&policy(keep), i64::MAX / 2, false, &never)?;
+    Ok(expired.fates)
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join("source")).unwrap();
+        std::fs::write(temp.path().join("source/file"), [7; 100_000]).unwrap();
+        let store = Store::default();
+        let name = store.install().unwrap();
+        Stage {
+            temp: Arc::new(temp),
+            store,
+            shelf: shelf_of(&name, &["/p", "/p"]),
+            name,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    fn shelve(&self, day: i64) -> String {
+        shelve(&self.shelf, &self.path("source"), day).to_string()
+    }
+
+    fn try_to_shelve(&self, day: i64) -> Option<()> {
+        let berth = self.shelf.begin(BackupKind::Full, day * 86_400_000_000);
+        let berth = berth.ok()?;
+        back_up(&host(), &self.path("source"), &berth.devices, "db").ok()?;
+        berth.confirm().ok()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        words(&self.shelf)
+    }
+
+    fn keys_of(&self, label: &str) -> Vec<String> {
+        let keys = self.store.keys().into_iter();
+        keys.filter(|key| key.contains(label)).collect()
+    }
+
+    /// From now on, a process makes `count` requests more and is then killed.
+    fn kill_after(&self, count: usize) {
+        let mut left = count;
+        self.store.script(move |_| match left {
+            0 => Act::LoseRequest,
+            _ => {
+                left -= 1;
+                Act::Pass
+            }
+        });
+    }
+
+    fn requests(&self) -> usize {
+        self.store.asked().len()
+    }
+
+    fn assert_whole(&self, label: &str, at: &str) {
+        let loan = self.shelf.lease(Some(label));
+        let loan = loan.unwrap_or_else(|e| panic!("{at}: {label}: {e}"));
+        assert_readable(&loan.devices, &self.path("out"), at);
+    }
+
+    /// Every set that looks complete is complete, and no set looks as if it had lost something.
+    fn assert_honest(&self, at: &str) {
+        for set in self.shelf.list().unwrap().sets {
+            match &set.state {
+                BackupState::Complete(_) => self.assert_whole(set.label.as_str(), at),
+                BackupState::Abandoned | BackupState::Removing | BackupState::Writing { .. } => {}
+                state => panic!("{at}: {}: {}", set.label, state.text()),
+            }
+        }
+    }
+
+    /// What is left is this one set: two stripes.
+    fn assert_only(&self, label: &str, at: &str) {
+        let keys = self.store.keys();
+        let own = (1..=2).map(|n| format!("p/db/{label}/family-{n}.bak"));
+        assert_eq!(keys, own.collect::<Vec<_>>(), "{at}");
+    }
+}
+
+fn assert_readable(devices: &[longshore_media::DeviceSpec], out: &Path, at: &str) {
+    restore(&host(), devices, out).unwrap_or_else(|e| panic!("{at}: {e}"));
+    assert_eq!(
+        std::fs::read(out.join("file")).unwrap(),
+        [7; 100_000],
+        "{at}"
+    );
+}
+
+#[test]
+fn a_backup_has_one_object_for_each_family_below_prefix_database_and_label() {
+    let stage = Stage::new();
+    let label = stage.shelve(1);
+    stage.assert_only(&label, "after a backup");
+    assert_eq!(stage.words(), ["complete"]);
+    let loan = stage.shelf.lease(None).unwrap();
+    assert_eq!(loan.label.as_str(), label);
+    assert_readable(&loan.devices, &stage.path("out"), "");
+    assert_eq!(stage.keys_of("lease-read").len(), 1);
+    drop(loan);
+    stage.assert_only(&label, "after a restore");
+    let names = stage.shelf.target.databases(&*host()).unwrap();
+    assert_eq!(names, ["db"]);
+}
+
+#[test]
+fn stripes_in_several_buckets_and_prefixes_make_one_set() {
+    let stage = Stage::new();
+    let other = Store::default();
+    let texts = [
+        format!("s3://{}", stage.name),
+        format!("s3://{}/a b/c", other.install().unwrap()),
+        format!("s3://{}/p", stage.name),
+    ];
+    let target = Target {
+        name: "t".into(),
+        places: Places::buckets(&texts).unwrap(),
+    };
+    let shelf = Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap();
+    let labels: Vec<_> = (1..=2)
+        .map(|day| shelve(&shelf, &stage.path("source"), day))
+        .collect();
+    let first = &labels[0];
+    assert!(
+        stage
+            .store
+            .object(&format!("db/{first}/family-1.bak"))
+            .is_some()
+    );
+    assert!(
+        other
+            .object(&format!("a b/c/db/{first}/family-2.bak"))
+            .is_some()
+    );
+    assert!(
+        stage
+            .store
+            .object(&format!("p/db/{first}/family-3.bak"))
+            .is_some()
+    );
+    let loan = shelf.lease(Some(first.as_str())).unwrap();
+    assert_readable(&loan.devices, &stage.path("out"), "");
+    assert_eq!(expire(&shelf, 1).unwrap(), [Fate::Kept, Fate::Kept]);
+    drop(loan);
+    assert_eq!(expire(&shelf, 1).unwrap(), [Fate::Removed, Fate::Kept]);
+    assert_eq!(stage.keys_of(first.as_str()), [""; 0]);
+    assert_eq!(
+        other.keys(),
+        [format!("a b/c/db/{}/family-2.bak", labels[1])]
+    );
+}
+
+#[test]
+fn missing_damaged_foreign_unfinished_and_strange_backups_are_distinguished() {
+    let stage = Stage::new();
+    let labels: Vec<String> = (1..=6).map(|day| stage.shelve(day)).collect();
+    let key = |label: usize, n: u16| format!("p/db/{}/family-{n}.bak", labels[label]);
+    let bytes = |label: usize, n: u16| stage.store.object(&key(label, n)).unwrap();
+    stage.store.lose(&key(0, 2));
+    let cut = bytes(1, 1);
+    stage.store.put(&key(1, 1), &cut[..cut.len() - 9]);
+    stage.store.put(&key(2, 2), &bytes(5, 2));
+    // Its writer was killed between two completions.
+    stage.store.lose(&key(3, 1));
+    let lease = format!("p/db/{}/.longshore-lease-backup.boot.1.id", labels[3]);
+    stage.store.put(&lease, b"host db2\n");
+    stage.store.put(&key(4, 1), b"");
+    stage.store.put("p/db/notes.txt", b"mine");
+    stage.store.put("p/db/notes/more", b"mine");
+    stage
+        .store
+        .put(&format!("p/db/{}/note", labels[5]), b"mine");
+    stage.store.put("p/db2/other", b"mine");
+    assert_eq!(stage.words()[3], "writing");
+    stage.store.pass(STALE_S + 1);
+    assert_eq!(
+        stage.words(),
+        [
+            "MISSING",
+            "DAMAGED",
+            "foreign",
+            "INCOMPLETE",
+            "DAMAGED",
+            "complete"
+        ]
+    );
+    let listing = stage.shelf.list().unwrap();
+    let name = &stage.name;
+    let strays = [
+        format!("s3://{name}/p/db/{}/note", labels[5]),
+        format!("s3://{name}/p/db/notes"),
+        format!("s3://{name}/p/db/notes.txt"),
+    ];
+    assert_eq!(listing.strays, strays);
+    let told = listing.sets[0].state.text();
+    let expected = format!("s3://{name}/{}", key(0, 2));
+    assert!(told.contains(&expected), "{told}");
+    // A set that lost a stripe is told, not passed over.
+    stage.store.lose(&key(5, 2));
+    let refused = stage.shelf.lease(None).unwrap_err();
+    assert!(matches!(refused, Error::NotWhole { .. }), "{refused}");
+}
+
+/// Goal: whatever request a backup is killed before, what it leaves is a whole set or says that it is none, and a later
+/// expire removes all of it.
+#[test]
+fn a_backup_that_is_killed_anywhere_leaves_a_whole_set_or_none_and_nothing_for_ever() {
+    for habits in [
+        Habits::default(),
+        Habits {
+            overwrites: true,
+            tells_no_time: true,
+            page: 2,
+        },
+    ] {
+        let requests = {
+            let stage = Stage::new();
+            stage.shelve(2);
+            stage.requests()
+        };
+        assert!(requests > 10);
+        for kill in 0..=requests {
+            let at = format!("killed before request {kill}, {habits:?}");
+            let stage = Stage::new();
+            stage.store.habits(habits);
+            let old = stage.shelve(1);
+            stage.kill_after(kill);
+            let done = stage.try_to_shelve(2).is_some();
+            stage.store.heal();
+            assert!(
+                !done || kill + 2 >= requests,
+                "{at}: it was reported as done"
+            );
+            stage.assert_honest(&at);
+            stage.store.pass(STALE_S + 1);
+            stage.assert_honest(&at);
+            stage.assert_whole(&old, &at);
+            if done {
+                assert_eq!(stage.words(), ["complete", "complete"], "{at}");
+            }
+            let last = stage.shelve(3);
+            expire(&stage.shelf, 1).unwrap_or_else(|e| panic!("{at}: {e}"));
+            stage.assert_only(&last, &at);
+        }
+    }
+}
+
+/// Goal: whatever request an expire is killed before, no set is half there under its name, the kept one is whole, and
+/// the next expire ends what was begun.
+#[test]
+fn an_expire_that_is_killed_anywhere_is_ended_by_the_next_one() {
+    for habits in [
+        Habits::default(),
+        Habits {
+            overwrites: true,
+            tells_no_time: true,
+            page: 3,
+        },
+    ] {
+        let requests = {
+            let stage = Stage::new();
+            (1..=3).for_each(|day| drop(stage.shelve(day)));
+            let before = stage.requests();
+            expire(&stage.shelf, 1).unwrap();
+            stage.requests() - before
+        };
+        for kill in 0..=requests {
+            let at = format!("killed before request {kill}, {habits:?}");
+            let stage = Stage::new();
+            stage.store.habits(habits);
+            let labels: Vec<String> = (1..=3).map(|day| stage.shelve(day)).collect();
+            stage.kill_after(kill);
+            let _ended = expire(&stage.shelf, 1);
+            stage.store.heal();
+            stage.assert_honest(&at);
+            stage.store.pass(STALE_S + 1);
+            stage.assert_honest(&at);
+            expire(&stage.shelf, 1).unwrap_or_else(|e| panic!("{at}: {e}"));
+            stage.assert_only(&labels[2], &at);
+        }
+    }
+}
+
+/// Goal: a set that a reader was given is not removed under it, whatever the moment at which the reader came.
+#[test]
+fn a_reader_that_comes_at_any_moment_of_an_expire_reads_a_whole_set_or_is_refused() {
+    let mut kinds = [0, 0];
+    for moment in 0..500 {
+        let at = format!("a reader before request {moment}");
+        let stage = Stage::new();
+        let labels: Vec<String> = (1..=2).map(|day| stage.shelve(day)).collect();
+        let lent = Arc::new(Mutex::new(None));
+        let before = stage.requests();
+        let (shelf, label, given) = (stage.shelf.clone(), labels[0].clone(), lent.clone());
+        stage.store.meanwhile(before + moment, move || {
+            *given.lock().unwrap() = Some(shelf.lease(Some(&label)));
+        });
+        let fates = expire(&stage.shelf, 1).unwrap();
+        let Some(lent) = lent.lock().unwrap().take() else {
+            assert!(moment > 8, "{at}");
+            break;
+        };
+        match lent {
+            Ok(loan) => {
+                kinds[0] += 1;
+                assert_readable(&loan.devices, &stage.path("out"), &at);
+                assert_ne!(fates[0], Fate::Removed, "{at}");
+            }
+            Err(error) => {
+                kinds[1] += 1;
+                let refused = matches!(error, Error::NoSuchLabel { .. } | Error::NotWhole { .. });
+                assert!(refused, "{at}: {error}");
+            }
+        }
+        expire(&stage.shelf, 1).unwrap();
+        stage.assert_only(&labels[1], &at);
+    }
+    assert!(kinds[0] > 3 && kinds[1] > 3, "{kinds:?}");
+}
+
+#[test]
+fn an_expire_that_comes_at_any_moment_of_a_reader_spares_what_the_reader_gets() {
+    for moment in 0..500 {
+        let at = format!("an expire before request {moment}");
+        let stage = Stage::new();
+        let labels: Vec<String> = (1..=2).map(|day| stage.shelve(day)).collect();
+        let before = stage.requests();
+        let (shelf, done) = (stage.shelf.clone(), Arc::new(AtomicBool::new(false)));
+        let ended = done.clone();
+        stage.store.meanwhile(before + moment, move || {
+            expire(&shelf, 1).unwrap();
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let lent = stage.shelf.lease(Some(&labels[0]));
+        if !done.load(std::sync::atomic::Ordering::Relaxed) {
+            assert!(moment > 8, "{at}");
+            break;
+        }
+        match lent {
+            Ok(loan) => assert_readable(&loan.devices, &stage.path("out"), &at),
+            Err(error) => {
+                let refused = matches!(error, Error::NoSuchLabel { .. } | Error::NotWhole { .. });
+                assert!(refused, "{at}: {error}");
+            }
+        }
+        stage.store.pass(STALE_S + 1);
+        expire(&stage.shelf, 1).unwrap();
+        stage.assert_only(&labels[1], &at);
+    }
+}
+
+#[test]
+fn two_expires_at_once_remove_nothing_that_stays() {
+    for moment in 0..500 {
+        let at = format!("another expire before request {moment}");
+        let stage = Stage::new();
+        let labels: Vec<String> = (1..=3).map(|day| stage.shelve(day)).collect();
+        let before = stage.requests();
+        let (shelf, done) = (stage.shelf.clone(), Arc::new(AtomicBool::new(false)));
+        let ended = done.clone();
+        stage.store.meanwhile(before + moment, move || {
+            let other = expire(&shelf, 2);
+            assert!(
+                matches!(other, Ok(_) | Err(Error::Busy { .. })),
+                "{other:?}"
+            );
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let own = expire(&stage.shelf, 1);
+        assert!(
+            matches!(own, Ok(_) | Err(Error::Busy { .. })),
+            "{at}: {own:?}"
+        );
+        if !done.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
+        }
+        stage.assert_honest(&at);
+        expire(&stage.shelf, 1).unwrap();
+        stage.assert_only(&labels[2], &at);
+    }
+}
+
+/// Goal: no clock of this machine says which lease is alive. The store's is years behind it.
+#[test]
+fn a_lease_lives_by_the_stores_clock_alone() {
+    for tells_no_time in [false, true] {
+        let stage = Stage::new();
+        stage.store.habits(Habits {
+            tells_no_time,
+            ..Habits::default()
+        });
+        let first = stage.shelve(1);
+        stage.shelve(2);
+        let berth = stage
+            .shelf
+            .begin(BackupKind::Full, 3 * 86_400_000_000)
+            .unwrap();
+        let loan = stage.shelf.lease(Some(&first)).unwrap();
+        assert_eq!(stage.words(), ["complete", "complete", "writing"]);
+        let kept = [Fate::Kept, Fate::Kept, Fate::Kept];
+        assert_eq!(expire(&stage.shelf, 1).unwrap(), kept);
+        stage.store.pass(STALE_S - 60);
+        assert_eq!(expire(&stage.shelf, 1).unwrap(), kept);
+        berth.confirm().unwrap();
+        stage.store.pass(120);
+        // The writer was in time, the reader was not.
+        let fates = [Fate::Removed, Fate::Kept, Fate::Kept];
+        assert_eq!(expire(&stage.shelf, 1).unwrap(), fates);
+        stage.store.pass(STALE_S);
+        let lost = berth.confirm().unwrap_err();
+        assert!(matches!(lost, Error::LeaseLost { .. }), "{lost}");
+        // Lost for good.
+        let lost = berth.confirm().unwrap_err();
+        assert!(matches!(lost, Error::LeaseLost { .. }), "{lost}");
+        drop((loan, berth));
+    }
+}
+
+fn is_removal(asked: &Asked) -> bool {
+    asked.method == "DELETE" && !asked.is_abort()
+}
+
+/// Goal: credentials that may put and list, and not remove, make backups that count at once; and an expire with them
+/// changes nothing.
+#[test]
+fn credentials_that_remove_nothing_back_up_and_expire_says_what_it_may_not() {
+    let stage = Stage::new();
+    stage.store.script(|asked| match is_removal(asked) {
+        true => Act::Refuse(403, "AccessDenied"),
+        false => Act::Pass,
+    });
+    let labels: Vec<String> = (1..=2).map(|day| stage.shelve(day)).collect();
+    assert_eq!(stage.words(), ["complete", "complete"]);
+    stage.assert_whole(&labels[0], "");
+    let fates = expire(&stage.shelf, 1).unwrap();
+    let Fate::Retained { why } = &fates[0] else {
+        panic!("{fates:?}");
+    };
+    assert!(why.contains("AccessDenied"), "{why}");
+    assert_eq!(stage.words(), ["complete", "complete"]);
+    stage.store.heal();
+    stage.store.pass(STALE_S + 1);
+    assert_eq!(expire(&stage.shelf, 1).unwrap()[0], Fate::Removed);
+    let left = stage.store.keys();
+    let ended = |key: &&String| !key.contains(&labels[1]);
+    assert_eq!(left.iter().filter(ended).count(), 0, "{left:?}");
+    assert_eq!(stage.words(), ["complete"]);
+}
+
+#[test]
+fn a_set_that_the_store_retains_stays_a_backup_and_the_others_go() {
+    let stage = Stage::new();
+    let labels: Vec<String> = (1..=3).map(|day| stage.shelve(day)).collect();
+    let locked = format!("{}/family", labels[0]);
+    stage.store.script(
+        move |asked| match is_removal(asked) && asked.key.contains(&locked) {
+            true => Act::Refuse(403, "AccessDenied"),
+            false => Act::Pass,
+        },
+    );
+    let fates = expire(&stage.shelf, 1).unwrap();
+    assert!(matches!(&fates[0], Fate::Retained { .. }), "{fates:?}");
+    assert_eq!(fates[1..], [Fate::Removed, Fate::Kept]);
+    assert_eq!(stage.words(), ["complete", "complete"]);
+    stage.assert_whole(&labels[0], "");
+    stage.store.heal();
+    assert_eq!(
+        expire(&stage.shelf, 1).unwrap(),
+        [Fate::Removed, Fate::Kept]
+    );
+    stage.assert_only(&labels[2], "");
+}
+
+/// Goal: a store that answers listings and nothing else is no reason to remove a set, whatever lease lies there.
+#[test]
+fn a_set_that_cannot_be_read_now_is_unknown_and_stays() {
+    let stage = Stage::new();
+    let first = stage.shelve(1);
+    let lease = format!("p/db/{first}/.longshore-lease-backup.boot.1.id");
+    stage.store.put(&lease, b"host db2\n");
+    stage.store.pass(STALE_S + 1);
+    stage.shelve(2);
+    stage.store.script(
+        move |asked| match asked.key.contains(&first) && !is_removal(asked) {
+            true => Act::Refuse(500, "InternalError"),
+            false => Act::Pass,
+        },
+    );
+    assert_eq!(stage.words(), ["unknown", "complete"]);
+    assert_eq!(expire(&stage.shelf, 1).unwrap(), [Fate::Kept, Fate::Kept]);
+    stage.store.heal();
+    assert_eq!(stage.words(), ["complete", "complete"]);
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_told_by_a_probe_that_leaves_nothing() {
+    let stage = Stage::new();
+    for overwrites in [false, true] {
+        stage.store.habits(Habits {
+            overwrites,
+            ..Habits::default()
+        });
+        let probed = stage.shelf.target.probe(&host(), "db").unwrap();
+        assert_eq!(probed.len(), 1);
+        assert_eq!(probed[0].0, format!("s3://{}/p/db", stage.name));
+        assert_eq!(probed[0].1.keeps_first, !overwrites);
+        assert_eq!(probed[0].1.no_removal, None);
+    }
+    assert_eq!(stage.store.keys(), [""; 0]);
+}
+
+/// Goal: `info` asks for each stripe's ends and nothing else.
+#[test]
+fn a_listing_asks_once_for_all_names_and_few_times_for_each_stripe() {
+    let stage = Stage::new();
+    (1..=5).for_each(|day| drop(stage.shelve(day)));
+    let before = stage.requests();
+    assert_eq!(stage.words(), ["complete"; 5]);
+    let asked = stage.store.asked().split_off(before);
+    let lists = asked
+        .iter()
+        .filter(|a| a.query.contains("list-type"))
+        .count();
+    assert_eq!(lists, 1);
+    assert!(asked.len() <= 1 + 5 * 2 * 6, "{} requests", asked.len());
+    let wrote = asked
+        .iter()
+        .filter(|a| a.method != "GET" && a.method != "HEAD");
+    assert_eq!(wrote.count(), 0);
+}
+
+/// Prints how long a listing of 1,000 sets takes where each request takes 20 ms.
+#[test]
+#[ignore = "a measurement"]
+fn a_listing_of_a_thousand_sets_is_timed() {
+    let stage = Stage::new();
+    let shelf = shelf_of(&stage.name, &["/p"]);
+    let first = shelve(&shelf, &stage.path("source"), 1).to_string();
+    let bytes = stage
+        .store
+        .object(&format!("p/db/{first}/family-1.bak"))
+        .unwrap();
+    for n in 1..1000 {
+        let label = first.replace(&first[first.len() - 8..], &format!("{n:08x}"));
+        stage
+            .store
+            .put(&format!("p/db/{label}/family-1.bak"), &bytes);
+    }
+    let before = stage.requests();
+    stage
+        .store
+        .script(|_| Act::Delay(std::time::Duration::from_millis(20)));
+    let begun = std::time::Instant::now();
+    assert_eq!(shelf.list().unwrap().sets.len(), 1000);
+    let requests = stage.requests() - before;
+    println!(
+        "{requests} requests, {:.2} s",
+        begun.elapsed().as_secs_f64()
+    );
+}
