@@ -488,6 +488,12 @@ fn credentials_that_remove_nothing_back_up_and_expire_says_what_it_may_not() {
     assert_eq!(stage.words(), ["complete", "complete"]);
     stage.store.heal();
     stage.store.pass(STALE_S + 1);
+    // The lease that could not be removed does not make a set look as if it had never been one.
+    let stripe = format!("p/db/{}/family-2.bak", labels[0]);
+    let bytes = stage.store.object(&stripe).unwrap();
+    stage.store.lose(&stripe);
+    assert_eq!(stage.words(), ["MISSING", "complete"]);
+    stage.store.put(&stripe, &bytes);
     assert_eq!(expire(&stage.shelf, 1).unwrap()[0], Fate::Removed);
     let left = stage.store.keys();
     let ended = |key: &&String| !key.contains(&labels[1]);

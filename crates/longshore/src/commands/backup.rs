@@ -110,7 +110,7 @@ fn run_against(
     };
     // Others may have taken this backup for dead, and removed some of it.
     if let Some(held) = &held {
-        held.berth.confirm()?;
+        held.begun.confirm()?;
     }
     // Another backup could have replaced the set meanwhile: then a sound set says nothing about this one.
     let is_ours = |found: &VerifyReport| found.sets.iter().any(|set| set.set == report.set);

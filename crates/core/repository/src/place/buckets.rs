@@ -26,7 +26,7 @@ use longshore_io::{Storage, is_stale};
 use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
-use super::object_lease::ObjectLease;
+use super::object_lease::{End, ObjectLease};
 use super::{
     Begun, Found, Hold, LabelFiles, Marks, Place, Protection, Removal, Remover, ShelfMark,
 };
@@ -98,15 +98,21 @@ impl Spot {
     /// What the lease that lies here says.
     fn holder(&self, modified_ns: i64, now_ns: i64) -> Result<Heard, StoreError> {
         let name = self.key.filename().unwrap_or_default();
-        if is_stale(modified_ns, now_ns) {
-            return Ok(Heard::Dead(Holder::read(name, "")));
+        let is_old = is_stale(modified_ns, now_ns);
+        let nameless = Holder::read(name, "");
+        if is_old && nameless.what != Some(Use::Backup) {
+            return Ok(Heard::Dead(nameless));
         }
-        let bytes = self.bucket.small(&self.key, &NEVER)?;
-        let content = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
+        let Some(bytes) = self.bucket.small(&self.key, &NEVER)? else {
+            return Ok(Heard::Ending(nameless));
+        };
+        let content = String::from_utf8_lossy(&bytes);
         let holder = Holder::read(name, &content);
-        Ok(match bytes.is_none() || ObjectLease::is_ended(&content) {
-            true => Heard::Ending(holder),
-            false => Heard::Live(holder),
+        Ok(match ObjectLease::end_of(&content) {
+            Some(End::Done) => Heard::Done,
+            _ if is_old => Heard::Dead(holder),
+            Some(End::Left) => Heard::Ending(holder),
+            None => Heard::Live(holder),
         })
     }
 }
@@ -117,6 +123,8 @@ enum Heard {
     /// It has ended, and not for longer than a lease lives: a listing that is as old may lack what it did last.
     Ending(Holder),
     Dead(Holder),
+    /// It has done what it held the lease for, and could not remove it.
+    Done,
 }
 
 /// A key that every caller has in the form of one already.
@@ -243,7 +251,7 @@ impl Buckets {
                 Heard::Ending(holder) if holder.what == Some(Use::Backup) => {
                     return Ok(Some(holder.text()));
                 }
-                Heard::Ending(_) | Heard::Dead(_) => {}
+                Heard::Ending(_) | Heard::Dead(_) | Heard::Done => {}
             }
         }
         Ok(None)
@@ -283,16 +291,17 @@ impl Buckets {
                     files.removing = true;
                 } else if name.starts_with(lease::PREFIX) {
                     let heard = spot.join(name).holder(object.modified_ns, below.now_ns);
-                    match heard? {
-                        Heard::Live(holder) => files.holders.push(holder),
-                        Heard::Ending(holder) if holder.what == Some(Use::Backup) => {
+                    match heard {
+                        Err(error) => files.unreadable = Some(error.to_string()),
+                        Ok(Heard::Live(holder)) => files.holders.push(holder),
+                        Ok(Heard::Ending(holder)) if holder.what == Some(Use::Backup) => {
                             files.any_finished = false;
                             files.ending = Some(holder);
                         }
-                        Heard::Dead(holder) if holder.what == Some(Use::Backup) => {
+                        Ok(Heard::Dead(holder)) if holder.what == Some(Use::Backup) => {
                             files.any_finished = false;
                         }
-                        Heard::Ending(_) | Heard::Dead(_) => {}
+                        Ok(Heard::Ending(_) | Heard::Dead(_) | Heard::Done) => {}
                     }
                 } else if family_of(name).is_some_and(|family| family.1) {
                     let address = address_of(&spot.join(name).address)?;
@@ -414,7 +423,7 @@ impl Place for Buckets {
                                 holder: holder.text(),
                             });
                         }
-                        Heard::Ending(_) | Heard::Dead(_) => left.push(spot),
+                        Heard::Ending(_) | Heard::Dead(_) | Heard::Done => left.push(spot),
                     }
                 }
             }

@@ -21,8 +21,16 @@ use crate::lease::{Holder, Use};
 const TOUCH: Duration = Duration::from_secs(60);
 /// By so much sooner than others a holder takes its own lease for lost.
 const MARGIN: Duration = Duration::from_secs(30);
-/// The content of a lease whose holder has ended and could not, or would not, remove it.
-const ENDED: &str = "ended\n";
+/// The content of a lease whose holder has left its work undone, and of one whose holder could not remove it.
+const LEFT: &str = "ended\n";
+const DONE: &str = "done\n";
+
+/// How the holder of a lease that is still there has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Left,
+    Done,
+}
 
 /// A lease that this process holds; the drop removes it.
 #[derive(Debug)]
@@ -133,9 +141,13 @@ impl ObjectLease {
         self.leave.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a lease with this content is that of a holder that has ended.
-    pub fn is_ended(content: &str) -> bool {
-        content == ENDED
+    /// What the content of a lease says of its end; `None`: its holder has not ended.
+    pub fn end_of(content: &str) -> Option<End> {
+        match content {
+            LEFT => Some(End::Left),
+            DONE => Some(End::Done),
+            _ => None,
+        }
     }
 }
 
@@ -173,15 +185,15 @@ impl Drop for ObjectLease {
         {
             tracing::warn!(at = at(), %error, "it is not known whether the lease held to the end");
         }
-        let ended = || {
-            let text = Bytes::from_static(ENDED.as_bytes());
+        let ended = |text: &'static str| {
+            let text = Bytes::from_static(text.as_bytes());
             shared.bucket.put(&shared.key, text, &never).map(drop)
         };
         let done = match self.leave.load(Ordering::Relaxed) {
-            true => ended(),
+            true => ended(LEFT),
             false => match shared.bucket.remove(&shared.key, &never) {
                 // Whoever may write, and not remove, says so by writing.
-                Err(error) if error.is_forbidden() => ended(),
+                Err(error) if error.is_forbidden() => ended(DONE),
                 removed => removed,
             },
         };
