@@ -13,7 +13,7 @@ mod verbose;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use longshore_terminal::failure::Exit;
 use longshore_terminal::interrupt;
 use longshore_terminal::output::{self, Output};
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Exit {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => {
             RECOVERING.get_or_init(|| commands::answers_a_recovery(&cli.command));
             cli

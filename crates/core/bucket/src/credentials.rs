@@ -1,9 +1,8 @@
 //! Providers of credentials: `credential_process`, and a wrapper that notes why any provider failed.
 
-use std::io::Read;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,13 +11,14 @@ use object_store::CredentialProvider;
 use object_store::aws::{AwsCredential, AwsCredentialProvider};
 use tokio::sync::Mutex;
 
+use crate::environment::{Form, check};
 use crate::watched::{innermost, note};
 
 /// Credentials are replaced so long before they end. A request may be repeated for three minutes.
 const MARGIN_S: i64 = 300;
-/// A program that takes longer is ended.
+/// A program that takes longer is ended, with what it started.
 const PATIENCE: Duration = Duration::from_secs(60);
-const OUTPUT_MAX: u64 = 64 << 10;
+const OUTPUT_MAX: usize = 64 << 10;
 
 /// Another provider, whose failures are noted.
 #[derive(Debug)]
@@ -29,10 +29,23 @@ impl CredentialProvider for Noted {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let result = self.0.get_credential().await;
+        let result = self.0.get_credential().await.and_then(usable);
         note(|seen| seen.credentials = result.as_ref().err().map(|error| innermost(error)));
         result
     }
+}
+
+/// Only what can be sent in a header is.
+fn usable(credential: Arc<AwsCredential>) -> object_store::Result<Arc<AwsCredential>> {
+    let token = credential.token.as_deref().unwrap_or_default();
+    for (name, value) in [
+        ("the key's name", credential.key_id.as_str()),
+        ("the secret key", &credential.secret_key),
+        ("the session token", token),
+    ] {
+        check(name, value, Form::Signs).map_err(failed)?;
+    }
+    Ok(credential)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +117,10 @@ impl CredentialProvider for Process {
             return Ok(held.credential.clone());
         }
         let command = self.command.clone();
-        let asked = tokio::task::spawn_blocking(move || ask(&command)).await;
+        // A caller that no longer waits drops this future, and the program is ended.
+        let unwanted = Unwanted::default();
+        let cancel = unwanted.0.clone();
+        let asked = tokio::task::spawn_blocking(move || ask(&command, PATIENCE, &cancel)).await;
         let asked = asked.map_err(|_| "its thread ended".to_owned());
         let fresh = asked.and_then(|answer| answer).map_err(|why| {
             failed(format!(
@@ -118,57 +134,79 @@ impl CredentialProvider for Process {
     }
 }
 
-/// Runs the program. Errors: why it gave nothing, in words that hold nothing of what it printed.
-fn ask(command: &str) -> Result<Held, String> {
+/// Sets its flag when it is dropped.
+#[derive(Default)]
+struct Unwanted(Arc<AtomicBool>);
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs the program. Errors: why it gave nothing, with the last line that it wrote to standard error as far as that line
+/// can have no secret in it.
+fn ask(command: &str, limit: Duration, cancel: &AtomicBool) -> Result<Held, String> {
     let words = words(command)?;
     let Some((program, arguments)) = words.split_first() else {
         return Err("it is empty".to_owned());
     };
     let mut command = child::program(Path::new(program), &[]).map_err(|e| e.to_string())?;
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        // It may say a secret there as well.
-        .stderr(Stdio::null());
-    let mut running = command
-        .spawn()
-        .map_err(|e| format!("{program} cannot be started: {e}"))?;
-    let Some(output) = running.stdout.take() else {
-        return Err(format!("{program} has no output"));
-    };
-    let reader = std::thread::Builder::new()
-        .name("credentials".into())
-        .spawn(move || {
-            let mut bytes = Vec::new();
-            let read = output.take(OUTPUT_MAX).read_to_end(&mut bytes);
-            read.map(|_| bytes)
-        });
-    let started = HostClock.now();
-    let status = loop {
-        match running.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if HostClock.now() - started < PATIENCE => {
-                HostClock.sleep(Duration::from_millis(20));
-            }
-            _ => {
-                // It may have ended meanwhile.
-                let _ = running.kill();
-                let _ = running.wait();
-                return Err(format!(
-                    "{program} did not end within {} seconds",
-                    PATIENCE.as_secs()
-                ));
-            }
+    command.args(arguments);
+    let said = child::ask(&mut command, limit, OUTPUT_MAX, cancel)
+        .map_err(|why| format!("{program}: {why}"))?;
+    let failed = |what: String| {
+        let line = last_line(&said.errors, &said.output, arguments);
+        match line.is_empty() {
+            true => what,
+            false => format!("{what}; it said: {line}"),
         }
     };
-    if !status.success() {
-        return Err(format!("{program} ended with {status}"));
+    if !said.status.success() {
+        return Err(failed(format!("{program} ended with {}", said.status)));
     }
-    let bytes = reader.map_err(|e| e.to_string())?.join();
-    let bytes = bytes.map_err(|_| "its reader ended".to_owned())?;
-    let bytes = bytes.map_err(|e| format!("its output cannot be read: {e}"))?;
-    parse(&bytes).ok_or_else(|| format!("{program} did not print credentials of version 1"))
+    parse(&said.output)
+        .ok_or_else(|| failed(format!("{program} did not print credentials of version 1")))
+}
+
+/// More of a line is not shown.
+const LINE_MAX: usize = 300;
+
+/// The last line of `errors`. A word is replaced if it was printed or given as an argument, if it follows the name of a
+/// secret, or if it looks like a key or a token.
+fn last_line(errors: &[u8], output: &[u8], arguments: &[String]) -> String {
+    let (errors, output) = (
+        String::from_utf8_lossy(errors),
+        String::from_utf8_lossy(output),
+    );
+    let line = errors.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let line = line.unwrap_or_default();
+    let is_sign = |c: char| c.is_alphanumeric() || matches!(c, '+' | '/' | '-' | '_' | '%' | '~');
+    let names = ["secret", "token", "password", "passwd", "key", "bearer"];
+    let mut shown = String::new();
+    let mut rest = line;
+    let mut is_named = false;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| is_sign(c) != is_sign(first));
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = after;
+        if !is_sign(first) {
+            // "token: x" and "token=x" name what follows; "token x" is a sentence.
+            is_named &= word.contains(['=', ':']);
+            shown.extend(word.chars().filter(|c| !c.is_control()));
+            continue;
+        }
+        let is_long = word.len() >= 16
+            && word.contains(|c: char| c.is_ascii_digit())
+            && word.contains(|c: char| c.is_alphabetic());
+        let was_said = word.len() >= 4
+            && (output.contains(word) || arguments.iter().any(|a| a.contains(word)));
+        let lower = word.to_lowercase();
+        let is_secret = is_named || is_long || was_said;
+        is_named = names.iter().any(|name| lower.ends_with(name));
+        shown.push_str(if is_secret { "***" } else { word });
+    }
+    shown.chars().take(LINE_MAX).collect()
 }
 
 /// The AWS format: `{"Version": 1, "AccessKeyId": ..., "SecretAccessKey": ..., "SessionToken": ..., "Expiration": ...}`.
@@ -246,23 +284,65 @@ mod tests {
     fn a_program_gives_credentials_or_a_reason_without_its_words() {
         let dir = tempfile::tempdir().unwrap();
         let good = r#"echo '{"Version":1,"AccessKeyId":"AK'$1'","SecretAccessKey":"s","Expiration":"2031-01-02T03:04:05Z"}'"#;
-        let held = ask(&format!("{} X", tool(dir.path(), good))).unwrap();
+        let asked = |line: &str| ask(line, PATIENCE, &AtomicBool::new(false));
+        let held = asked(&format!("{} X", tool(dir.path(), good))).unwrap();
         assert_eq!(held.credential.key_id, "AKX");
         assert_eq!(held.until_s, Some(1_925_089_445));
         for (text, word) in [
             ("echo verysecret; echo verysecret >&2; exit 3", "status: 3"),
+            ("echo no such role >&2; exit 3", "it said: no such role"),
             ("echo verysecret", "version 1"),
             (
                 r#"echo '{"Version":2,"AccessKeyId":"a","SecretAccessKey":"verysecret"}'"#,
                 "version 1",
             ),
         ] {
-            let why = ask(&tool(dir.path(), text)).err().unwrap();
+            let why = asked(&tool(dir.path(), text)).err().unwrap();
             assert!(why.contains(word) && !why.contains("verysecret"), "{why}");
         }
         for odd in ["", "tool", "./tool", "/none/tool"] {
-            assert!(ask(odd).is_err(), "{odd}");
+            assert!(asked(odd).is_err(), "{odd}");
         }
+    }
+
+    #[test]
+    fn a_program_that_never_ends_or_never_stops_is_an_error_and_its_children_do_not_matter() {
+        let dir = tempfile::tempdir().unwrap();
+        let no = AtomicBool::new(false);
+        let tool = |text: &str| tool(dir.path(), text);
+        let late = ask(&tool("sleep 3600 & wait"), Duration::from_millis(50), &no);
+        let late = late.err().unwrap();
+        assert!(late.contains("did not end within"), "{late}");
+        let much = ask(&tool("exec yes"), PATIENCE, &no).err().unwrap();
+        assert!(much.contains("more than 65536 bytes"), "{much}");
+        // The child keeps the output open for an hour.
+        let good = r#"sleep 3600 & echo '{"Version":1,"AccessKeyId":"AK","SecretAccessKey":"s"}'"#;
+        let held = ask(&tool(good), PATIENCE, &no).unwrap();
+        assert_eq!(held.credential.key_id, "AK");
+        let unwanted = ask(&tool("sleep 3600"), PATIENCE, &AtomicBool::new(true));
+        assert!(unwanted.is_err());
+    }
+
+    #[test]
+    fn the_last_line_of_a_program_is_shown_without_secrets() {
+        let arguments = ["--pin".to_owned(), "hunter2x".to_owned()];
+        let shown =
+            |errors: &str| last_line(errors.as_bytes(), b"{\"k\": \"printed1\"}", &arguments);
+        let plain = "An error occurred (ExpiredToken) when calling the AssumeRole operation: The security token is expired";
+        assert_eq!(shown(&format!("first\n{plain}\n\n")), plain);
+        for (line, expected) in [
+            ("pin hunter2x is wrong", "pin *** is wrong"),
+            ("got printed1", "got ***"),
+            ("password=abc, user=me", "password=***, user=me"),
+            ("AKIAIOSFODNN7EXAMPLE was denied", "*** was denied"),
+            ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "***"),
+            ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0", "***.***"),
+            ("a\u{1b}[31mred", "a[31mred"),
+            ("", ""),
+        ] {
+            assert_eq!(shown(line), expected);
+        }
+        assert!(last_line(&[b'x'; 4000], b"", &[]).len() <= LINE_MAX);
     }
 
     #[test]
@@ -270,6 +350,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = tool(dir.path(), "echo");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(ask(&path).is_err());
+        assert!(ask(&path, PATIENCE, &AtomicBool::new(false)).is_err());
     }
 }

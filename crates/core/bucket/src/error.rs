@@ -40,6 +40,20 @@ pub enum Error {
         tries: u32,
     },
 
+    /// The answer names another place. The request has a signature, which no other host may see.
+    #[error(
+        "cannot {action} {at}: {endpoint} sends the request elsewhere (HTTP {status}), and redirects are not followed{}",
+        place(region, host)
+    )]
+    Redirected {
+        action: &'static str,
+        at: String,
+        endpoint: String,
+        status: u16,
+        region: Option<String>,
+        host: Option<String>,
+    },
+
     /// The store did not answer, or its answer broke off.
     #[error("cannot {action} {at}: no usable answer from {endpoint}: {why}{}", asked(*tries))]
     Silent {
@@ -73,6 +87,14 @@ fn detail(code: &str, message: &str) -> String {
         ("", message) => format!(": {message}"),
         (code, "") => format!(" {code}"),
         (code, message) => format!(" {code}: {message}"),
+    }
+}
+
+fn place(region: &Option<String>, host: &Option<String>) -> String {
+    match (region, host) {
+        (Some(region), _) => format!(": the bucket is in the region {region}"),
+        (None, Some(host)) => format!(": it names the host {host}"),
+        (None, None) => String::new(),
     }
 }
 
@@ -113,6 +135,15 @@ impl Error {
                 "check the key; `aws s3 ls s3://BUCKET/` lists what is there, and a restore needs every stripe"
             }
             Error::Refused { status, code, .. } => refused_hint(*status, code),
+            Error::Redirected {
+                region: Some(_), ..
+            } => "set AWS_REGION to that region, then run the command again",
+            Error::Redirected { .. } => {
+                "set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to the server that has the bucket, then run the command again"
+            }
+            Error::Silent { why, .. } if why.contains("certificate") => {
+                "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in AWS_ENDPOINT_URL a host that the certificate is for"
+            }
             Error::Silent { .. } => {
                 "check the network, the proxy and AWS_ENDPOINT_URL, then run the command again"
             }
@@ -142,7 +173,7 @@ fn refused_hint(status: u16, code: &str) -> &'static str {
             "the store takes no parts of this size: set LONGSHORE_PART_MIB lower"
         }
         (_, "EntityTooSmall") => "the store wants larger parts: set LONGSHORE_PART_MIB higher",
-        (301 | 307 | 308, _) | (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") => {
+        (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") => {
             "set AWS_REGION to the bucket's region: `aws s3api get-bucket-location --bucket BUCKET`"
         }
         (401 | 403, _) => {

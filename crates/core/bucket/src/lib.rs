@@ -10,7 +10,9 @@
 //!   first one, and stores take none that is older than 15.
 //! - A completion replaces nothing that was not found at the beginning, in a store that heeds conditions.
 //! - No text of this room has a secret in it: not `Debug`, not an error, not a log line.
-//! - Plain http is spoken only where [`ALLOW_HTTP`] says so.
+//! - Plain http is spoken only where [`ALLOW_HTTP`] says so, and to services on this machine's own links that give it
+//!   credentials.
+//! - No request goes where an answer sends it: redirects are errors.
 //!
 //! Left to others: which bytes an object has, and how a set of objects becomes one backup.
 
@@ -18,7 +20,9 @@
 
 mod address;
 mod credentials;
+mod environment;
 mod error;
+mod network;
 mod objects;
 mod profile;
 mod runtime;
@@ -27,6 +31,8 @@ mod settings;
 pub mod sim;
 mod source;
 mod store;
+#[cfg(test)]
+mod tests;
 mod upload;
 mod watched;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::environment::{Form, check};
 use crate::source::Source;
 
 /// The keys of one profile.
@@ -53,11 +54,18 @@ impl Profile {
     ///
     /// Errors: why it has some that cannot be used.
     pub fn source(&self, name: &str) -> Result<Option<Source>, String> {
-        if let (Some(id), Some(secret)) = (
-            self.get("aws_access_key_id"),
-            self.get("aws_secret_access_key"),
-        ) {
-            let token = self.get("aws_session_token");
+        let get = |key: &str| match self.get(key) {
+            None => Ok(None),
+            Some(value) => check(
+                &format!("{key} of the profile {name:?}"),
+                &value,
+                Form::Signs,
+            )
+            .map(|()| Some(value)),
+        };
+        if let (Some(id), Some(secret)) = (get("aws_access_key_id")?, get("aws_secret_access_key")?)
+        {
+            let token = get("aws_session_token")?;
             return Ok(Some(Source::Keys { id, secret, token }));
         }
         if let Some(command) = self.get("credential_process") {

@@ -112,7 +112,7 @@ impl<T: Send + 'static> Ticket<T> {
     fn broken(&self) -> Error {
         Error::Settings {
             bucket: self.at.clone(),
-            why: "the request could not be made: look for spaces and line ends in AWS_ENDPOINT_URL, AWS_REGION and the credentials".to_owned(),
+            why: "the client of the store ended without an answer, which is an error in Longshore; look at the settings all the same".to_owned(),
         }
     }
 

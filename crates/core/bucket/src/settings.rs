@@ -1,10 +1,12 @@
 //! What the environment and the AWS files say about a bucket.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 
 use longshore_io::{SmallFile, Storage};
 
 use crate::Error;
+use crate::environment::{Environment, Form, check, server};
 use crate::profile::Profile;
 use crate::source::Source;
 
@@ -93,118 +95,115 @@ impl std::fmt::Debug for Settings {
 /// A file's content is not larger than this.
 const FILE_MAX: usize = 1 << 20;
 
-/// The environment, as [`Settings::read`] sees it. An empty variable counts as none.
-struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
-
-impl Environment<'_> {
-    fn get(&self, name: &str) -> Option<String> {
-        (self.0)(name).filter(|value| !value.is_empty())
-    }
-
-    fn home(&self, below: &str) -> Option<PathBuf> {
-        let home = PathBuf::from(self.get("HOME")?);
-        home.is_absolute().then(|| home.join(below))
-    }
-}
-
 impl Settings {
     /// The settings for `bucket`, from this process's environment and the AWS files that it names.
     ///
     /// Errors: [`Error::Settings`]. That there are no credentials is said by the first request.
     pub fn of_environment(bucket: &str, storage: &dyn Storage) -> Result<Settings, Error> {
-        Settings::read(bucket, storage, &|name| std::env::var(name).ok())
+        Settings::read(bucket, storage, &|name| std::env::var_os(name))
     }
 
     /// [`Settings::of_environment`] with another environment.
     pub fn read(
         bucket: &str,
         storage: &dyn Storage,
-        get: &dyn Fn(&str) -> Option<String>,
+        get: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Settings, Error> {
-        let env = Environment(get);
-        let wrong = |why| Error::Settings {
+        Settings::found(storage, &Environment(get)).map_err(|why| Error::Settings {
             bucket: bucket.to_owned(),
             why,
-        };
-        if let Some(asked) = env.get(PART_MIB)
+        })
+    }
+
+    fn found(storage: &dyn Storage, env: &Environment) -> Result<Settings, String> {
+        if let Some(asked) = env.get(PART_MIB, Form::Signs)?
             && !asked.parse().is_ok_and(|n| PART_MIB_RANGE.contains(&n))
         {
-            return Err(wrong(format!(
+            return Err(format!(
                 "{PART_MIB} is {asked:?}, and 5 to 4096 are allowed"
-            )));
+            ));
         }
-        let file = |path: Option<PathBuf>| match path {
-            Some(path) => read_file(storage, &path).map_err(wrong),
-            None => Ok(None),
-        };
-        let explicit = env.get("AWS_PROFILE");
+        let explicit = env.get("AWS_PROFILE", Form::Text)?;
         let name = explicit.clone().unwrap_or_else(|| "default".to_owned());
-        let place = |variable, below| {
-            let path = env.get(variable).map(PathBuf::from);
-            path.or_else(|| env.home(below))
-        };
-        let shared = file(place("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"))?;
-        let config = file(place("AWS_CONFIG_FILE", ".aws/config"))?;
-        let text = |bytes: Option<Vec<u8>>| {
-            let bytes = bytes.unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        let profile = Profile::read(&name, &text(shared), &text(config));
+        let profile = profile(storage, env, &name)?;
         if explicit.is_some() && profile.is_none() {
-            return Err(wrong(format!(
+            return Err(format!(
                 "AWS_PROFILE names the profile {name:?}, which neither AWS file has"
-            )));
+            ));
         }
         let profile = profile.unwrap_or_default();
-        let endpoint = env
-            .get("AWS_ENDPOINT_URL_S3")
-            .or_else(|| env.get("AWS_ENDPOINT_URL"))
-            .or_else(|| profile.get("endpoint_url"));
-        let allow_http = match env.get(ALLOW_HTTP).as_deref() {
+        let of_profile = |key: &str, form| match profile.get(key) {
+            None => Ok(None),
+            Some(value) => {
+                let name = format!("{key} of the profile {name:?}");
+                check(&name, &value, form).map(|()| Some((name, value)))
+            }
+        };
+        let allow_http = match env.get(ALLOW_HTTP, Form::Signs)?.as_deref() {
             None | Some("0") => false,
             Some("1") => true,
-            Some(other) => return Err(wrong(format!("{ALLOW_HTTP} is {other:?}, not 0 or 1"))),
+            Some(_) => return Err(format!("{ALLOW_HTTP} is neither 0 nor 1")),
         };
-        if let Some(endpoint) = &endpoint {
-            check_endpoint(endpoint, allow_http).map_err(wrong)?;
+        let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
+        let endpoint = match env.first(&endpoints, Form::Signs)? {
+            None => of_profile("endpoint_url", Form::Signs)?,
+            found => found,
+        };
+        if let Some((name, endpoint)) = &endpoint {
+            check_endpoint(name, endpoint, allow_http)?;
         }
-        let ca = env.get("AWS_CA_BUNDLE").or_else(|| env.get(CA_FILE));
+        let region = match env.first(&["AWS_REGION", "AWS_DEFAULT_REGION"], Form::Word)? {
+            None => of_profile("region", Form::Word)?,
+            found => found,
+        };
+        let ca = match env.path("AWS_CA_BUNDLE")? {
+            None => env.path(CA_FILE)?,
+            found => found,
+        };
         let ca = match ca {
             None => None,
-            Some(path) => match file(Some(PathBuf::from(&path)))? {
-                Some(bytes) => Some(bytes),
-                None => return Err(wrong(format!("the certificates' file {path} is missing"))),
-            },
+            Some(path) => Some(
+                read_file(storage, &path)?
+                    .ok_or_else(|| format!("the certificates' file {path:?} is missing"))?,
+            ),
         };
         Ok(Settings {
-            endpoint,
-            region: env
-                .get("AWS_REGION")
-                .or_else(|| env.get("AWS_DEFAULT_REGION"))
-                .or_else(|| profile.get("region")),
+            endpoint: endpoint.map(|(_, value)| value),
+            region: region.map(|(_, value)| value),
             allow_http,
             ca,
-            source: source(&env, explicit.is_some(), &name, &profile),
+            source: source(env, explicit.is_some(), &name, &profile),
             patience: Patience::USUAL,
         })
     }
 }
 
-/// An endpoint is a scheme and a host. What else it has would be lost, or would be a secret in each message.
-fn check_endpoint(endpoint: &str, allow_http: bool) -> Result<(), String> {
-    let Some((scheme, rest)) = endpoint.split_once("://") else {
-        return Err("AWS_ENDPOINT_URL does not begin with https://".to_owned());
+/// The profile of the AWS files; `None` if neither has it.
+fn profile(
+    storage: &dyn Storage,
+    env: &Environment,
+    name: &str,
+) -> Result<Option<Profile>, String> {
+    let text = |variable, below| {
+        let path = env.path(variable)?.or_else(|| env.home(below));
+        let bytes = match path {
+            Some(path) => read_file(storage, &path)?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Ok::<_, String>(String::from_utf8_lossy(&bytes).into_owned())
     };
-    if rest.contains('@') {
-        return Err("AWS_ENDPOINT_URL must not hold a name or a password".to_owned());
-    }
-    match scheme {
-        "https" => Ok(()),
-        "http" if allow_http => Ok(()),
-        "http" => Err(format!(
-            "AWS_ENDPOINT_URL is plain http, which everyone on the way can read and change; {ALLOW_HTTP}=1 allows it"
+    let shared = text("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")?;
+    let config = text("AWS_CONFIG_FILE", ".aws/config")?;
+    Ok(Profile::read(name, &shared, &config))
+}
+
+fn check_endpoint(name: &str, endpoint: &str, allow_http: bool) -> Result<(), String> {
+    let url = server(name, endpoint, &["https", "http"])?;
+    match url.scheme() {
+        "http" if !allow_http => Err(format!(
+            "{name} is plain http, which everyone on the way can read and change; {ALLOW_HTTP}=1 allows it"
         )),
-        _ => Err("AWS_ENDPOINT_URL does not begin with https://".to_owned()),
+        _ => Ok(()),
     }
 }
 
@@ -215,52 +214,99 @@ fn source(
     name: &str,
     profile: &Profile,
 ) -> Result<Source, String> {
-    let keys = (
-        env.get("AWS_ACCESS_KEY_ID"),
-        env.get("AWS_SECRET_ACCESS_KEY"),
-    );
-    match keys {
-        (Some(id), Some(secret)) if !explicit => {
-            let token = env.get("AWS_SESSION_TOKEN");
-            return Ok(Source::Keys { id, secret, token });
+    let get = |name| env.get(name, Form::Signs);
+    if !explicit {
+        match (get("AWS_ACCESS_KEY_ID")?, get("AWS_SECRET_ACCESS_KEY")?) {
+            (Some(id), Some(secret)) => {
+                let token = get("AWS_SESSION_TOKEN")?;
+                return Ok(Source::Keys { id, secret, token });
+            }
+            (Some(_), None) => {
+                return Err("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not".to_owned());
+            }
+            _ => {}
         }
-        (Some(_), None) if !explicit => {
-            return Err("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not".to_owned());
-        }
-        _ => {}
     }
     let of_profile = profile.source(name)?;
     if explicit {
         return of_profile.ok_or_else(|| format!("the profile {name:?} has no credentials"));
     }
-    if let (Some(token_file), Some(role)) = (
-        env.get("AWS_WEB_IDENTITY_TOKEN_FILE"),
-        env.get("AWS_ROLE_ARN"),
-    ) {
-        let session = env.get("AWS_ROLE_SESSION_NAME");
-        return Ok(Source::WebIdentity {
-            token_file,
-            role,
-            session,
-        });
-    }
-    if let Some(uri) = env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
-        return Ok(Source::ContainerRelative(uri));
-    }
-    if let (Some(uri), Some(token_file)) = (
-        env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"),
-        env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
-    ) {
-        return Ok(Source::ContainerFull { uri, token_file });
+    if let Some(found) = of_machine(env)? {
+        return Ok(found);
     }
     if let Some(found) = of_profile {
         return Ok(found);
     }
-    let off = env.get("AWS_EC2_METADATA_DISABLED");
+    let off = get("AWS_EC2_METADATA_DISABLED")?;
     if off.is_some_and(|off| off.eq_ignore_ascii_case("true")) {
         return Err("neither the environment nor the AWS files have any".to_owned());
     }
-    Ok(Source::Instance)
+    let endpoint = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
+    let is_v6 = get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE")?
+        .is_some_and(|mode| mode.eq_ignore_ascii_case("ipv6"));
+    let endpoint = match get(endpoint)? {
+        Some(found) => {
+            server(endpoint, &found, &["http", "https"])?;
+            Some(found.trim_end_matches('/').to_owned())
+        }
+        None => is_v6.then(|| "http://[fd00:ec2::254]".to_owned()),
+    };
+    Ok(Source::Instance { endpoint })
+}
+
+/// What Kubernetes or a container service put into the environment.
+fn of_machine(env: &Environment) -> Result<Option<Source>, String> {
+    let get = |name| env.get(name, Form::Signs);
+    let token_file = env.get("AWS_WEB_IDENTITY_TOKEN_FILE", Form::Text)?;
+    if let (Some(token_file), Some(role)) = (token_file, get("AWS_ROLE_ARN")?) {
+        let sts = get("AWS_ENDPOINT_URL_STS")?;
+        if let Some(sts) = &sts {
+            server("AWS_ENDPOINT_URL_STS", sts, &["https"])?;
+        }
+        return Ok(Some(Source::WebIdentity {
+            token_file,
+            role,
+            session: get("AWS_ROLE_SESSION_NAME")?,
+            sts,
+        }));
+    }
+    let relative = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
+    if let Some(uri) = get(relative)? {
+        // Otherwise it could continue the host's name.
+        return match uri.starts_with('/') {
+            true => Ok(Some(Source::ContainerRelative(uri))),
+            false => Err(format!("{relative} does not begin with /")),
+        };
+    }
+    let full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+    let token_file = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", Form::Text)?;
+    if let (Some(uri), Some(token_file)) = (get(full)?, token_file) {
+        check_container(full, &uri)?;
+        return Ok(Some(Source::ContainerFull { uri, token_file }));
+    }
+    Ok(None)
+}
+
+/// A container's token goes over TLS, or to this machine and to the services on its own links, as with AWS's tools.
+fn check_container(name: &str, uri: &str) -> Result<(), String> {
+    // It may have a query.
+    let place = uri.split('?').next().unwrap_or_default();
+    let url = server(name, place, &["http", "https"])?;
+    let host = url.host_str().unwrap_or_default();
+    let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    let is_near = match ip {
+        Ok(ip) => {
+            let services = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
+            ip.is_loopback() || services.iter().any(|near| near.parse() == Ok(ip))
+        }
+        Err(_) => host == "localhost",
+    };
+    match url.scheme() == "https" || is_near {
+        true => Ok(()),
+        false => Err(format!(
+            "{name} is plain http to another machine, and https or an address of this machine is allowed"
+        )),
+    }
 }
 
 /// The file's content; `None` if there is no such file.
@@ -288,7 +334,7 @@ mod tests {
     fn read(disk: &SimDisk, variables: &[(&str, &str)]) -> Result<Settings, Error> {
         let get = |name: &str| {
             let found = variables.iter().find(|v| v.0 == name);
-            found.map(|v| v.1.to_owned())
+            found.map(|v| v.1.into())
         };
         Settings::read("b", disk, &get)
     }
@@ -304,7 +350,7 @@ mod tests {
         disk.write_file(
             "/home/.aws/config",
             b"[default]\nregion = eu-west-1\n[profile tool]\ncredential_process = /bin/x --y\n\
-              [profile sso]\nsso_session = a\n[profile role]\nrole_arn = arn\nsource_profile = default\n",
+              [profile wide]\nregion = a b\n[profile sso]\nsso_session = a\n[profile role]\nrole_arn = arn\nsource_profile = default\n",
         )
         .unwrap();
         disk
@@ -317,7 +363,7 @@ mod tests {
             Ok(Source::Keys { id, .. }) => id.clone(),
             Ok(Source::Process { command, .. }) => command.clone(),
             Ok(Source::WebIdentity { role, .. }) => role.clone(),
-            Ok(Source::Instance) => "instance".to_owned(),
+            Ok(Source::Instance { endpoint }) => endpoint.clone().unwrap_or("instance".to_owned()),
             Ok(_) => "container".to_owned(),
             Err(why) => why.clone(),
         }
@@ -351,6 +397,11 @@ mod tests {
         assert!(with(&[&[("AWS_PROFILE", "role")]]).contains("credential_process"));
         let none = read(&SimDisk::new(2), &[]).unwrap();
         assert_eq!(id(&none), "instance");
+        let other = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://m:1/")];
+        assert_eq!(id(&read(&SimDisk::new(2), &other).unwrap()), "http://m:1");
+        let six = [("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "IPv6")];
+        let six = id(&read(&SimDisk::new(2), &six).unwrap());
+        assert_eq!(six, "http://[fd00:ec2::254]");
         let off = [("AWS_EC2_METADATA_DISABLED", "true")];
         assert!(read(&SimDisk::new(2), &off).unwrap().source.is_err());
     }
@@ -369,6 +420,21 @@ mod tests {
             (&[(ALLOW_HTTP, "yes")], ALLOW_HTTP),
             (&[(CA_FILE, "/none/ca.pem")], "/none/ca.pem"),
             (&[(PART_MIB, "4")], PART_MIB),
+            (&[(PART_MIB, " 16")], PART_MIB),
+            (
+                &[("AWS_ENDPOINT_URL", "https://h?secret")],
+                "AWS_ENDPOINT_URL",
+            ),
+            (
+                &[("AWS_ENDPOINT_URL_S3", "https://h \n")],
+                "AWS_ENDPOINT_URL_S3",
+            ),
+            (&[("AWS_ENDPOINT_URL", "https://h:0")], "65535"),
+            (&[("AWS_REGION", "eu west")], "AWS_REGION"),
+            (&[("AWS_DEFAULT_REGION", "eu/secret")], "AWS_DEFAULT_REGION"),
+            (&[("AWS_PROFILE", "a\n")], "AWS_PROFILE"),
+            (&[("AWS_PROFILE", "wide")], "region of the profile"),
+            (&[("AWS_CONFIG_FILE", "/a\n")], "AWS_CONFIG_FILE"),
         ] {
             let all = [&[HOME], variables].concat();
             let refused = read(&disk, &all).unwrap_err().to_string();
@@ -377,6 +443,64 @@ mod tests {
         }
         let http = [("AWS_ENDPOINT_URL", "http://h:1"), (ALLOW_HTTP, "1")];
         assert!(read(&disk, &http).unwrap().allow_http);
+    }
+
+    #[test]
+    fn credentials_that_cannot_be_sent_are_refused_by_name() {
+        let id = ("AWS_ACCESS_KEY_ID", "AK");
+        let key = ("AWS_SECRET_ACCESS_KEY", "verysecret");
+        let web = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/t");
+        let token = ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/t");
+        let full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+        for (variables, word) in [
+            (
+                &[("AWS_ACCESS_KEY_ID", "A K"), key][..],
+                "AWS_ACCESS_KEY_ID",
+            ),
+            (&[id, (key.0, "verysecret\n")], key.0),
+            (&[id, (key.0, " verysecret")], key.0),
+            (
+                &[id, key, ("AWS_SESSION_TOKEN", "very secret")],
+                "AWS_SESSION_TOKEN",
+            ),
+            (&[web, ("AWS_ROLE_ARN", "arn:\n")], "AWS_ROLE_ARN"),
+            (
+                &[
+                    web,
+                    ("AWS_ROLE_ARN", "r"),
+                    ("AWS_ENDPOINT_URL_STS", "http://h"),
+                ],
+                "AWS_ENDPOINT_URL_STS",
+            ),
+            (
+                &[("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "@evil")],
+                "RELATIVE_URI",
+            ),
+            (&[token, (full, "http://evil/c")], full),
+            (&[token, (full, "http://169.254.170.2.evil/c")], full),
+            (&[token, (full, "http://u:verysecret@127.0.0.1/c")], full),
+            (
+                &[("AWS_EC2_METADATA_SERVICE_ENDPOINT", "h")],
+                "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+            ),
+        ] {
+            let why = read(&SimDisk::new(1), variables).unwrap().source;
+            let why = why.err().unwrap_or_default();
+            assert!(why.contains(word), "{variables:?}: {why}");
+            assert!(!why.contains("secret"), "{why}");
+        }
+        for near in [
+            "http://127.0.0.1:1/c?a=b",
+            "http://[fd00:ec2::23]/c",
+            "https://else/c",
+        ] {
+            assert!(
+                read(&SimDisk::new(1), &[token, (full, near)])
+                    .unwrap()
+                    .source
+                    .is_ok()
+            );
+        }
     }
 
     #[test]

@@ -17,12 +17,16 @@ pub(crate) enum Source {
         token_file: String,
         role: String,
         session: Option<String>,
+        /// The service that gives credentials for it, where it is not the region's.
+        sts: Option<String>,
     },
     ContainerRelative(String),
     ContainerFull {
         uri: String,
         token_file: String,
     },
-    /// The instance's metadata service.
-    Instance,
+    /// The instance's metadata service, perhaps at another address than the usual one.
+    Instance {
+        endpoint: Option<String>,
+    },
 }

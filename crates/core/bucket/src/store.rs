@@ -12,14 +12,15 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use longshore_io::Storage;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredentialProvider};
-use object_store::client::{HttpConnector, ReqwestConnector};
+use object_store::client::HttpConnector;
 use object_store::path::Path;
 use object_store::{
-    Attribute, BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions,
-    GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+    Attribute, BackoffConfig, ClientOptions, Error as StoreError, GetOptions, GetRange,
+    ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
 };
 
 use crate::credentials::{Lacking, Noted, Process};
+use crate::network::{Direct, Proxies};
 use crate::settings::{Settings, TRY};
 use crate::source::Source;
 use crate::watched::{SEEN, Seen, Watched, innermost};
@@ -90,7 +91,14 @@ impl Bucket {
             });
         }
         let settings = Settings::of_environment(name, storage)?;
-        let bucket = Bucket::connect(name, settings, ReqwestConnector::default)?;
+        let wrong = |why| Error::Settings {
+            bucket: name.to_owned(),
+            why,
+        };
+        let proxies = Proxies::read(&|name| std::env::var_os(name)).map_err(wrong)?;
+        let region = settings.region.as_deref().unwrap_or(REGION);
+        let direct = Direct::new(settings.ca.as_deref(), proxies, region).map_err(wrong)?;
+        let bucket = Bucket::connect(name, settings, || direct.clone())?;
         open.insert(name.to_owned(), bucket.clone());
         Ok(bucket)
     }
@@ -111,20 +119,11 @@ impl Bucket {
         };
         let failed = |e: StoreError| wrong(innermost(&e));
         let region = settings.region.clone().unwrap_or_else(|| REGION.to_owned());
-        let mut options = ClientOptions::new()
+        let options = ClientOptions::new()
             .with_allow_http(settings.allow_http)
             .with_http1_only()
             .with_timeout(REQUEST_MAX)
             .with_connect_timeout(CONNECT_MAX);
-        if let Some(pem) = &settings.ca {
-            let certificates = Certificate::from_pem_bundle(pem).map_err(failed)?;
-            if certificates.is_empty() {
-                return Err(wrong("the certificates' file holds none".to_owned()));
-            }
-            for certificate in certificates {
-                options = options.with_root_certificate(certificate);
-            }
-        }
         let patience = settings.patience;
         let retry = RetryConfig {
             backoff: BackoffConfig {
@@ -227,6 +226,16 @@ impl Bucket {
         let Seen { tries, code, .. } = seen.clone();
         if let Some(why) = seen.credentials.clone() {
             return Error::Credentials { action, at, why };
+        }
+        if let (Some(status), Some(right)) = (seen.status, seen.elsewhere.clone()) {
+            return Error::Redirected {
+                action,
+                at,
+                endpoint,
+                status,
+                region: right.region,
+                host: right.host,
+            };
         }
         match seen.status {
             Some(404) if code == "NoSuchBucket" => Error::NoBucket { action, at },
@@ -466,14 +475,17 @@ fn provider(
             token_file,
             role,
             session,
+            sts,
         }) => {
             let builder = builder
                 .with_config(Key::WebIdentityTokenFile, token_file)
                 .with_config(Key::RoleArn, role);
-            match session {
-                Some(session) => builder.with_config(Key::RoleSessionName, session),
-                None => builder,
-            }
+            let more = [(Key::RoleSessionName, session), (Key::StsEndpoint, sts)];
+            more.into_iter()
+                .fold(builder, |builder, (key, value)| match value {
+                    Some(value) => builder.with_config(key, value),
+                    None => builder,
+                })
         }
         Ok(Source::ContainerRelative(uri)) => {
             builder.with_config(Key::ContainerCredentialsRelativeUri, uri)
@@ -481,7 +493,10 @@ fn provider(
         Ok(Source::ContainerFull { uri, token_file }) => builder
             .with_config(Key::ContainerCredentialsFullUri, uri)
             .with_config(Key::ContainerAuthorizationTokenFile, token_file),
-        Ok(Source::Instance) => builder,
+        Ok(Source::Instance { endpoint }) => match endpoint {
+            Some(endpoint) => builder.with_metadata_endpoint(endpoint),
+            None => builder,
+        },
     };
     Ok(built.build()?.credentials().clone())
 }

@@ -51,6 +51,15 @@ pub struct Seen {
     pub credentials: Option<String>,
     /// When the store answered, by its own clock.
     pub date_ns: Option<i64>,
+    /// Where the last answer sent the request, which does not go there.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// The right place, as far as an answer names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elsewhere {
+    pub region: Option<String>,
+    pub host: Option<String>,
 }
 
 tokio::task_local! {

@@ -3,9 +3,13 @@
 //! Every child process is started through this module. Otherwise a variable such as `LD_PRELOAD` or `PGOPTIONS`, or a
 //! file named `nbdkit` in the working directory, could steer a program that runs with our rights.
 
+mod answer;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+pub use answer::{Said, Unanswered, ask};
 
 use crate::trust::{Distrust, trusted};
 

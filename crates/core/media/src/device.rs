@@ -9,6 +9,7 @@ mod file;
 mod nul;
 mod pipe;
 
+use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -70,6 +71,25 @@ impl DeviceSpec {
                 cancel.clone(),
             )),
         }
+    }
+}
+
+/// A path where nothing but a path works: an address of an object store would otherwise become a directory named `s3:`.
+/// `file:` before a text that begins like an address makes it a path.
+///
+/// Errors: what works instead.
+pub fn only_path(text: &OsStr) -> Result<PathBuf, String> {
+    let as_text = text.to_str().unwrap_or_default();
+    if Address::of(as_text).is_some() {
+        return Err(
+            "this is an address of an object store, and only a path works here; `longshore backup`, \
+             `restore`, `verify` and `list` take s3://BUCKET/KEY, and ./NAME is a path of this name"
+                .to_owned(),
+        );
+    }
+    match as_text.strip_prefix("file:") {
+        Some(path) if Address::of(path).is_some() => Ok(path.into()),
+        _ => Ok(text.into()),
     }
 }
 

@@ -29,6 +29,7 @@ mod window;
 
 pub use device::{
     BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
+    only_path,
 };
 pub use error::Error;
 pub use header::{

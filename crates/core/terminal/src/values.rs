@@ -2,14 +2,16 @@
 //!
 //! Every value is parsed here, once, into a type that cannot hold an invalid one; commands see no text.
 
+use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
+use clap::Command;
+use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser, ValueParser};
 use longshore_codec::{Algorithm, Level};
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, only_path};
 
 /// Longest name and description, in characters (SQL Server's limits).
 const NAME_MAX: usize = 128;
@@ -170,6 +172,28 @@ pub fn device() -> ValueParser {
     }))
 }
 
+/// A program's options, where each that takes a path refuses the address of an object store.
+pub fn with_paths_only(command: Command) -> Command {
+    let path = || {
+        let parser = PathBufValueParser::new().try_map(|path| only_path(path.as_os_str()));
+        ValueParser::new(parser)
+    };
+    command
+        .mut_args(
+            |arg| match arg.get_value_parser().type_id() == TypeId::of::<PathBuf>() {
+                true => arg.value_parser(path()),
+                false => arg,
+            },
+        )
+        .mut_subcommands(with_paths_only)
+}
+
+/// A source: what is not a server is a path.
+pub fn source() -> ValueParser {
+    let parser = OsStringValueParser::new();
+    ValueParser::new(parser.try_map(|text| only_path(&text).map(OsString::from)))
+}
+
 /// Two paths with `=` between them. The first `=` divides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair(pub PathBuf, pub OsString);
@@ -188,8 +212,8 @@ fn pair_of(text: &OsStr) -> Result<Pair, String> {
         return Err("one side of = is empty".to_owned());
     }
     Ok(Pair(
-        OsStr::from_bytes(left).into(),
-        OsStr::from_bytes(right).to_owned(),
+        only_path(OsStr::from_bytes(left))?,
+        only_path(OsStr::from_bytes(right))?.into(),
     ))
 }
 
@@ -249,6 +273,8 @@ mod tests {
         let pair = pair_of(OsStr::from_bytes(b"a/\xfe=b=c")).unwrap();
         assert_eq!(pair.0, PathBuf::from(OsStr::from_bytes(b"a/\xfe")));
         assert_eq!(pair.1, OsStr::new("b=c"));
+        assert!(pair_of(OsStr::new("a=s3://b/k")).is_err());
+        assert!(pair_of(OsStr::new("az://b/k=a")).is_err());
         assert!(pair_of(OsStr::new("a=")).is_err());
         assert!(pair_of(OsStr::new("a")).is_err());
     }

@@ -16,6 +16,7 @@ use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
 use longshore_terminal::output::{self, Output};
 use longshore_terminal::program::{refuse, start_log};
+use longshore_terminal::values;
 
 use commands::Context;
 use options::Cli;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Exit {
-    let read = Cli::command().try_get_matches();
+    let read = values::with_paths_only(Cli::command()).try_get_matches();
     let read = read.and_then(|read| Ok((Cli::from_arg_matches(&read)?, is_typed(&read, "config"))));
     let (cli, has_config) = match read {
         Ok(read) => read,

@@ -120,7 +120,11 @@ pub fn own(
         let Ok(name) = name.into_string() else {
             return Err((shown, "its name is not UTF-8".to_owned()));
         };
-        if PATHS.contains(&name.as_str()) || passwords.contains(&name.as_str()) {
+        if PATHS.contains(&name.as_str()) {
+            longshore_media::only_path(&value).map_err(|why| (shown, why))?;
+            continue;
+        }
+        if passwords.contains(&name.as_str()) {
             continue;
         }
         if of_tests(&name) || of_kubernetes(&name, &value) {

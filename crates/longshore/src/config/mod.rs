@@ -8,6 +8,7 @@ mod environment;
 mod near;
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Storage, Via};
 use longshore_media::header::IDENTITY_MAX;
+use longshore_media::only_path;
 use longshore_repository::Places;
 use longshore_repository::retention::Policy;
 use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
@@ -389,6 +391,7 @@ impl Config {
 
     /// `Err`: what is wrong, and where.
     fn check_tables(&self) -> Result<(), String> {
+        self.check_paths()?;
         for (name, target) in &self.target {
             check_target(name, target)?;
         }
@@ -400,6 +403,42 @@ impl Config {
         }
         let (target, retention) = (&self.defaults.target, &self.defaults.retention);
         self.check_names("defaults", target.as_deref(), retention.as_deref())
+    }
+
+    /// No path is the address of an object store.
+    fn check_paths(&self) -> Result<(), String> {
+        let check = |table: &str, path: &OsStr| {
+            let refused = |why| format!("[{table}]: {}: {why}", path.display());
+            only_path(path).map(drop).map_err(refused)
+        };
+        for (name, target) in &self.target {
+            let table = format!("target.{name}");
+            for path in &target.directories {
+                check(&table, path.as_os_str())?;
+            }
+        }
+        for (name, database) in &self.database {
+            let table = format!("database.{name}");
+            let archive = database.wal.as_ref().and_then(|wal| wal.archive.as_ref());
+            for path in archive.into_iter().chain(&database.password_file) {
+                check(&table, path.as_os_str())?;
+            }
+            check(&table, OsStr::new(&database.url))?;
+        }
+        if let Some(path) = &self.catalog.path {
+            check("catalog", path.as_os_str())?;
+        }
+        let serve = &self.serve;
+        let one = [
+            &serve.certificate,
+            &serve.key,
+            &serve.logins,
+            &serve.backup_directory,
+        ];
+        for path in one.into_iter().flatten().chain(&serve.directories) {
+            check("serve", path.as_os_str())?;
+        }
+        Ok(())
     }
 
     /// A table named in `table` must be there.

@@ -46,7 +46,7 @@ pub struct Backup {
     /// If one path is given, a SQLite database is recognised by its first bytes; everything else is files.
     /// A word without `/` that names a [database.NAME] of the configuration is that database; write ./NAME
     /// for a file of the same name.
-    #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
+    #[arg(value_name = "SOURCE", required = true, num_args = 1.., value_parser = values::source())]
     pub source: Vec<OsString>,
 
     /// A path, s3://BUCKET/KEY, nul:, or - (standard output). Repeatable.

@@ -19,7 +19,7 @@ mod serve;
 mod sql;
 mod wal;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub use longshore_terminal::global::Global;
 pub use longshore_terminal::values;
 
@@ -78,6 +78,15 @@ pub struct Cli {
     pub global: Global,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// The command line of this process.
+    pub fn read() -> Result<Cli, clap::Error> {
+        let mut command = values::with_paths_only(Cli::command());
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -151,7 +160,6 @@ pub struct TransferOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn walk(command: &clap::Command, path: &str, each: &mut impl FnMut(&str, &clap::Command)) {
         each(path, command);
@@ -244,5 +252,38 @@ mod tests {
             let lines = command.render_help().to_string().lines().count();
             assert!(lines <= 45, "{path} -h has {lines} lines");
         });
+    }
+
+    #[test]
+    fn every_path_refuses_the_address_of_an_object_store() {
+        let command = values::with_paths_only(Cli::command());
+        let is_path = |arg: &clap::Arg| {
+            arg.get_value_parser().type_id() == std::any::TypeId::of::<std::path::PathBuf>()
+        };
+        let mut seen = 0;
+        walk(&command, "longshore", &mut |path, sub| {
+            for arg in sub.get_arguments().filter(|arg| is_path(arg)) {
+                let address = match arg.get_long() {
+                    Some(long) => vec![format!("--{long}=gs://b/k")],
+                    None => {
+                        let before = sub
+                            .get_positionals()
+                            .take_while(|p| p.get_id() != arg.get_id());
+                        let before = before.map(|_| "x".to_owned());
+                        before.chain(["gs://b/k".to_owned()]).collect()
+                    }
+                };
+                let line = path.split(' ').map(str::to_owned).chain(address);
+                let error = command.clone().try_get_matches_from(line).unwrap_err();
+                let text = error.to_string();
+                assert!(
+                    text.contains("only a path works here"),
+                    "{path} {}: {text}",
+                    arg.get_id()
+                );
+                seen += 1;
+            }
+        });
+        assert!(seen > 30, "{seen}");
     }
 }

@@ -5,7 +5,7 @@ use crate::stage::Stage;
 /// A command, its exit code, and the words of its message.
 type Mistake = (&'static str, i32, &'static [&'static str]);
 
-const MISTAKES: [Mistake; 19] = [
+const MISTAKES: [Mistake; 22] = [
     // A directory in place of a file, and the other way round.
     (
         "backup app.db --to dir",
@@ -26,6 +26,22 @@ const MISTAKES: [Mistake; 19] = [
         "restore app.bak --to plain/below",
         6,
         &["cannot create plain/below\n", "a file is in the way"],
+    ),
+    // An object store where only a path works: nothing named `s3:` appears.
+    (
+        "backup s3://b/k --to x.bak",
+        2,
+        &["s3://b/k", "only a path works here", "--to"],
+    ),
+    (
+        "wal create --archive s3://b/k",
+        2,
+        &["s3://b/k", "only a path works here"],
+    ),
+    (
+        "restore app.bak --to az://c/k",
+        2,
+        &["az://c/k", "only a path works here"],
     ),
     // One stripe twice.
     (

@@ -120,7 +120,7 @@ pub struct SampleOptions {
     ///
     /// The default is a stock-trading sample of --size bytes, built in --work and kept there for the next
     /// study.
-    #[arg(long, value_name = "SOURCE", num_args = 1..)]
+    #[arg(long, value_name = "SOURCE", num_args = 1.., value_parser = values::source())]
     pub source: Vec<OsString>,
 
     /// Size of the sample if no --source is given [default: 1G, with --quick 24M].

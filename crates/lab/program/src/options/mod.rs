@@ -44,6 +44,7 @@ pub enum Command {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use longshore_terminal::values;
 
     fn walk(command: &clap::Command, path: &str, each: &mut impl FnMut(&str, &clap::Command)) {
         each(path, command);
@@ -133,5 +134,38 @@ mod tests {
             let lines = command.render_help().to_string().lines().count();
             assert!(lines <= 45, "{path} -h has {lines} lines");
         });
+    }
+
+    #[test]
+    fn every_path_refuses_the_address_of_an_object_store() {
+        let command = values::with_paths_only(Cli::command());
+        let is_path = |arg: &clap::Arg| {
+            arg.get_value_parser().type_id() == std::any::TypeId::of::<std::path::PathBuf>()
+        };
+        let mut seen = 0;
+        walk(&command, "longshore", &mut |path, sub| {
+            for arg in sub.get_arguments().filter(|arg| is_path(arg)) {
+                let address = match arg.get_long() {
+                    Some(long) => vec![format!("--{long}=gs://b/k")],
+                    None => {
+                        let before = sub
+                            .get_positionals()
+                            .take_while(|p| p.get_id() != arg.get_id());
+                        let before = before.map(|_| "x".to_owned());
+                        before.chain(["gs://b/k".to_owned()]).collect()
+                    }
+                };
+                let line = path.split(' ').map(str::to_owned).chain(address);
+                let error = command.clone().try_get_matches_from(line).unwrap_err();
+                let text = error.to_string();
+                assert!(
+                    text.contains("only a path works here"),
+                    "{path} {}: {text}",
+                    arg.get_id()
+                );
+                seen += 1;
+            }
+        });
+        assert!(seen > 12, "{seen}");
     }
 }

@@ -5,10 +5,11 @@
 //!
 //! Leaves to others: logical devices (`longshore-catalog`), and opening devices (`longshore-media`).
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, only_path};
 
 use super::ground;
 use super::options::operand_text;
@@ -63,12 +64,16 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
                 DeviceKind::Url => "URL",
                 DeviceKind::Virtual => "VIRTUAL_DEVICE",
             };
-            Err(message::OWN.with(&[&format!(
-                "this version has no {missing} devices; write to DISK"
-            )]))
+            Err(message::OWN.with(&[&match kind {
+                DeviceKind::Url => NO_URL.to_owned(),
+                _ => format!("this version has no {missing} devices; write to DISK"),
+            }]))
         }
     }
 }
+
+/// What a statement says that names an object store.
+const NO_URL: &str = "this version has no URL devices; write to DISK, or to an object store with `longshore backup DATABASE --to s3://BUCKET/KEY`";
 
 const BAD_NAME: &str = "123(The filename, directory name, or volume label syntax is incorrect.)";
 
@@ -128,6 +133,10 @@ pub fn disk_path(directory: &Path, name: &str) -> Result<PathBuf, Message> {
     if name.is_empty() || name.contains('\0') {
         return Err(refused(BAD_NAME));
     }
+    let Ok(name) = only_path(OsStr::new(name)) else {
+        return Err(message::OWN.with(&[&NO_URL]));
+    };
+    let name = &*name.to_string_lossy();
     let bytes = name.as_bytes();
     if bytes.len() > 1 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' {
         let below = name[2..].replace('\\', "/");
@@ -158,6 +167,18 @@ mod tests {
         assert_eq!(path("NUL:").unwrap(), "NUL");
         assert_eq!(path(r"D:\a.bak").unwrap_err().number, 3201);
         assert_eq!(path("").unwrap_err().number, 3201);
+        for address in [
+            "s3://b/k",
+            "S3://b",
+            "az://c/k",
+            "gs://b/k",
+            "https://h/c/k",
+            "http://h",
+        ] {
+            let refused = path(address).unwrap_err();
+            assert!(refused.text.contains("--to s3://"), "{}", refused.text);
+        }
+        assert_eq!(path("file:s3://b/k").unwrap(), "/backup/s3://b/k");
         assert_eq!(path("é:").unwrap(), "/backup/é:");
     }
 }

@@ -1,0 +1,449 @@
+//! Goal: requests go where the settings say, with credentials from each place that gives them, over the shipped network
+//! code and small servers on this machine.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+};
+
+use crate::network::{Direct, Proxies};
+use crate::settings::Settings;
+use crate::{Address, Bucket, Error};
+
+static NO: AtomicBool = AtomicBool::new(false);
+
+#[derive(Debug, Clone)]
+struct Asked {
+    /// Method and target.
+    line: String,
+    /// In lower case up to the colon.
+    headers: Vec<(String, String)>,
+}
+
+impl Asked {
+    fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(n, _)| n == name);
+        found.map_or("", |(_, value)| value)
+    }
+}
+
+type Answer = (u16, Vec<(&'static str, String)>, String);
+
+/// A server of one answer to each request.
+struct Local {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Local {
+    fn start(answer: impl Fn(&Asked) -> Answer + Send + 'static) -> Local {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let seen = asked.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let Some(request) = heard(&stream) else {
+                    continue;
+                };
+                seen.lock().unwrap().push(request.clone());
+                let (status, headers, body) = answer(&request);
+                let mut text = format!("HTTP/1.1 {status} X\r\nConnection: close\r\n");
+                for (name, value) in headers {
+                    text += &format!("{name}: {value}\r\n");
+                }
+                text += &format!("Content-Length: {}\r\n\r\n", body.len());
+                if !request.line.starts_with("HEAD") {
+                    text += &body;
+                }
+                // The client may be gone.
+                let _ = (&stream).write_all(text.as_bytes());
+            }
+        });
+        Local { address, asked }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn heard(stream: &TcpStream) -> Option<Asked> {
+    let mut lines = BufReader::new(stream);
+    let mut next = || {
+        let mut line = String::new();
+        lines.read_line(&mut line).ok()?;
+        Some(line.trim_end().to_owned())
+    };
+    let line = next()?;
+    let mut headers = Vec::new();
+    while let Some((name, value)) = next()?.split_once(": ") {
+        headers.push((name.to_lowercase(), value.to_owned()));
+    }
+    let asked = Asked { line, headers };
+    let mut body = vec![0; asked.header("content-length").parse().unwrap_or(0)];
+    lines.read_exact(&mut body).ok()?;
+    Some(asked)
+}
+
+fn settings(variables: &[(&str, &str)]) -> Settings {
+    let get = |name: &str| {
+        let found = variables.iter().find(|v| v.0 == name);
+        found.map(|v| v.1.into())
+    };
+    Settings::read("abc", &longshore_io::Host::default(), &get).unwrap()
+}
+
+fn direct() -> Direct {
+    Direct::new(None, Proxies::default(), "us-east-1").unwrap()
+}
+
+fn looked_at(bucket: &Bucket) -> Result<Option<crate::Head>, Error> {
+    let address = Address::of("s3://abc/k").unwrap();
+    bucket.head(&address.parts().unwrap().1, &NO)
+}
+
+const KEYS: [(&str, &str); 4] = [
+    ("AWS_ACCESS_KEY_ID", "AK"),
+    ("AWS_SECRET_ACCESS_KEY", "verysecret"),
+    ("AWS_SESSION_TOKEN", "verysecret-token"),
+    ("LONGSHORE_ALLOW_HTTP", "1"),
+];
+
+/// An object of one byte.
+fn object() -> Answer {
+    let headers = vec![
+        ("ETag", "\"1\"".to_owned()),
+        ("Last-Modified", "Tue, 02 Jan 2024 03:04:05 GMT".to_owned()),
+    ];
+    (200, headers, "x".to_owned())
+}
+
+#[test]
+fn a_redirect_is_not_followed_and_the_error_names_the_region() {
+    for status in [301, 302, 303, 307, 308] {
+        let other = Local::start(|_| object());
+        let location = format!("{}/abc/k", other.url());
+        let store = Local::start(move |_| {
+            let headers = vec![
+                ("Location", location.clone()),
+                ("x-amz-bucket-region", "eu-west-3".to_owned()),
+            ];
+            let body = "<Error><Code>PermanentRedirect</Code></Error>".to_owned();
+            (status, headers, body)
+        });
+        let url = store.url();
+        let all = [&KEYS[..], &[("AWS_ENDPOINT_URL", &url)]].concat();
+        let bucket = Bucket::connect("abc", settings(&all), direct).unwrap();
+        let error = looked_at(&bucket).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::Redirected { .. }), "{text}");
+        assert!(
+            text.contains("region eu-west-3") && text.contains(&status.to_string()),
+            "{text}"
+        );
+        assert!(error.hint().contains("AWS_REGION"), "{}", error.hint());
+        assert_eq!(store.asked().len(), 1, "it is not repeated");
+        assert!(other.asked().is_empty(), "{:?}", other.asked());
+    }
+}
+
+#[test]
+fn a_redirect_without_a_region_names_the_host_without_its_password() {
+    let store = Local::start(|_| {
+        let to = "https://user:verysecret@other.example:8443/abc?verysecret".to_owned();
+        (307, vec![("Location", to)], String::new())
+    });
+    let url = store.url();
+    let all = [&KEYS[..], &[("AWS_ENDPOINT_URL", &url)]].concat();
+    let bucket = Bucket::connect("abc", settings(&all), direct).unwrap();
+    let text = looked_at(&bucket).unwrap_err().to_string();
+    assert!(
+        text.contains("other.example:8443") && !text.contains("verysecret"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_signature_for_another_region_is_explained() {
+    let answer = |region: &str| {
+        let region = region.to_owned();
+        move |_: &Asked| {
+            let headers = vec![("x-amz-bucket-region", region.clone())];
+            (400, headers, String::new())
+        }
+    };
+    for (region, expected) in [("eu-west-3", true), ("us-east-1", false)] {
+        let store = Local::start(answer(region));
+        let url = store.url();
+        let all = [&KEYS[..], &[("AWS_ENDPOINT_URL", &url)]].concat();
+        let bucket = Bucket::connect("abc", settings(&all), direct).unwrap();
+        let error = looked_at(&bucket).unwrap_err();
+        assert_eq!(
+            matches!(error, Error::Redirected { .. }),
+            expected,
+            "{error}"
+        );
+    }
+}
+
+/// The shipped network, where other hosts than this machine are the server at `to`.
+#[derive(Debug, Clone)]
+struct Bent {
+    direct: Direct,
+    to: SocketAddr,
+}
+
+impl HttpConnector for Bent {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let options = options.clone().with_allow_http(true);
+        let client = self.direct.connect(&options)?;
+        Ok(HttpClient::new(BentClient(client, self.to)))
+    }
+}
+
+#[derive(Debug)]
+struct BentClient(HttpClient, SocketAddr);
+
+#[async_trait]
+impl HttpService for BentClient {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let uri = request.uri().clone();
+        let host = uri.host().unwrap_or_default().to_owned();
+        if host != "127.0.0.1" {
+            let target = uri.path_and_query().unwrap();
+            *request.uri_mut() = format!("http://{}{target}", self.1).parse().unwrap();
+            let meant = format!("{}://{host}", uri.scheme_str().unwrap());
+            request
+                .headers_mut()
+                .insert("x-meant", meant.parse().unwrap());
+        }
+        self.0.execute(request).await
+    }
+}
+
+/// A moment so soon that credentials which end then are replaced before each use, or one far away.
+fn until(is_soon: bool) -> String {
+    match is_soon {
+        true => (jiff::Timestamp::now() + jiff::SignedDuration::from_secs(30)).to_string(),
+        false => "2099-01-02T03:04:05Z".to_owned(),
+    }
+}
+
+/// Looks at an object twice, with credentials from a place; `giver` gives the next ones at each request that it answers
+/// with `true`. Returns what `giver` was asked, and the keys that the store saw.
+fn with_place(
+    variables: &[(&str, &str)],
+    giver: impl Fn(&Asked, &str, &str) -> (bool, Answer) + Send + 'static,
+    is_soon: bool,
+) -> (Vec<Asked>, Vec<String>) {
+    let given = Mutex::new(0);
+    let giving = Local::start(move |asked| {
+        let mut given = given.lock().unwrap();
+        let next = format!("AK{given}");
+        let (is_given, answer) = giver(asked, &next, &until(is_soon));
+        *given += usize::from(is_given);
+        answer
+    });
+    let store = Local::start(|_| object());
+    let (place, url) = (giving.url(), store.url());
+    let variables: Vec<_> = variables
+        .iter()
+        .map(|(name, value)| (*name, value.replace("HERE", &place)))
+        .collect();
+    let mut all: Vec<_> = variables.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    all.extend([
+        ("AWS_ENDPOINT_URL", url.as_str()),
+        ("LONGSHORE_ALLOW_HTTP", "1"),
+    ]);
+    let bent = Bent {
+        direct: direct(),
+        to: giving.address,
+    };
+    let bucket = Bucket::connect("abc", settings(&all), || bent.clone()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(looked_at(&bucket).unwrap().unwrap().len, 1);
+        // A refused or failed refresh is not repeated within a tenth of a second, and the old credentials serve.
+        std::thread::sleep(std::time::Duration::from_millis(150));
+    }
+    let key = |asked: &Asked| {
+        let rest = asked
+            .header("authorization")
+            .split_once("Credential=")
+            .unwrap()
+            .1;
+        assert_eq!(asked.header("x-amz-security-token"), "given-token");
+        rest.split('/').next().unwrap().to_owned()
+    };
+    (giving.asked(), store.asked().iter().map(key).collect())
+}
+
+fn json(key: &str, until: &str) -> Answer {
+    let text = format!(
+        r#"{{"Code":"Success","Type":"AWS-HMAC","AccessKeyId":"{key}","SecretAccessKey":"s","Token":"given-token","Expiration":"{until}"}}"#
+    );
+    (200, Vec::new(), text)
+}
+
+/// Credentials that end soon are replaced in the middle of a run, others are asked for once.
+fn each_place(
+    variables: &[(&str, &str)],
+    giver: impl Fn(&Asked, &str, &str) -> (bool, Answer) + Send + Clone + 'static,
+) -> Vec<Asked> {
+    let (_, keys) = with_place(variables, giver.clone(), false);
+    assert_eq!(keys, ["AK0", "AK0"]);
+    let (asked, keys) = with_place(variables, giver, true);
+    assert_eq!(keys, ["AK0", "AK1"]);
+    asked
+}
+
+#[test]
+fn an_instance_gives_credentials_by_its_second_protocol_and_again_before_they_end() {
+    let metadata = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", "HERE")];
+    let asked = each_place(&metadata, |asked, key, until| {
+        let text = |text: &str| (false, (200, Vec::new(), text.to_owned()));
+        let has_token = asked.header("x-aws-ec2-metadata-token") == "session";
+        match asked.line.split(' ').collect::<Vec<_>>()[..2] {
+            ["PUT", "/latest/api/token"] => text("session"),
+            _ if !has_token => (false, (401, Vec::new(), String::new())),
+            ["GET", "/latest/meta-data/iam/security-credentials/"] => text("role"),
+            ["GET", "/latest/meta-data/iam/security-credentials/role"] => (true, json(key, until)),
+            _ => (false, (404, Vec::new(), String::new())),
+        }
+    });
+    assert_eq!(asked.len(), 6);
+    // Without the variable, the address is the instance's own.
+    let (asked, _) = with_place(
+        &[],
+        |asked, key, until| match asked.line.starts_with("PUT") {
+            true => (false, (200, Vec::new(), "session".to_owned())),
+            false if asked.line.contains("/role ") => (true, json(key, until)),
+            false => (false, (200, Vec::new(), "role".to_owned())),
+        },
+        false,
+    );
+    assert_eq!(asked[0].header("x-meant"), "http://169.254.169.254");
+}
+
+#[test]
+fn a_container_gives_credentials_and_again_before_they_end() {
+    let relative = [(
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "/v2/credentials/1",
+    )];
+    let asked = each_place(&relative, |_, key, until| (true, json(key, until)));
+    assert_eq!(asked[0].header("x-meant"), "http://169.254.170.2");
+    assert!(asked[0].line.starts_with("GET /v2/credentials/1 "));
+}
+
+#[test]
+fn a_pod_gives_credentials_for_its_token_and_again_before_they_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "pod-token").unwrap();
+    let variables = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "HERE/v1/credentials"),
+        (
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+            token.to_str().unwrap(),
+        ),
+    ];
+    let asked = each_place(&variables, |asked, key, until| {
+        assert_eq!(asked.header("authorization"), "pod-token");
+        (true, json(key, until))
+    });
+    assert_eq!(asked.len(), 2);
+}
+
+#[test]
+fn a_web_identity_gives_credentials_and_again_before_they_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "web-token").unwrap();
+    let variables = [
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", token.to_str().unwrap()),
+        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/backup"),
+        ("AWS_ROLE_SESSION_NAME", "night"),
+    ];
+    let asked = each_place(&variables, |_, key, until| {
+        let text = format!(
+            "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>\
+             <AccessKeyId>{key}</AccessKeyId><SecretAccessKey>s</SecretAccessKey>\
+             <SessionToken>given-token</SessionToken><Expiration>{until}</Expiration>\
+             </Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
+        );
+        (true, (200, Vec::new(), text))
+    });
+    assert_eq!(
+        asked[0].header("x-meant"),
+        "https://sts.us-east-1.amazonaws.com"
+    );
+    for word in [
+        "WebIdentityToken=web-token",
+        "RoleSessionName=night",
+        "role%2Fbackup",
+    ] {
+        assert!(asked[0].line.contains(word), "{}", asked[0].line);
+    }
+}
+
+#[test]
+fn what_gives_credentials_is_not_followed_elsewhere_and_says_no_secret() {
+    let other = Local::start(|_| json("AK", "2099-01-02T03:04:05Z"));
+    let location = other.url();
+    let giving = Local::start(move |_| {
+        (
+            302,
+            vec![("Location", location.clone())],
+            "verysecret".to_owned(),
+        )
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "verysecret").unwrap();
+    let uri = giving.url() + "/c";
+    let all = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri.as_str()),
+        (
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+            token.to_str().unwrap(),
+        ),
+    ];
+    let bucket = Bucket::connect("abc", settings(&all), direct).unwrap();
+    let error = looked_at(&bucket).unwrap_err();
+    assert!(matches!(error, Error::Credentials { .. }), "{error}");
+    assert!(!error.to_string().contains("verysecret"), "{error}");
+    assert!(other.asked().is_empty());
+}
+
+#[test]
+fn given_credentials_that_cannot_be_sent_are_refused() {
+    let giving = Local::start(|_| json("A\\nK", "2099-01-02T03:04:05Z"));
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "t").unwrap();
+    let uri = giving.url() + "/c";
+    let all = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri.as_str()),
+        (
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+            token.to_str().unwrap(),
+        ),
+    ];
+    let bucket = Bucket::connect("abc", settings(&all), direct).unwrap();
+    let error = looked_at(&bucket).unwrap_err();
+    assert!(
+        error.to_string().contains("the key's name has a line end"),
+        "{error}"
+    );
+}

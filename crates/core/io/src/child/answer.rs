@@ -1,0 +1,264 @@
+//! Asks a program something, within limits on its time and on what it says.
+//!
+//! The program and the programs that it starts are one process group, which is ended when the answer is there or is no
+//! longer wanted. So nothing waits for a process in the background that keeps the program's output open.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::{Clock, HostClock};
+
+/// The time between two looks at whether the program ended.
+const LOOK: Duration = Duration::from_millis(50);
+/// Of what the program says of errors, only the end is kept.
+const ERRORS_MAX: usize = 4 << 10;
+
+/// What a program said until it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub status: ExitStatus,
+    pub output: Vec<u8>,
+    /// The end of its standard error.
+    pub errors: Vec<u8>,
+}
+
+/// Why a program gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Unanswered {
+    #[error("it cannot be started: {0}")]
+    Start(io::Error),
+    #[error("it did not end within {} seconds", .0.as_secs())]
+    TooLong(Duration),
+    #[error("it printed more than {0} bytes")]
+    TooMuch(usize),
+    #[error("the answer is no longer wanted")]
+    Cancelled,
+    #[error("its output cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Runs a program until it ends. It has no input, and becomes the leader of a process group.
+pub fn ask(
+    command: &mut Command,
+    limit: Duration,
+    output_max: usize,
+    cancel: &AtomicBool,
+) -> Result<Said, Unanswered> {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(Unanswered::Start)?;
+    let mut group = Group {
+        child,
+        is_reaped: false,
+    };
+    let mut output = Pipe::new(group.child.stdout.take())?;
+    let mut errors = Pipe::new(group.child.stderr.take())?;
+    let started = HostClock.now();
+    loop {
+        // Looked at first: what the program wrote is in the pipes when it ended.
+        let has_ended = group.has_ended()?;
+        output.drain()?;
+        errors.drain()?;
+        let spare = errors.bytes.len().saturating_sub(ERRORS_MAX);
+        errors.bytes.drain(..spare);
+        if output.bytes.len() > output_max {
+            return Err(Unanswered::TooMuch(output_max));
+        }
+        if has_ended {
+            break;
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Unanswered::Cancelled);
+        }
+        if HostClock.now() - started >= limit {
+            return Err(Unanswered::TooLong(limit));
+        }
+        wait(&[&output, &errors])?;
+    }
+    Ok(Said {
+        status: group.end()?,
+        output: output.bytes,
+        errors: errors.bytes,
+    })
+}
+
+/// Ends, with all of its group, when it is dropped.
+struct Group {
+    child: Child,
+    is_reaped: bool,
+}
+
+impl Group {
+    /// Whether the program ended. It is not reaped: its number is the group's, and stays its own.
+    fn has_ended(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let program = WaitId::Pid(Pid::from_child(&self.child));
+        Ok(waitid(program, options)?.is_some())
+    }
+
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        // There may be nobody left.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        self.is_reaped = true;
+        self.child.wait()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Once it was reaped, the number may be somebody else's.
+        if !self.is_reaped {
+            let _ = self.end();
+        }
+    }
+}
+
+/// What is read of the program; `None` once its end was seen.
+struct Pipe<R> {
+    source: Option<R>,
+    bytes: Vec<u8>,
+}
+
+impl<R: Read + AsFd> Pipe<R> {
+    fn new(source: Option<R>) -> io::Result<Pipe<R>> {
+        if let Some(source) = &source {
+            rustix::io::ioctl_fionbio(source, true)?;
+        }
+        let bytes = Vec::new();
+        Ok(Pipe { source, bytes })
+    }
+
+    /// Reads what is there, but not without end.
+    fn drain(&mut self) -> io::Result<()> {
+        let Some(source) = &mut self.source else {
+            return Ok(());
+        };
+        let mut buf = [0; 4096];
+        for _ in 0..64 {
+            match source.read(&mut buf) {
+                Ok(0) => {
+                    self.source = None;
+                    break;
+                }
+                Ok(n) => self.bytes.extend_from_slice(&buf[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether something can be waited for until it says more.
+trait Open {
+    fn fd(&self) -> Option<PollFd<'_>>;
+}
+
+impl<R: AsFd> Open for Pipe<R> {
+    fn fd(&self) -> Option<PollFd<'_>> {
+        let source = self.source.as_ref()?;
+        Some(PollFd::new(source, PollFlags::IN))
+    }
+}
+
+fn wait(pipes: &[&dyn Open]) -> io::Result<()> {
+    let mut open: Vec<_> = pipes.iter().filter_map(|pipe| pipe.fd()).collect();
+    let look = Timespec {
+        tv_sec: 0,
+        tv_nsec: LOOK.as_nanos() as i64,
+    };
+    match poll(&mut open, Some(&look)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    static NO: AtomicBool = AtomicBool::new(false);
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn shell(script: &str) -> Command {
+        let mut command = crate::child::program(Path::new("/bin/sh"), &[]).unwrap();
+        command.args(["-c", script]);
+        command
+    }
+
+    fn is_alive(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        // A zombie waits for its parent, which need not be us.
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[test]
+    fn a_process_that_keeps_the_output_open_is_not_waited_for_and_ended() {
+        let said = ask(
+            &mut shell("sleep 3600 & echo $!; echo why >&2; exit 3"),
+            LONG,
+            100,
+            &NO,
+        );
+        let said = said.unwrap();
+        assert_eq!(said.status.code(), Some(3));
+        assert_eq!(said.errors, b"why\n");
+        let pid = String::from_utf8(said.output).unwrap();
+        // SIGKILL is on its way.
+        while is_alive(&pid) {
+            HostClock.sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_ended_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = format!("sleep 3600 & echo $! > {0}/pid; wait", dir.path().display());
+        let limit = Duration::from_millis(300);
+        let late = ask(&mut shell(&script), limit, 100, &NO);
+        assert!(matches!(late, Err(Unanswered::TooLong(_))), "{late:?}");
+        // A machine that is busy may not have come that far.
+        if let Ok(pid) = std::fs::read_to_string(dir.path().join("pid")) {
+            while !pid.is_empty() && is_alive(&pid) {
+                HostClock.sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_bounded_and_an_unwanted_answer_is_not_waited_for() {
+        let much = ask(&mut shell("exec yes"), LONG, 10_000, &NO);
+        assert!(matches!(much, Err(Unanswered::TooMuch(10_000))), "{much:?}");
+        let said = ask(
+            &mut shell("yes | head -c 100000 >&2; echo end >&2"),
+            LONG,
+            10,
+            &NO,
+        )
+        .unwrap();
+        assert!(said.errors.len() <= ERRORS_MAX && said.errors.ends_with(b"end\n"));
+        let unwanted = ask(
+            &mut shell("exec sleep 3600"),
+            LONG,
+            10,
+            &AtomicBool::new(true),
+        );
+        assert!(
+            matches!(unwanted, Err(Unanswered::Cancelled)),
+            "{unwanted:?}"
+        );
+    }
+}
