@@ -20,6 +20,9 @@ const BODY_MAX: usize = 16 << 10;
 /// The answer to a completion: S3 sends spaces while it works.
 const COMPLETED_MAX: usize = 1 << 20;
 
+/// The unanswered request of one call at which the user is told: after two seconds or so.
+const TOLD_AT: u32 = 5;
+
 /// The header that makes a completion conditional.
 pub type Condition = (HeaderName, HeaderValue);
 
@@ -112,6 +115,7 @@ impl HttpService for Client {
         if is_completion && let Ok(Some((name, value))) = CONDITION.try_with(Clone::clone) {
             request.headers_mut().insert(name, value);
         }
+        let host = request.uri().host().unwrap_or_default().to_owned();
         let answered = match self.0.execute(request).await {
             Ok(response) if is_completion && response.status().is_success() => {
                 completed(response).await
@@ -121,8 +125,22 @@ impl HttpService for Client {
         let response = match answered {
             Ok(response) => response,
             Err(error) => {
-                note(|seen| seen.silence = innermost(&error));
-                return Err(error);
+                note(|seen| {
+                    seen.silence = innermost(&error);
+                    if seen.tries == TOLD_AT {
+                        let why = &seen.silence;
+                        tracing::warn!(
+                            host,
+                            why,
+                            "the store does not answer, and is asked again for up to 3 minutes"
+                        );
+                    }
+                });
+                // Repeated requests find the same certificate.
+                return Err(match is_distrust(&error) {
+                    true => HttpError::new(HttpErrorKind::Unknown, error),
+                    false => error,
+                });
             }
         };
         let status = response.status();
@@ -219,9 +237,35 @@ pub fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     last.to_string()
 }
 
+/// Whether the server's certificate was not accepted.
+fn is_distrust(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // An `io::Error` hides what it was made of from its chain of sources.
+        let made_of = error.downcast_ref::<std::io::Error>();
+        let made_of = made_of.and_then(|e| e.get_ref()?.downcast_ref::<rustls::Error>());
+        let tls = made_of.or_else(|| error.downcast_ref());
+        if matches!(tls, Some(rustls::Error::InvalidCertificate(_))) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_accepted_is_found_inside_an_error_of_a_connection() {
+        let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let connection = std::io::Error::other(tls);
+        let error = HttpError::new(HttpErrorKind::Connect, connection);
+        assert!(is_distrust(&error));
+        let other = std::io::Error::other(rustls::Error::DecryptError);
+        assert!(!is_distrust(&HttpError::new(HttpErrorKind::Connect, other)));
+    }
 
     #[test]
     fn a_refusal_is_read_from_its_xml() {

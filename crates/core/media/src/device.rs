@@ -82,8 +82,8 @@ pub fn only_path(text: &OsStr) -> Result<PathBuf, String> {
     let as_text = text.to_str().unwrap_or_default();
     if Address::of(as_text).is_some() {
         return Err(
-            "this is an address of an object store, and only a path works here; `longshore backup`, \
-             `restore`, `verify` and `list` take s3://BUCKET/KEY, and ./NAME is a path of this name"
+            "this is an address of an object store, and only a path works here; stripes take one \
+             (`longshore backup --to s3://BUCKET/KEY`, `restore`, `verify`, `list`), and ./NAME is a path of this name"
                 .to_owned(),
         );
     }
