@@ -63,6 +63,10 @@ pub enum Fate {
     Retained {
         why: String,
     },
+    /// Its store let some of it be removed and not the rest: it is no backup any longer.
+    Partly {
+        why: String,
+    },
     /// The run ended before this step.
     Left,
 }
@@ -108,7 +112,8 @@ impl Shelf {
             match place.remove(&listing.sets[i].label)? {
                 Removal::Done => fates[i] = Fate::Removed,
                 Removal::InUse(holder) => spare(&facts, i, &holder, &mut fates),
-                Removal::Retained(why) => fates[i] = Fate::Retained { why },
+                Removal::Retained(why) => retain(&facts, i, why, &mut fates),
+                Removal::Partly(why) => fates[i] = Fate::Partly { why },
             }
         }
         let log = if cancel.load(Ordering::Relaxed) {
@@ -178,6 +183,18 @@ fn spare(facts: &[SetFacts], index: usize, holder: &str, fates: &mut [Fate]) {
     }
 }
 
+/// Keeps a set that cannot be removed, and the sets it needs: without them it would be no backup.
+fn retain(facts: &[SetFacts], index: usize, why: String, fates: &mut [Fate]) {
+    for i in chain(facts, index).unwrap_or_default() {
+        if i != index && matches!(fates[i], Fate::Left) {
+            let label = &facts[index].label;
+            let why = format!("{label} needs it, and cannot be removed now");
+            fates[i] = Fate::Retained { why };
+        }
+    }
+    fates[index] = Fate::Retained { why };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +241,19 @@ mod tests {
         spare(&facts, 1, "somebody", &mut fates);
         assert!(matches!(fates[0], Fate::Spared { .. }));
         assert!(matches!(fates[1], Fate::Spared { .. }));
+        assert_eq!(fates[2], Fate::Left);
+    }
+
+    #[test]
+    fn a_backup_that_cannot_be_removed_keeps_its_chain() {
+        use crate::chain::tests::{diff, full};
+        let a = full(1);
+        let b = diff(2, &a);
+        let facts = [a, b, full(3)];
+        let mut fates = vec![Fate::Left, Fate::Left, Fate::Left];
+        retain(&facts, 1, "locked".to_owned(), &mut fates);
+        assert!(matches!(&fates[0], Fate::Retained { why } if why.contains("needs it")));
+        assert!(matches!(&fates[1], Fate::Retained { why } if why == "locked"));
         assert_eq!(fates[2], Fate::Left);
     }
 }

@@ -87,6 +87,8 @@ pub(crate) enum Removal {
     InUse(String),
     /// The store does not let these credentials remove it, or nobody; the text says what it answered.
     Retained(String),
+    /// Some of it is gone, and the rest cannot be removed now: it is no backup any longer. The text says why.
+    Partly(String),
 }
 
 /// The mark by which a WAL archive knows this place.

@@ -501,6 +501,60 @@ fn credentials_that_remove_nothing_back_up_and_expire_says_what_it_may_not() {
     assert_eq!(stage.words(), ["complete"]);
 }
 
+/// Goal: nothing that an expire says stayed is lost by it: not for an old lease that goes first, nor for a mark that stays.
+#[test]
+fn a_removal_that_is_refused_at_its_first_stripe_is_taken_back_or_says_how() {
+    for mark_stays in [false, true] {
+        let stage = Stage::new();
+        let labels: Vec<String> = (1..=3).map(|day| stage.shelve(day)).collect();
+        let boot = "00000000-0000-0000-0000-000000000000";
+        let lease = format!("p/db/{}/.longshore-lease-read.{boot}.1.x", labels[0]);
+        stage.store.put(&lease, b"host dead\n");
+        stage.store.pass(STALE_S + 1);
+        let locked = labels[0].clone();
+        stage.store.script(move |asked| {
+            let name = asked.key.rsplit('/').next().unwrap_or_default();
+            let refused = name.starts_with("family") || (mark_stays && name == ".removing");
+            match is_removal(asked) && asked.key.contains(&locked) && refused {
+                true => Act::Refuse(403, "AccessDenied"),
+                false => Act::Pass,
+            }
+        });
+        let fates = expire(&stage.shelf, 1).unwrap();
+        let Fate::Retained { why } = &fates[0] else {
+            panic!("{fates:?}");
+        };
+        assert_eq!(fates[1..], [Fate::Removed, Fate::Kept]);
+        stage.store.heal();
+        if mark_stays {
+            let mark = format!("{}/.removing", labels[0]);
+            assert!(why.contains(&mark), "{why}");
+            stage.store.lose(&format!("p/db/{mark}"));
+        }
+        assert_eq!(stage.words(), ["complete", "complete"]);
+        stage.assert_whole(&labels[0], "");
+    }
+}
+
+#[test]
+fn a_set_that_lost_some_stripes_to_a_removal_is_not_called_retained() {
+    let stage = Stage::new();
+    let labels: Vec<String> = (1..=2).map(|day| stage.shelve(day)).collect();
+    let locked = format!("{}/family-2", labels[0]);
+    stage.store.script(
+        move |asked| match is_removal(asked) && asked.key.contains(&locked) {
+            true => Act::Refuse(403, "AccessDenied"),
+            false => Act::Pass,
+        },
+    );
+    let fates = expire(&stage.shelf, 1).unwrap();
+    assert!(matches!(&fates[0], Fate::Partly { .. }), "{fates:?}");
+    assert_eq!(stage.words(), ["removing", "complete"]);
+    stage.store.heal();
+    assert_eq!(expire(&stage.shelf, 1).unwrap()[0], Fate::Removed);
+    assert_eq!(stage.words(), ["complete"]);
+}
+
 #[test]
 fn a_set_that_the_store_retains_stays_a_backup_and_the_others_go() {
     let stage = Stage::new();

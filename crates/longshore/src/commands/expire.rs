@@ -209,6 +209,8 @@ fn tell(shelf: &Shelf, expired: ExpireReport, dry: bool, context: &Context) -> (
         ));
     }
     let undecided = matches!(expired.log, LogFate::Undecided(_));
+    let is_partly = |fate: &Fate| matches!(fate, Fate::Partly { .. });
+    let any_partly = expired.fates.iter().any(is_partly);
     let judged = |(row, fate)| ExpireVerdict::of(row, fate, dry);
     let database = Database {
         database: shelf.database.clone(),
@@ -219,7 +221,7 @@ fn tell(shelf: &Shelf, expired: ExpireReport, dry: bool, context: &Context) -> (
         log,
         backups: rows.into_iter().zip(expired.fates).map(judged).collect(),
     };
-    (database, nothing_whole || undecided)
+    (database, nothing_whole || undecided || any_partly)
 }
 
 /// The database's backups, and what there is to say of them.
@@ -242,6 +244,13 @@ fn listed(shelf: &Shelf, expired: &ExpireReport, rows: &[Row]) -> String {
         if let Fate::Retained { why } = fate {
             text += &format!("  {} is retained: {}\n", row.label, plain(why));
         }
+        if let Fate::Partly { why } = fate {
+            text += &format!(
+                "  {} was removed in part, and is no backup any longer: {}\n",
+                row.label,
+                plain(why)
+            );
+        }
     }
     text
 }
@@ -256,10 +265,11 @@ impl ExpireVerdict {
                 Fate::Removed => "removed",
                 Fate::Spared { .. } => "spared",
                 Fate::Retained { .. } => "retained",
+                Fate::Partly { .. } => "partly_removed",
                 Fate::Left => "left",
             },
             retained_because: match &fate {
-                Fate::Retained { why } => Some(why.clone()),
+                Fate::Retained { why } | Fate::Partly { why } => Some(why.clone()),
                 _ => None,
             },
             used_by: match fate {

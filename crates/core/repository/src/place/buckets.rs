@@ -397,14 +397,14 @@ impl Place for Buckets {
 
     fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error> {
         let homes = self.homes()?;
-        let mut there = None;
+        let mut there = Vec::new();
         for home in &homes {
             let level = home.bucket.level(&home.key, &NEVER)?;
             if !level.folders.is_empty() || !level.objects.is_empty() {
-                there = there.or(Some(home));
+                there.push(home);
             }
         }
-        let Some(home) = there else {
+        let Some(home) = there.first().copied() else {
             return Ok(None);
         };
         let lease = ObjectLease::take(home.clone().into_place(), Use::Expire)?;
@@ -428,7 +428,12 @@ impl Place for Buckets {
                 }
             }
         }
-        let abilities = self.probe(home)?;
+        // A bucket that refuses must be known before another one has lost its stripe.
+        let mut abilities = self.probe(home)?;
+        for other in &there[1..] {
+            let other = self.probe(other)?;
+            abilities.no_removal = abilities.no_removal.or(other.no_removal);
+        }
         // What killed expires left.
         for spot in left.iter().filter(|_| abilities.no_removal.is_none()) {
             spot.remove()?;
@@ -509,6 +514,17 @@ impl Marks for Buckets {
     }
 }
 
+/// Takes back the mark of a removal that was refused with `error`; why the backup stays.
+fn taken_back(mark: &Spot, error: &StoreError) -> String {
+    match mark.remove() {
+        Ok(()) => error.to_string(),
+        Err(stuck) => format!(
+            "{error}; it counts as a backup again when {} is removed, which failed: {stuck}",
+            mark.address
+        ),
+    }
+}
+
 impl Remover for Locked<'_> {
     fn look(&self) -> Result<Found, Error> {
         self.place.look()
@@ -539,21 +555,20 @@ impl Remover for Locked<'_> {
             }
             return Ok(Removal::InUse(holder));
         }
-        let is_own = |c: &&Content| c.family.is_some() || c.is_lease();
-        for (done, content) in there.iter().filter(is_own).enumerate() {
+        // Stripes first: as long as all of them are there, the removal can be taken back.
+        let stripes = there.iter().filter(|c| c.family.is_some());
+        let leases = there.iter().filter(|c| c.is_lease());
+        for (done, content) in stripes.chain(leases).enumerate() {
             match content.spot.remove() {
                 Ok(()) => {}
-                Err(error) if error.is_forbidden() => {
-                    if ours && done == 0 {
-                        mark.remove()?;
-                    }
-                    return Ok(Removal::Retained(error.to_string()));
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) if !error.is_forbidden() => return Err(error.into()),
+                Err(error) if done > 0 => return Ok(Removal::Partly(error.to_string())),
+                Err(error) if ours => return Ok(Removal::Retained(taken_back(&mark, &error))),
+                Err(error) => return Ok(Removal::Retained(error.to_string())),
             }
         }
         // Unknown names are left, and with them the mark.
-        let is_strange = |c: &Content| !is_own(&c) && c.name != REMOVING;
+        let is_strange = |c: &Content| c.family.is_none() && !c.is_lease() && c.name != REMOVING;
         if !there.iter().any(is_strange) {
             for content in there.iter().filter(|c| c.name == REMOVING) {
                 content.spot.remove()?;

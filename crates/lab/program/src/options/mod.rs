@@ -151,7 +151,11 @@ mod tests {
                         let before = sub
                             .get_positionals()
                             .take_while(|p| p.get_id() != arg.get_id());
-                        let before = before.map(|_| "x".to_owned());
+                        let valid = |p: &clap::Arg| {
+                            let values = p.get_possible_values();
+                            values.first().map_or("x", |v| v.get_name()).to_owned()
+                        };
+                        let before = before.map(valid);
                         before.chain(["gs://b/k".to_owned()]).collect()
                     }
                 };

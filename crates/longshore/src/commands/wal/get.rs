@@ -99,20 +99,28 @@ impl Fetch<'_> {
         let Some(segment) = segment else {
             return Ok(found);
         };
-        if !found {
-            return self.without(segment);
-        }
-        // The current segment may end within its first record, and so may one that was switched early.
-        if let Err(broken) = pg_wal.check_link(archive, segment, to)
-            && !archive.is_unfinished(name).unwrap_or(false)
-        {
-            self.end_here(broken)?;
-            return Ok(false);
-        }
-        if self.options.tablespaces_as_logged {
+        let found = match found {
+            true => self.continues(segment)?,
+            false => self.without(segment)?,
+        };
+        if found && !self.options.tablespaces_as_logged {
             pg_wal.check_tablespaces(archive, &*self.context.storage, segment, to)?;
         }
-        Ok(true)
+        Ok(found)
+    }
+
+    /// Whether the segment continues the one before it.
+    fn continues(&self, segment: SegmentName) -> Result<bool, Failure> {
+        let archive = self.archive;
+        match self.pg_wal.check_link(archive, segment, self.to) {
+            Ok(()) => Ok(true),
+            // The current segment may end within its first record, and so may one that was switched early.
+            Err(_) if archive.is_unfinished(self.options.name).unwrap_or(false) => Ok(true),
+            Err(broken) => {
+                self.end_here(broken)?;
+                Ok(false)
+            }
+        }
     }
 
     /// The archive has no such segment: the WAL ends here, or there is a gap. True if a partial segment was fetched.
