@@ -130,6 +130,9 @@ impl Server {
         for name in ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"] {
             command.env_remove(name);
         }
+        for name in ["AWS_CA_BUNDLE", "LONGSHORE_CA_FILE"] {
+            command.env_remove(name);
+        }
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
@@ -885,6 +888,9 @@ fn a_server_is_believed_by_its_certificate_alone_and_reached_through_the_proxy()
         ended(0, program(&backup).env(variable, server.path("ca.pem")));
     }
     let ca = server.path("ca.pem");
+    let mut command = program(&backup);
+    command.env("AWS_CA_BUNDLE", server.path("s.key"));
+    ended(0, command.env("LONGSHORE_CA_FILE", &ca));
     let other = server.endpoint.replace("127.0.0.1", "localhost");
     let mut command = program(&backup);
     command

@@ -1,5 +1,7 @@
 //! Variables as the settings read them: a value that the client of a store could not work with is refused by the
 //! variable's name, and the value itself is never repeated, because it may be a secret.
+//!
+//! Left to others: which variable means what, and which of several goes first.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -156,8 +156,9 @@ impl Settings {
             None => of_profile("region", Form::Word)?,
             found => found,
         };
-        let ca = match env.path("AWS_CA_BUNDLE")? {
-            None => env.path(CA_FILE)?,
+        // AWS's may be set for the whole machine.
+        let ca = match env.path(CA_FILE)? {
+            None => env.path("AWS_CA_BUNDLE")?,
             found => found,
         };
         let ca = match ca {

@@ -239,18 +239,15 @@ pub fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// Whether the server's certificate was not accepted.
 fn is_distrust(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        // An `io::Error` hides what it was made of from its chain of sources.
-        let made_of = error.downcast_ref::<std::io::Error>();
-        let made_of = made_of.and_then(|e| e.get_ref()?.downcast_ref::<rustls::Error>());
-        let tls = made_of.or_else(|| error.downcast_ref());
-        if matches!(tls, Some(rustls::Error::InvalidCertificate(_))) {
-            return true;
-        }
-        next = error.source();
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return matches!(tls, rustls::Error::InvalidCertificate(_));
     }
-    false
+    // An `io::Error` hides the error it was made of from its chain of sources, and may be made of another one.
+    let made_of = error.downcast_ref::<std::io::Error>();
+    if let Some(made_of) = made_of.and_then(std::io::Error::get_ref) {
+        return is_distrust(made_of);
+    }
+    error.source().is_some_and(is_distrust)
 }
 
 #[cfg(test)]
@@ -260,7 +257,7 @@ mod tests {
     #[test]
     fn a_certificate_that_is_not_accepted_is_found_inside_an_error_of_a_connection() {
         let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let connection = std::io::Error::other(tls);
+        let connection = std::io::Error::other(std::io::Error::other(tls));
         let error = HttpError::new(HttpErrorKind::Connect, connection);
         assert!(is_distrust(&error));
         let other = std::io::Error::other(rustls::Error::DecryptError);
