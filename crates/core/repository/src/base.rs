@@ -8,10 +8,10 @@ use crate::chain::chain;
 use crate::label::BackupKind;
 use crate::shelf::{BackupEntry, BackupLease, Listing, Shelf};
 
-/// The base of a new differential backup. No expire removes it while the loan is held.
+/// The base of a new differential backup. No expire removes it while the lease is held.
 #[derive(Debug)]
 pub struct BaseLease {
-    pub loan: BackupLease,
+    pub lease: BackupLease,
     /// Newer backups that were expected to be the base and were not suitable, for messages.
     pub passed_over: Vec<String>,
 }
@@ -78,8 +78,8 @@ impl Shelf {
             });
             match fit {
                 Ok(()) => {
-                    let loan = self.lease(Some(set.label.as_str()))?;
-                    return Ok(BaseLease { loan, passed_over });
+                    let lease = self.lease(Some(set.label.as_str()))?;
+                    return Ok(BaseLease { lease, passed_over });
                 }
                 Err(BaseRefusal::Meant(what)) => reasons.push(format!("{} {what}", set.label)),
                 Err(BaseRefusal::Wrong(what)) => {

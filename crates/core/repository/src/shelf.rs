@@ -173,7 +173,7 @@ impl BackupEntry {
         if let BackupState::Complete(complete) = &self.state {
             let (header, trailer) = (&complete.header, &complete.trailer);
             facts.kind = match header.backup_type {
-                // No berth is made for a log set: it depends on no other set, like a full backup.
+                // No place is begun for a log set: it depends on no other set, like a full backup.
                 BackupType::Database | BackupType::Log => BackupKind::Full,
                 BackupType::Differential => BackupKind::Differential,
             };
@@ -484,7 +484,7 @@ impl Shelf {
     fn take_lease(&self, listing: &Listing, choice: RestoreStart) -> Result<BackupLease, Error> {
         let chosen = choice.index;
         let set = &listing.sets[chosen];
-        let mut loan = BackupLease {
+        let mut lease = BackupLease {
             label: set.label.clone(),
             devices: Vec::new(),
             parents: Vec::new(),
@@ -498,8 +498,8 @@ impl Shelf {
         let links = chain(&listing.facts(), chosen)?;
         for i in &links {
             match self.place.protect(&listing.sets[*i].label)? {
-                Protection::Held(hold) => loan._holds.push(hold),
-                Protection::Impossible(why) => loan.unprotected = Some(why),
+                Protection::Held(hold) => lease._holds.push(hold),
+                Protection::Impossible(why) => lease.unprotected = Some(why),
             }
         }
         // Backups that were listed before the leases were taken may be gone by now.
@@ -510,11 +510,11 @@ impl Shelf {
             let set = set.filter(|s| s.complete().is_some());
             let set = set.ok_or_else(|| self.no_such(label.as_str()))?;
             match i == chosen {
-                true => loan.devices = set.devices.clone(),
-                false => loan.parents.push((set.label.clone(), set.devices.clone())),
+                true => lease.devices = set.devices.clone(),
+                false => lease.parents.push((set.label.clone(), set.devices.clone())),
             }
         }
-        Ok(loan)
+        Ok(lease)
     }
 
     fn no_such(&self, label: &str) -> Error {

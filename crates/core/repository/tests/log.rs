@@ -28,10 +28,10 @@ const MIB: u64 = 1 << 20;
 
 /// A sealed set without content, of this cluster, that needs the WAL from `first` to `last` (in MiB).
 fn shelve_logged(shelf: &Shelf, day: i64, system: u64, first: u64, last: u64) -> Uuid {
-    let berth = shelf.begin(BackupKind::Full, day * 86_400_000_000).unwrap();
+    let begun = shelf.begin(BackupKind::Full, day * 86_400_000_000).unwrap();
     let storage = shelf.storage();
     let devices: Vec<Arc<dyn BackupDevice>> =
-        berth.devices.iter().map(|d| d.open(&storage)).collect();
+        begun.devices.iter().map(|d| d.open(&storage)).collect();
     let set = Uuid::new_v4();
     let header = SetHeader {
         set,
@@ -201,16 +201,16 @@ fn no_wal_is_removed_while_a_backup_is_being_written_or_a_spared_one_needs_it() 
     let (_temp, shelf) = stage(1..8);
     shelve_logged(&shelf, 1, 7, 2, 3);
     shelve_logged(&shelf, 2, 7, 5, 6);
-    let berth = shelf.begin(BackupKind::Full, 3 * 86_400_000_000).unwrap();
+    let begun = shelf.begin(BackupKind::Full, 3 * 86_400_000_000).unwrap();
     assert_eq!(expire(&shelf, keep(1, None), false).log, LogFate::Unsure);
     assert_eq!(segments(&shelf), (1..8).collect());
-    drop(berth);
+    drop(begun);
     shelve_logged(&shelf, 4, 7, 7, 7);
     let listing = shelf.list().unwrap();
-    let loan = shelf.lease(Some(listing.sets[0].label.as_str())).unwrap();
+    let lease = shelf.lease(Some(listing.sets[0].label.as_str())).unwrap();
     expire(&shelf, keep(1, None), false);
     assert_eq!(segments(&shelf), (5..8).collect());
-    drop(loan);
+    drop(lease);
     expire(&shelf, keep(1, None), false);
     assert_eq!(segments(&shelf), BTreeSet::from([7]));
 }
@@ -243,16 +243,16 @@ fn sharing(count: usize, archived: std::ops::Range<u64>) -> (tempfile::TempDir, 
 
 /// A backup as the program makes it: the archive gets its record before the WAL is proved.
 fn rely(shelf: &Shelf, day: i64, first: u64, last: u64) {
-    let berth = shelf
+    let begun = shelf
         .begin(BackupKind::Full, day * 86_400_000_000 + 1)
         .unwrap();
-    let reliance = Reliance::new(shelf, &berth.label);
+    let reliance = Reliance::new(shelf, &begun.label);
     let archive = shelf.wal().unwrap().unwrap();
     reliance.announce(&archive, 7, Lsn(first * MIB)).unwrap();
     reliance
         .settle(&archive, 7, Lsn(first * MIB), Duration::ZERO)
         .unwrap();
-    drop(berth);
+    drop(begun);
     shelve_logged(shelf, day, 7, first, last);
 }
 
@@ -428,11 +428,11 @@ fn archive_again(shelf: &Shelf) {
 fn a_backup_waits_for_an_expire_that_may_not_have_seen_its_record() {
     let (_temp, shelves) = sharing(1, 1..8);
     let one = &shelves[0];
-    let berth = one.begin(BackupKind::Full, 86_400_000_000).unwrap();
+    let begun = one.begin(BackupKind::Full, 86_400_000_000).unwrap();
     let archive = one.wal().unwrap().unwrap();
     let dir = one.storage().dir(archive.path()).unwrap();
     let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
-    let reliance = Reliance::new(one, &berth.label);
+    let reliance = Reliance::new(one, &begun.label);
     reliance.announce(&archive, 7, Lsn(2 * MIB)).unwrap();
     let settle = || reliance.settle(&archive, 7, Lsn(2 * MIB), Duration::ZERO);
     let refused = settle();
@@ -498,15 +498,15 @@ fn a_backup_whose_record_an_expire_of_its_own_target_replaced_leaves_another() {
     rely(one, 1, 2, 3);
     rely(one, 2, 9, 10);
     rely(other, 1, 2, 3);
-    let berth = one.begin(BackupKind::Full, 3 * 86_400_000_000).unwrap();
+    let begun = one.begin(BackupKind::Full, 3 * 86_400_000_000).unwrap();
     let archive = one.wal().unwrap().unwrap();
     let dir = one.storage().dir(archive.path()).unwrap();
     let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
-    let label = berth.label.as_str();
+    let label = begun.label.as_str();
     let place = temp.path().join("target-0/db").join(label);
     let away = temp.path().join(label);
     let expiring = one.clone();
-    // An expire that does not see the berth ends during the wait.
+    // An expire that does not see the begun ends during the wait.
     let act = move || {
         drop(lease);
         fs::rename(&place, &away).unwrap();
@@ -519,7 +519,7 @@ fn a_backup_whose_record_an_expire_of_its_own_target_replaced_leaves_another() {
     let at = target(&[&temp.path().join("target-0")]);
     let mut waiting = Shelf::new(host(), clock.clone(), &at, "db").unwrap();
     waiting.archive = one.archive.clone();
-    let reliance = Reliance::new(&waiting, &berth.label);
+    let reliance = Reliance::new(&waiting, &begun.label);
     // A backup of a lagging standby: its WAL begins before that of the newest backup.
     reliance.announce(&archive, 7, Lsn(5 * MIB)).unwrap();
     assert_eq!(needs(one).len(), 2, "the old record covers it");
@@ -527,7 +527,7 @@ fn a_backup_whose_record_an_expire_of_its_own_target_replaced_leaves_another() {
         .settle(&archive, 7, Lsn(5 * MIB), Duration::from_secs(60))
         .unwrap();
     assert!(clock.0.lock().unwrap().is_none(), "it waited");
-    drop(berth);
+    drop(begun);
     shelve_logged(one, 3, 7, 5, 6);
     // The other target's record no longer keeps the WAL.
     rely(other, 2, 11, 11);

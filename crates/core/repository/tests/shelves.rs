@@ -78,9 +78,9 @@ fn a_backup_has_one_family_in_each_directory_below_database_and_label() {
         assert_eq!(paths(&below), expected);
     }
     assert_eq!(words(&stage.shelf), ["complete"]);
-    let loan = stage.shelf.lease(None).unwrap();
-    assert_eq!(loan.label.as_str(), label);
-    restore(&host(), &loan.devices, &stage.path("out")).unwrap();
+    let lease = stage.shelf.lease(None).unwrap();
+    assert_eq!(lease.label.as_str(), label);
+    restore(&host(), &lease.devices, &stage.path("out")).unwrap();
     let restored = fs::read(stage.path("out/file")).unwrap();
     assert_eq!(restored, [7; 100_000]);
 }
@@ -103,10 +103,10 @@ fn missing_damaged_foreign_unfinished_and_strange_backups_are_distinguished() {
     fs::write(stage.family(1, &labels[4]), b"").unwrap();
     let other = Stage::new(2);
     let foreign = other.path("source");
-    let berth = other.shelf.begin(BackupKind::Full, 0).unwrap();
-    back_up(&host(), &foreign, &berth.devices, "another").unwrap();
+    let begun = other.shelf.begin(BackupKind::Full, 0).unwrap();
+    back_up(&host(), &foreign, &begun.devices, "another").unwrap();
     for n in 1..=2 {
-        let from = other.family(n, berth.label.as_str());
+        let from = other.family(n, begun.label.as_str());
         fs::copy(from, stage.family(n, &labels[5])).unwrap();
     }
     fs::write(stage.path("d1/db/notes.txt"), b"mine").unwrap();
@@ -208,17 +208,17 @@ fn a_directory_that_vanishes_after_the_look_is_not_made_again() {
         let target = &stage.shelf.target;
         let clock = Arc::new(HostClock);
         let shelf = Shelf::new(Arc::new(storage), clock, target, "db").unwrap();
-        let berth = shelf.begin(BackupKind::Full, 0).unwrap();
+        let begun = shelf.begin(BackupKind::Full, 0).unwrap();
         assert!(
             !stage.path(vanishing).exists(),
             "{vanishing} was made again"
         );
-        let DeviceSpec::File(path) = &berth.devices[usize::from(vanishing == "d2")] else {
+        let DeviceSpec::File(path) = &begun.devices[usize::from(vanishing == "d2")] else {
             panic!("no file");
         };
         // A stripe there has no directory.
         assert!(fs::File::create(path).is_err());
-        drop(berth);
+        drop(begun);
         assert!(
             !stage.path(vanishing).exists(),
             "{vanishing} was made again"
@@ -257,9 +257,9 @@ fn a_backups_directories_are_its_owners_alone() {
 #[test]
 fn a_backup_that_fails_leaves_no_directory() {
     let stage = Stage::new(2);
-    let berth = stage.shelf.begin(BackupKind::Full, 0).unwrap();
+    let begun = stage.shelf.begin(BackupKind::Full, 0).unwrap();
     assert_eq!(words(&stage.shelf), ["writing"]);
-    drop(berth);
+    drop(begun);
     assert_eq!(paths(&stage.path("d1")), [PathBuf::from("db")]);
     assert_eq!(paths(&stage.path("d2")), [PathBuf::from("db")]);
 }
@@ -298,18 +298,18 @@ fn a_leased_backup_stays_until_the_lease_ends() {
     let stage = Stage::new(2);
     let first = stage.shelve(1);
     stage.shelve(2);
-    let loan = stage.shelf.lease(Some(&first)).unwrap();
+    let lease = stage.shelf.lease(Some(&first)).unwrap();
     assert_eq!(stage.expire(1).unwrap(), [Fate::Kept, Fate::Kept]);
-    restore(&host(), &loan.devices, &stage.path("out")).unwrap();
-    drop(loan);
+    restore(&host(), &lease.devices, &stage.path("out")).unwrap();
+    drop(lease);
     assert_eq!(stage.expire(1).unwrap(), [Fate::Removed, Fate::Kept]);
 }
 
 #[test]
 fn a_backup_in_progress_on_this_host_or_another_is_never_removed() {
     let stage = Stage::new(2);
-    let berth = stage.shelf.begin(BackupKind::Full, 86_400_000_000).unwrap();
-    let label = berth.label.to_string();
+    let begun = stage.shelf.begin(BackupKind::Full, 86_400_000_000).unwrap();
+    let label = begun.label.to_string();
     // As its writers leave it for hours: stripes under temporary names.
     for n in 1..=2 {
         let pending = format!("{}.longshore-new", stage.family(n, &label).display());
@@ -327,7 +327,7 @@ fn a_backup_in_progress_on_this_host_or_another_is_never_removed() {
         .map(|e| e.unwrap().path())
         .find(|p| p.to_string_lossy().contains("lease"))
         .unwrap();
-    drop(berth);
+    drop(begun);
     let mut parts: Vec<String> = lease
         .to_string_lossy()
         .split('.')
@@ -387,8 +387,8 @@ fn a_target_that_was_widened_or_narrowed_still_finds_its_older_backups() {
     let narrow = shelf(&host(), &[&d2]);
     assert_eq!(words(&narrow), ["MISSING"]);
     let swapped = shelf(&host(), &[&d2, &d1]);
-    let loan = swapped.lease(Some(&wide)).unwrap();
-    restore(&host(), &loan.devices, &stage.path("out")).unwrap();
+    let lease = swapped.lease(Some(&wide)).unwrap();
+    restore(&host(), &lease.devices, &stage.path("out")).unwrap();
     let one = shelf(&host(), &[&d1]);
     let single = shelve(&one, &stage.path("source"), 2);
     assert_eq!(words(&stage.shelf), ["complete", "complete"]);
@@ -419,10 +419,10 @@ fn backups_in_an_unreachable_directory_survive_every_expire() {
     );
     fs::remove_dir_all(stage.path("d2")).unwrap();
     fs::rename(stage.path("away"), stage.path("d2")).unwrap();
-    let loan = stage.shelf.lease(Some(&labels[0])).unwrap();
-    restore(&host(), &loan.devices, &stage.path("out")).unwrap();
+    let lease = stage.shelf.lease(Some(&labels[0])).unwrap();
+    restore(&host(), &lease.devices, &stage.path("out")).unwrap();
     // When they are reachable again, the rules decide.
-    drop(loan);
+    drop(lease);
     let fates = stage.expire(1).unwrap();
     assert_eq!(fates, [Fate::Removed, Fate::Removed, Fate::Kept]);
 }

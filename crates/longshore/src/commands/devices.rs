@@ -164,7 +164,7 @@ pub fn for_backup(
     let begun_us = Clock::wall_ns(&*context.clock) / 1000;
     Ok(TargetHold {
         begun: shelf.begin(kind, begun_us)?,
-        base: lent.map(|lent| lent.loan),
+        base: lent.map(|lent| lent.lease),
         earlier,
         identity,
         mixed: compared.mixed,

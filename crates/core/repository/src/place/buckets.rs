@@ -75,6 +75,10 @@ impl Spot {
         })
     }
 
+    fn is(&self, other: &Spot) -> bool {
+        self.bucket.name() == other.bucket.name() && self.key == other.key
+    }
+
     fn join(&self, name: &str) -> Spot {
         let key = match self.key.as_ref() {
             "" => name.to_owned(),
@@ -153,19 +157,19 @@ pub(crate) fn databases(prefixes: &[Address], storage: &dyn Storage) -> Result<V
 
 /// A new backup.
 #[derive(Debug)]
-struct Berth {
+struct BackupHold {
     place: Buckets,
     label: Label,
     lease: ObjectLease,
 }
 
-impl Hold for Berth {
+impl Hold for BackupHold {
     fn confirm(&self) -> Result<(), Error> {
         self.lease.confirm()
     }
 }
 
-impl Drop for Berth {
+impl Drop for BackupHold {
     /// A set that lacks some stripes keeps the lease, which says that it never was a backup.
     fn drop(&mut self) {
         let there = self.place.contents(&self.label);
@@ -209,7 +213,9 @@ impl Buckets {
         let mut homes: Vec<Spot> = Vec::new();
         for prefix in &self.prefixes {
             let spot = Spot::of(&prefix.to_string(), &*self.storage)?;
-            if homes.iter().all(|home| home.address != spot.address) {
+            // One prefix may be written in several ways.
+            let is_there = homes.iter().any(|home| home.is(&spot));
+            if !is_there {
                 homes.push(spot);
             }
         }
@@ -356,7 +362,7 @@ impl Place for Buckets {
         loop {
             let label = Label::new(begun_us, kind);
             let lease = ObjectLease::take(home.join(label.as_str()).into_place(), Use::Backup)?;
-            let berth = Berth {
+            let held = BackupHold {
                 place: self.clone(),
                 label: label.clone(),
                 lease,
@@ -371,7 +377,7 @@ impl Place for Buckets {
             return Ok(Begun {
                 label,
                 devices,
-                hold: Box::new(berth),
+                hold: Box::new(held),
             });
         }
     }

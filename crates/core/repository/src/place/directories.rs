@@ -38,7 +38,7 @@ pub(crate) struct Directories {
 
 /// The directories of a new backup.
 #[derive(Debug)]
-struct Berth {
+struct BackupHold {
     label: Label,
     /// The database's directory below each of the target's, opened before the label was made, so that its file system
     /// cannot be unmounted.
@@ -47,14 +47,14 @@ struct Berth {
     lease: Option<Lease>,
 }
 
-impl Hold for Berth {
+impl Hold for BackupHold {
     /// Each stripe's writer has a lock of its own.
     fn confirm(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-impl Drop for Berth {
+impl Drop for BackupHold {
     /// Removes the directories in which no stripe was left.
     fn drop(&mut self) {
         self.lease = None;
@@ -276,14 +276,14 @@ impl Place for Directories {
             ));
         };
         let (label, lease) = self.claim(&**first, kind, begun_us)?;
-        let berth = Berth {
+        let held = BackupHold {
             label: label.clone(),
             homes,
             lease: Some(lease),
         };
         let mut devices = Vec::new();
         let name = PathBuf::from(label.as_str());
-        for (i, home) in berth.homes.iter().enumerate() {
+        for (i, home) in held.homes.iter().enumerate() {
             let path = self.path(i).join(&name);
             if i > 0 {
                 home.create_dir(&name)
@@ -296,7 +296,7 @@ impl Place for Directories {
         Ok(Begun {
             label,
             devices,
-            hold: Box::new(berth),
+            hold: Box::new(held),
         })
     }
 

@@ -59,9 +59,9 @@ pub fn back_up(
 
 /// A new backup on the shelf, dated to a day.
 pub fn shelve(shelf: &Shelf, source: &Path, day: i64) -> Label {
-    let berth = shelf.begin(BackupKind::Full, day * 86_400_000_000).unwrap();
-    back_up(&shelf.storage(), source, &berth.devices, "db").unwrap();
-    berth.label.clone()
+    let begun = shelf.begin(BackupKind::Full, day * 86_400_000_000).unwrap();
+    back_up(&shelf.storage(), source, &begun.devices, "db").unwrap();
+    begun.label.clone()
 }
 
 pub fn restore(storage: &Arc<dyn Storage>, devices: &[DeviceSpec], to: &Path) -> Result<(), Error> {
