@@ -4,12 +4,15 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 WORK := .work
-BINARY := $(or $(CARGO_TARGET_DIR),target)/release/longshore
+BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
+BINARY := $(BUILT)/longshore
+PARTS ?= longshore lab cache
 # Tests need a `python3` with the modules that setup installs.
 export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-cache test bench bench-postgres bench-buckets soak fuzz deny device-check device-results man completions install clean
+.NOTPARALLEL:
+.PHONY: help setup build demo demo-cache test bench bench-postgres bench-buckets soak fuzz deny device-check device-results man completions install install-built uninstall deb rpm test-packages clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,13 +20,16 @@ help: ## Lists the targets
 setup: ## Installs what building and testing need (apt as root or with sudo; pip into .work/venv)
 	@./scripts/setup.sh
 
-build: setup ## Builds target/release/longshore, longshore-lab (studies), and the cache's plugins for nbdkit
+# Building and installing need cargo and a C compiler, and nothing else.
+build: ## Builds target/release/longshore, longshore-lab (studies), and the cache's plugins for nbdkit
+	@command -v $(firstword $(CARGO)) >/dev/null || { echo "make: cargo is missing: install Rust 1.89 or later with rustup (https://rustup.rs)"; exit 1; }
+	@command -v $(firstword $(CC)) >/dev/null || { echo "make: a C compiler is missing: apt-get install gcc libc6-dev"; exit 1; }
 	$(CARGO) build --release -p longshore -p longshore-nbd -p longshore-lab -p longshore-lab-nbd
 
-demo: build ## Backs up, verifies and restores a sample database; report in .work/demo/report.html
+demo: setup build ## Backs up, verifies and restores a sample database; report in .work/demo/report.html
 	@./scripts/demo.sh $(BINARY) $(WORK)/demo
 
-demo-cache: build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse, loop, ext4 (root); cleans up after itself
+demo-cache: setup build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse, loop, ext4 (root); cleans up after itself
 	@./scripts/demo-cache.sh $(BINARY) $(WORK)/demo-cache
 
 test: setup ## Formatting, lints and all tests; tools that are missing are failures here
@@ -31,14 +37,14 @@ test: setup ## Formatting, lints and all tests; tools that are missing are failu
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	umask 022 && LONGSHORE_REQUIRE_TOOLS=1 $(CARGO) test --workspace --all-targets --no-fail-fast
 
-bench: build ## Measures against the limits of this machine; report in .work/bench
+bench: setup build ## Measures against the limits of this machine; report in .work/bench
 	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md
 	@echo "$(WORK)/bench/report.html"
 
-bench-postgres: build ## Backups, restores and archiving of a PostgreSQL cluster, beside pgBackRest, WAL-G and pg_basebackup where installed
+bench-postgres: setup build ## Backups, restores and archiving of a PostgreSQL cluster, beside pgBackRest, WAL-G and pg_basebackup where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres $(BENCH)
 
-bench-buckets: build ## Backups of a PostgreSQL cluster to an object store on this machine, beside pgBackRest and WAL-G where installed
+bench-buckets: setup build ## Backups of a PostgreSQL cluster to an object store on this machine, beside pgBackRest and WAL-G where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres --rows bucket $(BENCH)
 
 soak: export LONGSHORE_TEST_DIR = /tmp
@@ -58,7 +64,7 @@ fuzz: setup ## Mutates media for SECONDS (600), from another seed each time
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-wal --test archive hostile -- --nocapture
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-source --test postgres hostile -- --nocapture
 
-device-check: build ## Bundle in .work/device-check that checks GPU compression on a machine without Rust and network
+device-check: setup build ## Bundle in .work/device-check that checks GPU compression on a machine without Rust and network
 	@./scripts/device-check.sh $(BINARY)-lab $(WORK)/device-check
 
 device-results: ## Puts the Markdown report of a device check, REPORT=device-check.md, into docs/accelerators.md
@@ -79,17 +85,22 @@ completions: build ## Completion scripts into target/completions
 	    $$program completions fish > target/completions/$$name.fish || exit; done
 	@echo "target/completions"
 
-install: man completions ## Installs below PREFIX (/usr/local); DESTDIR for packagers
-	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/longshore
-	install -Dm755 $(BINARY)-lab $(DESTDIR)$(PREFIX)/bin/longshore-lab
-	install -Dm644 $(dir $(BINARY))liblongshore_nbd.so $(DESTDIR)$(PREFIX)/lib/longshore/liblongshore_nbd.so
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	for name in longshore longshore-lab; do \
-	    install -Dm644 target/completions/$$name.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name && \
-	    install -Dm644 target/completions/_$$name $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name && \
-	    install -Dm644 target/completions/$$name.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish \
-	        || exit; done
+install: build install-built ## Builds, and installs below PREFIX (/usr/local); DESTDIR for packagers; PARTS="longshore" leaves lab and cache out
+
+install-built: ## Installs what is built in BUILT (target/release)
+	@BUILT="$(BUILT)" PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" ./scripts/install.sh install $(PARTS)
+
+uninstall: ## Removes what install has put below PREFIX; a changed configuration stays
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" ./scripts/install.sh uninstall $(PARTS)
+
+deb: build ## Debian packages in target/packages: longshore, -lab, -cache, -dbgsym (dpkg-deb)
+	@./scripts/package.sh deb "$(BUILT)" target/packages
+
+rpm: build ## RPM packages in target/packages (rpmbuild)
+	@./scripts/package.sh rpm "$(BUILT)" target/packages
+
+test-packages: ## The Debian packages of BUILT in a clean Debian (root, debootstrap): install, use, upgrade, purge; some minutes
+	@./scripts/test-packages.sh "$(BUILT)" $(WORK)/packages
 
 clean: ## Removes build results and .work
 	$(CARGO) clean

@@ -45,6 +45,11 @@ faketime:faketime
 mkfs.xfs:xfsprogs
 mkfs.btrfs:btrfs-progs
 bindfs:bindfs
+groff:groff
+readelf:binutils
+dpkg-deb:dpkg
+rpmbuild:rpm
+cpio:cpio
 "
 python_modules="dissect.util xpress9 pymssql"
 

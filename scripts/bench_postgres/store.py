@@ -27,7 +27,8 @@ class Store:
     def start(self):
         os.makedirs(f"{self.root}/{BUCKET}", exist_ok=True)
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
-                        "-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", self.key, "-out", self.certificate],
+                        "-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE",
+                        "-keyout", self.key, "-out", self.certificate],
                        check=True, capture_output=True)
         os.chmod(self.certificate, 0o644)
         for scheme, options in (("http", []), ("https", ["--cert", self.certificate, "--key", self.key])):

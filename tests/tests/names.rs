@@ -1,5 +1,5 @@
 //! A type's name means one thing, or a few rooms' own things: more than three rooms do not give one name to types of
-//! their own. Whoever reads `Plan` in a room need not ask which of six it is.
+//! their own. A reader of `Plan` in a room need not ask which of six it is.
 //!
 //! The code is read as text: definitions that other files can see (`pub`, in any form), without tests.
 

@@ -281,7 +281,7 @@ fn no_other_file_of_balance_or_of_the_caches_policy_has_a_chosen_number() {
     assert!(sources.len() > 20);
     for path in sources {
         let own = text(&path);
-        // What tests choose is theirs.
+        // Numbers that tests choose are their own.
         let own = own.split("#[cfg(test)]\nmod tests {").next().unwrap();
         let is_table = path.ends_with("balance/src/constants.rs");
         let is_test = path.ends_with("tests.rs");

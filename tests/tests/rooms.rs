@@ -20,7 +20,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
     (3, "blockcache", &["io", "policy"]),
     (3, "simulator", &["policy"]),
     (3, "catalog", &["io", "media"]),
-    (3, "wal", &["io", "facts", "codec", "pg", "media"]),
+    (3, "wal", &["io", "facts", "bucket", "codec", "pg", "media"]),
     (
         4,
         "repository",
@@ -149,7 +149,7 @@ fn room(package: &str) -> &str {
     package.strip_prefix("longshore-").unwrap_or(package)
 }
 
-/// What Cargo knows of the workspace.
+/// Cargo's facts about the workspace.
 fn metadata() -> serde_json::Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new(env!("CARGO"))
@@ -236,7 +236,7 @@ fn the_folders_show_the_products_and_what_each_uses() {
         );
     }
     assert_eq!(product.remove("longshore").unwrap(), "crates");
-    // What makes backups and what serves a cache have nothing of the lab in them.
+    // The programs that make backups and serve a cache have nothing of the lab in them.
     let edges = edges();
     for shipped in ["longshore", "nbd"] {
         let mut within = vec![shipped];
@@ -268,7 +268,7 @@ fn the_folders_show_the_products_and_what_each_uses() {
     }
 }
 
-/// What tests share is in nothing that is shipped.
+/// The code that tests share is in no program that is shipped.
 #[test]
 fn the_kit_is_used_by_tests_alone() {
     let mut users = 0;

@@ -132,7 +132,7 @@ impl Observer for ProgressView {
     }
 }
 
-/// What a second Ctrl-C says. A stripe that was not complete when the text was made may be so since.
+/// The text that a second Ctrl-C prints. A stripe that was not complete when the text was made may be so since.
 fn ended_while_completing(stripes: &[LeftStripe]) -> String {
     let (complete, open): (Vec<_>, Vec<_>) =
         stripes.iter().partition(|s| s.standing == Standing::Yes);

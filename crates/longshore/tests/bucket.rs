@@ -209,7 +209,7 @@ struct Passing {
     /// The second completion of a first stripe waits while this is set.
     holds_second: bool,
     firsts: usize,
-    /// From this completion on, nothing passes any more.
+    /// From this completion on, nothing passes.
     silent_from: Option<usize>,
     /// So many connections end when they have carried a megabyte.
     cuts: usize,
@@ -375,7 +375,7 @@ fn database(server: &Server) {
     assert!(
         std::fs::read(server.path("restored/app.db")).unwrap() == std::fs::read(&database).unwrap()
     );
-    // What stands is kept, and two of three stripes are no set.
+    // Completed stripes are kept, and two of three stripes are no set.
     let refused = server.run(4, &format!("backup app.db{to}"));
     assert!(text(&refused.stderr).contains("already holds a media set"));
     let two = from.rsplit_once(' ').unwrap().0;
@@ -770,6 +770,10 @@ fn target(server: &Server) {
     assert!(object(&labels[0], 3).exists());
     let expired = answer(&run(0, "expire app --json"));
     assert_eq!(expired["databases"][0]["removed"], 1);
+    // The store answered what was asked of it.
+    assert_eq!(expired["databases"][0]["uploads_aborted"], 0);
+    let kept = &expired["databases"][0]["uploads_kept_because"];
+    assert!(kept.is_null(), "{kept}");
     for n in 1..=3 {
         assert!(!object(&labels[0], n).exists());
         assert!(object(&labels[1], n).exists());
@@ -923,4 +927,65 @@ fn a_server_is_believed_by_its_certificate_alone_and_reached_through_the_proxy()
         .env("HTTPS_PROXY", &address);
     ended(0, command.env("NO_PROXY", "127.0.0.1"));
     assert_eq!(asked.lock().unwrap().len(), through.len());
+}
+
+/// T-SQL over objects: a backup to three of them is listed, verified and restored, and shown by the history.
+#[test]
+fn statements_back_up_to_urls_and_restore_from_them() {
+    on_each_server(|server| {
+        let db = rusqlite::Connection::open(server.path("shop.db")).unwrap();
+        db.execute_batch("CREATE TABLE ware (name TEXT); INSERT INTO ware VALUES ('rope')")
+            .unwrap();
+        drop(db);
+        let sql = |expected: i32, query: &str| {
+            let args = [
+                "sql",
+                "-b",
+                "-W",
+                "--database",
+                "shop=sqlite:shop.db",
+                "-Q",
+                query,
+            ];
+            let mut command = server.program(&args);
+            command.env("LONGSHORE_CATALOG", server.path("catalog.db"));
+            let output = ended(expected, &mut command);
+            text(&output.stdout) + &text(&output.stderr)
+        };
+        let url = |n: u32| format!("URL = 's3://{BUCKET}/dir/shop-{n}.bak'");
+        let all = [url(1), url(2), url(3)].join(", ");
+        let options = "COMPRESSION, CHECKSUM, STATS = 50, BUFFERCOUNT = 8, MAXTRANSFERSIZE = 65536";
+        sql(0, &format!("BACKUP DATABASE shop TO {all} WITH {options}"));
+        assert!(server.object("dir/shop-3.bak").exists());
+        sql(0, &format!("RESTORE VERIFYONLY FROM {all}"));
+        for (what, expected) in [
+            ("HEADERONLY", "BackupType"),
+            ("FILELISTONLY", "shop.db"),
+            ("LABELONLY", "FamilyCount"),
+        ] {
+            let said = sql(0, &format!("RESTORE {what} FROM {all}"));
+            assert!(said.contains(expected), "{said}");
+        }
+        let query = "SELECT device_type, physical_device_name FROM msdb.dbo.backupmediafamily";
+        let said = sql(0, query);
+        assert!(
+            said.contains(&format!("9 s3://{BUCKET}/dir/shop-2.bak")),
+            "{said}"
+        );
+        let copy = "MOVE 'shop.db' TO 'copy.db'";
+        sql(0, &format!("RESTORE DATABASE copy FROM {all} WITH {copy}"));
+        let copy = rusqlite::Connection::open(server.path("copy.db")).unwrap();
+        let name: String = copy
+            .query_row("SELECT name FROM ware", [], |r| r.get(0))
+            .unwrap();
+        assert_eq!(name, "rope");
+        // An object is written once.
+        let said = sql(1, &format!("BACKUP DATABASE shop TO {all}"));
+        assert!(said.contains("WITH FORMAT"), "{said}");
+        sql(0, &format!("BACKUP DATABASE shop TO {all} WITH FORMAT"));
+        let credential = format!("BACKUP DATABASE shop TO {all} WITH FORMAT, CREDENTIAL = 'c'");
+        assert!(sql(1, &credential).contains("AWS files"));
+        let mixed = format!("BACKUP DATABASE shop TO {all}, DISK = 'a.bak'");
+        assert!(sql(1, &mixed).contains("general class"));
+    });
 }

@@ -126,7 +126,7 @@ fn start(role: &str, path: &Path) -> Guarded {
     Guarded(child.unwrap())
 }
 
-/// What the database must hold after each commit; goes forward only.
+/// The rows that the database must hold after each commit; goes forward only.
 #[derive(Default)]
 struct Model {
     n: i64,

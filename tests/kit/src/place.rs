@@ -1,8 +1,9 @@
 //! Directories that the servers' user can enter too, in memory if the machine has the room.
 //!
-//! A cluster is a thousand files, and a test makes several: backups, restores, servers on them. Some file systems need a
-//! millisecond of CPU time to create a file soon after others were deleted. Tests end processes and never the machine,
-//! so they lose nothing in memory. What depends on the file system itself is tested on the disk, in `target/tmp`.
+//! A cluster is a thousand files, and a test makes several: backups, restores, servers on them. Some file systems need
+//! a millisecond of CPU time to create a file soon after others were deleted. Tests end processes and never the
+//! machine, so they lose nothing in memory. Behaviour that depends on the file system itself is tested on the disk, in
+//! `target/tmp`.
 //!
 //! `LONGSHORE_TEST_DIR` names another place; `make soak` stays on the disk.
 

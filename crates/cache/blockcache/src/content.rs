@@ -10,6 +10,8 @@
 //! Invariants
 //! - Equal bytes give equal fingerprints. Looking at unknown bytes takes bounded work and never panics.
 //! - In doubt a backend does not tell.
+//!
+//! Leaves to others: deciding whether a cache is believed (`open.rs`), and the bytes of a fingerprint (`format.rs`).
 
 use std::io;
 use std::ops::Range;

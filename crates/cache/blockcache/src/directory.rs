@@ -15,6 +15,8 @@
 //! - No two writes of one line are in flight, nor two fills, nor a fill of a line that is valid or durable.
 //! - A slot's `version` changes whenever one of its valid lines becomes invalid: bytes read under another version are
 //!   worthless.
+//!
+//! Leaves to others: I/O (`engine`), and the durable table (`journal.rs`).
 
 use std::collections::{HashMap, VecDeque};
 

@@ -58,7 +58,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the operator can do now.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Io { .. } => "fix the cause above; the backend is not affected",

@@ -27,7 +27,7 @@
 //! empty.
 //!
 //! Log block, 4 KiB: `LSLB`, CRC-32C of all that follows in the block, first 8 bytes of the tie (8), generation (8),
-//! session (8), index in the log (4), index at which its commit began (4), bytes of records (4), records, zeros. The
+//! session (8), index in the log (4), index at which its commit began (4), bytes of records (4), records, zeros.
 //! The session is there because a generation may recur: an interrupted rewrite leaves its blocks, and the next session
 //! counts on from the same superblock. A block of a later commit proves that all blocks before that commit once
 //! existed.

@@ -23,6 +23,8 @@
 //! - Failed syncs are counted for other callers ([`Journal::lost_syncs`]): the system reports an error to one caller
 //!   only, and it may concern slots.
 //! - Lock order: a thread that holds a directory's lock may append; no thread appends and waits for a commit at once.
+//!
+//! Leaves to others: the bytes of blocks and records (`format.rs`), and whether a cache is believed (`open.rs`).
 
 use std::collections::BTreeSet;
 use std::io;

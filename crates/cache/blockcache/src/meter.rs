@@ -19,7 +19,7 @@ pub(crate) struct Gauge {
     requests: AtomicU64,
 }
 
-/// What a request does to its device.
+/// The operation of a request on its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Read,

@@ -9,11 +9,17 @@
 //! - a block device holds only file systems whose superblock tells of every mount;
 //! - up to [`SAMPLE`] durable lines, a new random choice each time, have on the backend the checksums of the table.
 //!
-//! Names, numbers and times are hints that can refute a cache and never prove it. In all other cases the cache begins
-//! empty, which is never wrong. [`Start`] reports what was found.
+//! [`Start`] reports what was found.
 //!
 //! The order of a start: the guard says *starting*; the table goes to the cache device as the log of the new session;
-//! the superblock; the guard says *running*. A power cut at any point costs nothing.
+//! the superblock; the guard says *running*.
+//!
+//! Invariants
+//! - Names, numbers and times are hints that can refute a cache and never prove it.
+//! - If any of the conditions above does not hold, the cache begins empty, which is never wrong.
+//! - A power cut at any point of a start costs nothing.
+//!
+//! Leaves to others: the guard's file (`guard.rs`), the watched places (`content.rs`), and the table (`journal.rs`).
 
 use std::io;
 use std::ops::Range;
@@ -351,14 +357,14 @@ struct Cache {
     sound: bool,
 }
 
-/// What a backend looks like now.
+/// The present state of a backend.
 struct BackendFacts {
     mark: BackendMark,
     look: Look,
     is_device: bool,
 }
 
-/// What is believed of a cache.
+/// The part of a cache that can be trusted.
 struct TrustedCache {
     start: Start,
     /// `None`: nothing is.

@@ -5,6 +5,9 @@
 //!   nor the guard next to the backend can be written. Continuing would let a later start believe stale bytes.
 //! - Once the store has [failed](Store::has_failed), nothing is cached, and no cache written before is believed again.
 //! - The lock of the core is never held during I/O.
+//!
+//! Leaves to others: requests (`engine`), which lines are cached (`directory.rs`), and the durable table
+//! (`journal.rs`).
 
 use std::io;
 use std::sync::Arc;

@@ -118,6 +118,7 @@ impl<W: World + Default + 'static> Server for Connection<W> {
 
     fn after_fork() -> Result<()> {
         caught(|| {
+            outlive_file_limits();
             let served = with_settings::<W, _>(|settings| {
                 let plan = settings.config.plan()?;
                 let cache = plan.cache.as_deref();
@@ -233,6 +234,25 @@ impl<W: World + Default + 'static> Server for Connection<W> {
             at = stop.max(start);
         }
         Ok(())
+    }
+}
+
+/// A file that reaches its size limit (`ulimit -f`, `LimitFSIZE`) is treated as a full disk: the write fails, the cache is
+/// given up or the client gets the error. By default the signal ends the server. A handler that was set before, or an
+/// ignored signal, stays.
+fn outlive_file_limits() {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    // SAFETY: both structures are valid for the calls, all-zero is a valid `sigaction`, and the handler does nothing.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut before);
+        if before.sa_sigaction == libc::SIG_DFL {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGXFSZ, &action, std::ptr::null_mut());
+        }
     }
 }
 

@@ -152,7 +152,7 @@ impl Health {
 
 /// A CPU library or a device that compresses. All methods may be called from several threads at a time.
 pub trait Engine: Send + Sync {
-    /// What it can do. Constant for the life of the engine; never touches the device.
+    /// Its limits and preferences. Constant for the life of the engine; never touches the device.
     fn caps(&self) -> &Caps;
 
     /// Cheap; never touches the device.

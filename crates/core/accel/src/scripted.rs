@@ -1,9 +1,13 @@
 //! A scripted accelerator: it takes as long as a device would, uses almost no CPU, and fails when its script says so.
 //!
-//! It answers from payloads that were compressed beforehand ([`ScriptedEngine::learn`]). Other input it compresses itself,
-//! which takes CPU. Concurrent calls share its rate, as calls of one device do.
+//! It answers from payloads that were compressed beforehand ([`ScriptedEngine::learn`]). Other input it compresses
+//! itself, which takes CPU.
 //!
-//! It simulates time and failure, not a device: numbers measured with it say nothing about hardware.
+//! Invariants
+//! - The engine simulates time and failure, not a device: numbers measured with it say nothing about hardware.
+//! - Concurrent calls share its rate, as calls of one device do.
+//!
+//! Leaves to others: real engines (`devices`), and checking results (`dispatch`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use longshore_accel::EngineState;
 
-/// Who should compress.
+/// The choice of who compresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OffloadMode {
     /// CPUs alone.

@@ -1,7 +1,11 @@
-//! What is configured, what was found, why accelerators are used or not.
+//! The status of accelerators: the configuration, the devices that were found, and why they are used or not.
 //!
-//! The rows are those of SQL Server's `sys.dm_server_accelerator_status`, with its reason codes where they apply and
-//! ours above 100. One difference: without a library or device, software still serves the algorithm.
+//! Invariants
+//! - The rows are those of SQL Server's `sys.dm_server_accelerator_status`, with its reason codes where they apply and
+//!   ours above 100.
+//! - Without a library or a device, software still serves the algorithm, unlike in SQL Server.
+//!
+//! Leaves to others: what a machine lacks, and the commands that fix it (`doctor`).
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 //! docs/decisions/balance.md has a row for each, with the measurement that set it or the words that there is none; a
 //! test compares the two. A constant of a published algorithm stays with that algorithm.
 
-/// What a device without a profile is thought to be ([`crate::Estimate::fitted`]).
+/// The estimate for a device without a profile ([`crate::Estimate::fitted`]).
 pub mod fit {
     /// Requests in a window.
     pub const WINDOW: u32 = 32;

@@ -141,6 +141,10 @@ impl Error {
             Error::Redirected { .. } => {
                 "set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to the server that has the bucket, then run the command again"
             }
+            // What OpenSSL makes by default of `req -x509`.
+            Error::Silent { why, .. } if why.contains("CaUsedAsEndEntity") => {
+                "the server's certificate is an authority's own: let that authority sign another for the server, or make one with `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`"
+            }
             Error::Silent { why, .. } if why.contains("certificate") => {
                 "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in AWS_ENDPOINT_URL a host that the certificate is for"
             }

@@ -33,6 +33,7 @@ mod source;
 mod store;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 mod upload;
 mod watched;
 
@@ -42,6 +43,7 @@ pub use objects::{Abilities, Below, Listed};
 pub use runtime::Ticket;
 pub use settings::{ALLOW_HTTP, CA_FILE, PART_MIB, Settings, part_bytes};
 pub use store::{Bucket, Created, Head};
+pub use unfinished::{Unfinished, UnfinishedBelow};
 pub use upload::{
     Completed, PARTS_MAX, Standing, Upload, UploadEnd, UploadPart, UploadTrace, described,
 };

@@ -46,7 +46,7 @@ pub struct Abilities {
 }
 
 /// The time of the last answer that the present call has seen.
-fn answered_ns() -> Option<i64> {
+pub(crate) fn answered_ns() -> Option<i64> {
     let seen = |seen: &std::sync::Arc<std::sync::Mutex<crate::watched::Seen>>| {
         let seen = seen.lock();
         seen.map_or_else(|e| e.into_inner().date_ns, |seen| seen.date_ns)

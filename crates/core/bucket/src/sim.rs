@@ -96,6 +96,7 @@ struct Pending {
     key: String,
     label: Option<String>,
     parts: BTreeMap<u32, (Bytes, String)>,
+    begun_s: i64,
 }
 
 #[derive(Default)]
@@ -132,6 +133,8 @@ const SHORT: Patience = Patience {
     first_wait: Duration::from_millis(1),
     longest_wait: Duration::from_millis(2),
 };
+
+const SERVER: &str = "http://sim";
 
 /// When a store's clock begins: 2024-01-02 03:04:05 UTC.
 const BEGIN_S: i64 = 1_704_164_645;
@@ -251,13 +254,27 @@ impl Store {
         static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("sim-{number}");
-        self.named(&name, SHORT)?.install();
+        self.named(&name, SHORT, SERVER)?.install();
         Ok(name)
+    }
+
+    /// [`Store::install`] under this name, in place of a bucket that has it, at this server.
+    pub fn install_at(&self, name: &str, server: &str) -> Result<(), Error> {
+        self.named(name, SHORT, server)?.install();
+        Ok(())
+    }
+
+    /// Another store with the same objects, as replication makes one: the times are the same, too.
+    pub fn replica(&self) -> Store {
+        let replica = Store::default();
+        let (objects, passed_s) = self.state(|s| (s.objects.clone(), s.passed_s));
+        replica.state(|s| (s.objects, s.passed_s) = (objects, passed_s));
+        replica
     }
 
     /// The bucket, with a client of its own that repeats a request three times.
     pub fn bucket(&self) -> Result<Bucket, Error> {
-        self.named("sim", SHORT)
+        self.named("sim", SHORT, SERVER)
     }
 
     /// The bucket with the shipped client, which repeats a request for `total` instead of minutes, and waits less.
@@ -268,12 +285,12 @@ impl Store {
             longest_wait: Duration::from_millis(2),
             ..Patience::USUAL
         };
-        self.named("sim", patience)
+        self.named("sim", patience, SERVER)
     }
 
-    fn named(&self, name: &str, patience: Patience) -> Result<Bucket, Error> {
+    fn named(&self, name: &str, patience: Patience, server: &str) -> Result<Bucket, Error> {
         let settings = Settings {
-            endpoint: Some("http://sim".to_owned()),
+            endpoint: Some(server.to_owned()),
             region: None,
             allow_http: true,
             ca: None,
@@ -536,6 +553,7 @@ impl Store {
         let upload = parameter(&query, "uploadId");
         self.state(|s| match (method.as_str(), upload) {
             ("GET" | "HEAD", _) if parameter(&query, "list-type").is_some() => s.list(&query),
+            ("GET", None) if parameter(&query, "uploads").is_some() => s.list_uploads(&query),
             ("GET" | "HEAD", _) => s.get(key, &parts.headers, method == Method::HEAD),
             ("POST", None) if parameter(&query, "uploads").is_some() => {
                 s.begin(key, &parts.headers)
@@ -638,6 +656,44 @@ impl State {
         answered(StatusCode::OK, &[], text.into_bytes().into())
     }
 
+    fn list_uploads(&self, query: &str) -> HttpResponse {
+        let parameter = |name| parameter(query, name).unwrap_or_default();
+        let prefix = parameter("prefix");
+        let after = (parameter("key-marker"), parameter("upload-id-marker"));
+        let page = match self.habits.page {
+            0 => 1000,
+            page => page,
+        };
+        let mut below: Vec<_> = self
+            .uploads
+            .iter()
+            .map(|(id, upload)| (upload.key.as_str(), id.as_str(), upload.begun_s))
+            .filter(|(key, id, _)| key.starts_with(prefix) && (*key, *id) > after)
+            .collect();
+        below.sort_unstable();
+        let escaped = |key: &str| key.replace('&', "&amp;");
+        let mut text = "<ListMultipartUploadsResult>".to_owned();
+        for (key, id, begun_s) in below.iter().take(page) {
+            text += &format!(
+                "<Upload><Key>{}</Key><UploadId>{id}</UploadId><Initiated>{}</Initiated></Upload>",
+                escaped(key),
+                time_text(*begun_s, "%Y-%m-%dT%H:%M:%S.000Z")
+            );
+        }
+        text += &match below
+            .get(page.wrapping_sub(1))
+            .filter(|_| below.len() > page)
+        {
+            Some((key, id, _)) => format!(
+                "<IsTruncated>true</IsTruncated><NextKeyMarker>{}</NextKeyMarker><NextUploadIdMarker>{id}</NextUploadIdMarker>",
+                escaped(key)
+            ),
+            None => "<IsTruncated>false</IsTruncated>".to_owned(),
+        };
+        text += "</ListMultipartUploadsResult>";
+        answered(StatusCode::OK, &[], text.into_bytes().into())
+    }
+
     fn begin(&mut self, key: &str, headers: &HeaderMap) -> HttpResponse {
         self.next += 1;
         let id = format!("u{}", self.next);
@@ -648,6 +704,7 @@ impl State {
             key: key.to_owned(),
             label: header(headers, "x-amz-meta-longshore").map(str::to_owned),
             parts: BTreeMap::new(),
+            begun_s: self.passed_s,
         };
         self.uploads.insert(id, pending);
         answered(StatusCode::OK, &[], text.into_bytes().into())

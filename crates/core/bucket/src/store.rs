@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,18 +12,19 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use longshore_io::Storage;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredentialProvider};
-use object_store::client::HttpConnector;
+use object_store::client::{HttpClient, HttpConnector};
 use object_store::path::Path;
 use object_store::{
-    Attribute, BackoffConfig, ClientOptions, Error as StoreError, GetOptions, GetRange,
-    ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+    Attribute, Attributes, BackoffConfig, ClientOptions, Error as StoreError, GetOptions, GetRange,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
 };
+use reqwest::Url;
 
 use crate::credentials::{Lacking, Noted, Process};
 use crate::network::{Direct, Proxies};
 use crate::settings::{Settings, TRY};
 use crate::source::Source;
-use crate::watched::{SEEN, Seen, Watched, innermost};
+use crate::watched::{GivenUp, SEEN, Seen, Watched, innermost};
 use crate::{Error, Ticket, runtime};
 
 /// The name of the label among an object's own metadata: `x-amz-meta-longshore`.
@@ -43,6 +44,21 @@ pub struct Head {
     pub tag: Option<String>,
     /// What the upload was labelled with.
     pub label: Option<String>,
+    /// The time of its last change by the store's clock, in nanoseconds since the Unix epoch.
+    pub modified_ns: i64,
+}
+
+impl Head {
+    fn of(meta: &ObjectMeta, attributes: &Attributes) -> Head {
+        Head {
+            len: meta.size,
+            tag: meta.e_tag.clone(),
+            label: attributes
+                .get(&Attribute::Metadata(LABEL.into()))
+                .map(|value| value.to_string()),
+            modified_ns: meta.last_modified.timestamp_nanos_opt().unwrap_or(i64::MAX),
+        }
+    }
 }
 
 /// What a conditional creation found.
@@ -50,6 +66,16 @@ pub struct Head {
 pub enum Created {
     Created,
     There,
+}
+
+/// What a request needs that `object_store` has no call for.
+#[derive(Clone)]
+pub(crate) struct Asking {
+    /// The bucket's own address.
+    pub base: Url,
+    pub region: String,
+    pub client: HttpClient,
+    pub credentials: AwsCredentialProvider,
 }
 
 /// A bucket. Clones share their connections.
@@ -60,8 +86,12 @@ struct Inner {
     name: String,
     endpoint: String,
     store: AmazonS3,
+    asking: Asking,
     /// An abort was not answered: the next ones are not waited for as long.
     is_silent: AtomicBool,
+    given_up: GivenUp,
+    /// How long one request is repeated, and how long a store that did not answer all that time is given up.
+    patience: Duration,
     /// How much longer the store is waited for once a run is interrupted.
     grace: Duration,
 }
@@ -138,7 +168,7 @@ impl Bucket {
         let builder = AmazonS3Builder::new()
             .with_bucket_name(name)
             .with_region(&region)
-            .with_client_options(options)
+            .with_client_options(options.clone())
             // Not every store can remove many objects at once.
             .with_disable_bulk_delete(true)
             .with_retry(retry);
@@ -147,24 +177,44 @@ impl Bucket {
             Some(endpoint) => endpoint.clone(),
             None => format!("https://s3.{region}.amazonaws.com"),
         };
+        let credentials: AwsCredentialProvider = Arc::new(Noted(provider));
         let mut builder = builder
-            .with_credentials(Arc::new(Noted(provider)))
+            .with_credentials(credentials.clone())
             // TLS protects the body already, and hashing it costs a core for each GB/s.
             .with_unsigned_payload(endpoint.starts_with("https://"));
+        // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
+        let is_host = settings.endpoint.is_none() && !name.contains('.');
         builder = match &settings.endpoint {
             Some(endpoint) => builder.with_endpoint(endpoint.trim_end_matches('/')),
-            // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
-            None => builder.with_virtual_hosted_style_request(!name.contains('.')),
+            None => builder.with_virtual_hosted_style_request(is_host),
+        };
+        let base = match is_host {
+            true => format!("https://{name}.s3.{region}.amazonaws.com/"),
+            false => format!("{}/{name}", endpoint.trim_end_matches('/')),
+        };
+        let given_up = GivenUp::default();
+        let watched = Watched {
+            connector: connector(),
+            given_up: given_up.clone(),
+        };
+        let asking = Asking {
+            base: Url::parse(&base).map_err(|e| wrong(e.to_string()))?,
+            region,
+            client: watched.connect(&options).map_err(failed)?,
+            credentials,
         };
         let store = builder
-            .with_http_connector(Watched(connector()))
+            .with_http_connector(watched)
             .build()
             .map_err(failed)?;
         Ok(Bucket(Arc::new(Inner {
             name: name.to_owned(),
             endpoint,
             store,
+            asking,
             is_silent: AtomicBool::new(false),
+            given_up,
+            patience: patience.total,
             grace: patience.longest_wait.min(GRACE),
         })))
     }
@@ -181,6 +231,11 @@ impl Bucket {
         &self.0.name
     }
 
+    /// The server as the settings name it. A copy of a bucket at another server may have the bucket's name, too.
+    pub fn server(&self) -> &str {
+        self.0.endpoint.trim_end_matches('/')
+    }
+
     /// The object's address, for messages.
     pub fn address(&self, key: &Path) -> String {
         format!("s3://{}/{key}", self.0.name)
@@ -192,6 +247,10 @@ impl Bucket {
 
     pub(crate) fn is_silent(&self) -> &AtomicBool {
         &self.0.is_silent
+    }
+
+    pub(crate) fn asking(&self) -> Asking {
+        self.0.asking.clone()
     }
 
     pub(crate) fn store(&self) -> AmazonS3 {
@@ -216,9 +275,23 @@ impl Bucket {
             let result = SEEN.scope(seen.clone(), request).await;
             result.map_err(|error| {
                 let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                if seen.status.is_none() && seen.tries > 1 {
+                    bucket.give_up();
+                }
                 bucket.explain(action, place, &error, &seen)
             })
         })
+    }
+
+    /// The store answered none of a request's repetitions: for as long as these took, other requests are made once.
+    fn give_up(&self) {
+        if !self.0.given_up.swap(true, Ordering::Relaxed) {
+            let (given_up, patience) = (self.0.given_up.clone(), self.0.patience);
+            tokio::spawn(async move {
+                tokio::time::sleep(patience).await;
+                given_up.store(false, Ordering::Relaxed);
+            });
+        }
     }
 
     fn explain(&self, action: &'static str, at: String, error: &StoreError, seen: &Seen) -> Error {
@@ -310,15 +383,35 @@ impl Bucket {
         let (store, at) = (self.store(), key.clone());
         self.ask("look at", key, async move {
             let found = store.get_opts(&at, options).await?;
-            Ok(Head {
-                len: found.meta.size,
-                tag: found.meta.e_tag,
-                label: found
-                    .attributes
-                    .get(&Attribute::Metadata(LABEL.into()))
-                    .map(|value| value.to_string()),
-            })
+            Ok(Head::of(&found.meta, &found.attributes))
         })
+    }
+
+    /// The object's first bytes, `at_most` so many, or all of them; `None` if there is none.
+    pub fn beginning(
+        &self,
+        key: &Path,
+        at_most: Option<u64>,
+        cancel: &AtomicBool,
+    ) -> Result<Option<(Head, Bytes)>, Error> {
+        let (store, at) = (self.store(), key.clone());
+        let options = GetOptions {
+            range: at_most.map(|len| GetRange::Bounded(0..len)),
+            ..GetOptions::default()
+        };
+        let asked = self.ask("read", key, async move {
+            let found = store.get_opts(&at, options).await?;
+            let head = Head::of(&found.meta, &found.attributes);
+            Ok((head, found.bytes().await?))
+        })?;
+        match asked.wait(cancel) {
+            Err(Error::Missing { .. }) => Ok(None),
+            // An empty object has no range.
+            Err(Error::Refused { status: 416, .. }) if at_most.is_some() => {
+                self.beginning(key, None, cancel)
+            }
+            answered => answered.map(Some),
+        }
     }
 
     /// Starts to read a range, which must lie in the object. Only the content that `tag` stands for is read.

@@ -3,17 +3,18 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 
 use crate::network::{Direct, Proxies};
-use crate::settings::Settings;
+use crate::settings::{Patience, Settings};
 use crate::{Address, Bucket, Error};
 
 static NO: AtomicBool = AtomicBool::new(false);
@@ -446,4 +447,72 @@ fn given_credentials_that_cannot_be_sent_are_refused() {
         error.to_string().contains("the key's name has a line end"),
         "{error}"
     );
+}
+
+/// A network without a server until `lives` is set; counts the requests.
+#[derive(Debug, Clone, Default)]
+struct Dead {
+    lives: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl HttpConnector for Dead {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl HttpService for Dead {
+    async fn call(&self, _: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.lives.load(Ordering::Relaxed) {
+            let answer = http::Response::builder().status(404);
+            return Ok(answer.body(String::new().into()).unwrap());
+        }
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        Err(HttpError::new(HttpErrorKind::Connect, refused))
+    }
+}
+
+#[test]
+fn a_store_that_answered_no_repetition_is_asked_once_until_it_answers() {
+    let mut settings = settings(&KEYS);
+    settings.patience = Patience {
+        retries: 3,
+        first_wait: Duration::from_millis(1),
+        longest_wait: Duration::from_millis(2),
+        ..Patience::USUAL
+    };
+    let dead = Dead::default();
+    let bucket = Bucket::connect("abc", settings, || dead.clone()).unwrap();
+    let asked = || dead.asked.swap(0, Ordering::Relaxed);
+    for expected in [4, 1, 1] {
+        let error = looked_at(&bucket).unwrap_err();
+        assert!(matches!(error, Error::Silent { .. }), "{error}");
+        assert_eq!(asked(), expected);
+    }
+    dead.lives.store(true, Ordering::Relaxed);
+    assert!(looked_at(&bucket).unwrap().is_none());
+    dead.lives.store(false, Ordering::Relaxed);
+    asked();
+    looked_at(&bucket).unwrap_err();
+    assert_eq!(asked(), 4, "it is repeated again");
+}
+
+#[test]
+fn a_certificate_of_an_authority_itself_has_a_hint_of_its_own() {
+    let error = |why: &str| Error::Silent {
+        action: "look at",
+        at: "s3://abc/k".to_owned(),
+        endpoint: "https://store".to_owned(),
+        why: why.to_owned(),
+        tries: 1,
+    };
+    let own = rustls::OtherError(Arc::new(std::io::Error::other("CaUsedAsEndEntity")));
+    let own = rustls::Error::InvalidCertificate(rustls::CertificateError::Other(own));
+    assert!(error(&own.to_string()).hint().contains("CA:FALSE"), "{own}");
+    let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    let hint = error(&unknown.to_string()).hint();
+    assert!(hint.contains("LONGSHORE_CA_FILE"), "{unknown}");
 }

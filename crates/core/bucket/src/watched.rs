@@ -4,7 +4,7 @@
 //! task that makes it, has what that text lacks. A completion also gets its condition here, since `object_store` has no
 //! option for one; an error that the store hides in the body of a 200 is handed on under the status that it stands for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -86,18 +86,31 @@ pub fn is_answered() -> bool {
     SEEN.try_with(status).ok().flatten().is_some()
 }
 
+/// Whether a request to this store was repeated as long as requests are, and none of them was answered. Until it answers
+/// again, others are not repeated, so that a run that needs several answers does not wait for each of them.
+pub type GivenUp = Arc<AtomicBool>;
+
 /// Another connector, watched.
 #[derive(Debug)]
-pub struct Watched<C>(pub C);
+pub struct Watched<C> {
+    pub connector: C,
+    pub given_up: GivenUp,
+}
 
 impl<C: HttpConnector> HttpConnector for Watched<C> {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Client(self.0.connect(options)?)))
+        Ok(HttpClient::new(Client {
+            inner: self.connector.connect(options)?,
+            given_up: self.given_up.clone(),
+        }))
     }
 }
 
 #[derive(Debug)]
-struct Client(HttpClient);
+struct Client {
+    inner: HttpClient,
+    given_up: GivenUp,
+}
 
 #[async_trait]
 impl HttpService for Client {
@@ -116,7 +129,7 @@ impl HttpService for Client {
             request.headers_mut().insert(name, value);
         }
         let host = request.uri().host().unwrap_or_default().to_owned();
-        let answered = match self.0.execute(request).await {
+        let answered = match self.inner.execute(request).await {
             Ok(response) if is_completion && response.status().is_success() => {
                 completed(response).await
             }
@@ -137,12 +150,14 @@ impl HttpService for Client {
                     }
                 });
                 // Repeated requests find the same certificate.
-                return Err(match is_distrust(&error) {
+                let is_last = is_distrust(&error) || self.given_up.load(Ordering::Relaxed);
+                return Err(match is_last {
                     true => HttpError::new(HttpErrorKind::Unknown, error),
                     false => error,
                 });
             }
         };
+        self.given_up.store(false, Ordering::Relaxed);
         let status = response.status();
         let date = response.headers().get("date");
         let date_ns = date.and_then(|date| date_ns(date.to_str().ok()?));

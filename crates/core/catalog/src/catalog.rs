@@ -1,8 +1,9 @@
 //! Opens the catalog; the part that all calls on it share.
 //!
-//! A call ends within [`BUSY_MAX`] and a little work, whatever other programs do with the file. A file that is not a
-//! catalog is never changed, and one that was deleted, replaced or linked elsewhere since it was opened is not
-//! written.
+//! Invariants
+//! - A call ends within [`BUSY_MAX`] and a little work, whatever other programs do with the file.
+//! - A file that is not a catalog is never changed, and one that was deleted, replaced or linked elsewhere since it was
+//!   opened is not written.
 //!
 //! Leaves to others: rows (`write.rs`, `query.rs`) and settings. No backup depends on any of them: the callers warn
 //! and go on.

@@ -1,4 +1,12 @@
 //! The files of a backup set, as listed in the history.
+//!
+//! Invariants
+//! - A list is complete or empty: beyond [`FileList::MAX`] files it is emptied for good, since part of a list would
+//!   mislead.
+//! - A file that is introduced several times, as on media, is one file, and its extents add up.
+//!
+//! Leaves to others: rows and tables (`record.rs`, `schema.rs`), and the complete list of files, which only the media
+//! have.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

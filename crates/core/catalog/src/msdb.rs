@@ -1,4 +1,4 @@
-//! What SQL Server's columns say of a set, in msdb and in what RESTORE HEADERONLY shows.
+//! SQL Server's columns for a set, in msdb and in RESTORE HEADERONLY.
 
 use longshore_media::{BackupType, SetHeader};
 

@@ -1,7 +1,8 @@
 //! Queries on the history: past backups and restores as rows.
 //!
-//! Columns have msdb's meaning and units, so that scripts for SQL Server get comparable numbers. A query changes
-//! nothing.
+//! Invariants
+//! - Columns have msdb's meaning and units, so that scripts for SQL Server get comparable numbers.
+//! - A query changes nothing.
 //!
 //! Leaves to others: writing rows (`write.rs`) and the shape of tables; T-SQL's views read the tables themselves.
 

@@ -1,8 +1,13 @@
 //! Tables and columns, and the migration of older catalogs.
 //!
-//! Columns have msdb's names, order and declared types. Two types are spelled differently so that SQLite numbers the
-//! rows itself: `int identity` is `INTEGER PRIMARY KEY AUTOINCREMENT`. UUIDs are text. Columns that msdb lacks come
-//! last and begin with `longshore_`.
+//! Two types are spelled differently so that SQLite numbers the rows itself: `int identity` is `INTEGER PRIMARY KEY
+//! AUTOINCREMENT`. UUIDs are text.
+//!
+//! Invariants
+//! - Columns have msdb's names, order and declared types.
+//! - Columns that msdb lacks come last and begin with `longshore_`.
+//!
+//! Leaves to others: writing and reading rows (`write.rs`, `query.rs`).
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -241,7 +246,7 @@ CREATE TABLE settings (
 );
 ";
 
-/// What a database file is.
+/// The kind of a database file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseState {
     /// A catalog of this or an older schema, or an empty file.

@@ -1,7 +1,9 @@
 //! Recording: one transaction per backup or restore.
 //!
-//! Recording the same set again changes nothing except the location of its media: sets are known by their identifiers,
-//! not by file names. A record that fails leaves the history as it was.
+//! Invariants
+//! - Recording the same set again changes nothing except the location of its media: sets are known by their
+//!   identifiers, not by file names.
+//! - A record that fails leaves the history as it was.
 //!
 //! Leaves to others: what to record (the pipeline), and whether a failure matters; it never fails a backup.
 

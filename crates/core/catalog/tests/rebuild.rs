@@ -55,7 +55,7 @@ fn a_rebuilt_catalog_equals_the_one_that_recorded_the_backups() {
             _ => Disposition::Append,
         };
         let stored = write_set(&devices, disposition, one, &FILES);
-        // What a backup records, read back from its media.
+        // The records of a backup, read back from its media.
         let media = MediaSet::open(&devices).unwrap();
         let set = media.set(position).unwrap();
         let of = MediaRecord::of(&media, &devices);

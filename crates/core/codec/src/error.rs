@@ -25,7 +25,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the operator can do now.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::LevelOutOfRange { .. } => {
@@ -62,7 +62,7 @@ impl PayloadError {
         }
     }
 
-    /// What the operator can do now.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         "restore from another copy of this stripe, or rebuild it from parity"
     }

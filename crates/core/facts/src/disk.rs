@@ -26,7 +26,7 @@ pub struct Mount {
     pub device: (u32, u32),
 }
 
-/// What a block device has done since the machine started.
+/// The work of a block device since the machine started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskStats {
     pub reads: u64,

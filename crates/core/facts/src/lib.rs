@@ -1,6 +1,6 @@
 //! Facts about this machine: platform records, samples for reports, I/O priority.
 //!
-//! All values are read from `/proc` and `/sys` at the moment of the call. A value that a system may lack (a sensor, a
+//! All values are read from `/proc` and `/sys` at the moment of the call, users' names from the passwd database. A value that a system may lack (a sensor, a
 //! block device behind a file system) is `None`; an error means that the system's files cannot be read at all.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -18,6 +18,7 @@ mod others;
 mod pci;
 mod priority;
 mod process;
+mod user;
 
 use std::io;
 
@@ -25,13 +26,12 @@ pub use child::{EndedChild, run_to_end};
 pub use disk::{DiskStats, Mount, disk_stats, mount_of};
 pub use heat::{cpu_temperature_c, drive_temperature_c};
 pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, raise_descriptors};
-pub use machine::{
-    CpuTimes, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, user_name,
-};
+pub use machine::{CpuTimes, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes};
 pub use others::{WorkingDirectory, process_started, working_directories};
 pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
 pub use priority::LowIoPriority;
 pub use process::{ProcessUsage, process_usage};
+pub use user::{login_name, name_of, own_ids, user_name};
 
 /// The error for a line of a system file in an unexpected format.
 fn strange(file: &str) -> io::Error {

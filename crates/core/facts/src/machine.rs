@@ -113,14 +113,6 @@ pub fn host_name() -> String {
         .into_owned()
 }
 
-/// The user this process runs as: the login name if the environment has it, otherwise the user number.
-pub fn user_name() -> String {
-    let named = ["USER", "LOGNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|n| !n.is_empty()));
-    named.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,12 @@
 //!
 //! Two parts of the kernel enforce this, for any user and in most containers. Landlock (Linux 5.13; 6.2 for all that
 //! is used here) limits what can be written. A seccomp filter refuses sockets, except for listening on this machine.
-//! Processes that the child starts inherit both limits. Reading files and using CPU and memory stay possible.
+//! Reading files and using CPU and memory stay possible.
+//!
+//! Invariants
+//! - Processes that the child starts inherit both limits.
+//!
+//! Leaves to others: which directories a child may write to (the callers), and starting it (`child.rs`).
 //!
 //! Source: Linux `include/uapi/linux/landlock.h`, `seccomp.h`, `filter.h`, `audit.h`.
 

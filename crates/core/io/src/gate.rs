@@ -16,6 +16,8 @@
 //!   a second's worth), plus one turn's work for each turn that can exist: the cost of work is known only when it is
 //!   done. Turns should therefore be short, about one buffer each.
 //!
+//! Leaves to others: limits of bytes per second (`throttle.rs`), and which work belongs into a turn (the callers).
+//!
 //! Places are handed over in no order: a thread that comes back at once still has its data in the cache. Threads wait
 //! for the account by sleeping, never by spinning.
 

@@ -1,4 +1,4 @@
-//! What tells one start of a machine from another, and one disk from another.
+//! The identity of a start of the machine, and of a disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};

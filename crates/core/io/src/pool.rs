@@ -9,6 +9,8 @@
 //! - A buffer has exactly one owner and goes back exactly once, when it is dropped.
 //! - The memory lives until the pool and all its buffers are gone: a buffer held by a device that hangs stays valid.
 //!
+//! Leaves to others: the number and the size of the buffers (the callers).
+//!
 //! A buffer is zero when it is first taken; later it holds whatever its last owner left.
 
 use std::collections::TryReserveError;

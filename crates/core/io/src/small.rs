@@ -9,6 +9,8 @@
 //! - A reader, and a power cut, finds the file as it was before or after a change, never in between.
 //! - When a change returns, the file is durable as it then is, whoever made it.
 //! - The lock file is never removed, so that all programs lock the same file.
+//!
+//! Leaves to others: the meaning of a file's content (the callers).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -83,7 +85,8 @@ impl SmallFile {
         let (after, answer) = change(before.as_deref())?;
         match after {
             Some(after) => self.replace(&after, mode)?,
-            // Whoever made it may have been killed before its name was durable, and the caller relies on it from now on.
+            // The process that made it may have been killed before its name was durable, and the caller relies on it
+            // from now on.
             None if before.is_some() => self.dir.sync(Path::new(""))?,
             None => {}
         }

@@ -10,6 +10,8 @@
 //! - [`FileWrite::write_at`] may be short, like the system call; [`File::write_all_at`] is not.
 //! - A [`File`] owns all its descriptors (including the direct one) and closes them together when the last handle is
 //!   dropped.
+//!
+//! Leaves to others: the real file system (`host`), and the simulated one (`sim`).
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -138,7 +140,7 @@ pub trait Storage: Send + Sync + Debug {
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
 }
 
-/// What is in a directory. Names are relative, may have several components, and never leave it.
+/// The entries of a directory. Names are relative, may have several components, and never leave it.
 pub trait DirRead {
     /// Opens a regular file. A symbolic link, directory or special file is refused.
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>>;
@@ -398,6 +400,14 @@ pub trait File: FileRead + FileWrite + FileLock + Send + Sync + Debug {}
 
 impl<T: FileRead + FileWrite + FileLock + Send + Sync + Debug> File for T {}
 
+/// A write that failed. Before, it had done a part.
+#[derive(Debug)]
+pub struct BrokenWrite {
+    /// Bytes.
+    pub done: usize,
+    pub source: io::Error,
+}
+
 impl dyn File + '_ {
     /// Fills `buf` unless the file ends first; returns the number of bytes read.
     pub fn read_full_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
@@ -438,14 +448,24 @@ impl dyn File + '_ {
 
     /// Writes all of `buf`, repeating short writes.
     pub fn write_all_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<()> {
+        let written = self.write_counted(buf, offset, via);
+        written.map_err(|broken| broken.source)
+    }
+
+    /// [`write_all_at`](Self::write_all_at), whose error says how much of `buf` was written.
+    pub fn write_counted(&self, buf: &[u8], offset: u64, via: Via) -> Result<(), BrokenWrite> {
         let mut done = 0;
         while done < buf.len() {
-            match self.write_at(&buf[done..], offset + done as u64, via) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
+            let source = match self.write_at(&buf[done..], offset + done as u64, via) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(n) => {
+                    done += n;
+                    continue;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => e,
+            };
+            return Err(BrokenWrite { done, source });
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             ClusterError::Running { .. } => {

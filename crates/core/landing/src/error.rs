@@ -78,7 +78,7 @@ impl Error {
         }
     }
 
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::TargetKept { .. } => {

@@ -122,7 +122,7 @@ impl KnownFiles {
         }
     }
 
-    /// What `name` in this directory is, if this program needs it, whether or not it is there. The directory may not
+    /// The use of `name` in this directory, if this program needs it, whether or not it exists. The directory may not
     /// exist yet; then its absolute path counts.
     pub fn find_name(&self, path: &Path, dir: Option<&Stat>, name: &OsStr) -> Option<&'static str> {
         let id = dir.map(|stat| (stat.dev, stat.ino));

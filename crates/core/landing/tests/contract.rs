@@ -52,7 +52,7 @@ impl Place {
         Ok(Box::new(target))
     }
 
-    /// What anybody sees there, the restore's own directory left out.
+    /// The files that other programs see there, without the restore's own directory.
     fn tree(&self) -> Tree {
         let mut tree = Tree::new();
         let mut todo = vec![PathBuf::new()];

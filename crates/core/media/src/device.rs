@@ -102,7 +102,7 @@ pub enum DeviceClass {
     Bucket,
 }
 
-/// What a device may want to know of a stripe before it begins.
+/// The facts about a stripe that a device gets before it begins.
 #[derive(Debug, Clone)]
 pub struct Stripe {
     /// Only a preference.
@@ -130,7 +130,7 @@ pub trait PendingStripe {
     }
 }
 
-/// What a stripe of a set has become.
+/// The state in which a stripe of a set was left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftStripe {
     pub device: String,
@@ -142,7 +142,7 @@ pub struct LeftStripe {
 /// Looks whether a stripe still stands under its name as it was completed.
 pub type LastLook = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
-/// The place of one media family. What these traits say is checked of each device by `tests/contract.rs`.
+/// The place of one media family. The tests in `tests/contract.rs` check the text of these traits for each device.
 ///
 /// What a device cannot do is [`Error::Unsupported`] and changes nothing: only files are appended to and completed later.
 pub trait BackupDevice: PendingStripe + Send + Sync + Debug {

@@ -1,8 +1,11 @@
 //! Errors in reading or writing a media set.
 //!
-//! Every variant names the device that an operator must look at, and where bytes were read, their offset; there is one
-//! for each remedy. The end of a pipe at a record's border is no error, and neither is a set that is incomplete: it is
-//! listed as such. SQL Server's number is for T-SQL; `longshore-terminal` maps exit codes.
+//! Invariants
+//! - Every variant names the device that an operator must look at, and where bytes were read, their offset; there is
+//!   one for each remedy.
+//! - The end of a pipe at a record's border is no error, and neither is a set that is incomplete: it is listed as such.
+//!
+//! Leaves to others: exit codes (`longshore-terminal`), and the messages of statements (`longshore-tsql`).
 
 use std::io;
 
@@ -282,7 +285,7 @@ impl Error {
         })
     }
 
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Io { source, .. } => io_hint(source.kind()),
@@ -340,16 +343,5 @@ impl Error {
             Error::Unsupported { .. } => "write the backup to files",
             Error::Cancelled { .. } => "nothing was left behind; run the command again",
         }
-    }
-
-    /// Whether the set is only unfinished, as after a crash.
-    pub fn is_incomplete(&self) -> bool {
-        matches!(
-            self,
-            Error::Incomplete { .. }
-                | Error::Missing { .. }
-                | Error::Empty { .. }
-                | Error::NoSuchSet { .. }
-        )
     }
 }

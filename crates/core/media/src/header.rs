@@ -1,7 +1,10 @@
 //! The fixed records of a stripe: media header, set header, block header, set trailer.
 //!
-//! All integers are little-endian; times are microseconds since the Unix epoch; reserved fields
-//! are zero. Layouts: `docs/format.md`.
+//! Invariants
+//! - All integers are little-endian; times are microseconds since the Unix epoch; reserved fields are zero.
+//! - The layouts are those of `docs/format.md`.
+//!
+//! Leaves to others: framing as records (`record.rs`), and their order on a stripe (`member.rs`).
 
 use longshore_codec::{Algorithm, Level};
 use longshore_io::SumKey;

@@ -1,9 +1,14 @@
 //! The manifest of a block: the files that its plain bytes belong to.
 //!
 //! A manifest is a sequence of items. An [`Entry`] introduces a name with its attributes; the [`Extent`]s after it say
-//! where in that file the block's next plain bytes go. Every block introduces the files it holds, so any block can be
-//! restored, or salvaged, without the blocks before it. A [`Mark`] reports what happened to a file while it was read.
+//! where in that file the block's next plain bytes go. A [`Mark`] reports what happened to a file while it was read.
 //! [`Sums`] identify the contents of a file's pages, so that a later set can tell which pages differ.
+//!
+//! Invariants
+//! - Every block introduces the files it holds, so any block can be restored, or salvaged, without the blocks before
+//!   it.
+//!
+//! Leaves to others: the bytes of files (`block.rs`), and the index of a set (`index.rs`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -101,8 +106,6 @@ const TAG_SUMS: u8 = 5;
 const ENTRY_FIRST: u16 = 1;
 const ENTRY_BASED: u16 = 2;
 
-/// Bytes of an encoded entry without its path, target and attributes.
-const ENTRY_LEN: usize = 36;
 /// Bytes of an encoded extent.
 pub const EXTENT_LEN: usize = 13;
 /// Bytes of an encoded [`Sums`] before its sums.
@@ -211,21 +214,6 @@ impl Entry {
             out.extend_from_slice(&xattr.name);
             out.extend_from_slice(&xattr.value);
         }
-    }
-
-    /// Bytes that [`Entry::encode`] appends.
-    pub fn encoded_len(&self) -> usize {
-        let target = match &self.kind {
-            EntryKind::File | EntryKind::Dir => 0,
-            EntryKind::Symlink { target } | EntryKind::HardLink { target } => {
-                target.as_os_str().len()
-            }
-        };
-        let xattrs: usize = match self.first {
-            true => self.xattrs.iter().map(Xattr::bytes).sum(),
-            false => 0,
-        };
-        ENTRY_LEN + self.path.as_os_str().len() + target + xattrs
     }
 
     fn encode_name(&self, out: &mut Vec<u8>) {

@@ -7,6 +7,8 @@
 //! Invariants
 //! - The n-th part has position n: a header or trailer with another position is not accepted.
 //! - Bytes after the last sealed part are one more part, unsealed.
+//!
+//! Leaves to others: which stripes belong together (`set_reader.rs`), and the blocks of a set (`stream.rs`).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};

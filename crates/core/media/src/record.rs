@@ -1,8 +1,13 @@
 //! Records: Longshore's own headers, carried in the extension points of standard containers.
 //!
-//! A record is a 16-byte head and a body of at most [`BODY_MAX`] bytes. In a gzip stripe it is the extra field of an
-//! empty member; in zstd and LZ4 stripes it is the payload of a skippable frame. So stock tools skip it. See
-//! `docs/format.md`, section "Records".
+//! See `docs/format.md`, section "Records".
+//!
+//! Invariants
+//! - A record is a 16-byte head and a body of at most [`BODY_MAX`] bytes.
+//! - In a gzip stripe a record is the extra field of an empty member; in zstd and LZ4 stripes it is the payload of a
+//!   skippable frame. So stock tools skip it.
+//!
+//! Leaves to others: the fields of a record's body (`header.rs`, `manifest.rs`).
 
 use longshore_codec::Algorithm;
 use longshore_io::{crc32c, crc32c_append};

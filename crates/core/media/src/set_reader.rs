@@ -1,7 +1,11 @@
 //! A media set opened for reading: which stripes belong together, and the sets they hold.
 //!
-//! All members must agree on media set and generation. If they do not, because of a crash between the renames that
-//! complete a set, finished stripes under temporary names are used instead.
+//! Invariants
+//! - All members must agree on media set and generation.
+//! - If members disagree because of a crash between the renames that complete a set, finished stripes under temporary
+//!   names are used instead.
+//!
+//! Leaves to others: one stripe (`member.rs`), and the blocks of a set (`stream.rs`).
 
 use std::sync::{Arc, PoisonError};
 

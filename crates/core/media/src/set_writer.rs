@@ -1,9 +1,15 @@
 //! Writes one backup set over all families, from set header to trailers.
 //!
 //! Steps, in this order on every family: media header (new media) · set header · blocks and index chunks · data synced
-//! · trailer · synced · complete. [`SetWriter::seal`] writes the first trailer only when the data of *all* families is
-//! durable, so a trailer never promises data that a crash could lose. Stripes are completed one after the other, in the
-//! order of their devices' names, so two writers without locks meet at the first name that both have.
+//! · trailer · synced · complete.
+//!
+//! Invariants
+//! - [`SetWriter::seal`] writes the first trailer only when the data of *all* families is durable, so a trailer never
+//!   promises data that a crash could lose.
+//! - Stripes are completed one after the other, in the order of their devices' names, so two writers without locks meet
+//!   at the first name that both have.
+//!
+//! Leaves to others: the content of blocks (`longshore-pipeline`), and where a stripe's bytes go (`device.rs`).
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +26,7 @@ use crate::{Error, MediaSet};
 /// Room for a block of the largest size, a chunk of the index and a trailer, several times over.
 const ROOM_MIN: u64 = 16 << 20;
 
-/// What to do with media that exist on the devices.
+/// The treatment of media that exist on the devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Disposition {
     /// Start a new media set; fail if anything exists.

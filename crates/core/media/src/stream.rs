@@ -1,8 +1,9 @@
 //! One family's blocks of one backup set, in stripe order.
 //!
-//! Every record is checked before it is believed: lengths against the format's bounds, checksums, and at the end
-//! counts and index against the set's trailer. So a stream that ends without an error has every block exactly once,
-//! and none from elsewhere.
+//! Invariants
+//! - Every record is checked before it is believed: lengths against the format's bounds, checksums, and at the end
+//!   counts and index against the set's trailer. So a stream that ends without an error has every block exactly once,
+//!   and none from elsewhere.
 //!
 //! Leaves to others: reading bytes (`window.rs`), decoding payloads (`codec`), and joining families (`set_reader.rs`).
 

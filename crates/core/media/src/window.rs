@@ -1,8 +1,10 @@
 //! Reads a stripe sequentially through one aligned buffer. Long runs of bytes in the page cache are read directly into
 //! the consumer's buffer, which saves a copy.
 //!
-//! Fetches begin and end at multiples of the alignment, so that they can bypass the page cache. Offsets only grow,
-//! except on [`Window::go_to`]; a pipe never seeks. Memory is the window and what [`Window::read_ahead`] was given.
+//! Invariants
+//! - Fetches begin and end at multiples of the alignment, so that they can bypass the page cache.
+//! - Offsets only grow, except on [`Window::go_to`]; a pipe never seeks.
+//! - Memory is the window and what [`Window::read_ahead`] was given.
 //!
 //! Leaves to others: the meaning of the bytes (`stream.rs`), and the reads in flight (`ahead.rs`).
 

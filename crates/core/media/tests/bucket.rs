@@ -1,6 +1,6 @@
-//! Goal: whatever becomes of a process, a network or a store while a set is written to three objects, what is there
-//! afterwards is a whole set or says that it is none. Method: the shipped client over a simulated store; a process that
-//! is killed makes no request more.
+//! Goal: a process, a network or a store may fail at any point while a set is written to three objects; the objects are
+//! then a complete set or say that they are none. Method: the shipped client over a simulated store; a process that is
+//! killed makes no request more.
 
 mod support;
 
@@ -146,7 +146,7 @@ fn a_death_at_any_request_leaves_a_whole_set_or_none() {
                 (Err(_), Disposition::New) => assert!([None, Some(2)].contains(&found), "{what}"),
                 (Err(_), _) => torn += usize::from(found.is_none()),
             }
-            // Whatever is there, the next backup with FORMAT gets through.
+            // The next backup with FORMAT succeeds with any remains.
             write(&store, Disposition::Format, 1).unwrap();
             assert_eq!(stands(&store), Some(1), "{what}");
         }
@@ -264,7 +264,7 @@ fn an_empty_object_is_somebodys() {
     assert_eq!(stands(&store), Some(1));
 }
 
-/// What the devices say became of their stripes, in the order of their names.
+/// The devices' reports on their stripes, in the order of their names.
 fn fates(devices: &[Arc<dyn BackupDevice>]) -> Vec<(Standing, bool)> {
     let left = devices.iter().map(|d| d.left().unwrap());
     left.map(|l| (l.standing, l.upload.is_some())).collect()
@@ -315,7 +315,7 @@ fn a_failure_in_the_completions_says_what_became_of_each_stripe() {
     assert!(error.to_string().contains("set/0.bak"), "{error}");
     let told = fates(&devices);
     assert_eq!(told, [Replaced, Yes, Yes].map(|standing| (standing, false)));
-    // The uploads that the store does not let go are named.
+    // The uploads that the store does not release are named.
     let store = Store::default();
     store.script(
         move |asked| match asked.is_abort() || asked.is_completion() {

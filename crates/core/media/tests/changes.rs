@@ -442,7 +442,7 @@ fn every_end_that_a_crashed_append_can_leave_is_recognised_and_cut_by_the_next_a
             let media = MediaSet::open(&place.devices()).unwrap();
             let error = media.set(0).unwrap_err();
             assert!(
-                error.is_incomplete() && error.number() == Some(3256),
+                matches!(error, Error::Incomplete { .. }) && error.number() == Some(3256),
                 "{len} {n}: {error}"
             );
             assert_eq!(read_set(&media, 1).unwrap(), expected(&content("first")));

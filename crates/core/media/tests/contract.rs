@@ -1,6 +1,6 @@
 //! The text of [`BackupDevice`], [`FamilyWrite`] and [`FamilyRead`] as tests, run by every device and every double alike:
 //! files on a real disk, on simulated ones with and without locks that reach everybody, on one that writes in pieces, and
-//! the doubles in memory. What keeps nothing promises less.
+//! the doubles in memory. A device that keeps nothing promises less.
 
 mod support;
 
@@ -311,7 +311,7 @@ fn a_device_has_one_writer_at_a_time(place: &Place) {
     refused(true);
     drop(write);
     refused(false);
-    // Whoever only reads is never in the way.
+    // A reader is never in the way.
     let _read = place.device().open().unwrap();
     refused(false);
 }
@@ -355,6 +355,33 @@ fn an_error_of_the_disk_leaves_the_old_stripe_or_the_new_one() {
             put(&place, b"next");
             assert_eq!(stands(&place).unwrap(), b"next", "{op:?} {nth}");
         }
+    }
+}
+
+/// Goal: an error of a write names the offset of the first byte that is not there, wherever in a buffer that is.
+#[test]
+fn an_error_names_the_offset_at_which_the_disk_refused() {
+    for (whole, broken) in [(0, 1), (0, 2), (1, 2), (2, 1)] {
+        let disk = disk();
+        let place = Place::simulated_on(&disk);
+        let mut write = place.device().create(Via::Direct).unwrap();
+        for byte in 0..whole {
+            write.write(&long(byte)).unwrap();
+        }
+        let before = waits(&place).map_or(0, |bytes| bytes.len() as u64);
+        disk.inject(Fault::short_write().times(broken - 1));
+        disk.inject(Fault::errno(EIO).on(Op::Write).nth(broken));
+        let result = (0..9).try_for_each(|byte| write.write(&long(byte)));
+        let Err(Error::Io { offset, action, .. }) = result else {
+            panic!("{result:?}");
+        };
+        assert_eq!(action, "write");
+        disk.heal();
+        let stored = waits(&place).unwrap();
+        assert_eq!(offset, stored.len() as u64, "{whole} {broken}");
+        assert!(offset >= before);
+        let is_inside = offset % longshore_io::HUGE_BYTES as u64 != 0;
+        assert_eq!(is_inside, broken > 1, "{offset}");
     }
 }
 
@@ -468,7 +495,7 @@ fn nul_takes_everything_and_keeps_nothing() {
     check_unsupported(&*device);
 }
 
-/// What only files can.
+/// Checks that a device refuses what only files can do.
 fn check_unsupported(device: &dyn BackupDevice) {
     assert!(device.open_pending().unwrap().is_none());
     let refused = device.complete_pending();

@@ -402,13 +402,6 @@ proptest! {
     }
 
     #[test]
-    fn an_entry_takes_the_bytes_that_it_says(entry in entries()) {
-        let mut encoded = Vec::new();
-        entry.encode(&mut encoded);
-        prop_assert_eq!(entry.encoded_len(), encoded.len());
-    }
-
-    #[test]
     fn a_changed_manifest_is_refused_or_means_exactly_itself(
         (items, plain_len) in manifests(),
         at in any::<prop::sample::Index>(),

@@ -93,7 +93,7 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             ControlError::Version { .. } => {
@@ -109,12 +109,6 @@ impl ControlError {
 }
 
 impl Control {
-    /// Whether a change of hint bits alone gives a page a new LSN. Without this, a page can change while its LSN stays
-    /// the same.
-    pub fn logs_hints(&self) -> bool {
-        self.data_checksum_version != 0 || self.wal_log_hints
-    }
-
     /// Parses the bytes of the file. Nothing is used before the checksum matches.
     pub fn parse(bytes: &[u8]) -> Result<Control, ControlError> {
         if bytes.len() != CONTROL_FILE_LEN {

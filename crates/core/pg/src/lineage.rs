@@ -14,6 +14,8 @@
 //! - [`Relation::Proved`] rests on WAL bytes that were compared, at some time, by their digest.
 //! - [`Relation::Refuted`] rests on a contradiction that neither delay nor clocks can explain.
 //! - [`Lineage::encode`] writes at most [`LINEAGE_MAX`] bytes, however much is known.
+//!
+//! Leaves to others: reading timeline histories (`wal/history.rs`), and what follows from an answer (the callers).
 
 use std::fmt;
 use std::io;
@@ -174,7 +176,7 @@ pub struct Before {
     pub digest: Digest,
 }
 
-/// What a reader found at a witness's LSN.
+/// A reader's finding at a witness's LSN.
 #[derive(Debug)]
 pub enum WitnessResult {
     Same,
@@ -351,7 +353,7 @@ fn segment_digest(
     Some(Digest(half))
 }
 
-/// What a backup found out about an earlier one at its target while it could read the server.
+/// A backup's finding about an earlier one at its target, made while it could read the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineageVerdict {
     /// The earlier backup's WAL is in the server's WAL.

@@ -47,10 +47,6 @@ const SEEDS: [u32; LANES] = [
 /// The index of the 32-bit word whose lower half is the checksum: the third word.
 const CHECKSUM_WORD: usize = 2;
 
-/// PD_VALID_FLAG_BITS.
-const FLAGS_KNOWN: u16 = 7;
-const SPECIAL_ALIGN: u16 = 8;
-
 /// A page of 1 to 32 KiB, a power of two.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a>(&'a [u8]);
@@ -78,17 +74,6 @@ impl<'a> Page<'a> {
     /// Whether the page was allocated and never written. Such a page should be all zeros.
     pub fn is_new(self) -> bool {
         self.u16_at(14) == 0
-    }
-
-    /// Whether the header can be one that a server wrote. If a page's header is damaged, its LSN cannot be trusted
-    /// either.
-    pub fn is_plausible(self) -> bool {
-        let (lower, upper, special) = (self.u16_at(12), self.u16_at(14), self.u16_at(16));
-        self.u16_at(10) & !FLAGS_KNOWN == 0
-            && lower <= upper
-            && upper <= special
-            && usize::from(special) <= self.0.len()
-            && special.is_multiple_of(SPECIAL_ALIGN)
     }
 
     pub fn is_zero(self) -> bool {
@@ -218,20 +203,6 @@ mod tests {
             bytes[at] ^= 0x10;
             assert!(!Page::new(&bytes).unwrap().is_intact(7), "byte {at}");
             bytes[at] ^= 0x10;
-        }
-    }
-
-    #[test]
-    fn a_head_that_no_server_writes_is_not_plausible() {
-        let mut bytes = vec![0; 8192];
-        for (at, value) in [(12, 24u16), (14, 8000), (16, 8192)] {
-            bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
-        }
-        assert!(Page::new(&bytes).unwrap().is_plausible());
-        for (at, value) in [(10, 8u16), (12, 8001), (14, 8193), (16, 8191), (16, 8200)] {
-            let mut odd = bytes.clone();
-            odd[at..at + 2].copy_from_slice(&value.to_le_bytes());
-            assert!(!Page::new(&odd).unwrap().is_plausible(), "{value} at {at}");
         }
     }
 

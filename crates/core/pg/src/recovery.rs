@@ -35,7 +35,7 @@ pub enum TimelineChoice {
     Number(Timeline),
 }
 
-/// What the server does at the target.
+/// The server's action at the target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TargetAction {
     /// Pause, open for queries, until an operator decides.

@@ -10,7 +10,7 @@ use longshore_pg::client::{Connection, Error, Mode, Options};
 use longshore_pg::{Control, Page, RelationFile};
 
 fn connect(text: &str) -> Result<Connection, Error> {
-    let options = Options::parse(text, &|_| None, "postgres")?;
+    let options = Options::parse(text, &|_| None, &|| Ok("postgres".to_owned()))?;
     Connection::open(&Host::default(), &options, Mode::Sql)
 }
 

@@ -1,8 +1,10 @@
 //! Proves that WAL is in its archive: the WAL that a backup needs, before its set becomes valid, and the WAL that a
 //! recovery needs, before anything is written.
 //!
-//! The archived segments are compared with samples of the server's own, because an archive may hold another branch's
-//! WAL under the same names. From the first check on, no expire removes the WAL on which the backup will rely.
+//! Invariants
+//! - The archived segments are compared with samples of the server's own, because an archive may hold another branch's
+//!   WAL under the same names.
+//! - From the first check on, no expire removes the WAL on which the backup will rely.
 //!
 //! Leaves to others: the archive's files and gaps (`longshore-wal`), and the records of reliance
 //! (`longshore-repository`).

@@ -126,7 +126,7 @@ impl EngineChoice {
         }
     }
 
-    /// Who does the work, for the plan.
+    /// The names of those that do the work, for the plan.
     pub fn engine(&self, software: &str) -> String {
         let names: Vec<_> = self
             .accelerators

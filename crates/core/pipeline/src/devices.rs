@@ -1,28 +1,33 @@
 //! Devices that no backup may write to, whatever its disposition.
 
-use std::path::PathBuf;
-
 use longshore_landing::{KnownFiles, SET, directory, real};
 use longshore_media::{DeviceSpec, Disposition};
+use longshore_repository::target::kept_object;
 
-use crate::{Error, RunContext};
+use crate::{BackupRequest, Error, RunContext};
 
 /// Refuses devices in an archive, and devices that would change a set at a target. A backup to a target begins with
-/// new files in a directory of its own. Errors: [`Error::DeviceKept`].
-pub fn check(
-    context: &RunContext,
-    devices: &[DeviceSpec],
-    disposition: Disposition,
-    own: &[PathBuf],
-) -> Result<(), Error> {
+/// new stripes below a label of its own, the place that it has taken. Errors: [`Error::DeviceKept`].
+pub fn check(context: &RunContext, request: &BackupRequest) -> Result<(), Error> {
     let storage = &*context.storage;
-    let kept = KnownFiles::own(storage, own, context.catalog.as_deref());
-    for device in devices {
-        let DeviceSpec::File(path) = device else {
-            continue;
+    let kept = KnownFiles::own(storage, &request.own, context.catalog.as_deref());
+    for device in &request.devices {
+        let place = request.place.as_ref();
+        let is_new = request.disposition == Disposition::New
+            && place.is_some_and(|place| place.devices.contains(device));
+        let (path, name) = match device {
+            DeviceSpec::File(path) => (path, path.display().to_string()),
+            DeviceSpec::Bucket(address) => match kept_object(address) {
+                Some(what) if !is_new => {
+                    let device = address.to_string();
+                    return Err(Error::DeviceKept { device, what });
+                }
+                _ => continue,
+            },
+            DeviceSpec::Nul | DeviceSpec::Pipe => continue,
         };
         let refused = |what| Error::DeviceKept {
-            device: path.display().to_string(),
+            device: name.clone(),
             what,
         };
         if let Ok(stat) = storage.stat(path)
@@ -39,7 +44,7 @@ pub fn check(
         let around = real.ancestors().skip(1);
         let found = around.filter_map(|dir| directory(storage, dir)).next();
         match found {
-            Some(SET) if disposition == Disposition::New => {}
+            Some(SET) if is_new => {}
             Some(what) => return Err(refused(what)),
             None => {}
         }

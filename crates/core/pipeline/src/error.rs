@@ -1,10 +1,12 @@
 //! Errors of a run.
 //!
-//! Errors of lower rooms are kept as they are, with their text, number and hint; variants of its own are for what only
-//! a run can find. A cancelled run is one variant, whichever room noticed it. A mark (a file changed, a page is wrong)
-//! is no error: the report has it, and the exit code is 5.
+//! Invariants
+//! - Errors of lower rooms are kept as they are, with their text, number and hint; variants of its own are for what
+//!   only a run can find.
+//! - A cancelled run is one variant, whichever room noticed it.
+//! - A mark (a file changed, a page is wrong) is no error: the report has it, and the exit code is 5.
 //!
-//! `longshore-terminal` maps exit codes, and `tsql` the messages of statements.
+//! Leaves to others: exit codes (`longshore-terminal`), and the messages of statements (`longshore-tsql`).
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     Archive(#[from] longshore_wal::Error),
 
-    /// The target cannot record what its backups need from the archive.
+    /// The target cannot record what its backups need from the archive, or the backup's place there was lost.
     #[error(transparent)]
     Reliance(#[from] longshore_repository::Error),
 
@@ -214,7 +216,7 @@ impl Error {
         }
     }
 
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Source(e) => e.hint(),
@@ -283,7 +285,7 @@ impl Error {
     }
 }
 
-/// What a failed backup to object stores left, in lines for people.
+/// The objects that a failed backup left in its stores, in lines for people.
 pub fn left_lines(stripes: &[LeftStripe]) -> Vec<String> {
     let names = |standing| {
         let there = stripes.iter().filter(|s| s.standing == standing);

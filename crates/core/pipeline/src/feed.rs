@@ -19,6 +19,8 @@
 //! - A job's pieces fill its plain bytes from the start, in the order of its manifest's extents; in a file of pages,
 //!   each extent is followed by room for the sums of its pages.
 //! - Every file's content is settled exactly once, after its last piece was read.
+//!
+//! Leaves to others: reading the bytes (`load/read.rs`), and gathering differences (`gather.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -121,7 +123,7 @@ impl Job {
     }
 }
 
-/// What to do with a run of a based file.
+/// The treatment of a run of a based file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// Read it and compare it with the base.

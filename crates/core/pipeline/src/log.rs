@@ -1,8 +1,13 @@
 //! A cluster's WAL as a source: whole segments from its archive, from the end of another set up to now.
 //!
 //! The server closes its current segment; after that segment is archived, the archive has everything committed before.
-//! A set is made only if all of that WAL is there: a log set has no gap inside, nor before it. It also stores the
-//! segment before its first one, which proves to a restore that it continues the previous set.
+//!
+//! Invariants
+//! - A set is made only if all of that WAL is there: a log set has no gap inside, nor before it.
+//! - A log set also stores the segment before its first one, which proves to a restore that it continues the previous
+//!   set.
+//!
+//! Leaves to others: the archive's files (`longshore-wal`), and the WAL that one backup needs (`archived.rs`).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -47,7 +52,7 @@ enum ArchiveWait {
     File(WalName),
 }
 
-/// What the archive has for a request.
+/// The archive's WAL for a request.
 struct ArchivedLog {
     archive: WalArchive,
     history: History,

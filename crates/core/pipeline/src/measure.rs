@@ -1,7 +1,9 @@
 //! Where the time went: waits, one-second samples, and the bottleneck.
 //!
-//! All threads of a run add to one set of counters, without locks. Every wait is counted at one place only, so that
-//! the sums can be compared: the bottleneck is named from them, and a report never guesses.
+//! Invariants
+//! - All threads of a run add to one set of counters, without locks.
+//! - Every wait is counted at one place only, so that the sums can be compared: the bottleneck is named from them, and
+//!   a report never guesses.
 //!
 //! Leaves to others: showing the numbers (the program), and deciding by them (`choice.rs`).
 

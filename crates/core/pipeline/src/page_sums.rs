@@ -9,6 +9,8 @@
 //! - Names are not kept: a file has 128 bits of a keyed hash, so that media cannot choose names that collide.
 //! - Memory: 32 bytes per file with sums (about 80 during reading), and the sums, up to [`MEMORY_MAX`]; further sums
 //!   are in an unnamed file. Both grow with the actual contents of the index, never with lengths it claims.
+//!
+//! Leaves to others: comparing pages and keeping the differences (`gather.rs`).
 
 use std::collections::HashMap;
 use std::ffi::OsString;

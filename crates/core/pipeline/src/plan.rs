@@ -1,9 +1,13 @@
 //! Sizes and threads: everything decided before the first byte moves.
 //!
 //! Defaults follow SQL Server's rules (5 buffers per device and 2 per volume, 1 MiB each) and rise to the number that
-//! this machine's workers need to stay busy. An explicit BUFFERCOUNT is kept; if it is too small for all workers,
-//! fewer run. Why 1 MiB: it fits one core's L2 cache; measured throughput is flat from 256 KiB to 2 MiB and lower at 4
-//! MiB.
+//! this machine's workers need to stay busy. Why 1 MiB: it fits one core's L2 cache; measured throughput is flat from
+//! 256 KiB to 2 MiB and lower at 4 MiB.
+//!
+//! Invariants
+//! - An explicit BUFFERCOUNT is kept; if it is too small for all workers, fewer run.
+//!
+//! Leaves to others: allocating the buffers (`longshore-io`), and the values that a request may have (`request.rs`).
 
 use longshore_io::HUGE_BYTES;
 use longshore_media::block::head_len_max;

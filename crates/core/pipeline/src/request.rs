@@ -1,8 +1,9 @@
 //! The requests: backup, restore and verify, with their options.
 //!
-//! A request is complete and independent of who made it: the command line and T-SQL lower to the same types. Options
-//! that are `None` are decided by the plan. `check` methods refuse values that no run can honour, before anything is
-//! opened.
+//! Invariants
+//! - A request is complete and independent of who made it: the command line and T-SQL lower to the same types.
+//! - Options that are `None` are decided by the plan.
+//! - `check` methods refuse values that no run can honour, before anything is opened.
 //!
 //! Leaves to others: sizes and threads (`plan.rs`), and defaults from the configuration (the programs).
 
@@ -17,6 +18,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_facts::LowIoPriority;
 use longshore_io::{Clock, Throttle};
 use longshore_media::{DeviceSpec, Disposition, SourceIdentity};
+use longshore_repository::NewBackup;
 use longshore_source::{PostgresOptions, SourceSpec};
 
 use crate::{ClusterOptions, Error, WalProof};
@@ -103,7 +105,7 @@ impl Limits {
     }
 }
 
-/// What to do if a file changes while it is read.
+/// The reaction to a file that changes while it is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnChange {
     /// Report it and mark the set as damaged.
@@ -163,6 +165,8 @@ pub struct BackupRequest {
     /// Distinguishes the source from others with its name at a target; for sources without WAL.
     pub identity: SourceIdentity,
     pub devices: Vec<DeviceSpec>,
+    /// The place at a target that the devices are in: without it, others may take the backup for dead.
+    pub place: Option<Arc<NewBackup>>,
     /// Files of the caller that must not be devices.
     pub own: Vec<PathBuf>,
     /// Store only the differences from another set; `None`: everything. PostgreSQL only.
@@ -202,6 +206,7 @@ impl BackupRequest {
             database: None,
             identity: SourceIdentity::default(),
             devices,
+            place: None,
             own: Vec::new(),
             base: None,
             log: None,
@@ -300,7 +305,7 @@ pub struct VerifyRequest {
     pub limits: Limits,
 }
 
-/// What `Auto` minimizes.
+/// The quantity that `Auto` minimizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Objective {
     /// The elapsed time.

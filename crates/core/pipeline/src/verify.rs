@@ -1,8 +1,10 @@
 //! Verify: decodes everything, checks every checksum, writes nothing.
 //!
-//! Damage is a finding, not an error: it is noted with its device and offset, and reading goes on, so that one run
-//! lists all of it up to a bound. Accelerators are not used, because the run checks their work. The sets that a
-//! differential set needs are read, too.
+//! Invariants
+//! - Damage is a finding, not an error: it is noted with its device and offset, and reading goes on, so that one run
+//!   lists all of it up to a bound.
+//! - Accelerators are not used, because the run checks their work.
+//! - The sets that a differential set needs are read, too.
 //!
 //! Leaves to others: decoding (`unload`), and the order of a chain (`chain`).
 

@@ -254,7 +254,7 @@ impl World {
                 }
             }
         }
-        // Whatever was left, the next run succeeds, or refuses because of existing files and leaves them.
+        // The next run succeeds with any remains, or refuses because of existing files and leaves them.
         if !done {
             let again = match self.act {
                 Act::New => self.backup("/b", Disposition::Format).map(drop),

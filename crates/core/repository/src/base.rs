@@ -1,4 +1,13 @@
 //! Chooses the backup on a shelf that a differential one builds on.
+//!
+//! Invariants
+//! - A base is complete and unmarked with its whole chain, is not copy-only, and is of a cluster.
+//! - A base is of the server's own branch. A backup whose branch is unknown is a base only if the same server process
+//!   made it and no other backup's branch is proved.
+//! - No expire removes the base while the lease is held.
+//!
+//! Leaves to others: the relation of a backup to the server (`branch.rs`), chains (`chain.rs`), and leases
+//! (`shelf.rs`).
 
 use longshore_pg::Relation;
 

@@ -1,8 +1,7 @@
 //! Branches: which backups at a target follow one another, and which only seem to.
 //!
-//! A target may hold backups of several clusters under one name, and of several branches of one cluster: production
-//! and a copy of it, the time before a recovery and after it. Each branch is a line of backups in the order of their
-//! LSNs. The times in labels never order the backups of a cluster, because a clock may be wrong.
+//! A target may hold backups of several clusters under one name, and of several branches of one cluster: production and
+//! a copy of it, the time before a recovery and after it. Each branch is a line of backups in the order of their LSNs.
 //!
 //! A backup continues a line if that is proved ([`longshore_pg::lineage`]), or if nothing contradicts it and both
 //! backups come from the same place: the same host, data directory and inode, with times or earlier listings in the
@@ -15,6 +14,11 @@
 //! rename do, proves nothing. A file that is backed up again after another one, according to the lists in the sets,
 //! proves that both exist; from then on they are two branches. A new file continues the branch of the file that its
 //! set lists last, unless that file is one of such a pair.
+//!
+//! Invariants
+//! - The times in labels never order the backups of a cluster, because a clock may be wrong.
+//!
+//! Leaves to others: comparing two lineages (`longshore-pg`), and which backups are removed (`retention.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -307,7 +311,7 @@ fn plain_lines(sets: &[SetFacts], order: &[usize]) -> Vec<Branch> {
     found
 }
 
-/// What a new backup of a source without WAL finds at a target.
+/// The other backups that a new backup of a source without WAL finds at a target.
 #[derive(Debug, Default)]
 pub struct Others {
     /// To be stored in the backup.
@@ -447,6 +451,10 @@ fn tie(
     match own.lineage.comes_from(earlier) {
         Relation::Proved(_) => Tie::Proved,
         Relation::Refuted(_) => Tie::Refuted,
+        // It found the other complete, and then began before the other's end: a server never goes back.
+        Relation::Unknown(_) if began_before_the_end(&sets[order[at]], own, earlier) => {
+            Tie::Refuted
+        }
         Relation::Unknown(_) => {
             let (set, other) = (&sets[order[at]], &sets[order[other]]);
             let is_later = own.lineage.has_seen(earlier.set) || set.start_us >= other.start_us;
@@ -456,6 +464,13 @@ fn tie(
             }
         }
     }
+}
+
+/// Whether the set found the earlier one complete and begins before its end. On a standby, which replays behind its
+/// primary, that says nothing.
+fn began_before_the_end(set: &SetFacts, own: &Earlier, earlier: &Earlier) -> bool {
+    let first = set.log.map_or(Lsn(u64::MAX), |log| Lsn(log.first_lsn));
+    own.lineage.has_seen(earlier.set) && !own.lineage.in_recovery && first < earlier.end.1
 }
 
 fn is_same_home(one: &SetFacts, other: &SetFacts) -> bool {
@@ -694,6 +709,28 @@ pub(crate) mod tests {
         assert_eq!(lines, [vec![0, 1], vec![0, 2, 3]]);
         assert_eq!(both[0].given_up_for, Some(1));
         assert_eq!(living(&both), [1]);
+    }
+
+    /// Goal: of two sets at one address with the same LSNs, the later of which found the earlier complete, neither follows
+    /// the other; a standby may have replayed less than its primary had when that was backed up.
+    #[test]
+    fn a_set_that_begins_before_the_end_of_one_it_found_does_not_follow_it() {
+        let bare = |at, lsn| {
+            let mut set = set(at, lsn, 1);
+            set.identity.lineage.as_mut().unwrap().witness = None;
+            set
+        };
+        let mut sets = [bare(1, 10), bare(2, 10)];
+        assert_eq!(found(&sets), [[0, 1]]);
+        let first = sets[0].clone();
+        relate(&mut sets[1], &first, &SEEN);
+        assert_eq!(found(&sets), [[0], [1]]);
+        sets[1].identity.lineage.as_mut().unwrap().in_recovery = true;
+        assert_eq!(found(&sets), [[0, 1]]);
+        // One that begins at the end goes on from there.
+        let mut sets = [bare(1, 10), bare(2, 11)];
+        relate(&mut sets[1], &first, &SEEN);
+        assert_eq!(found(&sets), [[0, 1]]);
     }
 
     /// Goal: what follows a backup that a server has left is left with it, though the server never heard of it.

@@ -1,4 +1,10 @@
-//! Errors of a target.
+//! Errors of a target: one type, with SQL Server's number and the operator's next step.
+//!
+//! Invariants
+//! - Every variant names the target, the file or the label, or wraps an error that does.
+//! - `number` and `hint` match each variant, so a new one cannot lack them.
+//!
+//! Leaves to others: exit codes (`longshore-terminal`), and the form of T-SQL messages (`longshore-tsql`).
 
 use std::io;
 use std::path::PathBuf;
@@ -27,6 +33,19 @@ pub enum Error {
     /// them.
     #[error("target {target}: {} is a symbolic link or not a directory", path.display())]
     NotADirectory { target: String, path: PathBuf },
+
+    /// Root was about to leave files in another user's directory.
+    #[error(
+        "target {target}: {} belongs to {owner}, who could not read, verify or remove what root leaves there",
+        path.parent().unwrap_or(path).display()
+    )]
+    OthersTarget {
+        target: String,
+        /// The name that was about to be made.
+        path: PathBuf,
+        /// A name, or `#` and a number.
+        owner: String,
+    },
 
     #[error("{name:?} cannot be a directory below target {target}: {what}")]
     Name {
@@ -136,6 +155,7 @@ impl Error {
             | Error::Branches { .. }
             | Error::Io { .. }
             | Error::NotADirectory { .. }
+            | Error::OthersTarget { .. }
             | Error::Name { .. }
             | Error::NoLog { .. }
             | Error::NoArchive { .. }
@@ -145,7 +165,7 @@ impl Error {
         }
     }
 
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Unreachable { .. } => {
@@ -154,6 +174,10 @@ impl Error {
             Error::Io { .. } => "check the directory, its free space and its permissions",
             Error::NotADirectory { .. } => {
                 "replace the link by the directory, or define the link's destination as a target of its own"
+            }
+            Error::OthersTarget { .. } => {
+                "run the command as the owner: runuser -u OWNER -- longshore …. If root is to own the backups of this \
+                 database, make its directory in each of the target's directories first, as root"
             }
             Error::Name { .. } => "give another name with --database",
             Error::NoBase { .. } => {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Error;
 use crate::chain::{SetFacts, chain};
-use crate::place::Removal;
+use crate::place::{LeftUploads, Removal};
 use crate::retention::{Decision, LogNeed, Policy, RetentionVerdict, decide};
 use crate::shelf::{Listing, Shelf};
 use longshore_wal::Need;
@@ -25,6 +25,8 @@ pub struct ExpireReport {
     /// For each set of the listing.
     pub fates: Vec<Fate>,
     pub log: LogFate,
+    /// A dry run does not look for them.
+    pub uploads: LeftUploads,
 }
 
 /// The result for the database's WAL.
@@ -96,6 +98,7 @@ impl Shelf {
                 decision,
                 fates,
                 log,
+                uploads: LeftUploads::default(),
             });
         };
         let listing = self.listing(place.look()?)?;
@@ -116,6 +119,10 @@ impl Shelf {
                 Removal::Partly(why) => fates[i] = Fate::Partly { why },
             }
         }
+        let uploads = match cancel.load(Ordering::Relaxed) {
+            true => LeftUploads::default(),
+            false => place.abort_left_uploads()?,
+        };
         let log = if cancel.load(Ordering::Relaxed) {
             LogFate::Left
         } else {
@@ -131,6 +138,7 @@ impl Shelf {
             decision,
             fates,
             log,
+            uploads,
         })
     }
 

@@ -1,4 +1,10 @@
 //! The facts in a backup's header that identify its branch or source, without judgement.
+//!
+//! Invariants
+//! - Nothing is judged here: a header gives the same facts at every time and on every machine.
+//! - Paths of one source that are written in different ways are one origin.
+//!
+//! Leaves to others: the verdict whether two backups are of one branch or source (`branch.rs`).
 
 use longshore_media::SetHeader;
 use longshore_media::header::{ORIGIN_MAX, PLACE_MAX};

@@ -63,6 +63,15 @@ impl Label {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether this is a label but for upper-case and lower-case letters.
+    pub(crate) fn is_like(text: &str) -> bool {
+        let (Some(time), Some(rest)) = (text.get(..TIME_LEN), text.get(TIME_LEN..)) else {
+            return false;
+        };
+        let text = time.to_ascii_uppercase() + &rest.to_ascii_lowercase();
+        text.parse::<Label>().is_ok()
+    }
 }
 
 fn time_of(label: &str) -> Option<i64> {

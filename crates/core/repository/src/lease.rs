@@ -2,8 +2,9 @@
 //!
 //! A lease is a small file in the directory that is used, `.longshore-lease-USE.BOOT.PID.ID.DEV`. Its name has
 //! everything needed to judge it; its content is only the host, for people. Its holder keeps an exclusive `flock` on
-//! it, touches it once a minute, and removes it at an orderly end. Other programs judge it by these rules:
+//! it, touches it once a minute, and removes it at an orderly end.
 //!
+//! Invariants: the rules by which other programs judge a lease
 //! - Locked: the holder is alive.
 //! - Not locked, and written through this same file system of the running kernel: the holder is dead. BOOT identifies
 //!   the kernel's run, and DEV is the directory's device number. A device number is not reused while a file is open
@@ -18,6 +19,8 @@
 //! Not detected: a holder on another host or mount, on a file system whose locks are local, that is stopped or cut off
 //! for longer than [`STALE`] and then continues; and directories that two hosts reach through file systems that show
 //! each other's new names later than that.
+//!
+//! Leaves to others: leases in buckets (`place/object_lease.rs`), and what a live lease forbids (the callers).
 //!
 //! [`STALE`]: longshore_io::STALE
 

@@ -24,6 +24,7 @@ pub mod target;
 pub use error::Error;
 pub use expire::{ExpireReport, Fate, LogFate};
 pub use label::{BackupKind, Label};
+pub use place::LeftUploads;
 pub use reliance::Reliance;
 pub use shelf::{BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, Shelf};
 pub use target::{Places, Target};

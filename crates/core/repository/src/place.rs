@@ -11,7 +11,7 @@
 
 pub(crate) mod buckets;
 pub(crate) mod directories;
-mod object_lease;
+pub(crate) mod object_lease;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -94,8 +94,10 @@ pub(crate) enum Removal {
 /// The mark by which a WAL archive knows this place.
 pub(crate) struct ShelfMark {
     pub id: Uuid,
-    /// The time of its last change, which no copy has.
+    /// The time of its last change, which no copy of a file has.
     pub changed_ns: i64,
+    /// Where it lies, if its copies can have its time: then no other place has it.
+    pub only_at: Option<PathBuf>,
 }
 
 /// Where the backups of one database lie.
@@ -138,6 +140,14 @@ pub(crate) trait Marks {
     fn home(&self) -> Result<PathBuf, Error>;
 }
 
+/// What became of uploads that killed backups left in a store, which charges for their parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftUploads {
+    pub aborted: u64,
+    /// Why some could not be found or aborted.
+    pub kept_because: Option<String>,
+}
+
 /// A place from which no other program removes backups now.
 pub(crate) trait Remover {
     /// [`Place::look`], with leases judged by the place's own clock.
@@ -145,6 +155,12 @@ pub(crate) trait Remover {
 
     /// Removes a backup unless a program uses it.
     fn remove(&self, label: &Label) -> Result<Removal, Error>;
+
+    /// Aborts the uploads of backups that have ended. What the store refuses is in the answer, since no backup depends
+    /// on it.
+    ///
+    /// Errors: the lock was lost, or there was no answer.
+    fn abort_left_uploads(&self) -> Result<LeftUploads, Error>;
 }
 
 impl Target {

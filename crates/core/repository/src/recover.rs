@@ -1,12 +1,16 @@
 //! Which backup a recovery begins with.
 //!
 //! The best choice is the newest backup that was complete before the target, on the timeline history that is followed:
-//! it leaves the least WAL to replay, and every older backup needs all of that WAL, too. Backups that are not whole
-//! are skipped and named.
+//! it leaves the least WAL to replay, and every older backup needs all of that WAL, too.
 //!
-//! What can be known of a target beforehand: a place in the log is known. A moment lies behind every backup that was
+//! Facts about a target that are known before the replay: an LSN is exact. A time is after every backup that was
 //! complete before it, and before every one that was begun after it. A transaction or a named point may be anywhere.
-//! Whether the log from there to the target is in an archive, `longshore_wal::proof` says.
+//!
+//! Invariants
+//! - Backups that are not whole are skipped and named.
+//!
+//! Leaves to others: whether an archive has the WAL from there to the target (`longshore_wal::proof`), and branches
+//! (`branch.rs`).
 
 use std::collections::BTreeMap;
 
@@ -307,7 +311,7 @@ fn ends_after(set: &SetFacts, target: Option<&RecoveryTarget>) -> bool {
     }
 }
 
-/// What the other backups on the way show about the LSN of a time.
+/// The bounds that the other backups on the way set for the LSN of a time.
 fn reach(
     facts: &[SetFacts],
     chosen: &SetFacts,

@@ -3,7 +3,9 @@
 //! A shelf is identified there by a mark: an empty file with a random name in the database's directory at the target.
 //! Its record in the archive contains that name and the time of the file's last change. A copy of the directory has
 //! the same name with another time, so it gets a mark and a record of its own, and the WAL that the first one needs
-//! stays. A directory that was renamed, or that two hosts see under different paths, stays the same shelf.
+//! stays. A directory that was renamed, or that two hosts see under different paths, stays the same shelf. In a bucket a copy
+//! can have the time, too, and nothing can be renamed: there the mark's server, bucket and key belong to it, and the record
+//! names them.
 //!
 //! Invariants
 //! - A backup's record is durable before its WAL is proved to exist, and no expire that began earlier removes WAL from
@@ -13,20 +15,25 @@
 //!   after the wait that the record still exists, and otherwise writes another one and waits again.
 //! - Only an expire reduces what a shelf requires, only if the needs of all its backups are known, and only from a
 //!   listing made after it had the lease and had read the records that it removes.
+//!
+//! Leaves to others: which WAL the backups need (`retention.rs`), and the archive's files (`longshore-wal`).
 
+use std::cell::Cell;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_facts as facts;
+use longshore_io::Clock;
 use longshore_pg::Lsn;
 use longshore_wal::needs::{ClusterNeed, NeedRecord, Others};
-use longshore_wal::{self as wal, Need, WalArchive};
+use longshore_wal::{self as wal, Ground, Need, WalArchive};
 
 use crate::chain::SetFacts;
 use crate::label::Label;
 use crate::lease::{self, Holder, Lease, Use};
-use crate::place::ShelfMark;
+use crate::place::object_lease::ObjectLease;
+use crate::place::{Hold, ShelfMark, buckets};
 use crate::retention::{LogNeed, Policy, decide};
 use crate::shelf::Shelf;
 
@@ -34,6 +41,9 @@ use crate::{Error, LogFate};
 
 /// How often the archive is checked for an expire.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often an expire makes sure that it still has its lease on an archive in a bucket.
+const CONFIRM_EVERY: Duration = Duration::from_secs(10);
 
 /// A backup that will rely on its archive.
 #[derive(Debug, Clone)]
@@ -132,28 +142,64 @@ impl Reliance {
     }
 }
 
-/// Who else removes log from the archive now.
+/// Another process that removes WAL from the archive now.
 ///
 /// Errors: `Io`.
-fn other_remover(archive: &WalArchive, own: &Lease) -> Result<Option<Holder>, wal::Error> {
+fn other_remover(archive: &WalArchive, own: &RemoverLease) -> Result<Option<Holder>, wal::Error> {
     let at = || wal::Error::io("search for leases in", archive.path());
-    let now_ns = own.touch().map_err(at())?;
-    let others = lease::holders(&*archive.dir(), Some(own.name()), now_ns).map_err(at())?;
+    let others = match (archive.ground(), own) {
+        (Ground::Directory(dir), RemoverLease::File(own)) => {
+            let now_ns = own.touch().map_err(at())?;
+            lease::holders(&**dir, Some(own.name()), now_ns).map_err(at())?
+        }
+        (Ground::Bucket(bucket, key), RemoverLease::Object(own, _)) => {
+            buckets::holders(bucket, key, Some(own.key()))?
+        }
+        // A lease is of its archive's kind.
+        (Ground::Directory(_) | Ground::Bucket(..), _) => Vec::new(),
+    };
     Ok(others.into_iter().next())
 }
 
-/// Who removes log from the archive now.
+/// The processes that remove WAL from the archive now.
 ///
 /// Errors: `Io`.
 fn removers(archive: &WalArchive) -> Result<Vec<Holder>, wal::Error> {
     let at = || wal::Error::io("search for leases in", archive.path());
+    let dir = match archive.ground() {
+        Ground::Directory(dir) => dir,
+        Ground::Bucket(bucket, key) => return Ok(buckets::holders(bucket, key, None)?),
+    };
     // No lease is too old by this: most often there is none at all, and nothing need be written.
-    let any = lease::holders(&*archive.dir(), None, i64::MIN).map_err(at())?;
+    let any = lease::holders(&**dir, None, i64::MIN).map_err(at())?;
     if any.is_empty() {
         return Ok(any);
     }
     let now_ns = archive.now_ns().map_err(at())?;
-    lease::holders(&*archive.dir(), None, now_ns).map_err(at())
+    lease::holders(&**dir, None, now_ns).map_err(at())
+}
+
+/// The lease of an expire on an archive.
+enum RemoverLease {
+    File(Lease),
+    /// And when it was confirmed last, by this machine's clock.
+    Object(ObjectLease, Cell<Option<Duration>>),
+}
+
+impl RemoverLease {
+    /// Errors: it was lost, so backups may rely on WAL that it was to keep them from.
+    fn confirm(&self, clock: &dyn Clock) -> Result<(), Error> {
+        let RemoverLease::Object(lease, last) = self else {
+            return Ok(());
+        };
+        let now = clock.now();
+        let is_recent = |last: Duration| now.saturating_sub(last) < CONFIRM_EVERY;
+        if !last.get().is_some_and(is_recent) {
+            lease.confirm()?;
+            last.set(Some(now));
+        }
+        Ok(())
+    }
 }
 
 /// The records that belong to a shelf with these marks.
@@ -168,7 +214,10 @@ fn own<'a>(
 impl ShelfMark {
     fn is_of(&self, record: &NeedRecord) -> bool {
         let need = &record.need;
-        self.id == need.id && is_same_moment(self.changed_ns, need.sealed_ns)
+        let is_place = |place: &PathBuf| *place == need.directory;
+        self.id == need.id
+            && is_same_moment(self.changed_ns, need.sealed_ns)
+            && self.only_at.as_ref().is_none_or(is_place)
     }
 }
 
@@ -190,20 +239,24 @@ impl Shelf {
     ) -> Result<PathBuf, Error> {
         let of = |mark: &ShelfMark| records.iter().find(|record| mark.is_of(record));
         let found = marks.iter().find_map(of).map(|record| &record.need);
+        let made;
         // A mark without a record here can be used; one whose record is another shelf's cannot.
         let unused = |mark: &&ShelfMark| records.iter().all(|r| r.need.id != mark.id);
-        let (id, sealed_ns) = match (found, marks.iter().find(unused)) {
-            (Some(need), _) => (need.id, need.sealed_ns),
-            (None, Some(mark)) => (mark.id, mark.changed_ns),
-            (None, None) => {
-                let mark = self.place.new_mark()?;
-                (mark.id, mark.changed_ns)
+        let recorded = marks.iter().find(|mark| of(mark).is_some());
+        let mark = match recorded.or_else(|| marks.iter().find(unused)) {
+            Some(mark) => mark,
+            None => {
+                made = self.place.new_mark()?;
+                &made
             }
         };
-        let directory = self.place.home()?;
+        let directory = match &mark.only_at {
+            Some(place) => place.clone(),
+            None => self.place.home()?,
+        };
         let file = archive.add_need(&Need {
-            id,
-            sealed_ns,
+            id: mark.id,
+            sealed_ns: found.map_or(mark.changed_ns, |need| need.sealed_ns),
             database: self.database.clone(),
             target: self.target.name.clone(),
             host: facts::host_name(),
@@ -225,39 +278,11 @@ impl Shelf {
         let system = archive.identified()?.system;
         let lease = match dry {
             true => None,
-            false => match Lease::take(archive.dir(), Use::Expire, &*self.clock) {
+            false => match lease_of(archive, &*self.clock)? {
                 Ok(lease) => Some(lease),
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-                    ) =>
-                {
-                    let why = format!(
-                        "this user cannot write in {}: {e}",
-                        archive.path().display()
-                    );
-                    return Ok(LogFate::Undecided(why));
-                }
-                Err(source) => {
-                    return Err(Error::Io {
-                        action: "lock",
-                        path: archive.path().to_owned(),
-                        source,
-                    });
-                }
+                Err(why) => return Ok(LogFate::Undecided(why)),
             },
         };
-        if let Some(lease) = &lease
-            && let Some(other) = other_remover(archive, lease)?
-        {
-            let why = format!(
-                "another expire is running in {}: {}",
-                archive.path().display(),
-                other.text()
-            );
-            return Ok(LogFate::Undecided(why));
-        }
         let records = archive.need_records()?;
         let marks = self.place.marks()?;
         let owned: Vec<&NeedRecord> = own(&marks, &records.read).collect();
@@ -291,9 +316,24 @@ impl Shelf {
         let is_other = |record: &&NeedRecord| !owned.iter().any(|own| std::ptr::eq(*own, *record));
         let others = records.read.iter().filter(is_other);
         let others = Others::new(others.map(|record| record.need.clone()).collect());
+        let lost = Cell::new(None);
+        let is_held = || match lease.as_ref().map(|lease| lease.confirm(&*self.clock)) {
+            Some(Err(error)) => {
+                lost.set(Some(error));
+                false
+            }
+            Some(Ok(())) | None => true,
+        };
+        let is_lost = Cell::new(!is_held());
         let removed = archive.remove_unneeded(Lsn(ours.from), dry, |timeline, start, end| {
-            ours.needs(timeline.number(), start, end) || others.need(system, timeline, start, end)
+            is_lost.set(is_lost.get() || !is_held());
+            is_lost.get()
+                || ours.needs(timeline.number(), start, end)
+                || others.need(system, timeline, start, end)
         })?;
+        if let Some(error) = lost.take() {
+            return Err(error);
+        }
         drop(lease);
         Ok(LogFate::Removed {
             files: removed.files,
@@ -301,6 +341,59 @@ impl Shelf {
             kept_for: others.keepers(),
         })
     }
+}
+
+/// The lease of the one expire that removes WAL from the archive, or why it cannot be had.
+fn lease_of(
+    archive: &WalArchive,
+    clock: &dyn Clock,
+) -> Result<Result<RemoverLease, String>, Error> {
+    let path = archive.path();
+    let taken = match archive.ground() {
+        Ground::Directory(dir) => Lease::take(dir.clone(), Use::Expire, clock),
+        Ground::Bucket(bucket, key) => {
+            let place = (bucket.clone(), key.clone());
+            let lease = match ObjectLease::take(place, Use::Expire) {
+                Err(Error::Store(error)) if error.is_forbidden() => {
+                    return Ok(Err(error.to_string()));
+                }
+                lease => RemoverLease::Object(lease?, Cell::default()),
+            };
+            return alone(archive, lease);
+        }
+    };
+    let lease = match taken {
+        Ok(lease) => RemoverLease::File(lease),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            let path = path.display();
+            return Ok(Err(format!("this user cannot write in {path}: {e}")));
+        }
+        Err(source) => {
+            return Err(Error::Io {
+                action: "lock",
+                path: path.to_owned(),
+                source,
+            });
+        }
+    };
+    alone(archive, lease)
+}
+
+/// The lease, if no other expire has one.
+fn alone(archive: &WalArchive, lease: RemoverLease) -> Result<Result<RemoverLease, String>, Error> {
+    let path = archive.path();
+    Ok(match other_remover(archive, &lease)? {
+        None => Ok(lease),
+        Some(other) => {
+            let (path, other) = (path.display(), other.text());
+            Err(format!("another expire is running in {path}: {other}"))
+        }
+    })
 }
 
 #[cfg(test)]

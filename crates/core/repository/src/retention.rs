@@ -7,9 +7,9 @@
 //! another cluster with the same name or of an abandoned future do not count instead of others.
 //!
 //! Invariants
-//! - Whatever a kept backup needs, by its chain or as WAL, is kept.
-//! - The newest whole and clean backup of each branch is kept, and so is everything that is in use, being written by a
-//!   live program, unexpired, or that cannot be judged.
+//! - Backups and WAL that a kept backup needs are kept.
+//! - The newest complete and unmarked backup of each branch is kept, and so is everything that is in use, being written
+//!   by a live program, unexpired, or that cannot be judged.
 //! - Backups that lack stripes are kept, and those that may need them: their directory may be unreachable for a while.
 //! - If no whole full backup is left, nothing is removed; if none is left of a branch, nothing of that branch.
 //! - A clock that was or is ahead costs no backup, nor do backups that were not made. A backup from the future stays
@@ -18,6 +18,8 @@
 //!   that costs as much as it is ahead.
 //! - No WAL is removed while the need of a kept backup is unknown, and no WAL of a cluster that has no kept backup
 //!   here.
+//!
+//! Leaves to others: which backups are of one branch (`branch.rs`), and removing them (`expire.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +77,7 @@ pub enum Keep {
     FileBefore,
     /// Its full backup is kept.
     OfKept(Label),
-    /// The newest that is whole and clean.
+    /// The newest that is complete and unmarked.
     LastGood,
     Unexpired,
     InUse,

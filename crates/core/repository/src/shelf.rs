@@ -8,6 +8,9 @@
 //! Invariants
 //! - A reader leases every set of a chain before it looks at them again, and reads what it saw then.
 //! - A set whose removal has begun no longer counts as a backup.
+//!
+//! Leaves to others: where the backups are, with leases and removals there (`place.rs`), and the rules
+//! (`retention.rs`).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -264,11 +267,11 @@ impl Shelf {
         self.storage.clone()
     }
 
-    /// The directory of the database's WAL; `None` at a target of buckets without an archive of its own.
+    /// The directory of the database's WAL, or its address; `None` at a target without places.
     pub fn wal_path(&self) -> Option<PathBuf> {
-        let beside = |first: &PathBuf| first.join(&self.database).join(WAL);
+        let beside = |first: PathBuf| first.join(&self.database).join(WAL);
         let own = self.archive.clone();
-        own.or_else(|| self.target.directories().first().map(beside))
+        own.or_else(|| self.target.first_place().map(beside))
     }
 
     /// [`Shelf::wal_path`], for a command that needs one.
@@ -283,11 +286,11 @@ impl Shelf {
 
     /// The database's WAL archive; `None` if nothing was ever archived.
     pub fn wal(&self) -> Result<Option<WalArchive>, Error> {
-        let opened = match (&self.archive, self.target.directories().first()) {
+        let opened = match (&self.archive, self.target.first_place()) {
             (Some(path), _) => WalArchive::existing(&*self.storage, path),
             (None, Some(base)) => {
                 let below = Path::new(&self.database).join(WAL);
-                WalArchive::existing_below(&*self.storage, base, &below)
+                WalArchive::existing_below(&*self.storage, &base, &below)
             }
             (None, None) => return Ok(None),
         };
@@ -304,7 +307,7 @@ impl Shelf {
         self.listing(self.place.look()?)
     }
 
-    /// What was found, judged. Errors: the system refuses threads.
+    /// The found labels, each with its verdict. Errors: the system refuses threads.
     pub(crate) fn listing(&self, found: Found) -> Result<Listing, Error> {
         let now_ns = found.now_ns;
         let labels: Vec<_> = found.labels.into_iter().map(Some).map(Mutex::new).collect();

@@ -1,12 +1,20 @@
 //! Targets, and the names below them. `docs/repository.md` defines all of them.
+//!
+//! Invariants
+//! - A target's directory is opened, never created: an unmounted disk's mount point must not be filled.
+//! - A name of a database never leads out of the target and never hides; a new one has no control characters.
+//! - Names of families are read back exactly as they are written.
+//!
+//! Leaves to others: the contents of directories and buckets (`place.rs` and the files below `place/`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_bucket::Address;
+use longshore_bucket::{Address, Error as StoreError};
 use longshore_io::{Dir, Storage};
+use longshore_wal::IDENTITY_NAME;
 
-use crate::Error;
+use crate::{Error, Label};
 
 /// The most directories of a target: each gets one family.
 pub const DIRECTORIES_MAX: usize = longshore_media::header::FAMILIES_MAX as usize;
@@ -14,7 +22,7 @@ pub const DIRECTORIES_MAX: usize = longshore_media::header::FAMILIES_MAX as usiz
 /// The prefix of a shelf's mark.
 pub(crate) const MARK: &str = ".longshore-relies-";
 
-/// The directory of a database's WAL, next to its backups, in the target's first directory.
+/// The directory of a database's WAL, next to its backups, in the target's first place.
 pub const WAL: &str = "wal";
 
 /// The suffix of a family that is being written, as in the media's file device.
@@ -25,6 +33,9 @@ const WRITING: &str = ".longshore-writing";
 
 /// The suffix of a backup whose removal has begun.
 pub(crate) const REMOVING: &str = ".removing";
+
+/// How all names begin that a target has besides backups and WAL.
+const OWN: &str = ".longshore-";
 
 /// A named list of directories or of buckets' prefixes, 1 to [`DIRECTORIES_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,18 +58,23 @@ impl Places {
     /// Errors: [`Error::Store`] for one that is no address.
     pub fn buckets(texts: &[String]) -> Result<Places, Error> {
         let address = |text: &String| {
-            let text = text.trim_end_matches('/');
+            // The message has what the operator wrote.
+            let wrong = |why| StoreError::Address {
+                text: text.clone(),
+                why,
+            };
+            let none = || wrong("it does not begin with s3://");
+            let prefix = match text.trim_end_matches('/') {
+                "s3:" => "s3://",
+                prefix => prefix,
+            };
             // A prefix may be empty, so a whole bucket is one; an object's name may not.
-            let object = Address::of(&format!("{text}/x"));
-            let object = object.ok_or_else(|| longshore_bucket::Error::Address {
-                text: text.to_owned(),
-                why: "it does not begin with s3://",
+            let object = Address::of(&format!("{prefix}/x")).ok_or_else(none)?;
+            object.parts().map_err(|error| match error {
+                StoreError::Address { why, .. } => wrong(why),
+                other => other,
             })?;
-            object.parts()?;
-            Address::of(text).ok_or_else(|| longshore_bucket::Error::Address {
-                text: text.to_owned(),
-                why: "it does not begin with s3://",
-            })
+            Address::of(prefix).ok_or_else(none)
         };
         let addresses = texts.iter().map(address);
         Ok(Places::Buckets(addresses.collect::<Result<_, _>>()?))
@@ -79,6 +95,14 @@ impl Target {
         match &self.places {
             Places::Directories(directories) => directories,
             Places::Buckets(_) => &[],
+        }
+    }
+
+    /// The first place, as a path or as an address: the WAL archive is below it.
+    pub fn first_place(&self) -> Option<PathBuf> {
+        match &self.places {
+            Places::Directories(directories) => directories.first().cloned(),
+            Places::Buckets(prefixes) => prefixes.first().map(|p| p.to_string().into()),
         }
     }
 
@@ -152,6 +176,44 @@ pub(crate) fn family_of(name: &str) -> Option<(u16, bool)> {
     (number > 0 && family_name(number) == name).then_some((number, done))
 }
 
+/// The kind of object that has this name at a target or in an archive; `None` for others.
+///
+/// The name alone decides: a store has no cheap way to look around an object, and whose set it is does not matter. Stores
+/// on some file systems take upper-case and lower-case letters for the same, so they count as the same here.
+pub fn kept_object(address: &Address) -> Option<&'static str> {
+    let (_, key) = address.parts().ok()?;
+    let parts: Vec<&str> = key.as_ref().split('/').collect();
+    let is = |test: fn(&str) -> bool| parts.iter().any(|part| test(part));
+    let own = |part: &str| {
+        let prefix = part.get(..OWN.len());
+        prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(OWN))
+    };
+    if is(Label::is_like) {
+        Some("a backup at a target")
+    } else if is(own) {
+        Some("a mark or a lease of a target")
+    } else if is(is_identity) || is_wal(parts.last()?) {
+        Some("a WAL archive")
+    } else {
+        None
+    }
+}
+
+/// Whether this is an archive's identity, or becomes it.
+fn is_identity(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let rest = name.strip_prefix(IDENTITY_NAME);
+    rest.is_some_and(|rest| matches!(rest, "" | ".new" | ".claim"))
+}
+
+/// Whether this is the name of an archived file, in any form.
+fn is_wal(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let stem = name.split('.').next().unwrap_or_default();
+    let is_hex = stem.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hex && (stem.len() == 24 || (stem.len() == 8 && name[8..].starts_with(".HISTORY")))
+}
+
 /// Whether the name reserves a family's file for its writer.
 pub(crate) fn is_reservation(name: &str) -> bool {
     name.strip_suffix(WRITING).and_then(family_of).is_some()
@@ -186,6 +248,34 @@ pub fn unfit_name(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prefix_that_is_no_address_is_refused_in_the_words_that_were_written() {
+        for (text, why) in [
+            ("s3://", "3 to 63"),
+            ("s3:///x", "3 to 63"),
+            ("s3://B_AD/k/", "3 to 63"),
+            ("s3://abc//k", "no empty part"),
+            ("s3://abc/../k", "no .."),
+            ("az://abc/k", "only s3://"),
+            ("/directory", "does not begin"),
+            ("", "does not begin"),
+        ] {
+            let error = Places::buckets(&[text.to_owned()]).unwrap_err();
+            let said = format!(
+                "{error}: {}",
+                std::error::Error::source(&error).map_or(String::new(), |e| e.to_string())
+            );
+            assert!(said.contains(why), "{text}: {said}");
+            assert!(
+                said.contains(&format!("{text} is not an address")),
+                "{said}"
+            );
+        }
+        for text in ["s3://abc", "s3://abc/", "s3://abc/a b", "S3://abc/k//"] {
+            assert!(Places::buckets(&[text.to_owned()]).is_ok(), "{text}");
+        }
+    }
 
     #[test]
     fn family_names_are_read_back_and_others_are_not() {

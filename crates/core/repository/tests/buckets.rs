@@ -9,10 +9,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use common::*;
+use longshore_bucket::Address;
 use longshore_bucket::sim::{Act, Asked, Habits, Store};
 use longshore_io::HostClock;
 use longshore_repository::retention::Policy;
-use longshore_repository::{BackupKind, BackupState, Error, Fate, Places, Shelf, Target};
+use longshore_repository::{BackupKind, BackupState, Error, Fate, Places, Shelf, Target, target};
 use tempfile::TempDir;
 
 const STALE_S: i64 = 15 * 60;
@@ -71,8 +72,8 @@ impl Stage {
 
     fn try_to_shelve(&self, day: i64) -> Option<()> {
         let begun = self.shelf.begin(BackupKind::Full, day * 86_400_000_000);
-        let begun = begun.ok()?;
-        back_up(&host(), &self.path("source"), &begun.devices, "db").ok()?;
+        let begun = Arc::new(begun.ok()?);
+        back_up(&host(), &self.path("source"), &begun, "db").ok()?;
         begun.confirm().ok()
     }
 
@@ -243,7 +244,7 @@ fn missing_damaged_foreign_unfinished_and_strange_backups_are_distinguished() {
     let told = listing.sets[0].state.text();
     let expected = format!("s3://{name}/{}", key(0, 2));
     assert!(told.contains(&expected), "{told}");
-    // A set that lost a stripe is told, not passed over.
+    // A set that lost a stripe is reported, not skipped.
     stage.store.lose(&key(5, 2));
     let refused = stage.shelf.lease(None).unwrap_err();
     assert!(matches!(refused, Error::NotWhole { .. }), "{refused}");
@@ -289,8 +290,67 @@ fn a_backup_that_is_killed_anywhere_leaves_a_whole_set_or_none_and_nothing_for_e
             let last = stage.shelve(3);
             expire(&stage.shelf, 1).unwrap_or_else(|e| panic!("{at}: {e}"));
             stage.assert_only(&last, &at);
+            // Without the store's time, no upload is known to be old.
+            if !habits.tells_no_time {
+                assert_eq!(stage.store.uploads(), [], "{at}");
+            }
         }
     }
+}
+
+/// Goal: only uploads of backups that have ended are aborted, and what the store refuses stops no expire.
+#[test]
+fn an_upload_is_aborted_when_it_is_old_and_its_backup_has_ended() {
+    let stage = Stage::new();
+    stage.shelve(1);
+    let never = AtomicBool::new(false);
+    let uploads = || {
+        let expired = stage.shelf.expire(&policy(1), i64::MAX / 2, false, &never);
+        let uploads = expired.unwrap().uploads;
+        (uploads.aborted, uploads.kept_because)
+    };
+    let begun = stage
+        .shelf
+        .begin(BackupKind::Full, 172_800_000_000)
+        .unwrap();
+    let (address, key) = match &begun.devices[0] {
+        longshore_media::DeviceSpec::Bucket(address) => {
+            (address.clone(), address.parts().unwrap().1)
+        }
+        other => panic!("{other:?}"),
+    };
+    let (bucket, _) = address.place(&*host()).unwrap();
+    let upload = bucket.begin(&key, String::new(), &never).unwrap();
+    let strange = longshore_bucket::Key::parse("p/db/not-ours/family-1.bak").unwrap();
+    let strange = bucket.begin(&strange, String::new(), &never).unwrap();
+    assert_eq!(uploads(), (0, None), "it is young");
+    stage.store.pass(STALE_S + 1);
+    // The backup still renews its lease.
+    let leases: Vec<_> = stage
+        .store
+        .keys()
+        .into_iter()
+        .filter(|k| k.contains("longshore-lease"))
+        .collect();
+    assert_eq!(leases.len(), 1, "{:?}", stage.store.keys());
+    let content = stage.store.object(&leases[0]).unwrap();
+    stage.store.put(&leases[0], &content);
+    assert_eq!(uploads(), (0, None), "its backup is alive");
+    std::mem::forget(upload);
+    drop(begun);
+    stage.store.script(
+        |asked| match asked.query.contains("uploads") && asked.method == "GET" {
+            true => Act::Refuse(403, "AccessDenied"),
+            false => Act::Pass,
+        },
+    );
+    let (aborted, why) = uploads();
+    assert!(aborted == 0 && why.unwrap().contains("AccessDenied"));
+    stage.store.heal();
+    assert_eq!(uploads(), (1, None));
+    let left: Vec<_> = stage.store.uploads().into_iter().map(|u| u.0).collect();
+    assert_eq!(left, ["p/db/not-ours/family-1.bak"]);
+    drop(strange);
 }
 
 /// Goal: whatever request an expire is killed before, no set is half there under its name, the kept one is whole, and
@@ -462,6 +522,43 @@ fn a_lease_lives_by_the_stores_clock_alone() {
         assert!(matches!(lost, Error::LeaseLost { .. }), "{lost}");
         drop((lease, begun));
     }
+}
+
+/// Goal: a writer that was taken for dead completes nothing, and one that loses its place while it completes fails.
+#[test]
+fn a_backup_whose_lease_was_lost_fails_and_does_not_appear() {
+    let count = {
+        let stage = Stage::new();
+        let begun = stage.shelf.begin(BackupKind::Full, 0).unwrap();
+        let before = stage.requests();
+        back_up_at(&host(), &stage.path("source"), begun).unwrap();
+        stage.requests() - before
+    };
+    let mut ends = Vec::new();
+    for moment in 0..count {
+        let at = format!("lost before request {moment} of {count}");
+        let stage = Stage::new();
+        let begun = stage.shelf.begin(BackupKind::Full, 0).unwrap();
+        let store = stage.store.clone();
+        let then = stage.requests() + moment;
+        let lose = move || store.pass(STALE_S + 1);
+        stage.store.meanwhile(then, lose);
+        let done = back_up_at(&host(), &stage.path("source"), begun);
+        if let Err(error) = &done {
+            let said = format!("{error:?}");
+            assert!(said.contains("LeaseLost"), "{at}: {said}");
+        }
+        assert_eq!(stage.store.uploads(), [], "{at}");
+        let keys = stage.store.keys();
+        let stripes = keys.iter().filter(|key| key.contains("family")).count();
+        ends.push((stripes, done.is_ok()));
+    }
+    // Nothing appears; then all does, and the backup fails; then it has succeeded before.
+    let mut sorted = ends.clone();
+    sorted.sort_unstable();
+    assert_eq!(ends, sorted);
+    sorted.dedup();
+    assert_eq!(sorted, [(0, false), (2, false), (2, true)]);
 }
 
 fn is_removal(asked: &Asked) -> bool {
@@ -665,4 +762,46 @@ fn a_listing_of_a_thousand_sets_is_timed() {
         "{requests} requests, {:.2} s",
         begun.elapsed().as_secs_f64()
     );
+}
+
+/// Goal: whatever a target or an archive has in a bucket is known by its name, in every spelling of it.
+#[test]
+fn an_object_of_a_target_or_an_archive_is_known_by_its_name() {
+    let set = "20270131T020000Z-full-1a2b3c4d";
+    let wal = "00000001000000000000000A";
+    for (key, is_kept) in [
+        (format!("p/db/{set}/family-1.bak"), true),
+        (format!("p/db/{set}/family-65.bak"), true),
+        (format!("p/db/{set}/.removing"), true),
+        (format!("p/db/{set}/deeper/x.bak"), true),
+        (format!("{set}/family-1.bak"), true),
+        (format!("p/db/{set}"), true),
+        (format!("p/db/{}/FAMILY-1.BAK", set.to_uppercase()), true),
+        (format!("p/db/{}/family-1.bak", set.to_lowercase()), true),
+        ("p/db/.longshore-relies-1".to_owned(), true),
+        ("p/db/.Longshore-lease-x".to_owned(), true),
+        ("p/wal/longshore-wal".to_owned(), true),
+        ("p/wal/LONGSHORE-WAL.new".to_owned(), true),
+        (format!("p/wal/00000001/{wal}.zst"), true),
+        (format!("p/wal/{}", wal.to_lowercase()), true),
+        (format!("p/wal/{wal}.00000028.backup"), true),
+        ("p/wal/00000002.history.gz".to_owned(), true),
+        ("p/db/family-1.bak".to_owned(), false),
+        ("p/db/1.bak".to_owned(), false),
+        (format!("p/db/{set}0/family-1.bak"), false),
+        (format!("p/db/{set}.bak"), false),
+        ("p/20270131.bak".to_owned(), false),
+        ("p/longshore-wal.bak".to_owned(), false),
+        ("p/longshore.bak".to_owned(), false),
+        (format!("p/{wal}/x.bak"), false),
+        ("p/ü.bak".to_owned(), false),
+    ] {
+        let address = Address::of(&format!("s3://abc/{key}")).unwrap();
+        assert_eq!(target::kept_object(&address).is_some(), is_kept, "{key}");
+    }
+    // One object has no second spelling.
+    for wrong in ["p//db/k", "p/./db/k", "p/../db/k", "/p/db/k", "p/db/k/"] {
+        let address = Address::of(&format!("s3://abc/{wrong}")).unwrap();
+        assert!(address.parts().is_err(), "{wrong}");
+    }
 }

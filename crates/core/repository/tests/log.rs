@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use common::*;
+use longshore_bucket::sim::Store;
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Clock, HostClock, OpenHow, Via};
 use longshore_media::{
@@ -19,8 +20,8 @@ use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 use longshore_repository::lease::{Lease, Use};
 use longshore_repository::retention::Policy;
-use longshore_repository::{BackupKind, ExpireReport, LogFate, Reliance, Shelf};
-use longshore_wal::{Error, Need, Outgoing, StorageForm, WalArchive};
+use longshore_repository::{BackupKind, ExpireReport, LogFate, Places, Reliance, Shelf, Target};
+use longshore_wal::{Error, Need, Outgoing, StorageForm, WalArchive, is_in_bucket};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -109,7 +110,9 @@ fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
     let storage = shelf.storage();
     let path = shelf.wal_path().unwrap();
     let (above, last) = (path.parent().unwrap(), path.file_name().unwrap());
-    fs::create_dir_all(above).unwrap();
+    if !is_in_bucket(&path) {
+        fs::create_dir_all(above).unwrap();
+    }
     let wal = WalArchive::create(&*storage, above, Path::new(last), &HostClock).unwrap();
     let file = storage
         .dir(temp.path())
@@ -347,6 +350,52 @@ fn a_copy_of_a_target_gets_a_record_of_its_own_and_a_renamed_target_keeps_its() 
     assert_eq!(needs(&renamed).len(), 2);
     // The mark of a target is neither a backup nor a stray.
     assert!(renamed.list().unwrap().strays.is_empty());
+}
+
+/// Goal: a copy of a target in a bucket, times and all, takes no record from its original: not in another bucket, and not at
+/// another server in a bucket of the same name. Method: a replica of a simulated store.
+#[test]
+fn a_replica_of_a_target_in_a_bucket_gets_a_record_of_its_own() {
+    for elsewhere in ["another bucket", "another server"] {
+        let (_temp, shelves) = sharing(1, 1..12);
+        let store = Store::default();
+        let name = store.install().unwrap();
+        let of = |bucket: &str| {
+            let target = Target {
+                name: "t".into(),
+                places: Places::buckets(&[format!("s3://{bucket}/p")]).unwrap(),
+            };
+            let mut shelf = Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap();
+            shelf.archive = shelves[0].archive.clone();
+            shelf
+        };
+        let original = of(&name);
+        rely(&original, 1, 2, 3);
+        rely(&original, 2, 5, 6);
+        let replica = store.replica();
+        let copy = match elsewhere {
+            "another bucket" => of(&replica.install().unwrap()),
+            _ => {
+                replica.install_at(&name, "http://replica").unwrap();
+                of(&name)
+            }
+        };
+        for _ in 0..2 {
+            let done = expire(&copy, keep(1, None), false);
+            let (_, kept_for) = removed(&done);
+            assert_eq!(kept_for.len(), 1, "{elsewhere}: the original's");
+            assert_eq!(segments(&original), (2..12).collect(), "{elsewhere}");
+            assert_eq!(needs(&original).len(), 2, "{elsewhere}");
+        }
+        // In its own place the original is known again.
+        store.install_at(&name, "http://sim/").unwrap();
+        rely(&original, 3, 9, 10);
+        assert_eq!(needs(&original).len(), 2, "{elsewhere}");
+        expire(&original, keep(1, None), false);
+        let froms: BTreeSet<_> = needs(&original).iter().filter_map(Need::from).collect();
+        assert_eq!(froms, BTreeSet::from([Lsn(5 * MIB), Lsn(9 * MIB)]));
+        assert_eq!(segments(&original), (5..12).collect(), "{elsewhere}");
+    }
 }
 
 /// Goal: WAL is removed only if all who rely on the archive are known, and no other program removes WAL there.
@@ -613,4 +662,133 @@ fn gaps_between_a_backup_and_the_end_of_the_log_are_found() {
     assert!(replay.missing_to_consistency.is_empty() && replay.missing_to_end.is_empty());
     let replay = wal.replay(&range(7, 8), false).unwrap().unwrap();
     assert!(replay.missing_to_end.is_empty());
+}
+
+/// Shelves of targets in directories whose backups rely on one archive in a bucket, with these segments.
+fn sharing_a_bucket(
+    count: usize,
+    archived: std::ops::Range<u64>,
+) -> (tempfile::TempDir, Store, Vec<Shelf>) {
+    let store = Store::default();
+    let (temp, mut shelves) = sharing(count, 0..0);
+    let path = PathBuf::from(format!("s3://{}/db/wal", store.install().unwrap()));
+    for shelf in &mut shelves {
+        shelf.archive = Some(path.clone());
+    }
+    for at in archived {
+        archive(&shelves[0], 7, 1, at);
+    }
+    (temp, store, shelves)
+}
+
+/// The MiB at which each segment of an archive anywhere begins.
+fn listed(shelf: &Shelf) -> BTreeSet<u64> {
+    let size = SegmentSize::new(MIB).unwrap();
+    let runs = shelf.wal().unwrap().unwrap().runs().unwrap();
+    let start = |name: SegmentName| name.start(size).0 / MIB;
+    let of = |run: &longshore_wal::Run| start(run.span.first)..=start(run.span.last);
+    runs.iter().flat_map(of).collect()
+}
+
+#[test]
+fn an_expire_of_wal_in_a_bucket_keeps_what_other_targets_need() {
+    let (_temp, store, shelves) = sharing_a_bucket(2, 1..12);
+    let [one, other] = &shelves[..] else { panic!() };
+    rely(one, 1, 5, 6);
+    rely(other, 1, 2, 3);
+    rely(one, 2, 9, 10);
+    assert_eq!(removed(&expire(one, keep(1, None), true)).0, 1);
+    let done = expire(one, keep(1, None), false);
+    let (files, kept_for) = removed(&done);
+    assert_eq!((files, listed(one)), (1, (2..12).collect()));
+    assert_eq!(kept_for[0].from(), Some(Lsn(2 * MIB)));
+    rely(other, 3, 7, 8);
+    assert_eq!(removed(&expire(other, keep(1, None), false)).0, 5);
+    assert_eq!(listed(one), (7..12).collect());
+    let left = |key: &String| key.contains("lease") || key.contains("probe");
+    assert!(!store.keys().iter().any(left), "{:?}", store.keys());
+}
+
+/// Goal: WAL that a backup has found after its wait is not removed by an expire that did not see its record.
+/// Method: the one acts as a whole before each request of the other.
+#[test]
+fn of_a_backup_and_an_expire_at_one_bucket_one_sees_the_other() {
+    /// Whether the backup may rely on the WAL from 4 MiB on.
+    fn relied(shelf: &Shelf) -> bool {
+        let begun = shelf.begin(BackupKind::Full, 9 * 86_400_000_000).unwrap();
+        let reliance = Reliance::new(shelf, &begun.label);
+        let archive = shelf.wal().unwrap().unwrap();
+        let (system, first) = (7, Lsn(4 * MIB));
+        reliance.announce(&archive, system, first).unwrap();
+        let settled = reliance.settle(&archive, system, first, Duration::ZERO);
+        settled.is_ok() && listed(shelf).contains(&4)
+    }
+    for backup_first in [true, false] {
+        let mut both = 0;
+        for number in 0.. {
+            let (_temp, store, shelves) = sharing_a_bucket(2, 3..9);
+            let (one, other) = (shelves[0].clone(), shelves[1].clone());
+            rely(&one, 1, 3, 3);
+            rely(&one, 2, 7, 7);
+            let begun = store.asked().len();
+            let found = Arc::new(Mutex::new(None));
+            let result = found.clone();
+            let (expiring, relying) = (one.clone(), other.clone());
+            store.meanwhile(begun + number, move || {
+                let relied = match backup_first {
+                    true => {
+                        expire(&expiring, keep(1, None), false);
+                        None
+                    }
+                    false => Some(relied(&relying)),
+                };
+                *result.lock().unwrap() = Some(relied);
+            });
+            let own = match backup_first {
+                true => Some(relied(&other)),
+                false => {
+                    expire(&one, keep(1, None), false);
+                    None
+                }
+            };
+            let Some(theirs) = *found.lock().unwrap() else {
+                assert!(number > 4, "{number}");
+                break;
+            };
+            if own.or(theirs).unwrap() {
+                both += 1;
+                let there = listed(&one);
+                assert!((4..9).all(|at| there.contains(&at)), "{number}: {there:?}");
+            }
+        }
+        assert!(both > 0);
+    }
+}
+
+#[test]
+fn an_expire_whose_lease_on_a_bucket_was_lost_removes_no_wal() {
+    let mut lost = 0;
+    for number in 0.. {
+        let (_temp, store, shelves) = sharing_a_bucket(1, 3..9);
+        let one = &shelves[0];
+        rely(one, 1, 3, 3);
+        rely(one, 2, 7, 7);
+        let passing = store.clone();
+        let begun = store.asked().len();
+        store.meanwhile(begun + number, move || passing.pass(16 * 60));
+        let never = AtomicBool::new(false);
+        let expired = one.expire(&keep(1, None), i64::MAX / 2, false, &never);
+        if store.asked().len() <= begun + number {
+            break;
+        }
+        match expired {
+            Ok(_) => {}
+            Err(error) => {
+                lost += 1;
+                assert!(error.to_string().contains("lease"), "{error}");
+                assert_eq!(listed(one), (3..9).collect(), "{number}");
+            }
+        }
+    }
+    assert!(lost > 0);
 }

@@ -200,7 +200,7 @@ fn fails(check: impl FnOnce()) -> bool {
 fn back_up_one(disk: &SimDisk) -> bool {
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let begun = on(disk).begin(BackupKind::Full, 2 * 86_400_000_000);
-    begun.is_ok_and(|begun| back_up(&storage, Path::new("/source"), &begun.devices, "db").is_ok())
+    begun.is_ok_and(|begun| back_up(&storage, Path::new("/source"), &Arc::new(begun), "db").is_ok())
 }
 
 /// Goal: a backup that was told of is there, whoever made its target's directories and was killed before their names

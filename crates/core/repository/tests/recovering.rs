@@ -207,7 +207,7 @@ proptest! {
             let known = sets.iter().filter(|s| s.is_whole() && before(s) && is_on_the_way(s, followed));
             let certain = known.map(|s| s.log.unwrap().last_lsn).max();
             prop_assert_eq!(Some(chosen.reach.certain.0), certain);
-            // What was begun after that time begins after its LSN.
+            // Backups that were begun after that time begin after its LSN.
             let begins_on_the_way = |s: &&SetFacts| {
                 let log = s.log.unwrap();
                 log.system == SYSTEM && log.first_lsn <= end_on_the_way(log.first_timeline, followed)

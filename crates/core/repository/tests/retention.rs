@@ -276,7 +276,7 @@ fn check(sets: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
     check_log(sets, &after, policy)
 }
 
-/// What rules keep from one cluster.
+/// Checks which backups the rules keep from one cluster.
 fn check_rules(
     sets: &[SetFacts],
     after: &[SetFacts],

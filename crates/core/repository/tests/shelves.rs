@@ -103,8 +103,8 @@ fn missing_damaged_foreign_unfinished_and_strange_backups_are_distinguished() {
     fs::write(stage.family(1, &labels[4]), b"").unwrap();
     let other = Stage::new(2);
     let foreign = other.path("source");
-    let begun = other.shelf.begin(BackupKind::Full, 0).unwrap();
-    back_up(&host(), &foreign, &begun.devices, "another").unwrap();
+    let begun = Arc::new(other.shelf.begin(BackupKind::Full, 0).unwrap());
+    back_up(&host(), &foreign, &begun, "another").unwrap();
     for n in 1..=2 {
         let from = other.family(n, begun.label.as_str());
         fs::copy(from, stage.family(n, &labels[5])).unwrap();

@@ -198,7 +198,8 @@ pub struct SourceSummary {
     pub complete_us: Option<i64>,
 }
 
-/// An opened database or directory. What this trait, [`Entry`] and [`Content`] say is checked by `tests/contract/suite.rs`.
+/// An opened database or directory. The tests in `tests/contract/suite.rs` check the text of this trait, [`Entry`] and
+/// [`Content`].
 pub trait Source: Send + Sync {
     /// The facts known when the source was opened. Constant; reads nothing.
     fn description(&self) -> &Description;

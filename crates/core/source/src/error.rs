@@ -1,8 +1,11 @@
 //! Errors in reading a source.
 //!
-//! Every variant names the file that an operator must look at, and there is one for each remedy. A file that changes
-//! or vanishes during a backup is no error here: it is reported as a mark, and the request decides. SQL Server's
-//! number, where one fits, is for T-SQL; `longshore-terminal` maps exit codes.
+//! Invariants
+//! - Every variant names the file that an operator must look at, and there is one for each remedy.
+//! - A file that changes or vanishes during a backup is no error here: it is reported as a mark, and the request
+//!   decides.
+//!
+//! Leaves to others: exit codes (`longshore-terminal`), and the messages of statements (`longshore-tsql`).
 
 use std::path::PathBuf;
 
@@ -225,7 +228,7 @@ impl BaseRefusal {
 }
 
 impl Error {
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Io { .. } => "check that the path exists and that this user can read it",

@@ -1,9 +1,10 @@
 //! Parses the texts that name a source: `sqlite:FILE`, `files:PATH...`, a PostgreSQL connection string, or a path
 //! whose content decides.
 //!
-//! A prefix always decides; without one, the first bytes of the file do. A spec that was parsed is not opened, and may
-//! name something that does not exist. The data directory of a running server is never taken for plain files without
-//! the prefix.
+//! Invariants
+//! - A prefix always decides; without one, the first bytes of the file do.
+//! - A spec that was parsed is not opened, and may name something that does not exist.
+//! - The data directory of a running server is never taken for plain files without the prefix.
 //!
 //! Leaves to others: opening (`door.rs` and the adaptors), and names of configured databases (the program).
 
@@ -111,9 +112,9 @@ fn is_server(word: &OsStr) -> bool {
 }
 
 fn server(word: &OsStr) -> Result<SourceSpec, Error> {
-    let user = longshore_facts::user_name();
+    let user = &longshore_facts::login_name;
     Options::of_environment()
-        .and_then(|variable| Options::parse(&word.to_string_lossy(), &variable, &user))
+        .and_then(|variable| Options::parse(&word.to_string_lossy(), &variable, user))
         .map(|options| SourceSpec::Postgres(Box::new(options)))
         .map_err(|e| Error::Server {
             action: "find",

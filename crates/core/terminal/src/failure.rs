@@ -1,7 +1,10 @@
 //! Exit codes, and the text of a failed command.
 //!
-//! Every error of the lower crates gets its exit code in one exhaustive match: a new error without a code does not
-//! compile.
+//! Invariants
+//! - Every error of the lower crates gets its exit code in one exhaustive match: a new error without a code does not
+//!   compile.
+//!
+//! Leaves to others: SQL Server's numbers and the hints (the `Error` of each crate).
 
 use longshore_pipeline::{Error, LandingError, LeftStripe, Standing, abort_command, left_lines};
 use serde::Serialize;
@@ -47,7 +50,7 @@ pub struct Failure {
     /// The outermost cause first.
     pub causes: Vec<String>,
     pub hint: Option<String>,
-    /// What became of each stripe, where a failed backup to object stores left more than nothing.
+    /// The state of each stripe, if a failed backup to object stores left anything.
     #[serde(skip_serializing_if = "LeftBehind::is_empty")]
     pub left: LeftBehind,
 }
@@ -223,8 +226,11 @@ impl From<longshore_wal::Error> for Failure {
         use longshore_wal::Error as Wal;
         let exit = match &error {
             Wal::Io { .. }
+            | Wal::Store(_)
+            | Wal::Replaces { .. }
             | Wal::NotAnArchive { .. }
             | Wal::LinkBelow { .. }
+            | Wal::OthersDirectory { .. }
             | Wal::NothingYet { .. }
             | Wal::IdentityDamaged { .. }
             | Wal::Busy { .. }
@@ -245,11 +251,18 @@ impl From<longshore_wal::Error> for Failure {
             | Wal::OtherBranch { .. }
             | Wal::NotTheBackups { .. } => Exit::Conflict,
             Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => Exit::Source,
-            Wal::BadName { .. } | Wal::Codec(_) => Exit::Usage,
+            Wal::BadName { .. } | Wal::NotInBucket { .. } | Wal::Codec(_) => Exit::Usage,
             Wal::Missing { .. } => Exit::No,
             Wal::Gap { .. } | Wal::TablespaceTaken { .. } => Exit::NoAnswer,
         };
-        Failure::of(exit, &error, None, error.hint())
+        let failure = Failure::of(exit, &error, None, error.hint());
+        match &error {
+            Wal::OthersDirectory { owner, .. } => Failure {
+                hint: Some(as_owner(owner)),
+                ..failure
+            },
+            _ => failure,
+        }
     }
 }
 
@@ -287,6 +300,7 @@ impl From<longshore_repository::Error> for Failure {
             Error::LeaseLost { .. }
             | Error::Unreachable { .. }
             | Error::NotADirectory { .. }
+            | Error::OthersTarget { .. }
             | Error::Io { .. }
             | Error::NoBase { .. }
             | Error::Branches { .. }
@@ -298,8 +312,26 @@ impl From<longshore_repository::Error> for Failure {
             | Error::Chain(_)
             | Error::Busy { .. } => Exit::Media,
         };
-        Failure::of(exit, &error, error.number(), error.hint())
+        let failure = Failure::of(exit, &error, error.number(), error.hint());
+        match &error {
+            Error::OthersTarget { owner, .. } => Failure {
+                hint: Some(as_owner(owner)),
+                ..failure
+            },
+            _ => failure,
+        }
     }
+}
+
+/// How to run the command as another user. Its arguments may hold a password and are not repeated.
+fn as_owner(owner: &str) -> String {
+    let way = match owner.strip_prefix('#') {
+        Some(number) => format!("setpriv --reuid={number} --clear-groups longshore …"),
+        None => format!("runuser -u {owner} -- longshore …"),
+    };
+    format!(
+        "run the same command as the owner: {way}; or, if root is to own these files, make the directory first, as root"
+    )
 }
 
 impl From<longshore_media::Error> for Failure {

@@ -53,6 +53,9 @@ pub struct Global {
     pub verbose: bool,
 
     /// Print errors and warnings only.
+    ///
+    /// For scheduled jobs that look at the exit code. By default the result goes to standard output and progress to
+    /// standard error. Not for commands whose text is the answer, such as `longshore list`: they print nothing.
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 }

@@ -10,7 +10,8 @@ use crate::failure::Exit;
 
 static CANCEL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// What the second signal says; null if nothing. What it points to is never freed, since the handler may read it.
+/// The text that the second signal prints; null if there is none. The text is never freed, since the handler may read
+/// it.
 static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Sets what is written to standard error if a second signal ends the program. Each text stays in memory: only for the
@@ -56,6 +57,21 @@ pub fn outlive_file_limits() {
     extern "C" fn nothing(_signal: libc::c_int) {}
     let handler: extern "C" fn(libc::c_int) = nothing;
     handle(libc::SIGXFSZ, handler);
+}
+
+/// Under a limit on address space (`ulimit -v`), all threads allocate from one heap. By default glibc reserves 64 MiB for
+/// each of many heaps; what remained would not be what the plan of a run was fitted to.
+pub fn save_address_space() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the structure is valid for the call, and no other thread runs yet.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_AS, &mut limit) == 0
+            && limit.rlim_cur != libc::RLIM_INFINITY
+        {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
+    }
 }
 
 /// Ends the program here if a normal exit could take for ever: vendors' libraries wait for calls that have not

@@ -14,3 +14,4 @@ pub mod pages;
 pub mod program;
 pub mod text;
 pub mod values;
+pub mod version;

@@ -1,8 +1,11 @@
 //! Output for people and scripts: tables, sizes, and one JSON object.
 //!
-//! Standard output carries the answer, standard error everything else. If a backup itself goes to standard output, the
-//! answer goes to standard error too. A reader that goes away (`| head`) is no error; an answer for which there is no
-//! space is one ([`lost`]).
+//! Invariants
+//! - Standard output carries the answer, standard error everything else.
+//! - If a backup itself goes to standard output, the answer goes to standard error too.
+//! - A reader that goes away (`| head`) is no error; an answer for which there is no space is one ([`lost`]).
+//!
+//! Leaves to others: what an answer says (the commands), and progress (the programs).
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
@@ -57,6 +60,13 @@ impl Output {
     /// Prints the answer as text, unless JSON or silence was requested.
     pub fn say(&self, text: &str) {
         if !self.json && !self.quiet {
+            self.put(text);
+        }
+    }
+
+    /// Prints what was found to be wrong, also when silence was requested; not next to a JSON answer.
+    pub fn findings(&self, text: &str) {
+        if !self.json {
             self.put(text);
         }
     }

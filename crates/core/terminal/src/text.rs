@@ -9,7 +9,7 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
-/// What a person types to run the program with these arguments.
+/// The line that a person types to run the program with these arguments.
 pub fn command_line(args: impl IntoIterator<Item = OsString>) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     let quoted = |arg: OsString| match arg.to_string_lossy() {

@@ -4,8 +4,9 @@
 
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Command;
@@ -186,6 +187,23 @@ pub fn with_paths_only(command: Command) -> Command {
             },
         )
         .mut_subcommands(with_paths_only)
+}
+
+/// The place of a WAL archive: a directory, or a prefix in a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivePath(PathBuf);
+
+impl Deref for ArchivePath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+pub fn archive() -> ValueParser {
+    let parser = OsStringValueParser::new();
+    ValueParser::new(parser.try_map(|text| longshore_wal::location(&text).map(ArchivePath)))
 }
 
 /// A source: what is not a server is a path.

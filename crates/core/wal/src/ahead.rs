@@ -277,11 +277,8 @@ impl PgWal {
     /// The note for this file as it would be now; `None` if the archive does not have the file.
     fn note(&self, out: &Outgoing, archive: &WalArchive) -> Result<Option<Note>, Error> {
         let file = out.file.stat().map_err(Error::io("look at", &out.path))?;
-        match archive.open_file(out.name) {
-            Ok(archived) => Ok(Some(Note::new(&file, archived.stat()))),
-            Err(Error::Missing { .. }) => Ok(None),
-            Err(e) => Err(e),
-        }
+        let archived = archive.stat_of(out.name)?;
+        Ok(archived.map(|archived| Note::new(&file, &archived)))
     }
 
     /// Removes notes that will no longer be needed.

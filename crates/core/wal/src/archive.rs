@@ -16,27 +16,22 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longshore_codec::{Algorithm, payload_bound};
-use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
+use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
 use longshore_pg::wal::{
     History, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, is_page_at, is_same_history,
 };
 use longshore_pg::{Lsn, SegmentName, Timeline};
+use parking_lot::Mutex;
 
-use super::form::{IDENTITY_NAME, StorageForm};
+use super::form::StorageForm;
 use super::identity::Mark;
 use super::object::{End, Head, Row};
 use super::outflow::Outflow;
+use super::place::{self, Draft, Place, Published, Wanted};
 use super::press::{BLOCK_BYTES, Press, Presses};
-use super::staged::StagedFile;
-use super::stored::Object;
-use super::waiting::{WAIT_MAX, WAIT_STEP, wait};
-use super::{Error, Identity};
-
-/// File name endings of archived files, by algorithm.
-pub(super) const ENDINGS: [&str; 4] = ["gz", "zst", "lz4", "xpress"];
-
-/// Claims the archive for a cluster until [`IDENTITY_NAME`] does; used only where locks may not reach all writers.
-const CLAIM_NAME: &str = "longshore-wal.claim";
+use super::stored::{Ends, Object};
+use super::waiting::{WAIT_MAX, wait};
+use super::{Error, Ground, Identity};
 
 /// Longest history or backup mark that is accepted, in bytes.
 const TEXT_MAX: u64 = 1 << 20;
@@ -81,17 +76,20 @@ enum Same {
 /// The decision about a file.
 enum PushDecision {
     There(Same),
-    Begun(StagedFile),
+    Begun(Box<dyn Draft>),
 }
 
 /// The WAL archive of one cluster.
 #[derive(Debug)]
 pub struct WalArchive {
     path: PathBuf,
-    pub(super) dir: Arc<dyn Dir>,
+    ground: Ground,
+    pub(super) place: Arc<dyn Place>,
     identity: OnceLock<Identity>,
     /// Kept from file to file.
     presses: Presses,
+    /// The file that was archived last, in a bucket: the next one is compared with it, without a request.
+    last: Mutex<Option<Ends>>,
 }
 
 /// The facts that a file's bytes show.
@@ -104,14 +102,14 @@ struct FileFacts {
 }
 
 impl WalArchive {
-    /// Opens the archive at `path`, which may still be empty.
+    /// Opens the archive at `path`, which may still be empty. A text like `s3://BUCKET/PREFIX` is an address.
     ///
     /// A directory without the identity file may be a mount point without its file system; a missing directory may be
     /// below one. Nothing is created here: WAL would be accepted, with success, and be gone with the next mount.
     ///
-    /// Errors: `NotAnArchive`, `IdentityDamaged`, `Io`.
+    /// Errors: `NotAnArchive`, `IdentityDamaged`, `Store`, `Io`.
     pub fn open(storage: &dyn Storage, path: &Path) -> Result<WalArchive, Error> {
-        WalArchive::opened(path.to_owned(), storage.dir(path))
+        WalArchive::open_below(storage, path, Path::new(""))
     }
 
     /// Like [`WalArchive::open`], for the directory `below` in `base`. Symbolic links are followed up to `base` only:
@@ -123,30 +121,9 @@ impl WalArchive {
         base: &Path,
         below: &Path,
     ) -> Result<WalArchive, Error> {
-        let path = base.join(below);
-        let dir = storage.dir(base).and_then(|base| base.dir(below));
-        match dir {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                match link_below(storage, base, below) {
-                    Some(link) => Err(Error::LinkBelow { path: link }),
-                    None => Err(Error::io("open", path)(e)),
-                }
-            }
-            dir => WalArchive::opened(path, dir),
-        }
-    }
-
-    fn opened(path: PathBuf, dir: io::Result<Arc<dyn Dir>>) -> Result<WalArchive, Error> {
-        let none = || Error::NotAnArchive { path: path.clone() };
-        let dir = match dir {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(none()),
-            opened => opened.map_err(Error::io("open", &path))?,
-        };
-        let archive = WalArchive {
-            path: path.clone(),
-            dir,
-            identity: OnceLock::new(),
-            presses: Presses::default(),
+        let archive = WalArchive::on(Ground::find(storage, base, below)?, base, below);
+        let none = || Error::NotAnArchive {
+            path: archive.path.clone(),
         };
         if let Some(identity) = archive.read_mark()?.ok_or_else(none)?.identity() {
             archive.identity.get_or_init(|| identity);
@@ -154,50 +131,39 @@ impl WalArchive {
         Ok(archive)
     }
 
+    fn on(ground: Ground, base: &Path, below: &Path) -> WalArchive {
+        let path = match below.as_os_str().is_empty() {
+            true => base.to_owned(),
+            false => base.join(below),
+        };
+        WalArchive {
+            place: ground.place(&path),
+            ground,
+            path,
+            identity: OnceLock::new(),
+            presses: Presses::default(),
+            last: Mutex::default(),
+        }
+    }
+
     /// Makes the directories `below` in `base` an archive, if they are not one yet, and opens it. `base` must exist;
-    /// symbolic links below it are not followed.
+    /// symbolic links below it are not followed. A bucket must exist, and its store must not replace what is there.
     ///
-    /// Errors: `LinkBelow`, `IdentityDamaged`, `Io`.
+    /// Errors: `LinkBelow`, `OthersDirectory`, `IdentityDamaged`, `Replaces`, `Store`, `Io`.
     pub fn create(
         storage: &dyn Storage,
         base: &Path,
         below: &Path,
         clock: &dyn Clock,
     ) -> Result<WalArchive, Error> {
-        let dir = storage.dir(base).map_err(Error::io("open", base))?;
-        if let Some(path) = link_below(storage, base, below) {
-            return Err(Error::LinkBelow { path });
-        }
-        let mut at = PathBuf::new();
-        for part in below.components() {
-            let parent = at.clone();
-            at.push(part);
-            // The process that created it, or its identity file below, may have been killed before the name was
-            // durable.
-            match dir.create_dir(&at) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-                made => made,
-            }
-            .and_then(|()| dir.sync(&parent))
-            .map_err(Error::io("create", base.join(&at)))?;
-        }
-        let path = base.join(below);
-        let made = match below.as_os_str().is_empty() {
-            true => Ok(dir),
-            false => dir.dir(below),
-        };
-        let archive = WalArchive {
-            dir: made.map_err(Error::io("open", &path))?,
-            path,
-            identity: OnceLock::new(),
-            presses: Presses::default(),
-        };
+        let archive = WalArchive::on(Ground::make(storage, base, below)?, base, below);
         // Versions that record no needs in an archive have never used a new one.
         if archive.read_mark()?.is_none() && archive.is_bare()? {
             archive.know_all()?;
         }
-        if let Some(found) = archive.mark(Mark::Unclaimed, clock, |found| found)? {
-            archive.sync_names(&*archive.dir)?;
+        let found = archive.place.mark(Mark::Unclaimed, clock, &|found| found)?;
+        if let Some(found) = found {
+            archive.place.settle(Path::new(""), false)?;
             if let Some(identity) = found.identity() {
                 archive.identity.get_or_init(|| identity);
             }
@@ -231,7 +197,23 @@ impl WalArchive {
 
     /// The attributes of the archive's own directory.
     pub fn stat(&self) -> io::Result<Stat> {
-        self.dir.stat(Path::new(""))
+        match &self.ground {
+            Ground::Directory(dir) => dir.stat(Path::new("")),
+            Ground::Bucket(bucket, key) => Ok(place::buckets::stat(bucket, key)),
+        }
+    }
+
+    /// The directory or the prefix under it, for leases.
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// The directory in which a receiver fills its segment.
+    pub(super) fn directory(&self) -> Option<&Arc<dyn Dir>> {
+        match &self.ground {
+            Ground::Directory(dir) => Some(dir),
+            Ground::Bucket(..) => None,
+        }
     }
 
     /// The cluster of its WAL; `None` before the first segment.
@@ -249,94 +231,7 @@ impl WalArchive {
     }
 
     fn read_mark(&self) -> Result<Option<Mark>, Error> {
-        self.read_mark_at(IDENTITY_NAME)
-    }
-
-    fn read_mark_at(&self, name: &str) -> Result<Option<Mark>, Error> {
-        let path = self.path.join(name);
-        let file = match self.dir.open(Path::new(name), OpenHow::Read) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("open", path)(e)),
-        };
-        let mut bytes = [0; Mark::LEN_MAX];
-        let len = file
-            .read_full_at(&mut bytes, 0, Via::Cache)
-            .map_err(Error::io("read", &path))?;
-        match Mark::decode(&bytes[..len]) {
-            Some(mark) => Ok(Some(mark)),
-            None => Err(Error::IdentityDamaged { path }),
-        }
-    }
-
-    /// Writes the identity file, unless `keep` accepts the existing one, which is then returned.
-    fn mark(
-        &self,
-        mark: Mark,
-        clock: &dyn Clock,
-        keep: impl Fn(Option<Mark>) -> Option<Mark>,
-    ) -> Result<Option<Mark>, Error> {
-        let path = self.path.join(IDENTITY_NAME);
-        let began = clock.now();
-        let staged = loop {
-            if let Some(found) = keep(self.read_mark()?) {
-                return Ok(Some(found));
-            }
-            let begun = StagedFile::begin(self.dir.clone(), IDENTITY_NAME);
-            match begun.map_err(Error::io("create", &path))? {
-                // Another process may have finished between the check and the lock.
-                Some(staged) if keep(self.read_mark()?).is_none() => break staged,
-                _ if clock.now().saturating_sub(began) < WAIT_MAX => clock.sleep(WAIT_STEP),
-                _ => {
-                    let busy = io::Error::from(io::ErrorKind::ResourceBusy);
-                    return Err(Error::io("write", path)(busy));
-                }
-            }
-        };
-        let written = staged
-            .file
-            .write_all_at(mark.encode().as_bytes(), 0, Via::Cache);
-        let keeps_locks = self.dir.keeps_locks(Path::new(""));
-        let stored = match (written.and(keeps_locks), mark) {
-            (Ok(true), _) => staged.publish(Path::new(IDENTITY_NAME)),
-            (Ok(false), Mark::Unclaimed) => exclusively(staged, IDENTITY_NAME),
-            (Ok(false), Mark::Of(_)) => {
-                exclusively(staged, CLAIM_NAME).map_err(Error::io("store", &path))?;
-                self.settle_claim()?;
-                Ok(())
-            }
-            (Err(e), _) => Err(e),
-        };
-        stored.map_err(Error::io("store", path))?;
-        Ok(self.read_mark()?.filter(|found| *found != mark))
-    }
-
-    /// Assigns the archive to the cluster in the claim, which only one of several first writers got. That may be
-    /// another writer, which may have been killed.
-    ///
-    /// A claim is removed only once the identity file exists. So if the identity file, read after the claim, does not
-    /// exist yet, the claim that was read is the only one there ever was.
-    fn settle_claim(&self) -> Result<(), Error> {
-        let path = self.path.join(IDENTITY_NAME);
-        let claimed = self.read_mark_at(CLAIM_NAME)?;
-        if self.read_mark()?.and_then(Mark::identity).is_none() {
-            let (Some(claimed), Some(staged)) = (
-                claimed,
-                StagedFile::begin(self.dir.clone(), IDENTITY_NAME)
-                    .map_err(Error::io("create", &path))?,
-            ) else {
-                let busy = io::Error::from(io::ErrorKind::ResourceBusy);
-                return Err(Error::io("write", path)(busy));
-            };
-            staged
-                .file
-                .write_all_at(claimed.encode().as_bytes(), 0, Via::Cache)
-                .and_then(|()| staged.publish(Path::new(IDENTITY_NAME)))
-                .map_err(Error::io("store", path))?;
-        }
-        // A claim that is left no longer has a meaning.
-        let _left = self.dir.remove_file(Path::new(CLAIM_NAME));
-        Ok(())
+        place::read_mark(&*self.place, &self.path)
     }
 
     /// Puts a file into the archive, durably. The same file again is no error, and costs two short reads of the
@@ -404,24 +299,26 @@ impl WalArchive {
         if let Some(history) = &out.history {
             self.agree(patience, history, form, clock)?;
         }
-        let (directory, parent) = self.place(out.name, true)?;
+        let below = directory_of(out.name);
         let there = |same| {
             // The process that wrote it may have been killed before its name was durable.
-            self.sync_names(&*parent)?;
+            self.place.settle(&below, false)?;
             Ok(match same {
                 Same::Whole => PushResult::Already,
                 Same::UpTo(fork) => PushResult::LeftAt(fork),
             })
         };
-        let path = self.path.join(directory);
-        let staged = match self.stage(patience, out, &judged, &path, &parent, clock)? {
-            PushDecision::Begun(staged) => staged,
+        let mut draft = match self.stage(patience, out, &judged, &below, clock)? {
+            PushDecision::Begun(draft) => draft,
             PushDecision::There(same) => return there(same),
         };
-        self.check_before(out, &judged)?;
-        let stored_bytes = self.write(out, &judged, form, &staged)?;
-        let synced = staged.file.sync();
-        synced.map_err(Error::io("store", path.clone()))?;
+        // In a bucket this is asked once, right before the name is given: each look is a request.
+        if !self.ground.has_one_name() {
+            self.check_before(out, &judged)?;
+        }
+        let (written, stored_bytes) = self.write(out, &judged, form, &mut *draft)?;
+        let synced = draft.sync();
+        synced.map_err(Error::io("store", self.path.join(&below)))?;
         if !turn() {
             let (name, waited_s) = (out.name, 0);
             return Err(Error::Busy { name, waited_s });
@@ -429,48 +326,54 @@ impl WalArchive {
         // The previous segment may have been archived meanwhile.
         self.check_before(out, &judged)?;
         // So may the file itself, by a writer whose lock is not visible.
-        if let Some(object) = self.find(out.name)? {
+        if !self.ground.has_one_name()
+            && let Some(object) = self.find(out.name)?
+        {
             return there(self.compare(&object, out, &judged)?);
         }
-        let name = out.name.to_string();
-        let file = format!("{name}.{}", ending(form.algorithm));
-        let published = staged
-            .publish_new(Path::new(&file))
-            .and_then(|()| self.dir.sync(Path::new("")));
-        let is_ours = match published {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
-            published => {
-                published.map_err(Error::io("store", path.clone()))?;
-                true
-            }
-        };
-        // Another file may have been archived in between, under another ending: the writer that checks last sees both.
-        // Neither is removed, because a server that archived the same bytes may rely on either.
-        let found = self.find(out.name)?;
-        if !is_ours || !parent.keeps_locks(Path::new("")).unwrap_or(false) {
-            let Some(object) = found else {
-                let gone = io::Error::from(io::ErrorKind::NotFound);
-                return Err(Error::io("find", path.join(name))(gone));
-            };
-            let same = self.compare(&object, out, &judged)?;
-            if !is_ours {
-                return there(same);
+        match self.publish(out, &judged, draft, form)? {
+            Some(same) => there(same),
+            None => {
+                *self.last.lock() = Some(written).filter(|_| self.ground.has_one_name());
+                Ok(PushResult::Stored {
+                    stored_bytes,
+                    unfinished: judged.unfinished,
+                })
             }
         }
-        Ok(PushResult::Stored {
-            stored_bytes,
-            unfinished: judged.unfinished,
-        })
     }
 
-    /// Begins the file in `parent`, the directory at `path`, or waits for the process that is writing it; the file may then be there.
+    /// Gives the written file its name. Returns how the content relates to another file's that had the name first.
+    fn publish(
+        &self,
+        out: &Outgoing,
+        judged: &FileFacts,
+        draft: Box<dyn Draft>,
+        form: &StorageForm,
+    ) -> Result<Option<Same>, Error> {
+        let ending = self.ground.ending(ending(form.algorithm));
+        let published = draft.publish(&format!("{}.{ending}", out.name))?;
+        if published == (Published::Ours { surely: true }) {
+            return Ok(None);
+        }
+        // Another file may have been archived in between, under another ending: the writer that checks last sees both.
+        // Neither is removed, because a server that archived the same bytes may rely on either.
+        let Some(object) = self.find(out.name)? else {
+            let gone = io::Error::from(io::ErrorKind::NotFound);
+            let path = self.path.join(directory_of(out.name));
+            return Err(Error::io("find", path.join(out.name.to_string()))(gone));
+        };
+        let same = self.compare(&object, out, judged)?;
+        Ok((published == Published::Theirs).then_some(same))
+    }
+
+    /// Begins the file in the directory `below`, or waits for the process that is writing it; the file may then be there.
     fn stage(
         &self,
         patience: Duration,
         out: &Outgoing,
         judged: &FileFacts,
-        path: &Path,
-        parent: &Arc<dyn Dir>,
+        below: &Path,
         clock: &dyn Clock,
     ) -> Result<PushDecision, Error> {
         let name = out.name.to_string();
@@ -479,12 +382,10 @@ impl WalArchive {
                 let same = self.compare(&object, out, judged)?;
                 return Ok(Some(PushDecision::There(same)));
             }
-            let begun =
-                StagedFile::begin(parent.clone(), &name).map_err(Error::io("create", path))?;
-            match begun {
+            match self.place.begin(below, &name)? {
                 // Another process may have finished it between the check and the lock.
-                Some(staged) if self.find(out.name)?.is_none() => {
-                    Ok(Some(PushDecision::Begun(staged)))
+                Some(draft) if self.ground.has_one_name() || self.find(out.name)?.is_none() => {
+                    Ok(Some(PushDecision::Begun(draft)))
                 }
                 _ => Ok(None),
             }
@@ -508,8 +409,14 @@ impl WalArchive {
         };
         let before = SegmentName::holding(name.timeline, Lsn(last), size);
         // Readers of that file report its damage.
-        let Ok(Some(object)) = self.find(WalName::Segment(before)) else {
-            return Ok(());
+        let before_name = WalName::Segment(before);
+        let remembered = self.last.lock().clone();
+        let object = match remembered.filter(|last| last.head.name == before_name) {
+            Some(last) => last,
+            None => match self.find(before_name) {
+                Ok(Some(object)) => object.ends(),
+                _ => return Ok(()),
+            },
         };
         if object.head.unfinished || judged.unfinished {
             return Ok(());
@@ -519,7 +426,8 @@ impl WalArchive {
         let same = match opened {
             Ok(file) if file.stat().is_ok_and(|stat| stat.len == size.bytes()) => {
                 let from = object.last_written();
-                is_content(&object, &*file, from).map_err(Error::io("read", &out.path))?
+                is_content(&object.head, &object.end, (&*file, from))
+                    .map_err(Error::io("read", &out.path))?
             }
             _ => {
                 let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {
@@ -558,13 +466,6 @@ impl WalArchive {
                 .push_within(patience, history, form, &|| true, clock)
                 .map(drop),
         }
-    }
-
-    fn sync_names(&self, parent: &dyn Dir) -> Result<(), Error> {
-        parent
-            .sync(Path::new(""))
-            .and_then(|()| self.dir.sync(Path::new("")))
-            .map_err(Error::io("sync", &self.path))
     }
 
     /// Checks that a server's WAL belongs here; `from` is the server, for messages.
@@ -700,7 +601,8 @@ impl WalArchive {
         };
         let claimed = |found: Option<Mark>| found.filter(|mark| mark.identity().is_some());
         match self
-            .mark(Mark::Of(identity), clock, claimed)?
+            .place
+            .mark(Mark::Of(identity), clock, &claimed)?
             .and_then(Mark::identity)
         {
             None => {
@@ -715,14 +617,14 @@ impl WalArchive {
         }
     }
 
-    /// Compresses the file into its temporary name; returns the stored bytes.
+    /// Compresses the file into its temporary name; returns also the stored bytes.
     fn write(
         &self,
         out: &Outgoing,
         judged: &FileFacts,
         form: &StorageForm,
-        staged: &StagedFile,
-    ) -> Result<u64, Error> {
+        draft: &mut dyn Draft,
+    ) -> Result<(Ends, u64), Error> {
         let head = Head {
             system: judged.system,
             plain_len: judged.len,
@@ -744,7 +646,8 @@ impl WalArchive {
             out: buffer,
             ..
         } = &mut press;
-        let mut outflow = Outflow::new(&*staged.file, buffer);
+        let mut sink = |bytes: &[u8], at: u64| draft.write(bytes, at);
+        let mut outflow = Outflow::new(&mut sink, buffer);
         outflow.put(&head.framed()).map_err(full)?;
         let bound = payload_bound(form.algorithm, head.block_bytes as usize);
         let mut end = End {
@@ -786,7 +689,7 @@ impl WalArchive {
         outflow.put(&end.framed(&head)).map_err(full)?;
         let stored_bytes = outflow.finish().map_err(full)?;
         self.presses.give_back(press);
-        Ok(stored_bytes)
+        Ok((Ends { head, end }, stored_bytes))
     }
 
     /// Compares a server's history of a timeline with the archive's; `from` is the server, for messages.
@@ -825,7 +728,8 @@ impl WalArchive {
             };
         }
         let is_same = object.head.plain_len == judged.len
-            && is_content(object, &*out.file, 0).map_err(Error::io("read", &out.path))?;
+            && is_content(&object.head, &object.end, (&*out.file, 0))
+                .map_err(Error::io("read", &out.path))?;
         match is_same {
             true => Ok(Same::Whole),
             false => match self.left_at(object, out)? {
@@ -906,6 +810,20 @@ impl WalArchive {
         Ok(comparison.is_whole())
     }
 
+    /// The attributes of the archive's file with this name; `None` if it has none. In a bucket this is one request.
+    ///
+    /// Errors: `Damaged`, `Newer`, `Store`, `Io`.
+    pub(super) fn stat_of(&self, name: WalName) -> Result<Option<Stat>, Error> {
+        let file = match self.ground.only_ending() {
+            None => self.find(name)?.map(|object| object.file),
+            Some(ending) => {
+                let file = directory_of(name).join(format!("{name}.{ending}"));
+                self.place.open(&file, Wanted::Parts)?
+            }
+        };
+        file.map(|file| file.stat()).transpose()
+    }
+
     /// Whether these are the bytes of the archive's file with this name; `false` if it has none.
     ///
     /// Errors: `Damaged`, `Newer`, `Io`.
@@ -923,48 +841,30 @@ impl WalArchive {
         }
     }
 
-    /// The directory of a file, relative and open; created if missing and `make` is set.
-    fn place(&self, name: WalName, make: bool) -> Result<(PathBuf, Arc<dyn Dir>), Error> {
-        let Some(segment) = name.segment() else {
-            return Ok((PathBuf::new(), self.dir.clone()));
-        };
-        let place = PathBuf::from(directory(segment.timeline, segment.high));
-        let path = self.path.join(&place);
-        if make {
-            match self.dir.create_dir(&place) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.map_err(Error::io("create", &path))?,
-            }
-        }
-        let dir = self.dir.dir(&place).map_err(Error::io("open", path))?;
-        Ok((place, dir))
-    }
-
     /// The file with this name, under any ending; `None` if there is none.
     ///
-    /// Errors: `TwoContents`, `Damaged`, `Newer`, `Io`.
+    /// Errors: `TwoContents`, `Damaged`, `Newer`, `Store`, `Io`.
     pub(super) fn find(&self, name: WalName) -> Result<Option<Object>, Error> {
+        self.find_for(name, Wanted::Parts)
+    }
+
+    /// Like [`WalArchive::find`], and says how the file will be read.
+    pub(super) fn find_for(&self, name: WalName, wanted: Wanted) -> Result<Option<Object>, Error> {
         let mut found: Option<Object> = None;
-        let mut path = PathBuf::new();
-        if let Some(segment) = name.segment() {
-            path.push(directory(segment.timeline, segment.high));
-        }
-        for ending in ENDINGS {
-            let path = path.join(format!("{name}.{ending}"));
-            match self.dir.open(&path, OpenHow::Read) {
-                Ok(file) => {
-                    let object = Object::open(file, self.path.join(path), name)?;
-                    match &found {
-                        None => found = Some(object),
-                        Some(first) if first.is_same_as(&object)? => {}
-                        Some(first) => {
-                            let (path, other) = (first.path.clone(), object.path);
-                            return Err(Error::TwoContents { name, path, other });
-                        }
-                    }
+        let below = directory_of(name);
+        for ending in self.ground.endings() {
+            let file = below.join(format!("{name}.{ending}"));
+            let Some(stored) = self.place.open(&file, wanted)? else {
+                continue;
+            };
+            let object = Object::open(stored, self.path.join(file), name)?;
+            match &found {
+                None => found = Some(object),
+                Some(first) if first.is_same_as(&object)? => {}
+                Some(first) => {
+                    let (path, other) = (first.path.clone(), object.path);
+                    return Err(Error::TwoContents { name, path, other });
                 }
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(Error::io("open", self.path.join(path))(e)),
             }
         }
         Ok(found)
@@ -999,10 +899,9 @@ fn short_text(dir: &dyn Dir, name: &Path) -> Option<Vec<u8>> {
 }
 
 /// Whether a file of the same length has an archived file's bytes, from the block `first` on.
-fn is_content(object: &Object, file: &dyn File, first: usize) -> io::Result<bool> {
-    let head = &object.head;
+fn is_content(head: &Head, end: &End, (file, first): (&dyn File, usize)) -> io::Result<bool> {
     let mut plain = vec![0; head.block_bytes as usize];
-    for (number, row) in object.end.rows.iter().enumerate().skip(first) {
+    for (number, row) in end.rows.iter().enumerate().skip(first) {
         let offset = number as u64 * u64::from(head.block_bytes);
         let plain = &mut plain[..head.block_len(number)];
         file.read_exact_at(plain, offset, Via::Cache)?;
@@ -1013,28 +912,10 @@ fn is_content(object: &Object, file: &dyn File, first: usize) -> io::Result<bool
     Ok(true)
 }
 
-/// Gives the file its name unless another file has it.
-fn exclusively(staged: StagedFile, name: &str) -> io::Result<()> {
-    match staged.publish_new(Path::new(name)) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        published => published,
-    }
-}
-
-/// The first part of `below` in `base` that is a symbolic link.
-fn link_below(storage: &dyn Storage, base: &Path, below: &Path) -> Option<PathBuf> {
-    let dir = storage.dir(base).ok()?;
-    let mut at = PathBuf::new();
-    for part in below.components() {
-        at.push(part);
-        if dir
-            .stat(&at)
-            .is_ok_and(|stat| stat.kind == FileKind::Symlink)
-        {
-            return Some(base.join(at));
-        }
-    }
-    None
+/// The directory of a file, relative to the archive's own.
+fn directory_of(name: WalName) -> PathBuf {
+    let directory = |segment: SegmentName| directory(segment.timeline, segment.high);
+    name.segment().map(directory).unwrap_or_default().into()
 }
 
 /// The directory of 2^32 bytes of WAL: 256 segments of 16 MiB.

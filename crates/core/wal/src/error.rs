@@ -26,6 +26,18 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The object store that has the archive, or should have it.
+    #[error(transparent)]
+    Store(Box<longshore_bucket::Error>),
+
+    /// Of two writers of one name, both would be told of success.
+    #[error("the store of {} replaces objects that are there, whatever If-None-Match says", path.display())]
+    Replaces { path: PathBuf },
+
+    /// A receiver fills a segment as it comes, and an object is written once.
+    #[error("the WAL archive {} is in a bucket, where no segment can be received", archive.display())]
+    NotInBucket { archive: PathBuf },
+
     /// No archive was created there, or it is not mounted.
     #[error("{} is not a WAL archive (file {} not found)", path.display(), super::IDENTITY_NAME)]
     NotAnArchive { path: PathBuf },
@@ -33,6 +45,18 @@ pub enum Error {
     /// A user who can change the link decides where the WAL goes, and who can read it.
     #[error("{} is a symbolic link below a target", path.display())]
     LinkBelow { path: PathBuf },
+
+    /// Root was about to make an archive in another user's directory.
+    #[error(
+        "{} belongs to {owner}, who could not write to an archive that root makes there",
+        path.parent().unwrap_or(path).display()
+    )]
+    OthersDirectory {
+        /// The directory that was about to be made.
+        path: PathBuf,
+        /// A name, or `#` and a number.
+        owner: String,
+    },
 
     /// An archive that was created and not used yet.
     #[error("the WAL archive {} is still empty", path.display())]
@@ -200,6 +224,12 @@ fn at_byte(offset: Option<u64>) -> String {
     offset.map_or(String::new(), |offset| format!(" at byte {offset}"))
 }
 
+impl From<longshore_bucket::Error> for Error {
+    fn from(error: longshore_bucket::Error) -> Error {
+        Error::Store(Box::new(error))
+    }
+}
+
 impl Error {
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
@@ -239,22 +269,22 @@ impl Error {
     /// What the operator can do now: one sentence, printed below the error after `hint: `.
     pub fn hint(&self) -> &'static str {
         match self {
-            Error::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull
-                | io::ErrorKind::QuotaExceeded
-                | io::ErrorKind::FileTooLarge => {
-                    "free space in the archive; until then PostgreSQL keeps the segments in pg_wal and retries"
-                }
-                io::ErrorKind::PermissionDenied => {
-                    "archive_command runs as the server's user: give that user the permission to write there"
-                }
-                _ => "check the path and the kernel's messages",
-            },
+            Error::Io { source, .. } => io_hint(source.kind()),
+            Error::Store(error) => error.hint(),
+            Error::Replaces { .. } => {
+                "make the archive in a directory, or in a store that heeds conditions (docs/buckets.md)"
+            }
+            Error::NotInBucket { .. } => {
+                "let the server's archive_command push to it (`longshore wal push %p --archive s3://BUCKET/PREFIX`); receive into a directory"
+            }
             Error::NotAnArchive { .. } => {
                 "check that its file system is mounted; a new archive is made by `longshore wal create`, as the server's user"
             }
             Error::LinkBelow { .. } => {
                 "move the directory into the target; or name its path as `archive` in [database.NAME.wal]"
+            }
+            Error::OthersDirectory { .. } => {
+                "run the command as the server's user: runuser -u postgres -- longshore wal create …"
             }
             Error::NothingYet { .. } => {
                 "wait until the server's archive_command or `longshore wal receive` has archived the first segment"
@@ -334,5 +364,17 @@ impl Error {
             Error::Newer { .. } => "read it with a later version",
             Error::Codec(error) => error.hint(),
         }
+    }
+}
+
+fn io_hint(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "free space on this path's file system; PostgreSQL keeps WAL that is not archived in pg_wal and retries"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "PostgreSQL runs archive_command and restore_command as the server's user: give that user the right to this path"
+        }
+        _ => "check the path and the kernel's messages",
     }
 }

@@ -7,6 +7,8 @@
 //! DIR/needs/ID.ID                                what the backups at a target need of it
 //! ```
 //!
+//! In a bucket all archived files end with `.wal`, and `longshore-wal.new` marks an archive that is of no cluster yet.
+//!
 //! The archive is its only state: its contents are proved by the files themselves, and there is neither a separate
 //! list nor a spool between PostgreSQL and the archive. `docs/postgres-wal.md` describes the files and the commands.
 //!
@@ -28,6 +30,7 @@ pub mod needs;
 mod note;
 pub mod object;
 mod outflow;
+mod place;
 mod press;
 pub mod proof;
 mod range;
@@ -47,6 +50,7 @@ pub use identity::Identity;
 pub use links::Comparison;
 pub use list::{RemovalResult, Run, Span};
 pub use needs::Need;
+pub use place::{Ground, is_in_bucket, location};
 pub use range::LogRange;
 pub use read::ArchiveReader;
 pub use receive::{Event, Progress, ReceiveError, ReceivePlan, receive};

@@ -4,14 +4,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
-use super::archive::{ENDINGS, directory};
+use super::archive::directory;
 use super::{Error, WalArchive, staged};
 
 /// Consecutive segments of one timeline.
@@ -51,6 +50,7 @@ struct StoredFile {
     name: WalName,
     /// Relative to the archive.
     file: std::path::PathBuf,
+    len: u64,
 }
 
 impl WalArchive {
@@ -61,12 +61,11 @@ impl WalArchive {
         let size = self.identified()?.segment_size;
         let mut runs: Vec<Run> = Vec::new();
         for (timeline, high) in self.directories()? {
-            for stored in self.files(timeline, high)? {
+            for stored in self.files(timeline, high, true)? {
                 let WalName::Segment(name) = stored.name else {
                     continue;
                 };
-                let stat = self.dir.stat(&stored.file);
-                let bytes = stat.map_err(self.io("look at", &stored.file))?.len;
+                let bytes = stored.len;
                 match runs.last_mut() {
                     Some(run) if run.span.last.next(size) == name => {
                         run.span.last = name;
@@ -91,7 +90,7 @@ impl WalArchive {
     /// The timelines whose histories exist, ascending.
     pub fn histories(&self) -> Result<Vec<Timeline>, Error> {
         let mut found: Vec<_> = self
-            .names(Path::new(""))?
+            .names(Path::new(""), false)?
             .into_iter()
             .filter_map(|stored| match stored.name {
                 WalName::History(timeline) => Some(timeline),
@@ -190,7 +189,7 @@ impl WalArchive {
     fn segments_in(&self, history: &History, high: u32) -> Result<HashSet<SegmentName>, Error> {
         let mut names = HashSet::new();
         for (timeline, ..) in ways(history) {
-            for stored in self.files(timeline, high)? {
+            for stored in self.files(timeline, high, false)? {
                 if let WalName::Segment(name) = stored.name {
                     names.insert(name);
                 }
@@ -222,7 +221,7 @@ impl WalArchive {
             let Some(way) = ways.get(&timeline).filter(|_| highs.contains(&high)) else {
                 continue;
             };
-            for stored in self.files(timeline, high)? {
+            for stored in self.files(timeline, high, false)? {
                 let WalName::Segment(name) = stored.name else {
                     continue;
                 };
@@ -243,7 +242,7 @@ impl WalArchive {
             if timeline != name.timeline || high < name.high {
                 continue;
             }
-            for stored in self.files(timeline, high)? {
+            for stored in self.files(timeline, high, false)? {
                 match stored.name {
                     WalName::Segment(found) if found > name => return Ok(Some(found)),
                     _ => {}
@@ -281,7 +280,7 @@ impl WalArchive {
             let place = directory(timeline, high);
             let place = Path::new(&place);
             let mut kept = false;
-            for stored in self.files(timeline, high)? {
+            for stored in self.files(timeline, high, true)? {
                 let goes = |name: SegmentName| {
                     let start = name.start(size);
                     let end = start.0.checked_add(size.bytes());
@@ -291,44 +290,24 @@ impl WalArchive {
                     kept = true;
                     continue;
                 }
-                let stat = self.dir.stat(&stored.file);
-                let bytes = stat.map_err(self.io("look at", &stored.file))?.len;
                 removed.files += 1;
-                removed.stored_bytes += bytes;
-                if dry {
-                    continue;
-                }
-                match self.dir.remove_file(&stored.file) {
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                    done => done.map_err(self.io("remove", &stored.file))?,
+                removed.stored_bytes += stored.len;
+                if !dry {
+                    self.place.remove(&stored.file)?;
                 }
             }
-            if dry {
-                continue;
-            }
-            let synced = self.dir.sync(place);
-            synced.map_err(self.io("sync", place))?;
-            if !kept {
-                // Not empty: another process writes there, or it holds other files.
-                let _stays = self.dir.remove_dir(place);
+            if !dry {
+                self.place.settle(place, !kept)?;
             }
         }
-        self.dir
-            .sync(Path::new(""))
-            .map_err(self.io("sync", Path::new("")))?;
         Ok(removed)
-    }
-
-    fn io(&self, action: &'static str, below: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
-        Error::io(action, self.path().join(below))
     }
 
     /// The directories of segments, ascending by timeline and LSN.
     pub(super) fn directories(&self) -> Result<Vec<(Timeline, u32)>, Error> {
         let mut found = Vec::new();
-        let here = || self.io("list", Path::new(""));
-        for name in self.dir.list().map_err(here())? {
-            let name = name.map_err(here())?;
+        for entry in self.place.list(Path::new(""), false)? {
+            let name = entry.name;
             let part = |range| {
                 let digits: &str = name.to_str()?.get(range)?;
                 u32::from_str_radix(digits, 16).ok()
@@ -346,9 +325,14 @@ impl WalArchive {
     }
 
     /// The files of one directory of segments, ascending; empty if there is no such directory.
-    fn files(&self, timeline: Timeline, high: u32) -> Result<Vec<StoredFile>, Error> {
+    fn files(
+        &self,
+        timeline: Timeline,
+        high: u32,
+        lengths: bool,
+    ) -> Result<Vec<StoredFile>, Error> {
         let place = directory(timeline, high);
-        let mut files = self.names(Path::new(&place))?;
+        let mut files = self.names(Path::new(&place), lengths)?;
         files.retain(|f| {
             f.name
                 .segment()
@@ -358,25 +342,22 @@ impl WalArchive {
     }
 
     /// The archived files in a directory; other names are skipped.
-    fn names(&self, place: &Path) -> Result<Vec<StoredFile>, Error> {
-        let dir = match self.dir.dir(place) {
-            Ok(dir) => dir,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(self.io("open", place)(e)),
-        };
+    fn names(&self, place: &Path, lengths: bool) -> Result<Vec<StoredFile>, Error> {
+        let endings = self.ground().endings();
         let mut files = Vec::new();
-        for name in dir.list().map_err(self.io("list", place))? {
-            let name = name.map_err(self.io("list", place))?;
+        for entry in self.place.list(place, lengths)? {
+            let name = entry.name;
             let parsed = name
                 .to_str()
                 .filter(|n| !n.ends_with(staged::ENDING))
                 .and_then(|n| n.rsplit_once('.'))
-                .filter(|(_, ending)| ENDINGS.contains(ending))
+                .filter(|(_, ending)| endings.contains(ending))
                 .and_then(|(stem, _)| stem.parse().ok());
             if let Some(parsed) = parsed {
                 files.push(StoredFile {
                     name: parsed,
                     file: place.join(&name),
+                    len: entry.len,
                 });
             }
         }

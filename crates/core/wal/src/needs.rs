@@ -15,12 +15,12 @@
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use longshore_io::{Attributes, Dir, OpenHow, Via, crc32c};
+use longshore_io::{OpenHow, Via, crc32c};
 use longshore_pg::{Lsn, Timeline};
 use uuid::Uuid;
 
+use super::place::{Often, Wanted};
 use super::staged::ENDING;
 use super::{Error, WalArchive};
 
@@ -229,14 +229,8 @@ impl WalArchive {
     fn look_at_needs(&self) -> Result<Option<Records>, Error> {
         let mut records = Records::default();
         let path = self.path().join(NEEDS);
-        let dir = match self.dir.dir(Path::new(NEEDS)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(records)),
-            opened => opened.map_err(Error::io("open", &path))?,
-        };
-        let mut names = Vec::new();
-        for name in dir.list().map_err(Error::io("list", &path))? {
-            names.push(PathBuf::from(name.map_err(Error::io("list", &path))?));
-        }
+        let listed = self.place.list(Path::new(NEEDS), false)?.into_iter();
+        let mut names: Vec<PathBuf> = listed.map(|entry| entry.name.into()).collect();
         names.sort();
         for file in names {
             let text = file.to_str().unwrap_or("");
@@ -249,15 +243,12 @@ impl WalArchive {
                 path: path.join(&file),
                 what,
             };
-            let mut bytes = vec![0; LEN_MAX + 1];
-            let read = dir
-                .open(&file, OpenHow::Read)
-                .and_then(|opened| opened.read_full_at(&mut bytes, 0, Via::Cache));
-            match read {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            match self.need_bytes(&file) {
+                Ok(None) => return Ok(None),
+                Err(Error::Io { source, .. }) => records.unread.push(unread(source.to_string())),
                 Err(e) => records.unread.push(unread(e.to_string())),
-                Ok(len) => {
-                    let need = Need::decode(&bytes[..len]);
+                Ok(Some(bytes)) => {
+                    let need = Need::decode(&bytes);
                     let is_named =
                         |need: &Need| text.starts_with(&format!("{}.", need.id.simple()));
                     match need.filter(is_named) {
@@ -268,6 +259,16 @@ impl WalArchive {
             }
         }
         Ok(Some(records))
+    }
+
+    /// The bytes of a record, or more than any has; `None` if there is none.
+    fn need_bytes(&self, file: &Path) -> Result<Option<Vec<u8>>, Error> {
+        let Some(stored) = self.place.open(&Path::new(NEEDS).join(file), Wanted::All)? else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; stored.len()?.min(LEN_MAX as u64 + 1) as usize];
+        stored.read_exact_at(&mut bytes, 0)?;
+        Ok(Some(bytes))
     }
 
     /// Adds a record, durably; returns its file.
@@ -283,28 +284,17 @@ impl WalArchive {
     /// Errors: `Io`.
     pub fn has_need(&self, file: &Path) -> Result<bool, Error> {
         let file = Path::new(NEEDS).join(file);
-        match self.dir.open(&file, OpenHow::Read) {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(Error::io("open", self.path().join(file))(e)),
-        }
+        Ok(self.place.open(&file, Wanted::All)?.is_some())
     }
 
     /// Removes records; a crash may leave some of them.
     pub fn remove_needs(&self, records: &[&NeedRecord]) -> Result<(), Error> {
-        let path = self.path().join(NEEDS);
         for record in records {
-            match self.dir.remove_file(&Path::new(NEEDS).join(&record.file)) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                done => done.map_err(Error::io("remove", path.join(&record.file)))?,
-            }
+            self.place.remove(&Path::new(NEEDS).join(&record.file))?;
         }
         match records.is_empty() {
             true => Ok(()),
-            false => {
-                let synced = self.dir.sync(Path::new(NEEDS));
-                synced.map_err(Error::io("sync", path))
-            }
+            false => self.place.settle(Path::new(NEEDS), false),
         }
     }
 
@@ -324,61 +314,23 @@ impl WalArchive {
     /// Errors: `Io`.
     pub fn knows_all(&self) -> Result<bool, Error> {
         let known = Path::new(NEEDS).join(KNOWN);
-        match self.dir.stat(&known) {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(Error::io("look at", self.path().join(known))(e)),
-        }
+        Ok(self.place.open(&known, Wanted::All)?.is_some())
     }
 
     /// Records an operator's confirmation that all who rely on the archive have a record there.
     ///
-    /// Errors: `Io`.
+    /// Errors: `NeedUnwritten`.
     pub fn know_all(&self) -> Result<(), Error> {
         self.write_need(KNOWN, "all who rely on this archive have a record here\n")
     }
 
-    /// Writes a file into the directory of the records, which is created if missing. No locks are used: every writer
-    /// has a different name.
+    /// Writes a file into the directory of the records.
     fn write_need(&self, name: &str, text: &str) -> Result<(), Error> {
-        let place = Path::new(NEEDS);
-        let cannot = |e: io::Error| Error::NeedUnwritten {
-            path: self.path().join(place).join(name),
-            source: e,
-        };
-        let write = || -> io::Result<()> {
-            // Other users of the archive must be able to read and write there, too.
-            let own = self.dir.stat(Path::new(""))?;
-            let like = |mode| Attributes {
-                mode: Some(own.mode & mode),
-                owner: Some((own.uid, own.gid)),
-                mtime_ns: None,
-            };
-            match self.dir.create_dir(place) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => {
-                    made?;
-                    self.dir.set_attributes(place, &like(0o7777))?;
-                }
-            }
-            let dir = self.dir.dir(place)?;
-            let temporary = PathBuf::from(format!("{name}.{}{ENDING}", Uuid::new_v4().simple()));
-            let written = (|| {
-                let file = dir.open(&temporary, OpenHow::CreateNew)?;
-                file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
-                dir.set_attributes(&temporary, &like(0o666))?;
-                file.sync()?;
-                dir.rename(&temporary, Path::new(name))
-            })();
-            if written.is_err() {
-                // If this cannot be removed now, it has no meaning, and no size.
-                let _left = dir.remove_file(&temporary);
-            }
-            written?;
-            dir.sync(Path::new(""))?;
-            self.dir.sync(Path::new(""))
-        };
-        write().map_err(cannot)
+        let file = Path::new(NEEDS).join(name);
+        match self.place.write(&file, text.as_bytes(), Often::Once) {
+            Err(Error::Io { path, source, .. }) => Err(Error::NeedUnwritten { path, source }),
+            written => written,
+        }
     }
 
     /// Whether the archive contains no WAL of any cluster.
@@ -386,20 +338,18 @@ impl WalArchive {
         Ok(self.directories()?.is_empty())
     }
 
-    /// The archive's directory.
-    pub fn dir(&self) -> Arc<dyn Dir> {
-        self.dir.clone()
-    }
-
-    /// The file system's own time, in nanoseconds since the Unix epoch.
+    /// The file system's own time, in nanoseconds since the Unix epoch; for an archive in a directory.
     pub fn now_ns(&self) -> io::Result<i64> {
+        let Some(dir) = self.directory() else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         let name = PathBuf::from(format!("{NEEDS}/{}{ENDING}", Uuid::new_v4().simple()));
-        let file = self.dir.open(&name, OpenHow::CreateNew)?;
+        let file = dir.open(&name, OpenHow::CreateNew)?;
         let written = file.write_all_at(b"now\n", 0, Via::Cache);
         let stat = written
             .and_then(|()| file.sync())
             .and_then(|()| file.stat());
-        let _left = self.dir.remove_file(&name);
+        let _left = dir.remove_file(&name);
         Ok(stat?.mtime_ns)
     }
 }

@@ -1,8 +1,6 @@
-//! A file written sequentially, without the page cache.
+//! A file written sequentially, in long pieces.
 //!
-//! An archive is seldom read soon after it was written, and if memory is full of other files' pages, one must be
-//! evicted for each page that goes through the cache. Compressed data is placed directly in the buffer from which it
-//! is written, so nothing is copied.
+//! Compressed data is placed directly in the buffer from which it is written, so nothing is copied.
 //!
 //! Invariants
 //! - Writes begin at multiples of [`ALIGN_BYTES`]; only the last one may end elsewhere.
@@ -10,11 +8,14 @@
 
 use std::io;
 
-use longshore_io::{ALIGN_BYTES, File, Via};
+use longshore_io::ALIGN_BYTES;
+
+/// Writes bytes at an offset.
+pub(super) type Sink<'a> = dyn FnMut(&[u8], u64) -> io::Result<()> + 'a;
 
 /// See the module.
 pub(super) struct Outflow<'a> {
-    file: &'a dyn File,
+    file: &'a mut Sink<'a>,
     buffer: &'a mut [u8],
     filled: usize,
     /// File offset of the buffer's first byte.
@@ -24,7 +25,7 @@ pub(super) struct Outflow<'a> {
 impl<'a> Outflow<'a> {
     /// Starts at the file's beginning. The buffer must hold the longest piece that is put at a time, and
     /// [`ALIGN_BYTES`] more: bytes that do not fill a unit stay in it until the next piece.
-    pub(super) fn new(file: &'a dyn File, buffer: &'a mut [u8]) -> Outflow<'a> {
+    pub(super) fn new(file: &'a mut Sink<'a>, buffer: &'a mut [u8]) -> Outflow<'a> {
         Outflow {
             file,
             buffer,
@@ -38,8 +39,7 @@ impl<'a> Outflow<'a> {
     pub(super) fn space(&mut self, len: usize) -> io::Result<&mut [u8]> {
         if self.buffer.len() - self.filled < len {
             let whole = self.filled / ALIGN_BYTES * ALIGN_BYTES;
-            self.file
-                .write_all_at(&self.buffer[..whole], self.at, Via::Direct)?;
+            (self.file)(&self.buffer[..whole], self.at)?;
             self.buffer.copy_within(whole..self.filled, 0);
             self.filled -= whole;
             self.at += whole as u64;
@@ -60,8 +60,7 @@ impl<'a> Outflow<'a> {
 
     /// Writes the rest; returns the file's length in bytes. The file is not durable yet.
     pub(super) fn finish(self) -> io::Result<u64> {
-        self.file
-            .write_all_at(&self.buffer[..self.filled], self.at, Via::Direct)?;
+        (self.file)(&self.buffer[..self.filled], self.at)?;
         Ok(self.at + self.filled as u64)
     }
 }
@@ -70,8 +69,7 @@ impl<'a> Outflow<'a> {
 mod tests {
     use std::path::Path;
 
-    use longshore_io::SimDisk;
-    use longshore_io::{OpenHow, Storage};
+    use longshore_io::{OpenHow, SimDisk, Storage, Via};
     use proptest::prelude::*;
 
     use super::*;
@@ -85,7 +83,8 @@ mod tests {
             let dir = disk.dir(Path::new("/")).unwrap();
             let file = dir.open(Path::new("f"), OpenHow::CreateNew).unwrap();
             let mut buffer = vec![0; 4 * ALIGN_BYTES];
-            let mut outflow = Outflow::new(&*file, &mut buffer);
+            let mut sink = |bytes: &[u8], at: u64| file.write_all_at(bytes, at, Via::Direct);
+            let mut outflow = Outflow::new(&mut sink, &mut buffer);
             let mut wanted = Vec::new();
             for (number, len) in lens.iter().enumerate() {
                 let piece = vec![number as u8 + 1; *len];

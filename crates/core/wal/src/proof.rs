@@ -131,15 +131,7 @@ impl WalArchive {
             });
         }
         let (timeline, last) = log.last();
-        let history = self.way(recovery.timeline, timeline)?;
-        if !history.passes(timeline, last) {
-            return Err(Error::OtherWay {
-                archive: self.path().to_owned(),
-                timeline,
-                last,
-                followed: history.timeline(),
-            });
-        }
+        let history = self.history_through(recovery.timeline, timeline, last)?;
         let size = identity.segment_size.bytes();
         let segment_end = Lsn(last.0.div_ceil(size).saturating_mul(size));
         let from = match included {
@@ -160,42 +152,27 @@ impl WalArchive {
             });
         }
         let known = certain.min(end);
-        let missing = self.missing(&history, from, known)?;
-        if !missing.is_empty() {
-            return Err(Error::ReplayGap {
-                archive: self.path().to_owned(),
-                missing: texts(&missing),
-            });
-        }
-        self.check_links(&history, from, known)?;
+        self.check_complete(&history, from, known)?;
         if included {
             self.check_own(&history, Lsn(log.first_lsn), segment_end, known)?;
         }
         let possible = reach.possible.min(end);
         let doubtful = self.missing(&history, known.max(from), possible)?;
         let broken = match doubtful.is_empty() {
-            true => match self.check_links(&history, known.max(from).min(possible), possible) {
-                Err(broken @ Error::BrokenLink { .. }) => Some(broken.to_string()),
-                Err(Error::Missing { .. }) | Ok(()) => None,
-                Err(e) => return Err(e),
-            },
+            true => self.first_broken(&history, known.max(from).min(possible), possible)?,
             false => None,
         };
         let in_part = match included && known.max(possible) > last {
             true => self.missing(&history, last, segment_end)?,
             false => Vec::new(),
         };
-        let (mut not_reached, mut instead) = (None, None);
-        if let (Some(RecoveryTarget::Time(us)), false) = (&recovery.target, recovery.standby) {
-            let reaches = |last_end: &LastEnd| last_end.reaches(*us, recovery.exclusive);
-            let last_end = self.last_end(&history, known, end);
-            not_reached = last_end.filter(|last_end| !reaches(last_end));
-            if not_reached.is_some() && history.timeline() != timeline {
-                let own = self.way(TimelineChoice::Current, timeline)?;
-                let last_end = self.last_end(&own, last, self.end(&own)?);
-                instead = last_end.filter(reaches).map(|_| timeline);
+        let not_reached = self.time_not_reached(recovery, &history, known, end);
+        let instead = match not_reached {
+            Some(_) if history.timeline() != timeline => {
+                self.own_timeline_reaches(recovery, timeline, last)?
             }
-        }
+            _ => None,
+        };
         let read_ahead = recovery.target.is_some() && !recovery.standby;
         let not_ahead = read_ahead
             && (!doubtful.is_empty()
@@ -211,6 +188,79 @@ impl WalArchive {
             not_reached,
             instead,
         })
+    }
+
+    /// The history that recovery follows, which must pass through the backup's end.
+    ///
+    /// Errors: `OtherWay`; those of [`WalArchive::history`].
+    fn history_through(
+        &self,
+        choice: TimelineChoice,
+        timeline: Timeline,
+        last: Lsn,
+    ) -> Result<History, Error> {
+        let history = self.way(choice, timeline)?;
+        match history.passes(timeline, last) {
+            true => Ok(history),
+            false => Err(Error::OtherWay {
+                archive: self.path().to_owned(),
+                timeline,
+                last,
+                followed: history.timeline(),
+            }),
+        }
+    }
+
+    /// Refuses a gap, and segments that do not continue one another.
+    ///
+    /// Errors: `ReplayGap`, `BrokenLink`, and as [`WalArchive::check_links`].
+    fn check_complete(&self, history: &History, from: Lsn, to: Lsn) -> Result<(), Error> {
+        let missing = self.missing(history, from, to)?;
+        match missing.is_empty() {
+            true => self.check_links(history, from, to),
+            false => Err(Error::ReplayGap {
+                archive: self.path().to_owned(),
+                missing: texts(&missing),
+            }),
+        }
+    }
+
+    /// The first segment that does not continue the one before, as text. A segment that was removed meanwhile is none.
+    fn first_broken(&self, history: &History, from: Lsn, to: Lsn) -> Result<Option<String>, Error> {
+        match self.check_links(history, from, to) {
+            Err(broken @ Error::BrokenLink { .. }) => Ok(Some(broken.to_string())),
+            Err(Error::Missing { .. }) | Ok(()) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The last commit of the WAL, if recovery wants a later time and would wait for it in vain.
+    fn time_not_reached(
+        &self,
+        recovery: &Recovery,
+        history: &History,
+        known: Lsn,
+        end: Lsn,
+    ) -> Option<LastEnd> {
+        let us = time_wanted(recovery)?;
+        let last_end = self.last_end(history, known, end)?;
+        (!last_end.reaches(us, recovery.exclusive)).then_some(last_end)
+    }
+
+    /// The backup's own timeline, if its WAL reaches the time that the one followed does not.
+    fn own_timeline_reaches(
+        &self,
+        recovery: &Recovery,
+        timeline: Timeline,
+        last: Lsn,
+    ) -> Result<Option<Timeline>, Error> {
+        let Some(us) = time_wanted(recovery) else {
+            return Ok(None);
+        };
+        let own = self.way(TimelineChoice::Current, timeline)?;
+        let last_end = self.last_end(&own, last, self.end(&own)?);
+        let reaches = last_end.is_some_and(|end| end.reaches(us, recovery.exclusive));
+        Ok(reaches.then_some(timeline))
     }
 
     /// Whether a server whose replay reads ahead of `from` gets every segment that it may ask for. A missing segment counts
@@ -384,6 +434,14 @@ impl ProvenLog {
             ));
         }
         (!texts.is_empty()).then(|| texts.join("; "))
+    }
+}
+
+/// The time at which recovery is to end. A standby goes on.
+fn time_wanted(recovery: &Recovery) -> Option<i64> {
+    match (&recovery.target, recovery.standby) {
+        (Some(RecoveryTarget::Time(us)), false) => Some(*us),
+        _ => None,
     }
 }
 

@@ -14,6 +14,7 @@ use longshore_pg::wal::{History, SegmentHeader, WalName, page_timeline};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 use parking_lot::Mutex;
 
+use super::place::Wanted;
 use super::staged::StagedFile;
 use super::stored::{Block, Object};
 use super::waiting::{WAIT_MAX, wait};
@@ -149,7 +150,11 @@ impl Pages {
 
 impl WalArchive {
     pub(super) fn object(&self, name: WalName) -> Result<Object, Error> {
-        match self.find(name)? {
+        self.object_for(name, Wanted::Parts)
+    }
+
+    fn object_for(&self, name: WalName, wanted: Wanted) -> Result<Object, Error> {
+        match self.find_for(name, wanted)? {
             Some(object) => Ok(object),
             None => Err(Error::Missing {
                 name,
@@ -172,7 +177,7 @@ impl WalArchive {
         to: &str,
         clock: &dyn Clock,
     ) -> Result<u64, Error> {
-        let object = self.object(name)?;
+        let object = self.object_for(name, Wanted::All)?;
         let target = path.join(to);
         let staged = wait(WAIT_MAX, name, clock, || {
             StagedFile::begin(dir.clone(), to).map_err(Error::io("create", &target))
@@ -194,10 +199,7 @@ impl WalArchive {
     /// Errors: `Missing`; `Damaged`, `Newer`, `Io`.
     pub fn open_file(&self, name: WalName) -> Result<ArchiveReader, Error> {
         let object = self.object(name)?;
-        let stat = object
-            .file
-            .stat()
-            .map_err(Error::io("look at", &object.path))?;
+        let stat = object.file.stat()?;
         Ok(ArchiveReader {
             object,
             stat,
@@ -210,7 +212,7 @@ impl WalArchive {
     ///
     /// Errors: those of [`WalArchive::fetch`].
     pub fn verify(&self, name: WalName) -> Result<u64, Error> {
-        let object = self.object(name)?;
+        let object = self.object_for(name, Wanted::All)?;
         let system = self.identity().map(|identity| identity.system);
         let mut pages = match name {
             WalName::Segment(segment) => Some(Pages::new(segment, system)),
@@ -242,7 +244,7 @@ impl WalArchive {
         if timeline.number() == 1 {
             return Ok(History::first(timeline));
         }
-        let object = self.object(name)?;
+        let object = self.object_for(name, Wanted::All)?;
         History::parse(timeline, &object.text()?).map_err(|source| Error::NotHistory {
             path: object.path.clone(),
             source,

@@ -206,14 +206,18 @@ impl SegmentDirectory {
     fn open(archive: &WalArchive) -> Result<SegmentDirectory, ReceiveError> {
         let path = archive.path().join(RECEIVING);
         let io = |action| Error::io(action, path.clone());
+        let Some(own) = archive.directory() else {
+            let archive = archive.path().to_owned();
+            return Err(Error::NotInBucket { archive }.into());
+        };
         // The process that created it may have been killed before its name was durable.
-        match archive.dir.create_dir(Path::new(RECEIVING)) {
+        match own.create_dir(Path::new(RECEIVING)) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             made => made,
         }
-        .and_then(|()| archive.dir.sync(Path::new("")))
+        .and_then(|()| own.sync(Path::new("")))
         .map_err(io("create"))?;
-        let dir = archive.dir.dir(Path::new(RECEIVING)).map_err(io("open"))?;
+        let dir = own.dir(Path::new(RECEIVING)).map_err(io("open"))?;
         let lock = match dir.open(Path::new(LOCK), OpenHow::CreateNew) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 dir.open(Path::new(LOCK), OpenHow::ReadWrite)
@@ -1031,7 +1035,10 @@ impl WalArchive {
         let size = self.identified()?.segment_size;
         let partial = Path::new(RECEIVING).join(WalName::Partial(name).to_string());
         let from = self.path().join(&partial);
-        let file = match self.dir.open(&partial, OpenHow::Read) {
+        let Some(own) = self.directory() else {
+            return Ok(false);
+        };
+        let file = match own.open(&partial, OpenHow::Read) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             opened => opened.map_err(Error::io("open", &from))?,
         };

@@ -7,14 +7,18 @@
 use std::path::Path;
 
 use longshore_facts as facts;
-use longshore_io::{Clock, OpenHow, Via};
+use longshore_io::Clock;
 use longshore_pg::wal::WalName;
 
 use super::WalArchive;
-use super::staged::StagedFile;
+use super::place::{Often, Wanted};
 
 const NAME: &str = "refused";
 const LEN_MAX: usize = 512;
+
+/// A server whose push is refused tries again every minute. If the archive has taken segments for longer than this since
+/// the last refusal, by the hosts' clocks, the refused server archives elsewhere or is gone.
+const CURRENT_US: i64 = 24 * 3600 * 1_000_000;
 
 /// A push that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,23 +35,20 @@ impl WalArchive {
     pub(super) fn note_refusal(&self, name: WalName, clock: &dyn Clock) {
         let host: String = facts::host_name().split_whitespace().collect();
         let line = format!("{name} {host} {}\n", clock.wall_ns() / 1000);
-        let write = || -> std::io::Result<()> {
-            let Some(staged) = StagedFile::begin(self.dir.clone(), NAME)? else {
-                return Ok(());
-            };
-            staged.file.write_all_at(line.as_bytes(), 0, Via::Cache)?;
-            staged.publish(Path::new(NAME))
-        };
-        if let Err(error) = write() {
+        if let Err(error) = self
+            .place
+            .write(Path::new(NAME), line.as_bytes(), Often::Again)
+        {
             tracing::debug!(%error, "a refused push was not noted");
         }
     }
 
     /// The last push that was refused.
     pub fn refused(&self) -> Option<RefusedPush> {
-        let file = self.dir.open(Path::new(NAME), OpenHow::Read).ok()?;
+        let file = self.place.open(Path::new(NAME), Wanted::All).ok()??;
         let mut bytes = [0; LEN_MAX];
-        let len = file.read_full_at(&mut bytes, 0, Via::Cache).ok()?;
+        let len = file.len().ok()?.min(LEN_MAX as u64) as usize;
+        file.read_exact_at(&mut bytes[..len], 0).ok()?;
         let text = std::str::from_utf8(&bytes[..len]).ok()?;
         let mut words = text.strip_suffix('\n')?.split(' ');
         let refused = RefusedPush {
@@ -56,5 +57,53 @@ impl WalArchive {
             at_us: words.next()?.parse().ok()?,
         };
         words.next().is_none().then_some(refused)
+    }
+
+    /// The last push that was refused, unless the archive has taken segments for more than a day since. While there is
+    /// one, the archive's WAL may be that of a branch which is not the running server's.
+    pub fn refused_now(&self) -> Option<RefusedPush> {
+        let refused = self.refused()?;
+        let newest = self.newest_us();
+        is_current(refused.at_us, newest).then_some(refused)
+    }
+
+    /// When the newest of the timelines' last segments was archived; `None` if that is not known.
+    fn newest_us(&self) -> Option<i64> {
+        let runs = self.runs().ok()?;
+        let archived = |name| self.open_file(WalName::Segment(name)).ok();
+        let times = runs.iter().filter_map(|run| archived(run.span.last));
+        times.map(|file| file.stat().mtime_ns / 1000).max()
+    }
+}
+
+impl RefusedPush {
+    /// The warning for an operator who relies on the archive's WAL.
+    pub fn warning(&self, archive: &Path) -> String {
+        let (name, host, archive) = (self.name, &self.host, archive.display());
+        format!(
+            "{archive} refused {name} from {host}: two branches of the cluster archive there, and its WAL is that of the branch \
+             that came first, perhaps not the running server's. Give that server an archive of its own \
+             (`longshore wal create --archive NEW`), and make a full backup"
+        )
+    }
+}
+
+fn is_current(refused_us: i64, newest_us: Option<i64>) -> bool {
+    newest_us.is_none_or(|newest_us| newest_us.saturating_sub(refused_us) <= CURRENT_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_counts_until_the_archive_went_on_for_a_day() {
+        let at = 1_700_000_000_000_000;
+        assert!(is_current(at, None));
+        assert!(is_current(at, Some(at - 30 * CURRENT_US)));
+        assert!(is_current(at, Some(at)));
+        assert!(is_current(at, Some(at + CURRENT_US)));
+        assert!(!is_current(at, Some(at + CURRENT_US + 1)));
+        assert!(!is_current(i64::MIN, Some(i64::MAX)));
     }
 }

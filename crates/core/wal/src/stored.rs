@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longshore_codec::{Decompressor, payload_bound};
-use longshore_io::{File, Via, crc32c};
+use longshore_io::crc32c;
 use longshore_media::record::RecordError;
 use longshore_pg::wal::{WalName, is_same_history};
 
 use super::Error;
 use super::object::{End, Head};
+use super::place::Stored;
 
 /// Enough bytes for any head.
 const HEAD_MAX: u64 = 4096;
@@ -22,20 +23,42 @@ const HEAD_MAX: u64 = 4096;
 /// One file of the archive, its head and end read and checked.
 #[derive(Debug)]
 pub(super) struct Object {
-    pub(super) file: Arc<dyn File>,
+    pub(super) file: Arc<dyn Stored>,
     pub(super) path: PathBuf,
     pub(super) head: Head,
     pub(super) end: End,
 }
 
+/// The facts about a file that its blocks need not be read for.
+#[derive(Debug, Clone)]
+pub(super) struct Ends {
+    pub(super) head: Head,
+    pub(super) end: End,
+}
+
+impl Ends {
+    /// The number of the last block that is not all zeros; 0 if all are.
+    pub(super) fn last_written(&self) -> usize {
+        let zeros = vec![0; self.head.block_bytes as usize];
+        let is_written = |number: &usize| {
+            let row = self.end.rows[*number];
+            row.plain_crc != crc32c(&zeros[..self.head.block_len(*number)])
+        };
+        (0..self.end.rows.len()).rev().find(is_written).unwrap_or(0)
+    }
+}
+
 impl Object {
     /// Errors: `Damaged` for any bytes that are not a complete file of this name, `Newer`, `Io`.
-    pub(super) fn open(file: Arc<dyn File>, path: PathBuf, name: WalName) -> Result<Object, Error> {
-        let io = |e| Error::io("read", &path)(e);
+    pub(super) fn open(
+        file: Arc<dyn Stored>,
+        path: PathBuf,
+        name: WalName,
+    ) -> Result<Object, Error> {
         let damaged = |what| Error::malformed(path.clone(), what);
-        let len = file.stat().map_err(io)?.len;
+        let len = file.len()?;
         let mut bytes = vec![0; len.min(HEAD_MAX) as usize];
-        file.read_exact_at(&mut bytes, 0, Via::Cache).map_err(io)?;
+        file.read_exact_at(&mut bytes, 0)?;
         let head = Head::parse(&bytes).map_err(damaged)?;
         if head.name != name {
             return Err(damaged(RecordError::Field));
@@ -45,8 +68,7 @@ impl Object {
             return Err(damaged(RecordError::Length));
         }
         let mut framed = vec![0; after as usize];
-        file.read_exact_at(&mut framed, len - after, Via::Cache)
-            .map_err(io)?;
+        file.read_exact_at(&mut framed, len - after)?;
         let end = End::parse(&head, &framed, len).map_err(damaged)?;
         Ok(Object {
             file,
@@ -72,14 +94,12 @@ impl Object {
             && (!is_cut_alike || blocks(self) == blocks(other)))
     }
 
-    /// The number of the last block that is not all zeros; 0 if all are.
-    pub(super) fn last_written(&self) -> usize {
-        let zeros = vec![0; self.head.block_bytes as usize];
-        let is_written = |number: &usize| {
-            let row = self.end.rows[*number];
-            row.plain_crc != crc32c(&zeros[..self.head.block_len(*number)])
-        };
-        (0..self.end.rows.len()).rev().find(is_written).unwrap_or(0)
+    /// Its head and its end.
+    pub(super) fn ends(self) -> Ends {
+        Ends {
+            head: self.head,
+            end: self.end,
+        }
     }
 
     /// Decodes and checks every block, in order.
@@ -124,9 +144,7 @@ impl Object {
         block.plain.resize(self.head.block_bytes as usize, 0);
         let payload = &mut block.payload[..row.stored_len as usize];
         let plain = &mut block.plain[..self.head.block_len(number)];
-        self.file
-            .read_exact_at(payload, at, Via::Cache)
-            .map_err(Error::io_at("read", &self.path, at))?;
+        self.file.read_exact_at(payload, at)?;
         let same = |what: &str, found: u32, expected: u32| match found == expected {
             true => Ok(()),
             false => Err(damaged(format!(

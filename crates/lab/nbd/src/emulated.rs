@@ -1,13 +1,18 @@
 //! Files that answer as slowly as devices of a profile would, for measurements with only one disk.
 //!
-//! The bytes are those of the file. The device's model is told of a transfer when it begins; the transfer is done on
-//! the file, and answers when the model has finished it, but not sooner than the file. All times of the model are
-//! stretched by a factor, so that the host's own time is small compared with them; the engine must use a clock that is
-//! slower by the same factor ([`SlowClock`]). Syncs are the file's own.
+//! The device's model is told of a transfer when it begins; the transfer is done on the file, and answers when the
+//! model has finished it, but not sooner than the file. All times of the model are stretched by a factor, so that the
+//! host's own time is small compared with them; the engine must use a clock that is slower by the same factor
+//! ([`SlowClock`]).
 //!
 //! The host's part is counted: how much later than the model requests were answered, because the file was slower or
 //! because the waiting thread woke up late.
-//! because the thread that waited woke up late.
+//!
+//! Invariants
+//! - The bytes are those of the file.
+//! - Syncs are the file's own.
+//!
+//! Leaves to others: the models of devices (`longshore-policy`).
 
 use std::collections::BTreeMap;
 use std::fmt;

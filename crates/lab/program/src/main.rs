@@ -1,7 +1,7 @@
 //! The studies of `longshore`: sample databases, measurements, simulations of caches.
 //!
-//! `longshore lab` and the studies of `longshore cache` become this program, with the same arguments. Whoever only makes
-//! backups does not need it.
+//! `longshore lab` and the studies of `longshore cache` become this program, with the same arguments. Machines that
+//! only make backups do not need it.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -23,6 +23,7 @@ use options::Cli;
 
 fn main() -> ExitCode {
     interrupt::outlive_file_limits();
+    interrupt::save_address_space();
     longshore_facts::raise_descriptors();
     // The message of a panic is on standard error already.
     let exit = std::panic::catch_unwind(run).unwrap_or(Exit::Internal);
@@ -56,7 +57,7 @@ fn run() -> Exit {
         failure.exit
     });
     match output::lost() {
-        // What else went wrong weighs more.
+        // Any other failure weighs more.
         Some(failure) if matches!(exit, Exit::Done | Exit::Warnings) => {
             output::to_stderr(&failure.lines());
             failure.exit

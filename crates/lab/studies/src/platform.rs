@@ -1,4 +1,10 @@
 //! The machine of a study: the platform table of white papers.
+//!
+//! Invariants
+//! - A fact that cannot be found is left out or called unknown; no study fails for it.
+//! - Libraries and devices that variables replace are named, so that no headline stands for the machine's own.
+//!
+//! Leaves to others: reading the facts (`longshore-facts`), and showing them (`report/`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,10 @@
 //! One action through the public interface, timed from outside the pipeline, with figures of the whole machine.
+//!
+//! Invariants
+//! - Time and CPU are read outside the pipeline, around the whole action.
+//! - A figure that the machine does not have, such as a temperature, is `None`.
+//!
+//! Leaves to others: repeating and medians (`spread.rs`), and showing figures (`report/`).
 
 use anyhow::{Result, bail};
 use longshore_facts as facts;

@@ -1,4 +1,5 @@
-//! The location of a cluster's WAL archive: a directory named directly, or found through the database.
+//! The location of a cluster's WAL archive: a directory or a prefix in a bucket, named directly or found through the
+//! database.
 //!
 //! A symbolic link is followed only where the user named the directory itself. Below a target none is: a user who can
 //! write to the target must not decide where WAL goes.
@@ -8,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use longshore_repository::target::{WAL, bad_name};
-use longshore_wal::{Error, WalArchive};
+use longshore_wal::{Error, WalArchive, is_in_bucket};
 
 use super::{Context, devices};
 use crate::options::Archive;
@@ -57,7 +58,7 @@ impl ArchiveLocation {
             ));
         }
         let target = devices::target(context, target)?;
-        let Some(base) = target.directories().first().cloned() else {
+        let Some(base) = target.first_place() else {
             let (target, database) = (target.name, database.to_owned());
             return Err(longshore_repository::Error::NoArchive { target, database }.into());
         };
@@ -69,6 +70,13 @@ impl ArchiveLocation {
     }
 
     fn at(path: &Path) -> ArchiveLocation {
+        if is_in_bucket(path) {
+            return ArchiveLocation {
+                base: path.to_owned(),
+                below: PathBuf::new(),
+                is_named: true,
+            };
+        }
         let base = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             // `/`, `..` and the like have no parent that could be missing.
@@ -83,7 +91,10 @@ impl ArchiveLocation {
     }
 
     pub fn path(&self) -> PathBuf {
-        self.base.join(&self.below)
+        match self.below.as_os_str().is_empty() {
+            true => self.base.clone(),
+            false => self.base.join(&self.below),
+        }
     }
 
     pub fn existing(&self, context: &Context) -> Result<WalArchive, Error> {
@@ -105,7 +116,7 @@ impl ArchiveLocation {
         let (storage, clock) = (&*context.storage, &*context.clock);
         let real = storage.canonical(&self.path()).ok();
         let real = real
-            .filter(|_| self.is_named)
+            .filter(|_| self.is_named && !is_in_bucket(&self.base))
             .as_deref()
             .map(ArchiveLocation::at);
         let place = real.as_ref().unwrap_or(self);

@@ -1,7 +1,9 @@
 //! `backup`: lowers options and configuration to one request; prints the report as one table.
 //!
-//! An option overrides the configuration, which overrides the server settings. A backup to a target holds its place
-//! there until it was recorded and verified, so that no expire or second backup comes between.
+//! Invariants
+//! - An option overrides the configuration, which overrides the server settings.
+//! - A backup to a target holds its place there until it was recorded and verified, so that no expire or second backup
+//!   comes between.
 //!
 //! Leaves to others: which devices a target has (`devices.rs`), and everything that moves bytes (`pipeline`).
 
@@ -12,9 +14,9 @@ use std::time::Duration;
 
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
-    Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, Report, Request,
-    ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line, mb_per_s,
-    ratio, run as run_pipeline,
+    Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, Error as PipelineError,
+    Report, Request, RunContext, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof,
+    closing_line, mb_per_s, ratio, run as run_pipeline,
 };
 use longshore_repository::Reliance;
 use longshore_repository::target::unfit_name;
@@ -28,7 +30,7 @@ use crate::config;
 use crate::options::Backup;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::output::{Table, bytes, cpu_s_per_gb};
+use longshore_terminal::output::{Output, Table, bytes, cpu_s_per_gb};
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -70,45 +72,22 @@ fn run_against(
 ) -> Result<Exit, Failure> {
     // The backup's location at the target is held until everything is done.
     let (request, held) = request(options, context, against)?;
-    let mixed = held.as_ref().is_some_and(|held| held.mixed);
-    let run_context = context.run_context().equipped(&request.offload);
-    if options.verify
-        && !request
-            .devices
-            .iter()
-            .all(|d| matches!(d, DeviceSpec::File(_) | DeviceSpec::Bucket(_)))
-    {
+    if options.verify && !request.devices.iter().all(can_be_read) {
         return Err(Failure::usage(
             "--verify needs devices that can be read",
             "leave out --verify for nul: and -",
         ));
     }
-    let watch = ProgressView::new(context.output, context.clock.clone());
-    let result = run_pipeline(&run_context, &Request::Backup(request.clone()), &watch);
-    watch.end();
-    let Report::Backup(report) = result? else {
+    let run_context = context.run_context().equipped(&request.offload);
+    let backup = Request::Backup(request.clone());
+    let Report::Backup(report) = watched(&backup, &run_context, context)? else {
         return Err(wrong_report());
     };
     let verification = match options.verify {
         false => None,
-        true => {
-            let watch = ProgressView::new(context.output, context.clock.clone());
-            let again = Request::Verify(VerifyRequest {
-                devices: request.devices.clone(),
-                bases: Vec::new(),
-                position: Some(report.position),
-                tuning: request.tuning,
-                limits: request.limits,
-            });
-            let result = run_pipeline(&run_context, &again, &watch);
-            watch.end();
-            let Report::Verify(report) = result? else {
-                return Err(wrong_report());
-            };
-            Some(report)
-        }
+        true => Some(read_back(&request, report.position, &run_context, context)?),
     };
-    // Others may have taken this backup for dead, and removed some of it.
+    // Others may have taken this backup for dead while it was verified, and removed some of it.
     if let Some(held) = &held {
         held.begun.confirm()?;
     }
@@ -117,6 +96,7 @@ fn run_against(
     let verified = verification
         .as_ref()
         .map(|found| found.is_valid() && is_ours(found));
+    let mixed = held.as_ref().is_some_and(|held| held.mixed);
     let exit = if verified == Some(false) {
         Exit::No
     } else if report.damaged || report.run.history_failed || mixed {
@@ -124,15 +104,68 @@ fn run_against(
     } else {
         Exit::Done
     };
+    show(
+        context.output,
+        exit,
+        &report,
+        verification.as_ref(),
+        verified,
+    );
+    Ok(exit)
+}
+
+fn can_be_read(device: &DeviceSpec) -> bool {
+    matches!(device, DeviceSpec::File(_) | DeviceSpec::Bucket(_))
+}
+
+/// Runs a request with its progress on the terminal.
+fn watched(
+    request: &Request,
+    run_context: &RunContext,
+    context: &Context,
+) -> Result<Report, Failure> {
+    let watch = ProgressView::new(context.output, context.clock.clone());
+    let result = run_pipeline(run_context, request, &watch);
+    watch.end();
+    Ok(result?)
+}
+
+/// Verifies the set that a backup wrote at `position`.
+fn read_back(
+    request: &BackupRequest,
+    position: u32,
+    run_context: &RunContext,
+    context: &Context,
+) -> Result<VerifyReport, Failure> {
+    let verify = Request::Verify(VerifyRequest {
+        devices: request.devices.clone(),
+        bases: Vec::new(),
+        position: Some(position),
+        tuning: request.tuning,
+        limits: request.limits,
+    });
+    match watched(&verify, run_context, context)? {
+        Report::Verify(report) => Ok(report),
+        _ => Err(wrong_report()),
+    }
+}
+
+/// Prints what a backup did: warnings, the table, the answer in JSON.
+fn show(
+    output: Output,
+    exit: Exit,
+    report: &BackupReport,
+    verification: Option<&VerifyReport>,
+    verified: Option<bool>,
+) {
     let message = closing_line("BACKUP DATABASE", report.plain_bytes, report.run.elapsed_s);
-    let output = context.output;
-    for finding in verification.iter().flat_map(|v| &v.findings) {
+    for finding in verification.into_iter().flat_map(|v| &v.findings) {
         output.warn(&finding.text);
     }
     for changed in &report.changed {
         output.warn(&format!("{} {}", changed.path, changed.what));
     }
-    output.say(&format!("{message}\n{}", table(&report, verified)));
+    output.say(&format!("{message}\n{}", table(report, verified)));
     if let Some(differential) = &report.differential {
         output.say(&differing(differential));
     }
@@ -148,11 +181,10 @@ fn run_against(
             ratio: ratio(report.plain_bytes, report.stored_bytes),
             cpu_s_per_gb: cpu_s_per_gb(report.run.cpu_s, report.plain_bytes),
             verified,
-            report: &report,
-            verification: verification.as_ref(),
+            report,
+            verification,
         },
     );
-    Ok(exit)
 }
 
 /// A report of a kind other than the requested one.
@@ -167,7 +199,7 @@ pub fn wrong_report() -> Failure {
     }
 }
 
-/// What was stored of what the base has.
+/// The share that was stored of the files that the base has, too.
 fn differing(report: &DifferentialReport) -> String {
     format!(
         "differs from set {}: {} of {} read were stored of {} files that the base has ({})\n",
@@ -221,6 +253,10 @@ fn request(
 ) -> Result<(BackupRequest, Option<TargetHold>), Failure> {
     let wanted = BackupWish::of(options, context);
     let source = wanted.source()?;
+    // Before a base is looked for, which there cannot be.
+    if against.is_some() && !matches!(source, SourceSpec::Postgres(_)) {
+        return Err(PipelineError::NotDifferential.into());
+    }
     let to = wanted.destination(&source, against)?;
     let base = base(options, against, to.held.as_ref())?;
     let own_archive = wanted.own_archive(&source)?;
@@ -234,6 +270,7 @@ fn request(
     if let Some(held) = &to.held {
         request.postgres.earlier = Arc::new(held.earlier.clone());
         request.identity = held.identity.clone();
+        request.place = Some(held.begun.clone());
     }
     wanted.compress(&settings, &mut request);
     wanted.label(&settings, &mut request);
@@ -438,7 +475,8 @@ impl<'a> BackupWish<'a> {
         request: &mut BackupRequest,
     ) {
         let options = &self.options.postgres;
-        let archive = options.wal_archive.clone().or(own_archive);
+        let named = options.wal_archive.as_deref().map(Into::into);
+        let archive = named.or(own_archive);
         let real = |path: &Path| self.context.storage.canonical(path).ok();
         let is_same = |own: &Path, archive: &Path| {
             own == archive || real(own).is_some() && real(own) == real(archive)
@@ -547,9 +585,9 @@ fn source_failure(
     if is_word && is_missing {
         let known: Vec<_> = context.config.database.keys().map(String::as_str).collect();
         failure.hint = Some(match known.as_slice() {
-            [] => "no such path, and no database is configured; `longshore config check` shows the configuration".into(),
+            [] => "correct the path, or configure the database: no database is configured; `longshore config check` shows the configuration".into(),
             _ => format!(
-                "no such path, and no database of that name is configured; configured are: {}",
+                "correct the path, or name a configured database: {}",
                 known.join(", ")
             ),
         });

@@ -1,7 +1,8 @@
 //! `history` and `catalog`: reports what was done, from the catalog.
 //!
-//! A query never creates a catalog; a rebuild first moves a damaged one away, so that nothing is lost by it. Rows are
-//! streamed, since a history may be long.
+//! Invariants
+//! - A query never creates a catalog; a rebuild first moves a damaged one away, so that nothing is lost by it.
+//! - Rows are streamed, since a history may be long.
 //!
 //! Leaves to others: storing and finding rows (`longshore-catalog`), and reading media (`pipeline`).
 

@@ -1,8 +1,9 @@
 //! `check`: would the next backup and the next restore work?
 //!
-//! Each check is a finding with a grade and, if it is not good, the next command to type. A check that cannot be made
-//! is a finding, too, and never ends the others. Nothing is changed, except that a PostgreSQL server switches to a new
-//! WAL segment.
+//! Invariants
+//! - Each check is a finding with a grade and, if it is not good, the next command to type.
+//! - A check that cannot be made is a finding, too, and never ends the others.
+//! - Nothing is changed, except that a PostgreSQL server switches to a new WAL segment.
 //!
 //! Leaves to others: questions to the server (`check/postgres.rs`), and reading backups (`verify`, `drill`).
 
@@ -20,7 +21,7 @@ use super::info::{self, age_text};
 use super::{Context, devices, shelves, source};
 use crate::options::Check;
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::output::bytes;
+use longshore_terminal::output::{bytes, moment};
 use longshore_terminal::text::plain;
 
 /// The outcome of one check.
@@ -50,7 +51,7 @@ struct Database {
     database: String,
     grade: Grade,
     findings: Vec<Finding>,
-    /// What the server reports about its archive_command; `None` if no server is asked.
+    /// The server's report on its archive_command; `None` if no server is asked.
     archiver: Option<postgres::Archiver>,
 }
 
@@ -120,17 +121,21 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
         Some(Grade::Look) => Exit::Warnings,
         Some(Grade::Good) | None => Exit::Done,
     };
-    context
-        .output
-        .say(&databases.iter().map(text).collect::<String>());
+    let texts = databases.iter().map(|d| text(d, context.output.quiet));
+    context.output.findings(&texts.collect::<String>());
     let action = "check";
     context.output.json(exit, Answer { action, databases });
     Ok(exit)
 }
 
-fn text(database: &Database) -> String {
+/// `quiet`: only what is wrong, and nothing of a database without faults.
+fn text(database: &Database, quiet: bool) -> String {
+    if quiet && database.grade == Grade::Good {
+        return String::new();
+    }
     let mut text = format!("{}\n", plain(&database.database));
-    for finding in &database.findings {
+    let told = database.findings.iter();
+    for finding in told.filter(|f| !quiet || f.grade != Grade::Good) {
         let mark = match finding.grade {
             Grade::Good => "ok  ",
             Grade::Look => "WARN",
@@ -255,15 +260,33 @@ fn target(
     age(&told, options, notes);
     others_age(&told, options, context, notes);
     ahead(&listing, &told, context, notes);
+    damaged_and_mixed(&listing, &told, notes);
+    space(shelf, &listing, &told, context, notes);
+    stores(shelf, spec, context, notes);
+    if let Some(wal) = &told.wal {
+        log(wal, context, notes);
+    }
+}
+
+/// Backups that cannot be restored, branches in one place, and what is nobody's.
+fn damaged_and_mixed(listing: &Listing, told: &info::Database, notes: &mut Notes) {
+    let newest = told.backups.iter().map(|row| row.begun_us).max();
     for row in told.backups.iter().filter(|r| !r.restorable) {
+        let text = format!("{}: {}", row.label, row.detail);
         match row.state {
-            "writing" | "removing" | "INCOMPLETE" => {
-                notes.good("backup", format!("{}: {}", row.label, row.detail));
-            }
-            _ => notes.bad("backup", format!("{}: {}", row.label, row.detail)),
+            // A run that died, and none was complete since.
+            "INCOMPLETE" if Some(row.begun_us) == newest => notes.look(
+                "backup",
+                format!(
+                    "{text}: the newest run did not complete; run `longshore backup {}`",
+                    told.database
+                ),
+            ),
+            "writing" | "removing" | "INCOMPLETE" => notes.good("backup", text),
+            _ => notes.bad("backup", text),
         }
     }
-    let (texts, both) = super::shelves::mixed(&listing);
+    let (texts, both) = super::shelves::mixed(listing);
     for text in texts {
         match both {
             true => notes.bad("branches", text),
@@ -277,44 +300,58 @@ fn target(
             format!("{count} unknown names, such as {}", told.strays[0]),
         );
     }
-    space(shelf, &listing, &told, context, notes);
-    stores(shelf, spec, context, notes);
-    if let Some(wal) = &told.wal {
-        let what = "log";
-        let now_us = context.clock.wall_ns() / 1000;
-        if let Some(refused) = &wal.refused
-            && now_us.saturating_sub(refused.at_us) < REFUSED_FRESH_US
-        {
-            let age = age_text(now_us.saturating_sub(refused.at_us) / 1_000_000);
-            let text = format!(
-                "{} from {} was refused {age} ago: two branches of the cluster archive there. Create another archive for one of them \
-                 (`longshore wal create --archive NEW`)",
-                refused.name, refused.host
-            );
-            notes.bad(what, text);
+}
+
+/// Whether the archive has the WAL that the backups need.
+fn log(wal: &info::Wal, context: &Context, notes: &mut Notes) {
+    let what = "log";
+    let now_us = context.clock.wall_ns() / 1000;
+    if let Some(refused) = &wal.refused
+        && now_us.saturating_sub(refused.at_us) < REFUSED_FRESH_US
+    {
+        let age = age_text(now_us.saturating_sub(refused.at_us) / 1_000_000);
+        let text = format!(
+            "{} from {} was refused {age} ago: two branches of the cluster archive there. Create another archive for one of them \
+             (`longshore wal create --archive NEW`)",
+            refused.name, refused.host
+        );
+        notes.bad(what, text);
+    }
+    if let (Some(label), Some(us)) = (&wal.recoverable_from, wal.recoverable_from_us) {
+        let since = moment(us);
+        notes.good(
+            what,
+            format!("every moment since {since} UTC can be recovered, from {label}"),
+        );
+    }
+    // A gap before the time from which every moment can be recovered stays as long as the older backups.
+    let is_healed = wal.recoverable_from.is_some();
+    for gap in &wal.gaps {
+        match is_healed {
+            true => notes.good(
+                what,
+                format!("{gap} is missing, before these moments: older backups cannot be recovered across this gap"),
+            ),
+            false => notes.bad(
+                what,
+                format!(
+                    "{gap} is missing: point-in-time recovery cannot cross this gap; \
+                     make a full backup now, so that later moments can be recovered"
+                ),
+            ),
         }
-        match (&wal.gaps[..], &wal.inconsistent[..], &wal.error) {
-            ([], [], None) => {
-                notes.good(what, format!("{} segments without a gap", wal.segments));
-            }
-            (gaps, inconsistent, error) => {
-                for gap in gaps {
-                    notes.bad(
-                        what,
-                        format!("{gap} is missing: point-in-time recovery cannot cross this gap"),
-                    );
-                }
-                for label in inconsistent {
-                    notes.bad(
-                        what,
-                        format!("{label} lacks WAL that it needs to become consistent"),
-                    );
-                }
-                if let Some(error) = error {
-                    notes.bad(what, error);
-                }
-            }
-        }
+    }
+    for label in &wal.inconsistent {
+        notes.bad(
+            what,
+            format!("{label} lacks WAL that it needs to become consistent"),
+        );
+    }
+    if let Some(error) = &wal.error {
+        notes.bad(what, error);
+    }
+    if wal.gaps.is_empty() && wal.inconsistent.is_empty() && wal.error.is_none() {
+        notes.good(what, format!("{} segments without a gap", wal.segments));
     }
 }
 
@@ -405,8 +442,8 @@ fn ahead(listing: &Listing, told: &info::Database, context: &Context, notes: &mu
     }
 }
 
-/// What the stores of a target's buckets keep to. A probe is written twice and removed: what a store does counts, not what
-/// it is said to do.
+/// The promises that the stores of a target's buckets keep. A probe is written twice and removed: what a store does
+/// counts, not what it is said to do.
 fn stores(shelf: &Shelf, spec: Option<&SourceSpec>, context: &Context, notes: &mut Notes) {
     let what = "store";
     if let (Some(SourceSpec::Postgres(_)), Err(e)) = (spec, shelf.needed_wal_path()) {

@@ -1,13 +1,16 @@
 //! Resolves the devices that a command uses: named one by one, or by a target of the configuration.
 //!
-//! Devices of a target come with a lease, which is held until the command has ended: no expire removes what is read,
-//! and no second backup takes the same name. The contents of one target never decide what is removed from another.
+//! Invariants
+//! - Devices of a target come with a lease, which is held until the command has ended: no expire removes what is read,
+//!   and no second backup takes the same name.
+//! - The contents of one target never decide what is removed from another.
 //!
 //! Leaves to others: leases and labels (`repository`), and opening stripes (`media`).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longshore_facts as facts;
 use longshore_io::Clock;
@@ -49,9 +52,9 @@ pub fn bases(lease: &BackupLease) -> Vec<DeviceSpec> {
     devices.cloned().collect()
 }
 
-/// What a backup to a target holds until it ends.
+/// The resources that a backup to a target holds until it ends.
 pub struct TargetHold {
-    pub begun: NewBackup,
+    pub begun: Arc<NewBackup>,
     /// The set that the backup differs from.
     pub base: Option<BackupLease>,
     /// Backups at the target that the new one's server is compared with.
@@ -103,7 +106,7 @@ pub fn target_of(
     }
 }
 
-/// What a target holds of a database.
+/// The backups of one database at a target.
 pub fn shelf(context: &Context, target: &Target, database: &str) -> Result<Shelf, Failure> {
     let (storage, clock) = (context.storage.clone(), context.clock.clone());
     let mut shelf = Shelf::new(storage, clock, target, database)?;
@@ -139,7 +142,7 @@ pub fn for_backup(
     if let SourceSpec::Postgres(server) = source {
         let listing = shelf.list()?;
         earlier = listing.earlier();
-        match longshore_source::identify(&*context.storage, server, &earlier) {
+        match longshore_source::identify(&context.storage, server, &earlier) {
             Ok(identified) => {
                 compared = compare(context, shelf, (&listing, &earlier), &identified);
             }
@@ -163,7 +166,7 @@ pub fn for_backup(
     };
     let begun_us = Clock::wall_ns(&*context.clock) / 1000;
     Ok(TargetHold {
-        begun: shelf.begin(kind, begun_us)?,
+        begun: Arc::new(shelf.begin(kind, begun_us)?),
         base: lent.map(|lent| lent.lease),
         earlier,
         identity,
@@ -228,7 +231,8 @@ fn roots(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     paths.iter().map(|path| whole(path)).collect()
 }
 
-/// What tells a source without a log from others of its name, and whether such others are backed up, which is said.
+/// The identity of a source without WAL, which tells it from others of its name. Backups of such others at the target
+/// are reported.
 fn identify(
     context: &Context,
     shelf: &Shelf,

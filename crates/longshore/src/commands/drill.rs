@@ -23,7 +23,7 @@ use longshore_source::SourceKind;
 use serde::Serialize;
 
 use super::backup::wrong_report;
-use super::{Context, devices, labelled, limits, reading_tuning};
+use super::{Context, devices, labelled, reading_tuning, restore_limits};
 use crate::options::Drill;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -89,8 +89,18 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         elapsed_s: (context.clock.now() - began).as_secs_f64(),
         restore: &restore,
     };
+    let refused = match drilled.is(SourceKind::Postgres) {
+        true => shelf.wal().ok().flatten().and_then(|archive| {
+            let refused = archive.refused_now()?;
+            Some(refused.warning(archive.path()))
+        }),
+        false => None,
+    };
+    if let Some(refused) = &refused {
+        context.output.warn(refused);
+    }
     let exit = match answer.sound {
-        true if restore.run.history_failed => Exit::Warnings,
+        true if restore.run.history_failed || refused.is_some() => Exit::Warnings,
         true => Exit::Done,
         false => Exit::No,
     };
@@ -151,7 +161,7 @@ impl DrillCandidate<'_> {
             request.cluster.log_follows = true;
         }
         request.tuning = reading_tuning(moving, &context.config.defaults);
-        request.limits = limits(moving, &context.config.defaults);
+        request.limits = restore_limits(moving);
         if self.is(SourceKind::Postgres) {
             let version = self.scratch.path.join("version");
             restore_version(&self.run_context, &request, &version)?;

@@ -1,14 +1,16 @@
 //! `expire`: removes what no retention rule covers, one database after another.
 //!
-//! A database that cannot be judged does not stop the others, and nothing of it is removed. The same decision is shown
-//! by --dry-run and carried out without it. WAL that another target relies on is kept and named.
+//! Invariants
+//! - A database that cannot be judged does not stop the others, and nothing of it is removed.
+//! - The same decision is shown by --dry-run and carried out without it.
+//! - WAL that another target relies on is kept and named.
 //!
 //! Leaves to others: rules and removing (`longshore-repository`), and records of reliance (`longshore-wal`).
 
 use std::sync::atomic::Ordering;
 
 use longshore_repository::retention::Policy;
-use longshore_repository::{ExpireReport, Fate, LogFate, Shelf};
+use longshore_repository::{ExpireReport, Fate, LeftUploads, LogFate, Shelf};
 use serde::Serialize;
 
 use super::shelves::{self, Failures, Row, shelves};
@@ -36,10 +38,13 @@ struct Database {
     kept: u64,
     #[serde(flatten)]
     log: Log,
+    /// Those that killed backups left in a store.
+    uploads_aborted: u64,
+    uploads_kept_because: Option<String>,
     backups: Vec<ExpireVerdict>,
 }
 
-/// What became of the log.
+/// The WAL that was removed or kept.
 #[derive(Default, Serialize)]
 struct Log {
     wal_files_removed: u64,
@@ -55,7 +60,7 @@ struct ExpireVerdict {
     row: Row,
     fate: &'static str,
     used_by: Option<String>,
-    /// What the store answered to its removal.
+    /// The store's answer to its removal.
     retained_because: Option<String>,
 }
 
@@ -200,7 +205,23 @@ fn tell(shelf: &Shelf, expired: ExpireReport, dry: bool, context: &Context) -> (
     let count = format!("{removed} backups ({size}) {verb}, {kept} kept");
     let log_text = log.text(shelf, verb);
     let listed = listed(shelf, &expired, &rows);
-    context.output.say(&format!("{listed}{count}{log_text}\n"));
+    let LeftUploads {
+        aborted: uploads_aborted,
+        kept_because: uploads_kept_because,
+    } = expired.uploads.clone();
+    let uploads_text = match uploads_aborted {
+        0 => String::new(),
+        n => format!("; {n} unfinished uploads aborted"),
+    };
+    context
+        .output
+        .say(&format!("{listed}{count}{log_text}{uploads_text}\n"));
+    if let Some(why) = &uploads_kept_because {
+        context.output.remark(&format!(
+            "unfinished uploads below {} stay in the store, which charges for them, until a lifecycle rule removes them: {why}",
+            shelf.target.name
+        ));
+    }
     let nothing_whole = !expired.listing.sets.is_empty() && rows.iter().all(|r| !r.restorable);
     if nothing_whole {
         context.output.warn(&format!(
@@ -219,6 +240,8 @@ fn tell(shelf: &Shelf, expired: ExpireReport, dry: bool, context: &Context) -> (
         removed_bytes,
         kept,
         log,
+        uploads_aborted,
+        uploads_kept_because,
         backups: rows.into_iter().zip(expired.fates).map(judged).collect(),
     };
     (database, nothing_whole || undecided || any_partly)

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use longshore_pipeline::SourceSpec;
 
+use longshore_wal::is_in_bucket;
+
 use super::Context;
 use crate::config::{Config, Database};
 
@@ -109,7 +111,10 @@ fn missing(context: &Context, path: &Path) -> Option<String> {
 
 /// For a path that is created on first use: whether its parent directory is missing.
 fn unmakable(context: &Context, path: &Path) -> Option<String> {
-    missing(context, path.parent().unwrap_or(path))
+    match is_in_bucket(path) {
+        true => None,
+        false => missing(context, path.parent().unwrap_or(path)),
+    }
 }
 
 /// Two directories of a target that are the same one: a backup could not give each its stripe.

@@ -1,15 +1,18 @@
 //! `info`: reports everything that a target holds, for people, scripts and Prometheus.
 //!
-//! All three forms show the same facts, computed once in [`database`]. They come from the media and the archive, not
-//! from the history, and only headers are read. A database that cannot be read does not keep the others from being
-//! shown.
+//! Invariants
+//! - All three forms show the same facts, computed once in [`database`].
+//! - The facts come from the media and the archive, not from the history, and only headers are read.
+//! - A database that cannot be read does not keep the others from being shown.
 //!
 //! Leaves to others: rows that several commands share (`shelves.rs`), and the rules of retention (`repository`).
 
 use longshore_pg::Lsn;
 use longshore_pg::client::without_password;
+use longshore_repository::chain::chain;
 use longshore_repository::retention::{LogNeed, decide};
 use longshore_repository::{Listing, Shelf};
+use longshore_wal::WalArchive;
 use serde::Serialize;
 
 use super::Context;
@@ -61,6 +64,10 @@ pub struct Wal {
     pub gaps: Vec<String>,
     /// Backups that lack the WAL that would make them consistent.
     pub inconsistent: Vec<String>,
+    /// The oldest backup from whose end on every moment up to the archive's end can be recovered. `None`: not even from
+    /// the newest good one.
+    pub recoverable_from: Option<String>,
+    pub recoverable_from_us: Option<i64>,
     /// Why gaps could not be searched for.
     pub error: Option<String>,
     /// The last push that the archive refused because it has other WAL of the same name.
@@ -142,7 +149,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
         last_good_age_s: good.map(|(_, c)| now_us.saturating_sub(c.trailer.finish_us) / 1_000_000),
         last_good_seconds: good.map(|(_, c)| seconds(c.header.start_us, c.trailer.finish_us)),
         last_good_stored_bytes: good.map(|(_, c)| c.stored_bytes),
-        wal: wal(shelf, listing, unbroken)?,
+        wal: wal(shelf, listing, unbroken, good.map(|(i, _)| i))?,
         strays: listing.strays.clone(),
         backups: rows,
         branches: shelves::branch_rows(listing, now_us),
@@ -150,11 +157,13 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
     })
 }
 
-/// `unbroken`: the position from which the WAL must have no gaps; `None`: from the oldest backup.
+/// `unbroken`: the position from which the WAL must have no gaps; `None`: from the oldest backup. `good`: the newest good
+/// backup, by its position in `listing`.
 fn wal(
     shelf: &Shelf,
     listing: &Listing,
     unbroken: Option<&LogNeed>,
+    good: Option<usize>,
 ) -> Result<Option<Wal>, Failure> {
     let Some(archive) = shelf.wal()? else {
         return Ok(None);
@@ -180,6 +189,8 @@ fn wal(
             .collect(),
         gaps: Vec::new(),
         inconsistent: Vec::new(),
+        recoverable_from: None,
+        recoverable_from_us: None,
         error: None,
         refused: archive.refused().map(|refused| RefusedPushRow {
             name: refused.name.to_string(),
@@ -190,34 +201,63 @@ fn wal(
     let mut clusters = unbroken.into_iter().flat_map(LogNeed::clusters);
     let from = clusters.find(|(system, _)| *system == identity.system);
     let from = from.map_or(Lsn(0), |(_, from)| from);
+    replays(&archive, listing, from, good, &mut wal);
+    Ok(Some(wal))
+}
+
+/// Follows the WAL of each backup to the archive's end, and notes what is missing. Gaps count for the oldest backup that
+/// begins at `from` or later.
+fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usize>, wal: &mut Wal) {
+    let facts = listing.facts();
+    // Backups from whose end no segment is missing, and the timeline that is followed from there.
+    let mut unbroken = Vec::new();
     let mut oldest = true;
-    for set in &listing.sets {
-        let (facts, Some(complete)) = (set.facts(), set.complete()) else {
+    for (i, set) in listing.sets.iter().enumerate() {
+        let Some(complete) = set.complete() else {
             continue;
         };
-        let Some(log) = facts.log.filter(|l| l.system == identity.system) else {
+        let Some(log) = facts[i].log.filter(|l| l.system == wal.system) else {
             continue;
         };
-        let included = complete.trailer.log.included;
-        match archive.replay(&log, included) {
-            Ok(Some(replay)) => {
-                if !replay.missing_to_consistency.is_empty() {
-                    wal.inconsistent.push(set.label.to_string());
-                }
-                if oldest && Lsn(log.first_lsn) >= from {
-                    oldest = false;
-                    wal.gaps = replay
-                        .missing_to_end
-                        .iter()
-                        .map(ToString::to_string)
-                        .collect();
-                }
+        let replay = match archive.replay(&log, complete.trailer.log.included) {
+            Ok(Some(replay)) => replay,
+            Ok(None) => continue,
+            Err(e) => {
+                wal.error = Some(e.to_string());
+                continue;
             }
-            Ok(None) => {}
-            Err(e) => wal.error = Some(e.to_string()),
+        };
+        if !replay.missing_to_consistency.is_empty() {
+            wal.inconsistent.push(set.label.to_string());
+        }
+        if oldest && Lsn(log.first_lsn) >= from {
+            oldest = false;
+            wal.gaps = replay
+                .missing_to_end
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+        }
+        if replay.missing_to_end.is_empty() && chain(&facts, i).is_ok() {
+            unbroken.push((i, replay.timeline));
         }
     }
-    Ok(Some(wal))
+    let Some((good, timeline)) = unbroken.iter().find(|(i, _)| Some(*i) == good) else {
+        return;
+    };
+    // Since then, a server may have gone on whose WAL is not there.
+    let refused_us = wal.refused.as_ref().map(|refused| refused.at_us);
+    if refused_us.is_some_and(|refused_us| refused_us > facts[*good].finish_us) {
+        return;
+    }
+    let first = unbroken
+        .iter()
+        .filter(|(_, followed)| followed == timeline)
+        .min_by_key(|(i, _)| facts[*i].log.map(|log| log.last_lsn));
+    if let Some(&(i, _)) = first {
+        wal.recoverable_from = Some(facts[i].label.to_string());
+        wal.recoverable_from_us = Some(facts[i].finish_us);
+    }
 }
 
 fn text(d: &Database) -> String {
@@ -266,6 +306,12 @@ fn text(d: &Database) -> String {
         }
         for gap in &wal.gaps {
             text += &format!("  GAP: {gap} is missing\n");
+        }
+        if let (Some(label), Some(finish)) = (&wal.recoverable_from, wal.recoverable_from_us) {
+            text += &format!(
+                "  every moment since {} UTC can be recovered, from {label}\n",
+                moment(finish)
+            );
         }
         for label in &wal.inconsistent {
             text += &format!("  {label} lacks WAL that it needs to become consistent\n");
@@ -357,6 +403,11 @@ const METRICS: &[Metric] = &[
         "wal_gaps",
         "Gaps in the WAL between the oldest backup and the end.",
         |d| Some(d.wal.as_ref()?.gaps.len() as f64),
+    ),
+    (
+        "recoverable_from_timestamp_seconds",
+        "Unix time since which every moment up to the end of the archived WAL can be recovered.",
+        |d| Some(d.wal.as_ref()?.recoverable_from_us? as f64 / 1e6),
     ),
     (
         "wal_last_refused_push_timestamp_seconds",

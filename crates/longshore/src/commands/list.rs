@@ -1,7 +1,9 @@
 //! `list`: labels, backup sets and files, from headers and the index alone.
 //!
-//! The facts are those of LABELONLY, HEADERONLY and FILELISTONLY. File names are streamed, since a set may have
-//! millions. A stripe that cannot be read is named, with what the others show.
+//! Invariants
+//! - The facts are those of LABELONLY, HEADERONLY and FILELISTONLY.
+//! - File names are streamed, since a set may have millions.
+//! - A stripe that cannot be read is named, with what the others show.
 //!
 //! Leaves to others: checking (`verify`); a set that is listed may still be damaged.
 

@@ -12,6 +12,7 @@ mod backup;
 mod cache;
 mod catalog;
 mod check;
+mod config_page;
 mod devices;
 mod doctor;
 mod drill;
@@ -44,7 +45,7 @@ use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
 use longshore_terminal::output::Output;
 
-/// What every command works with.
+/// The state that every command works with.
 pub struct Context {
     pub output: Output,
     pub config: Config,
@@ -108,7 +109,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Doctor(_) => doctor::run(context),
         Command::Config(options) => project::config(options, context),
         Command::Completions(options) => project::completions(options, context),
-        Command::Man(options) => project::man(options),
+        Command::Man(options) => project::man(options, context),
         Command::Lab(_) => forwarded::run(),
         Command::Cache(options) => cache::run(options, context),
         Command::Wal(options) => wal::run(options, context),
@@ -130,7 +131,7 @@ pub fn help_elsewhere() -> Exit {
     })
 }
 
-/// What follows a command that another program has.
+/// The arguments after a command that another program has.
 fn passed_on(command: &Command) -> Option<&ForwardedArgs> {
     match command {
         Command::Lab(rest) => Some(rest),
@@ -186,6 +187,12 @@ fn reading_tuning(moving: &TransferOptions, defaults: &Defaults) -> Tuning {
         buffer_bytes: moving.max_transfer_size.and_then(|n| n.try_into().ok()),
         ..tuning(moving, defaults)
     }
+}
+
+/// Limits of a restore: those that were asked for. The configured ones spare a workload during backups, and nobody wants
+/// to wait longer for a database that is gone.
+fn restore_limits(moving: &TransferOptions) -> Limits {
+    limits(moving, &Defaults::default())
 }
 
 fn limits(moving: &TransferOptions, defaults: &Defaults) -> Limits {

@@ -7,11 +7,12 @@
 
 use clap::CommandFactory;
 use longshore_pg::client::without_password;
-use longshore_terminal::pages;
+use longshore_terminal::{files, pages};
 use serde::Serialize;
 
 use super::Context;
 use super::archive::ArchiveLocation;
+use super::config_page;
 use super::findings;
 use super::wal::QUEUE_MAX;
 use crate::config::Retention;
@@ -228,10 +229,12 @@ pub fn completions(options: &Completions, context: &Context) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-pub fn man(options: &Man) -> Result<Exit, Failure> {
+pub fn man(options: &Man, context: &Context) -> Result<Exit, Failure> {
     // The other program writes the pages of its commands.
     pages::write(Cli::command(), &options.dir, &|command| {
         !is_elsewhere(command)
     })?;
+    let page = options.dir.join(config_page::NAME);
+    files::write(&page, &config_page::page(), &*context.storage)?;
     Ok(Exit::Done)
 }

@@ -16,7 +16,7 @@ use longshore_pipeline::{
 use serde::Serialize;
 
 use super::backup::{settings, wrong_report};
-use super::{Context, limits, offload, reading_tuning};
+use super::{Context, offload, reading_tuning, restore_limits};
 use crate::options::Restore;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -32,6 +32,9 @@ struct Answer<'a> {
     cpu_s_per_gb: f64,
     /// The choice among a database's backups.
     chosen: Option<&'a beginning::ChosenBackup>,
+    /// Why the WAL may be that of another branch of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<&'a str>,
     #[serde(flatten)]
     report: &'a RestoreReport,
 }
@@ -64,7 +67,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         note: RestoreNote::default(),
         offload: offload::of(&options.offloading, settings(context).offload),
         tuning: reading_tuning(&options.moving, &context.config.defaults),
-        limits: limits(&options.moving, &context.config.defaults),
+        limits: restore_limits(&options.moving),
     };
     let run_context = context.run_context().equipped(&request.offload);
     let watch = ProgressView::new(context.output, context.clock.clone());
@@ -81,6 +84,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         return Err(wrong_report());
     };
     let doubtful = report.damaged
+        || beginning.refused.is_some()
         || report.tablespaces_taken > 0
         || report.attributes_lost > 0
         || report.run.history_failed;
@@ -104,6 +108,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             ratio: ratio(report.plain_bytes, report.stored_bytes),
             cpu_s_per_gb: cpu_s_per_gb(report.run.cpu_s, report.plain_bytes),
             chosen: beginning.told.as_ref(),
+            refused: beginning.refused.as_deref(),
             report: &report,
         },
     );

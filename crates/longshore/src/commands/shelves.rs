@@ -1,7 +1,8 @@
 //! Facts about a database at a target that several commands report.
 //!
-//! `info`, `check`, `expire` and `list` show the same rows, so that they never contradict each other. A database that
-//! fails is noted, and the others are served; the exit code is that of the first failure.
+//! Invariants
+//! - `info`, `check`, `expire` and `list` show the same rows, so that they never contradict each other.
+//! - A database that fails is noted, and the others are served; the exit code is that of the first failure.
 //!
 //! Leaves to others: reading headers and deciding by rules (`repository`).
 
@@ -413,8 +414,8 @@ fn keep(why: &Keep) -> String {
         Keep::BeingWritten => "being written".into(),
         Keep::NotOurs => "its state is unknown".into(),
         Keep::OutOfReach => {
-            "stripes that it needs may only be out of reach: return their directory to the target, \
-                             or remove the backup's directories by hand if the stripes are lost"
+            "stripes that it needs may only be out of reach: return their place to the target, or remove \
+             what is left of the backup by hand if the stripes are lost"
                 .into()
         }
         Keep::Recoverable => "not older than the kept backups".into(),

@@ -1,8 +1,12 @@
 //! Configuration from the environment: `LONGSHORE_DATABASE_SALES_URL` is `url` in `[database.sales]`.
 //!
 //! A name in a variable stands for the configured name that equals it in capitals, with `_` for every other sign; a
-//! name that is not configured is created in lower case. An unknown variable that begins with `LONGSHORE_` is refused,
-//! as a misspelt key in the file is.
+//! name that is not configured is created in lower case.
+//!
+//! Invariants
+//! - An unknown variable that begins with `LONGSHORE_` is refused, as a misspelt key in the file is.
+//!
+//! Leaves to others: the keys and their values (`mod.rs`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

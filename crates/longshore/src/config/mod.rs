@@ -1,8 +1,12 @@
 //! `longshore.toml`: databases, targets and defaults, so that a nightly job needs two words.
 //!
-//! An unknown key is refused with file and line: a misspelt `retain_days` must not go unnoticed. The environment
-//! overrides single keys (`environment.rs`); the options of a command override both. `docs/configuration.md` describes
-//! every key; a test compares the two.
+//! `docs/configuration.md` describes every key; a test compares the two.
+//!
+//! Invariants
+//! - An unknown key is refused with file and line: a misspelt `retain_days` must not go unnoticed.
+//! - The environment overrides single keys (`environment.rs`); the options of a command override both.
+//!
+//! Leaves to others: variables of the environment (`environment.rs`).
 
 mod environment;
 mod near;
@@ -20,6 +24,7 @@ use longshore_media::only_path;
 use longshore_repository::Places;
 use longshore_repository::retention::Policy;
 use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
+use longshore_wal::{is_in_bucket, location};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::options::values;
@@ -153,7 +158,7 @@ impl Target {
     }
 }
 
-/// What a target keeps of a database.
+/// The rules that decide which backups of a database a target keeps.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
@@ -228,6 +233,9 @@ pub struct Serve {
     /// The part of the file system that statements may name.
     #[serde(default)]
     pub directories: Vec<PathBuf>,
+    /// The prefixes below which statements may name objects.
+    #[serde(default)]
+    pub buckets: Vec<String>,
     /// The base of relative device names.
     pub backup_directory: Option<PathBuf>,
     pub sessions: Option<NonZeroU16>,
@@ -251,6 +259,7 @@ impl Serve {
         "encrypt",
         "logins",
         "directories",
+        "buckets",
         "backup_directory",
         "sessions",
         "login_sessions",
@@ -401,6 +410,7 @@ impl Config {
         for (name, retention) in &self.retention {
             check_retention(name, retention)?;
         }
+        Places::buckets(&self.serve.buckets).map_err(|e| format!("[serve]: {e}"))?;
         let (target, retention) = (&self.defaults.target, &self.defaults.retention);
         self.check_names("defaults", target.as_deref(), retention.as_deref())
     }
@@ -414,13 +424,17 @@ impl Config {
         for (name, target) in &self.target {
             let table = format!("target.{name}");
             for path in &target.directories {
-                check(&table, path.as_os_str())?;
+                check(&table, path.as_os_str())
+                    .map_err(|why| format!("{why}; prefixes of object stores go into `buckets`"))?;
             }
         }
         for (name, database) in &self.database {
             let table = format!("database.{name}");
             let archive = database.wal.as_ref().and_then(|wal| wal.archive.as_ref());
-            for path in archive.into_iter().chain(&database.password_file) {
+            if let Some(path) = archive {
+                location(path.as_os_str()).map_err(|e| format!("[{table}]: {e}"))?;
+            }
+            if let Some(path) = &database.password_file {
                 check(&table, path.as_os_str())?;
             }
             check(&table, OsStr::new(&database.url))?;
@@ -493,18 +507,13 @@ impl Config {
             return Err("only PostgreSQL clusters have WAL to archive".into());
         }
         let Some(archive) = &wal.archive else {
-            let target = self.target_of(name);
-            let of_target = target.and_then(|target| self.target.get(target));
-            return match target {
-                Some(target) if of_target.is_some_and(|t| !t.buckets.is_empty()) => Err(format!(
-                    "target {target} is in object stores, where no WAL archive can be yet: name a directory as `archive`"
-                )),
+            return match self.target_of(name) {
                 Some(_) => Ok(()),
                 None => Err("name an `archive`, or a `target` for the database".into()),
             };
         };
         let shown = archive.display();
-        if archive.is_relative() {
+        if archive.is_relative() && !is_in_bucket(archive) {
             return Err(format!("{shown} is not absolute"));
         }
         let of_another = |(other, d): &(&String, &Database)| {
@@ -518,7 +527,8 @@ impl Config {
         }
         for (target, t) in &self.target {
             let taken = |dir: &PathBuf| archive == dir || *archive == dir.join(name);
-            if t.directories.iter().any(taken) {
+            let prefixes = t.buckets.iter().map(PathBuf::from);
+            if t.directories.iter().any(taken) || prefixes.clone().any(|p| taken(&p)) {
                 return Err(format!(
                     "{shown} is reserved for the backups of target {target}; name another directory"
                 ));
@@ -862,5 +872,58 @@ mod tests {
         assert!(refusal("[database.a]\nlevel = 3\n").contains("url"));
         assert!(refusal("[defaults]\ntarget = \"t\"\n").contains("no [target.t]"));
         assert!(refusal("[database.\"../x\"]\nurl = \"sqlite:/a\"\n").contains("directory"));
+    }
+
+    #[test]
+    fn no_setting_that_is_a_path_takes_the_address_of_an_object_store() {
+        let database = "[database.d]\nurl = \"postgres://h\"\n";
+        let settings = [
+            ("[target.t]", "directories", true),
+            (database, "password_file", false),
+            (&format!("{database}[database.d.wal]"), "archive", false),
+            ("[serve]", "certificate", false),
+            ("[serve]", "key", false),
+            ("[serve]", "logins", false),
+            ("[serve]", "directories", true),
+            ("[serve]", "backup_directory", false),
+            ("[catalog]", "path", false),
+        ];
+        for (table, key, is_list) in settings {
+            for address in ["s3://abc/k", "S3://abc/k", "az://c/k", "gs://b/k"] {
+                // A WAL archive can be in a store that is spoken to.
+                let is_archive = key == "archive";
+                if is_archive && address.to_lowercase().starts_with("s3:") {
+                    continue;
+                }
+                let value = match is_list {
+                    true => format!("[\"{address}\"]"),
+                    false => format!("\"{address}\""),
+                };
+                let said = refusal(&format!("{table}\n{key} = {value}\n"));
+                let why = match is_archive {
+                    true => "only s3:// addresses are supported",
+                    false => "only a path works here",
+                };
+                assert!(said.contains(why), "{key}: {said}");
+                assert!(said.contains(address), "{key}: {said}");
+            }
+        }
+        let said = refusal("[target.t]\ndirectories = [\"s3://abc/k\"]\n");
+        assert!(said.contains("`buckets`"), "{said}");
+        let said = refusal("[database.d]\nurl = \"s3://abc/k\"\n");
+        assert!(said.contains("only a path works here"), "{said}");
+        // Each key of the file that is a path stands above.
+        let own = include_str!("mod.rs");
+        let fields = own.lines().filter_map(|line| {
+            let (name, kind) = line.strip_prefix("    pub ")?.split_once(": ")?;
+            (kind.ends_with("PathBuf>,") && !kind.starts_with('&')).then_some(name)
+        });
+        // `Config::path` is the file itself.
+        let fields: Vec<_> = fields.skip(1).collect();
+        let named: Vec<_> = settings.iter().map(|s| s.1).collect();
+        for field in &fields {
+            assert!(named.contains(field), "{field} has no row");
+        }
+        assert_eq!(fields.len(), named.len(), "{fields:?}");
     }
 }

@@ -1,4 +1,11 @@
 //! `longshore accelerator` and `longshore doctor`.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`accelerator.rs`, `doctor.rs` in `commands`).
 
 use clap::{Args, Subcommand, ValueEnum};
 use longshore_pipeline::OffloadMode;

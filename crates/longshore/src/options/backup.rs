@@ -1,4 +1,11 @@
-//! `longshore backup`.
+//! `longshore backup`: the source, the devices, and how to read and store.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`backup.rs` in `commands`).
 
 use std::ffi::OsString;
 
@@ -7,7 +14,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{Against, OnChange};
 
-use super::values::{self, Pair};
+use super::values::{self, ArchivePath, Pair};
 use super::{OffloadOptions, TransferOptions};
 
 const TEACH: &str = "\
@@ -215,6 +222,9 @@ pub struct Labels {
     pub name: Option<String>,
 
     /// Description of the backup set, at most 255 characters.
+    ///
+    /// `longshore list --json` and RESTORE HEADERONLY show it. It is empty by default. Use it for what the name has
+    /// no room for, such as the reason of a backup; no command chooses a set by it.
     #[arg(long, hide_short_help = true, value_name = "TEXT", value_parser = values::description)]
     pub description: Option<String>,
 
@@ -225,6 +235,9 @@ pub struct Labels {
     pub media_name: Option<String>,
 
     /// Description of a new media set, at most 255 characters.
+    ///
+    /// It is part of every stripe's label. It is empty by default. --append and --init keep the description of the
+    /// existing media, so the option has no effect there.
     #[arg(long, hide_short_help = true, value_name = "TEXT", value_parser = values::description)]
     pub media_description: Option<String>,
 
@@ -235,6 +248,10 @@ pub struct Labels {
     pub copy_only: bool,
 
     /// When --init may overwrite the set: a date, or a moment such as 2027-01-31T06:00:00+01:00.
+    ///
+    /// A date means its midnight in this machine's time zone. The default is --retain-days. `longshore expire` keeps
+    /// the set until then, too. --format and --skip overwrite the set at any time, so this option is no protection
+    /// from them.
     #[arg(long, hide_short_help = true, value_name = "DATE", value_parser = values::moment)]
     pub expires: Option<i64>,
 
@@ -266,7 +283,7 @@ impl From<ChangePolicyArg> for OnChange {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Reading")]
 pub struct ReadOptions {
-    /// What to do when a file changes while it is read.
+    /// The reaction to a file that changes while it is read.
     ///
     /// For files; a SQLite database is always one moment. The default `mark` goes on, because one changing log file should
     /// not cost the night's backup.
@@ -317,8 +334,8 @@ pub struct Postgres {
     /// there do not need, and knows no others. The default for a backup of a configured database to its own target is
     /// the database's archive. The backup waits for the last segment, up to --wal-wait seconds, and then fails with the
     /// name of the missing segment.
-    #[arg(long, hide_short_help = true, value_name = "DIR")]
-    pub wal_archive: Option<std::path::PathBuf>,
+    #[arg(long, hide_short_help = true, value_name = "DIR", value_parser = values::archive())]
+    pub wal_archive: Option<ArchivePath>,
 
     /// Seconds to wait until the WAL is in the archive.
     ///

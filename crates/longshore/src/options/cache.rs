@@ -59,6 +59,10 @@ pub struct CacheCalibrate {
     pub path: PathBuf,
 
     /// The file for the model; replaced if it exists.
+    ///
+    /// `longshore cache serve` and `longshore cache simulate` read it with --fast-model and --slow-model. If no model
+    /// fits, nothing is written and an older model stays. Do not use the model of another device, even of the same
+    /// kind: measure each.
     #[arg(long, value_name = "FILE")]
     pub model: PathBuf,
 

@@ -1,4 +1,11 @@
 //! `longshore cache`: a cache in use.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`cache/daemon.rs` in `commands`).
 
 use std::path::PathBuf;
 
@@ -203,6 +210,9 @@ pub struct CacheStatus {
     pub socket: PathBuf,
 
     /// Print metrics in Prometheus' text format.
+    ///
+    /// For a collector of text files, such as node_exporter's: write to another name and rename the file, so that the
+    /// collector never reads half of it. The default is a table for people; scripts read --json.
     #[arg(long)]
     pub prometheus: bool,
 }
@@ -232,6 +242,9 @@ pub struct CacheTrace {
     pub socket: PathBuf,
 
     /// The file for the trace; it must not exist.
+    ///
+    /// An existing file is refused because a recording cannot be repeated. Choose a file on neither of the cache's
+    /// devices: writing it there would slow the requests that are recorded.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 
@@ -299,6 +312,9 @@ pub struct CacheShadow {
     pub name: Option<String>,
 
     /// Stop the shadow.
+    ///
+    /// The shadow's counters are lost, so look at the result first. A shadow takes memory and some CPU time for each
+    /// request, so do not leave one running that nobody looks at.
     #[arg(long, conflicts_with = "name")]
     pub off: bool,
 }

@@ -19,6 +19,9 @@ Examples:
 Not for: finding out what a file holds; `longshore list` reads the media themselves.")]
 pub struct History {
     /// Only this database.
+    ///
+    /// The name must be exact: that of the backed-up database, or with --restores that of the restored one. The
+    /// default is all databases.
     #[arg(long, value_name = "NAME", value_parser = values::name)]
     pub database: Option<String>,
 
@@ -29,6 +32,9 @@ pub struct History {
     pub limit: u32,
 
     /// Show restores instead of backups.
+    ///
+    /// Only the catalog knows them: media hold no record of restores, so `longshore catalog rebuild` cannot find them
+    /// again. Without this option the command shows backups.
     #[arg(long)]
     pub restores: bool,
 }

@@ -1,4 +1,11 @@
 //! `longshore verify` and `longshore list`, and how media are named.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`verify.rs`, `list.rs` in `commands`).
 
 use clap::{ArgGroup, Args};
 use longshore_media::DeviceSpec;
@@ -16,14 +23,24 @@ pub struct Media {
     pub devices: Vec<DeviceSpec>,
 
     /// Instead of devices: the database whose backup to read.
+    ///
+    /// The stripes are found at the database's target, so nobody must type their paths. With --target the database
+    /// need not be in the configuration. For stripes that were moved away from their target, name devices instead.
     #[arg(long, value_name = "NAME", conflicts_with = "devices")]
     pub database: Option<String>,
 
     /// The target that holds the backup; else the one configured for it.
+    ///
+    /// The default is `target` in [database.NAME], else in [defaults]: where its backups usually go. Give this option
+    /// for a copy at another target. `list` and `catalog rebuild` also take it without --database and then read
+    /// everything at the target.
     #[arg(long, value_name = "NAME", conflicts_with = "devices")]
     pub target: Option<String>,
 
     /// A label that `longshore list` shows, or `latest` (the default).
+    ///
+    /// The newest is the default because it loses the least. Give a label for an older state, or if the newest backup
+    /// is damaged. On media that are named by their devices, --position chooses the set instead.
     #[arg(long, value_name = "LABEL", requires = "database")]
     pub label: Option<String>,
 }
@@ -61,6 +78,9 @@ pub struct Verify {
     pub bases: Bases,
 
     /// Only the backup set with this number; the default is all of them.
+    ///
+    /// All are read because damage to one set says nothing about the others. Give a number to check one set of large
+    /// media sooner; the other sets then stay unchecked.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub position: Option<u32>,
 
@@ -92,14 +112,23 @@ pub struct List {
     pub media: Media,
 
     /// Show each stripe's own label only; stripes need not belong together.
+    ///
+    /// For a stray stripe: its label says to which media set it belongs and how many stripes that set has. By default
+    /// all stripes are read as one media set and the backup sets are shown.
     #[arg(long, conflicts_with_all = ["files", "position", "target", "database"])]
     pub label_only: bool,
 
     /// Show the files of a backup set: of the last one, or of --position.
+    ///
+    /// The paths are those that `longshore restore --only` and --move take. By default the files are left out because
+    /// a set may have millions.
     #[arg(long)]
     pub files: bool,
 
     /// Only the backup set with this number.
+    ///
+    /// The default is all sets of the media; with --files it is the last set, which a restore takes by default, too.
+    /// The numbers are those of the column `position`.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub position: Option<u32>,
 }

@@ -1,4 +1,11 @@
 //! Accelerator options, shared by the commands that move data.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`offload.rs` in `commands`).
 
 use clap::{Args, ValueEnum};
 use longshore_pipeline::{Objective, OffloadMode, VerifyEngine};

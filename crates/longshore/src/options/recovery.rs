@@ -1,4 +1,11 @@
 //! Options of `longshore restore` for PostgreSQL clusters only.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`restore.rs` in `commands`).
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +14,10 @@ use longshore_pipeline::{
     ClusterOptions, Lsn, Recovery, RecoveryTarget, SpaceOptions, TargetAction, Timeline,
     TimelineChoice,
 };
+use longshore_wal::is_in_bucket;
 use uuid::Uuid;
 
-use super::values::{self, Pair};
+use super::values::{self, ArchivePath, Pair};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Action {
@@ -70,6 +78,10 @@ pub struct ClusterArgs {
     pub target_xid: Option<u64>,
 
     /// Recover until this point, made with pg_create_restore_point.
+    ///
+    /// For a point that was made before a risky change: `SELECT pg_create_restore_point('NAME')`. If several points
+    /// have this name, recovery stops at the first. Without a recovery target the server replays all WAL that it
+    /// finds.
     #[arg(long, value_name = "NAME", group = "recovery-end", value_parser = values::restore_point)]
     pub target_name: Option<String>,
 
@@ -133,12 +145,12 @@ pub struct ClusterArgs {
     #[arg(long, hide_short_help = true, value_name = "COMMAND")]
     pub restore_command: Option<String>,
 
-    /// The `longshore wal` archive from which the server fetches WAL.
+    /// The `longshore wal` archive from which the server fetches WAL: a directory, or s3://BUCKET/PREFIX.
     ///
     /// Sets restore_command to `longshore wal get` with this program's own path. Before it writes, the restore checks
     /// that the archive has the WAL that is needed. With --database the default is the database's archive.
-    #[arg(long, value_name = "DIR", conflicts_with = "restore_command")]
-    pub wal_archive: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", conflicts_with = "restore_command", value_parser = values::archive())]
+    pub wal_archive: Option<ArchivePath>,
 }
 
 fn timeline(text: &str) -> Result<TimelineChoice, String> {
@@ -170,7 +182,7 @@ impl ClusterArgs {
             no_subscriptions: self.no_subscriptions,
             log_follows: false,
             hold: false,
-            proof: self.wal_archive.clone(),
+            proof: self.wal_archive.as_deref().map(Into::into),
             delta: self.delta,
         }
     }
@@ -212,7 +224,10 @@ impl ClusterArgs {
 /// How a restored server fetches its log from this archive, as a restore of its own. It runs the command in its data
 /// directory, so both paths are absolute.
 pub fn archive_command(archive: &Path) -> String {
-    let archive = std::path::absolute(archive).unwrap_or_else(|_| archive.into());
+    let archive = match is_in_bucket(archive) {
+        true => archive.to_owned(),
+        false => std::path::absolute(archive).unwrap_or_else(|_| archive.into()),
+    };
     let program = std::env::current_exe().unwrap_or_else(|_| "longshore".into());
     let (program, archive) = (word(&program), word(&archive));
     let restore = Uuid::new_v4();

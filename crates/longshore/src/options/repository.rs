@@ -1,4 +1,11 @@
 //! `expire`, `info`, `check` and `drill`: commands about the contents of targets.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`expire.rs`, `info.rs`, `check.rs`, `drill.rs` in `commands`).
 
 use std::path::PathBuf;
 
@@ -94,6 +101,9 @@ pub struct Info {
     pub databases: Vec<String>,
 
     /// The target; the default is the one configured for each database.
+    ///
+    /// With this option and without a database, the command shows all databases at the target, also those that the
+    /// configuration does not name. Give it for copies at another target.
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 
@@ -164,6 +174,9 @@ pub struct Drill {
     pub database: String,
 
     /// The target; the default is the one configured for the database.
+    ///
+    /// Give another one to prove a copy, for example at another site. The drill reads the whole backup from there, so
+    /// a slow link makes it slow.
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 

@@ -43,6 +43,10 @@ pub struct Restore {
     pub bases: Bases,
 
     /// Directory for the restored files; created if missing.
+    ///
+    /// There is no default, so that no restore writes over the original by accident. For a PostgreSQL cluster it is
+    /// the data directory of the copy. The file system needs room for all restored files, and with --replace also for
+    /// the old ones until the end.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 

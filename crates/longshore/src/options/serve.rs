@@ -1,4 +1,11 @@
 //! `longshore serve`: the endpoint for SQL Server's clients.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`serve/settings.rs` in `commands`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,14 +47,26 @@ pub struct Serve {
     pub certificate: Option<PathBuf>,
 
     /// The certificate's private key: PEM.
+    ///
+    /// The file must be readable for the server's user and should be for nobody else: anyone with the key can pretend
+    /// to be the server. The default is the configuration's [serve], else on loopback a key that the server makes
+    /// itself.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
 
     /// Refuse clients that encrypt only their login.
+    ///
+    /// By default, and only on loopback, clients may send statements unencrypted after their login, since these do
+    /// not leave the machine. On other addresses everything is encrypted anyway. Do not use it if a client can
+    /// encrypt only its login.
     #[arg(long)]
     pub encrypt: bool,
 
     /// The file of logins; the default is `logins` next to the catalog.
+    ///
+    /// It has names and password hashes; only its owner can read it, and statements cannot write to it. Next to the
+    /// catalog is the default because that directory belongs to the service's user. Give a file if no catalog is
+    /// kept.
     #[arg(long, value_name = "FILE")]
     pub logins: Option<PathBuf>,
 
@@ -58,19 +77,39 @@ pub struct Serve {
     #[arg(long, value_name = "DIR")]
     pub directory: Vec<PathBuf>,
 
+    /// A prefix in a bucket, s3://BUCKET/PREFIX, below which statements may name objects. Repeatable.
+    ///
+    /// Without it, statements name no objects (URL = 's3://...'): they would use the server's credentials.
+    #[arg(long, value_name = "s3://BUCKET/PREFIX")]
+    pub bucket: Vec<String>,
+
     /// Directory for relative device names; the default is the working directory.
+    ///
+    /// `TO DISK = 'shop.bak'` means shop.bak in this directory. The default is [serve] in the configuration, else the
+    /// working directory. Give it in a service's unit: a service usually starts in `/`, and the server refuses to
+    /// start where clients could name any file.
     #[arg(long, value_name = "DIR")]
     pub backup_directory: Option<PathBuf>,
 
     /// A database not in the configuration: a name, and a source as for `longshore backup`.
+    ///
+    /// Only this server knows it. For a database that is always there use [database.NAME] in the configuration, which
+    /// all commands know.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub database: Vec<String>,
 
     /// Add a login, or change its password, and exit.
+    ///
+    /// The password comes from LONGSHORE_LOGIN_PASSWORD, from the terminal or from standard input, never from an
+    /// argument, which other users could see. A running server accepts it at once. To remove a login use
+    /// --remove-login.
     #[arg(long, value_name = "NAME")]
     pub add_login: Option<String>,
 
     /// Remove a login and exit.
+    ///
+    /// A running server refuses the login at once, and ends its sessions within seconds. Not for a new password:
+    /// --add-login replaces the old one.
     #[arg(long, value_name = "NAME", conflicts_with = "add_login")]
     pub remove_login: Option<String>,
 }

@@ -1,4 +1,11 @@
 //! `longshore sql`: T-SQL, with sqlcmd's options.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`sql/` in `commands`).
 
 use std::path::PathBuf;
 
@@ -30,10 +37,16 @@ the database's own programs. docs/tsql.md describes the language.";
 #[command(after_long_help = TEACH, disable_help_flag = true)]
 pub struct Sql {
     /// Run these statements and exit.
+    ///
+    /// By default statements come from standard input. The shell changes `$` and backquotes in double quotes; put
+    /// longer texts into a file and use -i.
     #[arg(short = 'Q', long, value_name = "TEXT", conflicts_with = "input")]
     pub query: Option<String>,
 
     /// Run the statements of a file. Repeatable.
+    ///
+    /// The files run in the given order in one session, so a USE in the first holds in the second. They are UTF-8, or
+    /// UTF-16 with a byte order mark, and at most 64 MiB each. Not together with -Q.
     #[arg(short = 'i', long, value_name = "FILE")]
     pub input: Vec<PathBuf>,
 
@@ -65,14 +78,24 @@ pub struct Sql {
     pub message_level: i8,
 
     /// Write results and messages to this file, replacing it.
+    ///
+    /// The default is standard output. Messages that -r sends to standard error stay there. If the file cannot be
+    /// written to its end, the command fails, so that a cut result is not taken for a whole one. Not together with
+    /// --json.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
 
     /// The server: only `.`, `localhost` or this machine's name, since this program is the server.
+    ///
+    /// For scripts that were written for sqlcmd with -S. Another name is refused, because the statements would run on
+    /// the wrong machine; for another machine's server use sqlcmd.
     #[arg(short = 'S', long, value_name = "NAME", hide_short_help = true)]
     pub server: Option<String>,
 
     /// Run as the operating system's user, as without this option.
+    ///
+    /// For scripts that were written for sqlcmd with -E; the option changes nothing. There are no logins here:
+    /// `longshore serve` has them.
     #[arg(short = 'E', long, hide_short_help = true)]
     pub trusted: bool,
 
@@ -121,6 +144,9 @@ pub struct Sql {
     pub separator: String,
 
     /// Write values without the blanks that fill their columns.
+    ///
+    /// For other programs, which split the rows at -s. By default columns are filled up, as in sqlcmd, so that a
+    /// person can read them.
     #[arg(short = 'W', long)]
     pub trim: bool,
 
@@ -131,10 +157,16 @@ pub struct Sql {
     pub width: Option<u16>,
 
     /// Width of columns that have no fixed width; 0 shows values as they are.
+    ///
+    /// The default is 256, as in sqlcmd; longer values are cut. 0 neither cuts nor fills up, so columns no longer
+    /// stand below each other.
     #[arg(short = 'y', long, value_name = "WIDTH", value_parser = clap::value_parser!(u16).range(0..=8000))]
     pub variable_width: Option<u16>,
 
     /// Show each line of a script before its results.
+    ///
+    /// For logs that show what was run next to its result. Lines are shown as they are in the script, before
+    /// variables are replaced. Not for output that another program reads.
     #[arg(short = 'e', long)]
     pub echo: bool,
 
@@ -152,10 +184,16 @@ pub struct Sql {
     pub database: Vec<String>,
 
     /// Directory for relative device names; the default is the working directory.
+    ///
+    /// `TO DISK = 'shop.bak'` means shop.bak in this directory. The default is what a person at a shell expects; give
+    /// the option in scheduled jobs, which may start anywhere.
     #[arg(long, value_name = "DIR")]
     pub backup_directory: Option<PathBuf>,
 
     /// Print the plan of backups and restores, as trace flags 3604 and 3213 do.
+    ///
+    /// For tuning buffers and devices. It is off by default, because scripts compare the output. `DBCC TRACEON (3604,
+    /// 3213)` in a script does the same from that line on.
     // No short form: -v belongs to sqlcmd.
     #[arg(long)]
     pub verbose: bool,

@@ -1,4 +1,11 @@
 //! `longshore wal`: the commands that PostgreSQL runs to archive its WAL and to fetch it again.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`wal/` in `commands`).
 
 use std::path::PathBuf;
 
@@ -7,7 +14,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pg::Lsn;
 use longshore_pg::wal::WalName;
 
-use super::values;
+use super::values::{self, ArchivePath};
 
 /// Archives PostgreSQL's WAL, and fetches it for recovery.
 ///
@@ -33,11 +40,11 @@ pub enum WalAction {
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("place").required(true).args(["archive", "database"]))]
 pub struct Archive {
-    /// The archive's directory, made by `longshore wal create`.
+    /// The archive's directory, or s3://BUCKET/PREFIX, made by `longshore wal create`.
     ///
     /// It is for one cluster's WAL and nothing else.
-    #[arg(long, value_name = "DIR")]
-    pub archive: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", value_parser = values::archive())]
+    pub archive: Option<ArchivePath>,
 
     /// A database of the configuration, which names its archive (docs/configuration.md).
     ///
@@ -48,7 +55,7 @@ pub struct Archive {
 
     /// With --database: another target of the configuration than the database's own.
     ///
-    /// The archive is in the first of the target's directories.
+    /// The archive is in the first of the target's directories or buckets.
     #[arg(long, value_name = "NAME", requires = "database")]
     pub target: Option<String>,
 }
@@ -131,10 +138,18 @@ pub struct WalPush {
     pub archive: Archive,
 
     /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4; the default is the database's, else QAT_DEFLATE.
+    ///
+    /// The first that names one counts: this option, [database.NAME.wal], [database.NAME], [defaults]. QAT_DEFLATE is
+    /// the default because any CPU compresses it quickly and `gzip -dc` reads it. ZSTD takes less space and more CPU
+    /// time; NONE is only for file systems that compress.
     #[arg(long, short, value_name = "ALGORITHM", value_parser = values::algorithm)]
     pub algorithm: Option<Algorithm>,
 
     /// LOW (the default), MEDIUM, HIGH, or a number of the algorithm's own scale.
+    ///
+    /// LOW is the default because it takes the least CPU time, and the server's archiver waits for every push. A
+    /// higher level makes smaller files; use it if the machine has idle CPUs. A level belongs to an algorithm: a
+    /// configured level does not apply if only --algorithm is given.
     #[arg(long, short, value_name = "LEVEL", value_parser = values::level, allow_hyphen_values = true)]
     pub level: Option<Level>,
 
@@ -250,10 +265,18 @@ pub struct WalReceive {
     pub create_slot: bool,
 
     /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4; the default is the database's, else QAT_DEFLATE.
+    ///
+    /// The first that names one counts: this option, [database.NAME.wal], [database.NAME], [defaults]. QAT_DEFLATE is
+    /// the default because any CPU compresses it quickly and `gzip -dc` reads it. ZSTD takes less space and more CPU
+    /// time; NONE is only for file systems that compress.
     #[arg(long, short, value_name = "ALGORITHM", value_parser = values::algorithm)]
     pub algorithm: Option<Algorithm>,
 
     /// LOW (the default), MEDIUM, HIGH, or a number of the algorithm's own scale.
+    ///
+    /// LOW is the default because it takes the least CPU time, and a receiver that is slower than the server falls
+    /// behind. A higher level makes smaller files; use it if the machine has idle CPUs. A level belongs to an
+    /// algorithm: a configured level does not apply if only --algorithm is given.
     #[arg(long, short, value_name = "LEVEL", value_parser = values::level, allow_hyphen_values = true)]
     pub level: Option<Level>,
 

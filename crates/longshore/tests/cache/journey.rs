@@ -257,3 +257,31 @@ fn a_cache_is_not_created_in_a_file_that_is_not_empty_or_too_small() {
     expect(4, ["cache", "create", "/nowhere/at/all", "--size", "20M"]);
     expect(6, ["cache", "status", &stage.text("socket")]);
 }
+
+/// Goal: a file of the server that reaches its size limit (`ulimit -f`, `LimitFSIZE`) is a full disk, and no end of the
+/// service: the cache is given up, a client that writes too far gets the error, and everything else is served.
+#[test]
+fn a_limit_on_the_size_of_files_does_not_end_the_server() {
+    if !have(&["nbdkit", "nbdcopy", "qemu-io", "prlimit"]) {
+        return;
+    }
+    let mut stage = Stage::new(16, 40);
+    stage.serve_by(&["prlimit", "--fsize=51200"], &["--policy", "none"]);
+    stage.reads_as_the_backend();
+    let write = |at: &str| {
+        let pattern = format!("write -P 0x5a {at} 4k");
+        let mut command = Command::new("qemu-io");
+        command.args(["-f", "raw", "-c", &pattern, "-c", "flush"]);
+        let output = command.arg(stage.uri()).output().unwrap();
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let refused = write("3M");
+    assert!(refused.contains("write failed"), "{refused}");
+    let done = write("8k");
+    assert!(done.contains("wrote 4096/4096"), "{done}");
+    stage.reads_as_the_backend();
+    assert_eq!(fs::read(stage.path("backend")).unwrap()[8 << 10], 0x5a);
+    stage.status();
+    stage.signal(libc::SIGTERM);
+    assert!(!stage.log().contains("File size limit"), "{}", stage.log());
+}

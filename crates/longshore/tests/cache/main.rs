@@ -87,6 +87,11 @@ impl Stage {
     }
 
     fn serve(&mut self, more: &[&str]) {
+        self.serve_by(&[], more);
+    }
+
+    /// The same, started by another program with its options.
+    fn serve_by(&mut self, by: &[&str], more: &[&str]) {
         let plugin = std::env::current_exe()
             .unwrap()
             .with_file_name("liblongshore_nbd.so");
@@ -106,6 +111,18 @@ impl Stage {
             .append(true)
             .open(self.path("log"))
             .unwrap();
+        if let Some((program, options)) = by.split_first() {
+            let mut other = Command::new(program);
+            other.args(options).arg(command.get_program());
+            other.args(command.get_args());
+            for (name, value) in command.get_envs() {
+                match value {
+                    Some(value) => other.env(name, value),
+                    None => other.env_remove(name),
+                };
+            }
+            command = other;
+        }
         let server = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
         self.server = Some(server);
         let since = Instant::now();

@@ -168,6 +168,48 @@ fn a_check_does_not_wait_if_no_segment_can_arrive() {
         .says("archive_mode is off, and no receiver is connected");
 }
 
+#[test]
+fn a_gap_in_the_archive_of_a_cluster_without_a_target_is_found() {
+    let Some(installation) = installation() else {
+        return;
+    };
+    let server = Server::create(&installation, Options::default());
+    // Nothing archives, so the check waits for nothing.
+    server.append_conf("archive_mode = off");
+    server.start();
+    let stage = Stage::beside_servers();
+    let (url, archive) = (server.url(), stage.path("archive"));
+    let text = format!(
+        "[database.main]\nurl = \"{url}\"\n[database.main.wal]\narchive = \"{}\"\n",
+        archive.display()
+    );
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    stage.line("wal create --database main").exits(0);
+    let switched: Vec<String> = (0..3)
+        .map(|i| {
+            server.psql(&format!(
+                "create table t{i} (); select pg_walfile_name(pg_switch_wal())"
+            ))
+        })
+        .map(|told| told.lines().last().unwrap().to_owned())
+        .collect();
+    let push = |name: &str| {
+        let path = server.data_dir().join("pg_wal").join(name);
+        let line = format!("wal push --database main {}", path.display());
+        stage.line(&line).exits(0);
+    };
+    push(&switched[0]);
+    push(&switched[2]);
+    let missing = format!(
+        "segments between {} and {} are missing",
+        switched[0], switched[2]
+    );
+    stage.line("check main").exits(1).says(&missing);
+    push(&switched[1]);
+    let mended = stage.line("check main");
+    assert!(!mended.out.contains("are missing"), "{}", mended.out);
+}
+
 /// The segment after this one, of 16 MiB.
 fn next(name: &str) -> String {
     let number = u64::from_str_radix(&name[8..16], 16).unwrap() * 256

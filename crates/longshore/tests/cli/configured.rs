@@ -189,3 +189,33 @@ fn a_password_in_a_url_is_shown_nowhere_however_it_is_written() {
         }
     }
 }
+
+/// Goal: limits that spare a workload during backups slow no restore and no drill. At a KiB per second, each would take
+/// a quarter of an hour.
+#[test]
+fn configured_limits_hold_for_backups_and_not_for_restores_and_drills() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("t")).unwrap();
+    stage.database("app.db", 1);
+    let (source, target) = (stage.path("app.db"), stage.path("t"));
+    let config = format!(
+        "[defaults]\nmax_rate = \"1K\"\n[database.app]\nurl = \"sqlite:{}\"\ntarget = \"t\"\n[target.t]\ndirectories = [{target:?}]\n",
+        source.display()
+    );
+    stage.write("slow.toml", config.as_bytes());
+    let run = |line: &str| stage.line(&format!("--config slow.toml {line}"));
+    run("backup app --max-rate 10G").exits(0);
+    run("restore --database app --to restored").exits(0);
+    run("drill app").exits(0);
+    let files = "DISK = 'q.bak'";
+    let sql = |text: &str| stage.run(&["--config", "slow.toml", "sql", "-b", "-Q", text]);
+    sql(&format!(
+        "BACKUP DATABASE app TO {files} WITH MAX_RATE = 10000000000"
+    ))
+    .exits(0);
+    sql(&format!(
+        "RESTORE DATABASE copy FROM {files} WITH MOVE 'app' TO 'sql.db'"
+    ))
+    .exits(0);
+    assert_eq!(stage.names("restored"), ["app.db"]);
+}

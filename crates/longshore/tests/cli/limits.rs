@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::wait;
+use crate::common::{Random, wait};
 use crate::stage::{BINARY, Ran, Stage};
 
 /// An unused user: limits on a user count all its processes.
@@ -157,6 +157,27 @@ fn a_limit_on_open_files_is_kept_to_or_told() {
             let _not_made_by_all = std::fs::remove_dir_all(stage.path("out"));
         }
         assert!(refused > 0, "{line}: no limit was too low");
+    }
+}
+
+/// Goal: under a limit on address space a run takes sizes that fit, at every limit above the lowest one that does: what the
+/// allocator reserves for itself does not take what the sizes were fitted to.
+#[test]
+fn a_limit_on_address_space_leaves_no_hole_above_the_lowest_that_is_enough() {
+    let Some(guest) = Guest::new() else {
+        return;
+    };
+    let stage = &guest.stage;
+    let mut random = Random(1);
+    let noise: Vec<u8> = (0..1 << 20)
+        .flat_map(|_| random.next().to_le_bytes())
+        .collect();
+    stage.write("large", &noise);
+    guest.line_by(&[], "backup files:large --to a.bak").exits(0);
+    for mib in (140..=360).step_by(4) {
+        let limit = format!("--as={}", mib << 20);
+        let ran = guest.line_by(&["prlimit", &limit], "verify a.bak");
+        assert_eq!(ran.code, 0, "{mib} MiB: {}", ran.err);
     }
 }
 

@@ -16,6 +16,7 @@ mod limits;
 mod mistakes;
 mod origins;
 mod output;
+mod owners;
 mod promises;
 mod reader;
 mod readme;

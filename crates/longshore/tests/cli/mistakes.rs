@@ -5,7 +5,7 @@ use crate::stage::Stage;
 /// A command, its exit code, and the words of its message.
 type Mistake = (&'static str, i32, &'static [&'static str]);
 
-const MISTAKES: [Mistake; 22] = [
+const MISTAKES: [Mistake; 24] = [
     // A directory in place of a file, and the other way round.
     (
         "backup app.db --to dir",
@@ -34,7 +34,7 @@ const MISTAKES: [Mistake; 22] = [
         &["s3://b/k", "only a path works here", "--to"],
     ),
     (
-        "wal create --archive s3://b/k",
+        "restore app.bak --to s3://b/k",
         2,
         &["s3://b/k", "only a path works here"],
     ),
@@ -42,6 +42,23 @@ const MISTAKES: [Mistake; 22] = [
         "restore app.bak --to az://c/k",
         2,
         &["az://c/k", "only a path works here"],
+    ),
+    // No base is asked for where none can be.
+    (
+        "backup app.db --differential --to x.bak",
+        2,
+        &[
+            "only backups of PostgreSQL clusters",
+            "leave out --differential",
+        ],
+    ),
+    (
+        "backup app.db --incremental --to s3://bucket/k",
+        2,
+        &[
+            "only backups of PostgreSQL clusters",
+            "leave out --differential",
+        ],
     ),
     // One stripe twice.
     (
@@ -78,7 +95,11 @@ const MISTAKES: [Mistake; 22] = [
     (
         "backup shop --to x.bak",
         3,
-        &["cannot find shop", "no database is configured"],
+        &[
+            "cannot find shop",
+            "correct the path, or configure",
+            "no database is configured",
+        ],
     ),
     (
         "restore app.bak --to out --move ap.db=b.db",

@@ -106,7 +106,7 @@ fn after<'a>(state: &'a str, word: &str) -> Option<&'a str> {
     (rest.is_empty() || rest.starts_with([' ', ';', ':', ','])).then_some(rest)
 }
 
-/// What a state lacks to be credible.
+/// The proof that a state lacks to be credible.
 fn wrong_with(state: &str, proofs: &[Kind]) -> Option<String> {
     let has = |kind| proofs.contains(&kind);
     if after(state, "shown").is_some() {

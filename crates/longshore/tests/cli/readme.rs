@@ -83,9 +83,6 @@ fn the_commands_of_the_readme_run_in_order() {
     let stage = Stage::new();
     stage.database("app.db", 4);
     stage.write("data/etc/app.conf", b"key = value\n");
-    for dir in ["a", "b"] {
-        std::fs::create_dir(stage.path(dir)).unwrap();
-    }
     let mut blocks = 0;
     for block in text.split("\n```sh run\n").skip(1) {
         let commands = block.split("\n```").next().unwrap();

@@ -272,11 +272,46 @@ fn a_backup_is_written_neither_into_an_archive_nor_over_a_set_nor_over_own_files
             .exits(2)
             .says("3201");
     }
+    // A second stripe would make the set one that cannot be read.
+    let second = stripe.replace("family-1", "family-2");
+    for how in ["", "--append", "--init", "--format"] {
+        let line = format!("backup files:tree --to {second} {how}");
+        stage.line(&line).exits(2).says("3201");
+    }
+    assert!(!stage.path(&second).exists());
     assert_eq!(std::fs::read(stage.path(stripe)).unwrap(), before);
     assert_eq!(
         stage.names("wal"),
         ["000000010000000000000001.zst", "longshore-wal"]
     );
+}
+
+/// Goal: by its name alone, whoever's target it is, an object of a target or an archive in a bucket is no device, however it
+/// is disposed of; and no request is made to learn that.
+#[test]
+fn a_backup_is_written_neither_over_a_set_nor_into_an_archive_in_a_bucket() {
+    let stage = Stage::new();
+    stage.write("tree/a", b"a");
+    let set = "s3://bucket/p/shop/20270131T020000Z-full-1a2b3c4d";
+    for object in [
+        format!("{set}/family-1.bak"),
+        format!("{set}/family-2.bak"),
+        format!("{set}/.removing"),
+        set.to_uppercase().replace("S3://BUCKET", "s3://bucket") + "/FAMILY-1.BAK",
+        "S3://bucket/p/shop/.longshore-relies-1".to_owned(),
+        "s3://bucket/wal/longshore-wal".to_owned(),
+        "s3://bucket/wal/0000000100000000/000000010000000000000001.zst".to_owned(),
+    ] {
+        for how in ["", "--init", "--init --skip", "--format"] {
+            let line = format!("backup files:tree --to {object} {how}");
+            let said = stage.line(&line).exits(2).says("error 3201");
+            said.says("longshore backup --target NAME");
+        }
+    }
+    // A name of another form is somebody's own.
+    stage
+        .line("backup files:tree --to s3://bucket/p/shop/1.bak --format")
+        .says("LONGSHORE_TRY_OBJECT_STORES");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Targets as people use them: backup and restore by name, expire, info, check, drill.
 
+use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -484,6 +486,33 @@ fn a_drill_proves_a_backup_or_finds_what_is_wrong_and_leaves_nothing() {
     stage.line("drill sales --work work").exits(4).says("3189");
     stage.line("drill nobody --work work").exits(4).says("3201");
     stage.line("drill sales --work nowhere").exits(2);
+    assert_eq!(stage.names("work"), Vec::<String>::new());
+}
+
+#[test]
+fn a_drill_does_not_call_a_marked_set_good() {
+    let stage = configured();
+    std::fs::create_dir(stage.path("work")).unwrap();
+    stage.write("tree/log", &vec![b'x'; 4 << 20]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut log = std::fs::OpenOptions::new();
+            let mut log = log.append(true).open(stage.path("tree/log")).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                log.write_all(b"another line\n").unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        let marked = stage.line("backup docs --max-rate 8M");
+        stop.store(true, Ordering::Relaxed);
+        marked.exits(5).says("log ");
+    });
+    stage
+        .line("drill docs --work work")
+        .exits(1)
+        .says("the set is marked")
+        .says("NOT GOOD");
     assert_eq!(stage.names("work"), Vec::<String>::new());
 }
 

@@ -16,6 +16,8 @@ fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
         let stage = Stage::new(&installation, &[("archive_mode", "on")]);
         let server = &stage.server;
         let archive = stage.path("wal");
+        // By root, `wal create` makes no directory of its own in the servers' user's.
+        std::fs::create_dir(&archive).unwrap();
         succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
         server.user().own(&archive);
         let program = crate::common::BINARY;

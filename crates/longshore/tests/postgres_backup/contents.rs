@@ -1,4 +1,4 @@
-//! What is in a backup and what is not.
+//! The contents of a backup, and the files that it leaves out.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;

@@ -28,10 +28,10 @@ pub fn until_whole(mut backup: impl FnMut() -> Command) {
     panic!("{TRIES} backups and none whole");
 }
 
-/// Goal: a restore does not lose a database silently.
-/// Method: databases are moved, copied, created and dropped while a slow backup runs. Those whose origin disappeared
-/// are named, nothing else is, and the next backup is complete. What PostgreSQL makes of a named one depends on what
-/// was read before its origin disappeared; every other one must be there.
+/// Goal: a restore does not lose a database silently. Method: databases are moved, copied, created and dropped while a
+/// slow backup runs. Those whose origin disappeared are named, nothing else is, and the next backup is complete.
+/// PostgreSQL's treatment of a named one depends on what was read before its origin disappeared; every other one must
+/// be there.
 #[test]
 fn a_database_moved_meanwhile_is_named_and_the_set_marked() {
     let mut installations = installations();

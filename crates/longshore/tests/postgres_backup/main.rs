@@ -18,6 +18,7 @@ mod many;
 mod odd;
 mod pages;
 mod remote;
+mod role;
 mod session;
 mod settings;
 mod soak;

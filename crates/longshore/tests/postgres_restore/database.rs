@@ -405,6 +405,92 @@ fn wal_removed_by_retention_is_no_gap_and_any_other_missing_wal_is() {
     );
 }
 
+/// Goal: a gap in the WAL is a failure until a newer full backup makes every later moment recoverable; from then on it
+/// is no alarm, and a gap after that backup is one again.
+#[test]
+fn a_newer_full_backup_heals_a_gap_and_a_later_gap_is_an_alarm_again() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    let server = &main.stage.server;
+    let more = || {
+        for _ in 0..3 {
+            server.psql("insert into marker values (0); select pg_switch_wal()");
+        }
+    };
+    let run = |line: &str| {
+        let output = main.command(line).output().unwrap();
+        (output.status.code(), text(&output.stdout))
+    };
+    let from = || {
+        let output = succeed(&mut main.command("--json info main"));
+        let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let wal = &info["databases"][0]["wal"];
+        (
+            wal["recoverable_from"].as_str().map(str::to_owned),
+            wal["gaps"].as_array().unwrap().len(),
+        )
+    };
+    let first = main.back_up();
+    more();
+    let lost = main.mark(1);
+    more();
+    main.archived(server);
+    assert_eq!(from(), (Some(first), 0));
+    std::fs::remove_file(main.segment(&lost.lsn)).unwrap();
+    let check = "check main --archive-wait 0";
+    let (code, said) = run(check);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("make a full backup now"), "{said}");
+    let (quiet_code, quiet) = run(&format!("--quiet {check}"));
+    assert_eq!(quiet_code, code, "{quiet}");
+    assert!(quiet.contains("cannot cross this gap"), "{quiet}");
+    assert!(!quiet.contains("  ok  "), "{quiet}");
+    assert_eq!(from(), (None, 1));
+
+    let second = main.back_up();
+    more();
+    let later = main.mark(2);
+    more();
+    main.archived(server);
+    assert_eq!(from(), (Some(second.clone()), 1));
+    let (code, said) = run(check);
+    assert!(
+        said.contains(&format!("can be recovered, from {second}")),
+        "{said}"
+    );
+    assert!(said.contains("is missing, before these moments"), "{said}");
+    assert!(!said.contains("FAIL"), "{code:?} {said}");
+    let (_, quiet) = run(&format!("--quiet {check}"));
+    assert!(!quiet.contains("gap"), "{quiet}");
+
+    // After a push that was refused, nobody knows whether the server's later WAL is there.
+    let name = server.psql(&format!("select pg_walfile_name('{}')", later.lsn));
+    let mut other = std::fs::read(server.data_dir().join("pg_wal").join(&name)).unwrap();
+    other[100_000] ^= 1;
+    let altered = main.stage.path(&name);
+    std::fs::write(&altered, other).unwrap();
+    let archive = main.segment(&later.lsn);
+    let archive = archive.parent().unwrap().parent().unwrap();
+    let push = format!(
+        "wal push {} --archive {}",
+        altered.display(),
+        archive.display()
+    );
+    let (code, said) = run(&push);
+    assert_eq!(code, Some(7), "{said}");
+    assert_eq!(from().0, None);
+    std::fs::remove_file(archive.join("refused")).unwrap();
+    assert_eq!(from().0, Some(second));
+
+    std::fs::remove_file(main.segment(&later.lsn)).unwrap();
+    let (code, said) = run(check);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot cross this gap"), "{said}");
+    assert_eq!(from().0, None);
+}
+
 /// Goal: a backup whose WAL was kept only to its own end comes back to it, and any target before a gap is
 /// reached: a server that reads ahead does not end at the gap.
 #[test]

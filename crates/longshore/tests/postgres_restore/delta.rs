@@ -325,3 +325,29 @@ fn a_killed_delta_does_not_start_and_can_be_repeated() {
     println!("{killed} deltas were killed between");
     check(&server, &data);
 }
+
+#[test]
+fn a_delta_that_fails_midway_leaves_no_server_that_starts_and_good_media_mend_it() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let media = stage.back_up("full", &[]);
+    let (data, server) = stage.restored(&media, "data", &[]);
+    server.psql("update small set t = t || '!'");
+    server.stop(Stop::Fast);
+    let sound = std::fs::read(&media[1]).unwrap();
+    let mut damaged = sound.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x40;
+    std::fs::write(&media[1], &damaged).unwrap();
+    refused(stage.restore(&media, &data).arg("--delta"));
+    assert!(!data.join("global/pg_control").exists());
+    assert!(server.try_start().is_err());
+    std::fs::write(&media[1], &sound).unwrap();
+    succeed(stage.restore(&media, &data).arg("--delta"));
+    server.start();
+    let changed = "select count(*) from small where t like '%!'";
+    assert_eq!(server.psql(changed), "0");
+    check(&server, &data);
+}

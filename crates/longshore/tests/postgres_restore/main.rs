@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod buckets;
 mod chain;
 mod corruption;
 mod database;

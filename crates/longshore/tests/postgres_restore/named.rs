@@ -27,9 +27,6 @@ impl Main {
         let conf = [("archive_mode", "on"), ("archive_command", "false")];
         let stage = Stage::new(installation, &conf);
         let server = &stage.server;
-        for dir in ["disk1", "disk2", "disk3", "log"] {
-            std::fs::create_dir(stage.path(dir)).unwrap();
-        }
         let path = |name: &str| stage.path(name).display().to_string();
         let config = format!(
             "[database.main]\nurl = \"{}\"\ntarget = \"t\"\nalgorithm = \"LZ4\"\n\
@@ -42,7 +39,12 @@ impl Main {
             path("disk3"),
         );
         std::fs::write(stage.path("longshore.toml"), config).unwrap();
+        std::fs::create_dir_all(stage.path("log/main")).unwrap();
         server.user().own(stage.dir.path());
+        // Targets stay this process's: it makes the backups.
+        for dir in ["disk1", "disk2", "disk3"] {
+            std::fs::create_dir(stage.path(dir)).unwrap();
+        }
         let main = Main { stage };
         succeed(&mut main.command("wal create --database main"));
         main.stage.server.user().own(&main.stage.path("log"));
@@ -168,7 +170,7 @@ pub fn meanwhile(backup: &mut Command, act: impl FnOnce()) {
     assert!(status.success(), "{}", said(&mut child));
 }
 
-/// What a process that has ended wrote to standard error.
+/// The text that a process wrote to standard error before it ended.
 fn said(child: &mut Guarded) -> String {
     let mut stderr = Vec::new();
     std::io::Read::read_to_end(child.0.stderr.as_mut().unwrap(), &mut stderr).unwrap();

@@ -1,6 +1,6 @@
 //! Recovery to each kind of target: one row per moment, and exactly the rows up to the target come back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use longshore_kit::{Installation, Options, Server, installations, place, representatives};
@@ -287,4 +287,30 @@ fn a_backup_is_complete_by_the_servers_clock() {
         ]));
         assert!(said.contains("before the target"), "{name}: {said}");
     }
+}
+
+/// Goal: a backup made on a later timeline holds the history that leads to it, so that it needs no archive.
+#[test]
+fn a_set_of_a_later_timeline_holds_its_history() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let media = stage.back_up("full", &[]);
+    let (data, second) = stage.restored(&media, "second", &[]);
+    second.wait_for("select pg_is_in_recovery()", "f");
+    let history = Path::new("pg_wal/00000002.history");
+    let own = std::fs::read(data.join(history)).unwrap();
+    let later = stage.path("later.bak");
+    succeed(
+        longshore(["backup"])
+            .arg(second.url())
+            .arg("--to")
+            .arg(&later),
+    );
+    let target = stage.path("third");
+    succeed(&mut stage.restore(&[later], &target));
+    // The restore's own remark comes after it.
+    let restored = std::fs::read(target.join(history)).unwrap();
+    assert!(restored.starts_with(&own));
 }

@@ -68,7 +68,7 @@ fn a_restored_subscriber_is_reported_and_kept_from_its_publisher_on_request() {
         );
         quiet.stop(Stop::Fast);
 
-        // What it is kept from.
+        // The call that the option prevents.
         let open = stage.adopt(&data);
         open.start();
         let begin = Instant::now();

@@ -402,3 +402,30 @@ fn no_statement_writes_onto_what_the_server_rests_on() {
     }
     Raw::login(server.port);
 }
+
+#[test]
+fn no_statement_names_an_object_outside_the_servers_buckets() {
+    let stage = Stage::new();
+    let answer = |args: &[&str], statement: &str| {
+        let server = stage.server(args);
+        text(&Raw::login(server.port).batch(statement)).replace('\0', "")
+    };
+    let denied = "Access is denied";
+    let backup = |url: &str| format!("BACKUP DATABASE shop TO URL = '{url}' WITH FORMAT");
+    let inside = backup("s3://nightly/shop/a.bak");
+    let reads = "RESTORE HEADERONLY FROM URL = 's3://nightly/shop/a.bak'";
+    for statement in [inside.as_str(), reads] {
+        assert!(answer(&[], statement).contains(denied));
+    }
+    let allowed = ["--bucket", "s3://nightly/shop/"];
+    for outside in ["s3://nightly/shop-2/a.bak", "s3://other/shop/a.bak"] {
+        assert!(answer(&allowed, &backup(outside)).contains(denied));
+    }
+    let upwards = answer(&allowed, &backup("s3://nightly/shop/../a.bak"));
+    assert!(upwards.contains("no . and no .."), "{upwards}");
+    // It gets as far as the trial's own refusal.
+    for statement in [inside.as_str(), reads] {
+        let said = answer(&allowed, statement);
+        assert!(said.contains("LONGSHORE_TRY_OBJECT_STORES"), "{said}");
+    }
+}

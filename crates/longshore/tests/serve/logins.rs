@@ -1,4 +1,4 @@
-//! Who may log in, when, and how often; and how clients recognise the server.
+//! Logins: which ones are accepted, when, and how often; and how clients recognise the server.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What comes back.
+//! The rows that a restored chain returns.
 
 use longshore_kit::{Server, Stop, installations, representatives};
 

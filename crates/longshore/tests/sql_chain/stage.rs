@@ -64,6 +64,8 @@ impl Stage {
     /// A new WAL archive of the servers' user.
     pub fn archive(&self, name: &str) -> PathBuf {
         let archive = self.path(name);
+        // By root, `wal create` makes no directory of its own in the servers' user's.
+        std::fs::create_dir(&archive).unwrap();
         succeed(longshore(["wal", "create", "--archive"]).arg(&archive));
         User::of_servers().own(&archive);
         archive

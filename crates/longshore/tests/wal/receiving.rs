@@ -4,7 +4,7 @@
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use longshore_kit::{Server, Stop, installations, representatives};
+use longshore_kit::{Installation, Server, Stop, installations, representatives};
 
 use super::stage::*;
 
@@ -187,6 +187,28 @@ fn a_slot_whose_wal_is_gone_is_reported_and_not_skipped() {
         assert_eq!(code(&output), 3, "{}", text(&output));
         assert!(text(&output).contains("Drop the slot"), "{}", text(&output));
         assert_eq!(segments(&streamed), before);
+        assert_eq!(list(&server, &streamed)["gaps"], 0);
+    }
+}
+
+/// Goal: a new archive begins with the WAL that its slot has kept, not with the server's last. Servers before 15 do not
+/// tell a slot's place.
+#[test]
+fn a_new_archive_begins_where_its_slot_does() {
+    let tells = |installation: &Installation| installation.major >= 15;
+    for installation in representatives().into_iter().filter(tells) {
+        let server = server(&installation, &[]);
+        let streamed = new_archive(&server, "streamed");
+        server.start();
+        work(&server, 1);
+        server.psql("select pg_create_physical_replication_slot('s', true)");
+        let first = server.psql("select pg_walfile_name(restart_lsn) from pg_replication_slots");
+        work(&server, 3);
+        let place = server.psql("select pg_current_wal_flush_lsn()");
+        let output = receive(&server, &streamed, &["--once", "--until", &place]).output();
+        let output = output.unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        assert_eq!(segments(&streamed)[0], first);
         assert_eq!(list(&server, &streamed)["gaps"], 0);
     }
 }

@@ -220,6 +220,8 @@ fn segments_of_two_branches_do_not_pass_for_one_log() {
         assert_eq!(broken["name"], later[0].as_str(), "{answer}");
         assert_eq!(answer["broken"].as_array().unwrap().len(), 1, "{answer}");
 
+        only_what_continues_is_given(&stage, &last, &later[0]);
+
         let data = beside(server, "restored");
         let args = [
             "--catalog",
@@ -240,6 +242,52 @@ fn segments_of_two_branches_do_not_pass_for_one_log() {
         let target = format!("0/{:X}", border - 1000);
         let output = run(server, &[&args[..], &["--target-lsn", &target]].concat());
         assert_eq!(code(&output), 0, "PostgreSQL {major}: {}", text(&output));
+    }
+}
+
+/// `wal get` compares by itself: no check of a restore came before, as for a server that others set up.
+fn only_what_continues_is_given(stage: &SetBack, last: &str, later: &str) {
+    let (archive, server) = (&stage.archive, &stage.server);
+    let dir = beside(server, "recovering/pg_wal");
+    std::fs::create_dir_all(&dir).unwrap();
+    server.user().own(Path::new(&dir));
+    let to = format!("{dir}/RECOVERYXLOG");
+    let get = |name: &str| run(server, &["wal", "get", name, &to, "--archive", archive]);
+    let output = get(later);
+    assert_eq!(code(&output), 0, "nothing to compare: {}", text(&output));
+    let before = Path::new(&dir).join(last);
+    std::fs::write(&before, unpacked(archive, last)).unwrap();
+    let output = get(later);
+    assert_eq!(code(&output), 200, "{}", text(&output));
+    let said = text(&output);
+    assert!(said.contains(last) && said.contains(later), "{said}");
+    // The branch's own segment is what continues its own.
+    let parts = segments(archive);
+    let earlier = &parts[parts.iter().position(|n| n == last).unwrap() - 1];
+    std::fs::remove_file(&before).unwrap();
+    std::fs::write(Path::new(&dir).join(earlier), unpacked(archive, earlier)).unwrap();
+    let output = get(last);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+}
+
+/// Goal: `wal get` gives a server no WAL of another cluster, whatever its restore_command says.
+#[test]
+fn a_server_is_given_no_wal_of_another_cluster() {
+    for installation in &representatives() {
+        let origin = server(installation, &[("archive_mode", "on")]);
+        let archive = new_archive(&origin, "archive");
+        origin.append_conf(&pushing(&archive, ""));
+        origin.start();
+        work(&origin, 1);
+        let name = archived(&origin, &archive);
+        let other = server(installation, &[]);
+        for (to, expected) in [(&origin, 0), (&other, 200)] {
+            let to = to.data_dir().join("pg_wal/RECOVERYXLOG");
+            let to = to.display().to_string();
+            let output = run(&origin, &["wal", "get", &name, &to, "--archive", &archive]);
+            assert_eq!(code(&output), expected, "{}", text(&output));
+            assert_eq!(Path::new(&to).exists(), expected == 0);
+        }
     }
 }
 
@@ -293,6 +341,7 @@ fn a_check_finds_a_refused_push() {
         assert!(archiver["last_failed_wal"].is_string(), "{answer}");
         let text = text(&output);
         assert!(text.contains("archive_command fails, last with"), "{text}");
+        warned_of_another_branch(&stage);
         // A check of the archive alone sees it.
         assert!(Path::new(archive).join("refused").exists());
         let own = new_archive(server, "own");
@@ -314,4 +363,39 @@ fn a_check_finds_a_refused_push() {
             super::stage::text(&output)
         );
     }
+}
+
+/// All that would go on with the archive's WAL says that the running server's was refused; the backup's own moment needs no
+/// more than was compared with its server's.
+fn warned_of_another_branch(stage: &SetBack) {
+    let (archive, server) = (&stage.archive, &stage.server);
+    let lines = |list: &[&str]| {
+        let args = [&["--catalog", "none"], list].concat();
+        let output = run(server, &args);
+        (code(&output), text(&output))
+    };
+    for verify in [&[][..], &["--verify"]] {
+        let list = [&["wal", "list", "--archive", archive], verify].concat();
+        let (code, said) = lines(&list);
+        assert_eq!(code, 5, "{said}");
+        assert!(said.contains("two branches of the cluster"), "{said}");
+    }
+    let restore = |name: &str, more: &[&str]| {
+        let to = beside(server, name);
+        let base = [
+            "restore",
+            &stage.abandoned,
+            "--to",
+            &to,
+            "--wal-archive",
+            archive,
+        ];
+        lines(&[&base, more].concat())
+    };
+    let (code, said) = restore("to-the-end", &["--target-timeline", "latest"]);
+    assert_eq!(code, 5, "{said}");
+    assert!(said.contains("two branches of the cluster"), "{said}");
+    let (code, said) = restore("to-its-own-end", &["--target-immediate"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!said.contains("two branches"), "{said}");
 }

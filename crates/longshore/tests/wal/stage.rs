@@ -68,7 +68,7 @@ pub fn new_archive(server: &Server, name: &str) -> String {
     path
 }
 
-/// What `wal list` tells.
+/// The answer of `wal list`.
 pub fn list(server: &Server, archive: &str) -> Value {
     let output = run(server, &["wal", "list", "--json", "--archive", archive]);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))

@@ -4,7 +4,12 @@
 //! offset  0     1       2..4            4..6   6       7
 //!         kind  status  length (BE)     SPID   number  window
 //! ```
-//! The length counts the header. A message is packets of one kind; the last has the bit EOM.
+//!
+//! Invariants
+//! - The length counts the header.
+//! - A message is packets of one kind; the last has the bit EOM.
+//!
+//! Leaves to others: the content of messages (`login.rs`, `request.rs`, `rpc.rs`, `reply.rs`).
 
 use crate::error::Error;
 use crate::kind::{PACKET_LEN_MAX, PacketKind};

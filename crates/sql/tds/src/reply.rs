@@ -1,8 +1,11 @@
 //! A server's answers: tokens, in packets (MS-TDS 2.2.7).
 //!
-//! Tokens are written in the order of the calls; [`Reply::ready`] returns the bytes that can be sent. The last DONE of
-//! a message is held back until another token follows or the message ends: only then is it known whether it needs the
-//! bit MORE.
+//! Invariants
+//! - Tokens are written in the order of the calls; [`Reply::ready`] returns the bytes that can be sent.
+//! - The last DONE of a message is held back until another token follows or the message ends: only then is it known
+//!   whether it needs the bit MORE.
+//!
+//! Leaves to others: values on the wire (`value.rs`), and packets (`packet.rs`).
 
 use crate::kind::{PACKET_LEN_MAX, PACKET_LEN_MIN};
 use crate::login::Version;

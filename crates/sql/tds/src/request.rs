@@ -1,4 +1,10 @@
 //! SQL batches and requests about transactions (MS-TDS 2.2.6.7, 2.2.6.9).
+//!
+//! Invariants
+//! - A length from the client is compared with the bytes that are there before they are taken; no input panics.
+//! - There is at most one transaction, so its name means nothing.
+//!
+//! Leaves to others: reassembling messages from packets (`packet.rs`), and the effect of a request (the caller).
 
 use crate::cursor::Cursor;
 use crate::error::Error;

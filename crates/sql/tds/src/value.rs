@@ -1,6 +1,10 @@
 //! Types and values on the wire (MS-TDS 2.2.5.4 to 2.2.5.5).
 //!
-//! A server sends few types: those of [`Type`]. Clients' values of all types in use are read, into the same types.
+//! Invariants
+//! - A server sends few types: those of [`Type`].
+//! - Clients' values of all types in use are read, into the same types.
+//!
+//! Leaves to others: the meaning of a value (the caller).
 
 use std::borrow::Cow;
 

@@ -2,7 +2,7 @@
 //! CONTINUE outside a loop.
 //!
 //! SQL Server compiles a batch before it runs it, so a mistake at the end must keep the first statement from running.
-//! What depends on data or on earlier statements of the batch is not judged here.
+//! Mistakes that depend on data or on earlier statements of the batch are not found here.
 //!
 //! Leaves to others: grammar (`syntax`), and running (`run.rs`).
 
@@ -57,47 +57,9 @@ impl Check<'_> {
 
     fn statement(&mut self, statement: &Statement) -> Result<(), Message> {
         match statement {
-            Statement::Backup(backup) => {
-                if let BackupWhat::Database { name, parts } = &backup.what {
-                    self.name(name)?;
-                    self.parts(parts)?;
-                }
-                if let BackupWhat::Log { name } = &backup.what {
-                    self.name(name)?;
-                }
-                let devices = backup.to.iter().chain(backup.mirrors.iter().flatten());
-                devices.into_iter().try_for_each(|d| self.device(d))?;
-                self.settings(&backup.options)
-            }
-            Statement::Restore(restore) => {
-                match &restore.what {
-                    RestoreWhat::Database { name, parts } | RestoreWhat::Log { name, parts } => {
-                        self.name(name)?;
-                        self.parts(parts)?;
-                    }
-                    RestoreWhat::Snapshot { name, snapshot } => {
-                        self.name(name)?;
-                        self.operand(snapshot)?;
-                    }
-                    RestoreWhat::HeaderOnly
-                    | RestoreWhat::FileListOnly
-                    | RestoreWhat::LabelOnly
-                    | RestoreWhat::VerifyOnly
-                    | RestoreWhat::RewindOnly => {}
-                }
-                restore.from.iter().try_for_each(|d| self.device(d))?;
-                self.settings(&restore.options)
-            }
-            Statement::Declare(all) => all.iter().try_for_each(|d| {
-                statement::type_of(&d.kind)?;
-                if let Some(value) = &d.value {
-                    self.expression(value)?;
-                }
-                match self.declared.insert(d.variable.to_lowercase()) {
-                    true => Ok(()),
-                    false => Err(message::DECLARED_TWICE.with(&[&d.variable])),
-                }
-            }),
+            Statement::Backup(backup) => self.backup(backup),
+            Statement::Restore(restore) => self.restore(restore),
+            Statement::Declare(all) => all.iter().try_for_each(|d| self.declare(d)),
             Statement::Assign {
                 variable, value, ..
             } => {
@@ -145,6 +107,52 @@ impl Check<'_> {
             | Statement::Break
             | Statement::Continue
             | Statement::Return => Ok(()),
+        }
+    }
+
+    fn backup(&mut self, backup: &Backup) -> Result<(), Message> {
+        match &backup.what {
+            BackupWhat::Database { name, parts } => {
+                self.name(name)?;
+                self.parts(parts)?;
+            }
+            BackupWhat::Log { name } => self.name(name)?,
+            BackupWhat::Group(_) | BackupWhat::Server => {}
+        }
+        let devices = backup.to.iter().chain(backup.mirrors.iter().flatten());
+        devices.into_iter().try_for_each(|d| self.device(d))?;
+        self.settings(&backup.options)
+    }
+
+    fn restore(&mut self, restore: &Restore) -> Result<(), Message> {
+        match &restore.what {
+            RestoreWhat::Database { name, parts } | RestoreWhat::Log { name, parts } => {
+                self.name(name)?;
+                self.parts(parts)?;
+            }
+            RestoreWhat::Snapshot { name, snapshot } => {
+                self.name(name)?;
+                self.operand(snapshot)?;
+            }
+            RestoreWhat::HeaderOnly
+            | RestoreWhat::FileListOnly
+            | RestoreWhat::LabelOnly
+            | RestoreWhat::VerifyOnly
+            | RestoreWhat::RewindOnly => {}
+        }
+        restore.from.iter().try_for_each(|d| self.device(d))?;
+        self.settings(&restore.options)
+    }
+
+    fn declare(&mut self, declaration: &Declaration) -> Result<(), Message> {
+        statement::type_of(&declaration.kind)?;
+        if let Some(value) = &declaration.value {
+            self.expression(value)?;
+        }
+        let variable = &declaration.variable;
+        match self.declared.insert(variable.to_lowercase()) {
+            true => Ok(()),
+            false => Err(message::DECLARED_TWICE.with(&[variable])),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Conversions between types, as in CAST, CONVERT and assignments.
 //!
-//! The results, and the message numbers of values that do not fit, are SQL Server's: texts are cut to the type's
-//! length, money is rounded, other numbers are truncated. A value that has no form in the new type is an error; no
-//! conversion invents one.
+//! Invariants
+//! - The results, and the message numbers of values that do not fit, are SQL Server's: texts are cut to the type's
+//!   length, money is rounded, other numbers are truncated.
+//! - A value that has no form in the new type is an error; no conversion invents one.
 //!
 //! Leaves to others: arithmetic and comparison (`value.rs`), the forms of dates (`query/moment.rs`), and which of two types
 //! an operator converts to (`query/translate`).
@@ -796,7 +797,27 @@ fn has_time(style: i64) -> bool {
 }
 
 fn styled(at: DateTime, kind: Type, style: i64) -> Option<String> {
-    let date = match style {
+    let format = date_format(style)?;
+    let date = match kind {
+        Type::Time(_) => String::new(),
+        _ => at.strftime(format).to_string(),
+    };
+    let time = match kind {
+        Type::Date => String::new(),
+        _ => time_text(at, kind, style),
+    };
+    let between = if matches!(style, 126 | 127) { "T" } else { " " };
+    match (date.is_empty(), time.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(time.trim_start().to_owned()),
+        (false, true) => Some(date),
+        (false, false) => Some(format!("{date}{between}{time}")),
+    }
+}
+
+/// The date's part of a style, empty if the style has a time only. `None`: no such style.
+fn date_format(style: i64) -> Option<&'static str> {
+    Some(match style {
         0 | 100 | 9 | 109 => "%b %e %Y",
         1 => "%m/%d/%y",
         22 => "%m/%d/%y",
@@ -822,7 +843,11 @@ fn styled(at: DateTime, kind: Type, style: i64) -> Option<String> {
         112 => "%Y%m%d",
         20 | 120 | 21 | 25 | 121 | 23 | 126 | 127 => "%Y-%m-%d",
         _ => return None,
-    };
+    })
+}
+
+/// The time's part of a style, empty if the style has a date only.
+fn time_text(at: DateTime, kind: Type, style: i64) -> String {
     let hour = match at.hour() % 12 {
         0 => 12,
         hour => hour,
@@ -841,7 +866,7 @@ fn styled(at: DateTime, kind: Type, style: i64) -> Option<String> {
         false => fraction.clone(),
     };
     let clock = at.strftime("%H:%M:%S");
-    let time = match style {
+    match style {
         0 | 100 => format!("{hour:>2}:{:02}{half}", at.minute()),
         9 | 109 => format!(
             "{hour:>2}:{:02}:{:02}{colon}{half}",
@@ -857,22 +882,6 @@ fn styled(at: DateTime, kind: Type, style: i64) -> Option<String> {
         126 | 127 => format!("{clock}{fraction}"),
         8 | 108 | 24 | 20 | 120 => clock.to_string(),
         _ => String::new(),
-    };
-    let date = match kind {
-        Type::Time(_) => String::new(),
-        _ => at.strftime(date).to_string(),
-    };
-    let time = if kind == Type::Date {
-        String::new()
-    } else {
-        time
-    };
-    let between = if matches!(style, 126 | 127) { "T" } else { " " };
-    match (date.is_empty(), time.is_empty()) {
-        (true, true) => None,
-        (true, false) => Some(time.trim_start().to_owned()),
-        (false, true) => Some(date),
-        (false, false) => Some(format!("{date}{between}{time}")),
     }
 }
 

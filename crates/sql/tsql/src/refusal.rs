@@ -1,7 +1,10 @@
 //! Translates the errors of lower crates to messages.
 //!
-//! One exhaustive match for each crate's errors: a new error without a message does not compile. If SQL Server's text
-//! says less than ours, ours follows as a message of its own, so that no helpful detail is lost.
+//! Invariants
+//! - One exhaustive match for each crate's errors: a new error without a message does not compile.
+//! - If SQL Server's text says less than ours, ours follows as a message of its own, so that no helpful detail is lost.
+//!
+//! Leaves to others: the words of SQL Server's messages (`message/table.rs`).
 
 use std::io;
 
@@ -126,9 +129,13 @@ pub fn media(error: &Media) -> Vec<Message> {
             device,
             source,
             ..
-        } => vec![match *action {
-            "write" | "sync" | "complete" => message::WRITE_FAILED.with(&[device, &system(source)]),
-            "read" => message::READ_FAILED.with(&[device, &system(source)]),
+        } => match *action {
+            // Our own text names the offset.
+            "write" | "sync" | "complete" => with_own(
+                message::WRITE_FAILED.with(&[device, &system(source)]),
+                error,
+            ),
+            "read" => with_own(message::READ_FAILED.with(&[device, &system(source)]), error),
             _ => {
                 let mut text = message::CANNOT_OPEN.with(&[device, &system(source)]);
                 // State 1 if it cannot be created, 2 if it does not exist.
@@ -137,9 +144,9 @@ pub fn media(error: &Media) -> Vec<Message> {
                 } else {
                     1
                 };
-                text
+                vec![text]
             }
-        }],
+        },
         Media::Missing { device } => {
             let missing = "2(The system cannot find the file specified.)";
             vec![message::CANNOT_OPEN.with(&[device, &missing])]
@@ -200,6 +207,9 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::DeviceCount { .. } => vec![message::TOO_MANY_DEVICES.with(&[&64])],
         Media::Bucket(_) | Media::Full { .. } => vec![own(error, error.hint())],
         Media::DeviceClass { .. } => vec![message::DEVICE_CLASSES.plain()],
+        Media::Unsupported { device, .. } if device.starts_with("s3://") => {
+            vec![own(error, "name another object, or replace it WITH FORMAT")]
+        }
         Media::Unsupported { .. } => vec![own(error, error.hint())],
     }
 }
@@ -257,9 +267,12 @@ fn system(error: &io::Error) -> String {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "112(There is not enough space on the disk.)".into()
         }
+        io::ErrorKind::IsADirectory => "5(Access is denied.)".into(),
+        io::ErrorKind::InvalidInput => "87(The parameter is incorrect.)".into(),
         _ => match error.raw_os_error() {
             Some(number) => format!("{number}({error})"),
-            None => error.to_string(),
+            // 31: a device attached to the system is not functioning. The message needs a number.
+            None => format!("31({error})"),
         },
     }
 }
@@ -267,6 +280,37 @@ fn system(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operating_systems_error_always_has_a_number_and_the_offset_is_named() {
+        let kinds = [
+            io::ErrorKind::IsADirectory,
+            io::ErrorKind::InvalidInput,
+            io::ErrorKind::Other,
+            io::ErrorKind::UnexpectedEof,
+            io::ErrorKind::StorageFull,
+            io::ErrorKind::WriteZero,
+        ];
+        for (action, number) in [("write", 3202), ("read", 3203), ("open", 3201)] {
+            for kind in kinds {
+                let error = Media::Io {
+                    action,
+                    device: "a.bak".to_owned(),
+                    offset: 4242,
+                    source: kind.into(),
+                };
+                let messages = media(&error);
+                assert_eq!(messages[0].number, number);
+                let text = &messages[0].text;
+                let parts = ["perating system error ", "failed: "];
+                let after = parts.iter().find_map(|part| Some(text.split_once(part)?.1));
+                let after = after.unwrap_or_else(|| panic!("{text}"));
+                assert!(after.starts_with(|c: char| c.is_ascii_digit()), "{text}");
+                let is_named = messages.iter().any(|m| m.text.contains("4242"));
+                assert_eq!(is_named, action != "open", "{messages:?}");
+            }
+        }
+    }
 
     #[test]
     fn numbers_agree_with_those_that_the_rooms_give() {

@@ -1,7 +1,11 @@
 //! Runs batches: statement by statement, through blocks, loops and texts.
 //!
-//! A batch is parsed whole before any of it runs. A statement that fails reports it, and the next one runs, as in SQL
-//! Server; a few mistakes end the batch ([`ends_own_batch`]).
+//! Invariants
+//! - A batch is parsed whole before any of it runs.
+//! - A statement that fails reports it, and the next one runs, as in SQL Server; a few mistakes end the batch
+//!   ([`ends_own_batch`]).
+//!
+//! Leaves to others: parsing (`syntax`), and what a statement does (`statement`, `query`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,10 @@
 //! Types, columns and values of this crate's results.
 //!
-//! The types are those of T-SQL in the views, the result sets and the variables; a network protocol can write each of
-//! them without knowing its meaning.
+//! Invariants
+//! - The types are those of T-SQL in the views, the result sets and the variables; a network protocol can write each of
+//!   them without knowing its meaning.
+//!
+//! Leaves to others: conversions between types (`convert.rs`), and the bytes on the wire (`longshore-tds`).
 
 use std::fmt;
 

@@ -520,3 +520,44 @@ fn a_file_that_changes_ends_a_backup_or_marks_it_as_the_option_says() {
         );
     }
 }
+
+/// Goal: no statement writes into a target's prefix, log sets stay on disks, and an address after DISK is told to be a URL.
+#[test]
+fn urls_that_no_backup_may_write_to_are_refused() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (statement, expected) in [
+        (
+            "BACKUP DATABASE shop TO URL = 's3://kept/target/shop/1.bak'",
+            "3201",
+        ),
+        (
+            "BACKUP DATABASE shop TO URL = 's3://other/p/db/20270131T020000Z-full-1a2b3c4d/family-1.bak' WITH FORMAT",
+            "3201",
+        ),
+        (
+            "BACKUP DATABASE shop TO URL = 's3://other/p/db/20270131T020000Z-full-1a2b3c4d/family-2.bak' WITH INIT, SKIP",
+            "3201",
+        ),
+        (
+            "BACKUP DATABASE shop TO URL = 's3://other/p/wal/longshore-wal' WITH FORMAT",
+            "3201",
+        ),
+        ("BACKUP DATABASE shop TO URL = '/a.bak'", "write DISK"),
+        (
+            "BACKUP DATABASE shop TO URL = 's3://h:1/nightly/d/a'",
+            "'s3://nightly/d/a'",
+        ),
+        (
+            "BACKUP DATABASE shop TO DISK = 's3://nightly/a'",
+            "write URL",
+        ),
+        (
+            "RESTORE LABELONLY FROM URL = 'https://a/b'",
+            "s3://BUCKET/KEY",
+        ),
+    ] {
+        let lines = said(&run(&mut session, statement)).join("\n");
+        assert!(lines.contains(expected), "{statement}: {lines}");
+    }
+}

@@ -596,6 +596,96 @@ fn cursors_are_refused_by_name_with_what_does_the_same() {
     assert_eq!(numbers(&run(&mut session, "DECLARE c int")), [102]);
 }
 
+/// Goal: the statements of keys, Service Broker, triggers and signatures are refused by their whole name, wherever they
+/// are in a batch, and nothing of the batch runs. Names that look like them stay names.
+#[test]
+fn keys_service_broker_triggers_and_signatures_are_refused_by_name() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (statement, what) in [
+        (
+            "BACKUP CERTIFICATE c TO FILE = 'c.cer'",
+            "BACKUP CERTIFICATE",
+        ),
+        (
+            "backup master key TO FILE = 'k' ENCRYPTION BY PASSWORD = 'p'",
+            "BACKUP MASTER KEY",
+        ),
+        (
+            "BACKUP SERVICE MASTER KEY TO FILE = 'k'",
+            "BACKUP SERVICE MASTER KEY",
+        ),
+        (
+            "BACKUP SYMMETRIC KEY k TO FILE = 'k'",
+            "BACKUP SYMMETRIC KEY",
+        ),
+        ("RESTORE MASTER KEY FROM FILE = 'k'", "RESTORE MASTER KEY"),
+        (
+            "RESTORE SERVICE MASTER KEY FROM FILE = 'k' FORCE",
+            "RESTORE SERVICE MASTER KEY",
+        ),
+        ("DISABLE TRIGGER t ON DATABASE", "DISABLE TRIGGER"),
+        ("ENABLE TRIGGER ALL ON ALL SERVER", "ENABLE TRIGGER"),
+        (
+            "SEND ON CONVERSATION @h MESSAGE TYPE m (@x)",
+            "SEND ON CONVERSATION",
+        ),
+        ("RECEIVE * FROM q", "RECEIVE"),
+        ("RECEIVE TOP (1) message_body FROM q", "RECEIVE"),
+        ("RECEIVE conversation_handle FROM q", "RECEIVE"),
+        ("GET CONVERSATION GROUP @g FROM q", "GET CONVERSATION GROUP"),
+        ("MOVE CONVERSATION @h TO @g", "MOVE CONVERSATION"),
+        (
+            "BEGIN DIALOG CONVERSATION @h FROM SERVICE s TO SERVICE 't'",
+            "BEGIN DIALOG",
+        ),
+        (
+            "BEGIN CONVERSATION TIMER (@h) TIMEOUT = 5",
+            "BEGIN CONVERSATION TIMER",
+        ),
+        ("END CONVERSATION @h", "END CONVERSATION"),
+        ("ADD SIGNATURE TO p BY CERTIFICATE c", "ADD SIGNATURE"),
+        (
+            "ADD COUNTER SIGNATURE TO p BY CERTIFICATE c",
+            "ADD COUNTER SIGNATURE",
+        ),
+        (
+            "OPEN SYMMETRIC KEY k DECRYPTION BY CERTIFICATE c",
+            "OPEN SYMMETRIC KEY",
+        ),
+        (
+            "OPEN MASTER KEY DECRYPTION BY PASSWORD = 'p'",
+            "OPEN MASTER KEY",
+        ),
+        ("CLOSE SYMMETRIC KEY k", "CLOSE SYMMETRIC KEY"),
+        ("CLOSE MASTER KEY", "CLOSE MASTER KEY"),
+        ("CLOSE ALL SYMMETRIC KEYS", "CLOSE ALL SYMMETRIC KEYS"),
+    ] {
+        for batch in [
+            statement.to_owned(),
+            format!("PRINT 'never';\n{statement}"),
+            format!("IF 1 = 1 BEGIN {statement}; END"),
+        ] {
+            let said = said(&run(&mut session, &batch));
+            let whole =
+                format!("50002 {what} is not part of the language that this server understands.");
+            assert_eq!(said, [whole], "{batch}");
+        }
+    }
+    for (batch, number) in [
+        ("OPEN master", 50002),
+        ("enable 'x'", 2812),
+        ("receive @a = 1", 2812),
+        ("send", 2812),
+        ("PRINT 'x' PRINT 'y'", 0),
+    ] {
+        let record = run(&mut session, batch);
+        assert_eq!(numbers(&record)[0], number, "{batch}: {:?}", said(&record));
+    }
+    let cursor = said(&run(&mut session, "OPEN master"));
+    assert!(cursor[0].contains("take one row at a time"), "{cursor:?}");
+}
+
 #[test]
 fn a_driver_without_autocommit_has_a_transaction_from_its_first_query_on() {
     let stage = Stage::new();

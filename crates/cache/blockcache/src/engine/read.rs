@@ -3,6 +3,8 @@
 //! Invariants
 //! - Clients get good bytes whatever the cache device does: the backend serves what the cache device cannot.
 //! - No thread waits for a second buffer while it holds one: all of them might wait.
+//!
+//! Leaves to others: joining reads of the same bytes (`together.rs`), and copies into the cache (`fill.rs`).
 
 use super::fill::Job;
 use super::together::Turn;

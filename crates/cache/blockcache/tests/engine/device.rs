@@ -157,7 +157,7 @@ impl Drop for Mounted {
     }
 }
 
-/// What another program does with the device while nothing is served.
+/// The action of another program on the device while nothing is served.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Deed {
     Nothing,

@@ -1,4 +1,4 @@
-//! What a restart keeps, and what it must not.
+//! The content that a restart keeps, and the content that it must drop.
 
 use std::path::Path;
 use std::sync::Arc;

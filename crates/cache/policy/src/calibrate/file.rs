@@ -27,7 +27,7 @@ pub enum BadModel {
 }
 
 impl BadModel {
-    /// What to do about it.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             BadModel::NoModel => "`longshore cache calibrate` writes such files",
@@ -137,7 +137,7 @@ pub enum NoModelAt {
 }
 
 impl NoModelAt {
-    /// What to do about it.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             NoModelAt::Io { .. } => BadModel::NoModel.hint(),

@@ -59,7 +59,7 @@ pub enum FitRefusal {
 }
 
 impl FitRefusal {
-    /// What to do about it.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             FitRefusal::TooFew { .. } | FitRefusal::NoTime { .. } => {

@@ -78,7 +78,7 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// What to do about it.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             MeasureError::TooSmall { .. } => "name a larger file on the same device, or the device",

@@ -1,7 +1,8 @@
 //! A device at work: requests in, completions out, in virtual time.
 //!
-//! The same requests at the same times give the same completions; randomness comes from the caller's seed only. No
-//! request is lost, and none completes before it was sent.
+//! Invariants
+//! - The same requests at the same times give the same completions; randomness comes from the caller's seed only.
+//! - No request is lost, and none completes before it was sent.
 //!
 //! Leaves to others: the parameters of devices (`profile.rs`), and what to send where (`policy`).
 

@@ -5,7 +5,7 @@ use longshore_balance::Outlook;
 use super::{Op, Profile};
 
 impl Profile {
-    /// What a policy can be told of this device.
+    /// The facts about this device that a policy is given.
     pub fn outlook(&self) -> Outlook {
         let in_units = f64::from(self.units) * f64::from(self.chunk_bytes);
         let harm_us = self.write_harm_us();

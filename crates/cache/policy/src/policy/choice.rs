@@ -23,7 +23,7 @@ pub enum FilterChoice {
     Aware,
 }
 
-/// What is kept, and who waits for it.
+/// The rules by which blocks stay in the cache, and whether a miss waits for another client's read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub base: BaseKind,
@@ -124,7 +124,7 @@ mod tests {
     use super::super::BASES;
     use super::*;
 
-    /// What a cache at work can be told to do. Policies to compare with are the lab's.
+    /// The names that a cache at work accepts. Policies to compare with are the lab's.
     #[test]
     fn a_cache_at_work_knows_four_filters_by_name_and_no_rival() {
         let names = FilterChoice::ALL.map(FilterChoice::name);

@@ -1,9 +1,14 @@
 //! The checks that an accelerator's result must pass before it is used.
 //!
-//! Every result: lengths, framing, and the CRC-32 in the footers equal to ours, which was computed before the engine
-//! saw the bytes. That catches failed transfers and mixed-up buffers, but not a damaged deflate body. So our own
-//! decoder also decodes a sample of the results, or all of them, and always the first ones after each start.
-//! Containers without a checksum of the plain bytes are always decoded.
+//! Invariants
+//! - Every result has the right lengths and framing, and the CRC-32 in its footers equals ours, which was computed
+//!   before the engine saw the bytes.
+//! - These checks find failed transfers and mixed-up buffers, but not a damaged deflate body. So our own decoder also
+//!   decodes a sample of the results, or all of them, and always the first ones after each start.
+//! - Containers without a checksum of the plain bytes are always decoded.
+//!
+//! Leaves to others: finishing a block in software (`finisher.rs`), and what a failed check costs the device
+//! (`standing.rs`).
 
 use longshore_codec::gzext::Member;
 use longshore_codec::{Algorithm, Decompressor, PayloadError, payload_bound};

@@ -11,6 +11,9 @@
 //! - Finishers get the smallest sequence available.
 //! - Finishers end when the last parcel is finished and no more can come.
 //!
+//! Leaves to others: which blocks are admitted (`mod.rs`), calls of the engine (`lane.rs`), and checking results
+//! (`finisher.rs`).
+//!
 //! There is one lock. The desk is the only core of the dispatcher that threads share, and small enough to be checked
 //! in every interleaving (`tests/desk_interleavings.rs`); that is why its locks come from `super::sync`.
 

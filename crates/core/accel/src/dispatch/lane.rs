@@ -1,7 +1,9 @@
 //! One accelerator within one run: its budget, its threads and its counters.
 //!
-//! The bytes in flight are bounded by the lane's budget, which shrinks by what calls hold that never returned. A call
-//! that takes too long costs the device its standing, not the run its data: software compresses the same blocks.
+//! Invariants
+//! - The bytes in flight are bounded by the lane's budget, which shrinks by what calls hold that never returned.
+//! - A call that takes too long costs the device its standing, not the run its data: software compresses the same
+//!   blocks.
 //!
 //! Leaves to others: which blocks go to an accelerator (`mod.rs`), checking results (`check.rs`), and what outlives a
 //! run (`standing.rs`).

@@ -14,6 +14,9 @@
 //! - Time comes from the caller's clock; the owner of the dispatcher calls [`Dispatcher::tick`] about ten times a
 //!   second.
 //!
+//! Leaves to others: one accelerator within a run (`lane.rs`), what outlives a run (`standing.rs`), and the engines
+//! (`devices`).
+//!
 //! Locks: the desk's, an accelerator's, a lane's. No thread holds two of these at a time.
 
 mod check;

@@ -44,7 +44,7 @@ struct World {
     hang_bound_us: u64,
 }
 
-/// What happens to the device, and when. Microseconds since the start.
+/// An event of the device, and its time. Microseconds since the start.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Lives,

@@ -1,4 +1,4 @@
-//! What a machine has for backups, what is missing, and the command that fixes it.
+//! A report on the machine: its means for backups, those that it lacks, and the command that fixes it.
 //!
 //! Reads `/sys`, `/proc` and `/etc`, below roots that a test may fake, and changes nothing. No device is accessed: in
 //! particular a QAT device's heartbeat is not read, because reading it makes the driver act. A file that only root can

@@ -9,6 +9,8 @@
 //!   the reverse, and nothing is written outside the structures.
 //! - The library is never unloaded.
 //!
+//! Leaves to others: which engine serves which level (`deflate.rs`), and framing (`gzext.rs`).
+//!
 //! `LONGSHORE_ISAL` names another file to load, or `off` disables it.
 
 use std::env;

@@ -1,4 +1,10 @@
 //! Writes a parsed chunk: counts symbols, makes their code, writes table and bits.
+//!
+//! Invariants
+//! - The answer is `None` instead of a chunk that is not shorter than its room; nothing is written then.
+//! - Tables have twice as many entries as there are symbols, so an index that stands for no literal stays in them.
+//!
+//! Leaves to others: finding the sequences (`matcher.rs`, `optimal.rs`), and the code's lengths (`huffman.rs`).
 
 use super::Window;
 use super::bits::{BitWriter, stream_len};

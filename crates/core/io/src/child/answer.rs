@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Of what the program says of errors, only the end is kept.
 const ERRORS_MAX: usize = 4 << 10;
 
-/// What a program said until it ended.
+/// The output of a program until it ended.
 #[derive(Debug)]
 pub struct Said {
     pub status: ExitStatus,
@@ -124,7 +124,7 @@ impl Drop for Group {
     }
 }
 
-/// What is read of the program; `None` once its end was seen.
+/// The program's output that is still read; `None` once its end was seen.
 struct Pipe<R> {
     source: Option<R>,
     bytes: Vec<u8>,

@@ -1,10 +1,15 @@
 //! A regular file of the real file system, read and written with or without the page cache.
 //!
-//! If the file system refuses one method, the file uses the next for the rest of its life: first `O_DIRECT`, then
-//! `RWF_DONTCACHE`, then plain calls. Pages that were cached before are never evicted.
-//!
 //! A direct call transfers the part of the buffer whose address and offset are both aligned. Unaligned ends go by
-//! `RWF_DONTCACHE`. Parts are transferred in the order of their bytes, so a short transfer is always a prefix.
+//! `RWF_DONTCACHE`.
+//!
+//! Invariants
+//! - If the file system refuses one method, the file uses the next for the rest of its life: first `O_DIRECT`, then
+//!   `RWF_DONTCACHE`, then plain calls.
+//! - Pages that were cached before are never evicted.
+//! - Parts are transferred in the order of their bytes, so a short transfer is always a prefix.
+//!
+//! Leaves to others: directories and names (`dir.rs`), and aligned buffers (`../pool.rs`).
 
 use crate::{FileLock, FileRead, FileWrite};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -117,7 +122,7 @@ impl HostFile {
             };
             let flags = access | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let path = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
-            // Whatever the reason for a refusal, the file can still be read through the page cache.
+            // After a refusal for any reason, the file can still be read through the page cache.
             rustix::fs::open(path, flags, Mode::empty()).ok()
         };
         self.direct.get_or_init(open).as_ref().map(|fd| fd.as_fd())

@@ -66,7 +66,7 @@ impl Host {
                 continue;
             }
             match self.dir(parent) {
-                // What may be changed but not read cannot be synced by itself.
+                // A directory that may be changed but not read cannot be synced by itself.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     self.dir(path)?.sync_all()?;
                 }

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 
 /// A clock that only a test moves.
 ///
-/// Whoever sleeps moves it to the moment of waking and goes on at once, so threads that sleep side
+/// A sleeping thread moves it to the moment of waking and goes on at once, so threads that sleep side
 /// by side spend the same time, as real ones would.
 #[derive(Debug, Default)]
 pub struct SimClock {

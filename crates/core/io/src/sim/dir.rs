@@ -1,7 +1,8 @@
 //! A directory of a simulated disk. It returns the error numbers that Linux returns.
 //!
-//! A directory keeps its inode when it is renamed, as a descriptor does. Every call is a step that the disk's rules
-//! may fail, before it changes anything.
+//! Invariants
+//! - A directory keeps its inode when it is renamed, as a descriptor does.
+//! - Every call is a step that the disk's rules may fail, before it changes anything.
 //!
 //! Leaves to others: the tree and what is durable of it (`state.rs`), and which call fails (`fault.rs`).
 

@@ -103,7 +103,7 @@ impl std::fmt::Debug for Interference {
     }
 }
 
-/// What the faults do to one call.
+/// The effect of the faults on one call.
 #[derive(Debug, Default)]
 pub(super) struct FaultEffect {
     pub(super) errno: Option<i32>,

@@ -4,7 +4,7 @@
 //! is a *step*. A test counts the steps of one run, then repeats the run once per step with the power cut there, and
 //! checks the [images](SimDisk::images) that the cut can leave.
 //!
-//! What a cut leaves
+//! Invariants: the state that a cut leaves
 //! - Bytes and lengths: all that [`FileWrite::sync`](crate::File::sync) or [`DirSync::sync_all`] confirmed. Each later write or
 //!   change of length of each file is by itself there, lost, or (a write) torn: some sectors of 512
 //!   bytes are there and some are not. Nothing is ordered, neither within a file nor between files.
@@ -30,6 +30,8 @@
 //! - Tears within a sector of 512 bytes: no disk has smaller sectors.
 //! - Permissions, FIFOs, sockets, quotas: they lead to errors that `Fault` can produce, or are refused by
 //!   [`crate::Host`], whose tests use real ones.
+//!
+//! Leaves to others: which call fails (`fault.rs`), the names (`tree.rs`), and the state of the disk (`state.rs`).
 //!
 //! One seed repeats the same run if only one thread makes calls; with several, the scheduler decides their order.
 //! Space and memory of removed files are freed only with the disk (except for `set_capacity`).

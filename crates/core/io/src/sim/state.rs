@@ -1,7 +1,9 @@
 //! The state of a simulated disk: what is visible now, what is durable, and the changes between them.
 //!
-//! Only a sync makes a change durable. A power cut keeps what is durable and, as a file system may, any part of the
-//! later changes. Times come from a clock that ticks with every change, so two runs of a test are equal.
+//! Invariants
+//! - Only a sync makes a change durable.
+//! - A power cut keeps what is durable and, as a file system may, any part of the later changes.
+//! - Times come from a clock that ticks with every change, so two runs of a test are equal.
 //!
 //! Leaves to others: the calls on files and directories (`dir.rs`, `file.rs`).
 
@@ -82,7 +84,7 @@ impl Data {
     }
 }
 
-/// Applies the entries of `journal` that are `kept`. What is not yet durable otherwise is made without a name, where an
+/// Applies the entries of `journal` that are `kept`. A node that is not yet durable is made without a name, where an
 /// entry needs it.
 pub(super) fn replay(journal: &[TreeChange], kept: &[bool], names: &mut Tree) {
     let added = journal.iter().filter_map(|entry| match entry {
@@ -201,8 +203,8 @@ impl State {
         Ok(ino)
     }
 
-    /// Makes the names in `dir` durable, with its attributes and those of what it holds. Whatever they came by (a
-    /// rename's other name) becomes durable with them; the name of `dir` itself does not.
+    /// Makes the names in `dir` durable, with its attributes and those of what it holds. The other name of a rename
+    /// that moved them becomes durable with them; the name of `dir` itself does not.
     pub(super) fn sync_dir(&mut self, dir: Ino) {
         let Some(dev) = self.live.node(dir).map(|node| node.dev) else {
             return;

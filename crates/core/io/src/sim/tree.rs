@@ -1,8 +1,12 @@
 //! The names of a simulated disk: directories, their entries, and attributes.
 //!
-//! Every change is an [`TreeChange`], so that the same change can be made to the names everybody sees now and, later or
-//! never, to those that survive a power cut. Entries of one name are replayed in order and none is left out between two
-//! ([`closed`], [`without`]); replaying then always succeeds, for all checks were made before.
+//! Invariants
+//! - Every change is an [`TreeChange`], so that the same change can be made to the names everybody sees now and, later
+//!   or never, to those that survive a power cut.
+//! - Entries of one name are replayed in order and none is left out between two ([`closed`], [`without`]); replaying
+//!   then always succeeds, for all checks were made before.
+//!
+//! Leaves to others: what of the names is durable (`state.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

@@ -11,6 +11,9 @@
 //! Invariants
 //! - The control file gets its name last, when settings and WAL are durable.
 //! - Every step can be repeated after an interruption.
+//!
+//! Leaves to others: writing the files of a set (`mod.rs`, `in_place.rs`), and whether a server may run in the
+//! directory (`running.rs`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

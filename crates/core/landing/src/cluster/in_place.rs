@@ -13,6 +13,8 @@
 //!   `pg_upgrade --link` came, keeps its bytes. The name is removed and the whole file is written again. A name that
 //!   is added during the restore is noticed, and refused, when the file is next opened; what was written before is
 //!   visible through it.
+//!
+//! Leaves to others: the locations of tablespaces (`spaces.rs`), and a cluster in a new directory (`mod.rs`).
 
 use crate::place::RootContent;
 use crate::place::RootFiles;

@@ -10,6 +10,9 @@
 //! - A data directory in which a server may run is not touched. Neither are tablespaces that are not empty:
 //!   `--replace` keeps an old data directory until the new one is complete, and the old one needs its tablespaces.
 //!
+//! Leaves to others: staging and names in one directory (`place`), the locations of tablespaces (`spaces.rs`), and a
+//! delta (`in_place.rs`).
+//!
 //! Source: PostgreSQL 18 manual, "Recovering Using a Continuous Archive Backup"; `xlogrecovery.c`.
 
 mod checksums;

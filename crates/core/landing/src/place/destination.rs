@@ -17,7 +17,7 @@ use longshore_media::{Entry, Extent};
 use super::attributes::LostAttributes;
 use crate::error::Error;
 
-/// What a restore replaces.
+/// The part of the destination that a restore replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Each topmost name of the set separately; other names in the target stay.
@@ -70,7 +70,7 @@ pub trait Destination: Send + Sync {
     fn finish(self: Box<Self>) -> Result<Option<u64>, Error>;
 }
 
-/// What is restored to a directory.
+/// The content that is restored to a directory.
 pub trait RootContent {
     /// Creates a name without data: a directory, a link, an empty file. Its parents are created if they did not come
     /// yet. Several threads may call it, each name once. Errors name the path in the target.

@@ -14,6 +14,8 @@
 //!   reaches its name until the new one has it ([`in_use`]).
 //! - If a directory is replaced as a whole, the name without which nothing in it starts is removed first and comes
 //!   back last, each with a sync in between: at no moment can a mixture of old and new be started.
+//!
+//! Leaves to others: moving names and moving them back (`names.rs`), and what a restore writes (`destination.rs`).
 
 mod attributes;
 mod blocks;
@@ -107,7 +109,7 @@ pub struct Target {
     watch: OpenFiles,
 }
 
-/// What dropping a target must do.
+/// The state of a target, which decides what its drop must do.
 enum Fate {
     /// No name has been moved in, or all were moved back.
     Unfinished,

@@ -1,8 +1,9 @@
 //! Names in the target: which names a restore displaces, how its own get there, and how they go back if it fails.
 //!
-//! Displaced names are kept until all new ones are in place and durable. A crash in between leaves a state from which
-//! the next restore puts the old names back. A database and its side files move together: a write-ahead log next to
-//! another database would damage it.
+//! Invariants
+//! - Displaced names are kept until all new ones are in place and durable.
+//! - A crash in between leaves a state from which the next restore puts the old names back.
+//! - A database and its side files move together: a write-ahead log next to another database would damage it.
 //!
 //! Leaves to others: what may be displaced at all (`options`, the callers), and writing the files (`destination.rs`).
 

@@ -10,8 +10,8 @@
 //! name had when the writer began. All writers complete the stripes of their sets in one order, that of the names, so
 //! the later one fails at the first name that both have, before it has replaced anything of the other.
 //!
-//! A reader holds the object's ETag from its first look on, so an object that is replaced is never read as a mix. What
-//! is read in order is requested ahead, in windows that grow; other ranges are requested as they are.
+//! A reader holds the object's ETag from its first look on, so an object that is replaced is never read as a mix.
+//! Ranges that are read in order are requested ahead, in windows that grow; other ranges are requested as they are.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,12 +29,12 @@ use super::{
 };
 use crate::Error;
 
-/// Parts of one stripe that are under way while another is filled.
+/// Parts of one stripe that are in flight while another is filled.
 const IN_FLIGHT: usize = 4;
 /// One request of a reader that reads in order, at first and at most.
 const WINDOW_MIN: u64 = 1 << 20;
 const WINDOW_MAX: u64 = 8 << 20;
-/// Windows under way, beside the one that is used.
+/// Windows in flight, in addition to the one that is used.
 const AHEAD: usize = 4;
 /// A reader that goes back by less than this still reads in order: fetches begin at multiples of the alignment.
 const BACK: u64 = 64 << 10;
@@ -385,7 +385,7 @@ impl Span {
     }
 }
 
-/// What is known of a reader that reads in order.
+/// The state of a reader that reads in order.
 #[derive(Debug, Default)]
 struct Ahead {
     /// In order, without gaps.

@@ -5,17 +5,23 @@
 //! and the others, complete and durable, their temporary ones. Readers use those too ([`BackupDevice::open_pending`]),
 //! and the next writer finishes the renames.
 //!
-//! A backup set is appended in place. If the stripe has other names (hard links), the name first gets a copy of its
-//! own, so that the other names keep their content.
+//! A backup set is appended in place.
 //!
-//! Writers exclude each other by locks. Where locks may not reach all writers (network file systems, FUSE), and
-//! wherever such a writer has been, the stripe is also reserved by a file next to it, `NAME.longshore-writing`
-//! ([`Reservation`]). A writer that lost its reservation learns so before it writes the trailer; without a trailer
-//! there is no set.
+//! Where locks may not reach all writers (network file systems, FUSE), and wherever such a writer has been, the stripe
+//! is reserved by a file next to it, `NAME.longshore-writing` ([`Reservation`]).
 //!
 //! Bytes are collected in one aligned buffer and written in large aligned writes, without the page cache if requested.
 //! A flush writes the unaligned rest through the cache and keeps it in the buffer, so that the next write repeats that
 //! sector with the same bytes at its start.
+//!
+//! Invariants
+//! - If the stripe has other names (hard links), the name first gets a copy of its own, so that the other names keep
+//!   their content.
+//! - Writers exclude each other by locks.
+//! - A writer that lost its reservation learns so before it writes the trailer; without a trailer there is no set.
+//!
+//! Leaves to others: which stripes make a set (`set_reader.rs`), and the order in which they are completed
+//! (`set_writer.rs`).
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -406,10 +412,14 @@ struct FileWrite {
 
 impl FileWrite {
     fn error(&self, action: &'static str, source: std::io::Error) -> Error {
+        self.error_at(self.offset(), action, source)
+    }
+
+    fn error_at(&self, offset: u64, action: &'static str, source: std::io::Error) -> Error {
         Error::Io {
             action,
             device: self.device.clone(),
-            offset: self.offset(),
+            offset,
             source,
         }
     }
@@ -427,8 +437,8 @@ impl FileWrite {
 
     fn write_out(&self, len: usize, via: Via) -> Result<(), Error> {
         self.file
-            .write_all_at(&self.staging[..len], self.base, via)
-            .map_err(|e| self.error("write", e))
+            .write_counted(&self.staging[..len], self.base, via)
+            .map_err(|e| self.error_at(self.base + e.done as u64, "write", e.source))
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -455,7 +465,7 @@ impl FamilyWrite for FileWrite {
         if !self.begun {
             self.file
                 .set_len(self.start)
-                .map_err(|e| self.error("write", e))?;
+                .map_err(|e| self.error_at(self.start, "write", e))?;
             self.begun = true;
         }
         while !bytes.is_empty() {

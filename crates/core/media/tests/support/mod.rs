@@ -487,7 +487,7 @@ pub struct Restored {
 
 pub type Content = BTreeMap<PathBuf, Restored>;
 
-/// What a restore of a set of these inputs must return.
+/// The content that a restore of a set of these inputs must return.
 pub fn expected(inputs: &[Input]) -> Content {
     let restored = |input: &Input| {
         let mut data = vec![0; input.entry.len as usize];

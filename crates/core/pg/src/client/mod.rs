@@ -12,6 +12,8 @@
 //! - No error, log line or `Debug` text contains a password.
 //! - A timeout loses nothing: the next call continues where this one stopped.
 //!
+//! Leaves to others: opening the connection (`startup.rs`), and the connection string (`options.rs`).
+//!
 //! Not supported: GSSAPI, channel binding, service files, LDAP look-ups.
 //! Source: PostgreSQL 18 documentation, chapter "Frontend/Backend Protocol".
 

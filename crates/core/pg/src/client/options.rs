@@ -1,11 +1,14 @@
 //! How to reach a server: a connection string, with the PG variables of the environment for what it leaves out.
 //!
-//! Strings, variables and the password file mean what they mean to libpq; a parameter that is not supported is refused
-//! by its name, never ignored. A password is a [`Secret`], which no message and no debug output shows.
+//! Invariants
+//! - Strings, variables and the password file mean what they mean to libpq; a parameter that is not supported is
+//!   refused by its name, never ignored.
+//! - A password is a [`Secret`], which no message and no debug output shows.
 //!
 //! Leaves to others: opening the connection (`startup.rs`) and the protocol.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -170,16 +173,24 @@ impl Options {
         Ok(|name: &str| std::env::var(name).ok())
     }
 
-    /// Parses a connection string; missing values come from `variable` (the environment) and `user_name`.
+    /// Parses a connection string; missing values come from `variable` (the environment). If the role is missing in
+    /// both, `login_name` is asked for the passwd name of the effective user, as libpq does.
     pub fn parse(
         text: &str,
         variable: &dyn Fn(&str) -> Option<String>,
-        user_name: &str,
+        login_name: &dyn Fn() -> io::Result<String>,
     ) -> Result<Options, Error> {
         let words = Words::read(text, variable)?;
         let home = variable("HOME").map(PathBuf::from);
         let in_home = |name: &str| home.as_ref().map(|home| home.join(name));
-        let user = words.value("user").unwrap_or_else(|| user_name.to_owned());
+        let user = match words.value("user") {
+            Some(user) => user,
+            None => login_name().map_err(|e| {
+                refused(format!(
+                    "it names no role, and {e}; write postgres://ROLE@HOST/DATABASE or user=ROLE, or set PGUSER"
+                ))
+            })?,
+        };
         let ssl_mode = words.ssl_mode()?;
         let ssl_root_cert = match words.value("sslrootcert") {
             None => SslRoot::Usual(in_home(".postgresql/root.crt")),
@@ -374,7 +385,28 @@ mod tests {
             let found = env.iter().find(|(n, _)| *n == name);
             found.map(|(_, v)| (*v).to_owned())
         };
-        Options::parse(text, &variable, "me")
+        Options::parse(text, &variable, &|| Ok("me".to_owned()))
+    }
+
+    #[test]
+    fn the_users_name_is_looked_up_only_where_no_role_is_named() {
+        let parse = |text: &str, pguser: Option<&str>| {
+            let variable = |name: &str| pguser.filter(|_| name == "PGUSER").map(str::to_owned);
+            let none = || Err(io::Error::other("user number 7 has no name"));
+            Options::parse(text, &variable, &none)
+        };
+        assert_eq!(parse("user=a", None).unwrap().user, "a");
+        assert_eq!(parse("postgres://a@/d", None).unwrap().user, "a");
+        assert_eq!(parse("dbname=d", Some("b")).unwrap().user, "b");
+        for (text, pguser) in [
+            ("dbname=d", None),
+            ("user=", Some("")),
+            ("postgres:///d", None),
+        ] {
+            let said = parse(text, pguser).unwrap_err().to_string();
+            assert!(said.contains("user number 7 has no name"), "{said}");
+            assert!(said.contains("PGUSER"), "{said}");
+        }
     }
 
     #[test]

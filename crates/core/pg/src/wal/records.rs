@@ -20,6 +20,9 @@
 //!   ([`Records::verify_to`]): for most WAL that costs more than everything else.
 //! - Memory is bounded by [`DATA_MAX`]; no length from the input determines an allocation.
 //!
+//! Leaves to others: the headers of pages (`page.rs`), and the meaning of a record's data (`transactions.rs` and the
+//! callers).
+//!
 //! Source: PostgreSQL 14 to 18, `access/xlogrecord.h`, `access/xlog_internal.h`, `access/rmgrlist.h`.
 
 use std::io;

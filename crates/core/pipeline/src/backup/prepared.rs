@@ -62,7 +62,7 @@ impl<'a> PreparedBackup<'a> {
         request: &'a BackupRequest,
     ) -> Result<PreparedBackup<'a>, Error> {
         refuse_twice(&request.devices)?;
-        devices::check(context, &request.devices, request.disposition, &request.own)?;
+        devices::check(context, request)?;
         let engine = Compressor::new(request.algorithm, request.level)?.engine();
         let devices = context.devices(&request.devices);
         let mut options = source_options(request);

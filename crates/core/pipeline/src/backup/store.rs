@@ -110,9 +110,12 @@ fn write<'a>(
     let totals = totals(&decided, &moved, plain_bytes, !marks.is_empty());
     decided.context.check_cancel()?;
     let (header, media_set) = (writer.header.clone(), writer.media_set);
+    // A set whose place is lost must not appear, and one that lost it meanwhile must not count.
+    confirm(&decided)?;
     let stored_bytes = writer.seal_and_tell(&totals, &mut || {
         observer.completing(&left(&decided.devices));
     })?;
+    confirm(&decided)?;
     let sealed = SealedSet {
         header,
         media_set,
@@ -185,6 +188,14 @@ fn share<'a>(
     let counter = &shared.counters.expected_bytes;
     counter.store(expected, Ordering::Relaxed);
     Ok(shared)
+}
+
+/// Errors: others may have taken the backup for dead, and removed some of it.
+fn confirm(decided: &Decisions) -> Result<(), Error> {
+    match &decided.request.place {
+        Some(place) => Ok(place.confirm()?),
+        None => Ok(()),
+    }
 }
 
 /// Proves that the WAL that makes the backup consistent is in the set or in the archive.

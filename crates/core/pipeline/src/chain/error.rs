@@ -78,7 +78,7 @@ impl ChainError {
         }
     }
 
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             ChainError::Missing { .. } => {

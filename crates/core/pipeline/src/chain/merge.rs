@@ -11,6 +11,8 @@
 //! - Names are not kept: a row has 128 bits of a keyed hash, so that media cannot choose names that collide.
 //! - Memory grows with the actual contents of the indexes, never with lengths they claim, and is limited to
 //!   [`MEMORY_MAX`].
+//!
+//! Leaves to others: the runs of one file (`spans.rs`), and which sets make a chain (`mod.rs`).
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;

@@ -59,7 +59,7 @@ pub struct Payload {
     pub stored_crc: u32,
 }
 
-/// What all blocks of one set have in common.
+/// The properties that all blocks of one set share.
 #[derive(Clone, Copy)]
 pub struct BlockForm {
     pub container: Container,

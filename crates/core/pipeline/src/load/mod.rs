@@ -73,7 +73,7 @@ pub fn mark_kind(change: Change) -> MarkKind {
     }
 }
 
-/// What the reading threads leave.
+/// The result of the reading threads.
 struct ReadResult {
     totals: FileTotals,
     based_files: u64,

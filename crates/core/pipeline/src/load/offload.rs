@@ -42,7 +42,7 @@ pub struct Offload {
     published: Option<StatusFile>,
 }
 
-/// What a block still needs when it comes back.
+/// The data that a block still needs when it comes back.
 pub struct PendingBlock {
     job: Job,
     position: BlockPosition,

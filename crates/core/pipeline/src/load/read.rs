@@ -7,6 +7,8 @@
 //! - A worker has its buffers before it takes a task: one that waited for a buffer with a task in hand would block all
 //!   later blocks. For the same reason cached work goes only to a worker that already has its turn.
 //! - Every piece that was read is counted off its file, also of a file that changed: the last one settles the file.
+//!
+//! Leaves to others: what the next task is (`feed.rs`), compression (`block.rs`), and writing (`write.rs`).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -47,7 +49,7 @@ pub struct Read {
     pub took: Duration,
 }
 
-/// What a worker finds when it asks for a block.
+/// The answer to a worker that asks for a block.
 pub enum Next {
     Block(Read),
     /// Nothing differed in what was read.

@@ -1,7 +1,9 @@
 //! The sink of a restore: writes the wanted parts of each block to the destination.
 //!
-//! Blocks arrive in any order and from several threads; each byte of a file is written once, by the set that has the
-//! last word about it. A path that was requested and not found fails the restore before anything gets its final name.
+//! Invariants
+//! - Blocks arrive in any order and from several threads; each byte of a file is written once, by the set that has the
+//!   last word about it.
+//! - A path that was requested and not found fails the restore before anything gets its final name.
 //!
 //! Leaves to others: decoding (`unload`), which set has the last word (`chain/merge.rs`), and staging and names
 //! (`landing`).

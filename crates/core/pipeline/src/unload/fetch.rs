@@ -29,7 +29,7 @@ pub struct Offload {
     next: AtomicU64,
 }
 
-/// What a block still needs when it comes back.
+/// The data that a block still needs when it comes back.
 pub struct PendingBlock {
     /// Its payload is with the dispatcher.
     read: Read<()>,

@@ -1,9 +1,14 @@
 //! Reads backup sets: one reader per stripe, workers that decode, and a sink that takes the plain bytes. A sink that
 //! writes is called from separate threads, so that no worker waits for its turn.
 //!
-//! Restore and verify differ only in their [`Sink`]. Every block is checked twice: the payload's CRC-32C before
-//! decoding, and that of the plain bytes afterwards. At the end, the trailers show whether everything was read.
-//! Usually there is one set; the sets of a chain are read together, and each block carries the index of its set.
+//! Restore and verify differ only in their [`Sink`]. Usually there is one set; the sets of a chain are read together,
+//! and each block carries the index of its set.
+//!
+//! Invariants
+//! - Every block is checked twice: the payload's CRC-32C before decoding, and that of the plain bytes afterwards.
+//! - At the end, the trailers show whether everything was read.
+//!
+//! Leaves to others: the use of the plain bytes (`restore`, `verify.rs`), and which set has the last word (`chain`).
 
 mod fetch;
 mod way;
@@ -54,7 +59,7 @@ pub struct UnloadResult {
     pub used: Vec<EngineUse>,
 }
 
-/// What is known about one set after it was read.
+/// The facts about one set after it was read.
 pub struct UnloadedSet {
     pub header: SetHeader,
     /// The first family's; `None` if its stream was damaged and the sink continued.
@@ -176,7 +181,7 @@ impl Tally {
     }
 }
 
-/// What is needed to read sets.
+/// The inputs that reading sets needs.
 pub struct UnloadJob<'a> {
     pub context: &'a RunContext,
     pub sizes: &'a Sizes,

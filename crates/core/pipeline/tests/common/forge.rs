@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// One block: its items, and the plain bytes of their extents.
 pub type Block = (Vec<Item>, Vec<u8>);
 
-/// What a set claims about itself.
+/// The claims of a set about itself.
 #[derive(Debug, Clone)]
 pub struct Claims {
     pub set: Uuid,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use longshore_bucket::{
-    Abilities, Address, Below, Bucket, Bytes, Created, Error as StoreError, Key,
+    Abilities, Address, Below, Bucket, Bytes, Created, Error as StoreError, Key, Unfinished,
 };
 use longshore_facts as facts;
 use longshore_io::{Storage, is_stale};
@@ -28,12 +28,13 @@ use uuid::Uuid;
 
 use super::object_lease::{End, ObjectLease};
 use super::{
-    Begun, Found, Hold, LabelFiles, Marks, Place, Protection, Removal, Remover, ShelfMark,
+    Begun, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal, Remover,
+    ShelfMark,
 };
 use crate::Error;
 use crate::label::{BackupKind, Label};
 use crate::lease::{self, Holder, Use};
-use crate::target::{MARK, REMOVING, bad_name, family_name, family_of};
+use crate::target::{self, MARK, REMOVING, bad_name, family_name, family_of};
 
 /// What a probe is named, so that one that is left is known.
 const PROBE: &str = ".longshore-probe-";
@@ -73,6 +74,12 @@ impl Spot {
             bucket,
             key: key_of(key),
         })
+    }
+
+    /// In one spelling, with the server: neither a copy in another bucket nor one at another server has it.
+    fn identity(&self) -> PathBuf {
+        let address = self.bucket.address(&self.key);
+        format!("{address} at {}", self.bucket.server()).into()
     }
 
     fn is(&self, other: &Spot) -> bool {
@@ -119,6 +126,31 @@ impl Spot {
             None => Heard::Live(holder),
         })
     }
+}
+
+/// The live holders of leases directly below `folder`, except of the lease `own`.
+pub(crate) fn holders(
+    bucket: &Bucket,
+    folder: &Key,
+    own: Option<&Key>,
+) -> Result<Vec<Holder>, StoreError> {
+    let spot = Spot {
+        address: bucket.address(folder),
+        bucket: bucket.clone(),
+        key: folder.clone(),
+    };
+    let level = bucket.level(folder, &NEVER)?;
+    let mut live = Vec::new();
+    for object in &level.objects {
+        let lease = spot.join(&object.name);
+        if !object.name.starts_with(lease::PREFIX) || Some(&lease.key) == own {
+            continue;
+        }
+        if let Heard::Live(holder) = lease.holder(object.modified_ns, level.now_ns)? {
+            live.push(holder);
+        }
+    }
+    Ok(live)
 }
 
 /// What a lease says of its holder.
@@ -277,6 +309,7 @@ impl Buckets {
                         .any(|own| name.starts_with(own))
                 };
                 match folder {
+                    target::WAL => {}
                     "" => strays.extend(
                         objects
                             .iter()
@@ -495,12 +528,15 @@ impl Marks for Buckets {
             for object in home.bucket.level(&home.key, &NEVER)?.objects {
                 let id = object.name.strip_prefix(MARK);
                 if let Some(id) = id.and_then(|id| Uuid::parse_str(id).ok()) {
-                    marks.entry(id).or_insert(object.modified_ns);
+                    marks.entry(id).or_insert_with(|| ShelfMark {
+                        id,
+                        changed_ns: object.modified_ns,
+                        only_at: Some(home.identity()),
+                    });
                 }
             }
         }
-        let mark = |(id, changed_ns)| ShelfMark { id, changed_ns };
-        Ok(marks.into_iter().map(mark).collect())
+        Ok(marks.into_values().collect())
     }
 
     fn new_mark(&self) -> Result<ShelfMark, Error> {
@@ -516,7 +552,7 @@ impl Marks for Buckets {
     }
 
     fn home(&self) -> Result<PathBuf, Error> {
-        Ok(self.first_home()?.address.into())
+        Ok(self.first_home()?.identity())
     }
 }
 
@@ -582,4 +618,48 @@ impl Remover for Locked<'_> {
         }
         Ok(Removal::Done)
     }
+
+    /// A writer has its lease before its first upload begins, and one that lost it fails. So an upload that was there
+    /// before a look that finds no living lease belongs to nobody. It is older than a lease lives, too, so that no
+    /// order of answers matters.
+    fn abort_left_uploads(&self) -> Result<LeftUploads, Error> {
+        let mut left = LeftUploads::default();
+        for home in self.place.homes()? {
+            let found = match home.bucket.unfinished(&home.key, &NEVER) {
+                Err(error @ StoreError::Refused { .. }) => {
+                    left.kept_because = Some(error.to_string());
+                    continue;
+                }
+                found => found?,
+            };
+            let old = |upload: &&Unfinished| is_stale(upload.begun_ns, found.now_ns);
+            for upload in found.uploads.iter().filter(old) {
+                let Some(label) = label_of(&upload.name) else {
+                    continue;
+                };
+                let there = self.place.contents(&label)?;
+                let last_ns = self.lease.last_ns();
+                if self.place.holder_in(&there, last_ns)?.is_some() {
+                    continue;
+                }
+                self.lease.confirm()?;
+                let at = home.join(&upload.name);
+                match at.bucket.abort(&at.key, &upload.id, &NEVER) {
+                    Ok(()) => left.aborted += 1,
+                    Err(error @ StoreError::Refused { .. }) => {
+                        left.kept_because = Some(error.to_string());
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// The backup of a stripe's name below the database; `None`: it is not one of ours.
+fn label_of(name: &str) -> Option<Label> {
+    let (label, stripe) = name.split_once('/')?;
+    family_of(stripe).filter(|family| family.1)?;
+    label.parse().ok()
 }

@@ -17,7 +17,8 @@ use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
 use super::{
-    Begun, Found, Hold, LabelFiles, Marks, Place, Protection, Removal, Remover, ShelfMark,
+    Begun, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal, Remover,
+    ShelfMark,
 };
 use crate::Error;
 use crate::label::{BackupKind, Label};
@@ -168,12 +169,17 @@ impl Directories {
     fn make_home(&self, index: usize, directory: &dyn Dir) -> Result<Arc<dyn Dir>, Error> {
         let (name, path) = (Path::new(&self.database), self.path(index));
         // Whoever made it before may have been killed before the name was durable.
-        match directory.create_shared_dir(name) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
+        let made = match directory.create_shared_dir(name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            made => made.map(|()| true),
         }
-        .and_then(|()| directory.sync(Path::new("")))
+        .and_then(|made| directory.sync(Path::new("")).map(|()| made))
         .map_err(self.io("create", &path))?;
+        if made && let Err(error) = self.refuse_intruder(directory, name, &path) {
+            // Fails if another process has put something there meanwhile.
+            let _kept = directory.remove_dir(name);
+            return Err(error);
+        }
         let opened = directory.dir(name);
         opened.map_err(|e| self.unopened(directory, path, e))
     }
@@ -186,6 +192,24 @@ impl Directories {
                 path,
             },
             _ => self.io("open", &path)(error),
+        }
+    }
+
+    /// Errors: root has made `name` in another user's directory. That user could neither read, verify nor remove it,
+    /// and its own next backup would fail. The owner that the file system gave decides: with a root that is squashed
+    /// it is not root.
+    fn refuse_intruder(&self, around: &dyn Dir, name: &Path, path: &Path) -> Result<(), Error> {
+        let owner = |of: &Path| {
+            let stat = around.stat(of).map_err(self.io("read", path));
+            stat.map(|stat| stat.uid)
+        };
+        match (owner(name)?, owner(Path::new(""))?) {
+            (0, uid) if uid != 0 => Err(Error::OthersTarget {
+                target: self.target.clone(),
+                path: path.to_owned(),
+                owner: longshore_facts::name_of(uid).unwrap_or_else(|_| format!("#{uid}")),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -290,6 +314,7 @@ impl Place for Directories {
                     .and_then(|()| home.sync(Path::new("")))
                     .map_err(self.io("create", &path))?;
             }
+            self.refuse_intruder(&**home, &name, &path)?;
             let file = path.join(family_name(i as u16 + 1));
             devices.push(DeviceSpec::File(file));
         }
@@ -333,6 +358,7 @@ impl Place for Directories {
         let path = self.path(*index);
         let cannot = self.io("lock", &path);
         let own = Lease::take(home.clone(), Use::Expire, &*self.clock).map_err(&cannot)?;
+        self.refuse_intruder(&**home, Path::new(own.name()), &path)?;
         let now_ns = own.touch().map_err(&cannot)?;
         let others = lease::holders(&**home, Some(own.name()), now_ns).map_err(&cannot)?;
         match others.first() {
@@ -367,7 +393,11 @@ impl Marks for Directories {
                     // A second hard link is the mark of a copy: the two cannot be distinguished.
                     if stat.links <= 1 {
                         let changed_ns = stat.ctime_ns;
-                        marks.push(ShelfMark { id, changed_ns });
+                        marks.push(ShelfMark {
+                            id,
+                            changed_ns,
+                            only_at: None,
+                        });
                     }
                 }
             }
@@ -391,7 +421,11 @@ impl Marks for Directories {
             Ok(dir.stat(&name)?.ctime_ns)
         };
         let changed_ns = made().map_err(self.io("create", &path.join(&name)))?;
-        Ok(ShelfMark { id, changed_ns })
+        Ok(ShelfMark {
+            id,
+            changed_ns,
+            only_at: None,
+        })
     }
 
     fn home(&self) -> Result<PathBuf, Error> {
@@ -407,6 +441,11 @@ impl Remover for Locked<'_> {
 
     fn remove(&self, label: &Label) -> Result<Removal, Error> {
         self.place.remove(&self.dirs, label, self.touch()?)
+    }
+
+    /// Files that a killed backup left are below its label, and go with it.
+    fn abort_left_uploads(&self) -> Result<LeftUploads, Error> {
+        Ok(LeftUploads::default())
     }
 }
 

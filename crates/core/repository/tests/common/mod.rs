@@ -12,7 +12,7 @@ use longshore_pipeline::{
     BackupRequest, Error, NullObserver, Request, RestoreRequest, RunContext, SourceSpec, Tuning,
     run,
 };
-use longshore_repository::{BackupKind, Label, Places, Shelf, Target};
+use longshore_repository::{BackupKind, Label, NewBackup, Places, Shelf, Target};
 
 pub fn target(directories: &[&Path]) -> Target {
     Target {
@@ -44,12 +44,14 @@ fn context(storage: &Arc<dyn Storage>) -> RunContext {
 pub fn back_up(
     storage: &Arc<dyn Storage>,
     source: &Path,
-    devices: &[DeviceSpec],
+    begun: &Arc<NewBackup>,
     database: &str,
 ) -> Result<(), Error> {
-    let mut request = BackupRequest::new(SourceSpec::Files(vec![source.into()]), devices.to_vec());
+    let spec = SourceSpec::Files(vec![source.into()]);
+    let mut request = BackupRequest::new(spec, begun.devices.clone());
     request.algorithm = Algorithm::Lz4;
     request.database = Some(database.into());
+    request.place = Some(begun.clone());
     request.tuning = Tuning {
         buffer_count: None,
         buffer_bytes: Some(64 << 10),
@@ -57,10 +59,25 @@ pub fn back_up(
     run(&context(storage), &Request::Backup(request), &NullObserver).map(drop)
 }
 
+/// [`back_up`] to a place on a shelf, which the pipeline knows.
+pub fn back_up_at(
+    storage: &Arc<dyn Storage>,
+    source: &Path,
+    begun: NewBackup,
+) -> Result<(), Error> {
+    let spec = SourceSpec::Files(vec![source.into()]);
+    let mut request = BackupRequest::new(spec, begun.devices.clone());
+    request.algorithm = Algorithm::None;
+    request.database = Some("db".into());
+    request.place = Some(Arc::new(begun));
+    run(&context(storage), &Request::Backup(request), &NullObserver).map(drop)
+}
+
 /// A new backup on the shelf, dated to a day.
 pub fn shelve(shelf: &Shelf, source: &Path, day: i64) -> Label {
-    let begun = shelf.begin(BackupKind::Full, day * 86_400_000_000).unwrap();
-    back_up(&shelf.storage(), source, &begun.devices, "db").unwrap();
+    let begun = shelf.begin(BackupKind::Full, day * 86_400_000_000);
+    let begun = Arc::new(begun.unwrap());
+    back_up(&shelf.storage(), source, &begun, "db").unwrap();
     begun.label.clone()
 }
 

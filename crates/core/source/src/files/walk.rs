@@ -1,8 +1,10 @@
 //! One volume's walk: depth first, one open directory per level, names streamed.
 //!
-//! Memory and descriptors are bounded whatever the tree contains. A path that is too long or too deep is left out and
-//! reported: any user who can write to the tree can make one, and must not prevent the backup of the rest. A name that
-//! vanishes between listing and opening is no error.
+//! Invariants
+//! - Memory and descriptors are bounded whatever the tree contains.
+//! - A path that is too long or too deep is left out and reported: any user who can write to the tree can make one, and
+//!   must not prevent the backup of the rest.
+//! - A name that vanishes between listing and opening is no error.
 //!
 //! Leaves to others: which directories a volume begins with (`roots.rs`), and reading the files.
 

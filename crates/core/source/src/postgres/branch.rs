@@ -1,7 +1,8 @@
 //! Determines from a server's own files which branch of its cluster it is on, and how earlier backups relate to it.
 //!
-//! Starts no backup and writes nothing. If the server's files are not readable, only its system identifier is known,
-//! and the relation of earlier backups stays open; it is never guessed.
+//! Starts no backup and writes nothing. If the server's files are not readable, it is asked over a replication
+//! connection (`remote/branch.rs`). If it takes none, only its system identifier is known, and the relation of earlier
+//! backups stays open; it is never guessed.
 //!
 //! Leaves to others: comparing histories and samples (`longshore-pg`), and what a relation means for a backup (the
 //! pipeline and the programs).
@@ -22,33 +23,32 @@ use longshore_pg::{
 use super::base::Base;
 use super::cluster::{DataDirectory, data_directory, pid_file_process, read_control};
 use super::log_files::{self, WAL_DIR};
-use super::open_link;
+use super::server_branch::ServerBranch;
 use super::session::Session;
+use super::{open_link, remote};
 use crate::Error;
 
-/// The server's lineage, and the relation of each earlier backup to it.
-#[derive(Debug)]
-pub struct ServerBranch {
-    pub lineage: Lineage,
-    /// In the order of the backups given.
-    pub relations: Vec<Relation>,
-}
-
-/// Connects to a server and determines its branch. Starts no backup. If the server's files are not readable, only its
-/// system identifier is known.
+/// Connects to a server and determines its branch. Starts no backup.
 ///
 /// Errors: the server cannot be reached.
 pub fn identify(
-    storage: &dyn Storage,
+    storage: &Arc<dyn Storage>,
     server: &Options,
     earlier: &[Earlier],
 ) -> Result<ServerBranch, Error> {
     let clock = Arc::new(HostClock);
-    let session = Session::open(storage, server, clock.clone())?;
-    let found = data_directory(storage, &*clock, &session.about);
+    let session = Session::open(&**storage, server, clock.clone())?;
+    let found = data_directory(&**storage, &*clock, &session.about);
     let DataDirectory { dir, path, .. } = match found {
         Ok(found) => found,
         Err(Error::DataDirectory { .. } | Error::Io { .. }) => {
+            match remote::branch::identify(storage, server, earlier) {
+                Ok(found) => return Ok(found),
+                Err(error) => {
+                    let error = crate::error::with_cause(&error);
+                    tracing::info!(error, "the server does not say on which branch it is");
+                }
+            }
             let reached = session.log_end()?;
             let timeline = Timeline::new(1).unwrap_or(Timeline(std::num::NonZeroU32::MIN));
             let lineage = Lineage::unrecorded(session.about.system, timeline, reached);
@@ -62,7 +62,7 @@ pub fn identify(
         Err(e) => return Err(e),
     };
     let (control, _) = read_control(&*dir, &path, &*clock)?;
-    let (wal_dir, _) = open_link(storage, &path.join(WAL_DIR))?;
+    let (wal_dir, _) = open_link(&**storage, &path.join(WAL_DIR))?;
     let mut lineage = observe(&session, (&*dir, &path), &*wal_dir, &control)?;
     let relations = relate(&mut lineage, &*wal_dir, control.wal_segment, earlier);
     Ok(ServerBranch { lineage, relations })
@@ -146,9 +146,9 @@ pub(super) fn relate(
     relations
 }
 
-/// What differs from a base is found by content, whatever the base is of. But others may remove a base of another branch,
-/// and the summaries of this server's WAL say nothing of it: a base that may be one no longer tells when its server was
-/// started. The operator is told why.
+/// Differences from a base are found by content, so any base of any branch will do. But others may remove a base of
+/// another branch, and the summaries of this server's WAL say nothing of it: a base that may be one no longer tells
+/// when its server was started. The operator is told why.
 pub(super) fn distrust(
     base: &mut Base,
     lineage: &Lineage,

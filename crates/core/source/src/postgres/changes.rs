@@ -1,13 +1,18 @@
 //! Which pages have changed since a base was begun, from the server's WAL summaries.
 //!
-//! Pages that the summaries do not name need not be read: that is the whole gain. The summaries name every page that a
-//! record changes or contains, including pages with changed hint bits only, and "all visible" in heaps. If a relation
-//! was truncated or recreated ([`Summarized::limit`]), all pages from that point on count as changed; so does a
-//! database that was created or removed.
+//! Pages that the summaries do not name need not be read: that is the whole gain.
 //!
 //! Memory: two bytes for each changed page, at most 8 KiB for 65,536 pages, and about 100 bytes for each changed
 //! relation; in total at most [`MEMORY_MAX`], otherwise every page is read. During reading, the longest summary is
 //! held as well: at most [`SUMMARY_MAX`], and counted.
+//!
+//! Invariants
+//! - The summaries name every page that a record changes or contains, including pages with changed hint bits only, and
+//!   "all visible" in heaps.
+//! - If a relation was truncated or recreated ([`Summarized::limit`]), all pages from that point on count as changed;
+//!   so does a database that was created or removed.
+//!
+//! Leaves to others: the format of a summary (`longshore-pg`), and reading the pages (`longshore-pipeline`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;

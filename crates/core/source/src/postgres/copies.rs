@@ -60,7 +60,7 @@ pub(super) enum Event {
 /// The result of reading the WAL.
 #[derive(Debug, Default)]
 pub(super) struct CopyFindings {
-    /// What a restore may lack, for the operator; empty if all is well.
+    /// Data that a restore may lack, for the operator; empty if all is well.
     pub(super) lost: Vec<String>,
     /// Directories that replay needs and does not create.
     pub(super) needed: BTreeSet<DatabaseDirectory>,

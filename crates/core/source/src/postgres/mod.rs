@@ -15,6 +15,8 @@
 //! - Of a relation that has an init fork at the backup's end, only the init fork is stored ([`init_forks`]).
 //! - Memory does not grow with the number of relations; there is a path for each database.
 //!
+//! Leaves to others: the session (`session.rs`), the walk (`tree.rs`), and what is left out (`rules.rs`).
+//!
 //! A tablespace is stored as a link `pg_tblspc/OID` to its location, before all other entries, with its files below
 //! that path; an in-place tablespace is a directory.
 //! Source: PostgreSQL 18 documentation, "Making a Base Backup Using the Low Level API"; `basebackup.c`.
@@ -33,6 +35,7 @@ mod own_log;
 mod pages;
 mod remote;
 mod rules;
+mod server_branch;
 mod session;
 mod tree;
 
@@ -51,7 +54,7 @@ use crate::{
     SourceKind, SourceOptions, SourceSummary,
 };
 pub use base::Base;
-pub use branch::{ServerBranch, home, identify};
+pub use branch::{home, identify};
 pub use close::{ClosedLog, close_log};
 use cluster::{CONTROL_FILE, Cluster, DEFAULT_SPACE, DataDirectory, data_directory, read_control};
 use differs::{Now, PageSelection};
@@ -60,6 +63,7 @@ use log_files::LogFiles;
 pub use own_log::OwnLog;
 use pages::Verifier;
 use remote::Remote;
+pub use server_branch::ServerBranch;
 use session::{Session, StopResult};
 use tree::{Start, Walk, held};
 
@@ -119,13 +123,13 @@ struct Postgres {
     ending: Mutex<Tail>,
 }
 
-/// What follows the files.
+/// The part of the backup that follows the files.
 #[derive(Default)]
 struct Tail {
     log: Option<LogEnd>,
     /// By the server's clock, in microseconds since the Unix epoch.
     complete_us: Option<i64>,
-    /// What a restore may lack, for the operator.
+    /// Data that a restore may lack, for the operator.
     lost: Vec<String>,
     /// The next segment to provide, and the last.
     segments: Option<(SegmentName, SegmentName)>,
@@ -250,7 +254,7 @@ impl Postgres {
 /// Memory for small files held until their blocks are made: at most one buffer for each job in progress.
 const MEMORY_BYTES: u64 = 16 << 20;
 
-/// What the server says when it begins the backup.
+/// The server's answer when it begins the backup.
 struct Begun {
     /// Where replay begins.
     start: Lsn,
@@ -312,8 +316,7 @@ fn control_since(
     Ok(now)
 }
 
-/// What the cluster itself tells of the backup; its branch, its volumes and what the operator should know are for the
-/// caller to add.
+/// The cluster's own facts about the backup. The caller adds its branch, its volumes and the remarks for the operator.
 fn describe(
     options: &SourceOptions,
     cluster: &Cluster,

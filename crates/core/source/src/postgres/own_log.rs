@@ -162,10 +162,21 @@ impl OwnLog {
         len: u64,
         sink: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, Error> {
+        self.read_range(name, (0, len), sink)
+    }
+
+    /// [`read`](Self::read), from the `within`-th byte of the segment on.
+    pub(super) fn read_range(
+        &self,
+        name: SegmentName,
+        (within, len): (u64, u64),
+        sink: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
         let size = self.size;
         match &self.place {
             SegmentLocation::Files { dir, path } => {
-                let read = read_file(&**dir, &PathBuf::from(name.to_string()), size, len, sink);
+                let file = PathBuf::from(name.to_string());
+                let read = read_file(&**dir, &file, size, (within, len), sink);
                 match read {
                     Ok(is_own) => Ok(is_own),
                     Err(e) if is_gone(&e) => Ok(false),
@@ -183,7 +194,7 @@ impl OwnLog {
                 };
                 let mut connection =
                     Connection::open(&**storage, server, Mode::Replication).map_err(refused)?;
-                let from = name.start(size);
+                let from = Lsn(name.start(size).0.saturating_add(within));
                 let to = Lsn(from.0.saturating_add(len));
                 let mut go_on = |bytes: &[u8]| sink(bytes).is_continue();
                 match connection.stream_log(name.timeline, (from, to), &mut go_on) {
@@ -200,7 +211,7 @@ fn read_file(
     dir: &dyn Dir,
     name: &Path,
     size: SegmentSize,
-    len: u64,
+    (within, len): (u64, u64),
     sink: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
 ) -> std::io::Result<bool> {
     let file = dir.open(name, OpenHow::Read)?;
@@ -212,7 +223,7 @@ fn read_file(
     let mut at = 0;
     while at < len {
         let now = (len - at).min(PART as u64) as usize;
-        file.read_exact_at(&mut part[..now], at, Via::Cache)?;
+        file.read_exact_at(&mut part[..now], within + at, Via::Cache)?;
         at += now as u64;
         if sink(&part[..now]).is_break() {
             break;

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use longshore_pg::{PID_FILE, RelationFile};
 
-/// What to do with a name.
+/// The treatment of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RuleVerdict {
     Keep,
@@ -160,6 +160,7 @@ mod tests {
             "backup_label",
             "tablespace_map.old",
             "backup_manifest",
+            "recovery.signal",
             "standby.signal",
             "base/pgsql_tmp",
             "base/5/pgsql_tmp.123",

@@ -1,7 +1,9 @@
 //! The session that begins and ends the backup on the server.
 //!
-//! If the session ends, the server aborts the backup. So it is pinged while files are copied, and a backup whose
-//! session was lost fails. A temporary replication slot with a name of its own keeps the WAL that the backup needs.
+//! Invariants
+//! - If the session ends, the server aborts the backup. So it is pinged while files are copied, and a backup whose
+//!   session was lost fails.
+//! - A temporary replication slot with a name of its own keeps the WAL that the backup needs.
 //!
 //! Leaves to others: reading files, and the wire protocol (`longshore-pg`).
 

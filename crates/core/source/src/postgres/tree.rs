@@ -6,6 +6,8 @@
 //! Invariants
 //! - The links of tablespaces precede all other entries.
 //! - Memory: a path per level, and one per database.
+//!
+//! Leaves to others: which names are left out (`rules.rs`), and reading the files.
 
 use std::ffi::OsString;
 use std::io;
@@ -233,22 +235,35 @@ impl Walk {
             (FileKind::Symlink, _) if rules::must_be_real(&path) => {
                 Err(Error::LinkedData { path: host_path })
             }
-            (FileKind::Symlink, _) => match dir.read_link(name) {
-                Ok(target) => {
-                    self.notes.links.add(&host_path);
-                    Ok(Some(Entry::named(
-                        path,
-                        EntryKind::Symlink { target },
-                        &stat,
-                    )))
-                }
-                Err(e) if is_missing(&e) => Ok(None),
-                Err(e) => Err(io("read the link")(e)),
-            },
+            (FileKind::Symlink, _) => self.link(&*dir, name, path, &host_path, &stat),
             (FileKind::Other, _) => {
                 self.notes.special.add(&host_path);
                 Ok(None)
             }
+        }
+    }
+
+    /// A symbolic link, which is stored as such; `None` if it was removed meanwhile.
+    fn link(
+        &mut self,
+        dir: &dyn Dir,
+        name: &Path,
+        path: PathBuf,
+        host_path: &Path,
+        stat: &Stat,
+    ) -> Result<Option<Entry>, Error> {
+        match dir.read_link(name) {
+            Ok(target) => {
+                self.notes.links.add(host_path);
+                let kind = EntryKind::Symlink { target };
+                Ok(Some(Entry::named(path, kind, stat)))
+            }
+            Err(e) if is_missing(&e) => Ok(None),
+            Err(source) => Err(Error::Io {
+                action: "read the link",
+                path: host_path.to_owned(),
+                source,
+            }),
         }
     }
 

@@ -1,8 +1,10 @@
 //! The descriptors of one database, the transaction that protects them, and the order in which they end.
 //!
-//! Closing any descriptor of a file drops all locks that this process has on it. So a file is claimed before it is
-//! opened; while the claim lives, no descriptor of it is really closed, and the transaction ends before the claims do.
-//! Files that SQLite created next to the database are removed at the end.
+//! Invariants
+//! - Closing any descriptor of a file drops all locks that this process has on it. So a file is claimed before it is
+//!   opened; while the claim lives, no descriptor of it is really closed, and the transaction ends before the claims
+//!   do.
+//! - Files that SQLite created next to the database are removed at the end.
 //!
 //! Leaves to others: which lock a database needs (`snapshot.rs`), and calls of SQLite's library (`library.rs`).
 

@@ -38,7 +38,7 @@ const LOCK_BYTE: u32 = 0x4000_0000;
 /// SQLite ignores longer names of super-journals.
 const NAME_BYTES_MAX: u32 = 512;
 
-/// What the journal of a database means for its state.
+/// The meaning of a database's journal for its state.
 #[derive(Debug)]
 pub(super) enum JournalState {
     /// The transaction has ended: the journal's header is empty.

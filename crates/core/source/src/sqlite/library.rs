@@ -1,8 +1,13 @@
 //! The calls to SQLite's library, and the only `unsafe` code of this room.
 //!
-//! One read-only connection. It takes part in SQLite's locking and never writes: a hot rollback journal is reported
-//! instead of rolled back, and closing makes no checkpoint. Nothing here reads the schema, so a database whose schema
-//! this version cannot parse is backed up too.
+//! One read-only connection.
+//!
+//! Invariants
+//! - The connection takes part in SQLite's locking and never writes: a hot rollback journal is reported instead of
+//!   rolled back, and closing makes no checkpoint.
+//! - Nothing here reads the schema, so a database whose schema this version cannot parse is backed up too.
+//!
+//! Leaves to others: which lock a database needs (`snapshot.rs`), and when it is released (`held.rs`).
 
 use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};

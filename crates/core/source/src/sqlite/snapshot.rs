@@ -4,8 +4,9 @@
 //! a copy that shares the file's blocks, or no lock and a check at the end if this user cannot take part in the
 //! locking. Nothing is written to the database and no journal is rolled back.
 //!
-//! The bytes of the state never change while a [`Snapshot`] lives; if a program ignored the locks, [`Snapshot::end`]
-//! reports it and the backup fails.
+//! Invariants
+//! - The bytes of the state never change while a [`Snapshot`] lives; if a program ignored the locks, [`Snapshot::end`]
+//!   reports it and the backup fails.
 //!
 //! Leaves to others: descriptors and their order of closing (`held.rs`), and which page comes from which file
 //! (`overlay.rs`).
@@ -25,7 +26,7 @@ use super::wal::{self, IndexHeader};
 use crate::spec::SQLITE_MAGIC;
 use crate::{Error, SourceOptions};
 
-/// What keeps the state from changing.
+/// The means that keep the state from changing.
 #[derive(Debug)]
 pub(super) enum StateLock {
     /// A read transaction on the write-ahead log. Writers continue.

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use longshore_io::Via;
 use longshore_source::{Change, Content, Entry, EntryKind, Source, SourceSummary};
 
-/// What a source held.
+/// The content that a source held.
 pub struct Kept {
     pub kinds: BTreeMap<PathBuf, EntryKind>,
     pub files: BTreeMap<PathBuf, Vec<u8>>,
@@ -85,7 +85,7 @@ impl Kept {
 /// Reads a file in multiples of `unit` by every way, from several threads, and looks for its holes.
 fn check_content(content: &dyn Content, len: u64, unit: usize) -> Vec<u8> {
     let read = |units: usize, via: Via| {
-        // Whatever is in the buffer before.
+        // The buffer is not empty before.
         let mut bytes = vec![0xa5; len as usize];
         for (i, piece) in bytes.chunks_mut(units * unit).enumerate() {
             let offset = (i * units * unit) as u64;

@@ -1,4 +1,4 @@
-//! What a cluster does while it is read, moment by moment, and what a server may answer.
+//! The changes of a cluster while it is read, moment by moment, and the possible answers of a server.
 //!
 //! Real servers are used in `crates/longshore/tests/postgres_backup`. Events that are too rare for a real server are
 //! simulated here: the server is a script on a socket, its data directory is made by hand, and a hook in the storage

@@ -240,7 +240,11 @@ fn a_full_disk_is_an_error_that_leaves_nothing_and_room_mends_it() {
         matches!(&error, Error::Io { source, .. } if source.raw_os_error() == Some(ENOSPC)),
         "{error}"
     );
-    assert!(error.hint().contains("free space in the archive"));
+    assert!(
+        error
+            .hint()
+            .contains("free space on this path's file system")
+    );
     assert_eq!(leftovers(&disk), [] as [&Path; 0]);
     disk.heal();
     check_all(&disk, 0, "after room was made");

@@ -1,7 +1,8 @@
 //! `lab`: builds samples, runs studies, and writes their reports in the forms asked for.
 //!
-//! A study without a source gets a sample, which is kept for the next study. Studies use the pipeline as `backup`
-//! does, write no history, and remove the files that they wrote.
+//! Invariants
+//! - A study without a source gets a sample, which is kept for the next study.
+//! - Studies use the pipeline as `backup` does, write no history, and remove the files that they wrote.
 //!
 //! Leaves to others: the measurements and reports themselves (`longshore-studies`).
 

@@ -1,4 +1,4 @@
-//! What each study does with its options.
+//! The run of each study with its options.
 
 mod grid;
 mod lab;
@@ -13,7 +13,7 @@ use longshore_terminal::output::Output;
 
 use crate::options::{CacheAction, Command};
 
-/// What every study works with.
+/// The state that every study works with.
 pub struct Context {
     pub output: Output,
     pub storage: Arc<dyn Storage>,

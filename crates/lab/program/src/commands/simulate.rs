@@ -1,7 +1,9 @@
 //! `longshore cache simulate`: the table of what each policy made of one load.
 //!
-//! All policies see the same load with the same seed, and are measured only once they are steady; a run that never
-//! becomes steady is shown as such. Everything is simulated, and the output says so.
+//! Invariants
+//! - All policies see the same load with the same seed, and are measured only once they are steady; a run that never
+//!   becomes steady is shown as such.
+//! - Everything is simulated, and the output says so.
 //!
 //! Leaves to others: the simulation (`longshore-simulator`) and policies (`longshore-policy`).
 
@@ -88,7 +90,7 @@ fn profile(name: &str) -> Result<Profile, Failure> {
     })
 }
 
-/// What is simulated.
+/// The load to simulate.
 enum Load {
     Mix(Mix),
     Trace(Trace, Pace),

@@ -1,4 +1,11 @@
 //! `longshore cache simulate` and `longshore cache grid`: what a cache would do.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`simulate.rs`, `grid.rs` in `commands`).
 
 use std::path::PathBuf;
 
@@ -48,6 +55,9 @@ pub struct CacheGrid {
     pub policy: String,
 
     /// Only this pair of profiles.
+    ///
+    /// The names are those of the profiles in docs/cache.md. The default is all pairs of the grid, because a policy
+    /// that is good on one pair may fail on another.
     #[arg(long, value_name = "FAST/SLOW")]
     pub pair: Option<String>,
 
@@ -79,18 +89,30 @@ pub struct CacheGrid {
     pub every: u64,
 
     /// Only the cells with small reads and scans together, which most goals are about.
+    ///
+    /// The published pair and the reversed one, at least 95 % resident, at most 5 % writes, depth 8 or more. The
+    /// default is the whole grid, whose other cells show where a policy loses; do not judge by these alone.
     #[arg(long)]
     pub core: bool,
 
     /// Only the cells with one kind of read, all resident, on the published pair and the reversed one.
+    ///
+    /// These cells show whether a policy finds the better device for one kind of read. The default is the whole grid;
+    /// for both kinds together use --core.
     #[arg(long, conflicts_with = "core")]
     pub pure: bool,
 
     /// Also run Orthus with both sets of constants, and a classic cache whose misses share reads.
+    ///
+    /// They are published rivals, and some goals compare with them. Three more simulations of each cell and seed make
+    /// the run longer, so they are left out by default.
     #[arg(long)]
     pub orthus: bool,
 
     /// Also run the rivals of --orthus, and fixed splits.
+    ///
+    /// The best of fourteen fixed splits of the load is an oracle, since it is chosen after the run. The default
+    /// leaves them out, because seventeen more simulations of each cell and seed take most of the time.
     #[arg(long)]
     pub rivals: bool,
 
@@ -153,10 +175,16 @@ pub struct Simulate {
     pub pair: String,
 
     /// A model that `longshore cache calibrate` made, instead of the pair's fast device.
+    ///
+    /// For a device of your own. By default the device is the named profile of --pair. A model is as good as its
+    /// calibration: do not use one that was measured while other programs used the device.
     #[arg(long, value_name = "FILE")]
     pub fast_model: Option<PathBuf>,
 
     /// The same instead of the slow device.
+    ///
+    /// For a device of your own. By default the device is the named profile of --pair. Calibrate both devices on the
+    /// machine that will use them.
     #[arg(long, value_name = "FILE")]
     pub slow_model: Option<PathBuf>,
 
@@ -177,6 +205,9 @@ pub struct Simulate {
     pub trace: Option<PathBuf>,
 
     /// The trace's format, if its first line does not show it; `numbers` are 32-bit block numbers.
+    ///
+    /// The names are those of --trace: plain, cloudphysics, tencent, systor, msr, disksim, fio, blkparse. By default
+    /// the first line decides. Give a name for a trace without a header that looks like another format.
     #[arg(long, value_name = "FORM", requires = "trace")]
     pub trace_form: Option<String>,
 

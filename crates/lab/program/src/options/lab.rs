@@ -1,4 +1,11 @@
 //! `longshore lab`: sample databases and the studies made with them.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the meaning of the options (`lab.rs` in `commands`).
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -71,6 +78,9 @@ pub struct Sample {
     pub file: Option<PathBuf>,
 
     /// Size of all files together, met within 2 %.
+    ///
+    /// There is no default, because a sample fills a disk. To measure disks make it larger than the memory, or the
+    /// page cache is measured.
     #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
     pub size: u64,
 
@@ -82,6 +92,9 @@ pub struct Sample {
     pub files: u16,
 
     /// Directories that take the files in turn; created if missing.
+    ///
+    /// With --files, one file goes into each directory in turn; give directories on different disks. For a single
+    /// file name FILE instead.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 
@@ -92,10 +105,16 @@ pub struct Sample {
     pub seed: u64,
 
     /// Leave the files in WAL mode.
+    ///
+    /// By default they use a rollback journal, SQLite's own default. WAL mode lets a backup read while other programs
+    /// write; use it for samples that are changed during backups.
     #[arg(long)]
     pub wal: bool,
 
     /// Replace files that exist.
+    ///
+    /// By default an existing file is refused, because it may be a database that somebody needs. The old file stays
+    /// until the new one is complete.
     #[arg(long)]
     pub replace: bool,
 }
@@ -105,10 +124,15 @@ pub struct Sample {
 #[command(next_help_heading = "Report")]
 pub struct OutputOptions {
     /// Write the report as one HTML file with plots; it needs no network and is replaced if it exists.
+    ///
+    /// For people: tables and plots on one page. By default only the tables are printed; for programs use --json.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
     /// Write the report as Markdown, for a repository; replaced if it exists.
+    ///
+    /// It has the tables and the machine's facts. By default the report is only printed, as text; for plots use
+    /// --html.
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
 }
@@ -124,6 +148,9 @@ pub struct SampleOptions {
     pub source: Vec<OsString>,
 
     /// Size of the sample if no --source is given [default: 1G, with --quick 24M].
+    ///
+    /// 1G is the default because it fits into the page cache of most machines and a backup of it takes seconds. To
+    /// measure disks give more than the memory. It has no effect with --source.
     #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
     pub size: Option<u64>,
 
@@ -134,6 +161,9 @@ pub struct SampleOptions {
     pub work: PathBuf,
 
     /// A trial run: a small sample, few points, no pauses. The numbers mean little.
+    ///
+    /// For trying out the command and its outputs; the report says that it was a trial. Do not keep or compare its
+    /// numbers.
     #[arg(long)]
     pub quick: bool,
 }
@@ -155,10 +185,16 @@ Not for: a busy machine: its other work would distort the numbers.";
     group = ArgGroup::new("what").required(true).args(["dir", "buffers"]))]
 pub struct Sweep {
     /// Directories for the stripes, in turn. Repeatable.
+    ///
+    /// Stripe 1 goes into the first directory, stripe 2 into the next, and so on. Give one directory for each disk:
+    /// two on the same disk measure that disk twice. The study removes its stripes.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 
     /// Instead sweep BUFFERCOUNT and MAXTRANSFERSIZE, to NUL.
+    ///
+    /// Backups go to NUL because a disk would hide the effect of the buffers. Without it the study is that of
+    /// stripes, which needs --dir.
     #[arg(long)]
     pub buffers: bool,
 
@@ -195,6 +231,9 @@ Not for: your own data, unless you give it as --source.";
 #[command(after_long_help = TEACH_COMPARE)]
 pub struct Compare {
     /// Directories for the stripes, in turn; without one, backups go to NUL.
+    ///
+    /// NUL is the default because it shows the algorithms alone. Give the directories of real targets to see what a
+    /// slower device makes of the differences.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 
@@ -236,6 +275,9 @@ must do the same work.";
 #[command(after_long_help = TEACH_BENCH)]
 pub struct Bench {
     /// Directory for stripes and restored files; twice the source's size must be free [default: --work].
+    ///
+    /// Give a directory on the disk that backups go to, if that is another one than --work's. The files are removed
+    /// at the end.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
@@ -281,6 +323,9 @@ pub struct DeviceCheck {
     pub work: PathBuf,
 
     /// Leave a backup that the GPU made in this file: one stripe, which stock tools can decompress.
+    ///
+    /// `gzip -dc` of it must give the content back, on any machine. An existing file is replaced. By default no
+    /// backup is left, because its content is only a sample.
     #[arg(long, value_name = "FILE")]
     pub stripe: Option<PathBuf>,
 
@@ -292,6 +337,8 @@ pub struct DeviceCheck {
     pub seconds: u32,
 
     /// A trial run: little content, few points. The numbers mean little.
+    ///
+    /// For trying out a bundle before a machine with a GPU is borrowed. Do not keep or compare its numbers.
     #[arg(long)]
     pub quick: bool,
 
@@ -315,6 +362,9 @@ library.";
 #[command(after_long_help = TEACH_OFFLOAD)]
 pub struct OffloadStudy {
     /// Directories for the stripes, in turn; without one, backups go to NUL.
+    ///
+    /// NUL is the default because it shows the compression alone. With a slow device all three modes take the same
+    /// time, and the study says nothing about the accelerator.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 
@@ -358,6 +408,9 @@ pub struct CacheFigures {
     pub seed: u64,
 
     /// A trial run: short runs. The numbers mean little.
+    ///
+    /// For trying out the command and its outputs; the report says that it was a trial. Do not keep or compare its
+    /// numbers.
     #[arg(long)]
     pub quick: bool,
 

@@ -1,4 +1,11 @@
 //! The table of options: as that of `longshore`, of which these commands are a part.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
+//!
+//! Leaves to others: the studies (`commands`), and options that every program has (`longshore-terminal`).
 
 mod cache;
 mod lab;
@@ -86,7 +93,7 @@ mod tests {
                 text.contains("Example") && is_shown,
                 "{path} has no example"
             );
-            // What is longer is broken in the middle of its paragraph.
+            // A longer line is wrapped in the middle of its paragraph.
             let long = text.lines().find(|l| l.chars().count() > 100);
             assert_eq!(long, None, "{path}");
             assert!(
@@ -125,6 +132,31 @@ mod tests {
                 );
             }
         });
+    }
+
+    /// The options that have no second paragraph yet, as `COMMAND OPTION`. The list only gets shorter: an option that has
+    /// one fails the test, too.
+    const TAUGHT_NOT_YET: [&str; 0] = [];
+
+    #[test]
+    fn every_option_says_in_its_long_help_what_its_default_is_for_or_when_to_use_it() {
+        let mut short = Vec::new();
+        let mut seen = 0;
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            let shown = |arg: &&clap::Arg| !arg.is_positional() && !arg.is_hide_set();
+            for arg in command.get_arguments().filter(shown) {
+                let first = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                let long = arg.get_long_help().map(ToString::to_string);
+                let long = long.unwrap_or_default();
+                let taught = long.strip_prefix(&first).unwrap_or(&long);
+                if taught.split_whitespace().count() < 6 {
+                    short.push(format!("{path} {}", arg.get_id()));
+                }
+                seen += 1;
+            }
+        });
+        assert!(seen > 40, "{seen}");
+        assert_eq!(short, TAUGHT_NOT_YET, "write a second paragraph for each");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Commands about the program itself: `completions`, `man`. Whoever installs it starts it by its own name.
+//! Commands about the program itself: `completions`, `man`. Package scripts start the program by its own name.
 
 use std::path::PathBuf;
 

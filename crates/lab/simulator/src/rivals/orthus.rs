@@ -1,5 +1,11 @@
 //! Orthus (FAST 2021, "The Storage Hierarchy is Not a Hierarchy"): it fills until the miss ratio is steady, then stops
 //! admitting and climbs along one serving ratio. The paper probes for 25 ms, its kernel version for 5 ms.
+//!
+//! Invariants
+//! - Only virtual time passes: the same seed gives the same run.
+//! - While it climbs, reads admit nothing to the cache; while it fills, the cache serves every hit.
+//!
+//! Leaves to others: the world and its measurement (`sim`), and the share's draws (`Mixer` of `longshore-policy`).
 
 use longshore_policy::model::Nanos;
 use longshore_policy::policy::filter::{Filter, Mixer, ReadRequest, Sides, plan};

@@ -9,6 +9,9 @@
 //! Invariants
 //! - The policy gets the information that a daemon would have, at the same time.
 //! - One seed is one run.
+//!
+//! Leaves to others: loads (`load.rs`, `mix.rs`), figures (`report.rs`), and the models of devices
+//! (`longshore-policy`).
 
 mod content;
 mod load;

@@ -1,4 +1,10 @@
 //! A load that changes, and how fast throughput settles after the change.
+//!
+//! Invariants
+//! - Clients of the first mix begin no request after the change, and those of the second none before it.
+//! - Only virtual time passes: the same seed gives the same run.
+//!
+//! Leaves to others: the two loads (`ClosedLoop`), and running them (`mod.rs`).
 
 use super::load::{Arrival, ClosedLoop, Source};
 use super::mix::Mix;

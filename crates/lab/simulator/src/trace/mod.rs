@@ -1,8 +1,6 @@
 //! Block traces: which requests were made, and when.
 //!
-//! Text in several forms, recognised by their first lines, and one form of bare numbers. A reader accepts any bytes
-//! without a panic and keeps one line at a time; the memory for records is bounded by [`RECORDS_MAX`]. A line that is
-//! not a record of its form is refused with its number: numbers from a half-understood trace could not be trusted.
+//! Text in several forms, recognised by their first lines, and one form of bare numbers.
 //!
 //! | form | line |
 //! |---|---|
@@ -15,6 +13,14 @@
 //! | [`TraceFormat::FioLog`] | fio's iolog, versions 2 and 3: `[ms] file action offset length` |
 //! | [`TraceFormat::BlkParse`] | blkparse's text: queued requests, action Q |
 //! | [`TraceFormat::Numbers`] | little-endian 32-bit block numbers, nothing else |
+//!
+//! Invariants
+//! - A reader accepts any bytes without a panic and keeps one line at a time; the memory for records is bounded by
+//!   [`RECORDS_MAX`].
+//! - A line that is not a record of its form is refused with its number: numbers from a half-understood trace could not
+//!   be trusted.
+//!
+//! Leaves to others: the lines of each format (`forms.rs`), and the simulation of a trace (`sim`).
 
 mod forms;
 mod replay;
@@ -139,7 +145,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// What to do about it.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             TraceError::Io(_) => "check that the file exists and is readable",

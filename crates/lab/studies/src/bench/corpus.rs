@@ -1,4 +1,10 @@
 //! The source's files, read without the pipeline, for comparison with it.
+//!
+//! Invariants
+//! - Files are read in the order of their names, small ones packed into one block, as the pipeline does.
+//! - Only the reading is charged to the measured part, not the caller's work on a block.
+//!
+//! Leaves to others: the bare parts that are timed on these bytes (`bare.rs`), and the rounds (`rounds.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The report of the bench: measurements next to promises.
 //!
-//! Every promise is a share of another measurement of the same rounds, so that it holds on any machine. A goal without
-//! a measurement is shown as open, never as met.
+//! Invariants
+//! - Every promise is a share of another measurement of the same rounds, so that it holds on any machine.
+//! - A goal without a measurement is shown as open, never as met.
 //!
 //! Leaves to others: measuring (the other files of `bench`), and the forms of a report (HTML, Markdown, JSON).
 

@@ -1,5 +1,11 @@
 //! The interleaved rounds: every round measures the bare parts and the pipeline, one after another, so that a
 //! disturbance affects both.
+//!
+//! Invariants
+//! - A warm measurement reads the source into the page cache first; a cold one drops it.
+//! - The directory of stripes is emptied after each algorithm, so that all find the same free space.
+//!
+//! Leaves to others: the bare parts (`bare.rs`), medians and the report (`mod.rs`).
 
 use anyhow::{Result, bail};
 use longshore_codec::Algorithm;

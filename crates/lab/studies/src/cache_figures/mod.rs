@@ -1,7 +1,10 @@
 //! The published study of device-aware caching: its two figures drawn from the model, and the questions that it left
 //! open: which throughput a policy reaches with both devices together, and how soon.
 //!
-//! Everything is simulated, in virtual time and from seeds: the report is the same on any machine.
+//! Invariants
+//! - Everything is simulated, in virtual time and from seeds: the report is the same on any machine.
+//!
+//! Leaves to others: the simulation (`longshore-simulator`), and the forms of a report (`report`).
 
 mod queries;
 

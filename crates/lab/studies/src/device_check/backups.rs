@@ -1,4 +1,11 @@
 //! Whole backups, as users make them, with the GPU, without it, and with one that returns wrong results.
+//!
+//! Invariants
+//! - A backup that the GPU made is restored by software alone and compared with its source.
+//! - Only the stripe that the user asked for stays; everything else is in the scratch directory.
+//!
+//! Leaves to others: batches without a pipeline (`speed.rs`), the engine's own correctness (`trust.rs`), and the
+//! verdict (`mod.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,10 @@
 //! The content to compress: three kinds, in memory, the same bytes on every run.
+//!
+//! Invariants
+//! - Every run has the same bytes, from fixed seeds.
+//! - Content is cut to whole blocks of 1 MiB, so that no result depends on where a sample ends.
+//!
+//! Leaves to others: building the sample database (`stock.rs`), and measuring (`speed.rs`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,14 @@
 //! Does GPU compression work on this machine, and how fast? One run answers everything, because a machine with a GPU
 //! may be available for minutes only.
 //!
-//! The order is by value: facts, correctness, faults, then speeds, the most telling first. Time is limited; a dash
-//! marks a measurement for which no time was left. A step that hangs ends the use of the device, but not the report.
+//! The order is by value: facts, correctness, faults, then speeds, the most telling first.
+//!
+//! Invariants
+//! - Time is limited; a dash marks a measurement for which no time was left.
+//! - A step that hangs ends the use of the device, but not the report.
+//!
+//! Leaves to others: the checks themselves (`trust.rs`, `speed.rs`, `backups.rs`), and the time of one step
+//! (`guard.rs`).
 
 mod backups;
 mod content;

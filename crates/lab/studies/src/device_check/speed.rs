@@ -1,4 +1,10 @@
 //! Speeds: batches through an engine, and the same content through software on this machine.
+//!
+//! Invariants
+//! - Each thread of an engine sends one batch that is not measured before those that are.
+//! - A block that the engine leaves to software is counted, not hidden.
+//!
+//! Leaves to others: the content (`content.rs`), whether results are correct (`trust.rs`), and the tables (`mod.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,10 @@
 //! Are the device's results correct, and what happens if they are not?
+//!
+//! Invariants
+//! - Results are restored by software and compared byte by byte; the engine's word is not enough.
+//! - A missing library or too little memory is a state with a reason; the memory that a check takes is released.
+//!
+//! Leaves to others: speeds (`speed.rs`), and whole backups (`backups.rs`).
 
 use std::sync::Arc;
 

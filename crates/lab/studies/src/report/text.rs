@@ -1,4 +1,10 @@
 //! A report as plain text: aligned tables, wrapped prose, no charts.
+//!
+//! Invariants
+//! - Prose is wrapped at 100 columns; a table is as wide as its cells.
+//! - Numbers are rounded by their column, the same as in the other forms.
+//!
+//! Leaves to others: what a report says (`mod.rs`), and charts (`html.rs`).
 
 use super::{Cell, Report, Table};
 

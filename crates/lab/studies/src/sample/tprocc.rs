@@ -1,13 +1,17 @@
 //! The order-entry sample: TPC-C's nine tables, filled by the rules of its clause 4.3.3.1.
 //!
 //! Warehouses are the unit of size. If the size requires a part of one, the last warehouse has fewer customers per
-//! district and stocks fewer items; below one warehouse the item table shrinks as well. Everything else holds at every
-//! size: the consistency conditions of clause 3.3.2, one order per customer, the newest 30 % of the orders
-//! undelivered.
+//! district and stocks fewer items; below one warehouse the item table shrinks as well.
 //!
 //! Tables are loaded one after another in key order, as in a bulk load. Their a-strings are uniformly random letters
 //! and digits, as the clause demands: they make up most of the bytes and cannot shrink below 6 bits per character, so
 //! this sample compresses poorly (1.6 : 1 with gzip). The stock-trading sample is the one that resembles real data.
+//!
+//! Invariants
+//! - At every size these hold: the consistency conditions of clause 3.3.2, one order per customer, the newest 30 % of
+//!   the orders undelivered.
+//!
+//! Leaves to others: writing the file (`store.rs`), and random numbers (`random.rs`).
 //!
 //! Source: TPC Benchmark C, revision 5.11. Times that it takes from the clock count from a fixed date here.
 

@@ -1,4 +1,10 @@
-//! BUFFERCOUNT × MAXTRANSFERSIZE to NUL.
+//! BUFFERCOUNT × MAXTRANSFERSIZE to NUL: the throughput of each pair, as a table and a chart.
+//!
+//! Invariants
+//! - Each round makes one backup of every pair, so a disturbance affects all of them.
+//! - Backups go to NUL: nothing is written to a disk.
+//!
+//! Leaves to others: the other sweep (`stripes.rs`), and timing one backup (`timing.rs`).
 
 use anyhow::Result;
 use longshore_codec::Algorithm;

@@ -1,7 +1,9 @@
 //! The study of 37 backups: algorithms and stripe counts of the published study, on this machine.
 //!
-//! A row is named after the engine that really compressed, and a backup counts as hardware only if an accelerator
-//! compressed nine tenths of it. Published factors are shown next to measured ones, never in their place.
+//! Invariants
+//! - A row is named after the engine that really compressed, and a backup counts as hardware only if an accelerator
+//!   compressed nine tenths of it.
+//! - Published factors are shown next to measured ones, never in their place.
 //!
 //! Leaves to others: the grid of buffers (`--buffers`), the sample, and the forms of a report.
 

@@ -1,7 +1,9 @@
 //! `longshore cache`: creates a cache, serves through it, and queries a running one.
 //!
-//! Serving becomes nbdkit (exec), so signals and exit codes are nbdkit's own; a plugin that other users could have
-//! written is refused. Queries go over the control socket, and never touch the cache's files.
+//! Invariants
+//! - Serving becomes nbdkit (exec), so signals and exit codes are nbdkit's own; a plugin that other users could have
+//!   written is refused.
+//! - Queries go over the control socket, and never touch the cache's files.
 //!
 //! Leaves to others: the cache itself (`blockcache`), what the plugin does (`serving`), and policies (`policy`).
 

@@ -1,8 +1,10 @@
 //! Checks a PostgreSQL cluster: its server, its archive, and the way of one WAL segment from the server to the
 //! archive.
 //!
-//! The only change is on the server: it switches to a new segment, so that one must arrive. If the server cannot be
-//! asked, the archive is still checked by itself. Every finding that is not good ends with the command that mends it.
+//! Invariants
+//! - The only change is on the server: it switches to a new segment, so that one must arrive.
+//! - If the server cannot be asked, the archive is still checked by itself.
+//! - Every finding that is not good ends with the command that mends it.
 //!
 //! Leaves to others: the archive's gaps and records (`longshore-wal`), and grading (`check.rs`).
 
@@ -198,7 +200,7 @@ pub fn look(
     }
 }
 
-/// What a server reports about its archive_command. Times are in microseconds since the Unix epoch.
+/// A server's report on its archive_command. Times are in microseconds since the Unix epoch.
 #[derive(Debug, Serialize)]
 pub struct Archiver {
     last_archived_wal: Option<String>,
@@ -318,7 +320,7 @@ fn nobody_archives(
     rows.is_true(0, 0)
 }
 
-/// What the server reports about an archive_command that fails.
+/// The server's report on an archive_command that fails.
 fn failing(connection: &mut Connection) -> Option<String> {
     let sql = "SELECT last_failed_wal, failed_count FROM pg_stat_archiver \
                WHERE last_failed_time > coalesce(last_archived_time, '-infinity')";

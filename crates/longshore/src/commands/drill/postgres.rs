@@ -1,12 +1,18 @@
 //! Runs a private server over a restored cluster: it recovers the cluster, PostgreSQL's own tools check it, and it
 //! stops.
 //!
-//! The server listens on a Unix socket in a directory of its own and runs nothing that production's configuration
-//! names. It reads none of the cluster's configuration files; settings that could run code, connect out or write
-//! elsewhere are also overridden on the command line (`settings`). Event triggers and settings of roles and databases
-//! are deleted from the copy before the check (`disarm`). The check itself calls the functions of indexes. Therefore
-//! the kernel confines the server and its children to the scratch directory; on a kernel that cannot, such indexes are
-//! skipped. The server ends with this process, however this process ends.
+//! Event triggers and settings of roles and databases are deleted from the copy before the check (`disarm`). The check
+//! itself calls the functions of indexes. Therefore the kernel confines the server and its children to the scratch
+//! directory; on a kernel that cannot, such indexes are skipped.
+//!
+//! Invariants
+//! - The server listens on a Unix socket in a directory of its own and runs nothing that production's configuration
+//!   names.
+//! - The server reads none of the cluster's configuration files; settings that could run code, connect out or write
+//!   elsewhere are also overridden on the command line (`settings`).
+//! - The server ends with this process, however this process ends.
+//!
+//! Leaves to others: restoring the cluster (`../drill.rs`), and confining a process (`longshore-io`).
 
 mod disarm;
 mod settings;

@@ -28,6 +28,8 @@ pub struct RestorePoint {
     pub bases: Vec<DeviceSpec>,
     pub cluster: ClusterOptions,
     pub told: Option<ChosenBackup>,
+    /// The archive from which the server recovers beyond the backup refuses another branch's WAL.
+    pub refused: Option<String>,
     /// Held until reading ends, so that no expire removes the backup.
     _lease: Option<BackupLease>,
     _chosen: Option<devices::ReadDevices>,
@@ -70,10 +72,16 @@ pub fn of(options: &Restore, context: &Context) -> Result<RestorePoint, Failure>
         Some(database) if !parts => of_database(database, options, context),
         _ => {
             let chosen = devices::of(context, &options.media)?;
+            let cluster = options.cluster.lower();
+            // The restore itself says why an archive cannot be used.
+            let archive = cluster.proof.as_deref();
+            let archive =
+                archive.and_then(|path| WalArchive::existing(&*context.storage, path).ok());
             Ok(RestorePoint {
                 devices: chosen.devices.clone(),
                 bases: chosen.bases(&options.bases),
-                cluster: options.cluster.lower(),
+                refused: refused(archive.as_ref(), cluster.recovery.as_ref(), context),
+                cluster,
                 told: None,
                 _lease: None,
                 _chosen: Some(chosen),
@@ -120,6 +128,8 @@ fn of_database(
         cluster.proof = None;
         proven = found;
     }
+    let replayed = archive.as_ref().filter(|_| proven.is_some());
+    let refused = refused(replayed, cluster.recovery.as_ref(), context);
     let told = told(&lease, archive.as_ref(), proven.as_ref());
     context.output.remark(&told.text(&lease));
     Ok(RestorePoint {
@@ -127,9 +137,25 @@ fn of_database(
         bases: devices::bases(&lease),
         cluster,
         told: Some(told),
+        refused,
         _lease: Some(lease),
         _chosen: None,
     })
+}
+
+/// Warns if the WAL after the backup may be that of another branch than the server that was backed up.
+fn refused(
+    archive: Option<&WalArchive>,
+    recovery: Option<&Recovery>,
+    context: &Context,
+) -> Option<String> {
+    // To its own end, a backup needs only WAL that was compared with its server's.
+    let goes_on = |recovery: &&Recovery| recovery.target != Some(RecoveryTarget::Immediate);
+    recovery.filter(goes_on)?;
+    let archive = archive?;
+    let warning = archive.refused_now()?.warning(archive.path());
+    context.output.warn(&warning);
+    Some(warning)
 }
 
 /// How the server recovers, and what its archive was proved to have.

@@ -1,6 +1,9 @@
 //! A connection: greeting, login, then requests one after another.
 //!
-//! This thread reads and keeps time; what a request does runs in a thread of its own (`work.rs`).
+//! Invariants
+//! - This thread reads and keeps time; what a request does runs in a thread of its own (`work.rs`).
+//!
+//! Leaves to others: running requests (`work.rs`), passwords (`logins.rs`), and encryption (`tls.rs`).
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,11 @@
 //! Converts T-SQL's types and values to the protocol's, and back. One to one except for moments, which the protocol
 //! counts from 1900.
+//!
+//! Invariants
+//! - A client that does not know the newer types of dates and times gets texts, as from SQL Server.
+//! - A moment of a client that is not in the calendar becomes NULL.
+//!
+//! Leaves to others: the bytes on the wire (`longshore-tds`).
 
 use longshore_tds as tds;
 use longshore_tsql::{Column, DateTime, Decimal, Temporal, Type, Value};

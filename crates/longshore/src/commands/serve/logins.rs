@@ -12,6 +12,8 @@
 //! Invariants
 //! - No password is written anywhere, and none is on a command line.
 //! - A wrong password and an unknown name take the same time, and all checks run one after another.
+//!
+//! Leaves to others: how long a failed login waits, and its line in the log (`strikes.rs`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, BufRead, IsTerminal, Write};

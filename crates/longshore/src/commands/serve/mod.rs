@@ -14,6 +14,8 @@
 //! - A connection's thread never waits for the running request, unless it has cancelled it.
 //! - Every wait for a client ends: for its login, for the rest of a message, for it to take its answer, for its next
 //!   request.
+//!
+//! Leaves to others: one connection (`connection.rs`), its requests (`work.rs`), and who may log in (`logins.rs`).
 
 mod connection;
 mod convert;
@@ -46,7 +48,7 @@ use crate::commands::sql::configured;
 use crate::options::Serve;
 use longshore_terminal::failure::{Exit, Failure};
 
-/// What all connections share.
+/// The state that all connections share.
 struct Door {
     server: Arc<Server>,
     /// The memory of all sessions.
@@ -196,6 +198,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     let mut setup =
         configured::setup(&options.database, Some(&settings.backup_directory), context)?;
     setup.directories = Some(settings.directories.clone());
+    setup.buckets = Some(settings.buckets.clone());
     setup.reserved.extend(settings.own_files(context));
     let memory = Memory::new(settings.memory);
     setup.memory = memory.clone();

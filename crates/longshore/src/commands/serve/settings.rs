@@ -1,4 +1,11 @@
 //! The server's settings: options override the configuration; contradictions are refused.
+//!
+//! Invariants
+//! - Certificate and key are named both or not at all.
+//! - An address other than loopback needs a certificate, and everything is encrypted there.
+//! - Statements get no access to the whole file system because a service happened to start in `/`.
+//!
+//! Leaves to others: accepting clients (`mod.rs`), the certificate itself (`tls.rs`), and logins (`logins.rs`).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,6 +15,7 @@ use super::logins::Logins;
 use super::tls::CertificateFiles;
 use crate::commands::Context;
 use crate::options::Serve;
+use longshore_repository::Places;
 use longshore_terminal::failure::Failure;
 
 /// SQL Server's port, on the loopback address only.
@@ -27,6 +35,8 @@ pub struct Settings {
     pub encrypt: bool,
     pub logins: PathBuf,
     pub directories: Vec<PathBuf>,
+    /// The prefixes below which statements may name objects, without a slash at the end.
+    pub buckets: Vec<String>,
     pub backup_directory: PathBuf,
     /// The maximum number of concurrent connections.
     pub sessions: usize,
@@ -40,6 +50,101 @@ pub struct Settings {
     pub login_time: Duration,
     /// The time limit between an answer and the next request.
     pub idle_time: Duration,
+}
+
+fn prefixes(texts: &[String]) -> Result<Vec<String>, Failure> {
+    match Places::buckets(texts) {
+        Ok(Places::Buckets(prefixes)) => Ok(prefixes.iter().map(ToString::to_string).collect()),
+        Ok(Places::Directories(_)) => Ok(Vec::new()),
+        Err(error) => Err(Failure::usage(
+            format!("--bucket: {error}"),
+            "name a prefix as s3://BUCKET/PREFIX",
+        )),
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.into())
+}
+
+/// Certificate and key. Errors: one without the other, and neither where other machines reach the server.
+fn identity(
+    options: &Serve,
+    context: &Context,
+    listen: SocketAddr,
+) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
+    let configured = &context.config.serve;
+    let both = |certificate: &Option<PathBuf>, key: &Option<PathBuf>| {
+        Some((certificate.clone()?, key.clone()?))
+    };
+    if configured.certificate.is_some() != configured.key.is_some() {
+        return Err(Failure::usage(
+            "[serve]: `certificate` and `key` belong together",
+            "name both, or neither",
+        ));
+    }
+    let identity = both(&options.certificate, &options.key)
+        .or_else(|| both(&configured.certificate, &configured.key));
+    if !listen.ip().is_loopback() && identity.is_none() {
+        return Err(Failure::usage(
+            format!("{listen} can be reached from other machines, and there is no certificate"),
+            "name one with --certificate and --key, or listen on 127.0.0.1",
+        ));
+    }
+    Ok(identity)
+}
+
+/// The directory in which statements' relative paths begin.
+fn backup_directory(options: &Serve, context: &Context) -> PathBuf {
+    match named_backup_directory(options, context) {
+        Some(directory) => absolute(directory),
+        None => std::env::current_dir().unwrap_or_else(|_| "/".into()),
+    }
+}
+
+fn named_backup_directory<'a>(options: &'a Serve, context: &'a Context) -> Option<&'a PathBuf> {
+    let configured = &context.config.serve;
+    let named = options.backup_directory.as_ref();
+    named.or(configured.backup_directory.as_ref())
+}
+
+/// The directories below which statements may name files. Errors: everything would be below them by accident.
+fn directories(
+    options: &Serve,
+    context: &Context,
+    backup_directory: &Path,
+) -> Result<Vec<PathBuf>, Failure> {
+    let own = [&options.directory, &context.config.serve.directories];
+    if let Some(given) = own.into_iter().find(|d| !d.is_empty()) {
+        return Ok(given.iter().map(|d| absolute(d)).collect());
+    }
+    // A service starts in the root directory: statements must not get access to everything by accident.
+    if named_backup_directory(options, context).is_none() && backup_directory == Path::new("/") {
+        return Err(Failure::usage(
+            "clients could name any file: the working directory is /",
+            "name the allowed directories with --backup-directory or --directory",
+        ));
+    }
+    let targets = context.config.target.values();
+    let targets = targets.flat_map(|t| t.directories.iter().cloned());
+    let own = std::iter::once(backup_directory.to_owned());
+    Ok(own.chain(targets).collect())
+}
+
+/// The file of the logins. Errors: none is named, and there is no catalog whose neighbour it would be.
+fn logins(options: &Serve, context: &Context) -> Result<PathBuf, Failure> {
+    let named = options.logins.as_ref();
+    match (
+        named.or(context.config.serve.logins.as_ref()),
+        &context.catalog,
+    ) {
+        (Some(path), _) => Ok(absolute(path)),
+        (None, Some(catalog)) => Ok(absolute(catalog).with_file_name("logins")),
+        (None, None) => Err(Failure::usage(
+            "without a catalog there is no default place for the logins",
+            "name a file with --logins",
+        )),
+    }
 }
 
 impl Settings {
@@ -64,62 +169,15 @@ impl Settings {
     pub fn of(options: &Serve, context: &Context) -> Result<Settings, Failure> {
         let configured = &context.config.serve;
         let listen = options.listen.or(configured.listen).unwrap_or(LISTEN);
-        let both = |certificate: &Option<PathBuf>, key: &Option<PathBuf>| {
-            Some((certificate.clone()?, key.clone()?))
+        let identity = identity(options, context, listen)?;
+        let backup_directory = backup_directory(options, context);
+        let directories = directories(options, context, &backup_directory)?;
+        let buckets = match options.bucket.is_empty() {
+            true => &configured.buckets,
+            false => &options.bucket,
         };
-        if configured.certificate.is_some() != configured.key.is_some() {
-            return Err(Failure::usage(
-                "[serve]: `certificate` and `key` belong together",
-                "name both, or neither",
-            ));
-        }
-        let identity = both(&options.certificate, &options.key)
-            .or_else(|| both(&configured.certificate, &configured.key));
-        if !listen.ip().is_loopback() && identity.is_none() {
-            return Err(Failure::usage(
-                format!("{listen} can be reached from other machines, and there is no certificate"),
-                "name one with --certificate and --key, or listen on 127.0.0.1",
-            ));
-        }
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
-        let named = options
-            .backup_directory
-            .as_ref()
-            .or(configured.backup_directory.as_ref());
-        let backup_directory = match named {
-            Some(directory) => absolute(directory),
-            None => std::env::current_dir().unwrap_or_else(|_| "/".into()),
-        };
-        let own = [&options.directory, &configured.directories];
-        let directories = match own.into_iter().find(|d| !d.is_empty()) {
-            Some(given) => given.iter().map(|d| absolute(d)).collect(),
-            None => {
-                let targets = context.config.target.values();
-                let targets = targets.flat_map(|t| t.directories.iter().cloned());
-                std::iter::once(backup_directory.clone())
-                    .chain(targets)
-                    .collect::<Vec<_>>()
-            }
-        };
-        // A service starts in the root directory: statements must not get access to everything by accident.
-        if named.is_none() && own.iter().all(|d| d.is_empty()) && backup_directory == Path::new("/")
-        {
-            return Err(Failure::usage(
-                "clients could name any file: the working directory is /",
-                "name the allowed directories with --backup-directory or --directory",
-            ));
-        }
-        let logins = options.logins.clone().or(configured.logins.clone());
-        let logins = match (logins, &context.catalog) {
-            (Some(path), _) => absolute(&path),
-            (None, Some(catalog)) => absolute(catalog).with_file_name("logins"),
-            (None, None) => {
-                return Err(Failure::usage(
-                    "without a catalog there is no default place for the logins",
-                    "name a file with --logins",
-                ));
-            }
-        };
+        let buckets = prefixes(buckets)?;
+        let logins = logins(options, context)?;
         let sessions: usize = configured.sessions.map_or(SESSIONS, |n| n.get()).into();
         // An eighth, and at least one, stays for other logins.
         let others = (sessions / 8).max(1);
@@ -133,6 +191,7 @@ impl Settings {
             identity,
             logins,
             directories,
+            buckets,
             backup_directory,
             sessions,
             login_sessions,

@@ -1,8 +1,10 @@
 //! Runs requests: batches, calls, prepared statements; and formats their answers for the wire.
 //!
-//! One worker has one session and runs one request at a time. The number and the length of a client's prepared
-//! statements are bounded, and their memory is claimed from that of all sessions. A request that cannot be decoded is
-//! answered with an error, and later ones are served.
+//! Invariants
+//! - One worker has one session and runs one request at a time.
+//! - The number and the length of a client's prepared statements are bounded, and their memory is claimed from that of
+//!   all sessions.
+//! - A request that cannot be decoded is answered with an error, and later ones are served.
 //!
 //! Leaves to others: bytes on the wire (`tds`, `wire.rs`), logins (`logins.rs`), and the language (`tsql`).
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use longshore_accelerators::{AcceleratorSettings as Offload, Probe};
 use longshore_facts as facts;
 use longshore_pipeline::{Limits, SourceSpec, Tuning};
+use longshore_repository::Places;
 use longshore_tsql::{Database, Databases, Defaults, Memory, Setup, Unusable};
 
 use crate::commands::archive::ArchiveLocation;
@@ -104,9 +105,22 @@ pub fn setup(
         },
         backup_directory,
         directories: None,
+        buckets: None,
+        kept_buckets: targets_buckets(context),
         reserved: Vec::new(),
         prober: Arc::new(prober),
     })
+}
+
+/// The prefixes of all targets.
+fn targets_buckets(context: &Context) -> Vec<String> {
+    let targets = context.config.target.values();
+    let places = targets.filter_map(|target| target.places().ok());
+    let buckets = places.filter_map(|places| match places {
+        Places::Buckets(prefixes) => Some(prefixes),
+        Places::Directories(_) => None,
+    });
+    buckets.flatten().map(|prefix| prefix.to_string()).collect()
 }
 
 /// The databases of the configuration, and the given ones.

@@ -1,7 +1,9 @@
 //! `sql`: runs statements from the command line, from files or from standard input, in one session.
 //!
-//! Options, output and exit codes are sqlcmd's: without -b the exit code does not show failed statements. Output that
-//! cannot be written ends the command with an error, since a caller would take a cut answer for a whole one.
+//! Invariants
+//! - Options, output and exit codes are sqlcmd's: without -b the exit code does not show failed statements.
+//! - Output that cannot be written ends the command with an error, since a caller would take a cut answer for a whole
+//!   one.
 //!
 //! Leaves to others: the script's own commands (`script.rs`), the form of results (`show.rs`), and the language
 //! (`tsql`).

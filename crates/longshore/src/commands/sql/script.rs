@@ -1,7 +1,10 @@
 //! sqlcmd's part of a script: batches and GO, `$(variables)`, and the commands that begin with a colon.
 //!
-//! The parser works line by line and knows no statements. GO and commands count only outside quotation marks and
-//! comments, so a text of several lines may contain any line.
+//! Invariants
+//! - The parser works line by line and knows no statements.
+//! - GO and commands count only outside quotation marks and comments, so a text of several lines may contain any line.
+//!
+//! Leaves to others: running a batch and reading files (`mod.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! `wal create`: turns a directory into an archive.
+//! `wal create`: turns a directory, or a prefix in a bucket, into an archive.
 
 use std::path::{Path, PathBuf};
 
 use longshore_io::Storage;
+use longshore_wal::is_in_bucket;
 use serde::Serialize;
 
 use super::{ArchiveLocation, Context};
@@ -49,6 +50,9 @@ pub fn run(options: &WalCreate, context: &Context) -> Result<Exit, Failure> {
 
 /// The data directory that contains the path or equals it; the path need not exist.
 fn data_directory_around(storage: &dyn Storage, path: &Path) -> Option<PathBuf> {
+    if is_in_bucket(path) {
+        return None;
+    }
     let path = std::path::absolute(path).ok()?;
     let there = path
         .ancestors()

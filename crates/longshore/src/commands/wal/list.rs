@@ -1,7 +1,7 @@
 //! `wal list`: shows the contents of an archive: unbroken runs of segments, and timeline histories.
 //!
 //! Nothing is changed. A gap is shown as a second run of the same timeline, with exit code 5; --verify reads
-//! everything and answers with exit code 1 for damage.
+//! everything and answers with exit code 1 for damage. An archive that refuses another branch's WAL is code 5, too.
 //!
 //! Leaves to others: finding runs and checking (`longshore-wal`).
 
@@ -24,6 +24,8 @@ struct Answer {
     histories: Vec<u32>,
     gaps: usize,
     damaged: Vec<String>,
+    /// The archive refuses another branch's WAL.
+    refused: Option<String>,
     /// With --verify: segments that do not continue the previous one.
     broken: Vec<ChainBreak>,
 }
@@ -58,10 +60,12 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
         ),
         false => (Vec::new(), Vec::new()),
     };
-    let exit = match (damaged.is_empty() && broken.is_empty(), gaps) {
-        (false, _) => Exit::No,
-        (true, 0) => Exit::Done,
-        (true, _) => Exit::Warnings,
+    let refused = archive.refused_now();
+    let refused = refused.map(|refused| refused.warning(archive.path()));
+    let exit = match damaged.is_empty() && broken.is_empty() {
+        false => Exit::No,
+        true if gaps == 0 && refused.is_none() => Exit::Done,
+        true => Exit::Warnings,
     };
     let Some(identity) = archive.identity() else {
         return Ok(exit);
@@ -100,6 +104,9 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
             "{gaps} gaps: segments are missing before each run except the first of a timeline"
         ));
     }
+    if let Some(refused) = &refused {
+        context.output.warn(refused);
+    }
     context.output.json(
         exit,
         Answer {
@@ -111,6 +118,7 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
             histories: histories.iter().map(|t| t.number()).collect(),
             gaps,
             damaged,
+            refused,
             broken,
         },
     );

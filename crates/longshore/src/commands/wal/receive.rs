@@ -1,7 +1,7 @@
 //! `wal receive`: receives the WAL as a stream, until it is stopped.
 //!
 //! A server that is away is tried again every few seconds, and the log says so; an error that no retry can mend ends
-//! the command. What is reported to the server is durable in the archive.
+//! the command. Only WAL that is durable in the archive is reported to the server.
 //!
 //! Leaves to others: the stream and the archive (`longshore-wal`).
 
@@ -179,6 +179,6 @@ fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Fa
         }
     };
     client::Options::of_environment()
-        .and_then(|variable| client::Options::parse(url, &variable, &facts::user_name()))
+        .and_then(|variable| client::Options::parse(url, &variable, &facts::login_name))
         .map_err(|e| Failure::of(Exit::Usage, &e, None, e.hint()))
 }

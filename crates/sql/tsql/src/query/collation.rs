@@ -71,7 +71,7 @@ impl Collation {
         }
     }
 
-    fn compare(self, a: &str, b: &str) -> Ordering {
+    pub fn compare(self, a: &str, b: &str) -> Ordering {
         let (a, b) = (a.trim_end_matches(' '), b.trim_end_matches(' '));
         fn lower(text: &str) -> impl Iterator<Item = char> {
             text.chars().flat_map(char::to_lowercase)

@@ -235,6 +235,18 @@ pub fn kept(value: Value) -> Result<rusqlite::types::Value, Message> {
     })
 }
 
+/// A value as it comes back from SQLite. Errors: 8115 for a number too large for it.
+pub fn stored(value: Value) -> Result<Value, Message> {
+    use rusqlite::types::Value as Sqlite;
+    Ok(match kept(value)? {
+        Sqlite::Null => Value::Null,
+        Sqlite::Integer(n) => Value::Int(n),
+        Sqlite::Real(n) => Value::Float(n),
+        Sqlite::Text(text) => Value::Text(text),
+        Sqlite::Blob(bytes) => Value::Binary(bytes),
+    })
+}
+
 /// A value in SQLite's own type.
 pub fn plain(cell: ValueRef) -> Value {
     match cell {
@@ -248,7 +260,11 @@ pub fn plain(cell: ValueRef) -> Value {
 
 /// The same in a known type.
 pub fn typed(cell: ValueRef, kind: Type) -> Result<Value, Message> {
-    let value = plain(cell);
+    typed_value(plain(cell), kind)
+}
+
+/// A value as it comes back from SQLite, in its T-SQL type.
+pub fn typed_value(value: Value, kind: Type) -> Result<Value, Message> {
     match (&value, kind) {
         // From the catalog, or from a function of ours.
         (Value::Text(text), Type::DateTime) => {

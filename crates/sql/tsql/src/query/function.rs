@@ -2,8 +2,9 @@
 //!
 //! A refusal's message is stored for the engine, since SQLite passes on only a text.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -21,7 +22,7 @@ use crate::value::{DateTime, Decimal, SCALE_MAX, Temporal, Type, Value};
 use crate::variables::{Sum, VALUE_MAX, bytes, too_much};
 
 type Result<T> = std::result::Result<T, Message>;
-type Run = fn(&[Value]) -> Result<Value>;
+pub(super) type Run = fn(&[Value]) -> Result<Value>;
 
 /// The longest text that a function makes, in characters.
 const TEXT_MAX: usize = 8000;
@@ -69,6 +70,13 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_isnumeric", 1, is_numeric),
     ("ts_isdate", 1, is_date),
 ];
+
+/// The code of a function of ours.
+pub fn named(name: &str) -> Option<Run> {
+    static BY_NAME: LazyLock<HashMap<&str, Run>> =
+        LazyLock::new(|| FUNCTIONS.iter().map(|(n, _, run)| (*n, *run)).collect());
+    BY_NAME.get(name).copied()
+}
 
 /// The longest pattern of LIKE, in bytes, as in SQL Server.
 const PATTERN_MAX: usize = 8000;

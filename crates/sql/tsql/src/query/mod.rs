@@ -13,6 +13,7 @@
 //! (8115).
 
 mod collation;
+mod direct;
 mod engine;
 mod function;
 mod like;
@@ -20,6 +21,7 @@ mod moment;
 mod number;
 mod reader;
 mod schema;
+mod sql;
 #[cfg(test)]
 mod tests;
 mod translate;
@@ -233,7 +235,7 @@ pub(crate) fn scalar(session: &Session, expression: &Fragment) -> Result<Variabl
             of((text_kind(&text, is_national), Value::Text(text)))
         }
         Some(operand) => of((Type::Int, session.value_of(&operand)?)),
-        None => return one(session, QuerySource::Expression(expression)),
+        None => return evaluated(session, QuerySource::Expression(expression)),
     })
 }
 
@@ -249,7 +251,14 @@ pub(crate) fn text_kind(text: &str, is_national: bool) -> Type {
 
 /// Whether a condition is true; unknown counts as false.
 pub(crate) fn holds(session: &Session, condition: &Fragment) -> Result<bool, Message> {
-    Ok(one(session, QuerySource::Condition(condition))?.value == Value::Int(1))
+    Ok(evaluated(session, QuerySource::Condition(condition))?.value == Value::Int(1))
+}
+
+fn evaluated(session: &Session, asked: QuerySource) -> Result<Variable, Message> {
+    match direct::value(session, asked) {
+        Some(found) => Ok(found),
+        None => one(session, asked),
+    }
 }
 
 /// By its form, where that has a meaning; else messages are to show the text as it was written.

@@ -76,6 +76,9 @@ pub(crate) struct Reader {
 impl Reader {
     /// Errors: what cannot be read.
     pub fn check(&self, asked: QuerySource) -> Result<(), Message> {
+        if super::direct::reads(asked) {
+            return Ok(());
+        }
         match self.by_form(asked) {
             Some(_) => Ok(()),
             None => self.by_text(asked).map(drop),

@@ -9,10 +9,11 @@ use longshore_catalog::Catalog;
 use longshore_io::{Host, HostClock};
 use longshore_pipeline::RunContext;
 use proptest::prelude::*;
+use sqlparser::ast::{Expr, SelectItem, SetExpr};
 
 use super::engine::Engine;
 use super::reader::QuerySource;
-use super::{QueryPlan, translate};
+use super::{QueryPlan, direct, translate};
 use crate::memory::Memory;
 use crate::message::{self, Message};
 use crate::server::{Database, Databases, Defaults, Server, Setup, Unusable};
@@ -49,6 +50,8 @@ fn session(dir: &tempfile::TempDir) -> Session {
         defaults: Defaults::default(),
         backup_directory: dir.path().to_path_buf(),
         directories: None,
+        buckets: None,
+        kept_buckets: Vec::new(),
         reserved: Vec::new(),
         prober: Arc::new(|_| Probe::look()),
     };
@@ -235,6 +238,239 @@ proptest! {
         if let Some(fragment) = fragment(&words.join(" ")) {
             compare(&session, QuerySource::Expression(&fragment))?;
         }
+    }
+}
+
+// Expressions without the engine.
+
+/// Whether the short way gave a value; it is the engine's, and the tree is the parser's.
+fn compare_ways(session: &Session, asked: QuerySource) -> Result<bool, TestCaseError> {
+    let Some(tree) = direct::read(asked.written()) else {
+        return Ok(false);
+    };
+    let whole = session.reader.by_text(asked);
+    prop_assert!(whole.is_ok(), "{asked:?}: the parser refuses it");
+    let whole = whole.unwrap();
+    let SetExpr::Select(select) = whole.body.as_ref() else {
+        panic!("{whole:?}");
+    };
+    let item = match select.projection.as_slice() {
+        [SelectItem::UnnamedExpr(item)] => item,
+        other => panic!("{other:?}"),
+    };
+    let read = match item {
+        Expr::Nested(inner) => inner,
+        Expr::Case { conditions, .. } => match &conditions[0].condition {
+            Expr::Nested(inner) => inner,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    prop_assert_eq!(&tree, &**read, "{:?}", asked);
+    let Some(found) = direct::value(session, asked) else {
+        return Ok(false);
+    };
+    let wanted = super::one(session, asked);
+    // The clock goes on between the two.
+    if CLOCKS.iter().any(|clock| asked.written().contains(clock)) {
+        let kinds = (Ok(found.kind), wanted.map(|v| v.kind));
+        prop_assert_eq!(&kinds.0, &kinds.1, "{:?}", asked);
+        return Ok(true);
+    }
+    prop_assert_eq!(Ok(&found), wanted.as_ref(), "{:?}", asked);
+    // NULL and -0.0 are equal to others, so compare what is shown as well.
+    prop_assert_eq!(format!("{found:?}"), format!("{:?}", wanted.unwrap()));
+    Ok(true)
+}
+
+const CLOCKS: &[&str] = &["GETDATE", "GETUTCDATE", "SYSDATETIME"];
+
+/// Every construct that is read here, of any arguments.
+fn of_all_functions() -> BoxedStrategy<String> {
+    const PARTS: &[&str] = &["day", "yy", "Hour", "week", "ms", "quarter", "n"];
+    let leaf = prop::sample::select(LITERALS).prop_map(str::to_owned);
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let v = || inner.clone();
+        let all = || prop::collection::vec(inner.clone(), 0..4);
+        let part = || prop::sample::select(PARTS);
+        let condition = conditions(inner.clone().boxed());
+        let sum = (v(), "[-+*/%&|^]", v()).prop_map(|(a, o, b)| format!("{a} {o} {b}"));
+        let called = (prop::sample::select(direct::FUNCTIONS), all())
+            .prop_map(|(f, all)| format!("{f}({})", all.join(", ")));
+        let fitting = (prop::sample::select(FITTING), v(), v(), v())
+            .prop_map(|(f, a, b, c)| f.replace('1', &a).replace('2', &b).replace('3', &c));
+        prop_oneof![
+            4 => sum,
+            2 => (v(), v()).prop_map(|(a, b)| format!("({a}+{b})")),
+            1 => v().prop_map(|a| format!("-({a})")),
+            1 => v().prop_map(|a| format!("NOT {a}")),
+            3 => called,
+            6 => fitting,
+            2 => (prop::sample::select(direct::OF_PARTS), part(), v(), v())
+                .prop_map(|(f, p, a, b)| match f.ends_with('D') || f.ends_with('F') {
+                    true => format!("{f}({p}, {a}, {b})"),
+                    false => format!("{f}({p}, {a})"),
+                }),
+            2 => (v(), prop::sample::select(TYPES)).prop_map(|(a, k)| format!("CAST({a} AS {k})")),
+            2 => (v(), prop::sample::select(TYPES), v())
+                .prop_map(|(a, k, s)| format!("TRY_CONVERT({k}, {a}, {s})")),
+            2 => (condition.clone(), v(), v())
+                .prop_map(|(c, a, b)| format!("CASE WHEN {c} THEN {a} ELSE {b} END")),
+            1 => (v(), v(), v()).prop_map(|(a, b, c)| format!("CASE {a} WHEN {b} THEN {c} END")),
+            2 => (condition.clone(), condition).prop_map(|(a, b)| format!("({a} AND NOT {b})")),
+        ]
+    })
+    .boxed()
+}
+
+/// Calls whose arguments may well have a value.
+const FITTING: &[&str] = &[
+    "ABS(1)",
+    "CHARINDEX('a', 1)",
+    "COALESCE(1, 2, 3)",
+    "CONCAT(1, 2, 3)",
+    "FLOOR(1)",
+    "IIF(1 > 2, 3, 1)",
+    "ISNULL(1, 2)",
+    "LEFT('' + CAST(1 AS varchar(20)), 2)",
+    "LEN(1)",
+    "LTRIM('  ' + 1)",
+    "NULLIF(1, 2)",
+    "REPLACE(1, 2, 3)",
+    "REPLICATE(1, LEN(2))",
+    "RIGHT('00' + CAST(1 AS varchar(9)), 2)",
+    "ROUND(1, 2)",
+    "SIGN(1)",
+    "SUBSTRING(1, LEN(2), 3)",
+    "TRIM(1)",
+    "UPPER(1)",
+    "(1 IS NOT NULL OR 2 IN (1, 3))",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn the_short_way_gives_what_the_engine_gives(
+        texts in prop::collection::vec(prop_oneof![expressions(), of_all_functions()], 8),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let session = with_variables(session(&dir));
+        for fragment in texts.iter().filter_map(|text| fragment(text)) {
+            compare_ways(&session, QuerySource::Expression(&fragment))?;
+            compare_ways(&session, QuerySource::Condition(&fragment))?;
+        }
+    }
+
+    #[test]
+    fn the_short_way_reads_no_row_of_tokens_otherwise_than_the_parser(
+        words in prop::collection::vec(
+            prop_oneof![
+                prop::sample::select(LITERALS),
+                prop::sample::select(direct::FUNCTIONS),
+                prop::sample::select(&[
+                    "(", "(", ")", ")", ",", ".", "+", "-", "=", "<>", "*", "%", "&", "AND", "OR", "AS", "CAST", "IN",
+                    "LIKE", "ESCAPE", "CASE", "WHEN", "THEN", "ELSE", "END", "IS", "NOT", "NULL", "int", "varchar",
+                    "max", "DATE", "TIMESTAMP", "INTERVAL", "DAY", "N", "x", "[x]", "CONVERT", "COLLATE", "BETWEEN",
+                    "AT", "TIME", "ZONE", "EXISTS", "OVER", "~", "::", "ANY", "TRIM", "SUBSTRING", "FLOOR", "FROM",
+                    "DATEADD", "year", "SELECT", "WITH", "FILTER", "WITHIN",
+                ][..]),
+            ],
+            1..9,
+        ),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let session = with_variables(session(&dir));
+        if let Some(fragment) = fragment(&words.join(" ")) {
+            compare_ways(&session, QuerySource::Expression(&fragment))?;
+            compare_ways(&session, QuerySource::Condition(&fragment))?;
+        }
+    }
+}
+
+#[test]
+fn depths_and_lengths_are_left_to_the_parser() {
+    // The parser of such a build takes more than a test's stack.
+    let deep = std::thread::Builder::new().stack_size(256 << 20);
+    deep.spawn(all_depths).unwrap().join().unwrap();
+}
+
+fn all_depths() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = with_variables(session(&dir));
+    let nested = [
+        ("(", ")"),
+        ("-", ""),
+        ("NOT ", ""),
+        ("LEN(", ")"),
+        ("CASE WHEN ", " THEN 1 END"),
+        ("CAST(", " AS int)"),
+        ("1 IN (", ")"),
+        ("1 + 2 * (", ")"),
+        ("1 = 1 OR 2 = 3 AND 4 & 5 | 6 ^ 7 + 8 * (", ")"),
+        ("SUBSTRING('a', 1, ", ")"),
+        ("TRIM(", ")"),
+        ("DATEADD(day, 1, ", ")"),
+        ("CONVERT(int, ", ")"),
+    ];
+    for (before, after) in nested {
+        for depth in 1..60 {
+            let text = before.repeat(depth) + "1" + &after.repeat(depth);
+            let Some(fragment) = fragment(&text) else {
+                continue;
+            };
+            let asked = QuerySource::Expression(&fragment);
+            let read = compare_ways(&session, asked);
+            assert!(read.is_ok(), "{text}: {read:?}");
+            if depth > 30 {
+                assert_eq!(direct::read(&fragment.text), None, "{text}");
+            }
+        }
+    }
+    let long = fragment(&("1".to_owned() + &" + 1".repeat(500))).unwrap();
+    assert_eq!(direct::read(&long.text), None);
+}
+
+#[test]
+fn usual_expressions_need_no_engine() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = with_variables(session(&dir));
+    for text in [
+        "'x' + CAST ( 123 AS varchar ( 10 ) )",
+        "'set 1 of ' + @t + ': ' + CONVERT(varchar(20), @i, 120)",
+        "-1.5 * @i",
+        "CASE WHEN @t LIKE 'a%' THEN N'é' ELSE 'e' END",
+        "CASE @i WHEN 1 THEN 'one' WHEN 7 THEN 'seven' END",
+        "DATEADD(day, -7, '2027-01-31')",
+        "CONVERT(varchar(8), GETDATE(), 112)",
+        "CHARINDEX('n', @t, 2) + LEN('abc')",
+        "REPLACE(CONVERT(nvarchar(19), '2027-01-31', 126), ':', '')",
+        "N'/backup/' + QUOTENAME(@t) + '_' + RIGHT('00' + CAST(@i AS varchar(2)), 2) + '.bak'",
+        "ISNULL(@m, 0) + 1.50",
+        "@i % 2",
+        "@@ERROR",
+        "ERROR_MESSAGE()",
+        "SUBSTRING(@t, 1, 2) + UPPER(LTRIM(@n))",
+    ] {
+        let fragment = fragment(text).unwrap();
+        let asked = QuerySource::Expression(&fragment);
+        assert!(compare_ways(&session, asked).unwrap(), "{text}");
+    }
+    // The engine refuses such a number, though nothing needs it.
+    let large = fragment("SERVERPROPERTY(9223372036854775808)").unwrap();
+    let large = QuerySource::Expression(&large);
+    assert_eq!(direct::value(&session, large), None);
+    for text in [
+        "@i BETWEEN 1 AND 5",
+        "@t IN ('a', 'b')",
+        "@t NOT LIKE 'n%' AND @i > 5",
+        "@i IS NULL OR NOT @i = 7",
+        "@@ERROR <> 0",
+        "DATEDIFF(hour, '2027-01-31', '2027-02-01') >= 24",
+    ] {
+        let fragment = fragment(text).unwrap();
+        let asked = QuerySource::Condition(&fragment);
+        assert!(compare_ways(&session, asked).unwrap(), "{text}");
     }
 }
 

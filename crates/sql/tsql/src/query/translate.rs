@@ -22,6 +22,7 @@ use super::QueryPlan;
 use super::collation::Collation;
 use super::number::wider;
 use super::schema::View;
+use super::sql::Sql;
 use crate::message::{self, Message};
 use crate::session::Session;
 use crate::syntax;
@@ -35,7 +36,7 @@ type Item = (String, TypedSql);
 /// SQL of an expression, and its type; `None` for a bare NULL.
 #[derive(Debug, Clone)]
 struct TypedSql {
-    sql: String,
+    sql: Sql,
     kind: Option<Type>,
     /// The collation of its comparisons, if the query names one.
     collate: Option<Collation>,
@@ -44,11 +45,11 @@ struct TypedSql {
 }
 
 impl TypedSql {
-    fn of(sql: impl Into<String>, kind: Type) -> TypedSql {
+    fn of(sql: impl Into<Sql>, kind: Type) -> TypedSql {
         TypedSql::new(sql, Some(kind))
     }
 
-    fn new(sql: impl Into<String>, kind: Option<Type>) -> TypedSql {
+    fn new(sql: impl Into<Sql>, kind: Option<Type>) -> TypedSql {
         TypedSql {
             sql: sql.into(),
             kind,
@@ -184,23 +185,7 @@ pub(super) fn query(
     query: &Query,
     literals: &[syntax::Literal],
 ) -> Result<QueryPlan, Message> {
-    let mut translator = Translator {
-        session,
-        literals,
-        values: Vec::new(),
-        sum: Sum::default(),
-        variables: BTreeMap::new(),
-        views: Vec::new(),
-        scopes: Vec::new(),
-        commons: Vec::new(),
-        aliases: 0,
-        depth: 0,
-        steps: 0,
-        queries: 0,
-        seen: SelectFindings::default(),
-        reach: Reach::default(),
-        stepwise: None,
-    };
+    let mut translator = Translator::new(session, literals);
     let selected = translator.query(query)?;
     Ok(QueryPlan {
         sql: selected.sql,
@@ -210,6 +195,55 @@ pub(super) fn query(
         values: translator.values,
         views: translator.views,
     })
+}
+
+/// An expression without a query around it.
+#[derive(Debug)]
+pub(super) struct ScalarPlan {
+    pub sql: Sql,
+    pub values: Vec<Value>,
+    pub kind: Type,
+}
+
+/// Finds the meaning of an expression, as [`query`] does of a SELECT of it in parentheses. Errors: the same.
+pub(super) fn scalar(
+    session: &Session,
+    expr: &Expr,
+    is_condition: bool,
+) -> Result<ScalarPlan, Message> {
+    let mut translator = Translator::new(session, &[]);
+    translator.queries = 1;
+    let typed = match is_condition {
+        true => translator.expression(expr)?,
+        false => translator.unheld(expr)?,
+    };
+    Ok(ScalarPlan {
+        kind: typed.kind(),
+        sql: typed.sql,
+        values: translator.values,
+    })
+}
+
+impl<'a> Translator<'a> {
+    fn new(session: &'a Session, literals: &'a [syntax::Literal]) -> Translator<'a> {
+        Translator {
+            session,
+            literals,
+            values: Vec::new(),
+            sum: Sum::default(),
+            variables: BTreeMap::new(),
+            views: Vec::new(),
+            scopes: Vec::new(),
+            commons: Vec::new(),
+            aliases: 0,
+            depth: 0,
+            steps: 0,
+            queries: 0,
+            seen: SelectFindings::default(),
+            reach: Reach::default(),
+            stepwise: None,
+        }
+    }
 }
 
 /// A name, quoted for SQLite.
@@ -223,9 +257,9 @@ fn column_alias(i: usize) -> String {
 }
 
 impl Translator<'_> {
-    fn bind(&mut self, value: Value) -> String {
+    fn bind(&mut self, value: Value) -> Sql {
         self.values.push(value);
-        format!("?{}", self.values.len())
+        Sql::bound(self.values.len())
     }
 
     /// Errors: more variables than a query can have.
@@ -247,7 +281,7 @@ impl Translator<'_> {
         }
         self.seen.variables.insert(name.clone());
         if let Some(number) = self.variables.get(&name) {
-            return Ok(TypedSql::of(format!("?{number}"), variable.kind));
+            return Ok(TypedSql::of(Sql::bound(*number), variable.kind));
         }
         let bound = self.bind_long(variable.value.clone())?;
         self.variables.insert(name, self.values.len());
@@ -255,7 +289,7 @@ impl Translator<'_> {
     }
 
     /// The same as [`Translator::bind`], for values that the query's length does not bound.
-    fn bind_long(&mut self, value: Value) -> Result<String, Message> {
+    fn bind_long(&mut self, value: Value) -> Result<Sql, Message> {
         self.sum.add(&value)?;
         Ok(self.bind(value))
     }
@@ -516,6 +550,17 @@ impl Translator<'_> {
         clauses.aggregate || clauses.window
     }
 
+    /// What GROUP BY names, in SQLite's words; empty without one.
+    fn group_by(&mut self, by: &GroupByExpr) -> Result<String, Message> {
+        match by {
+            GroupByExpr::Expressions(by, modifiers) if modifiers.is_empty() => {
+                let by = by.iter().map(|e| Ok(folded(&self.expression(e)?)));
+                Ok(by.collect::<Result<Vec<_>, Message>>()?.join(", "))
+            }
+            _ => Err(not_here("GROUP BY with ROLLUP, CUBE or ALL")),
+        }
+    }
+
     fn select_within(
         &mut self,
         select: &Select,
@@ -542,19 +587,8 @@ impl Translator<'_> {
             Some(Distinct::Distinct) => "DISTINCT ",
             Some(Distinct::On(_)) => return Err(not_here("DISTINCT ON")),
         };
-        let list: Vec<_> = items
-            .iter()
-            .enumerate()
-            .map(|(i, (_, item))| {
-                let folded = if distinct.is_empty() {
-                    item.sql.clone()
-                } else {
-                    folded(item)
-                };
-                format!("{folded} AS {}", column_alias(i))
-            })
-            .collect();
-        let mut sql = format!("SELECT {distinct}{}{from}", list.join(", "));
+        let list = select_list(&items, !distinct.is_empty());
+        let mut sql = format!("SELECT {distinct}{list}{from}");
         let outer = std::mem::take(&mut self.seen);
         let mut conditions = Vec::new();
         if let Some(selection) = &select.selection {
@@ -563,19 +597,10 @@ impl Translator<'_> {
             sql += &format!(" WHERE {}", all.join(" AND "));
         }
         let mut is_grouped = !distinct.is_empty() || select.having.is_some();
-        match &select.group_by {
-            GroupByExpr::Expressions(by, modifiers) if modifiers.is_empty() => {
-                let by: Result<Vec<_>, _> = by
-                    .iter()
-                    .map(|e| Ok(folded(&self.expression(e)?)))
-                    .collect();
-                let by = by?;
-                if !by.is_empty() {
-                    is_grouped = true;
-                    sql += &format!(" GROUP BY {}", by.join(", "));
-                }
-            }
-            _ => return Err(not_here("GROUP BY with ROLLUP, CUBE or ALL")),
+        let by = self.group_by(&select.group_by)?;
+        if !by.is_empty() {
+            is_grouped = true;
+            sql += &format!(" GROUP BY {by}");
         }
         if let Some(having) = &select.having {
             sql += &format!(" HAVING {}", self.expression(having)?.sql);
@@ -633,16 +658,7 @@ impl Translator<'_> {
         assigns: Vec<String>,
         seen: &SelectFindings,
     ) -> Result<SelectedColumns, Message> {
-        let grouped = match &select.group_by {
-            GroupByExpr::Expressions(by, modifiers) => !by.is_empty() || !modifiers.is_empty(),
-            GroupByExpr::All(_) => true,
-        };
-        let distinct = !matches!(&select.distinct, None | Some(Distinct::All));
-        if grouped || distinct || select.having.is_some() || seen.window {
-            return Err(not_here(
-                "DISTINCT, GROUP BY, HAVING or OVER in a SELECT that sets a variable and reads it",
-            ));
-        }
+        check_stepwise(select, seen)?;
         let mut rows = from.to_owned();
         if let Some(selection) = &select.selection {
             rows += &format!(" WHERE {}", self.expression(selection)?.sql);
@@ -664,26 +680,12 @@ impl Translator<'_> {
             end = self.top(select.top.as_ref())?;
         }
         let mut with = Vec::new();
-        if !is_single {
-            let alias = self.new_alias();
-            let mut columns = Vec::new();
-            for table in self.scopes.last_mut().into_iter().flatten() {
-                let own = table.prefix.replace('.', "_");
-                for i in 0..table.columns.len() {
-                    let column = column_alias(i);
-                    columns.push(format!("{}{column} AS {own}{column}", table.prefix));
-                }
-                table.prefix = format!("{alias}.{own}");
-            }
-            // The limit keeps the order: without a limit SQLite might drop the order as useless.
-            let end = if end.is_empty() { " LIMIT -1" } else { &end };
-            let list = columns.join(", ");
-            with.push(format!(
-                "{alias} AS MATERIALIZED (SELECT {list}{rows}{end})"
-            ));
-            rows = format!(" FROM {alias}");
-        } else {
+        if is_single {
             rows += &end;
+        } else {
+            let (alias, made) = self.made_first(&rows, &end);
+            with.push(made);
+            rows = format!(" FROM {alias}");
         }
         let mut steps: Vec<String> = Vec::new();
         for name in assigns.iter().map(|a| a.to_lowercase()) {
@@ -713,6 +715,26 @@ impl Translator<'_> {
             with,
             ..SelectedColumns::new(format!("SELECT {}{rows}", list.join(", ")), Vec::new())
         })
+    }
+
+    /// Makes the rows of the innermost query first, in their order, and lets its tables' columns mean those. Returns the
+    /// name of these rows and their definition.
+    fn made_first(&mut self, rows: &str, end: &str) -> (String, String) {
+        let alias = self.new_alias();
+        let mut columns = Vec::new();
+        for table in self.scopes.last_mut().into_iter().flatten() {
+            let own = table.prefix.replace('.', "_");
+            for i in 0..table.columns.len() {
+                let column = column_alias(i);
+                columns.push(format!("{}{column} AS {own}{column}", table.prefix));
+            }
+            table.prefix = format!("{alias}.{own}");
+        }
+        // The limit keeps the order: without a limit SQLite might drop the order as useless.
+        let end = if end.is_empty() { " LIMIT -1" } else { end };
+        let list = columns.join(", ");
+        let made = format!("{alias} AS MATERIALIZED (SELECT {list}{rows}{end})");
+        (alias, made)
     }
 
     /// ORDER BY names a result column, its position, or any expression.
@@ -753,9 +775,9 @@ impl Translator<'_> {
         let count = match &top.quantity {
             Some(TopQuantity::Constant(n)) => {
                 let n = i64::try_from(*n).unwrap_or(i64::MAX);
-                self.bind(Value::Int(n))
+                self.bind(Value::Int(n)).to_string()
             }
-            Some(TopQuantity::Expr(e)) => self.expression(e)?.sql,
+            Some(TopQuantity::Expr(e)) => self.expression(e)?.sql.to_string(),
             None => return Err(not_here("TOP without a number")),
         };
         Ok(format!(" LIMIT max(0, {count})"))
@@ -768,7 +790,7 @@ impl Translator<'_> {
                 return Err(not_here("FETCH with PERCENT or TIES"));
             }
             let count = match &fetch.quantity {
-                Some(quantity) => self.expression(quantity)?.sql,
+                Some(quantity) => self.expression(quantity)?.sql.to_string(),
                 None => "1".to_owned(),
             };
             limit = format!(" LIMIT {count}");
@@ -927,5 +949,32 @@ fn direction(order: &OrderByExpr) -> &'static str {
     match order.options.sort {
         Some(sqlparser::ast::OrderBySort::Desc) => " DESC",
         _ => "",
+    }
+}
+
+/// The items by their places' names. DISTINCT compares them as the server does.
+fn select_list(items: &[(String, TypedSql)], distinct: bool) -> String {
+    let list = items.iter().enumerate().map(|(i, (_, item))| {
+        let sql = match distinct {
+            true => folded(item),
+            false => item.sql.to_string(),
+        };
+        format!("{sql} AS {}", column_alias(i))
+    });
+    list.collect::<Vec<_>>().join(", ")
+}
+
+/// Rows that are evaluated one after the other cannot be grouped or compared with one another.
+fn check_stepwise(select: &Select, seen: &SelectFindings) -> Result<(), Message> {
+    let is_grouped = match &select.group_by {
+        GroupByExpr::Expressions(by, modifiers) => !by.is_empty() || !modifiers.is_empty(),
+        GroupByExpr::All(_) => true,
+    };
+    let is_distinct = !matches!(&select.distinct, None | Some(Distinct::All));
+    match is_grouped || is_distinct || select.having.is_some() || seen.window {
+        true => Err(not_here(
+            "DISTINCT, GROUP BY, HAVING or OVER in a SELECT that sets a variable and reads it",
+        )),
+        false => Ok(()),
     }
 }

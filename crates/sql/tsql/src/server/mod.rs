@@ -1,9 +1,11 @@
 //! The state that all sessions share: the databases, the catalog's settings, logical backup devices, the log.
 //!
-//! The crate knows neither configuration files nor the command line: the caller that starts a [`Server`] lists the
-//! databases and the base of relative device names in a [`Setup`].
+//! Invariants
+//! - The crate knows neither configuration files nor the command line: the caller that starts a [`Server`] lists the
+//!   databases and the base of relative device names in a [`Setup`].
+//! - A start is SQL Server's restart: settings that wait for a restart take effect.
 //!
-//! A start is SQL Server's restart: settings that wait for a restart take effect.
+//! Leaves to others: one session (`session.rs`), and statements (`statement`).
 
 mod persistent;
 
@@ -96,6 +98,11 @@ pub struct Setup {
     /// The directories (with everything below) that statements may name; `None`: everything. A configured database is
     /// always read and restored at its own location.
     pub directories: Option<Vec<PathBuf>>,
+    /// The prefixes of buckets, `s3://BUCKET/PREFIX` without a slash at the end, below which statements may name
+    /// objects; `None`: all of them.
+    pub buckets: Option<Vec<String>>,
+    /// Prefixes of targets: no statement writes there.
+    pub kept_buckets: Vec<String>,
     /// Files and directories that no statement may overwrite, in addition to the catalog and the databases' own.
     pub reserved: Vec<PathBuf>,
     pub prober: Arc<Prober>,

@@ -1,13 +1,13 @@
 //! BACKUP DATABASE and BACKUP LOG: lowers a statement to one request of the pipeline, and answers with SQL Server's
 //! messages.
 //!
-//! Refuses a device that is on, in or over a database, the catalog or a data directory, before anything is opened.
-//! Options that the statement leaves open come from the server settings; a catalog that cannot be read never fails a
-//! backup.
+//! Invariants
+//! - A device that is on, in or over a database, the catalog or a data directory is refused before anything is opened.
+//! - Options that the statement leaves open come from the server settings; a catalog that cannot be read never fails a
+//!   backup.
 //!
 //! Leaves to others: moving bytes and recording history (`pipeline`), and the words of messages (`message/table.rs`).
 
-use std::path::Path;
 use std::time::Duration;
 
 use longshore_catalog::{ChainPlace, HistoryRow};
@@ -19,9 +19,9 @@ use longshore_pipeline::{
     Request, ServerSettings, SourceSpec, pages,
 };
 
-use super::device::{DEVICES_MAX, devices, reach};
+use super::device::{DEVICES_MAX, devices, reach, recorded};
 use super::options::{CompressionChoice, Options};
-use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, processed};
+use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, object, processed};
 use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
@@ -95,6 +95,9 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     let devices = devices(session, &backup.to)?;
     check_ground(session, &devices)?;
     check_mirrors(backup)?;
+    if is_log && devices.iter().any(|d| matches!(d, DeviceSpec::Bucket(_))) {
+        return Err(message::OWN.with(&[&NO_LOG]).into());
+    }
     let options = Options::of(session, &backup.options, statement)?;
     let settings = server_settings(session);
     let mut request = lower(session, &database, devices, &options, &settings)?;
@@ -104,6 +107,9 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     let report = run(session, &database, &request, &options, out)?;
     say_end(session, &database, &request, &options, &report, out)
 }
+
+/// The history does not know enough of a set in an object store for the next log set to continue it.
+const NO_LOG: &str = "log sets do not go to object stores, since no later one could continue them: write DISK = '...'";
 
 /// The database of this name. Errors: 911, 3147.
 fn existing(session: &Session, name: &str) -> Result<Database, Message> {
@@ -153,6 +159,7 @@ fn check_ground(session: &Session, devices: &[DeviceSpec]) -> Result<(), Message
     let plots = ground::plots(&session.server, None);
     for device in devices {
         let DeviceSpec::File(path) = device else {
+            object::check_kept(session, device)?;
             continue;
         };
         let real = ground::real(storage, path);
@@ -231,7 +238,7 @@ fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> 
     if session.server.known_catalog().is_none() {
         return Err(missing());
     }
-    let is_kept = |row: &HistoryRow| row.devices.iter().all(|d| Path::new(d).is_absolute());
+    let is_kept = |row: &HistoryRow| row.devices.iter().all(|d| recorded(d).is_some());
     let newest = session
         .server
         .catalog()?
@@ -240,11 +247,7 @@ fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> 
     let newest = newest.ok_or_else(missing)?;
     Ok(BaseRequest {
         against: Against::LastFull,
-        devices: newest
-            .devices
-            .iter()
-            .map(|d| DeviceSpec::File(d.into()))
-            .collect(),
+        devices: newest.devices.iter().filter_map(|d| recorded(d)).collect(),
     })
 }
 
@@ -288,6 +291,7 @@ fn log(session: &Session, database: &Database) -> Result<LogRequest, Message> {
 fn standing(session: &Session, devices: &[DeviceSpec]) -> Option<MediaSet> {
     let storage = &session.server.setup.context.storage;
     let opened: Vec<_> = devices.iter().map(|d| d.open(storage)).collect();
+    // An object is not appended to.
     let files = opened.iter().all(|d| d.class() == DeviceClass::File);
     files.then(|| MediaSet::open(&opened).ok()).flatten()
 }

@@ -3,7 +3,7 @@
 //! Relative paths are below the backup directory, and with a server only directories that statements may name are
 //! accepted. A device of a kind that does not exist here is refused; none is replaced by another.
 //!
-//! Leaves to others: logical devices (`longshore-catalog`), and opening devices (`longshore-media`).
+//! Leaves to others: objects (`object`), logical devices (`longshore-catalog`), and opening devices (`longshore-media`).
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use longshore_media::{DeviceSpec, only_path};
 
-use super::ground;
 use super::options::operand_text;
+use super::{ground, object};
 use crate::message::{self, Message};
 use crate::session::Session;
 use crate::syntax::{Device, DeviceKind};
@@ -44,13 +44,11 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
             let name = session.name_of(name)?;
             match session.server.device(&name) {
                 // Another program may have added it, or before the allowed directories were changed.
-                Some(path) => match spec(&path) {
-                    DeviceSpec::File(path) => {
-                        reach(session, &path, &path.display())?;
-                        Ok(DeviceSpec::File(path))
-                    }
-                    other => Ok(other),
-                },
+                Some(path) => {
+                    let device = spec(&path);
+                    reach_device(session, &device)?;
+                    Ok(device)
+                }
                 None => Err(message::DEVICE_UNKNOWN.with(&[&name])),
             }
         }
@@ -61,19 +59,14 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
                     return Ok(spec(&device_path(session, &name)?));
                 }
                 DeviceKind::Tape => "TAPE",
-                DeviceKind::Url => "URL",
+                DeviceKind::Url => return object::named(session, &name),
                 DeviceKind::Virtual => "VIRTUAL_DEVICE",
             };
-            Err(message::OWN.with(&[&match kind {
-                DeviceKind::Url => NO_URL.to_owned(),
-                _ => format!("this version has no {missing} devices; write to DISK"),
-            }]))
+            let text = format!("this version has no {missing} devices; write to DISK");
+            Err(message::OWN.with(&[&text]))
         }
     }
 }
-
-/// What a statement says that names an object store.
-const NO_URL: &str = "this version has no URL devices; write to DISK, or to an object store with `longshore backup DATABASE --to s3://BUCKET/KEY`";
 
 const BAD_NAME: &str = "123(The filename, directory name, or volume label syntax is incorrect.)";
 
@@ -84,6 +77,25 @@ fn spec(path: &Path) -> DeviceSpec {
     match path == Path::new(NUL) {
         true => DeviceSpec::Nul,
         false => DeviceSpec::File(path.to_path_buf()),
+    }
+}
+
+/// A device that the catalog names: the absolute path of a file, or the address of an object. `None`: what cannot be
+/// read back.
+pub fn recorded(name: &str) -> Option<DeviceSpec> {
+    match DeviceSpec::parse(name) {
+        DeviceSpec::File(path) if !path.is_absolute() => None,
+        DeviceSpec::Nul | DeviceSpec::Pipe => None,
+        readable => Some(readable),
+    }
+}
+
+/// Refuses devices that no statement of this server may reach (3201).
+pub fn reach_device(session: &Session, device: &DeviceSpec) -> Result<(), Message> {
+    match device {
+        DeviceSpec::File(path) => reach(session, path, &path.display()),
+        DeviceSpec::Bucket(_) => object::reach(session, device),
+        DeviceSpec::Nul | DeviceSpec::Pipe => Ok(()),
     }
 }
 
@@ -134,7 +146,7 @@ pub fn disk_path(directory: &Path, name: &str) -> Result<PathBuf, Message> {
         return Err(refused(BAD_NAME));
     }
     let Ok(name) = only_path(OsStr::new(name)) else {
-        return Err(message::OWN.with(&[&NO_URL]));
+        return Err(message::OWN.with(&[&object::NO_PATH]));
     };
     let name = &*name.to_string_lossy();
     let bytes = name.as_bytes();
@@ -176,7 +188,7 @@ mod tests {
             "http://h",
         ] {
             let refused = path(address).unwrap_err();
-            assert!(refused.text.contains("--to s3://"), "{}", refused.text);
+            assert!(refused.text.contains("URL = 's3://"), "{}", refused.text);
         }
         assert_eq!(path("file:s3://b/k").unwrap(), "/backup/s3://b/k");
         assert_eq!(path("é:").unwrap(), "/backup/é:");

@@ -1,7 +1,10 @@
 //! HEADERONLY, FILELISTONLY and LABELONLY: the descriptions on the media, in SQL Server's columns.
 //!
-//! Names and types are those that SQL Server 2022 sends. Values that a source does not have (log sequence numbers of a
-//! SQLite database, a collation) are NULL.
+//! Invariants
+//! - Names and types are those that SQL Server 2022 sends.
+//! - Values that a source does not have (log sequence numbers of a SQLite database, a collation) are NULL.
+//!
+//! Leaves to others: reading the media (`longshore-media`), and the statements' options (`options.rs`).
 
 use std::sync::Arc;
 
@@ -130,6 +133,7 @@ const MAX_SIZE: i64 = 35_184_372_080_640;
 /// The name of an incomplete set.
 const INCOMPLETE: &str = "*** INCOMPLETE ***";
 const DEVICE_DISK: i64 = 2;
+const DEVICE_URL: i64 = 9;
 /// SQL Server's mark for an unknown zone.
 const ZONE_UNKNOWN: i16 = 127;
 
@@ -143,7 +147,8 @@ type OpenedMedia = Vec<Arc<dyn BackupDevice>>;
 
 pub(super) fn open(session: &Session, devices: &[DeviceSpec]) -> OpenedMedia {
     let storage = &session.server.setup.context.storage;
-    devices.iter().map(|d| d.open(storage)).collect()
+    let open = |device: &DeviceSpec| device.open_until(storage, &session.cancel);
+    devices.iter().map(open).collect()
 }
 
 /// The media on these devices, which must have the given name, if any. NUL cannot be read.
@@ -249,16 +254,21 @@ pub(super) fn header_only(
     }
     out.sink.columns(&columns(HEADER))?;
     let wanted = |s: &&SetSummary| options.position.is_none_or(|p| p == s.header.position);
+    let device_type = match devices.first() {
+        Some(DeviceSpec::Bucket(_)) => DEVICE_URL,
+        _ => DEVICE_DISK,
+    };
     let mut rows = 0;
     for set in sets.iter().filter(wanted) {
-        out.sink.row(&header_row(media.header(0), set))?;
+        out.sink
+            .row(&header_row(media.header(0), set, device_type))?;
         rows += 1;
     }
     out.done(Command::MediaRows, Some(rows))?;
     Ok(out.done(Command::RestoreHeaderOnly, None)?)
 }
 
-fn header_row(media: &MediaHeader, set: &SetSummary) -> Vec<Value> {
+fn header_row(media: &MediaHeader, set: &SetSummary, device_type: i64) -> Vec<Value> {
     let (header, trailer) = (&set.header, set.trailer.as_ref());
     let (kind, kind_text) = match header.backup_type {
         BackupType::Database => (1, "Database"),
@@ -293,7 +303,7 @@ fn header_row(media: &MediaHeader, set: &SetSummary) -> Vec<Value> {
         header.expires_us.map_or(Value::Null, |us| moment(us, zone)),
         bit(media.compressed),
         Value::Int(header.position.into()),
-        Value::Int(DEVICE_DISK),
+        Value::Int(device_type),
         text(&header.user),
         text(&header.machine),
         text(&header.database),

@@ -8,6 +8,7 @@ mod device;
 mod drop;
 mod ground;
 mod media;
+mod object;
 mod options;
 mod procedure;
 mod restore;

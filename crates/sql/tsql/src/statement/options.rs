@@ -1,7 +1,10 @@
 //! The options of BACKUP and RESTORE as values, checked.
 //!
-//! The match over [`Key`] has no default arm: an option added to the table must get a meaning here. The table decides
-//! earlier which options are refused.
+//! Invariants
+//! - The match over [`Key`] has no default arm: an option added to the table must get a meaning here.
+//! - The table decides earlier which options are refused.
+//!
+//! Leaves to others: the table of options (`syntax/option.rs`), and parsing.
 
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{Limits, Tuning};
@@ -246,6 +249,13 @@ fn unsupported(spec: &Spec) -> Message {
 fn refused(spec: &Spec, why: &str) -> Message {
     match spec.key {
         Key::Parity => message::EXTENSION_MISSING.with(&[&spec.word, &why]),
+        Key::Credential | Key::BackupOptions | Key::RestoreOptions => {
+            let text = format!(
+                "{} is refused: {why}; leave the option out (docs/buckets.md)",
+                spec.word
+            );
+            message::OWN.with(&[&text])
+        }
         _ => unsupported(spec),
     }
 }

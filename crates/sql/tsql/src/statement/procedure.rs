@@ -1,7 +1,8 @@
 //! EXEC: the known procedures, and their arguments.
 //!
-//! Arguments are bound by SQL Server's rules, by position or by name, and converted to the parameter's type. A
-//! procedure that is not known is refused with its message; none is silently accepted.
+//! Invariants
+//! - Arguments are bound by SQL Server's rules, by position or by name, and converted to the parameter's type.
+//! - A procedure that is not known is refused with its message; none is silently accepted.
 //!
 //! Leaves to others: what a procedure does (`configure.rs`, `device.rs` and other files of `statement`), and parsing
 //! the call.

@@ -1,8 +1,12 @@
 //! RESTORE DATABASE, RESTORE LOG and RESTORE VERIFYONLY: lowers a statement to one request of the pipeline.
 //!
 //! Decides where the set goes, which names MOVE may use, and whether the statement may replace what is there: without
-//! REPLACE only the files of the same database. All refusals come before the first byte is written. A restored
-//! database is remembered under its name; one that the configuration names stays where the configuration says.
+//! REPLACE only the files of the same database.
+//!
+//! Invariants
+//! - All refusals come before the first byte is written.
+//! - A restored database is remembered under its name; one that the configuration names stays where the configuration
+//!   says.
 //!
 //! Leaves to others: moving bytes, staging and renaming (`pipeline`, `landing`), and the listing forms of RESTORE.
 

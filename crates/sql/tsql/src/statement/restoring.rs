@@ -11,10 +11,11 @@ use longshore_catalog::HistoryQuery;
 use longshore_landing::{HeldCluster, taken_tablespaces, told_of_taken};
 use longshore_media::{BackupType, DeviceSpec, SetHeader};
 use longshore_pipeline::{
-    Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec, pages,
+    Limits, Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec, pages,
 };
 
 use super::backup::server_settings;
+use super::device::recorded;
 use super::options::Options;
 use super::{FILES_SHOWN_MAX, hear, media, processed};
 use crate::flow::{Flow, Out, Stop};
@@ -79,7 +80,7 @@ fn newest(session: &Session, name: &str, restored: &SetHeader) -> Option<SetHead
     let devices: Vec<_> = newest
         .devices
         .iter()
-        .map(|device| DeviceSpec::File(device.into()))
+        .filter_map(|device| recorded(device))
         .collect();
     let found = media::summary(session, &devices, newest.position)?.header;
     (found.set == newest.set).then_some(found)
@@ -108,7 +109,8 @@ pub(super) fn request(
     RestoreRequest {
         offload,
         tuning: options.reading_tuning(&defaults.tuning),
-        limits: options.limits(&defaults.limits),
+        // The configured limits spare a workload during backups; a restore is waited for.
+        limits: options.limits(&Limits::default()),
         ..RestoreRequest::new(from, target)
     }
 }

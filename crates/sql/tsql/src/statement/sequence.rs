@@ -13,8 +13,10 @@
 //! - WAL is restored without a gap, from where the data needs it to where recovery ends: 4305, 4326, 4330.
 //! - No step continues an interrupted one (4319); a refused step changes nothing.
 //! - No step continues on files that another program put in place of the waiting ones (3154).
+//!
+//! Leaves to others: moving bytes (`pipeline`), and keeping a cluster from starting (`landing`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longshore_catalog::{RestoreSequence, RestoredDatabase};
 use longshore_landing::{HeldCluster, HeldLock, enabled_subscriptions};
@@ -26,7 +28,7 @@ use longshore_pipeline::{
 
 use uuid::Uuid;
 
-use super::device::{named_path, reach as reach_path};
+use super::device::{named_path, reach as reach_path, reach_device, recorded};
 use super::options::Options;
 use super::restoring::{
     ARCHIVES_NOTHING, RUNS_NO_SUBSCRIPTIONS, RestoreMessages, goes_on_archiving, request, run,
@@ -96,11 +98,36 @@ fn reach(sequence: &mut RestoreSequence, header: &SetHeader, trailer: &SetTraile
     sequence.reached_us = trailer.finish_us;
 }
 
-fn files(from: &[DeviceSpec]) -> impl Iterator<Item = std::path::PathBuf> {
+/// The devices as the catalog keeps them.
+fn kept(from: &[DeviceSpec]) -> impl Iterator<Item = PathBuf> {
     from.iter().filter_map(|device| match device {
         DeviceSpec::File(path) => Some(path.clone()),
-        DeviceSpec::Nul | DeviceSpec::Pipe | DeviceSpec::Bucket(_) => None,
+        DeviceSpec::Bucket(address) => Some(address.to_string().into()),
+        DeviceSpec::Nul | DeviceSpec::Pipe => None,
     })
+}
+
+/// The devices of the steps before this one, but for those that it names itself. Errors: 3201.
+fn bases(
+    session: &Session,
+    sequence: &RestoreSequence,
+    from: &[DeviceSpec],
+) -> Result<Vec<DeviceSpec>, Message> {
+    let storage = &*session.server.setup.context.storage;
+    let real = |device: DeviceSpec| match device {
+        DeviceSpec::File(path) => DeviceSpec::File(ground::real(storage, &path)),
+        other => other,
+    };
+    let given: Vec<_> = from.iter().cloned().map(real).collect();
+    let before = sequence.devices.iter();
+    let before = before.filter_map(|kept| recorded(&kept.display().to_string()));
+    let bases: Vec<_> = before
+        .filter(|device| !given.contains(&real(device.clone())))
+        .collect();
+    for device in &bases {
+        reach_device(session, device)?;
+    }
+    Ok(bases)
 }
 
 /// A full set WITH NORECOVERY: the first step. `request` is complete except for holding the cluster back.
@@ -134,7 +161,7 @@ pub fn begin(
         stop_at_us: None,
         log_count: 0,
         sets: vec![header.set],
-        devices: files(&request.devices).collect(),
+        devices: kept(&request.devices).collect(),
     };
     let trailer = set.trailer.clone().unwrap_or_default();
     reach(&mut sequence, header, &trailer);
@@ -244,15 +271,8 @@ pub fn differential(
         .into());
     }
     check_moves(session, &sequence, options)?;
-    let storage = &*session.server.setup.context.storage;
-    let given: Vec<_> = files(&from).map(|p| ground::real(storage, &p)).collect();
-    let others = sequence.devices.iter();
-    let others = others.filter(|p| !given.contains(&ground::real(storage, p)));
-    let bases: Vec<_> = others.map(|p| DeviceSpec::File(p.clone())).collect();
-    for path in files(&bases) {
-        reach_path(session, &path, &path.display())?;
-    }
-    let devices: Vec<_> = files(&from).collect();
+    let bases = bases(session, &sequence, &from)?;
+    let devices: Vec<_> = kept(&from).collect();
     let is_copy = !goes_on_archiving(session, &sequence.database, &sequence.target, header);
     let request = RestoreRequest {
         position: header.position,

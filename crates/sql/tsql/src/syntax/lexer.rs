@@ -1,7 +1,8 @@
 //! Tokens: their positions and kinds. Their values are decoded only on demand.
 //!
-//! Positions are those of bytes in the batch's text, and messages quote from there. An unclosed quotation mark or
-//! comment is an error; the caller fills in its line.
+//! Invariants
+//! - Positions are those of bytes in the batch's text, and messages quote from there.
+//! - An unclosed quotation mark or comment is an error; the caller fills in its line.
 //!
 //! Leaves to others: which words are keywords (`parser`).
 

@@ -18,7 +18,7 @@ use crate::message::Message;
 
 pub mod ast;
 mod form;
-mod lexer;
+pub(crate) mod lexer;
 mod option;
 mod parser;
 mod print;

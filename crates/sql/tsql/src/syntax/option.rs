@@ -106,7 +106,10 @@ const YES: Fate = Fate::Honoured;
 /// For the column of a verb that does not have the option.
 const NOT: Fate = Fate::Refused("it does not belong to this statement");
 const TAPE: Fate = Fate::Accepted("it is for tapes");
-const CLOUD: Fate = Fate::Refused("this version has no cloud devices");
+const CREDENTIAL: Fate =
+    Fate::Refused("credentials are those of the process: its environment and AWS files");
+const REGION: Fate = Fate::Refused("the region is that of the process: AWS_REGION");
+const SNAPSHOTS: Fate = Fate::Refused("this version has no snapshot backups");
 const TAIL: Fate = Fate::Refused("only its administrator stops a server");
 const STANDBY: Fate =
     Fate::Refused("a database opened for reading could not continue with the next log set");
@@ -114,15 +117,15 @@ const MARK: Fate = Fate::Refused("the log is not searched for marks");
 const SERVICE: Fate = Fate::Accepted("the sources have no such feature");
 
 options! {
-    BackupOptions "BACKUP_OPTIONS" Text [BACKUP] CLOUD, NOT
+    BackupOptions "BACKUP_OPTIONS" Text [BACKUP] REGION, NOT
     BlockSize "BLOCKSIZE" Number [BACKUP RESTORE VERIFY_ONLY] Fate::Accepted("checked; stripes have no blocks"), Fate::Accepted("checked; stripes have no blocks")
     BufferCount "BUFFERCOUNT" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES
     Checksum "CHECKSUM" Flag [BACKUP READ] Fate::Accepted("every set has checksums"), Fate::Accepted("checksums are always verified")
     Compression "COMPRESSION" Compression [BACKUP] YES, NOT
     ContinueAfterError "CONTINUE_AFTER_ERROR" Flag [BACKUP READ] YES, Fate::Refused("a restore stops at damage; VERIFYONLY always continues")
     CopyOnly "COPY_ONLY" Flag [BACKUP] YES, NOT
-    Credential "CREDENTIAL" Text [BACKUP READ] CLOUD, CLOUD
-    DbName "DBNAME" Text [RESTORE_DATABASE] NOT, CLOUD
+    Credential "CREDENTIAL" Text [BACKUP READ] CREDENTIAL, CREDENTIAL
+    DbName "DBNAME" Text [RESTORE_DATABASE] NOT, SNAPSHOTS
     Description "DESCRIPTION" Text [BACKUP] YES, NOT
     Differential "DIFFERENTIAL" Flag [BACKUP_DATABASE] YES, NOT
     EnableBroker "ENABLE_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
@@ -130,7 +133,7 @@ options! {
     ErrorBroker "ERROR_BROKER_CONVERSATIONS" Flag [RESTORE_DATABASE] NOT, SERVICE
     ExpireDate "EXPIREDATE" Text [BACKUP] YES, NOT
     File "FILE" Integer [RESTORE VERIFY_ONLY HEADER_ONLY FILE_LIST_ONLY] NOT, YES
-    FileSnapshot "FILE_SNAPSHOT" Flag [BACKUP] CLOUD, NOT
+    FileSnapshot "FILE_SNAPSHOT" Flag [BACKUP] SNAPSHOTS, NOT
     FileStream "FILESTREAM" DirectoryName [RESTORE_DATABASE] NOT, Fate::Refused("no source has FILESTREAM data")
     Format "FORMAT" Flag [BACKUP] YES, NOT
     Init "INIT" Flag [BACKUP] YES, NOT
@@ -144,7 +147,7 @@ options! {
     MediaDescription "MEDIADESCRIPTION" Text [BACKUP] YES, NOT
     MediaName "MEDIANAME" Text [BACKUP READ] YES, YES
     MediaPassword "MEDIAPASSWORD" Text [READ] NOT, Fate::Refused("media have no passwords")
-    MetadataOnly "METADATA_ONLY" Flag [BACKUP RESTORE] CLOUD, CLOUD
+    MetadataOnly "METADATA_ONLY" Flag [BACKUP RESTORE] SNAPSHOTS, SNAPSHOTS
     Move "MOVE" Move [RESTORE VERIFY_ONLY] NOT, YES
     Name "NAME" Text [BACKUP] YES, NOT
     NewBroker "NEW_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
@@ -163,12 +166,12 @@ options! {
     Recovery "RECOVERY" Flag [RESTORE] NOT, YES
     Replace "REPLACE" Flag [RESTORE] NOT, YES
     Restart "RESTART" Flag [BACKUP RESTORE] Fate::Accepted("it has no effect in SQL Server either"), Fate::Accepted("an interrupted restore starts again")
-    RestoreOptions "RESTORE_OPTIONS" Text [READ] NOT, CLOUD
+    RestoreOptions "RESTORE_OPTIONS" Text [READ] NOT, REGION
     RestrictedUser "RESTRICTED_USER" Flag [RESTORE] NOT, Fate::Refused("the users of the files are not stored with the database")
     RetainDays "RETAINDAYS" Number [BACKUP] YES, NOT
     Rewind "REWIND" Flag [BACKUP READ] TAPE, TAPE
     Skip "SKIP" Flag [BACKUP] YES, NOT
-    Snapshot "SNAPSHOT" Flag [BACKUP RESTORE] CLOUD, CLOUD
+    Snapshot "SNAPSHOT" Flag [BACKUP RESTORE] SNAPSHOTS, SNAPSHOTS
     Standby "STANDBY" Text [BACKUP_LOG RESTORE] TAIL, STANDBY
     Stats "STATS" OptionalNumber [BACKUP RESTORE VERIFY_ONLY] YES, YES
     StopAt "STOPAT" Text [RESTORE] NOT, YES

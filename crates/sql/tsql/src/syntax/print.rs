@@ -1,8 +1,9 @@
 //! Prints statements as text that parses to the same statements.
 //!
-//! That round trip is the invariant, and a property test holds it: names are bracketed, texts quoted, and nothing is
-//! abbreviated. The text is for messages and for tests of the parser; line breaks and comments of the original are
-//! lost.
+//! Invariants
+//! - A printed statement parses to the same statement, which a property test holds: names are bracketed, texts quoted,
+//!   and nothing is abbreviated.
+//! - The text is for messages and for tests of the parser; line breaks and comments of the original are lost.
 //!
 //! Leaves to others: the trees (`ast.rs`) and parsing them (`parser`).
 

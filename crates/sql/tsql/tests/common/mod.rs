@@ -46,6 +46,8 @@ pub struct Stage {
     pub lost: Option<(String, PathBuf)>,
     /// The directories that statements may name.
     pub directories: Option<Vec<PathBuf>>,
+    /// The prefixes of buckets that statements may name.
+    pub buckets: Option<Vec<String>>,
     /// Of all sessions.
     pub memory: Memory,
 }
@@ -60,6 +62,7 @@ impl Stage {
             more: Vec::new(),
             lost: None,
             directories: None,
+            buckets: None,
             memory: Memory::unbounded(),
         }
     }
@@ -99,6 +102,8 @@ impl Stage {
             defaults: Defaults::default(),
             backup_directory: self.dir.path().to_path_buf(),
             directories: self.directories.clone(),
+            buckets: self.buckets.clone(),
+            kept_buckets: vec!["s3://kept/target".into()],
             reserved: vec![self.path("state/logins")],
             prober: Arc::new(|_| Probe::look()),
         }

@@ -1,6 +1,6 @@
 //! Filters: where a hit is served, and whether a miss is filled.
 //!
-//! Here are those that a cache at work can have. Whoever compares policies makes filters of their own and gives them to
+//! Here are those that a cache at work can have. A comparison of policies makes its own filters and gives them to
 //! [`Policy::with`](super::Policy::with).
 
 mod aware;

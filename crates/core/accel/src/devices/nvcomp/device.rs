@@ -17,6 +17,8 @@
 //!   is requested.
 //! - At most half of the device's free memory is taken.
 //! - A lane on which the device may still work is leaked, never freed or used again.
+//!
+//! Leaves to others: the steps of one batch (`lane.rs`), and the libraries' functions (`driver.rs`, `library.rs`).
 
 use std::ffi::CString;
 use std::sync::Arc;

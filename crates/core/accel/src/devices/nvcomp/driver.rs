@@ -1,10 +1,13 @@
 //! The CUDA driver, `libcuda.so.1`: the entry points used, and what their errors mean.
 //!
-//! The library is loaded at run time with our own declarations; a build needs no toolkit and a run needs no driver.
-//! Nothing here touches a device before [`Driver::first_device`].
-//!
 //! `LONGSHORE_CUDA` names another file to load, or `off` disables it. `CUDA_VISIBLE_DEVICES` is CUDA's own way to
 //! choose a device: the first visible one is used.
+//!
+//! Invariants
+//! - The library is loaded at run time with our own declarations; a build needs no toolkit and a run needs no driver.
+//! - Nothing here touches a device before [`Driver::first_device`].
+//!
+//! Leaves to others: nvCOMP's functions (`library.rs`), and the GPU's queues and memory (`device.rs`).
 //!
 //! Source: CUDA driver API 13.0, `cuda.h`; the functions and their ABI are the same since CUDA 11.
 

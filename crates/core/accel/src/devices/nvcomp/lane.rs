@@ -10,6 +10,8 @@
 //! - Lengths and statuses are filled with nonsense before a batch starts, so that values the library did not write are
 //!   noticed.
 //! - Nothing is gathered or copied by a length that was not checked against its slot.
+//!
+//! Leaves to others: the queues and the scratch memory (`device.rs`), and framing the results (`frame.rs`).
 
 use std::ops::Range;
 use std::sync::Arc;

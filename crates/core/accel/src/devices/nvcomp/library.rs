@@ -2,12 +2,16 @@
 //!
 //! NVIDIA's licence keeps the library and its headers out of this repository; the operator's installation is loaded at
 //! run time, with our own declarations. Only DEFLATE is used: its compress call is the same in 5.x and 6.x, unlike the
-//! call for gzip, and the framing is ours anyway. The decompressor is never used: NVIDIA's notes say that it must only
-//! see valid input.
+//! call for gzip, and the framing is ours anyway.
 //!
 //! `LONGSHORE_NVCOMP` names a file to load, or `off` disables it. Otherwise the dynamic linker is asked for
-//! `libnvcomp.so.6` and `libnvcomp.so.5`; then the directories are searched where pip puts `nvidia-libnvcomp-cu13`. A
-//! file that another user could change is not loaded, even if the variable names it.
+//! `libnvcomp.so.6` and `libnvcomp.so.5`; then the directories are searched where pip puts `nvidia-libnvcomp-cu13`.
+//!
+//! Invariants
+//! - The decompressor is never used: NVIDIA's notes say that it must only see valid input.
+//! - A file that another user could change is not loaded, even if the variable names it.
+//!
+//! Leaves to others: CUDA's own functions (`driver.rs`), and batches (`lane.rs`).
 //!
 //! Source: nvCOMP 5.2.0.13 and 6.0.0.12, `nvcomp/deflate.h`, `nvcomp/crc32.h`, `nvcomp/shared_types.h`.
 

@@ -19,6 +19,8 @@
 //! - Nothing touches a device before the self-test; `health` and `caps` never do.
 //! - The device writes only into memory of its lane. A job's buffers are written by this process alone.
 //! - An error that ends the device's context is final for this process: it is not tried again.
+//!
+//! Leaves to others: which blocks come here, and checking the results (`dispatch`).
 
 mod device;
 mod driver;

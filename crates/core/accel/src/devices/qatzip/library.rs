@@ -1,4 +1,12 @@
-//! The QATzip library: loaded once, never unloaded.
+//! The QATzip library: found, checked and loaded once.
+//!
+//! Invariants
+//! - The library's own defaults are compared with the declarations here before any session is made; a library with
+//!   other structures is refused.
+//! - A file that other users could have changed is not loaded.
+//! - A loaded library is never unloaded: its threads run for the life of the process.
+//!
+//! Leaves to others: sessions and calls (`session.rs`), and the declarations of its structures (`abi.rs`).
 
 use std::ffi::{OsStr, c_void};
 use std::path::Path;

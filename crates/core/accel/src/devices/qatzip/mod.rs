@@ -14,6 +14,8 @@
 //! - The library is never unloaded, and nothing here needs a destructor at exit. A process that ends while calls are
 //!   in flight must not run QATzip's destructors: see [`super::holds_exit`].
 //!
+//! Leaves to others: one session's calls (`session.rs`), which blocks come here, and checking the results (`dispatch`).
+//!
 //! `LONGSHORE_QATZIP` names another file to load, or `off` disables it; `LONGSHORE_SYSFS` names the mount point of
 //! sysfs.
 //!

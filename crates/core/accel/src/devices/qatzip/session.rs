@@ -6,6 +6,8 @@
 //! Invariants
 //! - A session returns only whole members that cover exactly the requested bytes.
 //! - Memory that a device may still write to is never freed: see [`Trust`].
+//!
+//! Leaves to others: loading the library (`library.rs`), and which jobs to take (`mod.rs`).
 
 use std::alloc::{self, Layout};
 use std::ffi::c_int;
@@ -28,7 +30,7 @@ const CALL_LEN_MAX: usize = CALL_LEN + abi::INPUT_LEN_MIN - 1;
 /// The most that the library's allocator gives in one piece.
 const PINNED_MAX: usize = (2 << 20) - (5 << 10);
 
-/// What may be done with a session after a call.
+/// The use that a session allows after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
     /// It can be used again.

@@ -1,7 +1,8 @@
 //! Writes a parsed window as DEFLATE: divides it into blocks, makes the codes of each, writes codes and bits.
 //!
-//! A window becomes at least one block, in the form of RFC 1951. If the output is full, the caller learns it and
-//! nothing after that counts.
+//! Invariants
+//! - A window becomes at least one block, in the form of RFC 1951.
+//! - If the output is full, the caller learns it and nothing after that counts.
 //!
 //! Leaves to others: finding matches, building codes of bounded length, and the gzip container.
 

@@ -8,8 +8,12 @@
 //! - The stream is read only under the lock of `next` and `next_data`, in its order. Chunks read wait in their content
 //!   for a worker with room for them, so memory is bounded by the jobs in progress.
 //! - `global/pg_control` is held back and is the last entry.
+//!
+//! Leaves to others: the archives' formats (`archive.rs`, `tar.rs`), the WAL in them (`log.rs`), and the replication
+//! protocol (`longshore-pg`).
 
 mod archive;
+pub(super) mod branch;
 mod log;
 mod tar;
 
@@ -20,12 +24,14 @@ use std::sync::Arc;
 
 use longshore_io::{FileKind, Stat, Storage, Via};
 use longshore_pg::client::{self, Connection, Mode, Options};
-use longshore_pg::lineage::{Digest, TimelineHistory};
-use longshore_pg::{Control, Lineage, Lsn, SegmentSize, TABLESPACE_MAP, Tablespace, Timeline};
+use longshore_pg::{
+    Control, Earlier, Lineage, Lsn, SegmentSize, TABLESPACE_MAP, Tablespace, Timeline,
+};
 use parking_lot::Mutex;
 
 use super::base::Segment;
 use super::cluster::{CONTROL_FILE, DEFAULT_SPACE};
+use super::server_branch::ServerBranch;
 use super::session::misread;
 use super::tree::{HELD_MAX, held};
 use super::{MEMORY_BYTES, OwnLog, copies, name_of, rules};
@@ -36,7 +42,7 @@ use crate::{
     Change, Content, Description, Entry, EntryKind, Error, LogEnd, LogStart, Source, SourceKind,
     SourceOptions, SourceSummary,
 };
-use archive::{Archives, Begun};
+use archive::Archives;
 use log::PassingLog;
 use tar::{Member, MemberKind};
 
@@ -66,7 +72,7 @@ struct Stream {
     page_bytes: u32,
     /// The directories of databases, and their parents.
     databases: BTreeMap<PathBuf, Stat>,
-    /// What a restore may lack, for the operator.
+    /// Data that a restore may lack, for the operator.
     lost: Vec<String>,
 }
 
@@ -91,12 +97,20 @@ impl Remote {
             keep_log(&mut connection)?;
         }
         let history = about.timeline.and_then(|t| history(&mut connection, t));
+        // Before the server begins another segment for the backup: so its WAL's end tells it from a copy.
+        let found = branch::observe(&about, history.as_deref(), storage, server, &wanted.earlier);
         let address = connection.address().to_owned();
         let command = command(about.major, wanted);
         let (archives, begun) = Archives::begin(connection, about.major, &command)?;
         // A standby may have moved to another timeline meanwhile.
         let history = history.filter(|_| about.timeline == Some(begun.timeline));
-        let lineage = lineage(about.system, &begun, history.as_deref(), &address, wanted);
+        let lineage = Lineage {
+            line: branch::line(begun.timeline, history.as_deref()),
+            in_recovery: about.is_standby,
+            witness: branch::witness(&about, (begun.timeline, begun.start), storage, server),
+            ..Lineage::unrecorded(about.system, begun.timeline, begun.start)
+        };
+        let lineage = noted(lineage, found, &wanted.earlier);
         let mut volumes = Volumes::new(&**storage, &[])?;
         volumes.of(&PathBuf::from(address), 0);
         let own_log = |size| OwnLog::sent(storage.clone(), server, size);
@@ -142,7 +156,7 @@ impl Remote {
     }
 }
 
-/// What the server says about itself.
+/// The server's own description.
 struct ServerFacts {
     major: u32,
     system: u64,
@@ -150,6 +164,8 @@ struct ServerFacts {
     /// 0 where that is not known.
     page_bytes: u32,
     segment: Option<SegmentSize>,
+    /// The end of its WAL.
+    reached: Lsn,
     is_standby: bool,
     cluster_name: String,
 }
@@ -164,6 +180,7 @@ impl ServerFacts {
             .query("IDENTIFY_SYSTEM")
             .map_err(refused("identify"))?;
         let system = rows.value(0, 0).map_err(misread)?;
+        let reached = rows.value(0, 2).map_err(misread)?;
         let mut show = |name: &str| -> Result<String, Error> {
             let rows = connection
                 .query(&format!("SHOW {name}"))
@@ -177,6 +194,7 @@ impl ServerFacts {
             page_bytes: show("block_size")?.parse().unwrap_or(0),
             // Bytes and a unit, as the server shows it.
             segment: shown_bytes(&show("wal_segment_size")?).and_then(SegmentSize::new),
+            reached,
             is_standby: show("in_hot_standby")? == "on",
             cluster_name: show("cluster_name")?,
         })
@@ -218,23 +236,13 @@ fn link(space: &Tablespace) -> Entry {
     Entry::named(path, EntryKind::Symlink { target }, &NO_STAT)
 }
 
-/// What is known of the server's branch: the connection provides no WAL that could prove anything.
-fn lineage(
-    system: u64,
-    begun: &Begun,
-    history: Option<&[u8]>,
-    address: &str,
-    wanted: &PostgresOptions,
-) -> Lineage {
-    let mut lineage = Lineage::unrecorded(system, begun.timeline, begun.start);
-    lineage.line = match (begun.timeline.number(), history) {
-        (1, _) => Some(TimelineHistory::first()),
-        (_, history) => history.and_then(|text| TimelineHistory::parse(begun.timeline, text).ok()),
-    };
-    lineage.home = Some(Digest::of([&b"address"[..], address.as_bytes()]));
-    for earlier in &*wanted.earlier {
-        let relation = lineage.comes_from(earlier);
-        lineage.note(earlier.set, &relation);
+/// Records how earlier backups relate to the server: as was found before the backup began, and not against what its
+/// beginning shows.
+fn noted(mut lineage: Lineage, found: ServerBranch, earlier: &[Earlier]) -> Lineage {
+    for (earlier, relation) in earlier.iter().zip(&found.relations) {
+        let now = lineage.comes_from(earlier);
+        let relation = if now.is_refuted() { &now } else { relation };
+        lineage.note(earlier.set, relation);
     }
     lineage
 }

@@ -1,5 +1,5 @@
-//! What a snapshot prevents other programs from doing, and they the snapshot. The witnesses are other processes: a
-//! lock lost by mistake would let them through.
+//! The actions that a snapshot prevents in other programs, and that they prevent in the snapshot. The witnesses are
+//! other processes: a lock lost by mistake would let them through.
 
 use std::path::{Path, PathBuf};
 use std::thread;

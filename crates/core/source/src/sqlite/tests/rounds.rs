@@ -14,7 +14,7 @@ use super::stage::*;
 use crate::sqlite::Sqlite;
 use crate::sqlite::snapshot::StateLock;
 
-/// What happened in the rounds, to show that they tested something.
+/// The events of the rounds, to show that they tested something.
 #[derive(Debug, Default)]
 struct Met {
     /// Snapshots of a database whose writer had died.

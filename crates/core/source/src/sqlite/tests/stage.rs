@@ -191,12 +191,12 @@ pub(super) fn dump(db: &Connection) -> (String, Vec<Vec<Value>>) {
     (check, rows)
 }
 
-/// What a program that opens the copy sees.
+/// The rows that a program sees when it opens the copy.
 pub(super) fn dump_file(path: &Path) -> (String, Vec<Vec<Value>>) {
     dump(&Connection::open(path).unwrap())
 }
 
-/// What the snapshot's own transaction shows.
+/// The rows that the snapshot's own transaction shows.
 pub(super) fn dump_snapshot(source: &Sqlite) -> (String, Vec<Vec<Value>>) {
     source.snapshot.with_connection(dump)
 }

@@ -24,7 +24,7 @@ const RATINGS: [&str; 10] = [
     "AAA", "AA+", "AA", "A+", "A", "BBB+", "BBB", "BB", "B+", "CCC",
 ];
 
-/// What is traded.
+/// The securities that are traded.
 pub struct Market {
     /// At least five.
     pub securities: Vec<Security>,

@@ -1,4 +1,10 @@
 //! People, places and companies, combined from lists of common words.
+//!
+//! Invariants
+//! - The same random numbers give the same names, on any machine.
+//! - No two securities share a symbol.
+//!
+//! Leaves to others: the random numbers (`random.rs`), and the rows (`people.rs`, `market.rs`).
 
 use super::super::random::Rng;
 

@@ -1,4 +1,11 @@
 //! Customers with their accounts, and the brokers who serve them.
+//!
+//! Invariants
+//! - The same seed gives the same people.
+//! - Every customer has at least one account. Accounts and brokers are written last, with the totals that the trades
+//!   leave.
+//!
+//! Leaves to others: names (`names.rs`), and trades (`trades.rs`).
 
 use anyhow::Result;
 

@@ -1,4 +1,10 @@
-//! Tables, indexes and the few rows that never change.
+//! Tables, indexes and the few rows that never change, all as SQL text.
+//!
+//! Invariants
+//! - The text is the same for all sizes and seeds.
+//! - Indexes are made after the rows are loaded (`store.rs`).
+//!
+//! Leaves to others: the rows that depend on the seed (`people.rs`, `market.rs`).
 
 use anyhow::Result;
 

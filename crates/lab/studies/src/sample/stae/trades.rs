@@ -1,7 +1,12 @@
 //! The trades of a quarter, in order of time, and the rows that each leaves.
 //!
-//! An account deals in a few securities of its own. Its holdings are kept here, so that nothing is sold that was not
-//! bought before: a sale takes at most the present holding, and becomes a purchase if there is none.
+//! An account deals in a few securities of its own.
+//!
+//! Invariants
+//! - An account's holdings are kept here, so that nothing is sold that was not bought before: a sale takes at most the
+//!   present holding, and becomes a purchase if there is none.
+//!
+//! Leaves to others: the people and the securities (`people.rs`, `market.rs`).
 
 use std::fmt::Write;
 

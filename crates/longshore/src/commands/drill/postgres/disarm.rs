@@ -78,6 +78,6 @@ fn connect(cluster: &Cluster, user: &str, database: &str) -> Result<Connection, 
         quoted(&super::settings::of_session(cluster.major)),
     );
     // Our environment is not used: PGOPTIONS and PGPASSFILE are for other servers.
-    let options = Options::parse(&text, &|_| None, user)?;
+    let options = Options::parse(&text, &|_| None, &|| Ok(user.to_owned()))?;
     Connection::open(&*cluster.context.storage, &options, Mode::Sql)
 }

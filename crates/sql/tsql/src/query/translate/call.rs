@@ -16,6 +16,7 @@ use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
 use crate::query::number::{average, sum, wider};
 use crate::query::schema::{database_id, database_name};
+use crate::query::sql::{Node, Sql};
 use crate::query::version;
 use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
@@ -132,7 +133,7 @@ impl Translator<'_> {
             return Err(not_here(&format!("COLLATE in {name}")));
         }
         let last = texts.bytes().last();
-        let sql: Vec<_> = typed
+        let mut sql: Vec<_> = typed
             .into_iter()
             .enumerate()
             .map(|(i, t)| {
@@ -147,12 +148,19 @@ impl Translator<'_> {
         let length = i64::try_from(kind.display_width().unwrap_or(0)).unwrap_or(0);
         let sql = match *ours {
             "year" | "month" | "day" => {
-                let part = self.bind(Value::text(*ours));
-                format!("ts_datepart({part}, {})", sql[0])
+                sql.insert(0, self.bind(Value::text(*ours)));
+                Sql::call("ts_datepart", sql)
             }
-            "space" => format!("ts_replicate(' ', {}, {length})", sql[0]),
-            "ts_replicate" => format!("ts_replicate({}, {}, {length})", sql[0], sql[1]),
-            ours => format!("{ours}({})", sql.join(", ")),
+            "space" => {
+                sql.insert(0, self.bind(Value::text(" ")));
+                sql.push(self.bind(Value::Int(length)));
+                Sql::call("ts_replicate", sql)
+            }
+            "ts_replicate" => {
+                sql.push(self.bind(Value::Int(length)));
+                Sql::call("ts_replicate", sql)
+            }
+            ours => Sql::call(ours, sql),
         };
         Ok(TypedSql::of(sql, kind))
     }
@@ -168,7 +176,7 @@ impl Translator<'_> {
             _ => Type::Float,
         };
         let of = self.bind_type(kind);
-        let sql = format!("ts_power({}, {}, {of})", base.sql, exponent.sql);
+        let sql = Sql::call("ts_power", [base.sql, exponent.sql, of]);
         Ok(TypedSql::of(sql, kind))
     }
 
@@ -265,7 +273,7 @@ impl Translator<'_> {
         if !orders.is_empty() {
             parts.push(format!("ORDER BY {}", orders.join(", ")));
         }
-        let sql = format!("{} OVER ({})", base.sql, parts.join(" "));
+        let sql = format!("{} OVER ({})", base.sql, parts.join(" ")).into();
         Ok(TypedSql { sql, ..base })
     }
 
@@ -290,7 +298,7 @@ impl Translator<'_> {
                     _ => Type::DateTime,
                 };
                 let of = self.bind_type(kind);
-                let sql = format!("ts_dateadd({part}, {}, {}, {of})", first.sql, second.sql);
+                let sql = Sql::call("ts_dateadd", [part, first.sql, second.sql, of]);
                 Ok(Some(TypedSql::of(sql, kind)))
             }
             ("DATEDIFF" | "DATEDIFF_BIG", [part, first, second]) => {
@@ -300,15 +308,15 @@ impl Translator<'_> {
                     "DATEDIFF" => Type::Int,
                     _ => Type::BigInt,
                 };
-                let sql = format!("ts_datediff({part}, {}, {})", first.sql, second.sql);
+                let sql = Sql::call("ts_datediff", [part, first.sql, second.sql]);
                 Ok(Some(TypedSql::of(sql, kind)))
             }
             ("DATEPART" | "DATENAME", [part, at]) => {
                 let part = self.date_part(part)?;
                 let at = self.expression(at)?.sql;
                 Ok(Some(match name {
-                    "DATEPART" => TypedSql::of(format!("ts_datepart({part}, {at})"), Type::Int),
-                    _ => TypedSql::of(format!("ts_datename({part}, {at})"), Type::nvarchar(30)),
+                    "DATEPART" => TypedSql::of(Sql::call("ts_datepart", [part, at]), Type::Int),
+                    _ => TypedSql::of(Sql::call("ts_datename", [part, at]), Type::nvarchar(30)),
                 }))
             }
             _ => Ok(None),
@@ -332,7 +340,7 @@ impl Translator<'_> {
     }
 
     /// The first argument of the date functions is a word, not a value.
-    fn date_part(&mut self, expr: &Expr) -> Result<String, Message> {
+    fn date_part(&mut self, expr: &Expr) -> Result<Sql, Message> {
         match expr {
             Expr::Identifier(name) if crate::query::moment::Part::of(&name.value).is_some() => {
                 Ok(self.bind(Value::text(name.value.as_str())))
@@ -355,7 +363,7 @@ impl Translator<'_> {
                     }
                     _ => Type::Int,
                 };
-                let sql = format!("ts_datalength({}, {of})", value.sql);
+                let sql = Sql::call("ts_datalength", [value.sql, of]);
                 Ok(Some(TypedSql::of(sql, kind)))
             }
             // The second is converted to the type of the first, and cut to its length.
@@ -366,7 +374,7 @@ impl Translator<'_> {
                     Some(kind) => self.cast("ts_cast", otherwise, kind).sql,
                     None => otherwise.sql,
                 };
-                let sql = format!("ifnull({}, {otherwise})", value.sql);
+                let sql = Sql::call("ifnull", [value.sql, otherwise]);
                 Ok(Some(TypedSql::new(sql, kind)))
             }
             ("COALESCE", [_, _, ..]) => {
@@ -375,14 +383,16 @@ impl Translator<'_> {
                     all.push(self.expression(argument)?);
                 }
                 let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
-                let sql: Vec<_> = all.into_iter().map(|t| self.widened(t, kind)).collect();
-                let sql = format!("coalesce({})", sql.join(", "));
+                let all = all.into_iter().map(|t| self.widened(t, kind));
+                let sql = Sql::call("coalesce", all.collect::<Vec<_>>());
                 Ok(Some(TypedSql::new(sql, kind)))
             }
             ("NULLIF", [value, other]) => {
                 let (value, other) = (self.expression(value)?, self.expression(other)?);
-                let other_sql = self.widened(other, value.kind);
-                let sql = format!("nullif({}, {other_sql}{})", value.sql, value.collation());
+                let collation = value.collate.unwrap_or_default();
+                let collation = value.kind().is_text().then_some(collation);
+                let other = self.widened(other, value.kind).collated(collation);
+                let sql = Sql::call("nullif", [value.sql, other]);
                 Ok(Some(TypedSql::new(sql, value.kind)))
             }
             ("IIF", [condition, yes, no]) => {
@@ -390,7 +400,7 @@ impl Translator<'_> {
                 let (yes, no) = (self.expression(yes)?, self.expression(no)?);
                 let kind = [yes.kind, no.kind].into_iter().flatten().reduce(wider);
                 let (yes, no) = (self.widened(yes, kind), self.widened(no, kind));
-                let sql = format!("iif({condition}, {yes}, {no})");
+                let sql = Sql::call("iif", [condition, yes, no]);
                 Ok(Some(TypedSql::new(sql, kind)))
             }
             _ => Ok(None),
@@ -478,8 +488,10 @@ impl Translator<'_> {
     /// An argument whose value is known before the query runs: a literal or a variable.
     fn constant(&mut self, expr: &Expr) -> Result<Value, Message> {
         let typed = self.expression(expr)?;
-        let number = typed.sql.strip_prefix('?').and_then(|n| n.parse().ok());
-        let at = number.and_then(|n: usize| n.checked_sub(1));
+        let at = match typed.sql.node {
+            Node::Bound(number) => number.checked_sub(1),
+            _ => None,
+        };
         let value = at.and_then(|at| self.values.get(at)).cloned();
         value.ok_or_else(|| not_here("a column as this function's argument"))
     }

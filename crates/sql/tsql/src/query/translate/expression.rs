@@ -11,18 +11,19 @@ use sqlparser::ast::{
     Value as Literal,
 };
 
-use super::grouped::Side;
+use super::grouped::{Side, Sides};
 use super::{
     Collation, SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
 };
 use crate::convert::type_of;
 use crate::message::{self, Message};
 use crate::query::number::{result, wider};
+use crate::query::sql::Sql;
 use crate::query::{global, literal, text_kind};
 use crate::syntax::{Literal as Given, marked};
 use crate::value::{LENGTH_MAX, Type, Value};
 
-fn condition(sql: String) -> TypedSql {
+fn condition(sql: impl Into<Sql>) -> TypedSql {
     TypedSql::of(sql, Type::Int)
 }
 
@@ -37,7 +38,7 @@ impl Translator<'_> {
             true => {
                 let kind = self.bind_type(typed.kind());
                 TypedSql {
-                    sql: format!("ts_fit({}, {kind})", typed.sql),
+                    sql: Sql::call("ts_fit", [typed.sql, kind]),
                     is_computed: false,
                     ..typed
                 }
@@ -66,7 +67,7 @@ impl Translator<'_> {
             Expr::Nested(inner) => {
                 let inner = self.unheld(inner)?;
                 Ok(TypedSql {
-                    sql: format!("({})", inner.sql),
+                    sql: inner.sql.nested(),
                     ..inner
                 })
             }
@@ -125,11 +126,11 @@ impl Translator<'_> {
         match expr {
             Expr::IsNull(inner) => {
                 let inner = self.expression(inner)?.sql;
-                Ok(condition(format!("({inner} IS NULL)")))
+                Ok(condition(inner.null_test(true)))
             }
             Expr::IsNotNull(inner) => {
                 let inner = self.expression(inner)?.sql;
-                Ok(condition(format!("({inner} IS NOT NULL)")))
+                Ok(condition(inner.null_test(false)))
             }
             Expr::Between {
                 expr,
@@ -139,8 +140,8 @@ impl Translator<'_> {
             } => {
                 let at_least = self.compare(expr, ">=", low)?;
                 let at_most = self.compare(expr, "<=", high)?;
-                let not = not(*negated);
-                Ok(condition(format!("({not}({at_least} AND {at_most}))")))
+                let within = at_least.binary("AND", at_most);
+                Ok(condition(within.negated_if(*negated)))
             }
             Expr::InList {
                 expr,
@@ -184,14 +185,12 @@ impl Translator<'_> {
         let (pattern, right) = self.as_collated_text(pattern)?;
         let escape = match escape {
             Some(escape) => self.as_text(escape)?,
-            None => "NULL".to_owned(),
+            None => Sql::null(),
         };
         let collation = Collation::of_both(left, right, "like")?;
-        let folds = i32::from(collation == Collation::CaseInsensitive);
-        let not = not(negated);
-        Ok(condition(format!(
-            "({not}ts_like({text}, {pattern}, {escape}, {folds}))"
-        )))
+        let folds = self.bind(Value::bit(collation == Collation::CaseInsensitive));
+        let fits = Sql::call("ts_like", [text, pattern, escape, folds]);
+        Ok(condition(fits.negated_if(negated)))
     }
 
     fn cast_as(
@@ -229,19 +228,23 @@ impl Translator<'_> {
         };
         let style = self.expression(style)?.sql;
         let (from, name) = (self.bind_type(from), self.bind_type(to));
-        let sql = format!("{function}({}, {from}, {name}, {style})", inner.sql);
+        let sql = Sql::call(function, [inner.sql, from, name, style]);
         Ok(TypedSql::of(sql, to))
     }
 
     /// FLOOR and CEILING.
-    pub(super) fn whole(&mut self, function: &str, expr: &Expr) -> Result<TypedSql, Message> {
+    pub(super) fn whole(
+        &mut self,
+        function: &'static str,
+        expr: &Expr,
+    ) -> Result<TypedSql, Message> {
         let inner = self.expression(expr)?;
         let kind = match inner.kind() {
             Type::Numeric { precision, .. } => Type::numeric(precision, 0),
             kind if kind.is_integer() => kind,
             _ => Type::Float,
         };
-        Ok(TypedSql::of(format!("{function}({})", inner.sql), kind))
+        Ok(TypedSql::of(Sql::call(function, [inner.sql]), kind))
     }
 
     fn identifier(&mut self, name: &Ident) -> Result<TypedSql, Message> {
@@ -328,7 +331,7 @@ impl Translator<'_> {
                 let kind = Type::VarBinary(u16::try_from(bytes.len().max(1)).ok());
                 Ok(TypedSql::of(self.bind(Value::Binary(bytes)), kind))
             }
-            Literal::Null => Ok(TypedSql::new("NULL", None)),
+            Literal::Null => Ok(TypedSql::new(Sql::null(), None)),
             Literal::Placeholder(name) if name.starts_with('@') => {
                 self.identifier(&Ident::new(name.as_str()))
             }
@@ -368,11 +371,15 @@ impl Translator<'_> {
         }
         let inner = self.expression(expr)?;
         match op {
-            UnaryOperator::Minus => Ok(TypedSql::of(format!("(- {})", inner.sql), inner.kind())),
+            UnaryOperator::Minus => {
+                let kind = inner.kind();
+                Ok(TypedSql::of(Sql::unary("-", inner.sql), kind))
+            }
             UnaryOperator::Plus => Ok(inner),
-            UnaryOperator::Not => Ok(TypedSql::of(format!("(NOT {})", inner.sql), Type::Int)),
+            UnaryOperator::Not => Ok(TypedSql::of(Sql::unary("NOT", inner.sql), Type::Int)),
             UnaryOperator::BitwiseNot => {
-                Ok(TypedSql::of(format!("(~ {})", inner.sql), inner.kind()))
+                let kind = inner.kind();
+                Ok(TypedSql::of(Sql::unary("~", inner.sql), kind))
             }
             _ => Err(not_here("this operator")),
         }
@@ -384,9 +391,8 @@ impl Translator<'_> {
         op: &BinaryOperator,
         right: &Expr,
     ) -> Result<TypedSql, Message> {
-        let condition = |sql: String| Ok(TypedSql::of(sql, Type::Int));
         if let Some(word) = comparison(op) {
-            return condition(self.compare(left, word, right)?);
+            return Ok(condition(self.compare(left, word, right)?));
         }
         let word = match op {
             BinaryOperator::And => "AND",
@@ -394,37 +400,40 @@ impl Translator<'_> {
             _ => return self.arithmetic(left, op, right),
         };
         let (left, right) = (self.expression(left)?, self.expression(right)?);
-        condition(format!("({} {word} {})", left.sql, right.sql))
+        Ok(condition(left.sql.binary(word, right.sql)))
     }
 
     /// Compares both sides in the wider of their types.
-    fn compare(&mut self, left: &Expr, word: &str, right: &Expr) -> Result<String, Message> {
-        let (left, right, clause) = self.sides(left, right)?;
-        Ok(format!("({} {word} {}{clause})", left.sql, right.sql))
+    fn compare(&mut self, left: &Expr, word: &'static str, right: &Expr) -> Result<Sql, Message> {
+        let Sides {
+            left,
+            right,
+            collation,
+        } = self.sides(left, right)?;
+        Ok(left.sql.binary(word, right.sql.collated(collation)))
     }
 
     /// The two sides of a comparison in the wider of their types, and how they are compared.
-    pub(super) fn sides(
-        &mut self,
-        left: &Expr,
-        right: &Expr,
-    ) -> Result<(Side, Side, &'static str), Message> {
+    pub(super) fn sides(&mut self, left: &Expr, right: &Expr) -> Result<Sides, Message> {
         let (left, left_reach) = self.watched(|t| t.expression(left))?;
         let (right, right_reach) = self.watched(|t| t.expression(right))?;
         let collate = Collation::of_both(left.collate, right.collate, "comparison")?;
         let (left, right) = self.alike(left, right);
         let kind = left.kind();
         // Moments with offsets are stored in UTC followed by the offset, which does not count.
-        let compared = |sql: String| match kind {
-            Type::DateTimeOffset(_) => format!("substr({sql}, 1, 27)"),
+        let compared = |sql: Sql| match kind {
+            Type::DateTimeOffset(_) => format!("substr({sql}, 1, 27)").into(),
             _ => sql,
         };
         let side = |side: TypedSql, reach| Side {
             sql: compared(side.sql),
             reach,
         };
-        let clause = if kind.is_text() { collate.clause() } else { "" };
-        Ok((side(left, left_reach), side(right, right_reach), clause))
+        Ok(Sides {
+            left: side(left, left_reach),
+            right: side(right, right_reach),
+            collation: kind.is_text().then_some(collate),
+        })
     }
 
     /// Converts the side of the narrower type, if SQLite would otherwise compare them differently.
@@ -440,31 +449,31 @@ impl Translator<'_> {
         (one(left), one(right))
     }
 
-    pub(super) fn bind_type(&mut self, kind: Type) -> String {
+    pub(super) fn bind_type(&mut self, kind: Type) -> Sql {
         self.bind(Value::text(kind.to_string()))
     }
 
-    pub(super) fn cast(&mut self, function: &str, from: TypedSql, to: Type) -> TypedSql {
+    pub(super) fn cast(&mut self, function: &'static str, from: TypedSql, to: Type) -> TypedSql {
         let Some(kind) = from.kind else {
-            return TypedSql::of("NULL", to);
+            return TypedSql::of(Sql::null(), to);
         };
         let (kind, name) = (self.bind_type(kind), self.bind_type(to));
-        TypedSql::of(format!("{function}({}, {kind}, {name})", from.sql), to)
+        TypedSql::of(Sql::call(function, [from.sql, kind, name]), to)
     }
 
     /// The expression as a text.
-    pub(super) fn as_text(&mut self, expr: &Expr) -> Result<String, Message> {
+    pub(super) fn as_text(&mut self, expr: &Expr) -> Result<Sql, Message> {
         Ok(self.as_collated_text(expr)?.0)
     }
 
-    fn as_collated_text(&mut self, expr: &Expr) -> Result<(String, Option<Collation>), Message> {
+    fn as_collated_text(&mut self, expr: &Expr) -> Result<(Sql, Option<Collation>), Message> {
         let inner = self.expression(expr)?;
         let collate = inner.collate;
         Ok((self.text_of(inner), collate))
     }
 
     /// The same for a translated expression.
-    pub(super) fn text_of(&mut self, inner: TypedSql) -> String {
+    pub(super) fn text_of(&mut self, inner: TypedSql) -> Sql {
         match inner.kind {
             Some(kind) if !kind.is_text() => {
                 self.cast("ts_cast", inner, Type::VarChar(Some(LENGTH_MAX)))
@@ -475,15 +484,9 @@ impl Translator<'_> {
     }
 
     fn in_list(&mut self, expr: &Expr, list: &[Expr], negated: bool) -> Result<TypedSql, Message> {
-        let mut words = Vec::with_capacity(list.len());
-        for item in list {
-            words.push(self.compare(expr, "=", item)?);
-        }
-        let not = not(negated);
-        Ok(TypedSql::of(
-            format!("({not}({}))", words.join(" OR ")),
-            Type::Int,
-        ))
+        let equal = list.iter().map(|item| self.compare(expr, "=", item));
+        let any = Sql::any(equal.collect::<Result<Vec<_>, _>>()?);
+        Ok(condition(any.nested().negated_if(negated)))
     }
 
     /// A query with one column.
@@ -512,19 +515,14 @@ impl Translator<'_> {
         let otherwise = otherwise.map(|e| self.expression(e)).transpose()?;
         let kinds = branches.iter().map(|(_, t)| t).chain(&otherwise);
         let kind = kinds.filter_map(|t| t.kind).reduce(wider);
-        let mut sql = String::from("CASE");
-        for (condition, value) in branches {
-            let value = self.widened(value, kind);
-            sql += &format!(" WHEN {condition} THEN {value}");
-        }
-        if let Some(value) = otherwise {
-            sql += &format!(" ELSE {}", self.widened(value, kind));
-        }
-        sql += " END";
-        Ok(TypedSql::new(sql, kind))
+        let branches = branches.into_iter();
+        let branches = branches.map(|(condition, value)| (condition, self.widened(value, kind)));
+        let branches = branches.collect();
+        let otherwise = otherwise.map(|value| self.widened(value, kind));
+        Ok(TypedSql::new(Sql::case(branches, otherwise), kind))
     }
 
-    pub(super) fn widened(&mut self, value: TypedSql, kind: Option<Type>) -> String {
+    pub(super) fn widened(&mut self, value: TypedSql, kind: Option<Type>) -> Sql {
         match (value.kind, kind) {
             (Some(own), Some(kind)) if needs_cast(own, kind) => {
                 self.cast("ts_cast", value, kind).sql
@@ -562,10 +560,7 @@ impl Translator<'_> {
                 true => Type::NVarChar(both(LENGTH_MAX / 2)),
                 false => Type::VarChar(both(LENGTH_MAX)),
             };
-            return Ok(TypedSql::of(
-                format!("({} || {})", left.sql, right.sql),
-                kind,
-            ));
+            return Ok(TypedSql::of(left.sql.binary("||", right.sql), kind));
         }
         // Days are added to and subtracted from moments.
         if matches!(symbol, '+' | '-')
@@ -573,9 +568,11 @@ impl Translator<'_> {
             && b.is_number()
         {
             let kind = self.bind_type(a);
-            let sign = if symbol == '-' { "-" } else { "" };
-            let (left, right) = (left.sql, right.sql);
-            let sql = format!("ts_adddays({sign}({right}), {left}, {kind})");
+            let days = match symbol {
+                '-' => Sql::unary("-", right.sql),
+                _ => right.sql,
+            };
+            let sql = Sql::call("ts_adddays", [days, left.sql, kind]);
             return Ok(TypedSql::of(sql, a));
         }
         // A text combined with a number is converted to a number.
@@ -592,11 +589,18 @@ impl Translator<'_> {
         let kind = result(symbol, a, b);
         let (left, right) = (left.sql, right.sql);
         let sql = match symbol {
-            '/' if kind.is_integer() => format!("ts_divide_whole({left}, {right})"),
-            '/' => format!("ts_divide({left}, {right})"),
-            '%' => format!("ts_modulo({left}, {right})"),
-            '^' => format!("(({left} | {right}) - ({left} & {right}))"),
-            symbol => format!("({left} {symbol} {right})"),
+            '/' if kind.is_integer() => Sql::call("ts_divide_whole", [left, right]),
+            '/' => Sql::call("ts_divide", [left, right]),
+            '%' => Sql::call("ts_modulo", [left, right]),
+            '^' => {
+                let all = left.clone().binary("|", right.clone());
+                all.binary("-", left.binary("&", right))
+            }
+            '+' => left.binary("+", right),
+            '-' => left.binary("-", right),
+            '*' => left.binary("*", right),
+            '&' => left.binary("&", right),
+            _ => left.binary("|", right),
         };
         Ok(TypedSql {
             is_computed: kind.is_exact(),

@@ -19,7 +19,9 @@ use sqlparser::ast::{BinaryOperator, Expr, Select, Top, TopQuantity, Value as Li
 use super::expression::comparison;
 use super::{Item, SQL_LEN_MAX, SelectPurpose, Translator, column_alias};
 use crate::message::{self, Message};
+use crate::query::collation::Collation;
 use crate::query::schema::has_index;
+use crate::query::sql::Sql;
 
 /// The scopes of columns that were named: the least and the greatest.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,9 +60,25 @@ impl Reach {
 
 /// One of two values that are compared.
 #[derive(Debug)]
-pub(super) struct Side {
-    pub sql: String,
+pub(super) struct Side<T = String> {
+    pub sql: T,
     pub reach: Reach,
+}
+
+/// The two sides of a comparison; its collation, if they are texts.
+pub(super) struct Sides {
+    pub left: Side<Sql>,
+    pub right: Side<Sql>,
+    pub collation: Option<Collation>,
+}
+
+impl Side<Sql> {
+    fn written(self) -> Side {
+        Side {
+            sql: self.sql.to_string(),
+            reach: self.reach,
+        }
+    }
 }
 
 impl Side {
@@ -220,18 +238,22 @@ impl Translator<'_> {
                 Condition::Any(each)
             }
             Expr::BinaryOp { left, op, right } if comparison(op).is_some() => {
-                let (left, right, clause) = self.descend(|t| t.sides(left, right))?;
-                Condition::Comparison {
+                let Sides {
                     left,
-                    word: comparison(op).unwrap_or_default(),
                     right,
-                    clause,
+                    collation,
+                } = self.descend(|t| t.sides(left, right))?;
+                Condition::Comparison {
+                    left: left.written(),
+                    word: comparison(op).unwrap_or_default(),
+                    right: right.written(),
+                    clause: collation.map_or("", Collation::clause),
                 }
             }
             other => {
                 let (typed, reach) = self.watched(|t| t.expression(other))?;
                 let sql = typed.sql;
-                Condition::Other(Side { sql, reach })
+                Condition::Other(Side { sql, reach }.written())
             }
         };
         if condition.sql().len() > SQL_LEN_MAX {
@@ -277,13 +299,10 @@ impl Translator<'_> {
     fn grouped_all(&mut self, shape: &Shape) -> Option<(String, String)> {
         let at = self.scopes.len() - 1;
         let sorted = self.sorted(shape, at)?;
-        let has_top = shape.select.top.is_some();
         let item = match shape.items {
-            [(_, item)] => Some(&item.sql),
+            [(_, item)] => Some(item.sql.to_string()),
             _ => None,
         };
-        let own_item = item.filter(|sql| !shape.item_reach.is_outside(at) && is_safe(sql));
-        let group = self.new_alias();
         let from = match sorted.local.is_empty() {
             true => shape.from.to_owned(),
             false => format!("{} WHERE {}", shape.from, sorted.local.join(" AND ")),
@@ -295,74 +314,24 @@ impl Translator<'_> {
         let named = keys(|i, key| format!("{} AS k{i}", key.own));
         let by = keys(|_, key| format!("{}{}", key.own, key.clause)).join(", ");
         let found = keys(|i, key| format!("(k{i} = {}{})", key.outer, key.clause));
-        let mut found: Vec<_> = found.into_iter().chain(sorted.outer).collect();
-        if let SelectPurpose::Existence = shape.wanted {
-            if shape.has_aggregate || has_top {
-                return None;
-            }
-            let mut made = named;
-            match sorted.ranges.as_slice() {
-                [] => {}
-                [range] => {
-                    let (values, above) = extremes(range);
-                    made.extend(values);
-                    found.push(above);
-                }
-                _ => return None,
-            }
-            let made = match (made.as_slice(), by.as_str()) {
-                ([], _) => format!("SELECT 1{from} LIMIT 1"),
-                (made, "") => format!("SELECT {}{from}", made.join(", ")),
-                (made, by) => format!("SELECT {}{from} GROUP BY {by}", made.join(", ")),
-            };
-            let found = match found.is_empty() {
-                true => String::new(),
-                false => format!(" WHERE {}", found.join(" AND ")),
-            };
-            let sql = format!("SELECT 1 AS {} FROM {group}{found}", column_alias(0));
-            return Some((format!("{group} AS MATERIALIZED ({made})"), sql));
-        }
-        // Without a key there is one row of all rows, also of none.
-        if sorted.keys.is_empty() {
-            return None;
-        }
-        let (named, found) = (named.join(", "), found.join(" AND "));
-        let (made, sql) = match (shape.wanted, sorted.ranges.as_slice()) {
-            (SelectPurpose::Values, [])
-                if shape.has_aggregate && !has_top && shape.orders.is_empty() =>
-            {
-                let name = aggregate(shape.select)?;
-                let value = format!("(SELECT v FROM {group} WHERE {found})");
-                // There is a row also where there is no group.
-                let value = match name.starts_with("COUNT") {
-                    true => format!("ifnull({value}, 0)"),
-                    false => value,
-                };
-                (
-                    format!("SELECT {named}, {} AS v{from} GROUP BY {by}", own_item?),
-                    format!("SELECT {value} AS {}", column_alias(0)),
-                )
-            }
-            (SelectPurpose::Values, [])
-                if is_one(shape.select.top.as_ref()) && !shape.has_aggregate =>
-            {
-                let is_plain = !shape.has_window && !shape.order_reach.is_outside(at);
-                let item = own_item.filter(|_| is_plain)?;
-                let mut over = format!("PARTITION BY {by}");
-                if !shape.orders.is_empty() {
-                    let all = shape.orders.iter().map(|order| spelled(order, item));
-                    over += &format!(" ORDER BY {}", all.collect::<Option<Vec<_>>>()?.join(", "));
-                }
-                (
-                    format!(
-                        "SELECT * FROM (SELECT {named}, {item} AS v, row_number() OVER ({over}) AS n{from}) WHERE n = 1"
-                    ),
-                    format!("SELECT v AS {} FROM {group} WHERE {found}", column_alias(0)),
-                )
-            }
-            _ => return None,
+        let outer = sorted.outer.iter().cloned();
+        let found = found.into_iter().chain(outer).collect();
+        let group = Group {
+            alias: self.new_alias(),
+            from,
+            named,
+            by,
+            found,
         };
-        Some((format!("{group} AS MATERIALIZED ({made})"), sql))
+        match shape.wanted {
+            SelectPurpose::Existence => group.existence(shape, &sorted),
+            SelectPurpose::Values => {
+                let item = item.as_ref();
+                let item = item.filter(|sql| !shape.item_reach.is_outside(at) && is_safe(sql));
+                let orders = !shape.order_reach.is_outside(at);
+                group.values(shape, &sorted, item, orders)
+            }
+        }
     }
 
     /// `None`: a condition cannot be looked up by keys, or there are no keys.
@@ -535,4 +504,103 @@ fn spelled(order: &str, item: &str) -> Option<String> {
         None => order.to_owned(),
     };
     is_safe(&spelled).then_some(spelled)
+}
+
+/// The rows of a subquery, made once and grouped by what the query outside compares them with.
+struct Group {
+    alias: String,
+    /// FROM, and WHERE with the conditions of the subquery alone.
+    from: String,
+    /// The keys as columns.
+    named: Vec<String>,
+    /// The same for GROUP BY and PARTITION BY.
+    by: String,
+    /// How the query outside finds its group.
+    found: Vec<String>,
+}
+
+impl Group {
+    /// Whether there is a row: definition and query.
+    fn existence(self, shape: &Shape, sorted: &SortedConditions) -> Option<(String, String)> {
+        if shape.has_aggregate || shape.select.top.is_some() {
+            return None;
+        }
+        let Group {
+            alias,
+            from,
+            named: mut made,
+            by,
+            mut found,
+        } = self;
+        match sorted.ranges.as_slice() {
+            [] => {}
+            [range] => {
+                let (values, above) = extremes(range);
+                made.extend(values);
+                found.push(above);
+            }
+            _ => return None,
+        }
+        let made = match (made.as_slice(), by.as_str()) {
+            ([], _) => format!("SELECT 1{from} LIMIT 1"),
+            (made, "") => format!("SELECT {}{from}", made.join(", ")),
+            (made, by) => format!("SELECT {}{from} GROUP BY {by}", made.join(", ")),
+        };
+        let found = match found.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE {}", found.join(" AND ")),
+        };
+        let sql = format!("SELECT 1 AS {} FROM {alias}{found}", column_alias(0));
+        Some((format!("{alias} AS MATERIALIZED ({made})"), sql))
+    }
+
+    /// The one value of a group: definition and query. `item`: it is computed from the group alone. `orders_here`: so is
+    /// what orders it.
+    fn values(
+        self,
+        shape: &Shape,
+        sorted: &SortedConditions,
+        item: Option<&String>,
+        orders_here: bool,
+    ) -> Option<(String, String)> {
+        // Without a key there is one row of all rows, also of none.
+        if sorted.keys.is_empty() || !sorted.ranges.is_empty() {
+            return None;
+        }
+        let Group {
+            alias, from, by, ..
+        } = self;
+        let (named, found) = (self.named.join(", "), self.found.join(" AND "));
+        let top = shape.select.top.as_ref();
+        let (made, sql) = if shape.has_aggregate && top.is_none() && shape.orders.is_empty() {
+            let name = aggregate(shape.select)?;
+            let value = format!("(SELECT v FROM {alias} WHERE {found})");
+            // There is a row also where there is no group.
+            let value = match name.starts_with("COUNT") {
+                true => format!("ifnull({value}, 0)"),
+                false => value,
+            };
+            (
+                format!("SELECT {named}, {} AS v{from} GROUP BY {by}", item?),
+                format!("SELECT {value} AS {}", column_alias(0)),
+            )
+        } else if is_one(top) && !shape.has_aggregate {
+            let is_plain = !shape.has_window && orders_here;
+            let item = item.filter(|_| is_plain)?;
+            let mut over = format!("PARTITION BY {by}");
+            if !shape.orders.is_empty() {
+                let all = shape.orders.iter().map(|order| spelled(order, item));
+                over += &format!(" ORDER BY {}", all.collect::<Option<Vec<_>>>()?.join(", "));
+            }
+            (
+                format!(
+                    "SELECT * FROM (SELECT {named}, {item} AS v, row_number() OVER ({over}) AS n{from}) WHERE n = 1"
+                ),
+                format!("SELECT v AS {} FROM {alias} WHERE {found}", column_alias(0)),
+            )
+        } else {
+            return None;
+        };
+        Some((format!("{alias} AS MATERIALIZED ({made})"), sql))
+    }
 }

@@ -1,4 +1,11 @@
-//! Variables, branches, loops and blocks.
+//! Parses variables, SET, branches, loops, blocks and transactions.
+//!
+//! Invariants
+//! - Nothing is executed: a statement is parsed whole, or the batch is refused with the line.
+//! - An option of SET that SQL Server does not know is refused by name (`syntax/set.rs`).
+//!
+//! Leaves to others: expressions, which stay text (`fragment` in `mod.rs`), checks of a whole batch (`check.rs`), and
+//! running statements (`statement/`).
 
 use super::{Parser, no_cursors};
 use crate::message::Message;

@@ -1,14 +1,17 @@
 //! Parses tokens to statements, by recursive descent. The grammar is in `docs/tsql.md`.
 //!
-//! A batch is parsed whole: with one mistake, none of it runs. The error is SQL Server's message for the first
-//! mistake, with its line. Depth and length are bounded, so no input overflows the stack. T-SQL that is not supported
-//! here is named as such, which is more help than a syntax error.
+//! Invariants
+//! - A batch is parsed whole: with one mistake, none of it runs.
+//! - The error is SQL Server's message for the first mistake, with its line.
+//! - Depth and length are bounded, so no input overflows the stack.
+//! - T-SQL that is not supported here is named as such, which is more help than a syntax error.
 //!
 //! Leaves to others: dividing text into tokens (`lexer`), and whether names and options make sense (`statement`,
 //! `query`).
 
 mod backup;
 mod control;
+mod elsewhere;
 mod option;
 mod procedure;
 mod restore;
@@ -353,7 +356,8 @@ impl<'a> Parser<'a> {
         let mut all = Vec::new();
         loop {
             while self.take(";")? {}
-            if ends(self) {
+            // `END CONVERSATION` ends no block.
+            if ends(self) && !(self.is_word("END") && self.next.is_word("CONVERSATION")) {
                 return Ok(all);
             }
             let first = all.is_empty() && depth == 0;
@@ -377,6 +381,9 @@ impl<'a> Parser<'a> {
             return Ok(Statement::Query(self.fragment(false)?));
         }
         if token.kind == TokenKind::Word {
+            if let Some(refused) = self.elsewhere()? {
+                return Err(refused);
+            }
             let word = token.raw.to_ascii_uppercase();
             match word.as_str() {
                 "ALTER" => return self.alter(),

@@ -1,4 +1,11 @@
-//! EXEC, and procedures named without it.
+//! Parses EXEC, and procedures named without it.
+//!
+//! Invariants
+//! - Nothing is executed or looked up: any name of up to four parts is parsed.
+//! - A positional argument after a named one is refused with its number.
+//!
+//! Leaves to others: which procedures exist and their arguments' meaning (`statement/`), and the text of EXEC (...),
+//! which is parsed when it runs.
 
 use super::Parser;
 use crate::message::{Message, POSITIONAL_AFTER_NAMED};

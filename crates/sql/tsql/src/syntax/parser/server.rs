@@ -1,4 +1,10 @@
-//! ALTER SERVER CONFIGURATION, RECONFIGURE and DBCC.
+//! Parses ALTER SERVER CONFIGURATION, ALTER and DROP DATABASE, RECONFIGURE and DBCC.
+//!
+//! Invariants
+//! - Nothing is executed.
+//! - ALTER and DROP of an object that this server does not have are refused by name, not as a syntax error.
+//!
+//! Leaves to others: the meaning of the parsed statements (`statement/`).
 
 use super::Parser;
 use crate::message::{Message, NOT_HERE};

@@ -1,0 +1,285 @@
+//! Uploads that were begun and neither completed nor aborted: a process that is killed leaves them, and a store charges
+//! for their parts.
+//!
+//! `object_store` does not list them. So the one request that does is made here, signed by its means, sent on its way
+//! and repeated as it would be. Which uploads may be aborted is decided by whoever knows what they were for.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use object_store::Error as StoreError;
+use object_store::aws::AwsAuthorizer;
+use object_store::client::{HttpRequest, HttpRequestBody};
+use object_store::multipart::MultipartStore;
+use object_store::path::Path;
+use serde::Deserialize;
+
+use crate::objects::answered_ns;
+use crate::store::{Asking, Bucket};
+use crate::{Error, Ticket};
+
+/// A listing's page is asked for so often.
+const TRIES: u32 = 5;
+/// The wait before the second request; each further one is twice as long.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// An upload that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The name that its object would have, below the prefix that was listed.
+    pub name: String,
+    pub id: String,
+    /// When it was begun by the store's clock, in nanoseconds since the Unix epoch.
+    pub begun_ns: i64,
+}
+
+/// The uploads below a prefix.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnfinishedBelow {
+    pub uploads: Vec<Unfinished>,
+    /// The store's own time of its answer; 0 if it does not tell that.
+    pub now_ns: i64,
+}
+
+/// `ListMultipartUploadsResult`, as the API reference of S3 has it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Page {
+    #[serde(default)]
+    upload: Vec<Row>,
+    #[serde(default)]
+    is_truncated: bool,
+    next_key_marker: Option<String>,
+    next_upload_id_marker: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Row {
+    key: String,
+    upload_id: String,
+    initiated: String,
+}
+
+impl Bucket {
+    /// The uploads below `prefix` that have not ended.
+    ///
+    /// Errors: [`Error::Refused`] where the store or these credentials do not list them.
+    pub fn unfinished(&self, prefix: &Path, cancel: &AtomicBool) -> Result<UnfinishedBelow, Error> {
+        let below = match prefix.as_ref() {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
+        };
+        let asking = self.asking();
+        let asked = self.ask("list the unfinished uploads below", prefix, async move {
+            let mut found = UnfinishedBelow::default();
+            let mut after = None;
+            loop {
+                let page = page(&asking, &below, after.as_ref()).await?;
+                // The first answer is the oldest.
+                if found.now_ns == 0 {
+                    found.now_ns = answered_ns().unwrap_or(0);
+                }
+                let rows = page.upload.into_iter();
+                found
+                    .uploads
+                    .extend(rows.filter_map(|row| row.read(&below)));
+                let (true, Some(key)) = (page.is_truncated, page.next_key_marker) else {
+                    return Ok(found);
+                };
+                let next = (key, page.next_upload_id_marker.unwrap_or_default());
+                if after.as_ref() == Some(&next) {
+                    return Err(odd("the next page of its listing is the same one"));
+                }
+                after = Some(next);
+            }
+        })?;
+        asked.wait(cancel)
+    }
+
+    /// Aborts an upload; one that has ended meanwhile is none.
+    pub fn abort(&self, key: &Path, id: &str, cancel: &AtomicBool) -> Result<(), Error> {
+        let (store, at, id) = (self.store(), key.clone(), id.to_owned());
+        let asked: Ticket<()> = self.ask("abort the upload to", key, async move {
+            store.abort_multipart(&at, &id).await
+        })?;
+        match asked.wait(cancel) {
+            Err(Error::Missing { .. }) => Ok(()),
+            Err(Error::Refused { code, .. }) if code == "NoSuchUpload" => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Row {
+    /// `None`: no name below the prefix, or no time that can be read.
+    fn read(self, below: &str) -> Option<Unfinished> {
+        let begun: jiff::Timestamp = self.initiated.parse().ok()?;
+        Some(Unfinished {
+            name: self.key.strip_prefix(below)?.to_owned(),
+            id: self.upload_id,
+            begun_ns: i64::try_from(begun.as_nanosecond()).ok()?,
+        })
+    }
+}
+
+async fn page(
+    asking: &Asking,
+    below: &str,
+    after: Option<&(String, String)>,
+) -> Result<Page, StoreError> {
+    let mut url = asking.base.clone();
+    {
+        let mut query = url.query_pairs_mut();
+        query
+            .append_pair("uploads", "")
+            .append_pair("prefix", below);
+        if let Some((key, id)) = after {
+            query.append_pair("key-marker", key);
+            query.append_pair("upload-id-marker", id);
+        }
+    }
+    let text = answer(asking, &url).await?;
+    quick_xml::de::from_str(&text).map_err(|e| StoreError::Generic {
+        store: "S3",
+        source: Box::new(e),
+    })
+}
+
+/// The body of the answer to a signed GET.
+async fn answer(asking: &Asking, url: &reqwest::Url) -> Result<String, StoreError> {
+    let mut wait = WAIT;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let credential = asking.credentials.get_credential().await?;
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = url.as_str().parse().map_err(failed)?;
+        AwsAuthorizer::new(&credential, "s3", &asking.region).try_authorize(&mut request, None)?;
+        match asking.client.execute(request).await {
+            Ok(response) if response.status().is_success() => {
+                let bytes = response.into_body().bytes().await.map_err(failed)?;
+                return Ok(String::from_utf8_lossy(&bytes).into_owned());
+            }
+            Ok(response) if tries >= TRIES || !is_passing(response.status()) => {
+                return Err(odd("the store refuses to list uploads"));
+            }
+            Err(error) if tries >= TRIES => return Err(failed(error)),
+            Ok(_) | Err(_) => {}
+        }
+        tokio::time::sleep(wait).await;
+        wait *= 2;
+    }
+}
+
+fn is_passing(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}
+
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Generic {
+        store: "S3",
+        source: Box::new(error),
+    }
+}
+
+fn odd(why: &'static str) -> StoreError {
+    StoreError::Generic {
+        store: "S3",
+        source: why.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::{Act, Habits, Store};
+
+    static NO: AtomicBool = AtomicBool::new(false);
+
+    fn key(text: &str) -> Path {
+        Path::parse(text).unwrap()
+    }
+
+    #[test]
+    fn uploads_below_a_prefix_are_listed_page_by_page_and_aborted() {
+        let store = Store::default();
+        store.habits(Habits {
+            page: 2,
+            ..Habits::default()
+        });
+        let bucket = store.bucket().unwrap();
+        let names = ["p/a & b", "p/c+d", "p/e/f", "p/g", "p/h", "p2/i", "q"];
+        let uploads = names.map(|name| bucket.begin(&key(name), String::new(), &NO).unwrap());
+        let found = bucket.unfinished(&key("p"), &NO).unwrap();
+        let mut listed: Vec<_> = found.uploads.iter().map(|u| u.name.as_str()).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, ["a & b", "c+d", "e/f", "g", "h"]);
+        assert!(found.uploads.iter().all(|u| u.begun_ns == found.now_ns));
+        for upload in &found.uploads {
+            bucket
+                .abort(&key(&format!("p/{}", upload.name)), &upload.id, &NO)
+                .unwrap();
+        }
+        assert!(
+            bucket
+                .unfinished(&key("p"), &NO)
+                .unwrap()
+                .uploads
+                .is_empty()
+        );
+        assert_eq!(store.uploads().len(), 2);
+        // One that has ended meanwhile needs no abort.
+        let gone = &found.uploads[0];
+        bucket.abort(&key("p/g"), &gone.id, &NO).unwrap();
+        assert_eq!(bucket.unfinished(&key(""), &NO).unwrap().uploads.len(), 2);
+        drop(uploads);
+    }
+
+    #[test]
+    fn a_listing_is_repeated_while_the_store_is_busy_and_not_when_it_refuses() {
+        let store = Store::default();
+        let bucket = store.bucket().unwrap();
+        let mut left = 2;
+        store.script(move |_| match left {
+            0 => Act::Pass,
+            _ => {
+                left -= 1;
+                [Act::LoseAnswer, Act::Refuse(503, "SlowDown")][left].clone()
+            }
+        });
+        assert!(
+            bucket
+                .unfinished(&key("p"), &NO)
+                .unwrap()
+                .uploads
+                .is_empty()
+        );
+        for (status, code) in [(403, "AccessDenied"), (501, "NotImplemented")] {
+            let before = store.asked().len();
+            store.script(move |_| Act::Refuse(status, code));
+            let error = bucket.unfinished(&key("p"), &NO).unwrap_err();
+            assert!(matches!(error, Error::Refused { .. }), "{error}");
+            assert_eq!(store.asked().len() - before, 1, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_answer_of_s3_is_read_and_anything_else_is_an_error() {
+        let text = "<?xml version=\"1.0\"?><ListMultipartUploadsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+            <Bucket>b</Bucket><KeyMarker/><MaxUploads>1000</MaxUploads><IsTruncated>false</IsTruncated>\
+            <Upload><Key>p/x &amp; y</Key><UploadId>abc</UploadId><Initiator><ID>i</ID></Initiator>\
+            <StorageClass>STANDARD</StorageClass><Initiated>2010-11-10T20:48:33.000Z</Initiated></Upload>\
+            <CommonPrefixes><Prefix>z/</Prefix></CommonPrefixes></ListMultipartUploadsResult>";
+        let mut page: Page = quick_xml::de::from_str(text).unwrap();
+        assert!(!page.is_truncated);
+        let read = page.upload.pop().unwrap().read("p/").unwrap();
+        assert_eq!((read.name.as_str(), read.id.as_str()), ("x & y", "abc"));
+        assert_eq!(read.begun_ns, 1_289_422_113_000_000_000);
+        for odd in ["", "<a>", "<x><Upload><Key>k</Key></Upload></x>", "plain"] {
+            assert!(quick_xml::de::from_str::<Page>(odd).is_err(), "{odd}");
+        }
+    }
+}

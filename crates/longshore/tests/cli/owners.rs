@@ -1,0 +1,154 @@
+//! A target belongs to one user: root leaves nothing there that its owner could not use.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::Ran;
+use crate::stage::{BINARY, Stage};
+
+/// A user that no passwd database knows.
+const OWNER: u32 = 23_461;
+
+struct Target {
+    stage: Stage,
+}
+
+impl Target {
+    /// A database and a target of two directories, all of them the owner's. `None`: only root can give files away.
+    fn new() -> Option<Target> {
+        // SAFETY: `geteuid` has no preconditions and cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            eprintln!("skipped: only root can give files away");
+            return None;
+        }
+        let stage = Stage::beside_servers();
+        stage.database("app.db", 1);
+        let dir = stage.path(".").canonicalize().unwrap();
+        let dir = dir.display();
+        stage.write(
+            "longshore.toml",
+            format!(
+                "[database.app]\nurl = \"sqlite:{dir}/app.db\"\ntarget = \"t\"\nretention = \"r\"\n\
+                 [database.main]\nurl = \"postgres:///postgres\"\ntarget = \"t\"\n[database.main.wal]\n\
+                 [target.t]\ndirectories = [\"{dir}/one\", \"{dir}/two\"]\n[retention.r]\nkeep_full = 1\n"
+            )
+            .as_bytes(),
+        );
+        for name in ["one", "two"] {
+            std::fs::create_dir(stage.path(name)).unwrap();
+        }
+        std::fs::copy(BINARY, stage.path("longshore")).unwrap();
+        let target = Target { stage };
+        target.give(&["app.db", "one", "two", "."]);
+        Some(target)
+    }
+
+    fn give(&self, names: &[&str]) {
+        for name in names {
+            std::os::unix::fs::chown(self.stage.path(name), Some(OWNER), Some(OWNER)).unwrap();
+        }
+    }
+
+    fn by_root(&self, line: &str) -> Ran {
+        self.stage.line(&format!("--config longshore.toml {line}"))
+    }
+
+    fn by_owner(&self, line: &str) -> Ran {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=23461", "--regid=23461", "--clear-groups"]);
+        command.arg(self.stage.path("longshore"));
+        command.args(["--catalog", "none", "--config", "longshore.toml"]);
+        command.args(line.split_whitespace());
+        command.current_dir(self.stage.path(".")).env("HOME", "/");
+        Ran::of(&command.output().unwrap())
+    }
+
+    fn owners(&self, below: &str) -> Vec<u32> {
+        fn walk(path: &Path, owners: &mut Vec<u32>) {
+            for entry in std::fs::read_dir(path).unwrap() {
+                let path = entry.unwrap().path();
+                let stat = std::fs::symlink_metadata(&path).unwrap();
+                owners.push(std::os::unix::fs::MetadataExt::uid(&stat));
+                if stat.is_dir() {
+                    walk(&path, owners);
+                }
+            }
+        }
+        let mut owners = Vec::new();
+        walk(&self.stage.path(below), &mut owners);
+        owners
+    }
+}
+
+#[test]
+fn a_backup_by_root_to_another_users_target_is_refused_and_leaves_nothing() {
+    let Some(target) = Target::new() else { return };
+    // Before the owner's first backup, and after it.
+    target
+        .by_root("backup app")
+        .exits(4)
+        .says("belongs to #23461, who could not read, verify or remove what root leaves there")
+        .says("setpriv --reuid=23461 --clear-groups longshore");
+    assert!(
+        target.owners("one").is_empty(),
+        "{:?}",
+        target.stage.names("one")
+    );
+    target.by_owner("backup app --verify").exits(0);
+    target
+        .by_root("backup app")
+        .exits(4)
+        .says("belongs to #23461");
+    target
+        .by_root("expire app")
+        .exits(4)
+        .says("belongs to #23461");
+    for dir in ["one", "two"] {
+        assert_eq!(target.stage.names(format!("{dir}/app")).len(), 1);
+        assert!(target.owners(dir).iter().all(|owner| *owner == OWNER));
+    }
+    // Root may read: what it needs for that is gone afterwards.
+    target.by_root("verify --database app").exits(0);
+    target.by_root("restore --database app --to back").exits(0);
+    assert!(target.owners("one").iter().all(|owner| *owner == OWNER));
+    target.by_owner("backup app").exits(0);
+    target.by_owner("expire app").exits(0);
+    assert_eq!(target.stage.names("one/app").len(), 1);
+}
+
+/// A second directory with another owner stops the backup as well, and what was made in the first one goes.
+#[test]
+fn every_directory_of_a_target_must_be_the_writers() {
+    let Some(target) = Target::new() else { return };
+    std::os::unix::fs::chown(target.stage.path("one"), Some(0), Some(0)).unwrap();
+    target
+        .by_root("backup app")
+        .exits(4)
+        .says("two belongs to #23461");
+    assert!(target.owners("two").is_empty());
+    assert!(target.stage.names("one/app").is_empty());
+}
+
+/// Where root owns the database's directory, the owner of the directory around it does not matter.
+#[test]
+fn root_backs_up_below_a_directory_of_its_own_in_anothers_target() {
+    let Some(target) = Target::new() else { return };
+    for dir in ["one", "two"] {
+        std::fs::create_dir(target.stage.path(format!("{dir}/app"))).unwrap();
+    }
+    target.by_root("backup app --verify").exits(0);
+    target.by_root("expire app").exits(0);
+}
+
+#[test]
+fn root_makes_no_wal_archive_in_another_users_target() {
+    let Some(target) = Target::new() else { return };
+    target
+        .by_root("wal create --database main")
+        .exits(4)
+        .says("belongs to #23461, who could not write to an archive that root makes there");
+    assert!(target.owners("one").is_empty());
+    target.by_owner("wal create --database main").exits(0);
+    target.by_root("wal create --database main").exits(0);
+    assert!(target.owners("one").iter().all(|owner| *owner == OWNER));
+}

@@ -1,0 +1,286 @@
+//! A configured database whose target is in a bucket, WAL archive and all: PostgreSQL archives to a real store, a restore
+//! to a point in time gets its WAL from there, and expire, check, verify and drill work on it.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use longshore_kit::{Installation, PATIENCE, Server, representatives};
+
+use crate::common::{BINARY, Guarded, answer, longshore, text};
+use crate::named::{archived, markers, reached};
+use crate::stage::{Stage, end, succeed};
+
+const ID: &str = "test-id";
+const SECRET: &str = "test-verysecret";
+
+/// versitygw with an empty bucket `nightly`.
+struct Store {
+    root: tempfile::TempDir,
+    port: u16,
+    _process: Guarded,
+}
+
+impl Store {
+    fn new() -> Option<Store> {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("store/nightly")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.work/buckets/versitygw");
+        if !program.exists() {
+            let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+            assert!(!required, "versitygw is missing: run scripts/setup.sh");
+            eprintln!("skipped: versitygw is missing: run scripts/setup.sh");
+            return None;
+        }
+        let child = Command::new(program)
+            .env("ROOT_ACCESS_KEY", ID)
+            .env("ROOT_SECRET_KEY", SECRET)
+            .args(["--port", &format!("127.0.0.1:{port}"), "posix"])
+            .arg(root.path().join("store"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let store = Store {
+            root,
+            port,
+            _process: Guarded(child),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < deadline, "versitygw does not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(store)
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![
+            (
+                "AWS_ENDPOINT_URL",
+                format!("http://127.0.0.1:{}", self.port),
+            ),
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_ACCESS_KEY_ID", ID.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
+            ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
+            ("LONGSHORE_ALLOW_HTTP", "1".to_owned()),
+            ("LONGSHORE_TRY_OBJECT_STORES", "1".to_owned()),
+            ("HOME", "/nonexistent".to_owned()),
+        ]
+    }
+
+    /// The settings, as they go before a program in a command of the shell.
+    fn shell(&self) -> String {
+        let one = |(name, value): (&str, String)| format!("{name}={value} ");
+        self.settings().into_iter().map(one).collect()
+    }
+
+    /// A file of the archive of `main`, as the server keeps it.
+    fn archived(&self, name: &str) -> PathBuf {
+        self.root
+            .path()
+            .join("store/nightly/backups/main/wal")
+            .join(name)
+    }
+}
+
+/// A database `main` with everything in the store.
+struct Main {
+    store: Store,
+    stage: Stage,
+}
+
+impl Main {
+    fn new(installation: &Installation) -> Option<Main> {
+        let store = Store::new()?;
+        let conf = [("archive_mode", "on"), ("archive_command", "false")];
+        let stage = Stage::new(installation, &conf);
+        let config = format!(
+            "[database.main]\nurl = \"{}\"\ntarget = \"t\"\nretention = \"r\"\n[database.main.wal]\nasync = true\n\
+             [target.t]\nbuckets = [\"s3://nightly/backups\", \"s3://nightly/backups\"]\n\
+             [retention.r]\nkeep_full = 1\n",
+            stage.server.url(),
+        );
+        std::fs::write(stage.path("longshore.toml"), config).unwrap();
+        stage.server.user().own(stage.dir.path());
+        let main = Main { store, stage };
+        succeed(&mut main.command("wal create --database main"));
+        let config = main.stage.path("longshore.toml");
+        main.stage.server.psql(&format!(
+            "alter system set archive_command = '{}{BINARY} --catalog none --config {} wal push %p --database main'; \
+             select pg_reload_conf()",
+            main.store.shell(),
+            config.display()
+        ));
+        Some(main)
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = longshore(["--config"]);
+        command.arg(self.stage.path("longshore.toml"));
+        command.args(line.split_whitespace());
+        command.envs(self.store.settings());
+        command
+    }
+
+    fn server(&self) -> &Server {
+        &self.stage.server
+    }
+
+    /// Restores to `name` and opens it; the restored server's own command reaches the store.
+    fn restored(&self, name: &str, more: &[&str]) -> Server {
+        let data = self.stage.path(name);
+        let mut restore = self.command("restore --database main --no-archiving --to");
+        succeed(restore.arg(&data).args(more));
+        let conf = data.join("postgresql.auto.conf");
+        let settings = std::fs::read_to_string(&conf).unwrap();
+        assert!(
+            settings.contains("--archive ''s3://nightly/backups/main/wal''"),
+            "{settings}"
+        );
+        assert!(
+            !settings.contains(SECRET) || settings.contains("archive_command"),
+            "{settings}"
+        );
+        let line = "restore_command = '";
+        let reaching = settings.replace(line, &format!("{line}{}", self.store.shell()));
+        std::fs::write(&conf, reaching).unwrap();
+        let server = self.stage.adopt(&data);
+        server.start();
+        server
+    }
+
+    fn runs(&self) -> usize {
+        let listed = succeed(&mut self.command("wal list --database main --verify --json"));
+        answer(&listed)["runs"].as_array().unwrap().len()
+    }
+}
+
+fn installed() -> Option<Main> {
+    Main::new(&representatives().pop()?)
+}
+
+#[test]
+fn a_target_in_a_bucket_has_its_wal_archive_there_and_recovers_to_a_point_in_time() {
+    let Some(main) = installed() else { return };
+    let server = main.server();
+    succeed(&mut main.command("backup main"));
+    server.psql("insert into marker values (1)");
+    let time = server.psql("select clock_timestamp() at time zone 'UTC'") + "+00";
+    server.psql("select pg_sleep(0.02)");
+    server.psql("insert into marker values (2)");
+    archived(server);
+    assert_eq!(main.runs(), 1);
+
+    let at_time = main.restored("at-time", &["--target-time", &time]);
+    assert_eq!(reached(&at_time), "1");
+    let at_end = main.restored("at-end", &[]);
+    at_end.wait_for("select pg_is_in_recovery()", "f");
+    assert_eq!(markers(&at_end), "1 2");
+
+    // A gap is found before anything is written.
+    let name = server.psql("select pg_walfile_name(pg_current_wal_lsn())");
+    let name = format!("{}/{name}.wal", &name[..16]);
+    server.psql("insert into marker values (3)");
+    archived(server);
+    archived_more(server);
+    std::fs::rename(
+        main.store.archived(&name),
+        main.store.root.path().join("kept"),
+    )
+    .unwrap();
+    let mut restore = main.command("restore --database main --to");
+    let refused = end(restore.arg(main.stage.path("gap")), 4);
+    assert!(
+        text(&refused.stderr).contains("lacks WAL"),
+        "{}",
+        text(&refused.stderr)
+    );
+    std::fs::rename(
+        main.store.root.path().join("kept"),
+        main.store.archived(&name),
+    )
+    .unwrap();
+}
+
+fn archived_more(server: &Server) {
+    server.psql("insert into marker values (4)");
+    archived(server);
+}
+
+#[test]
+fn expire_removes_wal_in_a_bucket_and_check_and_drill_work_on_it() {
+    let Some(main) = installed() else { return };
+    let server = main.server();
+    for marker in 1..3 {
+        succeed(&mut main.command("backup main"));
+        server.psql(&format!("insert into marker values ({marker})"));
+        archived(server);
+        std::thread::sleep(Duration::from_millis(1000));
+    }
+    let before = main.segments();
+    let said = text(&succeed(&mut main.command("expire main")).stdout);
+    let after = main.segments();
+    assert!(after < before && after > 0, "{before} {after}: {said}");
+    assert_eq!(main.runs(), 1);
+    let said = text(&succeed(&mut main.command("check main")).stdout);
+    assert!(!said.contains("BAD"), "{said}");
+    let bin = &main.server().installation().bin_dir;
+    if bin.join("pg_amcheck").exists() {
+        let work = main.stage.path("work");
+        std::fs::create_dir(&work).unwrap();
+        let mut drill = main.command("drill main --bin-dir");
+        let said = text(&succeed(drill.arg(bin).arg("--work").arg(&work)).stdout);
+        assert!(said.contains("segments from the archive"), "{said}");
+        assert!(said.contains("is good"), "{said}");
+    }
+    let needs = text(&succeed(&mut main.command("wal needs --database main")).stdout);
+    assert!(needs.contains("main"), "{needs}");
+}
+
+impl Main {
+    fn segments(&self) -> u64 {
+        let listed = succeed(&mut self.command("wal list --database main --json"));
+        let told = answer(&listed);
+        let runs = told["runs"].as_array().unwrap();
+        runs.iter()
+            .map(|run| run["segments"].as_u64().unwrap())
+            .sum()
+    }
+}
+
+/// Goal: what a store refuses is neither the end of the WAL nor archived. That a store without an answer is not either is
+/// shown on a simulated one, which takes less than three minutes.
+#[test]
+fn a_store_that_refuses_stops_a_recovery_and_loses_no_segment() {
+    let Some(main) = installed() else { return };
+    let server = main.server();
+    server.psql("insert into marker values (1)");
+    archived(server);
+    let get = |secret: &str, expected: i32| {
+        let mut get = main.command("wal get 000000010000000000000099 got --database main");
+        get.current_dir(main.stage.dir.path());
+        get.env("AWS_SECRET_ACCESS_KEY", secret);
+        text(&end(&mut get, expected).stderr)
+    };
+    let said = get("another", 200);
+    assert!(said.contains("HTTP 403"), "{said}");
+    get(SECRET, 1);
+    let command = server.psql("show archive_command");
+    let with = |command: &str| {
+        server.psql(&format!("alter system set archive_command = '{command}'"));
+        server.psql("select pg_reload_conf()");
+    };
+    with(&command.replace(SECRET, "another"));
+    server.psql("insert into marker values (2); select pg_switch_wal()");
+    server.wait_for("select failed_count > 0 from pg_stat_archiver", "t");
+    with(&command);
+    archived(server);
+    assert_eq!(main.runs(), 1);
+}

@@ -1,0 +1,54 @@
+//! Expressions that need no engine: read, translated and evaluated here.
+//!
+//! ```text
+//! text ──read──▶ tree ──translate──▶ tree of SQL, values, type ──evaluate──▶ value
+//! ```
+//!
+//! The translation is that of queries, so there is one set of T-SQL's rules. An expression that is unusual, or fails, is
+//! not evaluated here; the engine evaluates it and has the last word about its error.
+
+mod evaluate;
+mod read;
+
+use super::engine::typed_value;
+use super::reader::QuerySource;
+use super::translate;
+use crate::flow::Variable;
+use crate::session::Session;
+use crate::value::{Type, Value};
+
+/// Whether [`value`] can read it.
+pub(super) fn reads(asked: QuerySource) -> bool {
+    expression(asked).is_some()
+}
+
+fn expression(asked: QuerySource) -> Option<sqlparser::ast::Expr> {
+    match asked {
+        QuerySource::Query(_) => None,
+        QuerySource::Expression(text) | QuerySource::Condition(text) => read::read(&text.text),
+    }
+}
+
+/// The value of an expression, and of a condition 1 or 0. `None`: the engine has to say.
+pub(super) fn value(session: &Session, asked: QuerySource) -> Option<Variable> {
+    let expr = expression(asked)?;
+    let is_condition = matches!(asked, QuerySource::Condition(_));
+    let plan = translate::scalar(session, &expr, is_condition).ok()?;
+    let found = evaluate::evaluated(&plan.sql, plan.values, &session.cancel)?;
+    if session.is_cancelled() {
+        return None;
+    }
+    Some(match is_condition {
+        true => Variable {
+            kind: Type::Int,
+            value: Value::bit(evaluate::is_true(&found)? == Some(true)),
+        },
+        false => Variable {
+            kind: plan.kind,
+            value: typed_value(found, plan.kind).ok()?,
+        },
+    })
+}
+
+#[cfg(test)]
+pub(super) use read::{FUNCTIONS, OF_PARTS, read};
