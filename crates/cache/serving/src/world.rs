@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use longshore_io::{Clock, Host, HostClock, Storage};
 
-/// The files and the clock of a plugin, and settings of its own that choose them.
+/// The files and the clock of a plugin, and settings of its own that choose them. The tests in `tests/worlds` check this text
+/// for every world.
 pub trait World: Send {
     /// The text that explains its settings, for nbdkit's help; empty if it has none. Must be a constant.
     fn help() -> &'static str

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Something that knows the time.
+/// Something that knows the time. All methods may be called from several threads at a time, and none fails. Callers
+/// compare times of one clock only. The tests in `tests/contract/clock.rs` check this text for every clock.
 pub trait Clock: Send + Sync + Debug {
     /// Time since some fixed moment in the past. Never goes back, even if the wall clock is set.
     fn now(&self) -> Duration;

@@ -103,7 +103,8 @@ impl Attributes {
     }
 }
 
-/// A file system: the real one ([`crate::Host`]) or a simulated one.
+/// A file system: the real one ([`crate::Host`]) or a simulated one. The tests in `tests/contract` check the text of the
+/// traits in this file for every file system.
 pub trait Storage: Send + Sync + Debug {
     /// Opens an existing directory. Symbolic links in `path` are followed: the caller chose it.
     fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;

@@ -2,6 +2,8 @@
 //! a crash between any two steps leaves the old or the new state, and two writers never undo each other's work.
 //! Method: real files in a temporary directory; a crash is simulated by restoring the files' state of that moment.
 
+#[path = "../../io/tests/contract/suite/mod.rs"]
+mod storage_suite;
 mod support;
 
 use std::path::PathBuf;
@@ -13,6 +15,14 @@ use longshore_kit::random::noise;
 use longshore_media::{BackupDevice, DeviceSpec, Disposition, Error, MediaSet};
 use support::interposed::Interposed;
 use support::*;
+
+#[test]
+fn a_host_with_an_action_in_between_is_a_storage_like_any_other() {
+    storage_suite::keeps_its_contract(&|| {
+        let storage = Interposed::after_opening("no such name", OpenHow::Read, || {});
+        storage_suite::Place::in_a(tempfile::tempdir().unwrap(), storage)
+    });
+}
 
 const NEW: Disposition = Disposition::New;
 const APPEND: Disposition = Disposition::Append;

@@ -1,5 +1,7 @@
 //! Expiry of WAL: sets made by hand with LSNs, and segments with headers as PostgreSQL writes them.
 
+#[path = "../../io/tests/contract/clock.rs"]
+mod clock_contract;
 mod common;
 
 use std::collections::BTreeSet;
@@ -531,11 +533,17 @@ impl Clock for Meanwhile {
     }
 
     fn sleep(&self, how_long: Duration) {
-        match self.0.lock().unwrap().take() {
-            Some(act) => act(),
-            None => HostClock.sleep(how_long),
+        let act = self.0.lock().unwrap().take();
+        if let Some(act) = act {
+            act();
         }
+        HostClock.sleep(how_long);
     }
+}
+
+#[test]
+fn a_clock_that_acts_during_a_sleep_keeps_the_contract_of_all_clocks() {
+    clock_contract::keeps_its_contract(&Meanwhile(Mutex::new(Some(Box::new(|| {})))));
 }
 
 /// Goal: while a backup waits, an expire of the same target that listed before the backup existed may replace the

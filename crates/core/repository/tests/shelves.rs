@@ -1,6 +1,8 @@
 //! Shelves on a real file system: which states are distinguished, what is protected, what an expire removes.
 
 mod common;
+#[path = "../../io/tests/contract/suite/mod.rs"]
+mod storage_suite;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -194,6 +196,14 @@ impl Storage for Vanishing {
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         Host::new().canonical(path)
     }
+}
+
+#[test]
+fn a_storage_of_which_a_directory_vanishes_is_like_any_other_before() {
+    storage_suite::keeps_its_contract(&|| {
+        let storage = Arc::new(Vanishing("/nowhere".into()));
+        storage_suite::Place::in_a(tempfile::tempdir().unwrap(), storage)
+    });
 }
 
 /// Goal: a directory that is unmounted between the check and the first name is not created on the disk below.

@@ -21,6 +21,9 @@ mod postgres;
 mod reading;
 mod spec;
 mod sqlite;
+#[cfg(test)]
+#[path = "../../io/tests/contract/suite/mod.rs"]
+mod storage_suite;
 mod tally;
 mod volumes;
 

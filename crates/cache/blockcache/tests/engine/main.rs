@@ -1,6 +1,8 @@
 //! The engine on simulated disks: power cuts, faults, hostile metadata, concurrency. The oracle is the backend itself
 //! and a model of the writes.
 
+#[path = "../../../../core/io/tests/contract/clock.rs"]
+mod clock_contract;
 mod concurrent;
 mod device;
 mod faults;

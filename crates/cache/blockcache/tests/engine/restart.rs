@@ -299,6 +299,11 @@ impl longshore_io::Clock for Behind {
     }
 }
 
+#[test]
+fn a_clock_that_is_behind_keeps_the_contract_of_all_clocks() {
+    crate::clock_contract::keeps_its_contract(&Behind);
+}
+
 /// With a real file and its times; the backend is too large to compare all of it.
 #[test]
 fn a_file_that_was_written_later_than_this_cache_writes_is_noticed_after_a_crash() {

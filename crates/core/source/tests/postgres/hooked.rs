@@ -61,6 +61,7 @@ impl Storage for Hooked {
     }
 }
 
+/// Only reads: it refuses whatever a source must not do.
 #[derive(Debug)]
 struct HookedDir {
     dir: Arc<dyn Dir>,

@@ -164,6 +164,16 @@ impl Storage for VanishingDirs {
     }
 }
 
+#[test]
+fn a_storage_whose_directories_vanish_is_like_any_other_elsewhere() {
+    crate::storage_suite::keeps_its_contract(&|| {
+        let below = PathBuf::from("/nowhere");
+        let storage = Arc::new(VanishingDirs { below });
+        crate::storage_suite::Place::in_a(tempfile::tempdir().unwrap(), storage)
+    });
+}
+
+/// Breaks the contract on purpose: what is below it is removed when it is opened.
 #[derive(Debug)]
 struct VanishingDir(Arc<dyn Dir>);
 

@@ -132,6 +132,17 @@ impl Storage for OtherMounts {
 }
 
 #[test]
+fn a_host_with_other_mounts_is_a_storage_like_any_other() {
+    crate::storage_suite::keeps_its_contract(&|| {
+        let storage = OtherMounts {
+            proc: PathBuf::from("/nowhere"),
+            mounts: Vec::new(),
+        };
+        crate::storage_suite::Place::in_a(tempfile::tempdir().unwrap(), Arc::new(storage))
+    });
+}
+
+#[test]
 fn a_mount_point_begins_a_volume() {
     let dir = tempfile::tempdir().unwrap();
     let top = fs::canonicalize(dir.path()).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use longshore_io::{Attributes, Dir, FileKind, OpenHow, Via};
 
-use crate::{Place, all, put};
+use super::{Place, all, put};
 
 fn names(dir: &dyn Dir) -> Vec<String> {
     let mut names: Vec<String> = dir

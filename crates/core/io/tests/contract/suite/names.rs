@@ -7,7 +7,7 @@ use std::path::Path;
 
 use longshore_io::{Attributes, Dir, FileKind, OpenHow};
 
-use crate::{Place, all, put};
+use super::{Place, all, put};
 
 /// Every call that takes a name, applied to `name`, with its success or error.
 fn every_call(dir: &dyn Dir, name: &Path) -> Vec<(&'static str, io::Result<()>)> {

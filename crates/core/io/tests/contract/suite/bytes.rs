@@ -6,7 +6,7 @@ use std::thread;
 
 use longshore_io::{OpenHow, Pool, Via};
 
-use crate::{Place, all, noise, put};
+use super::{Place, all, noise, put};
 
 const WAYS: [Via; 3] = [Via::Cache, Via::Direct, Via::DontCache];
 
