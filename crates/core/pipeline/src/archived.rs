@@ -469,4 +469,4 @@ mod tests {
     reason = "the archive's own tests use all of it, this module's a part"
 )]
 #[path = "../../wal/tests/archive/support.rs"]
-mod support;
+pub(crate) mod support;

@@ -102,11 +102,12 @@ mod tests {
     use crate::feed::{Look, OpenFile, scan_bytes};
     use crate::page_sums::HeldFile;
 
-    /// A content that is never read.
+    /// A content that nobody has to read: it is a hole.
     struct Unread;
 
     impl Content for Unread {
-        fn read_at(&self, _: &mut [u8], _: u64, _: Via) -> Result<(), Error> {
+        fn read_at(&self, buf: &mut [u8], _: u64, _: Via) -> Result<(), Error> {
+            buf.fill(0);
             Ok(())
         }
 
@@ -121,6 +122,12 @@ mod tests {
         fn settle(&self) -> Result<Option<Change>, Error> {
             Ok(None)
         }
+    }
+
+    #[test]
+    fn a_content_that_is_not_read_keeps_the_contract_all_the_same() {
+        let bytes = crate::source_suite::check_content(&Unread, 100_000, 999);
+        assert!(bytes == [0; 100_000]);
     }
 
     fn based(number: usize, len: usize, page: usize) -> Arc<BasedFile> {

@@ -38,6 +38,9 @@ mod restore;
 mod room;
 mod settings;
 mod share;
+#[cfg(test)]
+#[path = "../../source/tests/contract/suite.rs"]
+mod source_suite;
 mod unload;
 mod verify;
 

@@ -456,3 +456,6 @@ impl Content for Segment {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

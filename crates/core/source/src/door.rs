@@ -150,7 +150,8 @@ pub enum Change {
     Vanished,
 }
 
-/// The bytes of one file. Nothing is opened before the first read, so entries are cheap.
+/// The bytes of one file. Nothing is opened before the first read, so entries are cheap. A backup asks for the data from
+/// the file's begin to its end and reads each range once; that is all that a stream can give.
 pub trait Content: Send + Sync {
     /// Fills `buf` from `offset`, of a file of pages with whole ones; many threads may read at once. Bytes the file no longer
     /// has are zeros (see [`Change`]).

@@ -106,7 +106,8 @@ impl ScriptedContent {
         let is_in_gap = |at: u64| self.given.is_in_gap(at / unit);
         let start = steps().find(|at| !is_in_gap(*at))?;
         let end = steps().find(|at| *at > start && is_in_gap(*at));
-        Some(start.max(offset)..end.unwrap_or(len))
+        let range = start.max(offset)..end.unwrap_or(len);
+        (!range.is_empty()).then_some(range)
     }
 }
 
@@ -131,7 +132,11 @@ impl Given {
 }
 
 impl Content for ScriptedContent {
-    fn read_at(&self, _: &mut [u8], _: u64, _: Via) -> Result<(), source::Error> {
+    /// Zeros in holes, and nothing but other bytes elsewhere.
+    fn read_at(&self, buf: &mut [u8], offset: u64, _: Via) -> Result<(), source::Error> {
+        for (at, byte) in (offset..).zip(buf) {
+            *byte = u8::from(!self.given.is_in_gap(at / UNIT));
+        }
         Ok(())
     }
 
@@ -159,7 +164,8 @@ impl Source for Scripted {
     }
 
     fn next(&self, volume: usize) -> Result<Option<source::Entry>, source::Error> {
-        let Some((path, given)) = self.volumes[volume].lock().pop_front() else {
+        let queue = self.volumes.get(volume);
+        let Some((path, given)) = queue.and_then(|queue| queue.lock().pop_front()) else {
             return Ok(None);
         };
         self.log.lock().push(Event::Asked(path.clone()));
@@ -208,9 +214,10 @@ struct Run {
     changed: Vec<PathBuf>,
 }
 
-/// Hands everything out; `choices` decide which task ends next, how many are in progress, and which are put back.
-fn run(volumes: Vec<Vec<Given>>, choices: &[u8]) -> Run {
-    let log = Log::default();
+/// A source of these entries, with the files it has and those that the base has.
+fn scripted(
+    volumes: Vec<Vec<Given>>,
+) -> (Scripted, BTreeMap<PathBuf, Given>, Vec<(PathBuf, Vec<u64>)>) {
     let mut files = BTreeMap::new();
     let mut held = Vec::new();
     let mut queues = Vec::new();
@@ -229,8 +236,6 @@ fn run(volumes: Vec<Vec<Given>>, choices: &[u8]) -> Run {
         }
         queues.push(Mutex::new(queue));
     }
-    let held: Vec<(&Path, Vec<u64>)> = held.iter().map(|(p, s)| (&**p, s.clone())).collect();
-    let base = PageSums::of(&held);
     let volume = |number: usize| Volume {
         path: number.to_string().into(),
     };
@@ -252,8 +257,17 @@ fn run(volumes: Vec<Vec<Given>>, choices: &[u8]) -> Run {
             notices: Vec::new(),
         },
         volumes: queues,
-        log: log.clone(),
+        log: Log::default(),
     };
+    (source, files, held)
+}
+
+/// Hands everything out; `choices` decide which task ends next, how many are in progress, and which are put back.
+fn run(volumes: Vec<Vec<Given>>, choices: &[u8]) -> Run {
+    let (source, files, held) = scripted(volumes);
+    let log = source.log.clone();
+    let held: Vec<(&Path, Vec<u64>)> = held.iter().map(|(p, s)| (&**p, s.clone())).collect();
+    let base = PageSums::of(&held);
     let mut feed = Feed::new(&source, BUFFER, true, Some(&base));
     let mut in_hand: Vec<Work> = Vec::new();
     let (mut based, mut changed) = (HashSet::new(), Vec::new());
@@ -374,6 +388,20 @@ fn sources() -> impl Strategy<Value = (Vec<Vec<Given>>, Vec<u8>)> {
 fn jobs(run: &Run) -> impl Iterator<Item = &Event> {
     let is_job = |event: &&Event| matches!(event, Event::Job { .. });
     run.events.iter().filter(is_job)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// Goal: what holds for the double's feed holds for a real source's.
+    #[test]
+    fn the_scripted_source_keeps_the_contract_of_all_sources((volumes, _) in sources()) {
+        let (source, files, _) = scripted(volumes);
+        let kept = crate::source_suite::keeps_its_contract(Box::new(source));
+        let lens = kept.files.iter().map(|(path, bytes)| (path, bytes.len() as u64));
+        let given = files.iter().filter(|(_, given)| given.kind == GivenKind::File);
+        prop_assert!(lens.eq(given.map(|(path, given)| (path, given.len))));
+    }
 }
 
 proptest! {

@@ -14,7 +14,7 @@ use longshore_source::{
     Change, Content, Description, Entry, EntryKind, Error, Source, SourceOptions, SourceSpec,
     SourceSummary, open,
 };
-use suite::keeps_its_contract;
+use suite::{keeps_its_contract, keeps_its_contract_to_one_reader};
 
 fn opened(storage: &Arc<dyn Storage>, spec: &SourceSpec) -> Box<dyn Source> {
     open(storage.clone(), spec, &SourceOptions::default()).unwrap()
@@ -74,6 +74,8 @@ fn directories_on_a_simulated_disk_keep_the_contract() {
         let kept = keeps_its_contract(source);
         assert!(kept.files.values().any(|bytes| *bytes == long()));
         assert!(kept.files.values().any(|bytes| bytes == b"short"));
+        let once = keeps_its_contract_to_one_reader(opened(&storage, &spec));
+        assert!(once.files == kept.files && once.kinds == kept.kinds);
     }
 }
 

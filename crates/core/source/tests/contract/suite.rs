@@ -14,8 +14,19 @@ pub struct Kept {
     pub summary: SourceSummary,
 }
 
-/// Reads all of a source and checks on the way whatever its traits promise.
+/// Reads all of a source in every way and checks on the way whatever its traits promise.
 pub fn keeps_its_contract(source: Box<dyn Source>) -> Kept {
+    kept(source, check_content)
+}
+
+/// Like [`keeps_its_contract`], for a source that is a stream: each byte is read once, and in order.
+pub fn keeps_its_contract_to_one_reader(source: Box<dyn Source>) -> Kept {
+    kept(source, check_content_once)
+}
+
+type Check = fn(&dyn Content, u64, usize) -> Vec<u8>;
+
+fn kept(source: Box<dyn Source>, check: Check) -> Kept {
     let volumes = source.description().volumes.len();
     assert!(volumes > 0, "a source has a volume");
     assert!(source.next(volumes).unwrap().is_none(), "no such volume");
@@ -28,10 +39,10 @@ pub fn keeps_its_contract(source: Box<dyn Source>) -> Kept {
         summary,
     };
     for volume in 0..volumes {
-        kept.read(&*source, volume);
+        kept.read(&*source, volume, check);
     }
     if source.epilogue().unwrap() {
-        kept.read(&*source, 0);
+        kept.read(&*source, 0, check);
     }
     kept.summary = source.finish().unwrap();
     kept
@@ -39,12 +50,12 @@ pub fn keeps_its_contract(source: Box<dyn Source>) -> Kept {
 
 impl Kept {
     /// All entries of a volume, to its end, which stays its end.
-    fn read(&mut self, source: &dyn Source, volume: usize) {
+    fn read(&mut self, source: &dyn Source, volume: usize, check: Check) {
         while let Some(entry) = source.next(volume).unwrap() {
             self.check_entry(&entry);
             if let Some(content) = &entry.content {
                 let unit = entry.page_bytes.map_or(999, |bytes| bytes as usize);
-                let bytes = check_content(&**content, entry.len, unit);
+                let bytes = check(&**content, entry.len, unit);
                 let change = content.settle().unwrap();
                 self.changes.extend(change.map(|c| (entry.path.clone(), c)));
                 self.files.insert(entry.path, bytes);
@@ -82,8 +93,29 @@ impl Kept {
     }
 }
 
+/// Reads a file as a backup does: range after range as they are found, in pieces of up to 64 units.
+fn check_content_once(content: &dyn Content, len: u64, unit: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    let mut at = 0;
+    while at < len {
+        let Some(data) = content.next_data(at).unwrap() else {
+            break;
+        };
+        assert!(at <= data.start && data.end <= len, "{data:?} of {len}");
+        assert!(data.start < data.end, "{data:?}");
+        let _cached = content.is_cached(data.clone());
+        let found = &mut bytes[data.start as usize..data.end as usize];
+        for (i, piece) in found.chunks_mut(64 * unit).enumerate() {
+            let offset = data.start + (i * 64 * unit) as u64;
+            content.read_at(piece, offset, Via::Cache).unwrap();
+        }
+        at = data.end;
+    }
+    bytes
+}
+
 /// Reads a file in multiples of `unit` by every way, from several threads, and looks for its holes.
-fn check_content(content: &dyn Content, len: u64, unit: usize) -> Vec<u8> {
+pub fn check_content(content: &dyn Content, len: u64, unit: usize) -> Vec<u8> {
     let read = |units: usize, via: Via| {
         // The buffer is not empty before.
         let mut bytes = vec![0xa5; len as usize];

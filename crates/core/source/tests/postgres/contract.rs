@@ -6,7 +6,19 @@ use longshore_io::{Host, Storage};
 use longshore_source::SourceOptions;
 
 use crate::cluster::{Cluster, connect};
-use crate::suite::keeps_its_contract;
+use crate::hostile::{Answer, begin, sends};
+use crate::suite::{keeps_its_contract, keeps_its_contract_to_one_reader};
+
+/// A server that sends its files can be read once only.
+#[test]
+fn a_server_s_stream_keeps_the_contract_of_all_sources_to_one_reader() {
+    let source = begin(&sends(Answer::usual().bytes())).unwrap();
+    let kept = keeps_its_contract_to_one_reader(source);
+    let file = |path: &str| kept.files.get(std::path::Path::new(path)).unwrap();
+    assert!(*file("base/5/16384") == vec![b'x'; 200_000]);
+    assert_eq!(file("pg_tblspc/16389/PG_18_202506291/5/16390"), b"far");
+    assert!(kept.summary.log.is_some());
+}
 
 #[test]
 fn a_server_keeps_the_contract_of_all_sources() {

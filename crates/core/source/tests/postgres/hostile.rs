@@ -14,7 +14,7 @@ use crate::cluster::{Copy, END, START, SYSTEM, connect, control, read, segment_w
 use crate::double::{Double, done, message, ready, refusal, row, table};
 
 /// A server of which only the answer to `BASE_BACKUP` matters.
-fn sends(answer: Vec<u8>) -> Double {
+pub fn sends(answer: Vec<u8>) -> Double {
     Double::new(move |command| match command {
         "IDENTIFY_SYSTEM" => row(&[&SYSTEM.to_string(), "1", "0/2000028", ""]),
         "SHOW block_size" => row(&["8192"]),
@@ -50,7 +50,7 @@ fn back_up(answer: Vec<u8>) -> Result<Copy, Error> {
     read(begin(&sends(answer))?)
 }
 
-fn begin(double: &Double) -> Result<Box<dyn longshore_source::Source>, Error> {
+pub fn begin(double: &Double) -> Result<Box<dyn longshore_source::Source>, Error> {
     let storage: Arc<dyn Storage> = Arc::new(Host::new());
     let mut options = SourceOptions::default();
     options.postgres.remote = true;
@@ -85,7 +85,7 @@ fn seal(unit: &mut [u8]) {
 }
 
 /// The answer of PostgreSQL 15 and later: a start, archives in one COPY, an end.
-struct Answer {
+pub struct Answer {
     archives: Vec<(&'static str, Vec<u8>)>,
     end: Vec<u8>,
     /// Bytes of an archive in one message.
@@ -93,7 +93,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn usual() -> Answer {
+    pub fn usual() -> Answer {
         let space = [
             member(b"PG_18_202506291/5/16390", b'0', b"far"),
             vec![0; 1024],
@@ -113,7 +113,7 @@ impl Answer {
         }
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let place = [Some(&b"0/2000028"[..]), Some(&b"1"[..])];
         let spaces: [&[Option<&[u8]>]; 2] = [
             &[Some(b"16389"), Some(b"/srv/space"), Some(b"1")],

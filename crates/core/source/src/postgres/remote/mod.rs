@@ -420,7 +420,10 @@ impl Source for Remote {
         &self.description
     }
 
-    fn next(&self, _volume: usize) -> Result<Option<Entry>, Error> {
+    fn next(&self, volume: usize) -> Result<Option<Entry>, Error> {
+        if volume > 0 {
+            return Ok(None);
+        }
         self.stream.lock().next(&self.stream)
     }
 
