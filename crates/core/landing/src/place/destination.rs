@@ -2,7 +2,8 @@
 //!
 //! Names and data come in any order and from several threads; nothing has its final name before
 //! [`Destination::finish`]. An error at any point leaves the target as it was, but for a staging directory that the
-//! next restore removes.
+//! next restore removes. A delta is the exception: it changes existing files, and leaves a data directory that cannot
+//! start until a later delta is complete.
 //!
 //! Leaves to others: directories of files (`mod.rs`), clusters (`cluster`), and which bytes are wanted (the pipeline).
 
@@ -48,7 +49,8 @@ pub struct FilePiece<'a> {
 }
 
 /// Where a restore puts what it reads. Called from many threads at once, in any order. Nothing is seen before the end; one
-/// that is dropped before leaves what stood there. `tests/contract.rs` checks this of targets.
+/// that is dropped before leaves what stood there (a delta: a directory that cannot start). The caller puts each byte
+/// once and nothing after an error. `tests/contract.rs` checks this of every destination.
 pub trait Destination: Send + Sync {
     /// A name without data, or whose data is in other blocks.
     fn put_name(&self, entry: &Entry) -> Result<(), Error>;
