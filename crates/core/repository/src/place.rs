@@ -12,6 +12,8 @@
 pub(crate) mod buckets;
 pub(crate) mod directories;
 pub(crate) mod object_lease;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -65,8 +67,11 @@ pub(crate) struct Begun {
     pub hold: Box<dyn Hold>,
 }
 
-/// Something that is held at a place; the drop releases it.
+/// Something that is held at a place; the drop releases it. Its holder asks before it believes that what it did while
+/// it held was protected.
 pub(crate) trait Hold: Debug + Send + Sync {
+    /// Whether it was held from its beginning until now.
+    ///
     /// Errors: it was lost meanwhile, so others may have acted as if it did not exist.
     fn confirm(&self) -> Result<(), Error>;
 }
@@ -100,7 +105,8 @@ pub(crate) struct ShelfMark {
     pub only_at: Option<PathBuf>,
 }
 
-/// Where the backups of one database lie.
+/// Where the backups of one database lie. Any number of programs may use one place. The tests in `place/tests.rs` check
+/// the text of the traits here for every place.
 pub(crate) trait Place: Marks + Debug + Send + Sync {
     /// Errors: a part of the place cannot be read; trouble with one backup is in its [`LabelFiles`].
     fn look(&self) -> Result<Found, Error>;
@@ -130,13 +136,20 @@ pub(crate) trait Place: Marks + Debug + Send + Sync {
     }
 }
 
-/// The marks at a place.
+/// The marks at a place, which are no backups and are never removed.
 pub(crate) trait Marks {
+    /// All marks of this database, each once.
+    ///
+    /// Errors: a part of the place cannot be read.
     fn marks(&self) -> Result<Vec<ShelfMark>, Error>;
 
+    /// Makes a mark with an identifier that no other has, as [`Marks::marks`] shows it from then on. The caller has begun
+    /// a backup here before.
+    ///
+    /// Errors: there is nothing of the database yet, or nothing can be written.
     fn new_mark(&self) -> Result<ShelfMark, Error>;
 
-    /// Where the database lies, for people.
+    /// Where the database lies, for people: the same for everybody who names this place, and another for other places.
     fn home(&self) -> Result<PathBuf, Error>;
 }
 
@@ -153,7 +166,7 @@ pub(crate) trait Remover {
     /// [`Place::look`], with leases judged by the place's own clock.
     fn look(&self) -> Result<Found, Error>;
 
-    /// Removes a backup unless a program uses it.
+    /// Removes a backup unless a program uses it; one that is not there is removed already.
     fn remove(&self, label: &Label) -> Result<Removal, Error>;
 
     /// Aborts the uploads of backups that have ended. What the store refuses is in the answer, since no backup depends

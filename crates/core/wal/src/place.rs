@@ -10,6 +10,8 @@
 
 pub(super) mod buckets;
 pub(super) mod directories;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
@@ -92,7 +94,8 @@ pub(super) trait Draft {
     fn publish(self: Box<Self>, file: &str) -> Result<Published, Error>;
 }
 
-/// The files of one archive. All names are relative to it.
+/// The files of one archive. All names are relative to it; any number of threads and processes may use one. The tests in
+/// `place/tests.rs` check the text of these traits for every place.
 pub(super) trait Place: Debug + Send + Sync {
     /// The names directly in the directory `below`; nothing if there is no such directory. Shows each file whose writer
     /// was told of success before.

@@ -1,0 +1,515 @@
+//! The text of [`Place`], [`Marks`], [`Remover`] and [`Hold`] as tests, run by every place: directories on a real disk and
+//! on simulated ones with and without locks that reach everybody, and prefixes of a simulated store with its habits.
+//!
+//! Each promise is a function of a [`Stage`]; the macro at the top makes each a test of each stage. A place that lies
+//! shows that the promises can be broken.
+
+use std::panic::AssertUnwindSafe;
+
+use longshore_bucket::sim::{Habits, Store};
+use longshore_io::{Host, HostClock, SimDisk, Via};
+
+use super::*;
+use crate::target::WAL;
+
+/// A target of two places, and as many handles to a database there as are asked for.
+struct Stage {
+    target: Target,
+    storage: Arc<dyn Storage>,
+    lie: Lie,
+    _directory: Option<tempfile::TempDir>,
+}
+
+impl Stage {
+    fn place(&self) -> Arc<dyn Place> {
+        self.place_of("db")
+    }
+
+    fn place_of(&self, database: &str) -> Arc<dyn Place> {
+        let clock: Arc<dyn Clock> = Arc::new(HostClock);
+        let place = self.target.place(&self.storage, &clock, database);
+        match self.lie {
+            Lie::None => place,
+            lie => Arc::new(Lying { place, lie }),
+        }
+    }
+
+    fn of(places: Places, storage: Arc<dyn Storage>) -> Stage {
+        Stage {
+            target: Target {
+                name: "t".into(),
+                places,
+            },
+            storage,
+            lie: Lie::None,
+            _directory: None,
+        }
+    }
+
+    fn real() -> Stage {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["one", "two"].map(|name| directory.path().join(name));
+        paths
+            .iter()
+            .for_each(|path| std::fs::create_dir(path).unwrap());
+        Stage {
+            _directory: Some(directory),
+            ..Stage::of(Places::Directories(paths.into()), Arc::new(Host::new()))
+        }
+    }
+
+    fn on(disk: SimDisk) -> Stage {
+        let paths = ["/one", "/two"].map(PathBuf::from);
+        for path in &paths {
+            disk.create_dir_all(path).unwrap();
+        }
+        Stage::of(Places::Directories(paths.into()), Arc::new(disk))
+    }
+
+    fn simulated() -> Stage {
+        Stage::on(SimDisk::new(1))
+    }
+
+    fn without_locks() -> Stage {
+        Stage::on(SimDisk::new(2).set_keeps_locks(false))
+    }
+
+    fn where_locks_need_writing() -> Stage {
+        Stage::on(SimDisk::new(3).set_locks_need_writing(true))
+    }
+
+    fn in_a_bucket(habits: Habits) -> Stage {
+        let store = Store::default();
+        store.habits(habits);
+        let name = store.install().unwrap();
+        let texts = ["p", "q"].map(|prefix| format!("s3://{name}/{prefix}"));
+        Stage::of(Places::buckets(&texts).unwrap(), Arc::new(Host::new()))
+    }
+
+    fn bucket() -> Stage {
+        Stage::in_a_bucket(Habits::default())
+    }
+
+    fn bucket_without_dates_and_with_short_pages() -> Stage {
+        Stage::in_a_bucket(Habits {
+            tells_no_time: true,
+            page: 2,
+            ..Habits::default()
+        })
+    }
+
+    /// Writes the stripe of a family, as the pipeline does.
+    fn write(&self, device: &DeviceSpec) {
+        let mut write = device.open(&self.storage).create(Via::Cache).unwrap();
+        write.write(b"a stripe").unwrap();
+        write.sync().unwrap();
+        write.keep();
+        write.complete().unwrap();
+    }
+
+    /// A backup of which every stripe is there, and whose writer has gone.
+    fn shelved(&self, day: i64) -> Label {
+        let begun = self.begun(day);
+        begun.devices.iter().for_each(|device| self.write(device));
+        begun.hold.confirm().unwrap();
+        begun.label.clone()
+    }
+
+    fn begun(&self, day: i64) -> Begun {
+        let begun_us = day * 86_400_000_000;
+        self.place().begin(BackupKind::Full, begun_us).unwrap()
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        self.place().look().unwrap().labels.into_keys().collect()
+    }
+
+    fn removed(&self, label: &Label) -> Removal {
+        let place = self.place();
+        let remover = place.lock().unwrap().unwrap();
+        remover.remove(label).unwrap()
+    }
+
+    /// Checks the files under a label, as a reader and as the one remover find them.
+    fn assert_seen(&self, label: &Label, check: impl Fn(&LabelFiles)) {
+        let place = self.place();
+        check(&place.look().unwrap().labels[label]);
+        let remover = place.lock().unwrap().unwrap();
+        check(&remover.look().unwrap().labels[label]);
+    }
+}
+
+/// Every promise, kept by every place.
+macro_rules! contract {
+    (of $($stage:ident)*; $($promise:ident)*) => {
+        contract! { @each [$($stage)*] [$($promise)*] }
+        const PROMISES: &[fn(&Stage)] = &[$($promise),*];
+    };
+    (@each [$stage:ident $($more:ident)*] [$($promise:ident)*]) => {
+        mod $stage { $(#[test] fn $promise() { super::$promise(&super::Stage::$stage()); })* }
+        contract! { @each [$($more)*] [$($promise)*] }
+    };
+    (@each [] [$($promise:ident)*]) => {};
+}
+
+contract! {
+    of real simulated without_locks where_locks_need_writing bucket
+        bucket_without_dates_and_with_short_pages;
+    an_empty_place_has_nothing
+    a_new_backup_is_held_before_its_first_byte_and_as_long_as_it_is_written
+    a_backup_that_is_begun_and_left_leaves_nothing
+    a_backup_lies_where_the_place_said_it_would
+    every_backup_has_a_label_of_its_own
+    what_is_written_or_read_is_not_removed
+    a_backup_that_is_not_used_is_removed_as_a_whole
+    one_program_at_a_time_removes
+    a_backup_that_is_not_there_is_not_protected
+    a_mark_is_found_again_and_only_at_its_place
+    what_is_no_backup_is_told_and_left_alone
+    nothing_is_aborted_where_nothing_was_left
+}
+
+fn an_empty_place_has_nothing(stage: &Stage) {
+    let place = stage.place();
+    let found = place.look().unwrap();
+    assert!(found.labels.is_empty() && found.strays.is_empty());
+    assert!(place.lock().unwrap().is_none(), "nothing to remove");
+    assert!(place.marks().unwrap().is_empty());
+    assert!(place.side_by_side() > 0);
+    assert_eq!(place.writer(&[], found.now_ns), None);
+}
+
+fn a_new_backup_is_held_before_its_first_byte_and_as_long_as_it_is_written(stage: &Stage) {
+    let begun = stage.begun(1);
+    let is_held = |count: usize| {
+        stage.assert_seen(&begun.label, |files| {
+            assert_eq!(files.holders.len(), 1, "{files:?}");
+            assert_eq!(files.holders[0].pid, std::process::id());
+            assert_eq!(files.stripes.len(), count, "{files:?}");
+            assert!(!files.removing && files.unreadable.is_none());
+        });
+        begun.hold.confirm().unwrap();
+    };
+    is_held(0);
+    for (i, device) in begun.devices.iter().enumerate() {
+        stage.write(device);
+        is_held(i + 1);
+    }
+    let Begun { label, hold, .. } = begun;
+    drop(hold);
+    stage.assert_seen(&label, |files| {
+        assert!(files.holders.is_empty() && files.ending.is_none());
+        assert!(files.any_finished && !files.removing);
+    });
+}
+
+fn a_backup_that_is_begun_and_left_leaves_nothing(stage: &Stage) {
+    let label = stage.begun(1).label;
+    assert!(!stage.labels().contains(&label));
+    assert!(stage.place().look().unwrap().strays.is_empty());
+}
+
+fn a_backup_lies_where_the_place_said_it_would(stage: &Stage) {
+    let begun = stage.begun(1);
+    assert_eq!(begun.devices.len(), 2, "one for each family");
+    for (device, family) in begun.devices.iter().zip(1..) {
+        let name = device.open(&stage.storage).name();
+        assert_eq!(stage.place().stripe(&begun.label, family), name);
+        stage.write(device);
+    }
+    stage.assert_seen(&begun.label, |files| {
+        assert_eq!(files.stripes, begun.devices)
+    });
+    // A finished stripe has no writer.
+    let now_ns = stage.place().look().unwrap().now_ns;
+    assert_eq!(stage.place().writer(&begun.devices, now_ns), None);
+}
+
+fn every_backup_has_a_label_of_its_own(stage: &Stage) {
+    let labels = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let place = stage.place();
+                scope.spawn(move || place.begin(BackupKind::Differential, 1).unwrap())
+            })
+            .collect();
+        let begun: Vec<Begun> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        assert_eq!(stage.labels().len(), 4);
+        begun
+            .iter()
+            .map(|begun| begun.label.clone())
+            .collect::<Vec<_>>()
+    });
+    for (i, label) in labels.iter().enumerate() {
+        assert_eq!(label.kind(), BackupKind::Differential);
+        assert!(!labels[..i].contains(label), "{label}");
+    }
+}
+
+fn what_is_written_or_read_is_not_removed(stage: &Stage) {
+    let begun = stage.begun(1);
+    let is_kept = |label: &Label| {
+        let removal = stage.removed(label);
+        assert!(matches!(removal, Removal::InUse(_)), "{removal:?}");
+        stage.assert_seen(label, |files| {
+            assert!(!files.removing, "the removal was taken back");
+        });
+    };
+    is_kept(&begun.label);
+    begun.devices.iter().for_each(|device| stage.write(device));
+    is_kept(&begun.label);
+    let Begun {
+        label,
+        hold,
+        devices,
+    } = begun;
+    drop(hold);
+    let Protection::Held(first) = stage.place().protect(&label).unwrap() else {
+        panic!("a place that is writable protects");
+    };
+    let Protection::Held(second) = stage.place().protect(&label).unwrap() else {
+        panic!("a place that is writable protects");
+    };
+    is_kept(&label);
+    drop(first);
+    second.confirm().unwrap();
+    is_kept(&label);
+    stage.assert_seen(&label, |files| assert_eq!(files.stripes, devices));
+    drop(second);
+    assert_eq!(stage.removed(&label), Removal::Done);
+}
+
+fn a_backup_that_is_not_used_is_removed_as_a_whole(stage: &Stage) {
+    let labels = [1, 2, 3].map(|day| stage.shelved(day));
+    assert_eq!(stage.labels(), labels);
+    assert_eq!(stage.removed(&labels[1]), Removal::Done);
+    assert_eq!(stage.labels(), [labels[0].clone(), labels[2].clone()]);
+    assert_eq!(
+        stage.removed(&labels[1]),
+        Removal::Done,
+        "it is gone already"
+    );
+    assert!(stage.place().look().unwrap().strays.is_empty());
+    stage.assert_seen(&labels[2], |files| assert_eq!(files.stripes.len(), 2));
+}
+
+fn one_program_at_a_time_removes(stage: &Stage) {
+    stage.shelved(1);
+    let (one, other) = (stage.place(), stage.place());
+    let lock = one.lock().unwrap();
+    assert!(lock.is_some());
+    let busy = other.lock().map(|lock| lock.is_some());
+    assert!(matches!(busy, Err(Error::Busy { .. })), "{busy:?}");
+    // A backup and a reader are not in the way.
+    let label = stage.shelved(2);
+    assert!(stage.place().protect(&label).is_ok());
+    drop(lock);
+    assert!(other.lock().unwrap().is_some());
+}
+
+fn a_backup_that_is_not_there_is_not_protected(stage: &Stage) {
+    let kept = stage.shelved(1);
+    let gone = stage.shelved(2);
+    assert_eq!(stage.removed(&gone), Removal::Done);
+    for label in [gone, Label::new(3, BackupKind::Full)] {
+        let protected = stage.place().protect(&label).map(drop);
+        let is_told = matches!(protected, Err(Error::NoSuchLabel { .. }));
+        assert!(is_told, "{protected:?}");
+    }
+    assert_eq!(stage.labels(), [kept], "nothing was made");
+}
+
+fn a_mark_is_found_again_and_only_at_its_place(stage: &Stage) {
+    stage.shelved(1);
+    let place = stage.place();
+    let made = [place.new_mark().unwrap(), place.new_mark().unwrap()];
+    let found = stage.place().marks().unwrap();
+    assert_eq!(found.len(), 2);
+    for mark in &made {
+        let again = found.iter().find(|known| known.id == mark.id).unwrap();
+        let facts = |mark: &ShelfMark| (mark.changed_ns, mark.only_at.clone());
+        assert_eq!(facts(again), facts(mark));
+    }
+    assert_ne!(made[0].id, made[1].id);
+    assert!(stage.place().look().unwrap().strays.is_empty());
+    let other = stage.place_of("other");
+    assert!(other.marks().unwrap().is_empty());
+    assert_eq!(stage.place().home().unwrap(), place.home().unwrap());
+    drop(other.begin(BackupKind::Full, 1).unwrap());
+    assert_ne!(other.home().unwrap(), place.home().unwrap());
+}
+
+fn what_is_no_backup_is_told_and_left_alone(stage: &Stage) {
+    let label = stage.shelved(1);
+    let stripe = PathBuf::from(stage.place().stripe(&label, 1));
+    let text = stripe.to_str().unwrap();
+    let (backup, name) = text.rsplit_once('/').unwrap();
+    let home = backup.rsplit_once('/').unwrap().0;
+    for path in [format!("{home}/notes/{name}"), format!("{home}/{WAL}/x")] {
+        let device = DeviceSpec::parse(&path);
+        if let DeviceSpec::File(path) = &device {
+            stage
+                .storage
+                .create_dir_all(path.parent().unwrap())
+                .unwrap();
+        }
+        stage.write(&device);
+    }
+    let strays = stage.place().look().unwrap().strays;
+    assert_eq!(strays.len(), 1, "{strays:?}");
+    assert!(strays[0].contains("notes"), "{strays:?}");
+    assert_eq!(stage.removed(&label), Removal::Done);
+    assert_eq!(stage.place().look().unwrap().strays, strays);
+}
+
+fn nothing_is_aborted_where_nothing_was_left(stage: &Stage) {
+    stage.shelved(1);
+    let begun = stage.begun(2);
+    let place = stage.place();
+    let remover = place.lock().unwrap().unwrap();
+    assert_eq!(
+        remover.abort_left_uploads().unwrap(),
+        LeftUploads::default()
+    );
+    begun.hold.confirm().unwrap();
+}
+
+/// A place that keeps every promise but one.
+#[derive(Debug)]
+struct Lying {
+    place: Arc<dyn Place>,
+    lie: Lie,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Lie {
+    None,
+    HoldsNothing,
+    ProtectsNothing,
+    ProtectsAnything,
+    LocksNobodyOut,
+    ForgetsMarks,
+    HasItElsewhere,
+    RemovesNothing,
+}
+
+/// Holds nothing.
+#[derive(Debug)]
+struct Nothing;
+
+impl Hold for Nothing {
+    fn confirm(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Place for Lying {
+    fn look(&self) -> Result<Found, Error> {
+        self.place.look()
+    }
+
+    fn writer(&self, stripes: &[DeviceSpec], now_ns: i64) -> Option<String> {
+        self.place.writer(stripes, now_ns)
+    }
+
+    fn stripe(&self, label: &Label, family: u16) -> String {
+        let family = family + u16::from(self.lie == Lie::HasItElsewhere && family == 1);
+        self.place.stripe(label, family)
+    }
+
+    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
+        let mut begun = self.place.begin(kind, begun_us)?;
+        if self.lie == Lie::HoldsNothing {
+            begun.hold = Box::new(Nothing);
+        }
+        Ok(begun)
+    }
+
+    fn protect(&self, label: &Label) -> Result<Protection, Error> {
+        match self.lie {
+            Lie::ProtectsNothing => {
+                self.place.protect(label)?;
+                Ok(Protection::Held(Box::new(Nothing)))
+            }
+            Lie::ProtectsAnything => Ok(self
+                .place
+                .protect(label)
+                .unwrap_or_else(|error| Protection::Impossible(error.to_string()))),
+            _ => self.place.protect(label),
+        }
+    }
+
+    fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error> {
+        let locked = match self.lie {
+            Lie::LocksNobodyOut => {
+                let again = self.place.lock();
+                again.or_else(|_| Ok(Some(Box::new(Unlocked(&*self.place)))))
+            }
+            _ => self.place.lock(),
+        };
+        Ok(match (locked?, self.lie) {
+            (Some(_), Lie::RemovesNothing) => Some(Box::new(Unlocked(&*self.place))),
+            (locked, _) => locked,
+        })
+    }
+}
+
+impl Marks for Lying {
+    fn marks(&self) -> Result<Vec<ShelfMark>, Error> {
+        let mut marks = self.place.marks()?;
+        if self.lie == Lie::ForgetsMarks {
+            marks.pop();
+        }
+        Ok(marks)
+    }
+
+    fn new_mark(&self) -> Result<ShelfMark, Error> {
+        self.place.new_mark()
+    }
+
+    fn home(&self) -> Result<PathBuf, Error> {
+        self.place.home()
+    }
+}
+
+/// Has no lock, and removes nothing.
+struct Unlocked<'a>(&'a dyn Place);
+
+impl Remover for Unlocked<'_> {
+    fn look(&self) -> Result<Found, Error> {
+        self.0.look()
+    }
+
+    fn remove(&self, _label: &Label) -> Result<Removal, Error> {
+        Ok(Removal::Done)
+    }
+
+    fn abort_left_uploads(&self) -> Result<LeftUploads, Error> {
+        Ok(LeftUploads::default())
+    }
+}
+
+/// Goal: the promises see whoever breaks one.
+#[test]
+fn every_lie_of_a_place_breaks_a_promise() {
+    for lie in [
+        Lie::None,
+        Lie::HoldsNothing,
+        Lie::ProtectsNothing,
+        Lie::ProtectsAnything,
+        Lie::LocksNobodyOut,
+        Lie::ForgetsMarks,
+        Lie::HasItElsewhere,
+        Lie::RemovesNothing,
+    ] {
+        let keeps = |promise: &&fn(&Stage)| {
+            let stage = Stage {
+                lie,
+                ..Stage::simulated()
+            };
+            std::panic::catch_unwind(AssertUnwindSafe(|| promise(&stage))).is_ok()
+        };
+        let kept = PROMISES.iter().filter(keeps).count();
+        assert_eq!(kept == PROMISES.len(), lie == Lie::None, "{lie:?}");
+    }
+}
