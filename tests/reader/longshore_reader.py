@@ -6,11 +6,12 @@ payloads, `compression.zstd` of Python 3.14 or the `zstd` command. It is slow (t
 fine) and meant as a second opinion: it checks every byte that the page says can be checked.
 
     longshore_reader.py list STRIPE...
+    longshore_reader.py facts STRIPE...
     longshore_reader.py verify [--position N] STRIPE...
     longshore_reader.py restore [--position N] [--parent TREE] --to DIRECTORY STRIPE...
 
 The stripes may be named in any order. Exit status: 0 all is well, 1 damage (named on standard error),
-2 usage. `restore` wants a directory that does not exist or is empty. A differential set is restored with `--parent`,
+2 usage. `facts` shows what the set headers say of the sources, one fact a line. `restore` wants a directory that does not exist or is empty. A differential set is restored with `--parent`,
 the directory that its parent was restored to before.
 """
 
@@ -44,6 +45,12 @@ LOG = 1 << 2
 ATTRIBUTES = 1 << 4
 ATTRIBUTES_MAX = 48 << 10
 SUMS = 1 << 3
+LINEAGE = 1 << 0
+IDENTITY = 1 << 1
+LINEAGE_MAX = 4_096
+IDENTITY_MAX = 2_563
+IDENTITY_NAME_MAX = 2_048
+KNOWN_MAX = 64
 
 MEDIA, SET, MANIFEST, BLOCK, INDEX, TRAILER = 1, 2, 3, 4, 5, 6
 KINDS = {MEDIA: "Media", SET: "Set", MANIFEST: "Manifest", BLOCK: "Block", INDEX: "Index", TRAILER: "Trailer"}
@@ -425,6 +432,11 @@ class Fields:
         except UnicodeDecodeError:
             raise Bad("a text is not UTF-8") from None
 
+    def bytes(self, limit):
+        size = self.u(2)
+        need(size <= limit, "a field is longer than its limit")
+        return bytes(self.take(size))
+
     def rest(self):
         return self.take(len(self.data) - self.at)
 
@@ -463,6 +475,47 @@ class Media:
         return Media(media_set, family, count, container, compressed, generation, name)
 
 
+def lineage(data):
+    """The facts of a lineage, in the order of the page; None if a later version wrote it."""
+    f = Fields(data)
+    need(len(data) >= 128, "a lineage is too short for its fields")
+    facts = {"system": f.u(8), "timeline": f.u(4)}
+    flags = f.u(4)
+    if flags >> 6:
+        return None
+    facts |= {"reached": f.u(8), "checkpoint": f.u(8), "next_xid": f.u(8)}
+    home, run = f.take(16).hex(), f.take(16).hex()
+    if flags >> 2 & 1:
+        facts["home"] = home
+    facts["in_recovery"] = flags >> 3 & 1
+    if flags >> 4 & 1:
+        facts["run"] = run
+    for name in ("witness_timeline", "witness_len", "witness_start", "witness_page"):
+        facts[name] = f.u(8 if name == "witness_start" else 4)
+    facts["witness"] = f.take(16).hex()
+    way = f.take(16).hex()
+    if flags & 1:
+        facts |= {"way": way, "older_left_out": flags >> 1 & 1}
+    ancestors, known = f.u(2), f.u(2)
+    need(ancestors <= KNOWN_MAX and known <= KNOWN_MAX, "a lineage has too many rows")
+    facts["ancestor"] = [f"{f.u(4)} left at {f.u(8)}, way {f.take(16).hex()}" for _ in range(ancestors)]
+    facts["known"] = [f"{f.uuid()} verdict {f.u(1)}" for _ in range(known)]
+    if flags >> 5 & 1:
+        facts["before"] = f"{f.u(4)} bytes, {f.take(16).hex()}"
+    f.end()
+    return facts
+
+
+def identity(data):
+    """The facts of a source identity."""
+    f = Fields(data)
+    name, count = f.text(IDENTITY_NAME_MAX), f.u(1)
+    need(count <= KNOWN_MAX, "a source identity has too many births")
+    births = [f.i(8) for _ in range(count)]
+    f.end()
+    return {"name": name, "birth": births}
+
+
 @dataclass
 class SetHeader:
     body: bytes
@@ -475,6 +528,7 @@ class SetHeader:
     name: str
     parent: uuid.UUID | None
     sum_key: bytes | None
+    facts: dict
 
     @staticmethod
     def parse(body):
@@ -494,7 +548,16 @@ class SetHeader:
         sum_key = None
         if incompatible & SUMS:
             sum_key, _server_started = bytes(f.take(32)), f.i(8)
-        f.end(compatible)
+        facts = {"source_kind": source_kind}
+        for bit, limit, name, parse in (
+            (LINEAGE, LINEAGE_MAX, "lineage", lineage),
+            (IDENTITY, IDENTITY_MAX, "identity", identity),
+        ):
+            if compatible & bit:
+                data = f.bytes(limit)
+                need(data, f"a {name} without content")
+                facts[name] = parse(data)
+        f.end(compatible & ~(LINEAGE | IDENTITY))
         need(backup_type in (1, 2, 3) and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
         differential = backup_type == 2
         need(differential == (parent.int != 0), "a parent without a differential set, or the reverse")
@@ -502,7 +565,7 @@ class SetHeader:
         need(of_type == (0, DIFFERENTIAL, LOG)[backup_type - 1], "a kind of set without its feature bit, or the reverse")
         need(1 <= position <= SETS_MAX and 1 <= buffer_bytes <= PLAIN_MAX, "a field is out of range")
         parent = parent if differential else None
-        return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name, parent, sum_key)
+        return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name, parent, sum_key, facts)
 
 
 @dataclass
@@ -1264,6 +1327,19 @@ def run_list(stripes, note):
                                 print(f"  {kind} {entry.mode:04o} {entry.len:>12} {shown(entry.path)}")
 
 
+def run_facts(stripes, note):
+    rows = rows_of(stripes)
+    report_rows(rows, note)
+    for row in rows:
+        facts = row.header().facts if row.header() else {}
+        for name, value in facts.items():
+            values = value.items() if isinstance(value, dict) else [("", value)]
+            for part, value in values:
+                what = f"{name}.{part}" if part else name
+                for one in value if isinstance(value, list) else [value]:
+                    print(f"set {row.position} {what}: {one}")
+
+
 def parse_manifest_any(manifest):
     """The entries of a manifest whose block's length does not matter."""
     plain = 0
@@ -1321,7 +1397,7 @@ def run_restore(stripes, position, root, parent, note):
 
 def main():
     parser = argparse.ArgumentParser(description="Reads Longshore backups without Longshore.")
-    parser.add_argument("command", choices=("list", "verify", "restore"))
+    parser.add_argument("command", choices=("list", "facts", "verify", "restore"))
     parser.add_argument("stripes", nargs="+")
     parser.add_argument("--position", type=int, default=0, help="backup set (default: last; verify: all)")
     parser.add_argument("--to", help="directory to restore to")
@@ -1334,6 +1410,8 @@ def main():
         stripes = open_media(options.stripes)
         if options.command == "list":
             run_list(stripes, note)
+        elif options.command == "facts":
+            run_facts(stripes, note)
         elif options.command == "verify":
             run_verify(stripes, options.position, note)
         else:

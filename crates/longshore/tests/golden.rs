@@ -1,5 +1,5 @@
 //! Goal: every version reads what an earlier version wrote.
-//! Method: the stripes of `tests/golden/v1` and `v2` are never written again. The program, and the reader that was
+//! Method: the stripes of `tests/golden/v1`, `v2` and `v3` are never written again. The program, and the reader that was
 //! written from `docs/format.md` alone, verify and restore them; the results are compared with their descriptions.
 
 use std::os::unix::ffi::OsStrExt;
@@ -35,6 +35,18 @@ fn golden() -> PathBuf {
 fn golden_2() -> PathBuf {
     tests().join("golden/v2")
 }
+
+fn golden_3() -> PathBuf {
+    tests().join("golden/v3")
+}
+
+/// Directory, position, description of the restored content.
+const SETS_3: [(&str, &str, &str); 4] = [
+    ("sqlite", "1", "sqlite.txt"),
+    ("sqlite_log", "1", "sqlite_log-1.txt"),
+    ("sqlite_log", "2", "sqlite_log-2.txt"),
+    ("branch", "1", "branch.txt"),
+];
 
 /// The stripes of a media set, last one first: their order does not matter.
 fn stripes(media: &str) -> Vec<PathBuf> {
@@ -151,6 +163,15 @@ fn nobody_touched_the_golden_stripes() {
     if let Some(output) = run(command.current_dir(golden_2())) {
         succeeds(&output);
     }
+    let mut command = Command::new("sha256sum");
+    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
+    if let Some(output) = run(command.current_dir(golden_3())) {
+        succeeds(&output);
+    }
+    let listed = std::fs::read_to_string(golden_3().join("SHA256SUMS")).unwrap();
+    let media = ["sqlite", "sqlite_log", "branch"];
+    let there = media.map(|media| stripes_at(golden_3().join(media)).len());
+    assert_eq!(listed.lines().count(), there.iter().sum::<usize>());
 }
 
 #[test]
@@ -227,15 +248,169 @@ fn stock_tools_accept_the_golden_stripes_and_give_back_the_one_file() {
     }
 }
 
-/// The media of `v2`, and the properties that their sets must have; without them the test shows nothing.
-fn opened(media: &str) -> (longshore_media::MediaSet, longshore_media::SetHeader) {
+/// The facts about its source in the header of a set, in the lines of the reader's command `facts`.
+fn facts(header: &longshore_media::SetHeader) -> Vec<String> {
+    use longshore_pg::lineage::LineageVerdict;
+    let mut lines = vec![format!("source_kind: {}", header.source_kind)];
+    let hex = |digest: &longshore_pg::lineage::Digest| -> String {
+        digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    if let Some(lineage) = longshore_pg::Lineage::decode(&header.lineage) {
+        let mut say = |name: &str, value: String| lines.push(format!("lineage.{name}: {value}"));
+        say("system", lineage.system.to_string());
+        say("timeline", lineage.timeline.number().to_string());
+        say("reached", lineage.reached.0.to_string());
+        say("checkpoint", lineage.checkpoint.0.to_string());
+        say("next_xid", lineage.next_xid.to_string());
+        say("home", hex(&lineage.home.unwrap()));
+        say("in_recovery", u8::from(lineage.in_recovery).to_string());
+        say("run", hex(&lineage.run.unwrap()));
+        let witness = lineage.witness.unwrap();
+        say("witness_timeline", witness.timeline.number().to_string());
+        say("witness_len", witness.len.to_string());
+        say("witness_start", witness.start.0.to_string());
+        say("witness_page", witness.page_bytes.to_string());
+        say("witness", hex(&witness.digest));
+        // Only comparisons of lineages use these two.
+        say(
+            "way",
+            hex(&longshore_pg::lineage::Digest(
+                header.lineage[108..124].try_into().unwrap(),
+            )),
+        );
+        say("older_left_out", (header.lineage[12] >> 1 & 1).to_string());
+        for ancestor in lineage.line.unwrap().ancestors() {
+            let (timeline, end) = (ancestor.timeline.number(), ancestor.end.0);
+            say(
+                "ancestor",
+                format!("{timeline} left at {end}, way {}", hex(&ancestor.way)),
+            );
+        }
+        for known in &lineage.known {
+            let verdict = match known.verdict {
+                LineageVerdict::Follows => 1,
+                LineageVerdict::Apart => 2,
+                LineageVerdict::Seen => 3,
+            };
+            let set = uuid::Uuid::from_bytes(known.set);
+            say("known", format!("{set} verdict {verdict}"));
+        }
+        let before = witness.before.unwrap();
+        say(
+            "before",
+            format!("{} bytes, {}", before.len, hex(&before.digest)),
+        );
+    }
+    let identity = &header.identity;
+    if !identity.births_ns.is_empty() {
+        lines.push(format!("identity.name: {}", identity.name));
+        let births = identity.births_ns.iter();
+        lines.extend(births.map(|birth| format!("identity.birth: {birth}")));
+    }
+    lines
+}
+
+/// Goal: the program, and the reader that was written from the page alone, read the same of a source's lineage and identity.
+#[test]
+fn both_readers_find_the_same_facts_about_the_sources() {
+    for media in ["sqlite", "sqlite_log", "branch"] {
+        let wanted = std::fs::read_to_string(golden_3().join(format!("{media}.facts"))).unwrap();
+        let stripes = stripes_at(golden_3().join(media));
+        let opened = open_all(&stripes);
+        let mut found = String::new();
+        for (position, set) in (1..).zip(opened.sets().unwrap()) {
+            for fact in facts(&set.header) {
+                found += &format!("set {position} {fact}\n");
+            }
+        }
+        assert_eq!(found, wanted, "{media}");
+        let mut python = Command::new("python3");
+        python
+            .arg("-B")
+            .arg(tests().join("reader/longshore_reader.py"));
+        if let Some(output) = run(python.arg("facts").args(&stripes)) {
+            succeeds(&output);
+            assert_eq!(String::from_utf8_lossy(&output.stdout), wanted, "{media}");
+        }
+    }
+    // Without these the files above show nothing.
+    let facts = |media: &str| std::fs::read_to_string(golden_3().join(media)).unwrap();
+    assert_eq!(facts("sqlite.facts").matches("identity.birth").count(), 2);
+    assert_eq!(facts("branch.facts").matches("lineage.ancestor").count(), 1);
+    assert_eq!(facts("branch.facts").matches("lineage.known").count(), 2);
+}
+
+/// Goal: what each reader restores of the sets of `v3` is what was restored when they were made.
+#[test]
+fn both_readers_restore_the_golden_databases() {
+    let python = |file: &str| {
+        let mut command = Command::new("python3");
+        command.arg("-B").arg(tests().join(file));
+        command
+    };
+    for (media, position, description) in SETS_3 {
+        let stripes = stripes_at(golden_3().join(media));
+        succeeds(&longshore(&["verify"], &stripes));
+        let wanted = golden_3().join(description);
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("to");
+        let at = [
+            "restore",
+            "--position",
+            position,
+            "--to",
+            to.to_str().unwrap(),
+        ];
+        let mut args = at.to_vec();
+        if media == "branch" {
+            // The set lacks its WAL. No server is started that would want it.
+            args.extend(["--restore-command", "cp /nowhere/%f %p"]);
+        }
+        succeeds(&longshore(&args, &stripes));
+        let (mut found, mut expected) = (describe(&to), described_at(&wanted));
+        if media == "branch" {
+            (found, expected) = (relations(found), relations(expected));
+            assert!(expected.len() > 200);
+        }
+        assert_eq!(found, expected, "{media} {position}");
+        let to = dir.path().join("by the reader");
+        let at = [
+            "restore",
+            "--position",
+            position,
+            "--to",
+            to.to_str().unwrap(),
+        ];
+        let mut restore = python("reader/longshore_reader.py");
+        let Some(restored) = run(restore.args(at).args(&stripes)) else {
+            return;
+        };
+        succeeds(&restored);
+        let found = run(python("golden/describe.py").arg(&to)).unwrap();
+        assert!(
+            found.stdout == std::fs::read(wanted).unwrap(),
+            "{media} {position}"
+        );
+    }
+}
+
+fn open_all(stripes: &[PathBuf]) -> longshore_media::MediaSet {
     let storage: std::sync::Arc<dyn longshore_io::Storage> =
         std::sync::Arc::new(longshore_io::Host::new());
-    let devices: Vec<_> = stripes_2(media)
-        .into_iter()
-        .map(|path| longshore_media::DeviceSpec::File(path).open(&storage))
-        .collect();
-    let media = longshore_media::MediaSet::open(&devices).unwrap();
+    let open = |path: &PathBuf| longshore_media::DeviceSpec::File(path.clone()).open(&storage);
+    let devices: Vec<_> = stripes.iter().map(open).collect();
+    longshore_media::MediaSet::open(&devices).unwrap()
+}
+
+/// A restore makes a cluster from the set: the files that it adds for that are not in the set.
+fn relations(mut lines: Vec<String>) -> Vec<String> {
+    lines.retain(|line| line.starts_with('f') && line.contains(" base/"));
+    lines
+}
+
+/// The media of `v2`, and the properties that their sets must have; without them the test shows nothing.
+fn opened(media: &str) -> (longshore_media::MediaSet, longshore_media::SetHeader) {
+    let media = open_all(&stripes_2(media));
     let header = media.set(0).unwrap().header;
     (media, header)
 }
@@ -301,13 +476,6 @@ fn the_program_verifies_the_golden_sets_of_a_cluster_and_restores_them() {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("to");
     succeeds(&with_bases(vec!["restore"], Some(&to)));
-    // A restore makes a cluster from the set: the files that it adds for that are not in the set.
-    let relations = |lines: Vec<String>| -> Vec<String> {
-        lines
-            .into_iter()
-            .filter(|l| l.starts_with('f') && l.contains(" base/"))
-            .collect()
-    };
     let wanted = relations(described_at(&golden_2().join("differential.txt")));
     assert!(wanted.len() > 200);
     assert_eq!(relations(describe(&to)), wanted);
