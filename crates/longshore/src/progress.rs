@@ -188,8 +188,29 @@ impl Lines {
 }
 
 #[cfg(test)]
+#[path = "../../core/pipeline/tests/observer/suite.rs"]
+mod observer_suite;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_view_keeps_the_contract_of_all_observers() {
+        for quiet in [false, true] {
+            let view = || {
+                let output = Output {
+                    json: false,
+                    quiet,
+                    verbose: true,
+                    stdout_taken: false,
+                };
+                ProgressView::new(output, Arc::new(longshore_io::HostClock))
+            };
+            super::observer_suite::keeps_its_contract(&|| Arc::new(view()));
+            view().end();
+        }
+    }
 
     fn at(plain_bytes: u64, expected_bytes: Option<u64>) -> Progress {
         Progress {

@@ -1,5 +1,5 @@
-//! The text of [`BackupDevice`], [`FamilyWrite`] and [`FamilyRead`] as tests, run by every device and every double alike:
-//! files on a real disk, on simulated ones with and without locks that reach everybody, on one that writes in pieces, and
+//! The text of [`BackupDevice`], [`PendingStripe`], [`FamilyWrite`] and [`FamilyRead`] as tests, run by every device and
+//! every double alike: files on a real disk, on simulated ones with and without locks that reach everybody, on one that writes in pieces, and
 //! the doubles in memory. A device that keeps nothing promises less.
 
 mod support;

@@ -4,9 +4,11 @@ use longshore_media::LeftStripe;
 
 use crate::plan::Plan;
 
-/// Is notified during a run. Called from the run's threads; must not block for long.
+/// Is notified during a run. Called from the run's threads; must not block for long, and cannot fail. The tests in
+/// `tests/observer` check both sides of this text.
 pub trait Observer: Send + Sync {
-    /// All decisions are made; bytes will move now. Called once, before `progress`; not for a run that is refused.
+    /// All decisions are made; bytes will move now. Called once, before `progress`; not for a run that its request or its
+    /// media refuse. A restore's target may still refuse it.
     fn planned(&self, plan: &Plan);
     /// Called about ten times a second, from one thread at a time. Values never decrease.
     fn progress(&self, progress: &Progress);

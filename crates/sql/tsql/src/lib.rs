@@ -20,6 +20,10 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+// Suites that other crates include, too, name this one.
+#[cfg(test)]
+extern crate self as longshore_tsql;
+
 mod check;
 mod convert;
 mod errorlog;

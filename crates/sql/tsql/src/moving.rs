@@ -116,8 +116,32 @@ impl Steps {
 }
 
 #[cfg(test)]
+#[path = "../../../core/pipeline/tests/observer/suite.rs"]
+mod observer_suite;
+
+#[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// With a session that hears nothing, and with one whose client is gone.
+    #[test]
+    fn a_statements_reporter_keeps_the_contract_of_all_observers() {
+        for is_gone in [false, true] {
+            let sessions = Mutex::new(Vec::new());
+            super::observer_suite::keeps_its_contract(&|| {
+                let (news, session) = sync_channel(QUEUE);
+                if !is_gone {
+                    sessions.lock().unwrap().push(session);
+                }
+                Arc::new(Reporter {
+                    news,
+                    last: AtomicU8::new(0),
+                })
+            });
+        }
+    }
 
     fn shown(step: u8, percents: &[u8]) -> Vec<u8> {
         let mut steps = Steps::of(step);

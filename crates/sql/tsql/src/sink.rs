@@ -53,7 +53,7 @@ pub struct DoneEvent {
 }
 
 /// Receives result sets and messages, in the order in which the statements make them. After [`ReceiverGone`] the session
-/// sends nothing more.
+/// sends nothing more. The tests in `tests/sinks` check both sides of this text.
 pub trait Sink {
     /// Begins a result set. It ends with the next `columns` or `done`.
     fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone>;

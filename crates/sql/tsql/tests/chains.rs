@@ -1,6 +1,8 @@
 //! Restore chains of a cluster with made-up sets: stored state, refusals, and the server's settings.
 
 mod common;
+#[path = "sinks/suite.rs"]
+mod sink_suite;
 
 use std::path::Path;
 
@@ -95,6 +97,12 @@ impl Sink for Leaver {
     fn done(&mut self, _: DoneEvent) -> Result<(), ReceiverGone> {
         Ok(())
     }
+}
+
+#[test]
+fn a_client_that_may_leave_keeps_the_contract_of_all_sinks() {
+    let taken = sink_suite::keeps_its_contract(&mut Leaver);
+    assert_eq!(taken, 2 * sink_suite::legal().len());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The date and time types: what they store, how they are parsed, and how they combine.
 
 mod common;
+#[path = "sinks/suite.rs"]
+mod sink_suite;
 
 use common::{Stage, numbers, run, value};
 use longshore_io::{Clock, HostClock};
@@ -513,6 +515,13 @@ fn in_other_capitals(text: &str, number: usize) -> String {
         }
     };
     text.chars().map(one).collect()
+}
+
+#[test]
+fn a_sink_that_counts_keeps_the_contract_of_all_sinks() {
+    let mut count = Count(0);
+    let taken = sink_suite::keeps_its_contract(&mut count);
+    assert_eq!((taken, count.0), (2 * sink_suite::legal().len(), 12));
 }
 
 /// Counts messages.

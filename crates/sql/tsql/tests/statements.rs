@@ -1,6 +1,8 @@
 //! Statements against a real database: their messages, in order, and the resulting media.
 
 mod common;
+#[path = "sinks/suite.rs"]
+mod sink_suite;
 
 use common::{Stage, numbers, rows, run, said, value};
 use longshore_io::{Host, Storage};
@@ -196,6 +198,7 @@ fn a_client_that_disconnects_or_cancels_leaves_no_backup() {
             Err(ReceiverGone)
         }
     }
+    assert_eq!(sink_suite::keeps_its_contract(&mut Deaf), 0);
     let stage = Stage::new();
     let mut session = stage.session();
     assert_eq!(
@@ -461,6 +464,20 @@ impl Sink for Meanwhile<'_> {
     fn done(&mut self, _done: DoneEvent) -> Result<(), ReceiverGone> {
         Ok(())
     }
+}
+
+#[test]
+fn a_sink_that_runs_another_session_keeps_the_contract_of_all_sinks() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let mut sink = Meanwhile {
+        session: &mut session,
+        batch: "SELECT 1",
+        heard: Vec::new(),
+    };
+    let taken = sink_suite::keeps_its_contract(&mut sink);
+    assert_eq!(taken, 2 * sink_suite::legal().len());
+    assert_eq!(sink.heard, [None; 12]);
 }
 
 #[test]

@@ -195,7 +195,8 @@ impl Source for Scripted {
                 })
                 .into_iter()
                 .collect(),
-            page_bytes: (given.has_pages && given.len.is_multiple_of(PAGE)).then_some(PAGE as u32),
+            page_bytes: (given.kind == GivenKind::File && given.has_whole_pages())
+                .then_some(PAGE as u32),
             content,
         }))
     }

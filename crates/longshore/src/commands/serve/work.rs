@@ -497,3 +497,74 @@ impl Sink for Answer<'_> {
         self.wire.say(|reply| reply.database_changed(from, to))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    use longshore_io::HostClock;
+
+    use super::*;
+    use crate::commands::sql::sink_suite::{keeps_its_contract, legal};
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().unwrap().0, client)
+    }
+
+    /// The bodies of the packets, of which each has a head of 8 bytes.
+    fn bodies(mut packets: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while let [_, _, high, low, ..] = packets {
+            let len = usize::from(u16::from_be_bytes([*high, *low]));
+            bytes.extend_from_slice(&packets[8..len]);
+            packets = &packets[len..];
+        }
+        bytes
+    }
+
+    /// Goal: a client gets everything that a session sends, in a batch and in a call.
+    #[test]
+    fn an_answer_takes_everything_and_sends_it() {
+        for in_call in [false, true] {
+            let (server, mut client) = connected();
+            let reader = std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                client.read_to_end(&mut bytes).map(|_| bytes)
+            });
+            let wire = Wire::new(Arc::new(server), Arc::new(HostClock));
+            wire.begin();
+            let mut answer = Answer::new(&wire, "server");
+            answer.in_call = in_call;
+            assert_eq!(keeps_its_contract(&mut answer), 2 * legal().len());
+            wire.finish().unwrap();
+            wire.close();
+            let bytes = bodies(&reader.join().unwrap().unwrap());
+            for said in ["row 1", "row 5", "between rows", "before the first row"] {
+                let wide: Vec<u8> = said.encode_utf16().flat_map(u16::to_le_bytes).collect();
+                let count = bytes.windows(wide.len()).filter(|at| *at == wide).count();
+                assert!(count >= 2, "{said}: {count}");
+            }
+        }
+    }
+
+    /// Goal: once a client is gone it stays so, whatever is sent.
+    #[test]
+    fn an_answer_to_a_client_that_is_gone_says_so() {
+        let (server, client) = connected();
+        drop(client);
+        let wire = Wire::new(Arc::new(server), Arc::new(HostClock));
+        wire.begin();
+        let mut answer = Answer::new(&wire, "server");
+        let all = 2 * legal().len();
+        let mut taken = (0..100).map(|_| keeps_its_contract(&mut answer));
+        assert!(
+            taken.any(|taken| taken < all),
+            "a client that left is missed"
+        );
+        let text = message::NO_MEMORY.plain();
+        assert_eq!(answer.message(&text), Err(ReceiverGone));
+    }
+}

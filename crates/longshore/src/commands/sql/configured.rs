@@ -174,3 +174,35 @@ fn named(given: &[String], context: &Context) -> Result<NamedDatabases, Failure>
     }
     Ok(named)
 }
+
+#[cfg(test)]
+#[path = "../../../../sql/tsql/tests/databases/suite.rs"]
+mod databases_suite;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_keeps_the_contract_of_all_lists_of_databases() {
+        let mut named = NamedDatabases {
+            names: Vec::new(),
+            databases: BTreeMap::new(),
+        };
+        assert!(databases_suite::keeps_its_contract(&named).is_empty());
+        let shop = Database {
+            name: "shop".into(),
+            source: SourceSpec::Sqlite("/srv/shop.db".into()),
+            algorithm: None,
+            level: None,
+            wal: None,
+            trust_locks: false,
+        };
+        let lost = Failure::usage("no password", "set PGPASSWORD");
+        for (name, found) in [("shop", Ok(shop)), ("lost", Err(unusable(lost, None)))] {
+            named.names.push(name.into());
+            named.databases.insert(name.into(), found);
+        }
+        assert_eq!(databases_suite::keeps_its_contract(&named), ["shop"]);
+    }
+}

@@ -378,6 +378,10 @@ impl Client for Terminal<'_> {
 }
 
 #[cfg(test)]
+#[path = "../../../../sql/tsql/tests/sinks/suite.rs"]
+pub(crate) mod sink_suite;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

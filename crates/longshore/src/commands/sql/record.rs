@@ -1,4 +1,9 @@
 //! Results for `--json`: all output, in order.
+//!
+//! Invariants
+//! - Every row stands below the columns that it came with, also if messages came between the two.
+//!
+//! Leaves to others: results for people (`show.rs`), and the frame of the answer (`terminal`).
 
 use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Sink, Value};
 use serde::Serialize;
@@ -49,7 +54,12 @@ impl Sink for Keep {
     }
 
     fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone> {
-        if let Some(OutputPiece::Rows { rows, .. }) = self.said.last_mut() {
+        // Messages may have come since the columns.
+        let open = self.said.iter_mut().rev().find_map(|piece| match piece {
+            OutputPiece::Rows { rows, .. } => Some(rows),
+            OutputPiece::Message { .. } => None,
+        });
+        if let Some(rows) = open {
             rows.push(row.iter().map(json).collect());
         }
         Ok(())
@@ -69,5 +79,32 @@ impl Sink for Keep {
 
     fn done(&mut self, _done: DoneEvent) -> Result<(), ReceiverGone> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::sql::sink_suite::{keeps_its_contract, legal};
+
+    /// Goal: every row is in the answer, below the columns that it came with, whatever messages come in between.
+    #[test]
+    fn everything_that_was_said_is_in_the_answer() {
+        let mut keep = Keep::default();
+        assert_eq!(keeps_its_contract(&mut keep), 2 * legal().len());
+        assert!(keep.errors);
+        let mut results = Vec::new();
+        let mut messages = 0;
+        for piece in &keep.said {
+            match piece {
+                OutputPiece::Rows { columns, rows } => {
+                    assert!(rows.iter().all(|row| row.len() == columns.len()));
+                    results.push(rows.len());
+                }
+                OutputPiece::Message { .. } => messages += 1,
+            }
+        }
+        assert_eq!(results, [2, 0, 3, 1, 1, 2, 0, 3, 1, 1]);
+        assert_eq!(messages, 12);
     }
 }

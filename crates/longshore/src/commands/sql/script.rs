@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-/// Runs batches and reads files for a script.
+/// Runs batches and reads files for a script, which calls from one thread and nothing after a `ScriptEnd`.
 pub trait Client {
     /// Runs a batch. `Err`: the reader is gone, or the run was interrupted.
     fn batch(&mut self, text: &str) -> Result<Ran, ScriptEnd>;

@@ -1,7 +1,10 @@
 //! Results as sqlcmd prints them: padded columns, a line of dashes, `(1 rows affected)`, errors as `Msg …, Level …`.
 //!
-//! Scripts parse this output, so its layout is fixed by tests with sqlcmd's own. Rows are printed as they come and not
-//! kept. An error in writing is remembered and ends the command.
+//! Scripts parse this output, so its layout is fixed by tests with sqlcmd's own.
+//!
+//! Invariants
+//! - Rows are printed as they come and not kept.
+//! - An error in writing is remembered and ends the command.
 //!
 //! Leaves to others: JSON (`record.rs`), and values as text (`tsql`).
 
@@ -215,6 +218,63 @@ impl Sink for Show<'_> {
             Some(rows) => self.put(&format!("\n({rows} rows affected)\n")),
             None if ends && !done.error => self.put("\n"),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longshore_io::{OpenHow, SimDisk, Storage};
+
+    use super::*;
+    use crate::commands::sql::sink_suite::{keeps_its_contract, legal};
+
+    /// Goal: in every style, each row and each message is shown, and a full disk is a reader that is gone.
+    #[test]
+    fn everything_that_was_said_is_shown_or_the_reader_is_gone() {
+        for (trim, headers, variable_width, bytes_max) in [
+            (false, 0, 0, None),
+            (false, -1, 40, None),
+            (true, 1, 40, None),
+            (false, 0, 40, Some(4096)),
+        ] {
+            let disk = SimDisk::new(1);
+            let dir = disk.create_dir_all(Path::new("/out")).unwrap();
+            let file = dir.open(Path::new("out"), OpenHow::CreateNew).unwrap();
+            if let Some(bytes) = bytes_max {
+                disk.set_capacity("/out", bytes).unwrap();
+            }
+            let style = Style {
+                headers,
+                separator: "|".into(),
+                trim,
+                width: None,
+                variable_width,
+                message_level: -1,
+                file: Some(Arc::new(OutputFile::new(file))),
+                to_stderr: None,
+                server: "server".into(),
+            };
+            let mut show = Show::new(&style);
+            let taken = keeps_its_contract(&mut show);
+            let lost = style.file.as_ref().unwrap().lost();
+            assert_eq!(taken < 2 * legal().len(), bytes_max.is_some(), "{lost:?}");
+            assert_eq!(lost.is_some(), bytes_max.is_some());
+            if bytes_max.is_some() {
+                continue;
+            }
+            let text = disk.read_file("/out/out").unwrap();
+            let text = String::from_utf8_lossy(&text);
+            for number in 1..=5 {
+                let row = format!("row {number}");
+                assert_eq!(text.matches(&row).count(), 2, "{row}: {text}");
+            }
+            for said in ["between rows", "before the first row", "(0 rows affected)"] {
+                assert!(text.contains(said), "{said}: {text}");
+            }
+            assert!(!text.contains('\u{1b}'), "control characters");
         }
     }
 }

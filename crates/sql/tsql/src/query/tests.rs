@@ -23,6 +23,14 @@ use crate::value::{Type, Value};
 use crate::variables::Variables;
 use crate::{Login, Variable};
 
+#[path = "../../tests/databases/suite.rs"]
+mod databases_suite;
+
+#[test]
+fn a_server_without_databases_keeps_the_contract_of_their_list() {
+    assert!(databases_suite::keeps_its_contract(&NoDatabases).is_empty());
+}
+
 struct NoDatabases;
 
 impl Databases for NoDatabases {

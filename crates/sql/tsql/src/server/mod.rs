@@ -60,12 +60,15 @@ pub struct Unusable {
     pub place: Option<PathBuf>,
 }
 
-/// The configured databases.
+/// The configured databases. Sessions ask from several threads; a list stays as it is while a server runs. The tests in
+/// `tests/databases` check this text for every list.
 pub trait Databases: Send + Sync {
-    /// In the order in which `sys.databases` shows them.
+    /// Each name once, in the order in which `sys.databases` shows them.
     fn names(&self) -> Vec<String>;
 
-    /// The database of exactly this name; `None` if there is none.
+    /// The database of exactly this name; `None` if there is none. Every listed name has a database, or a reason.
+    ///
+    /// Errors: why it cannot be used now.
     fn find(&self, name: &str) -> Result<Option<Database>, Unusable>;
 }
 
