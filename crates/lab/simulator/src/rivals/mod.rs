@@ -4,6 +4,9 @@ mod capped;
 mod orthus;
 mod profiled;
 #[cfg(test)]
+#[path = "../../../../cache/policy/tests/filters/suite.rs"]
+mod suite;
+#[cfg(test)]
 mod tests;
 
 use longshore_policy::policy::EndedRequest;

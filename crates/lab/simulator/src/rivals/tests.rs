@@ -55,6 +55,28 @@ fn ended(filter: &mut dyn Filter, now: Nanos, side: Side, took_us: f64) {
     });
 }
 
+/// Every filter that can be compared.
+const ALL: [&str; 10] = [
+    "none",
+    "slow",
+    "balance",
+    "aware",
+    "split=60",
+    "bcache",
+    "throttle=1000/50",
+    "profile",
+    "orthus",
+    "orthus-kernel",
+];
+
+#[test]
+fn every_rival_keeps_the_contract_of_all_filters() {
+    for name in ALL {
+        let choice: crate::Choice = name.parse().unwrap();
+        super::suite::keeps_its_contract(&|sides| choice.filter.build(sides));
+    }
+}
+
 #[test]
 fn a_fixed_split_gives_the_fast_side_its_share() {
     for percent in [0, 30, 75, 100] {

@@ -40,15 +40,17 @@ pub struct Arrival {
     pub ask: Ask,
 }
 
-/// A source of requests.
+/// A source of requests, in virtual time. Its driver never goes back in time. The same seed gives the same requests. The
+/// tests in `contract.rs` check this text for every source.
 pub trait Source {
-    /// When the next request arrives, if known; a time in the past means at once.
+    /// When the next request arrives, if known; a time in the past means at once. Looking changes nothing. `None` until a
+    /// request has ended, and for good if none is in flight.
     fn due(&self) -> Option<Nanos>;
 
-    /// The next request that is due.
+    /// Takes the next request that is due by `now`; `None` if none is.
     fn take(&mut self, now: Nanos) -> Option<Arrival>;
 
-    /// Called when a request has finished.
+    /// Called once for each request that was taken, when it has finished; in any order.
     fn ended(&mut self, client: usize, now: Nanos);
 }
 
@@ -84,7 +86,8 @@ impl Source for ClosedLoop {
         (!self.ready.is_empty()).then_some(self.now)
     }
 
-    fn take(&mut self, _now: Nanos) -> Option<Arrival> {
+    fn take(&mut self, now: Nanos) -> Option<Arrival> {
+        self.due().filter(|due| *due <= now)?;
         let client = self.ready.pop()?;
         let ask = Ask::Io(self.clients[client].next());
         Some(Arrival { client, ask })

@@ -14,6 +14,8 @@
 //! (`longshore-policy`).
 
 mod content;
+#[cfg(test)]
+pub(crate) mod contract;
 mod load;
 mod mix;
 mod phases;

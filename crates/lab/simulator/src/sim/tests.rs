@@ -231,6 +231,13 @@ impl Source for Listed {
 }
 
 #[test]
+fn requests_at_their_times_keep_the_contract_of_all_sources_of_requests() {
+    let list = || vec![(0, Ask::Flush), (700, Ask::Flush), (700, Ask::Flush)];
+    let given = super::contract::keeps_its_contract(&mut Listed(list()), 300, 9);
+    assert_eq!(given, list());
+}
+
+#[test]
 fn a_miss_waits_for_a_read_in_flight_and_a_miss_after_a_write_does_not() {
     let (fast, slow) = (
         Profile::named("nvme-pcie5").unwrap(),

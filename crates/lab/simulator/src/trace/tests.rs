@@ -138,6 +138,20 @@ fn requests_come_in_the_order_of_their_times_with_the_hosts_depth() {
 }
 
 #[test]
+fn a_replay_keeps_the_contract_of_all_sources_of_requests() {
+    let text = "0,R,0,512,10\n5,R,512,512,10\n30,W,1024,512,1\n30,R,4096,512,1\n";
+    let trace = read_text(text).unwrap();
+    for pace in [Pace::Times(2.0), Pace::Depth(1), Pace::Depth(3)] {
+        for took in [1, 4_000, 1_000_000] {
+            let mut replay = Replay::new(&trace, pace);
+            let given = crate::sim::contract::keeps_its_contract(&mut replay, took, 9);
+            let asked = given.iter().map(|(_, ask)| *ask);
+            assert!(asked.eq(trace.records.iter().map(|record| record.ask)));
+        }
+    }
+}
+
+#[test]
 fn a_replay_keeps_times_or_depth() {
     let trace = read_text("0,R,0,512,10\n5,R,512,512,10\n30,R,1024,512,1\n").unwrap();
     let mut open = Replay::new(&trace, Pace::Times(2.0));

@@ -30,7 +30,7 @@ pub struct ReadRequest {
 }
 
 /// Decides where hits are served and what is admitted. Methods that a filter does not define behave as in a classic
-/// cache.
+/// cache. No method fails or waits, and one schedule gives one run. The tests in `tests/filters` check this for every filter.
 pub trait Filter: Send {
     /// Decides one read before it is sent to a device. Called once for each read, in the order of their arrival. It cannot
     /// fail and must not wait; it may count what it has seen.

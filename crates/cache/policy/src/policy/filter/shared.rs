@@ -4,9 +4,9 @@
 use super::{Filter, Mixer, ReadRequest, Sides, plan};
 use crate::policy::{EndedRequest, Gauges, ReadPlan, Reason, View};
 
-/// The rule that moves a share.
+/// The rule that moves a share. It is checked as a part of its filter.
 pub trait Steer: Send {
-    /// Called after a part has finished.
+    /// Called after a part has finished, as [`Filter::ended`] is. Leaves the share of `mixer`, or sets it.
     fn steer(&mut self, ended: &EndedRequest, sides: &Sides, mixer: &mut Mixer);
 }
 

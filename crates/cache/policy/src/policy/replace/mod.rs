@@ -6,6 +6,8 @@
 mod arc;
 mod clock;
 mod contest;
+#[cfg(test)]
+mod contract;
 mod frequency;
 mod larc;
 mod lru;
@@ -24,11 +26,12 @@ pub use contest::Fill;
 pub use queue::SlotMap;
 pub use valued::ValueOrder;
 
-/// The slots that a base knows to be resident.
+/// The slots that a base knows to be resident. All methods only look.
 pub trait Residents {
     /// Slots that are resident.
     fn len(&self) -> usize;
 
+    /// Whether the slot was inserted, and not evicted or forgotten since.
     fn contains(&self, slot: Slot) -> bool;
 
     /// All resident slots, roughly in the order of eviction.
@@ -39,7 +42,7 @@ pub trait Residents {
 ///
 /// Its owner asks `wants` for a slot that is not resident. If the slot may come in and there is no room, the owner
 /// takes one of `victims`, `evict`s it and `insert`s the new slot. A call with a slot in the wrong state is an error
-/// of the owner and changes nothing.
+/// of the owner and changes nothing. No call fails. The tests in `contract.rs` check this text for every base.
 pub trait Base: Residents + Send {
     /// A resident slot was used.
     fn touch(&mut self, slot: Slot);

@@ -3,10 +3,12 @@
 use super::queue::{Queue, chained};
 use super::{Base, Residents, Slot};
 
-/// A list that is one queue; this makes it a [`Base`].
+/// A list that is one queue; this makes it a [`Base`], whose tests check it.
 pub trait Single: Send {
+    /// All resident slots; nothing else is in it.
     fn queue(&self) -> &Queue;
 
+    /// The same, for the common part's changes.
     fn queue_mut(&mut self) -> &mut Queue;
 
     /// As [`Base::touch`].
