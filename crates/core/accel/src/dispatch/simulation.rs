@@ -123,12 +123,39 @@ impl Engine for Shape {
     fn health(&self) -> Health {
         Health::of(EngineState::Ready)
     }
-    fn run(&self, batch: Vec<Job>) -> Vec<Job> {
+    /// Leaves everything to software.
+    fn run(&self, mut batch: Vec<Job>) -> Vec<Job> {
+        for job in &mut batch {
+            job.outcome = Outcome::Recompute(Fault::Busy);
+        }
         batch
     }
     fn self_test(&self) -> Health {
         self.health()
     }
+}
+
+impl Shape {
+    fn of(calls_max: usize, batch: u64) -> Shape {
+        Shape(Caps {
+            name: "simulated",
+            algorithm: Algorithm::QatDeflate,
+            accelerator: true,
+            decompresses: false,
+            input_bytes_max: 4 << 20,
+            calls_max,
+            batch_bytes: (batch * BLOCK) as usize..(2 * batch * BLOCK) as usize,
+            staging_bytes: 0,
+        })
+    }
+}
+
+/// It keeps the contract of all engines, and does nothing.
+#[test]
+fn an_engine_without_a_device_leaves_all_work_to_software() {
+    use crate::contract::{compression_jobs, engine_contract, gunzip};
+    let jobs = compression_jobs(Algorithm::QatDeflate, &[1, 5000]);
+    assert_eq!(engine_contract(&Shape::of(1, 4), jobs, gunzip), 0);
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -210,16 +237,7 @@ impl Ran {
 
 fn simulate(world: World, mode: Mode) -> Ran {
     let clock = Arc::new(SimClock::new(0));
-    let shape = Shape(Caps {
-        name: "simulated",
-        algorithm: Algorithm::QatDeflate,
-        accelerator: true,
-        decompresses: false,
-        input_bytes_max: 4 << 20,
-        calls_max: world.calls,
-        batch_bytes: (world.batch * BLOCK) as usize..(2 * world.batch * BLOCK) as usize,
-        staging_bytes: 0,
-    });
+    let shape = Shape::of(world.calls, world.batch);
     let accelerator = InService::new(Arc::new(shape));
     // As the pipeline sizes its pools.
     let busy = accelerator.buffers_busy(mode, BLOCK as usize, world.cores) as u64;
