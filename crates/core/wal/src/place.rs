@@ -105,7 +105,7 @@ pub(super) trait Place: Debug + Send + Sync {
     fn open(&self, file: &Path, wanted: Wanted) -> Result<Option<Arc<dyn Stored>>, Error>;
 
     /// Begins the file `name` in the directory `below`, which is made if need be; `None` while another process writes
-    /// it.
+    /// it. The caller then looks for the name: only writers that began later are noticed when the draft is published.
     fn begin(&self, below: &Path, name: &str) -> Result<Option<Box<dyn Draft>>, Error>;
 
     /// Writes a short file, durably.

@@ -215,10 +215,14 @@ struct Run {
     changed: Vec<PathBuf>,
 }
 
+/// The files that a source has.
+type Files = BTreeMap<PathBuf, Given>;
+
+/// The files that a base has, with the sums of their pages.
+type HeldFiles = Vec<(PathBuf, Vec<u64>)>;
+
 /// A source of these entries, with the files it has and those that the base has.
-fn scripted(
-    volumes: Vec<Vec<Given>>,
-) -> (Scripted, BTreeMap<PathBuf, Given>, Vec<(PathBuf, Vec<u64>)>) {
+fn scripted(volumes: Vec<Vec<Given>>) -> (Scripted, Files, HeldFiles) {
     let mut files = BTreeMap::new();
     let mut held = Vec::new();
     let mut queues = Vec::new();
