@@ -74,6 +74,9 @@ impl Base for Larc {
     }
 
     fn insert(&mut self, slot: Slot) {
+        if self.contains(slot) {
+            return;
+        }
         self.ghosts.remove(slot);
         self.queue.push_front(slot);
     }

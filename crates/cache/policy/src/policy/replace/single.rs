@@ -55,7 +55,9 @@ impl<List: Single> Base for List {
     }
 
     fn insert(&mut self, slot: Slot) {
-        self.queue_mut().push_front(slot);
+        if !self.contains(slot) {
+            self.queue_mut().push_front(slot);
+        }
     }
 
     fn forget(&mut self, slot: Slot) {
