@@ -39,13 +39,14 @@ impl Single for Sieve {
             at = self.queue.newer(slot).or(self.queue.back());
         }
         self.hand = at;
+        let wanted = out.len() + count;
         for _ in 0..4 * count {
             let Some(slot) = at else { break };
             if self.queue.mark(slot).is_some_and(|mark| *mark == 0) {
                 out.push(slot);
             }
             at = self.queue.newer(slot).or(self.queue.back());
-            if out.len() == count || at == self.hand {
+            if out.len() == wanted || at == self.hand {
                 break;
             }
         }
