@@ -26,7 +26,8 @@ pub struct RefusedPush {
     pub name: WalName,
     /// The host that tried.
     pub host: String,
-    /// Microseconds since the Unix epoch, by that host's clock.
+    /// Microseconds since the Unix epoch: by that host's clock, or by the clock of the archive's storage if that is later.
+    /// A host whose clock is behind must not make its refusals look old.
     pub at_us: i64,
 }
 
@@ -45,17 +46,23 @@ impl WalArchive {
 
     /// The last push that was refused.
     pub fn refused(&self) -> Option<RefusedPush> {
-        let file = self.place.open(Path::new(NAME), Wanted::All).ok()??;
+        let file = self
+            .place
+            .open(Path::new(NAME), Wanted::All)
+            .ok()??;
         let mut bytes = [0; LEN_MAX];
         let len = file.len().ok()?.min(LEN_MAX as u64) as usize;
         file.read_exact_at(&mut bytes[..len], 0).ok()?;
         let text = std::str::from_utf8(&bytes[..len]).ok()?;
         let mut words = text.strip_suffix('\n')?.split(' ');
-        let refused = RefusedPush {
+        let mut refused = RefusedPush {
             name: words.next()?.parse().ok()?,
             host: words.next()?.to_owned(),
             at_us: words.next()?.parse().ok()?,
         };
+        if let Ok(stat) = file.stat() {
+            refused.at_us = refused.at_us.max(stat.mtime_ns / 1000);
+        }
         words.next().is_none().then_some(refused)
     }
 

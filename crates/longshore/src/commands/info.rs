@@ -245,7 +245,9 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
     let Some((good, timeline)) = unbroken.iter().find(|(i, _)| Some(*i) == good) else {
         return;
     };
-    // Since then, a server may have gone on whose WAL is not there.
+    // Since then, a server may have gone on whose WAL is not there. An older refusal says nothing of this backup: its WAL
+    // was compared with the archive's at its end, and a server whose push was refused tries again every minute, so while it
+    // runs there is a newer one.
     let refused_us = wal.refused.as_ref().map(|refused| refused.at_us);
     if refused_us.is_some_and(|refused_us| refused_us > facts[*good].finish_us) {
         return;
