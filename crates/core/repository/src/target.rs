@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use longshore_bucket::{Address, Error as StoreError};
 use longshore_io::{Dir, Storage};
-use longshore_wal::IDENTITY_NAME;
+use longshore_wal::{IDENTITY_NAME, REFUSED_NAME, is_need};
 
 use crate::{Error, Label};
 
@@ -192,7 +192,7 @@ pub fn kept_object(address: &Address) -> Option<&'static str> {
         Some("a backup at a target")
     } else if is(own) {
         Some("a mark or a lease of a target")
-    } else if is(is_identity) || is_wal(parts.last()?) {
+    } else if is(is_identity) || is_wal(parts.last()?) || is_record(&parts) {
         Some("a WAL archive")
     } else {
         None
@@ -212,6 +212,15 @@ fn is_wal(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default();
     let is_hex = stem.bytes().all(|b| b.is_ascii_hexdigit());
     is_hex && (stem.len() == 24 || (stem.len() == 8 && name[8..].starts_with(".HISTORY")))
+}
+
+/// Whether this is what a target has left in an archive about the WAL that it needs: without it, an expire at another
+/// target removes that WAL. Or the note of a refused push, which an archive writes over whatever is there.
+fn is_record(parts: &[&str]) -> bool {
+    let is_note = parts
+        .last()
+        .is_some_and(|name| name.eq_ignore_ascii_case(REFUSED_NAME));
+    is_note || matches!(parts, [.., directory, name] if is_need(directory, name))
 }
 
 /// Whether the name reserves a family's file for its writer.

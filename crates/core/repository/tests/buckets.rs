@@ -769,6 +769,7 @@ fn a_listing_of_a_thousand_sets_is_timed() {
 fn an_object_of_a_target_or_an_archive_is_known_by_its_name() {
     let set = "20270131T020000Z-full-1a2b3c4d";
     let wal = "00000001000000000000000A";
+    let mark = "1a2b3c4d5e6f4a7e9e8c1f6f3a0f7f11";
     for (key, is_kept) in [
         (format!("p/db/{set}/family-1.bak"), true),
         (format!("p/db/{set}/family-65.bak"), true),
@@ -786,6 +787,16 @@ fn an_object_of_a_target_or_an_archive_is_known_by_its_name() {
         (format!("p/wal/{}", wal.to_lowercase()), true),
         (format!("p/wal/{wal}.00000028.backup"), true),
         ("p/wal/00000002.history.gz".to_owned(), true),
+        (format!("p/wal/needs/{mark}.{mark}"), true),
+        (format!("p/wal/NEEDS/{}.{mark}", mark.to_uppercase()), true),
+        (format!("needs/{mark}.{mark}"), true),
+        ("p/wal/needs/known".to_owned(), true),
+        (format!("p/wal/{mark}.{mark}"), false),
+        (format!("p/wal/needs/{mark}.bak"), false),
+        ("p/wal/needs/1.bak".to_owned(), false),
+        ("needs".to_owned(), false),
+        ("p/wal/refused".to_owned(), true),
+        ("p/refused/1.bak".to_owned(), false),
         ("p/db/family-1.bak".to_owned(), false),
         ("p/db/1.bak".to_owned(), false),
         (format!("p/db/{set}0/family-1.bak"), false),

@@ -38,6 +38,16 @@ const LEN_MAX: usize = 1 << 20;
 /// How often a listing is restarted because a record was removed meanwhile.
 const LOOKS_MAX: usize = 100;
 
+/// Whether a file of this name, in a directory of that one, is a record, or says that all have one. Stores on some file
+/// systems take upper-case and lower-case letters for the same.
+pub fn is_need(directory: &str, name: &str) -> bool {
+    let is_id = |text: &str| text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_record = name
+        .split_once('.')
+        .is_some_and(|(id, own)| is_id(id) && is_id(own));
+    directory.eq_ignore_ascii_case(NEEDS) && (is_record || name.eq_ignore_ascii_case(KNOWN))
+}
+
 /// What the backups at one target need from an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {

@@ -13,7 +13,8 @@ use longshore_pg::wal::WalName;
 use super::WalArchive;
 use super::place::{Often, Wanted};
 
-const NAME: &str = "refused";
+/// The file of the note. A later refusal replaces whatever has this name.
+pub const REFUSED_NAME: &str = "refused";
 const LEN_MAX: usize = 512;
 
 /// A server whose push is refused tries again every minute. If the archive has taken segments for longer than this since
@@ -38,7 +39,7 @@ impl WalArchive {
         let line = format!("{name} {host} {}\n", clock.wall_ns() / 1000);
         if let Err(error) = self
             .place
-            .write(Path::new(NAME), line.as_bytes(), Often::Again)
+            .write(Path::new(REFUSED_NAME), line.as_bytes(), Often::Again)
         {
             tracing::debug!(%error, "a refused push was not noted");
         }
@@ -48,7 +49,7 @@ impl WalArchive {
     pub fn refused(&self) -> Option<RefusedPush> {
         let file = self
             .place
-            .open(Path::new(NAME), Wanted::All)
+            .open(Path::new(REFUSED_NAME), Wanted::All)
             .ok()??;
         let mut bytes = [0; LEN_MAX];
         let len = file.len().ok()?.min(LEN_MAX as u64) as usize;

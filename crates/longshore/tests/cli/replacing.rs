@@ -301,6 +301,10 @@ fn a_backup_is_written_neither_over_a_set_nor_into_an_archive_in_a_bucket() {
         "S3://bucket/p/shop/.longshore-relies-1".to_owned(),
         "s3://bucket/wal/longshore-wal".to_owned(),
         "s3://bucket/wal/0000000100000000/000000010000000000000001.zst".to_owned(),
+        "s3://bucket/wal/needs/1a2b3c4d5e6f4a7e9e8c1f6f3a0f7f11.1a2b3c4d5e6f4a7e9e8c1f6f3a0f7f12"
+            .to_owned(),
+        "s3://bucket/wal/needs/known".to_owned(),
+        "s3://bucket/wal/refused".to_owned(),
     ] {
         for how in ["", "--init", "--init --skip", "--format"] {
             let line = format!("backup files:tree --to {object} {how}");
