@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use longshore_kit::{Installation, PATIENCE, Stop, representatives};
 
-use crate::common::{read, text};
+use crate::common::{end, read, text};
 use crate::named::Main;
 use crate::stage::succeed;
 
@@ -42,6 +42,52 @@ fn staged(installation: &Installation) -> Main {
     std::fs::create_dir(main.stage.path("work")).unwrap();
     main.back_up();
     main
+}
+
+/// Goal: whoever goes on with the WAL of an archive that refused a server's is told that it may be another branch's.
+#[test]
+fn drills_and_restores_by_name_say_that_the_archive_refused_a_server() {
+    let Some(installation) = drillable().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    let server = &main.stage.server;
+    std::fs::create_dir(main.stage.path("work")).unwrap();
+    main.back_up();
+    let later = main.mark(1);
+    server.psql("select pg_switch_wal()");
+    main.archived(server);
+    let warning = "two branches of the cluster archive there";
+    let said = |command: &mut Command, code: i32| {
+        let output = end(command, code);
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let drilled = |code: i32| said(&mut drill(&main), code);
+    assert!(!drilled(0).contains(warning));
+    let restored =
+        |name: &str, more: &[&str], code: i32| said(&mut main.restore(name, more).1, code);
+    assert!(!restored("before", &[], 0).contains(warning));
+
+    // Another server's segment of this name.
+    let name = server.psql(&format!("select pg_walfile_name('{}')", later.lsn));
+    let mut other = std::fs::read(server.data_dir().join("pg_wal").join(&name)).unwrap();
+    other[100_000] ^= 1;
+    std::fs::write(main.stage.path(&name), other).unwrap();
+    let archive = main.segment(&later.lsn);
+    let archive = archive.parent().unwrap().parent().unwrap();
+    let mut push = main.command("wal push");
+    push.arg(main.stage.path(&name))
+        .arg("--archive")
+        .arg(archive);
+    end(&mut push, 7);
+
+    let said = drilled(5);
+    assert!(said.contains(warning), "{said}");
+    let said = restored("after", &[], 5);
+    assert!(said.contains(warning), "{said}");
+    // The backup's own end needs only WAL that was compared with its server's.
+    let said = restored("its own end", &["--target-immediate"], 0);
+    assert!(!said.contains(warning), "{said}");
 }
 
 #[test]
