@@ -1,6 +1,7 @@
-//! Counts allocations, so that tests can bound what hostile lengths cost.
+//! Counts allocations, so that tests can bound what hostile lengths cost, and what a step costs that is repeated often.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The system's allocator, with a record of the largest single request and the peak of all live bytes.
@@ -10,7 +11,13 @@ static LARGEST: AtomicUsize = AtomicUsize::new(0);
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
 fn taken(len: usize) {
+    // A thread that ends may have no counter any more.
+    let _counted = CALLS.try_with(|calls| calls.set(calls.get() + 1));
     LARGEST.fetch_max(len, Relaxed);
     PEAK.fetch_max(LIVE.fetch_add(len, Relaxed) + len, Relaxed);
 }
@@ -40,7 +47,12 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Resets the counters.
+/// Requests of this thread since it began: other tests run next to it.
+pub fn calls() -> usize {
+    CALLS.get()
+}
+
+/// Resets the counters of bytes.
 pub fn reset() {
     LARGEST.store(0, Relaxed);
     PEAK.store(LIVE.load(Relaxed), Relaxed);

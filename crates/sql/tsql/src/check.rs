@@ -12,6 +12,7 @@ use crate::message::{self, Message};
 use crate::query::{QuerySource, Reader};
 use crate::statement;
 use crate::syntax::*;
+use crate::variables::lower_case;
 
 /// Errors: the first mistake, with its line. `declared`: variables that already exist, in lower case.
 pub fn check(
@@ -157,7 +158,7 @@ impl Check<'_> {
     }
 
     fn variable(&self, name: &str) -> Result<(), Message> {
-        match name.starts_with("@@") || self.declared.contains(&name.to_lowercase()) {
+        match name.starts_with("@@") || self.declared.contains(lower_case(name).as_ref()) {
             true => Ok(()),
             false => Err(message::NOT_DECLARED.with(&[&name])),
         }

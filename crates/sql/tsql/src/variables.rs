@@ -4,6 +4,7 @@
 //! - The total of a session's values is bounded ([`VALUES_MAX`]), including nested batches and the values passed to
 //!   them: no login can take the memory that other sessions' backups need.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::flow::Variable;
@@ -29,6 +30,15 @@ pub fn bytes(value: &Value) -> usize {
         | Value::DateTime(_)
         | Value::Temporal(_)
         | Value::Guid(_) => 0,
+    }
+}
+
+/// A variable's name as it is known by. Most are written so.
+pub fn lower_case(name: &str) -> Cow<'_, str> {
+    let is_lower = |b: u8| b.is_ascii() && !b.is_ascii_uppercase();
+    match name.bytes().all(is_lower) {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(name.to_lowercase()),
     }
 }
 
@@ -104,7 +114,7 @@ impl Variables {
     }
 
     pub fn get(&self, name: &str) -> Option<&Variable> {
-        self.all.get(&name.to_lowercase())
+        self.all.get(lower_case(name).as_ref())
     }
 
     pub fn names(&self) -> impl Iterator<Item = String> {
@@ -121,12 +131,12 @@ impl Variables {
 
     /// Sets a declared variable; undeclared ones were refused before.
     pub fn set(&mut self, name: &str, value: Value) -> Result<(), Message> {
-        let name = name.to_lowercase();
-        let Some(before) = self.all.get(&name).map(|v| bytes(&v.value)) else {
+        let name = lower_case(name);
+        let Some(before) = self.all.get(name.as_ref()).map(|v| bytes(&v.value)) else {
             return Ok(());
         };
         self.exchange(before, bytes(&value))?;
-        if let Some(variable) = self.all.get_mut(&name) {
+        if let Some(variable) = self.all.get_mut(name.as_ref()) {
             variable.value = value;
         }
         Ok(())

@@ -170,8 +170,8 @@ fn kind(value: &Value) -> Type {
     type_of(name, &sizes).unwrap_or(Type::NVarChar(None))
 }
 
-/// A cell in its T-SQL type.
-fn as_kind(value: &Value, of: Type) -> Result<Value> {
+/// A cell in its T-SQL type: rounds a computed value to it, or refuses it.
+pub(super) fn as_kind(value: &Value, of: Type) -> Result<Value> {
     match (value, of) {
         (Value::Text(_), of) if of.is_moment() || of == Type::UniqueIdentifier => {
             convert(value, of)
@@ -191,10 +191,14 @@ fn fit(arguments: &[Value]) -> Result<Value> {
     as_kind(&arguments[0], kind(&arguments[1]))
 }
 
+/// A cell of one type in another.
+pub(super) fn converted(value: &Value, from: Type, to: Type) -> Result<Value> {
+    convert_from(&as_kind(value, from)?, from, to)
+}
+
 /// value, its type, the new type
 fn cast(arguments: &[Value]) -> Result<Value> {
-    let (from, to) = (kind(&arguments[1]), kind(&arguments[2]));
-    convert_from(&as_kind(&arguments[0], from)?, from, to)
+    converted(&arguments[0], kind(&arguments[1]), kind(&arguments[2]))
 }
 
 fn try_cast(arguments: &[Value]) -> Result<Value> {

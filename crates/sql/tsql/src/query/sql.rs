@@ -6,6 +6,24 @@
 use std::fmt;
 
 use super::collation::Collation;
+use crate::value::{Type, Value};
+
+/// What a number stands for in SQL.
+#[derive(Debug, Clone)]
+pub(super) enum Parameter {
+    Value(Value),
+    /// A type, for a function of ours. SQLite has no types, so there it is a name.
+    Type(Type),
+}
+
+impl From<Parameter> for Value {
+    fn from(parameter: Parameter) -> Value {
+        match parameter {
+            Parameter::Value(value) => value,
+            Parameter::Type(kind) => Value::text(kind.to_string()),
+        }
+    }
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct Sql {
@@ -18,7 +36,7 @@ pub(super) enum Node {
     /// What SQLite alone can evaluate: columns, subqueries, aggregates.
     Text(String),
     Null,
-    /// The bound value of this number, from 1.
+    /// The parameter of this number, from 1.
     Bound(usize),
     /// `(expression)`
     Nested(Box<Sql>),

@@ -22,12 +22,12 @@ use super::QueryPlan;
 use super::collation::Collation;
 use super::number::wider;
 use super::schema::View;
-use super::sql::Sql;
+use super::sql::{Parameter, Sql};
 use crate::message::{self, Message};
 use crate::session::Session;
 use crate::syntax;
 use crate::value::{Column, Type, Value};
-use crate::variables::Sum;
+use crate::variables::{Sum, lower_case};
 use grouped::{Condition, Reach, Shape};
 
 /// An expression of a select list under its name.
@@ -96,7 +96,7 @@ struct Translator<'a> {
     session: &'a Session,
     /// Those of the text that the query's marks stand for.
     literals: &'a [syntax::Literal],
-    values: Vec<Value>,
+    values: Vec<Parameter>,
     /// The bytes of the bound values.
     sum: Sum,
     /// The number of each variable among them: it is bound once, however often it occurs.
@@ -192,7 +192,7 @@ pub(super) fn query(
         columns: selected.columns,
         assigns: selected.assigns,
         steps: selected.steps,
-        values: translator.values,
+        values: translator.values.into_iter().map(Value::from).collect(),
         views: translator.views,
     })
 }
@@ -201,7 +201,7 @@ pub(super) fn query(
 #[derive(Debug)]
 pub(super) struct ScalarPlan {
     pub sql: Sql,
-    pub values: Vec<Value>,
+    pub values: Vec<Parameter>,
     pub kind: Type,
 }
 
@@ -258,19 +258,23 @@ fn column_alias(i: usize) -> String {
 
 impl Translator<'_> {
     fn bind(&mut self, value: Value) -> Sql {
-        self.values.push(value);
+        self.parameter(Parameter::Value(value))
+    }
+
+    fn parameter(&mut self, parameter: Parameter) -> Sql {
+        self.values.push(parameter);
         Sql::bound(self.values.len())
     }
 
     /// Errors: more variables than a query can have.
     fn bind_variable(&mut self, name: &str) -> Result<TypedSql, Message> {
         let variable = self.session.variable(name)?;
-        let name = name.to_lowercase();
+        let name = lower_case(name);
         if let Some(stepwise) = &self.stepwise
             && let Some(i) = stepwise
                 .variables
                 .iter()
-                .position(|(v, set)| *v == name && *set)
+                .position(|(v, set)| *v == *name && *set)
         {
             return match stepwise.within {
                 None => Ok(TypedSql::of(format!("ts_variable({i})"), variable.kind)),
@@ -279,12 +283,14 @@ impl Translator<'_> {
                 ))),
             };
         }
-        self.seen.variables.insert(name.clone());
-        if let Some(number) = self.variables.get(&name) {
+        if !self.seen.variables.contains(name.as_ref()) {
+            self.seen.variables.insert(name.clone().into_owned());
+        }
+        if let Some(number) = self.variables.get(name.as_ref()) {
             return Ok(TypedSql::of(Sql::bound(*number), variable.kind));
         }
         let bound = self.bind_long(variable.value.clone())?;
-        self.variables.insert(name, self.values.len());
+        self.variables.insert(name.into_owned(), self.values.len());
         Ok(TypedSql::of(bound, variable.kind))
     }
 

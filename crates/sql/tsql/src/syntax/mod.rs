@@ -42,13 +42,13 @@ pub const NAME_MAX: usize = 128;
 pub(crate) fn single(text: &str) -> Option<Operand> {
     let mut lexer = lexer::Lexer::new(text);
     let token = lexer.token().ok()?;
-    let operand = match token.kind {
+    (lexer.token().ok()?.kind == lexer::TokenKind::End).then_some(())?;
+    Some(match token.kind {
         lexer::TokenKind::Text => Operand::Text(token.value()),
         lexer::TokenKind::Variable => Operand::Variable(token.raw.to_owned()),
         lexer::TokenKind::Number => Operand::Integer(i32::from_str(token.raw).ok()?.into()),
         _ => return None,
-    };
-    (lexer.token().ok()?.kind == lexer::TokenKind::End).then_some(operand)
+    })
 }
 
 /// The variables that a text names, each as often as it does.

@@ -16,8 +16,9 @@ use std::sync::atomic::{self, AtomicBool};
 use super::super::collation::Collation;
 use super::super::engine::stored;
 use super::super::function;
-use super::super::sql::{Node, Sql};
-use crate::value::Value;
+use super::super::sql::{Node, Parameter, Sql};
+use crate::message::Message;
+use crate::value::{Type, Value};
 use crate::variables::bytes;
 
 /// The longest text or binary that is handled here, in bytes: with longer ones, the engine is not what takes the time.
@@ -25,8 +26,16 @@ const LEN_MAX: usize = 64 << 10;
 
 /// An expression's value in SQLite's form; `None`: SQLite has to evaluate it. It refuses a value that it cannot keep even
 /// where the expression does not need it.
-pub(super) fn evaluated(sql: &Sql, bound: Vec<Value>, cancel: &AtomicBool) -> Option<Value> {
-    let bound: Option<Vec<_>> = bound.into_iter().map(kept).collect();
+pub(super) fn evaluated(
+    sql: &Sql,
+    parameters: Vec<Parameter>,
+    cancel: &AtomicBool,
+) -> Option<Value> {
+    let one = |parameter| match parameter {
+        Parameter::Value(value) => kept(value).map(Parameter::Value),
+        Parameter::Type(_) => Some(parameter),
+    };
+    let bound: Option<Vec<_>> = parameters.into_iter().map(one).collect();
     let bound = bound?;
     let evaluator = Evaluator {
         bound: &bound,
@@ -36,7 +45,7 @@ pub(super) fn evaluated(sql: &Sql, bound: Vec<Value>, cancel: &AtomicBool) -> Op
 }
 
 struct Evaluator<'a> {
-    bound: &'a [Value],
+    bound: &'a [Parameter],
     /// Looked at before each call of a function.
     cancel: &'a AtomicBool,
 }
@@ -46,7 +55,7 @@ impl Evaluator<'_> {
         Some(match &sql.node {
             Node::Text(_) => return None,
             Node::Null => Value::Null,
-            Node::Bound(number) => self.bound.get(number.checked_sub(1)?)?.clone(),
+            Node::Bound(number) => self.bound(*number)?.clone().into(),
             Node::Nested(inner) | Node::Collated(inner, _) => self.value(inner)?,
             Node::Call(name, arguments) => self.call(name, arguments)?,
             Node::Unary(word, inner) => unary(word, self.value(inner)?)?,
@@ -76,6 +85,29 @@ impl Evaluator<'_> {
         })
     }
 
+    fn bound(&self, number: usize) -> Option<&Parameter> {
+        self.bound.get(number.checked_sub(1)?)
+    }
+
+    /// The type that a function of ours is given.
+    fn kind(&self, sql: &Sql) -> Option<Type> {
+        match sql.node {
+            Node::Bound(number) => match self.bound(number)? {
+                Parameter::Type(kind) => Some(*kind),
+                Parameter::Value(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// What a function of ours makes.
+    fn made(&self, run: impl FnOnce() -> Result<Value, Message>) -> Option<Value> {
+        match self.cancel.load(atomic::Ordering::Relaxed) {
+            true => None,
+            false => kept(run().ok()?),
+        }
+    }
+
     fn holds(&self, condition: &Sql) -> Option<bool> {
         Some(is_true(&self.value(condition)?)? == Some(true))
     }
@@ -103,14 +135,25 @@ impl Evaluator<'_> {
                     _ => value,
                 })
             }
+            // These get the types themselves instead of their names.
+            ("ts_fit", [inner, of]) => {
+                let (value, of) = (self.value(inner)?, self.kind(of)?);
+                self.made(|| function::as_kind(&value, of))
+            }
+            ("ts_cast" | "ts_try_cast", [inner, from, to]) => {
+                let value = self.value(inner)?;
+                let (from, to) = (self.kind(from)?, self.kind(to)?);
+                self.made(|| match (function::converted(&value, from, to), name) {
+                    (Err(_), "ts_try_cast") => Ok(Value::Null),
+                    (converted, _) => converted,
+                })
+            }
             _ => {
                 let values: Option<Vec<_>> = arguments.iter().map(|a| self.value(a)).collect();
-                if self.cancel.load(atomic::Ordering::Relaxed) {
-                    return None;
-                }
+                let values = values?;
                 match function::named(name) {
-                    Some(run) => kept(run(&values?).ok()?),
-                    None => of_sqlite(name, &values?),
+                    Some(run) => self.made(|| run(&values)),
+                    None => of_sqlite(name, &values),
                 }
             }
         }
@@ -302,7 +345,10 @@ mod tests {
     #[test]
     fn what_is_not_known_here_is_left_to_sqlite() {
         let flag = AtomicBool::new(false);
-        let value = |sql: &Sql, bound: &[Value]| evaluated(sql, bound.to_vec(), &flag);
+        let value = |sql: &Sql, bound: &[Value]| {
+            let bound = bound.iter().cloned().map(Parameter::Value);
+            evaluated(sql, bound.collect(), &flag)
+        };
         assert_eq!(value(&Sql::from("t0.c1"), &[]), None);
         assert_eq!(value(&Sql::bound(1), &[]), None);
         let zero = Sql::call("ts_divide", [Sql::bound(1), Sql::bound(1)]);

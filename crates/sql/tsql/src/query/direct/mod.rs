@@ -8,6 +8,7 @@
 //! not evaluated here; the engine evaluates it and has the last word about its error.
 
 mod evaluate;
+mod node;
 mod read;
 
 use super::engine::typed_value;
@@ -19,19 +20,19 @@ use crate::value::{Type, Value};
 
 /// Whether [`value`] can read it.
 pub(super) fn reads(asked: QuerySource) -> bool {
-    expression(asked).is_some()
+    text(asked).is_some_and(read::is_readable)
 }
 
-fn expression(asked: QuerySource) -> Option<sqlparser::ast::Expr> {
+fn text(asked: QuerySource<'_>) -> Option<&str> {
     match asked {
         QuerySource::Query(_) => None,
-        QuerySource::Expression(text) | QuerySource::Condition(text) => read::read(&text.text),
+        QuerySource::Expression(text) | QuerySource::Condition(text) => Some(&text.text),
     }
 }
 
 /// The value of an expression, and of a condition 1 or 0. `None`: the engine has to say.
 pub(super) fn value(session: &Session, asked: QuerySource) -> Option<Variable> {
-    let expr = expression(asked)?;
+    let expr = read::read(text(asked)?)?;
     let is_condition = matches!(asked, QuerySource::Condition(_));
     let plan = translate::scalar(session, &expr, is_condition).ok()?;
     let found = evaluate::evaluated(&plan.sql, plan.values, &session.cancel)?;

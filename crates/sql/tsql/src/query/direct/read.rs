@@ -2,22 +2,22 @@
 //!
 //! The tree is the one that the parser of queries makes of the same text; this reader makes it in a tenth of the time,
 //! for it tries nothing that other dialects and queries allow. Where it meets anything else it gives up, and the parser
-//! reads the text.
+//! reads the text. A batch is read whole before any of it runs: then only the question is whether there is a tree, and
+//! none is made.
 //!
 //! Invariants
 //! - A tree from here equals the parser's (`tests.rs` holds it for texts made at random).
 //! - Depth and length are bounded, below the parser's own bounds.
 //!
-//! Leaves to others: types and conversions (`translate.rs`), and the values (`evaluate.rs`).
+//! Leaves to others: the nodes (`node.rs`), types and conversions (`translate.rs`), and the values (`evaluate.rs`).
 
-use sqlparser::ast::helpers::attached_token::AttachedToken;
-use sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, CharacterLength, DataType, DateTimeField,
-    ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, UnaryOperator, Value as Literal,
-};
+use std::marker::PhantomData;
+
+use sqlparser::ast::{BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator};
+use sqlparser::ast::{CharacterLength, Value as Literal};
 
 use super::super::moment::Part;
+use super::node::{Nodes, Nothing, Tree};
 use crate::syntax::lexer::{Lexer, Token, TokenKind};
 
 /// The most tokens, and the most nested expressions.
@@ -93,27 +93,38 @@ pub(in crate::query) const OF_PARTS: &[&str] = &["DATEADD", "DATEDIFF", "DATENAM
 
 /// The tree of an expression; `None`: the parser has to read it.
 pub(in crate::query) fn read(text: &str) -> Option<Expr> {
+    made::<Tree>(text)
+}
+
+/// Whether [`read`] can read it.
+pub(super) fn is_readable(text: &str) -> bool {
+    made::<Nothing>(text).is_some()
+}
+
+fn made<N: Nodes>(text: &str) -> Option<N::Expr> {
     let mut lexer = Lexer::new(text);
     let next = lexer.token().ok()?;
-    let mut reader = Reader {
+    let mut reader = Reader::<N> {
         lexer,
         next,
         tokens: TOKENS_MAX,
         depth: DEPTH_MAX,
+        nodes: PhantomData,
     };
     let expr = reader.expression(0)?;
     (reader.next.kind == TokenKind::End).then_some(expr)
 }
 
-struct Reader<'a> {
+struct Reader<'a, N> {
     lexer: Lexer<'a>,
     next: Token<'a>,
     /// How many more there may be.
     tokens: usize,
     depth: usize,
+    nodes: PhantomData<N>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a, N: Nodes> Reader<'a, N> {
     fn token(&mut self) -> Option<Token<'a>> {
         self.tokens = self.tokens.checked_sub(1)?;
         let following = self.lexer.token().ok()?;
@@ -145,7 +156,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An expression of operators that bind more tightly.
-    fn expression(&mut self, least: u8) -> Option<Expr> {
+    fn expression(&mut self, least: u8) -> Option<N::Expr> {
         self.depth = self.depth.checked_sub(1)?;
         let mut expr = self.operand()?;
         while let Some(binds) = self.operator() {
@@ -156,10 +167,6 @@ impl<'a> Reader<'a> {
         }
         self.depth += 1;
         Some(expr)
-    }
-
-    fn boxed(&mut self, least: u8) -> Option<Box<Expr>> {
-        self.expression(least).map(Box::new)
     }
 
     /// How tightly the next token binds, if it is an operator.
@@ -187,8 +194,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The expression that an operator makes of its left side.
-    fn after(&mut self, left: Expr, binds: u8) -> Option<Expr> {
-        let left = Box::new(left);
+    fn after(&mut self, left: N::Expr, binds: u8) -> Option<N::Expr> {
         let token = self.token()?;
         let op = match token.kind {
             TokenKind::Symbol => binary(token.raw).map(|(_, op)| op),
@@ -197,48 +203,29 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         if let Some(op) = op {
-            let right = self.boxed(binds)?;
-            return Some(Expr::BinaryOp { left, op, right });
+            return Some(N::binary(left, op, self.expression(binds)?));
         }
         if token.is_word("IS") {
             let negated = self.takes_word("NOT")?;
             self.word("NULL")?;
-            return Some(match negated {
-                true => Expr::IsNotNull(left),
-                false => Expr::IsNull(left),
-            });
+            return Some(N::null_test(left, negated));
         }
         let negated = token.is_word("NOT");
         let word = if negated { self.token()? } else { token };
         if word.is_word("BETWEEN") {
-            let low = self.boxed(COMPARISON)?;
+            let low = self.expression(COMPARISON)?;
             self.word("AND")?;
-            return Some(Expr::Between {
-                expr: left,
-                negated,
-                low,
-                high: self.boxed(COMPARISON)?,
-            });
+            return Some(N::between(left, negated, low, self.expression(COMPARISON)?));
         }
         if word.is_word("IN") {
             self.take("(")?;
-            return Some(Expr::InList {
-                expr: left,
-                list: self.list()?,
-                negated,
-            });
+            return Some(N::in_list(left, negated, self.list()?));
         }
-        Some(Expr::Like {
-            negated,
-            any: false,
-            expr: left,
-            pattern: self.boxed(LIKE)?,
-            escape_char: None,
-        })
+        Some(N::like(left, negated, self.expression(LIKE)?))
     }
 
     /// At least one expression, between commas, up to the closing parenthesis.
-    fn list(&mut self) -> Option<Vec<Expr>> {
+    fn list(&mut self) -> Option<Vec<N::Expr>> {
         let mut all = vec![self.expression(0)?];
         while self.takes(",")? {
             all.push(self.expression(0)?);
@@ -248,24 +235,24 @@ impl<'a> Reader<'a> {
     }
 
     /// An operand: a literal, a variable, a call, or an expression in parentheses, with its sign.
-    fn operand(&mut self) -> Option<Expr> {
+    fn operand(&mut self) -> Option<N::Expr> {
         let token = self.token()?;
         match token.kind {
-            TokenKind::Text => Some(match token.raw.starts_with('\'') {
-                true => literal(Literal::SingleQuotedString(token.value())),
-                false => literal(Literal::NationalStringLiteral(token.value())),
-            }),
+            TokenKind::Text => Some(N::literal(|| match token.raw.starts_with('\'') {
+                true => Literal::SingleQuotedString(token.value()),
+                false => Literal::NationalStringLiteral(token.value()),
+            })),
             TokenKind::Number => {
                 let is_plain =
                     !token.raw.starts_with('$') && !matches!(token.raw.get(..2), Some("0x" | "0X"));
-                is_plain.then(|| literal(Literal::Number(token.raw.to_owned(), false)))
+                is_plain.then(|| N::literal(|| Literal::Number(token.raw.to_owned(), false)))
             }
-            TokenKind::Variable => Some(Expr::Identifier(Ident::new(token.raw))),
+            TokenKind::Variable => Some(N::named(token.raw)),
             TokenKind::Symbol => match token.raw {
                 "(" => {
-                    let inner = self.boxed(0)?;
+                    let inner = self.expression(0)?;
                     self.take(")")?;
-                    Some(Expr::Nested(inner))
+                    Some(N::nested(inner))
                 }
                 "-" => self.signed(UnaryOperator::Minus, SIGN),
                 "+" => self.signed(UnaryOperator::Plus, SIGN),
@@ -276,15 +263,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn signed(&mut self, op: UnaryOperator, binds: u8) -> Option<Expr> {
-        let expr = self.boxed(binds)?;
-        Some(Expr::UnaryOp { op, expr })
+    fn signed(&mut self, op: UnaryOperator, binds: u8) -> Option<N::Expr> {
+        Some(N::unary(op, self.expression(binds)?))
     }
 
-    fn after_word(&mut self, word: &str) -> Option<Expr> {
+    fn after_word(&mut self, word: &str) -> Option<N::Expr> {
         let is = |other: &str| word.eq_ignore_ascii_case(other);
         if is("NULL") {
-            return Some(literal(Literal::Null));
+            return Some(N::literal(|| Literal::Null));
         }
         if is("NOT") {
             return self.signed(UnaryOperator::Not, NOT);
@@ -313,7 +299,7 @@ impl<'a> Reader<'a> {
                 let part = self.token()?;
                 self.take(",")?;
                 let is_part = part.kind == TokenKind::Word && Part::of(part.raw).is_some();
-                Some(is_part.then(|| Expr::Identifier(Ident::new(part.raw)))?)
+                Some(is_part.then(|| N::named(part.raw))?)
             }
             false if among(FUNCTIONS) => None,
             false => return None,
@@ -323,52 +309,41 @@ impl<'a> Reader<'a> {
             true => {}
             false => arguments.append(&mut self.list()?),
         }
-        Some(called(word, arguments))
+        Some(N::called(word, arguments))
     }
 
-    fn case(&mut self) -> Option<Expr> {
+    fn case(&mut self) -> Option<N::Expr> {
         let operand = match self.next.is_word("WHEN") {
             true => None,
-            false => Some(self.boxed(0)?),
+            false => Some(self.expression(0)?),
         };
         let mut conditions = Vec::new();
         while self.takes_word("WHEN")? {
             let condition = self.expression(0)?;
             self.word("THEN")?;
             let result = self.expression(0)?;
-            conditions.push(CaseWhen { condition, result });
+            conditions.push((condition, result));
         }
-        let else_result = match self.takes_word("ELSE")? {
-            true => Some(self.boxed(0)?),
+        let otherwise = match self.takes_word("ELSE")? {
+            true => Some(self.expression(0)?),
             false => None,
         };
         self.word("END")?;
-        (!conditions.is_empty()).then(|| Expr::Case {
-            case_token: AttachedToken::empty(),
-            end_token: AttachedToken::empty(),
-            operand,
-            conditions,
-            else_result,
-        })
+        (!conditions.is_empty()).then(|| N::case(operand, conditions, otherwise))
     }
 
-    fn cast(&mut self, kind: CastKind) -> Option<Expr> {
-        let expr = self.boxed(0)?;
+    fn cast(&mut self, kind: CastKind) -> Option<N::Expr> {
+        let expr = self.expression(0)?;
         self.word("AS")?;
         let data_type = self.data_type()?;
         self.take(")")?;
-        Some(Expr::Cast {
-            kind,
-            expr,
-            data_type,
-            format: None,
-        })
+        Some(N::cast(kind, expr, data_type))
     }
 
-    fn convert(&mut self, is_try: bool) -> Option<Expr> {
-        let data_type = Some(self.data_type()?);
+    fn convert(&mut self, is_try: bool) -> Option<N::Expr> {
+        let data_type = self.data_type()?;
         self.take(",")?;
-        let expr = self.boxed(0)?;
+        let expr = self.expression(0)?;
         let styles = match self.takes(",")? {
             true => self.list()?,
             false => {
@@ -376,40 +351,21 @@ impl<'a> Reader<'a> {
                 Vec::new()
             }
         };
-        Some(Expr::Convert {
-            is_try,
-            expr,
-            data_type,
-            charset: None,
-            target_before_value: true,
-            styles,
-        })
+        Some(N::convert(is_try, data_type, expr, styles))
     }
 
     /// Functions that have a place of their own in the parser's tree.
-    fn special(&mut self, word: &str) -> Option<Expr> {
-        let expr = self.boxed(0)?;
+    fn special(&mut self, word: &str) -> Option<N::Expr> {
+        let expr = self.expression(0)?;
         let made = if word.eq_ignore_ascii_case("SUBSTRING") {
             self.take(",")?;
-            let from = self.boxed(0)?;
+            let from = self.expression(0)?;
             self.take(",")?;
-            Expr::Substring {
-                expr,
-                substring_from: Some(from),
-                substring_for: Some(self.boxed(0)?),
-                special: true,
-                shorthand: false,
-            }
+            N::substring(expr, from, self.expression(0)?)
         } else if word.eq_ignore_ascii_case("TRIM") {
-            Expr::Trim {
-                expr,
-                trim_where: None,
-                trim_what: None,
-                trim_characters: None,
-            }
+            N::trim(expr)
         } else {
-            let field = CeilFloorKind::DateTimeField(DateTimeField::NoDateTime);
-            Expr::Floor { expr, field }
+            N::floor(expr)
         };
         self.take(")")?;
         Some(made)
@@ -490,29 +446,6 @@ const PLAIN_TYPES: &[(&str, DataType)] = &[
     ("SMALLINT", DataType::SmallInt(None)),
     ("TINYINT", DataType::TinyInt(None)),
 ];
-
-fn literal(value: Literal) -> Expr {
-    Expr::Value(value.with_empty_span())
-}
-
-fn called(name: &str, arguments: Vec<Expr>) -> Expr {
-    let of = |argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument));
-    let args = FunctionArgumentList {
-        duplicate_treatment: None,
-        args: arguments.into_iter().map(of).collect(),
-        clauses: Vec::new(),
-    };
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(args),
-        within_group: Vec::new(),
-        filter: None,
-        null_treatment: None,
-        over: None,
-    })
-}
 
 /// How tightly a symbol binds, and the operator that it is.
 fn binary(symbol: &str) -> Option<(u8, BinaryOperator)> {

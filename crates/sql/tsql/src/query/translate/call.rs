@@ -8,7 +8,8 @@
 //! (`expression.rs`).
 
 use sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, WindowType,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    ObjectNamePart, WindowType,
 };
 
 use super::{Collation, Translator, TypedSql, folded, not_here, tables};
@@ -16,7 +17,7 @@ use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
 use crate::query::number::{average, sum, wider};
 use crate::query::schema::{database_id, database_name};
-use crate::query::sql::{Node, Sql};
+use crate::query::sql::{Node, Parameter, Sql};
 use crate::query::version;
 use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
@@ -78,10 +79,12 @@ fn text_of_texts(all: &[TypedSql]) -> Type {
 
 impl Translator<'_> {
     pub(super) fn call(&mut self, function: &Function) -> Result<TypedSql, Message> {
-        let names = tables::parts(&function.name);
-        let name = match names.as_slice() {
-            [name] => name.to_ascii_uppercase(),
-            _ => return Err(message::NOT_RECOGNIZED.with(&[&names.join("."), &FUNCTION])),
+        let name = match function.name.0.as_slice() {
+            [ObjectNamePart::Identifier(name)] => name.value.to_ascii_uppercase(),
+            _ => match tables::parts(&function.name).as_slice() {
+                [name] => name.to_ascii_uppercase(),
+                names => return Err(message::NOT_RECOGNIZED.with(&[&names.join("."), &FUNCTION])),
+            },
         };
         if function.filter.is_some() || !function.within_group.is_empty() {
             return Err(not_here("FILTER or WITHIN GROUP"));
@@ -492,7 +495,10 @@ impl Translator<'_> {
             Node::Bound(number) => number.checked_sub(1),
             _ => None,
         };
-        let value = at.and_then(|at| self.values.get(at)).cloned();
+        let value = match at.and_then(|at| self.values.get(at)) {
+            Some(Parameter::Value(value)) => Some(value.clone()),
+            _ => None,
+        };
         value.ok_or_else(|| not_here("a column as this function's argument"))
     }
 }

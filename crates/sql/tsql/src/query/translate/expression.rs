@@ -7,8 +7,8 @@
 //! Leaves to others: calls of functions (`call.rs`), the names and rows of views (`schema.rs`), and running the SQL.
 
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, DataType, Expr, Ident, Query, UnaryOperator,
-    Value as Literal,
+    BinaryOperator, CaseWhen, CastKind, CharacterLength, DataType, Expr, Ident, Query,
+    UnaryOperator, Value as Literal,
 };
 
 use super::grouped::{Side, Sides};
@@ -18,7 +18,7 @@ use super::{
 use crate::convert::type_of;
 use crate::message::{self, Message};
 use crate::query::number::{result, wider};
-use crate::query::sql::Sql;
+use crate::query::sql::{Parameter, Sql};
 use crate::query::{global, literal, text_kind};
 use crate::syntax::{Literal as Given, marked};
 use crate::value::{LENGTH_MAX, Type, Value};
@@ -450,7 +450,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn bind_type(&mut self, kind: Type) -> Sql {
-        self.bind(Value::text(kind.to_string()))
+        self.parameter(Parameter::Type(kind))
     }
 
     pub(super) fn cast(&mut self, function: &'static str, from: TypedSql, to: Type) -> TypedSql {
@@ -660,6 +660,9 @@ fn needs_cast(from: Type, to: Type) -> bool {
 
 /// The type of a name in the query.
 pub(super) fn type_named(data_type: &DataType) -> Result<Type, Message> {
+    if let Some(usual) = usual_type(data_type) {
+        return Ok(usual);
+    }
     let text = data_type.to_string();
     let (name, sizes) = text.split_once('(').unwrap_or((&text, ""));
     let sizes: Vec<Option<u32>> = sizes
@@ -670,13 +673,35 @@ pub(super) fn type_named(data_type: &DataType) -> Result<Type, Message> {
         .map(|s| s.parse().ok())
         .collect();
     let name = name.trim().trim_start_matches('[').trim_end_matches(']');
-    // A conversion without a length has thirty characters.
     let usual = match sizes.is_empty() && is_sized(name) {
-        true => vec![Some(30)],
+        true => vec![Some(USUAL_LENGTH)],
         false => sizes,
     };
     type_of(name, &usual).ok_or_else(|| message::TYPE_UNKNOWN.with(&[&text]))
 }
+
+/// The types of nearly all conversions, without their text.
+fn usual_type(data_type: &DataType) -> Option<Type> {
+    let sized = |name, length: &Option<CharacterLength>| match length {
+        None => type_of(name, &[Some(USUAL_LENGTH)]),
+        Some(CharacterLength::Max) => type_of(name, &[None]),
+        Some(CharacterLength::IntegerLength { length, unit: None }) => {
+            type_of(name, &[Some(u32::try_from(*length).ok()?)])
+        }
+        Some(CharacterLength::IntegerLength { .. }) => None,
+    };
+    match data_type {
+        DataType::Int(None) => Some(Type::Int),
+        DataType::BigInt(None) => Some(Type::BigInt),
+        DataType::Date => Some(Type::Date),
+        DataType::Varchar(length) => sized("varchar", length),
+        DataType::Nvarchar(length) => sized("nvarchar", length),
+        _ => None,
+    }
+}
+
+/// Characters of a conversion without a length.
+const USUAL_LENGTH: u32 = 30;
 
 fn is_sized(name: &str) -> bool {
     [
