@@ -565,6 +565,7 @@ fn a_newest_backup_that_cannot_be_read_is_refused_with_the_command_for_the_one_b
     for (name, damage) in [
         ("it's gone", None),
         ("a flipped bit", Some(whole.len() / 2)),
+        ("a flipped bit in its header", Some(200)),
     ] {
         match damage {
             None => std::fs::remove_file(&stripe).unwrap(),

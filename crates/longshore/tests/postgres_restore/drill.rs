@@ -90,6 +90,37 @@ fn drills_and_restores_by_name_say_that_the_archive_refused_a_server() {
     assert!(!said.contains(warning), "{said}");
 }
 
+/// Goal: a drill proves the archive's WAL by itself, not only by a recovery that may get along without it.
+#[test]
+fn a_drill_proves_the_wal_of_its_backup_and_names_what_is_missing() {
+    let Some(installation) = drillable().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    std::fs::create_dir(main.stage.path("work")).unwrap();
+    main.back_up();
+    // The backup has waited for the segment in which it ended, the newest.
+    let newest = main
+        .stage
+        .server
+        .psql("select last_archived_wal from pg_stat_archiver");
+    let newest = newest.split('.').next().unwrap();
+    let place = main.stage.path("log/main").join(&newest[..16]);
+    std::fs::remove_file(place.join(format!("{newest}.zst"))).unwrap();
+    let output = end(drill(&main).arg("--json"), 1);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let proofs = answer["proofs"].as_array().unwrap();
+    let log = proofs.iter().find(|proof| proof["what"] == "log").unwrap();
+    assert_eq!(log["sound"], false);
+    // In the words of the proof: the copy would find it missing in others.
+    let text = log["text"].as_str().unwrap();
+    assert!(
+        text.contains("lacks WAL between") && text.contains(newest),
+        "{log}"
+    );
+    assert_eq!(left(&main.stage.path("work")), 0);
+}
+
 #[test]
 fn a_backup_without_its_log_is_drilled_with_that_of_the_archive_which_stays_as_it_is() {
     for installation in drillable() {

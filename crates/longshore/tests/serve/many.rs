@@ -1,6 +1,7 @@
 //! Many clients at once, and their cost.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 
 use crate::raw::{ACKNOWLEDGED, ATTENTION, BATCH, FAILED, Raw, batch_body, end_of, says};
 use crate::stage::Stage;
@@ -10,8 +11,13 @@ const SESSIONS: usize = 200;
 const IDLE_BYTES_MAX: usize = 64 << 10;
 
 fn resident_bytes(pid: u32) -> usize {
+    memory(pid, "VmRSS:")
+}
+
+/// What the kernel says of a process's memory.
+fn memory(pid: u32, what: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|l| l.starts_with(what)).unwrap();
     line.split_whitespace()
         .nth(1)
         .unwrap()
@@ -85,6 +91,46 @@ fn sessions_share_a_bound_on_memory() {
     let held = second.batch(&hold.replace("WHILE 1 = 1", "WHILE 1 = 0"));
     assert!(says(&held, "there"));
     assert!(says(&first.batch("PRINT 'on'"), "on"));
+}
+
+/// The beginning of a request of so many bytes, without its end.
+fn begin_request(raw: &mut Raw, len: usize) {
+    let piece = [b' ', 0].repeat(2000);
+    let packet = [&[BATCH, 0, 0x0f, 0xa8, 0, 0, 1, 0], &piece[..]].concat();
+    let all = packet.repeat(len / piece.len());
+    raw.socket.write_all(&all).unwrap();
+}
+
+/// Goal: what comes of a request for which there is no room is not kept until its end.
+#[test]
+fn a_request_without_room_is_not_kept_while_it_comes() {
+    const CLIENTS: usize = 16;
+    const LEN: usize = 3 << 20;
+    let mut stage = Stage::new();
+    stage.env = vec![("LONGSHORE_SERVE_MEMORY", "1M".into())];
+    let server = stage.server(&[]);
+    let mut all: Vec<Raw> = (0..CLIENTS).map(|_| Raw::login(server.port)).collect();
+    let before = memory(server.pid(), "VmHWM:");
+    for raw in &mut all {
+        begin_request(raw, LEN);
+    }
+    for raw in &mut all {
+        let answer = raw.batch("");
+        assert!(says(&answer, "insufficient system memory"));
+    }
+    let more = memory(server.pid(), "VmHWM:") - before;
+    assert!(more < CLIENTS * LEN / 3, "{more} bytes");
+}
+
+/// Goal: a client that has logged in and then sends half a request does not keep its connection for ever.
+#[test]
+fn a_request_that_does_not_end_within_a_minute_ends_its_connection() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let (mut slow, mut other) = (Raw::login(server.port), Raw::login(server.port));
+    begin_request(&mut slow, 4000);
+    assert!(slow.message().is_none(), "the server has ended it");
+    assert!(says(&other.batch("PRINT 'on'"), "on"));
 }
 
 /// One descriptor for each connection: hundreds of them must not keep backups from opening files.

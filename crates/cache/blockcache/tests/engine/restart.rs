@@ -46,6 +46,32 @@ fn a_clean_stop_keeps_everything_and_reads_are_hits() {
     assert_eq!(counters.hits + 1, counters.reads, "all but the odd end");
 }
 
+#[test]
+fn a_hit_is_a_read_of_what_is_held_and_counts_once() {
+    let disk = disk(1, 64, 40, 64 << 10);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let read = |lines: std::ops::Range<u64>| {
+        let mut line = vec![0; LINE];
+        for number in lines {
+            engine.read(&mut line, number * LINE as u64).unwrap();
+        }
+        let counters = engine.counters();
+        (counters.reads, counters.hits)
+    };
+    assert_eq!(read(0..5), (5, 0));
+    assert_eq!(read(0..5), (10, 5));
+    assert_eq!(read(0..5), (15, 10));
+    assert_eq!(read(4..7), (18, 11));
+    engine.write(&[9; LINE], 0, false).unwrap();
+    // A read of which a part is held is none.
+    engine.read(&mut [0; 2 * LINE], 6 * LINE as u64).unwrap();
+    let counters = engine.counters();
+    assert_eq!(
+        (counters.reads, counters.hits, counters.part_hits),
+        (19, 11, 1)
+    );
+}
+
 /// Nothing is written to the backend during a start, so a power cut at any point, even repeated, costs nothing.
 #[test]
 fn a_power_cut_during_a_start_costs_nothing() {
