@@ -262,6 +262,11 @@ fn request(
     let own_archive = wanted.own_archive(&source)?;
     let settings = settings(context);
     let defaults = &context.config.defaults;
+    for option in without_effect(options, &source) {
+        context.output.warn(&format!(
+            "{option} has no effect here: it is for other sources (`longshore backup --help`)"
+        ));
+    }
     let mut request = BackupRequest::new(source, to.devices);
     request.base = base;
     request.database = to.database;
@@ -280,10 +285,38 @@ fn request(
     request.postgres.spread_checkpoint = postgres.spread_checkpoint;
     request.postgres.remote = postgres.remote;
     request.postgres.fail_on_bad_page = postgres.fail_on_bad_page;
-    request.offload = offload::of(&options.offloading, settings.offload);
+    request.offload = offload::of(&options.offloading, settings.offload, context.output);
+    if let Some(how) = options.results.verify_engine {
+        request.offload.verify = how.into();
+    }
     request.tuning = tuning(&options.moving, defaults);
     request.limits = limits(&options.moving, defaults);
     Ok((request, to.held))
+}
+
+/// The options that were given and that mean nothing for such a source.
+fn without_effect(options: &Backup, source: &SourceSpec) -> Vec<&'static str> {
+    let (reading, postgres) = (&options.reading, &options.postgres);
+    let of_sqlite = [
+        (reading.wal_growth_limit.is_some(), "--wal-growth-limit"),
+        (reading.trust_locks, "--trust-locks"),
+    ];
+    let of_postgres = [
+        (postgres.with_wal, "--with-wal"),
+        (postgres.wal_archive.is_some(), "--wal-archive"),
+        (postgres.remote, "--remote"),
+        (postgres.spread_checkpoint, "--spread-checkpoint"),
+        (postgres.fail_on_bad_page, "--fail-on-bad-page"),
+    ];
+    let mut given = Vec::new();
+    if !matches!(source, SourceSpec::Sqlite(_)) {
+        given.extend(of_sqlite);
+    }
+    if !matches!(source, SourceSpec::Postgres(_)) {
+        given.extend(of_postgres);
+    }
+    let given = given.into_iter().filter(|(is_given, _)| *is_given);
+    given.map(|(_, option)| option).collect()
 }
 
 /// What is asked for: the options, and what the configuration says of the same database.

@@ -5,19 +5,24 @@ use std::time::Duration;
 use longshore_pipeline::{EngineShare, Offload, OffloadMode};
 
 use crate::options::OffloadOptions;
-use longshore_terminal::output::{Table, bytes};
+use longshore_terminal::output::{Output, Table, bytes};
 
-/// The given options, which override the configuration.
-pub fn of(options: &OffloadOptions, configured: Option<OffloadMode>) -> Offload {
+/// The given options, which override the configuration. Warns if the objective has nothing to choose.
+pub fn of(options: &OffloadOptions, configured: Option<OffloadMode>, output: Output) -> Offload {
     let usual = Offload::default();
+    let mode = options
+        .offload
+        .map(OffloadMode::from)
+        .or(configured)
+        .unwrap_or(usual.mode);
+    if options.objective.is_some() && mode != OffloadMode::Auto {
+        output
+            .warn("--objective has no effect here: it chooses between the modes of --offload auto");
+    }
     Offload {
-        mode: options
-            .offload
-            .map(OffloadMode::from)
-            .or(configured)
-            .unwrap_or(usual.mode),
+        mode,
         objective: options.objective.map_or(usual.objective, Into::into),
-        verify: options.verify_engine.map_or(usual.verify, Into::into),
+        verify: usual.verify,
         hang_bound: options
             .engine_timeout
             .map_or(usual.hang_bound, |s| Duration::from_secs(s.into())),

@@ -65,7 +65,11 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             .collect(),
         cluster: beginning.cluster.clone(),
         note: RestoreNote::default(),
-        offload: offload::of(&options.offloading, settings(context).offload),
+        offload: offload::of(
+            &options.offloading,
+            settings(context).offload,
+            context.output,
+        ),
         tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: restore_limits(&options.moving),
     };

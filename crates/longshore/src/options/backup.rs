@@ -15,7 +15,7 @@ use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{Against, OnChange};
 
 use super::values::{self, ArchivePath, Pair};
-use super::{OffloadOptions, TransferOptions};
+use super::{OffloadOptions, ResultOptions, TransferOptions};
 
 const TEACH: &str = "\
 Examples:
@@ -118,6 +118,9 @@ pub struct Backup {
 
     #[command(flatten)]
     pub offloading: OffloadOptions,
+
+    #[command(flatten)]
+    pub results: ResultOptions,
 
     #[command(flatten)]
     pub moving: TransferOptions,

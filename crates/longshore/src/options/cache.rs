@@ -73,9 +73,10 @@ pub struct CacheCalibrate {
     #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = values::seconds)]
     pub seconds: f64,
 
-    /// The largest request that the device takes; without it, the size is fitted like the rest.
+    /// The largest request that the device takes.
     ///
-    /// Larger requests are split by the kernel. /sys/block/DEVICE/queue/max_sectors_kb shows the size.
+    /// Larger requests are split by the kernel. /sys/block/DEVICE/queue/max_sectors_kb shows the size. The default is 1M;
+    /// it is not fitted, so give the size for a device that takes less or more.
     #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
     pub largest: Option<u64>,
 }

@@ -30,6 +30,19 @@ pub struct OffloadOptions {
     #[arg(long, hide_short_help = true, value_name = "WHAT", value_enum)]
     pub objective: Option<Goal>,
 
+    /// Seconds after which a call to an accelerator that has not returned is given up.
+    ///
+    /// Software compresses its blocks instead; the accelerator is suspended and tested again later. A call of a healthy
+    /// device takes far less than the default, 5. Raise it if the log reports calls that did not return in time and the
+    /// device is healthy.
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub engine_timeout: Option<u32>,
+}
+
+/// Checks of compressed results. A restore needs no such option: it compares every block with a stored checksum.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Accelerators")]
+pub struct ResultOptions {
     /// How many of an accelerator's results are decoded before they are used.
     ///
     /// Lengths, framing and the checksum of every result are always compared with what the CPU computed before the
@@ -38,14 +51,6 @@ pub struct OffloadOptions {
     /// `none` decodes nothing: only a verify or a restore then finds a damaged compressed body.
     #[arg(long, hide_short_help = true, value_name = "HOW", value_enum)]
     pub verify_engine: Option<CheckArg>,
-
-    /// Seconds after which a call to an accelerator that has not returned is given up.
-    ///
-    /// Software compresses its blocks instead; the accelerator is suspended and tested again later. A call of a healthy
-    /// device takes far less than the default, 5. Raise it if the log reports calls that did not return in time and the
-    /// device is healthy.
-    #[arg(long, hide_short_help = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub engine_timeout: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

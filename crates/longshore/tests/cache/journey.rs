@@ -242,6 +242,109 @@ fn devices_are_known_by_model_files_and_half_a_pair_or_an_invalid_model_is_refus
     stage.stop();
 }
 
+/// Whether a process has a file open past the page cache, and its number of threads.
+fn seen(pid: u32, path: &std::path::Path) -> (bool, usize) {
+    let entries = |name: &str| fs::read_dir(format!("/proc/{pid}/{name}")).unwrap();
+    let open = entries("fd").map(|entry| entry.unwrap());
+    let open = open.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to == path));
+    let flags = open.map(|entry| {
+        let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().display());
+        let info = fs::read_to_string(info).unwrap();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        i32::from_str_radix(flags.unwrap().trim(), 8).unwrap()
+    });
+    let flags: Vec<i32> = flags.collect();
+    assert!(!flags.is_empty(), "{} is not open", path.display());
+    let is_direct = flags.iter().any(|flags| flags & libc::O_DIRECT != 0);
+    (is_direct, entries("task").count())
+}
+
+#[test]
+fn a_server_uses_the_cache_guard_plugin_threads_and_page_cache_asked_for() {
+    if !have(&["nbdkit", "qemu-io"]) {
+        return;
+    }
+    let mut stage = Stage::new(4, 20);
+    let (backend, socket) = (stage.text("backend"), stage.text("socket"));
+    let nowhere = stage.text("no-plugin.so");
+    let serve = ["cache", "serve", &backend, "--socket", &socket];
+    let refused = expect(2, [&serve[..], &["--plugin", &nowhere]].concat());
+    assert!(text(&refused.stderr).contains(&nowhere), "{refused:?}");
+
+    let (other, guard) = (stage.text("other"), stage.text("guard"));
+    expect(
+        0,
+        ["cache", "create", &other, "--size", "30M", "--slot", "32K"],
+    );
+    let real = fs::canonicalize(stage.path("backend")).unwrap();
+    let mut threads = Vec::new();
+    for (count, more) in [
+        ("2", &[][..]),
+        ("40", &["--cache", &other, "--guard", &guard, "--buffered"]),
+    ] {
+        stage.serve(&[&["--policy", "none", "--threads", count], more].concat());
+        let pid = stage.server.as_ref().unwrap().id();
+        // nbdkit starts a connection's threads when it has a client.
+        let mut client = Command::new("qemu-io");
+        client.args(["-r", "-f", "raw", "-c", "read 0 4k", "-c", "sleep 60000"]);
+        let mut client = client
+            .arg(stage.uri())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let since = std::time::Instant::now();
+        let most = loop {
+            let (is_direct, most) = seen(pid, &real);
+            assert_eq!(is_direct, more.is_empty());
+            if most > count.parse().unwrap() || since.elapsed() > Duration::from_secs(60) {
+                break most;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        client.kill().unwrap();
+        client.wait().unwrap();
+        threads.push(most);
+        let asked = stage.status()["status"].clone();
+        assert_eq!(asked["cache"], "attached");
+        let slot_bytes = if more.is_empty() { 16 << 10 } else { 32 << 10 };
+        assert_eq!(asked["slot_bytes"], slot_bytes);
+        assert_eq!(stage.path("guard").exists(), !more.is_empty());
+        stage.stop();
+    }
+    assert!(threads[1] > 40 && threads[0] < 40, "{threads:?}");
+}
+
+#[test]
+fn a_verification_drops_what_differs_only_if_asked() {
+    if !have(&["nbdkit", "nbdcopy"]) {
+        return;
+    }
+    let mut stage = Stage::new(4, 20);
+    stage.serve(&["--policy", "none"]);
+    stage.reads_as_the_backend();
+    let held = stage.held_at_rest();
+    assert!(held > 0);
+    // Somebody writes to the backend behind the cache's back.
+    let backend = fs::OpenOptions::new()
+        .write(true)
+        .open(stage.path("backend"));
+    let noise = vec![0xa5; 2 << 20];
+    std::os::unix::fs::FileExt::write_all_at(&backend.unwrap(), &noise, 0).unwrap();
+    let socket = stage.text("socket");
+    let verify = |more: &[&str], code: i32| {
+        let words = ["cache", "verify", &socket, "--json"];
+        let told = answer(&expect(code, [&words[..], more].concat()));
+        told["differing"].as_u64().unwrap()
+    };
+    let differing = verify(&[], 1);
+    assert!(differing > 0);
+    assert_eq!(verify(&[], 1), differing, "nothing was dropped");
+    assert_eq!(verify(&["--repair"], 1), differing);
+    assert_eq!(verify(&[], 0), 0);
+    stage.reads_as_the_backend();
+    stage.stop();
+}
+
 #[test]
 fn a_cache_is_not_created_in_a_file_that_is_not_empty_or_too_small() {
     let stage = Stage::new(4, 20);

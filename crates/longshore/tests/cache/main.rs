@@ -96,10 +96,10 @@ impl Stage {
             .unwrap()
             .with_file_name("liblongshore_nbd.so");
         let mut command = common::longshore(["cache", "serve"]);
-        command
-            .arg(self.path("backend"))
-            .arg("--cache")
-            .arg(self.path("cache"));
+        command.arg(self.path("backend"));
+        if !more.contains(&"--cache") {
+            command.arg("--cache").arg(self.path("cache"));
+        }
         command
             .arg("--socket")
             .arg(self.path("socket"))

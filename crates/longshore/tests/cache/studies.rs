@@ -1,4 +1,4 @@
-//! `longshore cache simulate`: its output for programs.
+//! `longshore cache simulate`, `grid` and `calibrate`: their output for programs, and what each option changes.
 
 use std::fs;
 
@@ -156,5 +156,190 @@ fn a_model_is_written_where_it_fits_and_nowhere_else() {
             assert!(said.contains('%'), "it says how far it is off: {said}");
         }
         other => panic!("{other:?}: {said}"),
+    }
+}
+
+/// A model file as `cache calibrate` writes them.
+const MODEL: &str = "longshore device model 1\nunits = 8\nchunk_bytes = 4096\nread_us = 900\nfixed_us = 1\n\
+                     read_mb_s = 100\ncommand_bytes = 131072\ncommand_us = 0.2\nnear_percent = 100\n";
+
+#[test]
+fn a_simulation_takes_the_model_the_sharing_and_the_traces_form_asked_for() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let put = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let model = put("slow.model", MODEL.as_bytes());
+    let slow = ["--policy", "slow", "--mix", "2x4k"];
+    let (usual, modelled) = (
+        simulate(&slow),
+        simulate(&[&slow[..], &["--slow-model", &model]].concat()),
+    );
+    assert_eq!(
+        (&usual["slow"], &modelled["slow"]),
+        (&"samsung-970pro".into(), &"calibrated".into())
+    );
+    let mean = |told: &Value| number(&told["policies"][0], "small_read_mean_us");
+    assert!(mean(&modelled) > 800.0 && mean(&usual) < 800.0);
+
+    // Clients that read the same hot places wait for one read, or make one each.
+    let hot = [
+        "--policy",
+        "none",
+        "--mix",
+        "32x64k:z1.2",
+        "--resident",
+        "20",
+    ];
+    let shared = |who: &str| {
+        let told = simulate(&[&hot[..], &["--sharing", who]].concat());
+        told["policies"].clone()
+    };
+    let own = simulate(&hot)["policies"].clone();
+    assert_eq!(own, shared("own"));
+    assert_eq!(own, shared("nobody"), "a classic cache shares nothing");
+    assert_ne!(own, shared("all"));
+
+    // Numbers of blocks have no first line that shows their form.
+    let blocks: Vec<u8> = (0..100_u32).flat_map(|n| (n % 10).to_le_bytes()).collect();
+    let trace = put("blocks", &blocks);
+    let replay = [
+        "cache", "simulate", "--json", "--policy", "none", "--trace", &trace,
+    ];
+    expect(2, replay);
+    let told = answer(&expect(
+        0,
+        [&replay[..], &["--trace-form", "numbers"]].concat(),
+    ));
+    assert!(number(&told["policies"][0], "small_read_mean_us") > 0.0);
+}
+
+/// The answer of a grid of few cells and one seed.
+fn grid(more: &str) -> Value {
+    let line = format!("cache grid --json {more}");
+    answer(&expect(0, line.split_whitespace()))
+}
+
+fn cells(told: &Value) -> Vec<&Value> {
+    told["cells"].as_array().unwrap().iter().collect()
+}
+
+#[test]
+fn the_options_of_a_grid_choose_its_cells() {
+    let names = |more: &str| -> Vec<String> {
+        let told = grid(&format!("--seeds 1 --policy slow {more}"));
+        let name = |cell: &&Value| cell["cell"].as_str().unwrap().to_owned();
+        cells(&told).iter().map(name).collect()
+    };
+    let first = names("--every 5000");
+    assert_eq!(first.len(), 1);
+    assert!(
+        first[0].starts_with("optane-905p/samsung-970pro small x1 "),
+        "{first:?}"
+    );
+    let pure = names("--pure --every 4");
+    assert!(pure.len() > 1 && pure.len() < names("--pure --every 2").len());
+    for cell in &pure {
+        assert!(cell.contains(" 100 % resident 0 % writes"), "{cell}");
+    }
+    let reversed = names("--pair ec2-local-nvme/ebs-gp3-max --every 5000");
+    assert!(reversed[0].starts_with("ec2-local-nvme/ebs-gp3-max small x1 "));
+    let core = names("--core --every 5000");
+    assert!(core[0].contains(" mixed x8 "), "{core:?}");
+    expect(2, ["cache", "grid", "--pair", "tape/tape"]);
+}
+
+#[test]
+fn the_options_of_a_grid_choose_the_seeds_the_policies_and_what_is_wrong() {
+    const ONE: &str = "--every 5000 --seeds 1";
+    let ours = |told: &Value| cells(told)[0]["ours"].clone();
+    let slow = grid(&format!("{ONE} --policy slow"));
+    assert_eq!(cells(&slow)[0]["ours"], cells(&slow)[0]["slow"]);
+    let none = grid(&format!("{ONE} --policy none"));
+    assert_eq!(cells(&none)[0]["ours"], cells(&none)[0]["classic"]);
+    assert_ne!(ours(&none), ours(&slow));
+
+    let seeds = |more: &str| grid(&format!("--every 5000 --policy none {more}"));
+    let two = seeds("--seeds 2");
+    assert_eq!(two["seeds"], serde_json::json!([1, 2]));
+    assert_ne!(ours(&two), ours(&none));
+    let other = seeds("--seeds 1 --first-seed 2");
+    assert_eq!(other["seeds"], serde_json::json!([2]));
+    let rate = |told: &Value| number(&ours(told), "throughput_mb_s");
+    assert!((2.0 * rate(&two) - rate(&none) - rate(&other)).abs() < 1e-6);
+
+    // No cache is below the bound here, so the cell runs again; a classic cache is not.
+    assert!(cells(&slow)[0]["against_better_again"].is_null());
+    let again = grid(&format!("{ONE} --policy slow --again 1"));
+    let of = |told: &Value, name: &str| number(cells(told)[0], name);
+    assert!(of(&again, "against_better") < 0.97);
+    assert!(of(&again, "against_better_again") < 0.97);
+
+    let rivals = |more: &str| {
+        let told = grid(&format!("{ONE} --policy none {more}"));
+        let cell = cells(&told)[0].clone();
+        [
+            "classic_that_waits",
+            "orthus",
+            "orthus_kernel",
+            "best_split",
+        ]
+        .map(|name| !cell[name].is_null())
+    };
+    assert_eq!(rivals(""), [false; 4]);
+    assert_eq!(rivals("--orthus"), [true, true, true, false]);
+    assert_eq!(rivals("--rivals"), [true; 4]);
+
+    let core = |more: &str| ours(&grid(&format!("--core {ONE} {more}")));
+    let usual = core("");
+    let wrong = core("--wrong 60");
+    assert_ne!(usual, wrong);
+    assert_ne!(wrong, core("--wrong 60 --wrong-signs 5"));
+    let refused = expect(2, ["cache", "grid", "--wrong-signs", "5"]);
+    assert!(text(&refused.stderr).contains("--wrong"), "{refused:?}");
+    let cold = "--pair optane-905p/samsung-970pro --seeds 1 --policy none --every 40";
+    let of_all = |more: &str| {
+        let told = grid(&format!("{cold} {more}"));
+        let ours: Vec<Value> = cells(&told)
+            .iter()
+            .map(|cell| cell["ours"].clone())
+            .collect();
+        ours
+    };
+    assert_ne!(of_all("--sharing all"), of_all("--sharing nobody"));
+}
+
+/// The size in a model is the one that was given, if the model fits at all.
+#[test]
+fn the_largest_request_of_a_device_is_in_its_model_and_must_be_possible() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (disk, model) = (dir.path().join("disk"), dir.path().join("model"));
+    let file = fs::File::create(&disk).unwrap();
+    file.set_len(128 << 20).unwrap();
+    let calibrate = |largest: &str| {
+        let words = [
+            "cache",
+            "calibrate",
+            "--seconds",
+            "0.01",
+            "--largest",
+            largest,
+        ];
+        let mut command = common::longshore(words);
+        command.arg(&disk).arg("--model").arg(&model);
+        command.output().unwrap()
+    };
+    let refused = calibrate("5G");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("--largest"), "{refused:?}");
+    let output = calibrate("64K");
+    match output.status.code() {
+        Some(0) => {
+            let written = fs::read_to_string(&model).unwrap();
+            assert!(written.contains("command_bytes = 65536\n"), "{written}");
+        }
+        code => assert_eq!(code, Some(1), "{output:?}"),
     }
 }

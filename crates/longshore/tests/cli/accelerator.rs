@@ -291,6 +291,21 @@ fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none()
     assert_eq!(names, ["software", "hardware", "hybrid"]);
     let share = |row: usize| rows[row][4].as_f64().unwrap();
     assert!(share(0) == 0.0 && share(1) > 90.0, "{answer}");
+    machine.0.write("tree/a", &vec![b'a'; 4 << 20]);
+    let line =
+        "lab offload --source tree --stripes 2 --rounds 3 --dir out --html o.html --markdown o.md";
+    let told = machine.answer(&format!("{line} --json"), 0);
+    let section = &told["sections"][0];
+    assert_eq!(section["heading"], "Backups to files in 1 directory");
+    let prose = section["prose"][0].as_str().unwrap();
+    assert!(prose.contains(" 2 stripes,") && prose.contains("medians of 3 rounds"));
+    let facts = told["platform"].as_array().unwrap();
+    let source = facts.iter().find(|row| row[0] == "Source").unwrap();
+    assert_eq!(source[1], "tree, 4.2 MB (10^6)");
+    let page = std::fs::read_to_string(machine.0.path("o.html")).unwrap();
+    assert!(page.contains("<html") && page.contains("hybrid"));
+    let page = std::fs::read_to_string(machine.0.path("o.md")).unwrap();
+    assert!(page.contains("| hybrid |"), "{page}");
     // The published study has them, too, where they are.
     let sweep = "lab sweep --quick --size 8M --work work --dir out --json";
     let rows_of = |answer: &Value, name: &str| {
@@ -324,6 +339,103 @@ fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none()
     let answer = machine.answer(sweep, 0);
     assert_eq!(hardware(&answer), 0);
     assert_eq!(rows_of(&answer, "QAT_DEFLATE hardware: skipped"), 1);
+}
+
+impl Machine {
+    /// The answer of a run in which the device got blocks, and what the run says of the device. How soon the device is
+    /// ready depends on the machine, so slower runs are tried, too; `{n}` in the line is another number each time.
+    fn with_device(&self, line: &str) -> (Value, Value) {
+        let mut last = Value::Null;
+        for (n, rate) in ["1M", "400K", "100K"].into_iter().enumerate() {
+            let line = line.replace("{n}", &n.to_string());
+            let ran = self.line(&format!("{line} --max-rate {rate} --json"));
+            assert!(matches!(ran.code, 0 | 5), "{line}: {ran:?}");
+            last = serde_json::from_str(&ran.out).unwrap();
+            let device = &last["run"]["engines"][1];
+            assert_eq!(device["name"], "qatzip", "{line}: {last}");
+            let faults = device["faults"].as_object().is_some_and(|f| !f.is_empty());
+            if device["blocks"].as_u64() > Some(0) || faults {
+                return (last.clone(), device.clone());
+            }
+        }
+        panic!("{line}: the device was never used: {last}");
+    }
+
+    /// So many bytes of lines that differ, and that an engine makes smaller.
+    fn lines(&self, mib: usize) {
+        let line = |n: usize| format!("{n} lines, and the next number is {}\n", n * 7919 % 10_007);
+        let mut lines: Vec<u8> = (0..mib << 15).flat_map(|n| line(n).into_bytes()).collect();
+        lines.truncate(mib << 20);
+        self.0.write("data/lines", &lines);
+    }
+}
+
+#[test]
+fn a_damaged_result_is_in_the_set_only_if_no_result_is_to_be_decoded() {
+    // Calls 1 and 2 belong to the self-test; one bit of each later result's body is wrong.
+    let machine = Machine::new("call 3.. flip 4000");
+    machine.lines(4);
+    for (how, failures, code) in [("none", false, 1), ("full", true, 0)] {
+        let line =
+            format!("backup data --to {how}{{n}}.bak --offload hardware --verify-engine {how}");
+        let (answer, device) = machine.with_device(&line);
+        let found = device["verify_failures"].as_u64() > Some(0);
+        assert_eq!(found, failures, "{how}: {device}");
+        let set = answer["run"]["plan"]["devices"][0].as_str().unwrap();
+        machine.line(&format!("verify {set}")).exits(code);
+    }
+}
+
+#[test]
+fn a_call_is_given_up_after_the_seconds_that_were_asked_for() {
+    let machine = Machine::new("");
+    machine.lines(4);
+    // A device restores only what a device has made.
+    let (made, _) = machine.with_device("backup data --to set{n}.bak --offload hardware");
+    let set = made["run"]["plan"]["devices"][0].as_str().unwrap();
+    // Each call takes longer than the first limit, and less than the second.
+    let script = machine.0.path("libqatzip.so.3.script");
+    std::fs::write(script, "call 3.. delay 2500").unwrap();
+    for (seconds, hung) in [(1, true), (600, false)] {
+        for line in [
+            format!("backup data --to b{seconds}-{{n}}.bak"),
+            format!("restore {set} --to r{seconds}-{{n}}"),
+        ] {
+            let line = format!("{line} --offload hardware --engine-timeout {seconds}");
+            let (_, device) = machine.with_device(&line);
+            let faults = device["faults"]["hung"].as_u64();
+            assert_eq!(faults.is_some(), hung, "{line}: {device}");
+        }
+    }
+}
+
+#[test]
+fn an_objective_chooses_the_mode_of_auto_and_is_reported_where_it_chooses_nothing() {
+    let machine = Machine::new("");
+    machine.lines(1);
+    machine.line("backup data --to set.bak").exits(0);
+    let engine = |line: &str| {
+        let answer = machine.answer(&format!("{line} --json"), 0);
+        let engine = answer["run"]["plan"]["engine"].as_str().unwrap().to_owned();
+        (engine, answer["warnings"].to_string())
+    };
+    for (n, line) in ["backup data --to b", "restore set.bak --to r"]
+        .into_iter()
+        .enumerate()
+    {
+        let with = |name: &str, options: &str| engine(&format!("{line}{n}{name} {options}"));
+        let (software, _) = with("s", "--offload software");
+        let (cpu, quiet) = with("c", "--offload auto --objective cpu");
+        assert_eq!(
+            (cpu.as_str(), quiet.contains("--objective")),
+            ("qatzip", false)
+        );
+        let (time, _) = with("t", "--offload auto --objective time");
+        assert_eq!(time, format!("qatzip + {software}"));
+        let (hybrid, told) = with("h", "--offload hybrid --objective cpu");
+        assert_eq!(hybrid, time);
+        assert!(told.contains("--objective has no effect"), "{told}");
+    }
 }
 
 #[test]

@@ -49,6 +49,44 @@ fn a_gpu_that_makes_wrong_data_is_told() {
     assert!(text.contains("does not inflate to the original"), "{text}");
 }
 
+#[test]
+fn a_check_keeps_its_sample_leaves_its_stripe_and_ends_in_the_time_asked_for() {
+    let stage = Stage::new();
+    let double = install(&stage.path("")).unwrap();
+    let report = |line: &str, code: i32| -> Value {
+        let line = format!("lab device-check --quick --json {line}");
+        let mut command = stage.command(&line.split(' ').collect::<Vec<_>>());
+        command.env("LONGSHORE_CUDA", &double.cuda);
+        let output = command.env("LONGSHORE_NVCOMP", &double.nvcomp).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    // An older file of the stripe's name is replaced.
+    stage.write("gpu.bak", b"older");
+    report(
+        "--work kept --stripe gpu.bak --html c.html --markdown c.md",
+        0,
+    );
+    let unpacked = std::process::Command::new("gzip")
+        .arg("-dc")
+        .arg(stage.path("gpu.bak"))
+        .output()
+        .unwrap();
+    assert!(unpacked.status.success() && unpacked.stdout.len() >= 8 << 20);
+    assert!(!stage.names("kept").is_empty());
+    let page = |name: &str| fs::read_to_string(stage.path(name)).unwrap();
+    assert!(page("c.html").contains("<html") && page("c.html").contains("Checks"));
+    assert!(page("c.md").contains("## Checks"));
+
+    let short = report("--work other --seconds 1", 1);
+    assert!(
+        short.to_string().contains("not tried: no time left"),
+        "{short}"
+    );
+    assert!(checks(&short).iter().any(|(_, passed)| passed == "NO"));
+}
+
 /// Goal: the bundle's script does all its steps, before anyone spends time on a real machine.
 /// Method: a bundle with the double in the library's place. Its numbers mean nothing.
 #[test]

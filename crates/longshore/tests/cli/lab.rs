@@ -1,6 +1,32 @@
 //! Sample data and studies through the command line.
 
+use std::fs;
+
+use serde_json::Value;
+
 use crate::stage::Stage;
+
+/// The report of a study that also writes two pages, `pages/s.html` and `pages/s.md`, with `heading` as text.
+fn reported(stage: &Stage, line: &str, heading: &str) -> Value {
+    let ran = stage.line(&format!("{line} --json")).exits(0);
+    let page = |name: &str| fs::read_to_string(stage.path("pages").join(name)).unwrap();
+    let (html, markdown) = (page("s.html"), page("s.md"));
+    assert!(html.contains("<html") && html.contains(heading), "{html}");
+    assert!(markdown.contains(&format!("## {heading}")), "{markdown}");
+    fs::remove_dir_all(stage.path("pages")).unwrap();
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+/// A fact of the report's head.
+fn fact<'a>(report: &'a Value, name: &str) -> Option<&'a str> {
+    let facts = report["platform"].as_array().unwrap();
+    facts.iter().find(|row| row[0] == name)?[1].as_str()
+}
+
+/// The first paragraph of a section.
+fn prose(report: &Value, section: usize) -> &str {
+    report["sections"][section]["prose"][0].as_str().unwrap()
+}
 
 #[test]
 fn sample_databases_have_the_size_asked_for_and_the_same_bytes_every_time() {
@@ -8,7 +34,7 @@ fn sample_databases_have_the_size_asked_for_and_the_same_bytes_every_time() {
     for kind in ["tprocc", "stae"] {
         let line = format!("lab sample {kind} --size 3M {kind}.db --json");
         let ran = stage.line(&line).exits(0);
-        let value: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        let value: Value = serde_json::from_str(&ran.out).unwrap();
         let bytes = value["bytes"].as_u64().unwrap();
         assert!(
             (bytes as f64 / f64::from(3 << 20) - 1.0).abs() < 0.02,
@@ -33,9 +59,9 @@ fn sample_databases_have_the_size_asked_for_and_the_same_bytes_every_time() {
 fn the_bench_measures_parts_pipeline_memory_and_ceilings() {
     let stage = Stage::new();
     let ran = stage
-        .line("lab bench --quick --size 4M --work kept --html out/bench.html --markdown out/bench.md --json")
+        .line("lab bench --quick --rounds 2 --size 4M --work kept --dir stripes --html out/bench.html --markdown out/bench.md --json")
         .exits(0);
-    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
     let sections = report["sections"].as_array().unwrap();
     let rows = |heading: &str| {
         let section = sections.iter().find(|s| s["heading"] == heading);
@@ -69,6 +95,8 @@ fn the_bench_measures_parts_pipeline_memory_and_ceilings() {
     let markdown = std::fs::read_to_string(stage.path("out/bench.md")).unwrap();
     assert!(markdown.contains("## Peak memory"));
     assert_eq!(stage.names("kept").len(), 1, "only the sample is kept");
+    assert!(stage.names("stripes").is_empty(), "stripes are removed");
+    assert!(markdown.contains("2 rounds"), "{markdown}");
 }
 
 #[test]
@@ -79,9 +107,117 @@ fn a_study_that_cannot_begin_says_why() {
         .line("lab sweep --dir d --source no-such.db")
         .exits(3)
         .says("no-such.db");
+    stage
+        .line("lab bench --quick --source no-such.db")
+        .exits(3)
+        .says("no-such.db");
     stage.write("file", b"x");
     stage
         .line("lab sweep --dir file --quick --size 3M")
         .exits(6)
         .says("file");
+}
+
+#[test]
+fn a_sample_has_other_content_with_another_seed_and_another_journal_on_request() {
+    let stage = Stage::new();
+    let built = |name: &str, more: &str| {
+        stage
+            .line(&format!("lab sample stae --size 2M {name} {more}"))
+            .exits(0);
+        fs::read(stage.path(name)).unwrap()
+    };
+    let usual = built("usual.db", "");
+    assert!(usual == built("same.db", "--seed 1"));
+    assert!(usual != built("other.db", "--seed 2"));
+    // The versions of the file format for writing and reading: 1 is a rollback journal, 2 a write-ahead log.
+    assert_eq!(usual[18..20], [1, 1]);
+    assert_eq!(built("wal.db", "--wal")[18..20], [2, 2]);
+}
+
+#[test]
+fn a_comparison_has_the_source_stripes_rounds_and_directories_asked_for() {
+    let stage = Stage::new();
+    stage.write("tree/a", &vec![b'a'; 2 << 20]);
+    let report = reported(
+        &stage,
+        "lab compare --source tree --stripes 2 --rounds 2 --dir out --html pages/s.html --markdown pages/s.md",
+        "tree",
+    );
+    let told = prose(&report, 0);
+    assert!(
+        told.starts_with("2 stripes in one directory; medians of 2 rounds,"),
+        "{told}"
+    );
+    assert_eq!(
+        fact(&report, "Database tree"),
+        Some("files:tree, 2.1 MB (10^6)")
+    );
+    assert!(stage.names("out").is_empty(), "stripes are removed");
+    let table = &report["sections"][0]["table"];
+    assert_eq!(table["rows"].as_array().unwrap().len(), 9);
+    assert!(!report["summary"].as_str().unwrap().contains("Quick run"));
+
+    let report = reported(
+        &stage,
+        "lab compare --quick --size 3M --work kept --html pages/s.html --markdown pages/s.md",
+        "tprocc",
+    );
+    assert!(report["summary"].as_str().unwrap().contains("Quick run"));
+    let told = prose(&report, 0);
+    assert!(
+        told.starts_with("8 stripes to NUL; medians of 1 round,"),
+        "{told}"
+    );
+    let kept = stage.names("kept");
+    assert_eq!(kept, ["stae-3145728.db", "tprocc-3145728.db"]);
+}
+
+#[test]
+fn a_sweep_of_buffers_has_the_algorithm_asked_for_and_one_of_stripes_pauses() {
+    let stage = Stage::new();
+    stage.write("tree/a", &vec![b'a'; 1 << 20]);
+    let report = reported(
+        &stage,
+        "lab sweep --buffers --algorithm LZ4 --source tree --quick --html pages/s.html --markdown pages/s.md",
+        "Buffers",
+    );
+    let told = prose(&report, 0);
+    assert!(told.starts_with("Backups to NUL with LZ4;"), "{told}");
+    let told = report["summary"].as_str().unwrap();
+    assert!(
+        told.contains("The fastest backup to NUL with LZ4:"),
+        "{told}"
+    );
+    assert_eq!(fact(&report, "Source"), Some("files:tree"));
+
+    let sweep = "lab sweep --dir out --source tree --quick";
+    let began = std::time::Instant::now();
+    let line = format!("{sweep} --pause 1 --html pages/s.html --markdown pages/s.md");
+    let report = reported(&stage, &line, "10 backups");
+    // A pause between any two of the ten backups.
+    assert!(began.elapsed().as_secs() >= 9, "{:?}", began.elapsed());
+    assert!(prose(&report, 0).contains("1 s pass between backups"));
+    // Options of the one sweep are refused with the other.
+    stage
+        .line("lab sweep --buffers --source tree --quick --pause 1")
+        .exits(2)
+        .says("--pause");
+    stage
+        .line(&format!("{sweep} --algorithm LZ4"))
+        .exits(2)
+        .says("--algorithm");
+}
+
+#[test]
+fn figures_of_a_cache_are_those_of_their_seed() {
+    let stage = Stage::new();
+    let figures = |seed: u32| {
+        let pages = "--html pages/s.html --markdown pages/s.md";
+        let line = format!("lab cache-figures --quick --seed {seed} {pages}");
+        let report = reported(&stage, &line, "Latency: flash over Optane");
+        assert!(report["summary"].as_str().unwrap().starts_with("Quick run"));
+        report["sections"].clone()
+    };
+    assert_ne!(figures(1), figures(2));
 }

@@ -75,6 +75,47 @@ impl Guest {
     }
 }
 
+/// Goal: a limit on the growth of a write-ahead log ends the backup that keeps the log from being reset.
+#[test]
+fn a_backup_ends_if_the_log_grows_beyond_its_limit() {
+    let stage = Stage::new();
+    let source = stage.database("app.db", 4);
+    let writer = rusqlite::Connection::open(&source).unwrap();
+    writer.pragma_update(None, "journal_mode", "wal").unwrap();
+    for (limit, is_kept) in [("100K", false), ("10G", true)] {
+        let line =
+            format!("backup app.db --to {limit}.bak --max-rate 2M --wal-growth-limit {limit}");
+        let words: Vec<_> = line.split(' ').collect();
+        let mut command = stage.command(&words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        while child.try_wait().unwrap().is_none() {
+            let sql = "INSERT INTO item (payload) VALUES (randomblob(50000))";
+            writer.execute(sql, []).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let ran = Ran::of(&child.wait_with_output().unwrap());
+        match is_kept {
+            true => ran.exits(0),
+            false => ran.exits(3).says("the limit is 102400"),
+        };
+        assert_eq!(stage.path(format!("{limit}.bak")).exists(), is_kept);
+    }
+    // The limit says nothing about other sources, and neither do options for PostgreSQL; a backup says so.
+    stage.write("tree/file", b"x");
+    let ran = stage
+        .line("backup tree --to n.bak --wal-growth-limit 1M --remote --fail-on-bad-page")
+        .exits(0);
+    for option in ["--wal-growth-limit", "--remote", "--fail-on-bad-page"] {
+        let told = format!("{option} has no effect here");
+        assert!(ran.err.contains(&told), "{}", ran.err);
+    }
+    let ran = stage
+        .line("backup app.db --to m.bak --wal-growth-limit 1G")
+        .exits(0);
+    assert!(!ran.err.contains("no effect"), "{}", ran.err);
+}
+
 /// If a thread that others needed could not start, they used to wait for ever.
 #[test]
 fn a_limit_on_threads_ends_a_run_in_words_or_not_at_all() {
@@ -268,8 +309,18 @@ fn all_threads_that_move_bytes_get_low_io_priority_on_request() {
     stage
         .line("backup tree --to a.bak --buffer-count 2")
         .exits(0);
+    let at = |name: &str| stage.path(name).display().to_string();
+    let (target, tree) = (at("target"), at("tree"));
+    let config = format!(
+        "[target.t]\ndirectories = [\"{target}\"]\n[database.docs]\nurl = \"files:{tree}\"\ntarget = \"t\"\n"
+    );
+    stage.write("no-config/longshore/longshore.toml", config.as_bytes());
+    std::fs::create_dir(stage.path("target")).unwrap();
+    std::fs::create_dir(stage.path("work")).unwrap();
+    stage.line("backup docs --buffer-count 2").exits(0);
     // All of them run until they are killed: half a minute.
     for line in [
+        "drill docs --work work --max-rate 1M",
         "backup tree --to b.bak --max-rate 1M",
         "verify a.bak --max-rate 1M",
         "restore a.bak --to out --max-rate 1M",

@@ -389,6 +389,19 @@ fn wal_removed_by_retention_is_no_gap_and_any_other_missing_wal_is() {
     let text_of = text_of.replacen("target = ", "retention = \"r\"\ntarget = ", 1);
     let rule = "[retention.r]\nkeep_full = 3\nkeep_wal = 1\n";
     std::fs::write(&config, text_of + rule).unwrap();
+    let removed = |rules: &str| -> usize {
+        let line = format!("expire main --dry-run {rules}");
+        let said = text(&succeed(&mut main.command(&line)).stdout);
+        let count = said
+            .split_once(" WAL files")
+            .map_or("0", |(before, _)| before);
+        count.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let (all, newest) = (
+        removed("--keep-full 3"),
+        removed("--keep-full 3 --keep-wal 1"),
+    );
+    assert!(all < newest, "{all} and {newest}");
     let said = text(&succeed(&mut main.command("expire main")).stdout);
     assert!(said.contains("WAL files"), "{said}");
     let checked = || {

@@ -287,6 +287,19 @@ fn a_server_that_would_not_be_safe_does_not_start() {
 }
 
 #[test]
+fn a_database_of_the_command_line_is_known_to_this_server_alone() {
+    let stage = Stage::new();
+    let source = format!("extra=sqlite:{}", stage.path("shop.db").display());
+    let known = |args: &[&str]| {
+        let server = stage.server(args);
+        let answer = Raw::login(server.port).batch("SELECT name FROM sys.databases");
+        says(&answer, "extra")
+    };
+    assert!(known(&["--database", &source]));
+    assert!(!known(&[]));
+}
+
+#[test]
 fn clients_that_cannot_encrypt_are_refused_where_they_must() {
     let stage = Stage::new();
     let server = stage.server(&["--encrypt"]);

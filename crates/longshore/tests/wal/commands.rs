@@ -336,6 +336,87 @@ fn working_ahead_is_bounded_ends_at_the_first_error_and_is_believed_only_for_unc
 }
 
 #[test]
+fn a_fetch_ahead_is_bounded_and_ends_at_a_gap() {
+    let Some(server) = stopped() else { return };
+    let archive = new_archive(&server, "archive");
+    let names = wal_files(&server);
+    for name in &names {
+        let file = format!("pg_wal/{name}");
+        let args = ["wal", "push", &file, "--archive", &archive];
+        assert_eq!(code(&run(&server, &args)), 0);
+    }
+    let place = server.data_dir().join("pg_wal/longshore");
+    // What a fetch ahead of the first segment leaves for the server.
+    let fetched = |more: &[&str]| {
+        if place.exists() {
+            std::fs::remove_dir_all(&place).unwrap();
+        }
+        let args = [
+            "wal",
+            "get",
+            &names[0],
+            "pg_wal/R",
+            "--archive",
+            &archive,
+            "--only-ahead",
+        ];
+        let output = run(&server, &[&args[..], more].concat());
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        let entries = std::fs::read_dir(&place).unwrap();
+        let entries = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+        let mut found: Vec<String> = entries.filter(|name| name.len() == 24).collect();
+        found.sort();
+        found
+    };
+    assert_eq!(fetched(&[]), names[1..]);
+    assert_eq!(fetched(&["--queue-max", "2M"]), names[1..3]);
+    // One worker takes the segments in their order, and ends at the first that is missing.
+    std::fs::remove_file(stored(&archive, &names[1])).unwrap();
+    assert_eq!(fetched(&["--workers", "1"]), [] as [&str; 0]);
+}
+
+#[test]
+fn a_level_makes_a_smaller_file_and_a_restore_is_named_in_a_history() {
+    let Some(server) = stopped() else { return };
+    let names = wal_files(&server);
+    let file = format!("pg_wal/{}", names[0]);
+    let size = |name: &str, more: &[&str]| {
+        let archive = new_archive(&server, name);
+        let args = ["wal", "push", &file, "--archive", &archive];
+        let output = run(&server, &[&args[..], more].concat());
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        std::fs::metadata(stored(&archive, &names[0]))
+            .unwrap()
+            .len()
+    };
+    assert!(size("small", &["--level", "9"]) < size("usual", &[]));
+
+    let archive = beside(&server, "usual");
+    let other = beside(&server, "other");
+    std::fs::create_dir(&other).unwrap();
+    let history = format!("{other}/00000002.history");
+    std::fs::write(&history, "1\t0/100000\tno recovery target specified\n").unwrap();
+    server.user().own(Path::new(&other));
+    let output = run(&server, &["wal", "push", &history, "--archive", &archive]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let got = |more: &[&str]| {
+        let args = [
+            "wal",
+            "get",
+            "00000002.history",
+            "pg_wal/H",
+            "--archive",
+            &archive,
+        ];
+        let output = run(&server, &[&args[..], more].concat());
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        std::fs::read_to_string(server.data_dir().join("pg_wal/H")).unwrap()
+    };
+    assert!(!got(&[]).contains("trial-of-may"));
+    assert!(got(&["--restore", "trial-of-may"]).contains("trial-of-may"));
+}
+
+#[test]
 fn the_archive_of_a_configured_database_is_below_its_target() {
     let Some(server) = stopped() else { return };
     let target = beside(&server, "target");
@@ -367,6 +448,36 @@ fn the_archive_of_a_configured_database_is_below_its_target() {
     let name = &wal_files(&server)[0];
     let stored = Path::new(&target).join("main/wal").join(&name[..16]);
     assert!(stored.join(format!("{name}.zst")).exists());
+
+    // At another target there is another archive.
+    let other = beside(&server, "other");
+    std::fs::create_dir(&other).unwrap();
+    server.user().own(Path::new(&other));
+    let text_of = std::fs::read_to_string(&config).unwrap();
+    let more = format!("[target.other]\ndirectories = [{other:?}]\n");
+    std::fs::write(&config, text_of + &more).unwrap();
+    let at_other = ["--target", "other"];
+    let get = [
+        "wal",
+        "get",
+        name.as_str(),
+        "pg_wal/R",
+        "--database",
+        "main",
+    ];
+    let get = [&get[..], &["--config", &config]].concat();
+    assert_eq!(
+        code(&run(&server, &[&get[..], &at_other].concat())),
+        NO_ANSWER
+    );
+    assert_eq!(code(&run(&server, &[&create[..], &at_other].concat())), 0);
+    assert!(Path::new(&other).join("main/wal").is_dir());
+    assert_eq!(code(&run(&server, &[&args[..], &at_other].concat())), 0);
+    let copied = Path::new(&other).join("main/wal").join(&name[..16]);
+    assert!(copied.join(format!("{name}.zst")).exists());
+    std::fs::remove_dir_all(stored).unwrap();
+    assert_eq!(code(&run(&server, &get)), 1, "the server has it itself");
+    assert_eq!(code(&run(&server, &[&get[..], &at_other].concat())), 0);
     let args = [
         "wal",
         "push",

@@ -248,3 +248,124 @@ fn commits_before_the_loss_of_the_server_are_in_the_partial_segment() {
         "1"
     );
 }
+
+/// The sizes of an archive's segments by their file names.
+fn sizes(archive: &str) -> std::collections::BTreeMap<String, u64> {
+    let mut sizes = std::collections::BTreeMap::new();
+    for dir in std::fs::read_dir(archive).unwrap() {
+        let dir = dir.unwrap();
+        if dir.file_name().len() != 16 {
+            continue;
+        }
+        for file in std::fs::read_dir(dir.path()).unwrap() {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            sizes.insert(name, file.metadata().unwrap().len());
+        }
+    }
+    sizes
+}
+
+#[test]
+fn a_receiver_uses_the_slot_the_form_the_target_and_the_interval_asked_for() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let server = server(&installation, &[]);
+    server.start();
+    work(&server, 1);
+    let config = beside(&server, "longshore.toml");
+    let mut text_of = format!(
+        "[database.main]\nurl = {:?}\ntarget = \"one\"\n",
+        server.url()
+    );
+    for name in ["one", "two"] {
+        let dir = beside(&server, name);
+        std::fs::create_dir(&dir).unwrap();
+        server.user().own(dir.as_ref());
+        text_of += &format!("[target.{name}]\ndirectories = [{dir:?}]\n");
+    }
+    std::fs::write(&config, text_of).unwrap();
+    let main = ["--database", "main", "--config", &config];
+    let at_two = [&main[..], &["--target", "two"]].concat();
+    for place in [&main[..], &at_two] {
+        let output = run(&server, &[&["wal", "create"], place].concat());
+        assert_eq!(code(&output), 0, "{}", text(&output));
+    }
+    let slots = || {
+        server
+            .psql("select string_agg(slot_name, ' ' order by slot_name) from pg_replication_slots")
+    };
+    let received = |slot: &str, more: &[&str]| {
+        // There is something to receive: the segment before was switched.
+        server.psql("insert into t (filler) values ('more')");
+        let place = server.psql("select pg_current_wal_flush_lsn()");
+        let args = [
+            "wal", "receive", "--once", "--until", &place, "--slot", slot,
+        ];
+        run(&server, &[&args[..], more].concat())
+    };
+    let plain = [&main[..], &["--algorithm", "ZSTD"]].concat();
+    let small = [&at_two[..], &["--algorithm", "ZSTD", "--level", "19"]].concat();
+    assert_ne!(
+        code(&received("a", &plain)),
+        0,
+        "the slot is not made unasked"
+    );
+    assert_eq!(slots(), "");
+    for (slot, options) in [("a", &plain), ("b", &small)] {
+        let output = received(slot, &[&options[..], &["--create-slot"]].concat());
+        assert_eq!(code(&output), 0, "{}", text(&output));
+    }
+    assert_eq!(slots(), "a b");
+    work(&server, 3);
+    for (slot, options) in [("a", &plain), ("b", &small)] {
+        let output = received(slot, options);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+    }
+    let (one, two) = (
+        sizes(&beside(&server, "one/main/wal")),
+        sizes(&beside(&server, "two/main/wal")),
+    );
+    let both: Vec<_> = one.keys().filter(|name| two.contains_key(*name)).collect();
+    assert!(
+        both.len() >= 2 && both.iter().all(|name| name.ends_with(".zst")),
+        "{both:?}"
+    );
+    let sum = |of: &std::collections::BTreeMap<String, u64>| -> u64 {
+        both.iter().map(|name| of[*name]).sum()
+    };
+    assert!(sum(&two) < sum(&one), "{one:?} {two:?}");
+
+    // One tells how far it is every second, the other once an hour.
+    let follow = |slot: &str, options: &[&str], seconds: &str| {
+        let log = beside(&server, &format!("{slot}.log"));
+        let args = [
+            "wal",
+            "receive",
+            "--slot",
+            slot,
+            "--status-interval",
+            seconds,
+        ];
+        let mut command = longshore(&server, &[&args[..], options].concat());
+        command
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap());
+        (command.spawn().unwrap(), log)
+    };
+    let (url, archive) = (server.url(), beside(&server, "two/main/wal"));
+    let named = [url.as_str(), "--archive", &archive];
+    let (often, seldom) = (follow("a", &plain, "1"), follow("b", &named, "3600"));
+    let reports = |log: &str| {
+        let log = std::fs::read_to_string(log).unwrap();
+        log.matches("durable up to").count()
+    };
+    wait_until("three reports", &server, || reports(&often.1) >= 3);
+    assert_eq!(reports(&seldom.1), 0);
+    for (mut child, _) in [often, seldom] {
+        // SAFETY: `kill` takes two integers; the child is ours and was not waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        assert!(child.wait().unwrap().success());
+    }
+}

@@ -33,6 +33,7 @@ fn a_device_of_the_models_kind_is_found_from_its_latencies_alone() {
         let fitted = fit(&measured(truth, 5), Some(truth.command_bytes));
         let fitted = fitted.unwrap_or_else(|e| panic!("{name}: {e}: {e:?}"));
         assert!(fitted.near >= 0.9, "{name}: {}", fitted.near);
+        assert_eq!(fitted.profile.command_bytes, truth.command_bytes);
         // The two figures on which policies rely: a lone small read, and the bandwidth.
         let lone = |p: &Profile| p.unloaded_us(Op::Read, 4096);
         let ratio = lone(&fitted.profile) / lone(truth);

@@ -132,7 +132,7 @@ pub struct CacheGrid {
     /// Which parameters are too low, as a sum of bits; the others are too high.
     ///
     /// 1: the fast side's times, 2: its rates, 4 and 8: the slow side's. The default is 0: with --wrong all are too high.
-    #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..16))]
+    #[arg(long, value_name = "BITS", default_value_t = 0, requires = "wrong", value_parser = clap::value_parser!(u8).range(0..16))]
     pub wrong_signs: u8,
 }
 

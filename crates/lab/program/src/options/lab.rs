@@ -201,14 +201,16 @@ pub struct Sweep {
     /// With --buffers: the algorithm.
     ///
     /// The default is QAT_DEFLATE, the one that backups use by default.
-    #[arg(long, value_name = "NAME", value_parser = values::algorithm, requires = "buffers",
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm, conflicts_with = "dir",
         default_value = "QAT_DEFLATE")]
     pub algorithm: Algorithm,
 
     /// Seconds between two backups, for cooling down.
     ///
-    /// A CPU that was just busy may run slower, and a disk may still write what it has cached.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16))]
+    /// A CPU that was just busy may run slower, and a disk may still write what it has cached. The default is 5, with
+    /// --quick 0. The sweep of --buffers does not pause: it alternates its backups and writes to no disk.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "buffers",
+        value_parser = clap::value_parser!(u16))]
     pub pause: Option<u16>,
 
     #[command(flatten)]

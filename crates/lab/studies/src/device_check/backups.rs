@@ -124,13 +124,14 @@ impl Yard {
     /// A backup of one file to one stripe, which stays: `gzip -dc` of it must give the file.
     pub fn stripe(&self, options: Options, path: &Path) -> Result<String> {
         let engine = trust::ready(options)?;
-        let (dir, last) = (path.parent(), path.file_name());
-        if let (Some(dir), Some(last)) = (dir, last)
+        // The parent of a bare name is empty: the working directory.
+        let dir = path.parent().map(|dir| Path::new(".").join(dir));
+        if let (Some(dir), Some(last)) = (dir, path.file_name())
             && self.context.storage.stat(path).is_ok()
         {
             self.context
                 .storage
-                .dir(dir)?
+                .dir(&dir)?
                 .remove_file(Path::new(last))?;
         }
         let devices = vec![DeviceSpec::File(path.to_owned())];

@@ -41,6 +41,13 @@ struct Answer<'a> {
 }
 
 pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure> {
+    let largest = options.largest.map(u32::try_from).transpose();
+    let largest = largest.map_err(|_| {
+        Failure::usage(
+            "no device takes requests of 4 GiB, so --largest cannot be meant",
+            "/sys/block/DEVICE/queue/max_sectors_kb shows the size in KiB",
+        )
+    })?;
     let storage = &*context.storage;
     let io = |e: std::io::Error| {
         let what = format!("{} cannot be measured", options.path.display());
@@ -69,7 +76,6 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
         ));
     });
     let points = points.map_err(|e: MeasureError| Failure::of(Exit::Source, &e, None, e.hint()))?;
-    let largest = options.largest.and_then(|bytes| u32::try_from(bytes).ok());
     let (fitted, near, residuals, why) = match calibrate::fit(&points, largest) {
         Ok(AcceptedProfile {
             profile,
