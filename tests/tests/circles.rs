@@ -14,10 +14,6 @@ const EXCUSED: &[(&str, &str)] = &[
         "a device owns its lanes, and a lane's steps are put on the streams of its device",
     ),
     (
-        "crates/cache/policy/src/policy/replace/contest.rs",
-        "a list may hold a contest between two small lists of its own kind",
-    ),
-    (
         "crates/sql/tsql/src/session.rs",
         "a session keeps the engine of its queries for a batch, and a query reads what its session is",
     ),

@@ -275,7 +275,7 @@ fn no_other_file_of_balance_or_of_the_caches_policy_has_a_chosen_number() {
     let mut sources = files(&root().join("crates/core/balance/src"), "rs");
     sources.extend(files(&policy, "rs"));
     sources.extend(files(&policy.join("filter"), "rs"));
-    for name in ["valued.rs", "contest.rs", "frequency.rs"] {
+    for name in ["valued.rs", "contest.rs", "frequency.rs", "order.rs"] {
         sources.push(policy.join("replace").join(name));
     }
     assert!(sources.len() > 20);

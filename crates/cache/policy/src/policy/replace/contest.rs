@@ -15,7 +15,8 @@ use std::ops::RangeInclusive;
 
 use longshore_balance::constants::keep;
 
-use super::{Base, Slot, SlotMap, ValueOrder};
+use super::valued::{Admission, ValuedList};
+use super::{Base, Slot, SlotMap};
 use crate::model::Nanos;
 
 /// For a cache of `slots` slots: one in how many slots is in the sample, and the room for them.
@@ -43,12 +44,12 @@ pub struct Contest {
     /// One in this many slots is in the sample.
     one_in: u64,
     /// Two caches: every newcomer; by frequency.
-    caches: [ValueOrder; 2],
+    caches: [ValuedList; 2],
     /// When recently admitted slots become usable.
     coming: [SlotMap<Nanos>; 2],
     saved: [f64; 2],
     uses: u32,
-    everything: bool,
+    better: Admission,
     /// Of the current request.
     sampled: Vec<Slot>,
 }
@@ -57,14 +58,14 @@ impl Contest {
     /// `build` makes an empty base list for that many slots.
     pub fn new(slots: usize, build: &dyn Fn(usize) -> Box<dyn Base>) -> Contest {
         let (one_in, sample) = sampled_of(slots);
-        let cache = |frequent| ValueOrder::plain(build(sample), sample, true, frequent);
+        let cache = |frequent| ValuedList::new(build(sample), sample, true, frequent);
         Contest {
             one_in,
             caches: [cache(false), cache(true)],
             coming: Default::default(),
             saved: [0.0; 2],
             uses: 0,
-            everything: false,
+            better: Admission::ByUses,
             sampled: Vec::new(),
         }
     }
@@ -97,8 +98,8 @@ impl Contest {
                 if cache.contains(*slot) {
                     continue;
                 }
-                // Admitted or refused as the real cache would decide.
-                if let Ok(gone) = cache.place(*slot, each, &mut |_| true) {
+                // Admitted or refused as the real cache would decide. The first of the two caches counts no uses.
+                if let Ok(gone) = cache.place(*slot, each, Admission::ByUses, &mut |_| true) {
                     *saved -= f64::from(fill.us);
                     if let Some(gone) = gone {
                         coming.remove(&gone);
@@ -110,7 +111,10 @@ impl Contest {
         self.uses += 1;
         if self.uses >= keep::SHADOW_ROUND {
             let [all, frequent] = self.saved;
-            self.everything = all > frequent * keep::SHADOW_CLEARLY;
+            self.better = match all > frequent * keep::SHADOW_CLEARLY {
+                true => Admission::Everything,
+                false => Admission::ByUses,
+            };
             self.saved = self.saved.map(|saved| saved * keep::SHADOW_KEPT);
             self.uses = 0;
         }
@@ -139,8 +143,8 @@ impl Contest {
         }
     }
 
-    /// Whether every newcomer should be admitted.
-    pub fn everything(&self) -> bool {
-        self.everything
+    /// The admission that saves more of this load's time.
+    pub fn better(&self) -> Admission {
+        self.better
     }
 }

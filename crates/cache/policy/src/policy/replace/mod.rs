@@ -1,7 +1,12 @@
 //! What to keep: base lists, and device-valued replacement over any of them.
 //!
-//! A base orders slots by their use and knows nothing of devices. [`ValueOrder`] asks it for the next victims and evicts
-//! the one whose copy saves least time.
+//! A base orders slots by their use and knows nothing of devices. A valued list asks it for the next victims and evicts
+//! the one whose copy saves least time. A contest between two small valued lists chooses how newcomers are admitted, and
+//! [`ValueOrder`] holds both:
+//!
+//! ```text
+//!  order.rs ──▶ contest.rs ──▶ valued.rs ──▶ bases
+//! ```
 
 mod arc;
 mod clock;
@@ -11,6 +16,7 @@ mod contract;
 mod frequency;
 mod larc;
 mod lru;
+mod order;
 mod queue;
 mod s3_fifo;
 mod sieve;
@@ -23,8 +29,8 @@ mod tests;
 
 use super::Slot;
 pub use contest::Fill;
+pub use order::ValueOrder;
 pub use queue::SlotMap;
-pub use valued::ValueOrder;
 
 /// The slots that a base knows to be resident. All methods only look.
 pub trait Residents {

@@ -5,6 +5,7 @@
 use proptest::prelude::*;
 
 use super::contest::Contest;
+use super::valued::{Admission, ValuedList};
 use super::*;
 
 /// A literal implementation: for each use, returns whether it was a hit, and which slot was evicted.
@@ -318,13 +319,37 @@ fn naive(kind: BaseKind, slots: usize) -> Box<dyn Naive> {
     }
 }
 
-fn use_it(cache: &mut ValueOrder, slot: Slot, saved_us: f32) -> (bool, Option<u64>) {
-    let hit = cache.contains(slot);
-    cache.touch(slot, saved_us);
-    let gone = match hit {
-        true => None,
-        false => cache.place(slot, saved_us, &mut |_| true).unwrap_or(None),
-    };
+/// A list at use, with a contest that chooses its admission or without one.
+trait Used {
+    /// Whether the slot was resident, and which one left for it.
+    fn use_one(&mut self, slot: Slot, saved_us: f32) -> (bool, Option<Slot>);
+}
+
+impl Used for ValuedList {
+    fn use_one(&mut self, slot: Slot, saved_us: f32) -> (bool, Option<Slot>) {
+        let hit = self.contains(slot);
+        self.touch(slot, saved_us);
+        let place = |list: &mut ValuedList| {
+            let placed = list.place(slot, saved_us, Admission::ByUses, &mut |_| true);
+            placed.unwrap_or(None)
+        };
+        (hit, (!hit).then(|| place(self)).flatten())
+    }
+}
+
+impl Used for ValueOrder {
+    fn use_one(&mut self, slot: Slot, saved_us: f32) -> (bool, Option<Slot>) {
+        let hit = self.contains(slot);
+        let fill = Fill::default();
+        self.read(slot.0..=slot.0, f64::from(saved_us), 0, fill);
+        let place =
+            |order: &mut ValueOrder| order.place(slot, saved_us, &mut |_| true).unwrap_or(None);
+        (hit, (!hit).then(|| place(self)).flatten())
+    }
+}
+
+fn use_it(cache: &mut impl Used, slot: Slot, saved_us: f32) -> (bool, Option<u64>) {
+    let (hit, gone) = cache.use_one(slot, saved_us);
     (hit, gone.map(|slot| slot.0))
 }
 
@@ -339,8 +364,8 @@ proptest! {
     ) {
         for kind in BASES.iter().copied() {
             let mut book = naive(kind, slots);
-            let mut plain = ValueOrder::plain(kind.build(slots), slots, false, false);
-            let mut valued = ValueOrder::plain(kind.build(slots), slots, true, false);
+            let mut plain = ValuedList::new(kind.build(slots), slots, false, false);
+            let mut valued = ValuedList::new(kind.build(slots), slots, true, false);
             for (step, (a, b)) in uses.iter().enumerate() {
                 // Low numbers are used more often.
                 let slot = *a.min(b);
@@ -411,7 +436,7 @@ proptest! {
 
 #[test]
 fn slots_that_save_less_are_evicted_first_and_those_that_save_little_are_not_admitted() {
-    let mut cache = ValueOrder::plain(BaseKind::Lru.build(4), 4, true, false);
+    let mut cache = ValuedList::new(BaseKind::Lru.build(4), 4, true, false);
     for (slot, saved) in [(0, 60.0), (1, 5.0), (2, 60.0), (3, 70.0)] {
         use_it(&mut cache, Slot(slot), saved);
     }
@@ -432,7 +457,7 @@ fn slots_that_save_less_are_evicted_first_and_those_that_save_little_are_not_adm
 
 #[test]
 fn a_queue_makes_no_slot_worth_more_than_earlier_ones() {
-    let mut cache = ValueOrder::plain(BaseKind::Lru.build(4), 4, true, true);
+    let mut cache = ValuedList::new(BaseKind::Lru.build(4), 4, true, true);
     for _ in 0..40 {
         (0..4).for_each(|slot| _ = use_it(&mut cache, Slot(slot), 60.0));
     }
@@ -447,7 +472,7 @@ fn a_queue_makes_no_slot_worth_more_than_earlier_ones() {
 /// All slots are used alike, and there is room for half of them: exchanging them gains nothing.
 #[test]
 fn content_that_is_used_as_often_as_newcomers_is_not_replaced() {
-    let mut cache = ValueOrder::plain(BaseKind::Lru.build(64), 64, true, true);
+    let mut cache = ValuedList::new(BaseKind::Lru.build(64), 64, true, true);
     let all = 0..128;
     for round in 0..400 {
         for slot in all.clone() {
@@ -459,7 +484,7 @@ fn content_that_is_used_as_often_as_newcomers_is_not_replaced() {
 
 #[test]
 fn content_from_before_a_restart_is_not_evicted_for_blocks_read_a_few_times() {
-    let mut cache = ValueOrder::plain(BaseKind::Lru.build(8), 8, true, true);
+    let mut cache = ValuedList::new(BaseKind::Lru.build(8), 8, true, true);
     (0..8).for_each(|slot| assert!(cache.restore(Slot(slot))));
     for slot in (100..108).chain(100..108).chain(100..108) {
         assert_eq!(use_it(&mut cache, Slot(slot), 10.0), (false, None));
@@ -469,7 +494,7 @@ fn content_from_before_a_restart_is_not_evicted_for_blocks_read_a_few_times() {
 
 #[test]
 fn a_grown_cache_distinguishes_all_its_slots() {
-    let mut cache = ValueOrder::plain(BaseKind::Lru.build(16), 16, true, true);
+    let mut cache = ValuedList::new(BaseKind::Lru.build(16), 16, true, true);
     cache.resize(1024);
     let favourite = Slot(5000);
     (0..1024).for_each(|slot| _ = use_it(&mut cache, Slot(slot), 60.0));
@@ -496,7 +521,7 @@ fn a_copy_that_is_not_there_yet_speaks_for_no_admission() {
                 contest.observe(slot..=slot, 100.0, now, Fill { delay, us: 1.0 });
             }
         }
-        contest.everything()
+        contest.better() == Admission::Everything
     };
     assert!(follow(5), "three of four find it");
     assert!(!follow(1000), "none does");

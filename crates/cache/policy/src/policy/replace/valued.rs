@@ -11,47 +11,44 @@
 //! Invariants
 //! - If all accesses are worth the same and frequencies are not used, this equals the base list, decision by decision.
 //! - Worth is kept for resident slots only.
-
-use std::ops::RangeInclusive;
+//!
+//! Leaves to others: whether counted uses or every newcomer serve this load better (`contest.rs`, asked by `order.rs`).
 
 use longshore_balance::constants::keep;
 
-use super::contest::{Contest, Fill};
 use super::frequency::Frequency;
-use super::{Base, BaseKind, Slot, SlotMap};
-use crate::model::Nanos;
+use super::{Base, Slot, SlotMap};
 
-pub struct ValueOrder {
+/// Which newcomers are admitted to a full list, besides what their worth says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    Everything,
+    /// Those used clearly more often than their victims, if the list counts uses.
+    ByUses,
+}
+
+/// A base list whose victims are chosen by worth.
+pub struct ValuedList {
     base: Box<dyn Base>,
     slots: usize,
     /// For each resident slot, 1 is usual; `None`: the base alone decides.
     worth: Option<SlotMap<f32>>,
     /// The recent saving of accesses, in µs.
     typical: Option<f32>,
+    /// `None`: uses are not counted.
     frequency: Option<Frequency>,
-    contest: Option<Box<Contest>>,
     victims: Vec<Slot>,
 }
 
-impl ValueOrder {
-    /// A list of `kind`. `valued`: worth is used; `frequent`: frequencies too, if they are better.
-    pub fn new(kind: BaseKind, slots: usize, valued: bool, frequent: bool) -> ValueOrder {
-        let contest = || Box::new(Contest::new(slots, &|slots| kind.build(slots)));
-        ValueOrder {
-            contest: frequent.then(contest),
-            ..ValueOrder::plain(kind.build(slots), slots, valued, frequent)
-        }
-    }
-
-    /// Without a contest: frequencies always, or never.
-    pub fn plain(base: Box<dyn Base>, slots: usize, valued: bool, frequent: bool) -> ValueOrder {
-        ValueOrder {
+impl ValuedList {
+    /// Over an empty `base`. `valued`: worth is used; `frequent`: uses are counted.
+    pub fn new(base: Box<dyn Base>, slots: usize, valued: bool, frequent: bool) -> ValuedList {
+        ValuedList {
             base,
             slots: slots.max(1),
             worth: valued.then(SlotMap::default),
             typical: None,
             frequency: frequent.then(|| Frequency::new(slots)),
-            contest: None,
             victims: Vec::new(),
         }
     }
@@ -83,17 +80,6 @@ impl ValueOrder {
         }
     }
 
-    /// A request read these slots; copies of all of them saved `saved_us`, or would have.
-    pub fn read(&mut self, slots: RangeInclusive<u64>, saved_us: f64, now: Nanos, fill: Fill) {
-        if let Some(contest) = &mut self.contest {
-            contest.observe(slots.clone(), saved_us as f32, now, fill);
-        }
-        let each = saved_us / (slots.end() - slots.start() + 1) as f64;
-        for slot in slots.map(Slot) {
-            self.touch(slot, each as f32);
-        }
-    }
-
     /// Notes a use of a resident slot for which no copy saves time.
     pub fn touch_unvalued(&mut self, slot: Slot) {
         self.base.touch(slot);
@@ -101,9 +87,6 @@ impl ValueOrder {
 
     /// Restores a slot as before a restart; false if there is no room.
     pub fn restore(&mut self, slot: Slot) -> bool {
-        if let Some(contest) = &mut self.contest {
-            contest.restore(slot);
-        }
         let room = self.base.len() < self.slots;
         if room {
             if let Some(frequency) = &mut self.frequency {
@@ -120,6 +103,7 @@ impl ValueOrder {
         &mut self,
         slot: Slot,
         saved_us: f32,
+        admission: Admission,
         may_go: &mut dyn FnMut(Slot) -> bool,
     ) -> Result<Option<Slot>, SlotRefusal> {
         if !self.base.wants(slot) {
@@ -129,9 +113,7 @@ impl ValueOrder {
         let mut gone = None;
         if self.base.len() >= self.slots {
             let victim = self.choose(Some(slot), may_go).ok_or(SlotRefusal)?;
-            let frequencies = self.frequency.is_some();
-            let everything = self.contest.as_ref().is_some_and(|c| c.everything());
-            let by_uses = frequencies && !everything;
+            let by_uses = self.frequency.is_some() && admission == Admission::ByUses;
             let enough = match by_uses {
                 true => {
                     let mut worth = own / self.worth_of(victim).max(f32::MIN_POSITIVE);
@@ -178,9 +160,6 @@ impl ValueOrder {
     pub fn resize(&mut self, slots: usize) {
         self.slots = slots.max(1);
         self.base.resize(self.slots);
-        if let Some(contest) = &mut self.contest {
-            contest.resize(self.slots);
-        }
         if self.frequency.is_some() {
             let mut frequency = Frequency::new(self.slots);
             let resident = self.base.order();
