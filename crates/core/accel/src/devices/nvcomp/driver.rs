@@ -7,7 +7,7 @@
 //! - The library is loaded at run time with our own declarations; a build needs no toolkit and a run needs no driver.
 //! - Nothing here touches a device before [`Driver::first_device`].
 //!
-//! Leaves to others: nvCOMP's functions (`library.rs`), and the GPU's queues and memory (`device.rs`).
+//! Leaves to others: nvCOMP's functions (`library.rs`), and the GPU's queues and memory (`queues.rs`, `lane.rs`).
 //!
 //! Source: CUDA driver API 13.0, `cuda.h`; the functions and their ABI are the same since CUDA 11.
 

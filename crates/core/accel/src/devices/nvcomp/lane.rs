@@ -7,21 +7,25 @@
 //!
 //! Invariants
 //! - The device touches only this memory and the shared scratch, never a job's buffers.
+//! - Outside [`Lane::compress`] a lane is idle: no work that touches its memory is queued or running. One on which the
+//!   device may still work is leaked, never freed or used again.
 //! - Lengths and statuses are filled with nonsense before a batch starts, so that values the library did not write are
 //!   noticed.
 //! - Nothing is gathered or copied by a length that was not checked against its slot.
 //!
-//! Leaves to others: the queues and the scratch memory (`device.rs`), and framing the results (`frame.rs`).
+//! Leaves to others: the queues and the scratch memory (`queues.rs`), how many lanes there are (`device.rs`), and framing
+//! the results (`frame.rs`).
 
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
 
 use longshore_codec::deflate::{Deflater, Isal};
 use longshore_codec::worth;
 
-use super::device::{CHUNK, Device, GATHER_UNIT, Marks, Trouble};
-use super::driver::{Context, CudaError, DeviceMemory, DevicePtr, PinnedMemory, Stream};
+use super::driver::{Context, CudaError, DeviceMemory, DevicePtr, PinnedMemory, StreamMark};
 use super::library::{Batch, Effort, status_name};
+use super::queues::{CHUNK, GATHER_UNIT, Queues, Trouble};
 use crate::Fault;
 
 /// Threads of a block of the gather kernel.
@@ -84,6 +88,31 @@ pub(super) enum Made {
     Failed(Fault),
 }
 
+/// A [`StreamMark`] for each point of a batch at which the host waits or the device's clock is read.
+struct Marks {
+    input_starts: StreamMark,
+    input_ends: StreamMark,
+    compute_starts: StreamMark,
+    compute_ends: StreamMark,
+    output_starts: StreamMark,
+    output_ends: StreamMark,
+}
+
+impl Marks {
+    fn new(context: &Arc<Context>) -> Result<Marks, CudaError> {
+        let mark = || StreamMark::new(context);
+        Ok(Marks {
+            input_starts: mark()?,
+            input_ends: mark()?,
+            compute_starts: mark()?,
+            compute_ends: mark()?,
+            output_starts: mark()?,
+            output_ends: mark()?,
+        })
+    }
+}
+
+/// The memory of one batch.
 pub(super) struct Lane {
     layout: Layout,
     slot: usize,
@@ -107,15 +136,12 @@ impl Lane {
         2 * CHUNK + slot + layout.addresses() + layout.addresses_len()
     }
 
-    pub fn new(
-        context: &Arc<Context>,
-        stream: &Stream,
-        capacity: usize,
-        slot: usize,
-    ) -> Result<Lane, CudaError> {
+    /// Allocates a lane for batches of the queues' capacity.
+    pub fn new(queues: &Queues) -> Result<Lane, CudaError> {
+        let (context, capacity, slot) = (&queues.context, queues.capacity, queues.slot);
         let layout = Layout { capacity };
         let device = |len| DeviceMemory::new(context, len);
-        let mut lane = Lane {
+        let mut lane = ManuallyDrop::new(Lane {
             layout,
             slot,
             host: PinnedMemory::new(context, capacity * CHUNK)?,
@@ -127,13 +153,18 @@ impl Lane {
             marks: Marks::new(context)?,
             software: None,
             deflated: vec![0; CHUNK],
-        };
-        lane.write_addresses(context, stream)?;
-        Ok(lane)
+        });
+        match lane.write_addresses(queues) {
+            Ok(()) => Ok(ManuallyDrop::into_inner(lane)),
+            Err(e) => {
+                drop(lane_if_idle(lane, queues));
+                Err(e)
+            }
+        }
     }
 
     /// The addresses and plain lengths of the chunks never change: they are copied to the device once.
-    fn write_addresses(&mut self, context: &Context, stream: &Stream) -> Result<(), CudaError> {
+    fn write_addresses(&mut self, queues: &Queues) -> Result<(), CudaError> {
         let count = self.layout.capacity as u64;
         let (input, slots, slot) = (self.input.start, self.slots.start, self.slot as u64);
         let numbers = (0..count)
@@ -144,14 +175,12 @@ impl Lane {
             place.copy_from_slice(&number.to_le_bytes());
         }
         let to = self.arrays.start + self.layout.addresses() as u64;
+        let (stream, len) = (&queues.streams.input, self.layout.addresses_len());
         // SAFETY: both ranges are this lane's, and the copy is awaited before either is used again.
         unsafe {
-            context.copy_in(
-                to,
-                self.host.as_mut_ptr(),
-                self.layout.addresses_len(),
-                stream,
-            )
+            queues
+                .context
+                .copy_in(to, self.host.as_mut_ptr(), len, stream)
         }?;
         stream.synchronize()
     }
@@ -171,10 +200,31 @@ impl Lane {
         deflater.deflate(plain, &mut self.deflated[..worth(plain.len())])
     }
 
+    /// Compresses at most `capacity` chunks of [`CHUNK`] bytes and calls `done` with the lane and the result of each.
+    /// Blocks. The lane comes back unless the device may still be at work in it.
+    pub fn compress<R>(
+        self,
+        queues: &Queues,
+        chunks: &[&[u8]],
+        effort: Effort,
+        done: impl FnOnce(&mut Lane, &[Made]) -> R,
+    ) -> (Option<Lane>, Result<R, Trouble>) {
+        // A panic in between leaks the lane as well.
+        let mut lane = ManuallyDrop::new(self);
+        match lane.run(queues, chunks, effort) {
+            Ok(made) => {
+                let mut lane = ManuallyDrop::into_inner(lane);
+                let result = done(&mut lane, &made);
+                (Some(lane), Ok(result))
+            }
+            Err(trouble) => (lane_if_idle(lane, queues), Err(trouble)),
+        }
+    }
+
     /// The result of each of `chunks`, in order. After an error the device may still be at work in this lane.
-    pub fn compress(
+    fn run(
         &mut self,
-        device: &Device,
+        queues: &Queues,
         chunks: &[&[u8]],
         effort: Effort,
     ) -> Result<Vec<Made>, Trouble> {
@@ -182,29 +232,29 @@ impl Lane {
         for (place, chunk) in self.host.bytes_mut().chunks_exact_mut(CHUNK).zip(chunks) {
             place.copy_from_slice(chunk);
         }
-        self.start(device, chunks.len(), effort)?;
+        self.start(queues, chunks.len(), effort)?;
         // Runs while the device works.
         let crcs: Vec<u32> = chunks
             .iter()
             .map(|chunk| crc_fast::crc32_iso_hdlc(chunk))
             .collect();
         self.marks.compute_ends.synchronize()?;
-        let made = self.judge(&crcs, device.checksums.is_some());
-        let dense_len = self.bring_back(device, &made)?;
+        let made = self.judge(&crcs, queues.checksums.is_some());
+        let dense_len = self.bring_back(queues, &made)?;
         self.marks.output_ends.synchronize()?;
-        self.count(device, chunks.len(), dense_len)?;
+        self.count(queues, chunks.len(), dense_len)?;
         Ok(made)
     }
 
     /// Queues all work up to the arrival of lengths, statuses and checksums.
-    fn start(&mut self, device: &Device, count: usize, effort: Effort) -> Result<(), Trouble> {
-        let (context, streams, marks) = (&device.context, &device.streams, &self.marks);
+    fn start(&mut self, queues: &Queues, count: usize, effort: Effort) -> Result<(), Trouble> {
+        let (context, streams, marks) = (&queues.context, &queues.streams, &self.marks);
         let arrays = |offset: usize| self.arrays.start + offset as DevicePtr;
         let address = |n: usize| arrays(self.layout.addresses() + n * self.layout.capacity * 8);
         // The lock is held while this batch is queued, so that all batches go through the three queues in the same
         // order.
-        let mut scratch = device.scratch.lock();
-        let scratch = device.scratch_for(&mut scratch, effort, count)?;
+        let mut scratch = queues.scratch.lock();
+        let scratch = queues.scratch_for(&mut scratch, effort, count)?;
         let batch = Batch {
             input_ptrs: address(0),
             input_sizes: address(1),
@@ -234,13 +284,13 @@ impl Lane {
             marks.compute_starts.record(&streams.compute)?;
             let answers = (arrays(0), self.layout.answers_len());
             context.fill(answers.0, NONSENSE, answers.1, &streams.compute)?;
-            if let Some(kernel) = device.checksums {
+            if let Some(kernel) = queues.checksums {
                 let crcs = arrays(self.layout.checksums());
-                device
+                queues
                     .library
                     .checksum(&batch, kernel, crcs, &streams.compute)?;
             }
-            device.library.compress(&batch, effort, &streams.compute)?;
+            queues.library.compress(&batch, effort, &streams.compute)?;
             context.copy_out(
                 self.answers.as_mut_ptr(),
                 answers.0,
@@ -285,8 +335,8 @@ impl Lane {
     }
 
     /// Queues the gathering and the copy back; returns the length of the dense run.
-    fn bring_back(&mut self, device: &Device, made: &[Made]) -> Result<usize, CudaError> {
-        let (context, stream, marks) = (&device.context, &device.streams.output, &self.marks);
+    fn bring_back(&mut self, queues: &Queues, made: &[Made]) -> Result<usize, CudaError> {
+        let (context, stream, marks) = (&queues.context, &queues.streams.output, &self.marks);
         let place = |made: &Made| match made {
             Made::Deflated { at, .. } => Some(at.clone()),
             Made::Incompressible | Made::Failed(_) => None,
@@ -294,10 +344,10 @@ impl Lane {
         let last = made.iter().rev().find_map(place);
         let dense_len = last.map_or(0, |at| at.end.next_multiple_of(GATHER_UNIT));
         // The lock is held as in `start`: the queue takes this batch's pieces together.
-        let _order = device.scratch.lock();
+        let _order = queues.scratch.lock();
         marks.output_starts.record(stream)?;
         let host = self.host.as_mut_ptr();
-        if let Some(kernel) = &device.gather {
+        if let Some(kernel) = &queues.gather {
             let table = &mut self.answers.bytes_mut()[self.layout.table()..];
             for (entry, made) in table.chunks_exact_mut(8).zip(made) {
                 let at = place(made).unwrap_or(0..0);
@@ -332,12 +382,12 @@ impl Lane {
         Ok(dense_len)
     }
 
-    fn count(&self, device: &Device, chunks: usize, dense_len: usize) -> Result<(), CudaError> {
+    fn count(&self, queues: &Queues, chunks: usize, dense_len: usize) -> Result<(), CudaError> {
         let m = &self.marks;
         let input_ns = m.input_ends.ns_since(&m.input_starts)?;
         let compute_ns = m.compute_ends.ns_since(&m.compute_starts)?;
         let output_ns = m.output_ends.ns_since(&m.output_starts)?;
-        let mut timings = device.timings.lock();
+        let mut timings = queues.timings.lock();
         timings.batches += 1;
         timings.plain_bytes += (chunks * CHUNK) as u64;
         timings.dense_bytes += dense_len as u64;
@@ -345,6 +395,17 @@ impl Lane {
         timings.compute_ns += compute_ns;
         timings.output_ns += output_ns;
         Ok(())
+    }
+}
+
+/// The lane, once the queues are empty. `None`: that cannot be known, and the lane is leaked.
+fn lane_if_idle(lane: ManuallyDrop<Lane>, queues: &Queues) -> Option<Lane> {
+    match queues.streams.synchronize() {
+        Ok(()) => Some(ManuallyDrop::into_inner(lane)),
+        Err(e) => {
+            tracing::debug!(%e, "a batch's memory may still be in use by the device");
+            None
+        }
     }
 }
 

@@ -8,8 +8,9 @@
 //! ```text
 //!  driver.rs    libcuda: declarations, errors, memory that frees itself
 //!  library.rs   libnvcomp: declarations for 5.x and 6.x, where it is found
-//!  device.rs    one GPU made ready: three queues, lanes, scratch
+//!  queues.rs    three queues of one GPU, and what batches in them share
 //!  lane.rs      one batch in flight
+//!  device.rs    one GPU made ready: its queues and lanes
 //!  frame.rs     chunks to members
 //!  probe.rs     bare copies, and memory taken away, for a check of the device
 //!  trial.rs     the self-test
@@ -28,6 +29,7 @@ mod frame;
 mod lane;
 mod library;
 mod probe;
+mod queues;
 mod symbols;
 mod trial;
 
@@ -45,16 +47,17 @@ use longshore_codec::{Algorithm, Level, PLAIN_LEN_MAX};
 use longshore_io::Buffer;
 use parking_lot::Mutex;
 
-pub use device::Timings;
 pub use probe::{CopyRates, MemoryHold};
+pub use queues::Timings;
 
 use super::{Accelerator, AcceleratorFacts, Refusal, UnderWay};
 use crate::engine::{Caps, Engine, EngineState, Fault, Health, Job, Outcome, Task};
-use device::{CHUNK, CHUNKS_MIN, Device, Trouble};
+use device::{CHUNKS_MIN, Device};
 use driver::{Context, CudaError, Driver};
 use frame::ChunkResult;
 use lane::{Lane, Made};
 use library::{Effort, Library};
+use queues::{CHUNK, Trouble};
 
 /// How the GPU is used. A backup takes [`Options::from_environment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,25 +181,25 @@ impl Nvcomp {
     /// The device and how it is used; `None` before the self-test has passed.
     pub fn facts(&self) -> Option<Facts> {
         let device = self.device()?;
-        let (free, all) = device.context.memory().ok()?;
+        let (free, all) = device.queues.context.memory().ok()?;
         Some(Facts {
-            device: device.context.device_name.clone(),
-            capability: device.context.capability().ok()?,
+            device: device.queues.context.device_name.clone(),
+            capability: device.queues.context.capability().ok()?,
             memory_bytes: all,
             memory_free_bytes: free,
-            cuda_version: device.context.driver_version.clone(),
-            nvcomp_version: device.library.version.clone(),
-            batch_bytes: device.capacity * CHUNK,
+            cuda_version: device.queues.context.driver_version.clone(),
+            nvcomp_version: device.queues.library.version.clone(),
+            batch_bytes: device.queues.capacity * CHUNK,
             lanes: device.lanes_free(),
-            gathers: device.gather.is_some(),
-            checksums: device.checksums.is_some(),
+            gathers: device.queues.gather.is_some(),
+            checksums: device.queues.checksums.is_some(),
         })
     }
 
     /// The device's times since the last self-test.
     pub fn timings(&self) -> Timings {
         self.device()
-            .map_or_else(Timings::default, |device| *device.timings.lock())
+            .map_or_else(Timings::default, |device| *device.queues.timings.lock())
     }
 
     /// Chunks that this process's CPU did instead of the device.
@@ -234,7 +237,7 @@ impl Nvcomp {
             .unwrap_or(Effort::of_level(level));
         let mut rest = jobs;
         while !rest.is_empty() {
-            let (slice, after) = rest.split_at_mut(slice_len(rest, device.capacity));
+            let (slice, after) = rest.split_at_mut(slice_len(rest, device.queues.capacity));
             rest = after;
             let plans: Vec<Plan> = slice.iter().map(|job| Plan::of(job)).collect();
             let chunks: Vec<&[u8]> = plans.iter().flat_map(Plan::chunks).collect();
@@ -268,10 +271,10 @@ impl Nvcomp {
             },
         };
         let mut inner = self.inner.lock();
-        if device.context.is_lost() {
+        if device.queues.context.is_lost() {
             inner.lost(trouble);
         } else if fault == Fault::Memory {
-            inner.too_large(device.capacity, trouble);
+            inner.too_large(device.queues.capacity, trouble);
         } else {
             inner.refuse(super::Trouble::Failed, trouble.to_string());
         }

@@ -22,7 +22,7 @@ pub struct MemoryHold {
 
 /// Copies `len` bytes `rounds` times in each direction, then in both.
 pub(super) fn copy_rates(device: &Device, len: usize, rounds: u32) -> Result<CopyRates, CudaError> {
-    let context = &device.context;
+    let context = &device.queues.context;
     let (mut inwards, mut outwards) = (
         PinnedMemory::new(context, len)?,
         PinnedMemory::new(context, len)?,
@@ -31,7 +31,7 @@ pub(super) fn copy_rates(device: &Device, len: usize, rounds: u32) -> Result<Cop
         DeviceMemory::new(context, len)?,
         DeviceMemory::new(context, len)?,
     );
-    let (input, output) = (&device.streams.input, &device.streams.output);
+    let (input, output) = (&device.queues.streams.input, &device.queues.streams.output);
     let marks = [
         StreamMark::new(context)?,
         StreamMark::new(context)?,
@@ -75,7 +75,7 @@ pub(super) fn copy_rates(device: &Device, len: usize, rounds: u32) -> Result<Cop
 pub(super) fn hold(device: &Device, leave: usize) -> Result<MemoryHold, CudaError> {
     const PIECE: usize = 1 << 30;
     const PIECE_MIN: usize = 1 << 20;
-    let context = &device.context;
+    let context = &device.queues.context;
     let mut held = MemoryHold {
         _memory: Vec::new(),
         bytes: 0,

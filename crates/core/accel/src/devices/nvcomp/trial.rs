@@ -11,9 +11,10 @@ use longshore_codec::gzext::Member;
 use longshore_codec::{Algorithm, payload_bound};
 use longshore_io::Pool;
 
-use super::device::{CHUNK, Device, Trouble};
+use super::device::Device;
 use super::driver::{self, Context, Driver};
 use super::library::{Effort, Library};
+use super::queues::{CHUNK, Trouble};
 use super::{Nvcomp, Options, Plan, at_first_sight, finish};
 use crate::devices::{self, Refusal};
 use crate::{EngineState, Outcome};
