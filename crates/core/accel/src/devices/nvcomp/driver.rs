@@ -129,7 +129,8 @@ impl Driver {
             return Err(Refusal::new(Trouble::SwitchedOff, text));
         }
         let library = symbols::open(name)?;
-        // SAFETY: the types are those of cuda.h.
+        // SAFETY: `find` demands the declared types. The table above has those of cuda.h, which are the same from CUDA 11
+        // to 13; a file that is not the driver lacks the names.
         let functions = unsafe { Functions::find(library) }.map_err(|refusal| Refusal {
             text: format!("cannot use {}: {}", name.display(), refusal.text),
             ..refusal
@@ -142,10 +143,10 @@ impl Driver {
             return Ok(());
         }
         let mut name = ptr::null();
-        // SAFETY: writes one pointer, to a string that lives as long as the library.
+        // SAFETY: cuda.h demands a pointer to one pointer, which is a local variable; any number may be asked about.
         let known = unsafe { (self.functions.error_name)(code, &mut name) } == 0 && !name.is_null();
         let name = if known {
-            // SAFETY: the driver gave a C string.
+            // SAFETY: the call succeeded, so this is a C string of the library's own, and the library is never closed.
             unsafe { CStr::from_ptr(name) }
                 .to_string_lossy()
                 .into_owned()
@@ -158,7 +159,9 @@ impl Driver {
     /// Initialises CUDA and takes the first visible device. Returns the driver's version as well, such as `13.0`.
     pub fn first_device(self: &Arc<Driver>) -> Result<Context, CudaError> {
         let f = self.functions;
-        // SAFETY: plain calls that write numbers to places of ours.
+        // SAFETY: cuda.h demands pointers to an int, a handle, or as many characters as the length says; all of them are
+        // local variables. `cuInit` comes first and the device is of `cuDeviceGet`, as it demands too. One character less
+        // than the array has is offered, so the name ends in a zero byte.
         unsafe {
             self.check("cuInit", (f.init)(0))?;
             let (mut version, mut count, mut device) = (0, 0, 0);
@@ -210,9 +213,9 @@ pub(super) struct Context {
     lost: AtomicBool,
 }
 
-// SAFETY: handles of the driver API may be used from any thread; each method sets the context for its thread.
+// SAFETY: the driver's documentation lets any thread use a context that is current on it, and `call` makes it so.
 unsafe impl Send for Context {}
-// SAFETY: as above; the driver locks what it shares.
+// SAFETY: the driver documents its calls as safe from several threads at once, and `lost` is atomic.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -222,7 +225,7 @@ impl Context {
         run: impl FnOnce(&Functions) -> c_int,
     ) -> Result<(), CudaError> {
         let functions = &self.driver.functions;
-        // SAFETY: the handle is that of the retained primary context.
+        // SAFETY: cuda.h demands a context that exists: `first_device` retained it, and only `drop` releases it.
         let current = unsafe { (functions.context_set_current)(self.handle) };
         let checked = self
             .driver
@@ -330,11 +333,13 @@ impl Context {
     /// Loads PTX or machine code and finds a kernel in it. Modules stay loaded as long as the context.
     pub fn kernel(&self, code: &CStr, name: &CStr) -> Result<Kernel, CudaError> {
         let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the image is a C string, which is how PTX text is given.
+        // SAFETY: cuda.h demands a pointer to one handle, which is a local variable, and an image that ends where its format
+        // says: PTX text ends in a zero byte, which `CStr` has.
         self.call("cuModuleLoadData", |f| unsafe {
             (f.module_load)(&mut module, code.as_ptr().cast())
         })?;
-        // SAFETY: writes one handle; the name is a C string.
+        // SAFETY: cuda.h demands a pointer to one handle, which is a local variable, a module, which the call above made,
+        // and a C string.
         self.call("cuModuleGetFunction", |f| unsafe {
             (f.module_function)(&mut function, module, name.as_ptr())
         })?;
@@ -356,7 +361,9 @@ impl Context {
             .iter_mut()
             .map(|argument| ptr::from_mut(argument).cast())
             .collect();
-        // SAFETY: the driver copies the arguments before it returns; the rest as the caller promises.
+        // SAFETY: cuda.h demands a pointer to each of the kernel's arguments, and copies them before it returns: `places`
+        // points at `arguments`, which outlive the call and which the caller says are the kernel's. The caller also keeps
+        // the memory that the kernel touches until the stream has run it.
         self.call("cuLaunchKernel", |f| unsafe {
             (f.launch)(
                 kernel.function,
@@ -378,7 +385,8 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if !self.is_lost() {
-            // SAFETY: retained once when this was made; everything that used it holds an `Arc` of it.
+            // SAFETY: cuda.h demands one release for each time the context was retained: `first_device` retained it once.
+            // Memory, streams and marks hold an `Arc` of this value, so none of them is left.
             unsafe { (self.driver.functions.context_release)(self.device) };
         }
     }
@@ -389,16 +397,16 @@ pub(super) struct Kernel {
     function: Handle,
 }
 
-// SAFETY: a handle of the driver, usable from any thread.
+// SAFETY: a kernel's handle belongs to no thread, and lives as long as its context.
 unsafe impl Send for Kernel {}
-// SAFETY: as above; it never changes.
+// SAFETY: nothing changes a kernel once it was found.
 unsafe impl Sync for Kernel {}
 
 /// Memory of the device, freed when dropped.
 pub(super) struct DeviceMemory {
     context: Arc<Context>,
-    pub start: DevicePtr,
-    pub len: usize,
+    start: DevicePtr,
+    len: usize,
 }
 
 impl DeviceMemory {
@@ -406,7 +414,8 @@ impl DeviceMemory {
     pub fn new(context: &Arc<Context>, len: usize) -> Result<DeviceMemory, CudaError> {
         let mut start = 0;
         if len > 0 {
-            // SAFETY: writes one address.
+            // SAFETY: cuda.h demands a pointer to one address, which is a local variable, a length above 0, as asked above,
+            // and a current context, which `call` has set.
             context.call("cuMemAlloc", |f| unsafe {
                 (f.memory_alloc)(&mut start, len)
             })?;
@@ -417,12 +426,21 @@ impl DeviceMemory {
             len,
         })
     }
+
+    pub fn start(&self) -> DevicePtr {
+        self.start
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if self.len > 0 && !self.context.is_lost() {
-            // SAFETY: allocated in `new` and freed once; code that still lets the device use it leaks it instead.
+            // SAFETY: cuda.h demands memory of `cuMemAlloc` that was not freed: `new` allocated it, and nothing else frees
+            // it. The call waits for work that uses it; a lane that the device may use for ever is leaked (`lane.rs`).
             let freed = self
                 .context
                 .call("cuMemFree", |f| unsafe { (f.memory_free)(self.start) });
@@ -440,17 +458,19 @@ pub(super) struct PinnedMemory {
     len: usize,
 }
 
-// SAFETY: the bytes belong to this value alone, like those of a `Box<[u8]>`.
+// SAFETY: the bytes belong to this value alone, like those of a `Box<[u8]>`, and any thread may free them: `call` makes the
+// context current.
 unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
     pub fn new(context: &Arc<Context>, len: usize) -> Result<PinnedMemory, CudaError> {
         let mut start = ptr::null_mut();
-        // SAFETY: writes one address.
+        // SAFETY: cuda.h demands a pointer to one address, which is a local variable, and a current context, which `call`
+        // has set.
         context.call("cuMemHostAlloc", |f| unsafe {
             (f.host_alloc)(&mut start, len, HOST_PORTABLE)
         })?;
-        // SAFETY: `len` fresh bytes, whose content the driver leaves open.
+        // SAFETY: the call above gave `len` bytes that nobody else knows of yet. Their content is open before this.
         unsafe { ptr::write_bytes(start.cast::<u8>(), 0, len) };
         Ok(PinnedMemory {
             context: Arc::clone(context),
@@ -463,15 +483,23 @@ impl PinnedMemory {
         self.start
     }
 
-    /// The bytes. The caller has waited for every copy that touches them.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes of ours, written when they were allocated.
+    /// The bytes.
+    ///
+    /// # Safety
+    /// No copy to this memory is queued or running while the slice lives.
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: `new` allocated and zeroed `len` bytes, which only `drop` frees. The caller keeps the device from
+        // writing them, and `&self` everybody else.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// As [`bytes`](Pinned::bytes), to write.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and the reference is exclusive.
+    /// The bytes, to write.
+    ///
+    /// # Safety
+    /// No copy from or to this memory is queued or running while the slice lives.
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `new` allocated and zeroed `len` bytes, which only `drop` frees. The caller keeps the device from
+        // using them, and `&mut self` everybody else.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
@@ -479,7 +507,8 @@ impl PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         if !self.context.is_lost() {
-            // SAFETY: allocated in `new` and freed once.
+            // SAFETY: cuda.h demands memory of `cuMemHostAlloc` that was not freed: `new` allocated it, and nothing else
+            // frees it. The call waits for copies; a lane that the device may use for ever is leaked (`lane.rs`).
             let freed = self.context.call("cuMemFreeHost", |f| unsafe {
                 (f.host_free)(self.start.cast())
             });
@@ -493,12 +522,12 @@ impl Drop for PinnedMemory {
 /// A queue of the device's work.
 pub(super) struct Stream {
     context: Arc<Context>,
-    pub handle: Handle,
+    handle: Handle,
 }
 
-// SAFETY: a handle of the driver, usable from any thread.
+// SAFETY: a stream belongs to a context, not to a thread.
 unsafe impl Send for Stream {}
-// SAFETY: as above; the driver locks its queue.
+// SAFETY: several threads may put work on a stream: the driver locks its queue.
 unsafe impl Sync for Stream {}
 
 impl Stream {
@@ -513,6 +542,11 @@ impl Stream {
             context: Arc::clone(context),
             handle,
         })
+    }
+
+    /// For a library that takes CUDA's own handle; valid while the stream is borrowed.
+    pub fn handle(&self) -> Handle {
+        self.handle
     }
 
     /// Waits, possibly for ever, until the queue is empty.
@@ -535,7 +569,8 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.context.is_lost() {
-            // SAFETY: created in `new`; the driver lets queued work end first.
+            // SAFETY: the handle is of `new`, and nothing uses it after `drop`; the driver keeps the stream until queued
+            // work has ended.
             let gone = self.context.call("cuStreamDestroy", |f| unsafe {
                 (f.stream_destroy)(self.handle)
             });
@@ -552,9 +587,9 @@ pub(super) struct StreamMark {
     handle: Handle,
 }
 
-// SAFETY: a handle of the driver, usable from any thread.
+// SAFETY: an event belongs to a context, not to a thread.
 unsafe impl Send for StreamMark {}
-// SAFETY: as above.
+// SAFETY: the driver locks an event that several threads record, await or read.
 unsafe impl Sync for StreamMark {}
 
 impl StreamMark {

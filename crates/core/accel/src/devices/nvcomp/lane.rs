@@ -166,17 +166,20 @@ impl Lane {
     /// The addresses and plain lengths of the chunks never change: they are copied to the device once.
     fn write_addresses(&mut self, queues: &Queues) -> Result<(), CudaError> {
         let count = self.layout.capacity as u64;
-        let (input, slots, slot) = (self.input.start, self.slots.start, self.slot as u64);
+        let (input, slots, slot) = (self.input.start(), self.slots.start(), self.slot as u64);
         let numbers = (0..count)
             .map(|i| input + i * CHUNK as u64)
             .chain((0..count).map(|_| CHUNK as u64))
             .chain((0..count).map(|i| slots + i * slot));
-        for (place, number) in self.host.bytes_mut().chunks_exact_mut(8).zip(numbers) {
+        // SAFETY: the lane is new, so no copy of its memory was queued yet.
+        let host = unsafe { self.host.bytes_mut() };
+        for (place, number) in host.chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
-        let to = self.arrays.start + self.layout.addresses() as u64;
+        let to = self.arrays.start() + self.layout.addresses() as u64;
         let (stream, len) = (&queues.streams.input, self.layout.addresses_len());
-        // SAFETY: both ranges are this lane's, and the copy is awaited before either is used again.
+        // SAFETY: both ranges are this lane's and `len` bytes long: a lane's addresses take less room than its chunks. The
+        // copy is awaited before either is used again, and if it cannot be, `new` leaks the lane.
         unsafe {
             queues
                 .context
@@ -187,7 +190,8 @@ impl Lane {
 
     /// The compressed chunks that [`Made::Deflated`] points into.
     pub fn output(&self) -> &[u8] {
-        self.host.bytes()
+        // SAFETY: outside `compress` a lane is idle, and `compress` has the lane for itself.
+        unsafe { self.host.bytes() }
     }
 
     /// Deflates `plain` (at most [`CHUNK`] bytes) on this thread. Returns the length of the result in `deflated` if it
@@ -229,7 +233,9 @@ impl Lane {
         effort: Effort,
     ) -> Result<Vec<Made>, Trouble> {
         assert!(chunks.len() <= self.layout.capacity);
-        for (place, chunk) in self.host.bytes_mut().chunks_exact_mut(CHUNK).zip(chunks) {
+        // SAFETY: outside `compress` a lane is idle, and nothing was queued since it began.
+        let host = unsafe { self.host.bytes_mut() };
+        for (place, chunk) in host.chunks_exact_mut(CHUNK).zip(chunks) {
             place.copy_from_slice(chunk);
         }
         self.start(queues, chunks.len(), effort)?;
@@ -249,7 +255,7 @@ impl Lane {
     /// Queues all work up to the arrival of lengths, statuses and checksums.
     fn start(&mut self, queues: &Queues, count: usize, effort: Effort) -> Result<(), Trouble> {
         let (context, streams, marks) = (&queues.context, &queues.streams, &self.marks);
-        let arrays = |offset: usize| self.arrays.start + offset as DevicePtr;
+        let arrays = |offset: usize| self.arrays.start() + offset as DevicePtr;
         let address = |n: usize| arrays(self.layout.addresses() + n * self.layout.capacity * 8);
         // The lock is held while this batch is queued, so that all batches go through the three queues in the same
         // order.
@@ -260,8 +266,8 @@ impl Lane {
             input_sizes: address(1),
             chunk_len: CHUNK,
             chunks: count,
-            scratch: scratch.start,
-            scratch_len: scratch.len,
+            scratch: scratch.start(),
+            scratch_len: scratch.len(),
             output_ptrs: address(2),
             output_sizes: arrays(self.layout.sizes()),
             statuses: arrays(self.layout.statuses()),
@@ -273,7 +279,7 @@ impl Lane {
         unsafe {
             marks.input_starts.record(&streams.input)?;
             context.copy_in(
-                self.input.start,
+                self.input.start(),
                 self.host.as_mut_ptr(),
                 count * CHUNK,
                 &streams.input,
@@ -304,7 +310,8 @@ impl Lane {
 
     /// Reads lengths, statuses and checksums, and lays out the dense run.
     fn judge(&self, crcs: &[u32], with_checksums: bool) -> Vec<Made> {
-        let answers = self.answers.bytes();
+        // SAFETY: `run` has awaited the mark that follows the copy to this memory.
+        let answers = unsafe { self.answers.bytes() };
         let mut at = 0;
         let judged = crcs.iter().enumerate().map(|(i, &crc32)| {
             let len = u64_at(answers, self.layout.sizes() + 8 * i);
@@ -348,7 +355,9 @@ impl Lane {
         marks.output_starts.record(stream)?;
         let host = self.host.as_mut_ptr();
         if let Some(kernel) = &queues.gather {
-            let table = &mut self.answers.bytes_mut()[self.layout.table()..];
+            // SAFETY: `run` has awaited the only copy that was queued for this memory.
+            let answers = unsafe { self.answers.bytes_mut() };
+            let table = &mut answers[self.layout.table()..];
             for (entry, made) in table.chunks_exact_mut(8).zip(made) {
                 let at = place(made).unwrap_or(0..0);
                 let first = (at.start / GATHER_UNIT) as u32;
@@ -357,8 +366,8 @@ impl Lane {
                 entry[4..].copy_from_slice(&count.to_le_bytes());
             }
             let from = table.as_ptr();
-            let to = self.arrays.start + self.layout.table() as u64;
-            let mut arguments = [self.slots.start, self.slot as u64, self.dense.start, to];
+            let to = self.arrays.start() + self.layout.table() as u64;
+            let mut arguments = [self.slots.start(), self.slot as u64, self.dense.start(), to];
             let grid = (made.len() as u32, GATHER_THREADS);
             // SAFETY: all memory is this lane's; the table's offsets lie in the slots and the dense run, whose lengths
             // are multiples of the unit; the marks are awaited before any byte is read.
@@ -366,13 +375,13 @@ impl Lane {
                 context.copy_in(to, from, made.len() * 8, stream)?;
                 context.launch(kernel, grid, &mut arguments, stream)?;
                 if dense_len > 0 {
-                    context.copy_out(host, self.dense.start, dense_len, stream)?;
+                    context.copy_out(host, self.dense.start(), dense_len, stream)?;
                 }
             }
         } else {
             for (i, at) in made.iter().map(place).enumerate() {
                 let Some(at) = at else { continue };
-                let from = self.slots.start + (i * self.slot) as u64;
+                let from = self.slots.start() + (i * self.slot) as u64;
                 // SAFETY: the length was checked against the slot; dense offsets lie in `host`, for no chunk is longer
                 // than its plain bytes; the marks are awaited before any byte is read.
                 unsafe { context.copy_out(host.add(at.start), from, at.len(), stream) }?;

@@ -254,7 +254,7 @@ impl Library {
     }
 
     fn of(library: &'static Loaded) -> Result<Library, Refusal> {
-        // SAFETY: the type is that of nvcomp.h in 5.x and 6.x.
+        // SAFETY: `find` demands the declared type, which is that of nvcomp.h in 5.x and 6.x.
         let properties = unsafe { Properties::find(library) }?;
         let mut found = [0; 2];
         // SAFETY: nvcomp.h demands a pointer to a structure of two 32-bit numbers; `found` is as long and outlives the call.
@@ -271,9 +271,9 @@ impl Library {
             version % 100
         );
         let scratch = match version / 1000 {
-            // SAFETY: the type is that of deflate.h in 5.x.
+            // SAFETY: `find` demands the declared type: of deflate.h in 5.x, which the library says it is.
             5 => Scratch::Five(unsafe { Scratch5::find(library) }?),
-            // SAFETY: the type is that of deflate.h in 6.x.
+            // SAFETY: `find` demands the declared type: of deflate.h in 6.x, which the library says it is.
             6 => Scratch::Six(unsafe { Scratch6::find(library) }?),
             _ => {
                 let text = format!(
@@ -282,9 +282,9 @@ impl Library {
                 return Err(Refusal::new(Trouble::VersionNotCompatible, text));
             }
         };
-        // SAFETY: the types are those of deflate.h in 5.x and 6.x.
+        // SAFETY: `find` demands the declared types: of deflate.h, the same in 5.x and 6.x.
         let common = unsafe { Common::find(library) }?;
-        // SAFETY: the types are those of crc32.h in 5.x and 6.x.
+        // SAFETY: `find` demands the declared types: of crc32.h, the same in 5.x and 6.x.
         let checksums = unsafe { Checksums::find(library) }.ok();
         Ok(Library {
             common,
@@ -304,7 +304,8 @@ impl Library {
         let options = DeflateOptions::new(effort);
         let mut alignments = [0; 3];
         let (mut output_max, mut scratch) = (0, 0);
-        // SAFETY: the three calls write numbers to places of ours and read only their arguments.
+        // SAFETY: deflate.h demands pointers to three numbers or to one, which are local variables; the options go by value,
+        // and a null stream is the default one. None of the calls touches device memory.
         unsafe {
             let status = (self.common.alignments)(options, &mut alignments);
             check("nvcompBatchedDeflateCompressGetRequiredAlignments", status)?;
@@ -342,7 +343,8 @@ impl Library {
         effort: Effort,
         stream: &Stream,
     ) -> Result<(), NvcompStatus> {
-        // SAFETY: as the caller promises.
+        // SAFETY: deflate.h demands device memory of the lengths that `batch` says, until the stream has done the work, and a
+        // stream of the current context: the caller keeps the first, and the stream lives while it is borrowed.
         let status = unsafe {
             (self.common.compress)(
                 batch.input_ptrs,
@@ -355,7 +357,7 @@ impl Library {
                 batch.output_sizes,
                 DeflateOptions::new(effort),
                 batch.statuses,
-                stream.handle,
+                stream.handle(),
             )
         };
         check("nvcompBatchedDeflateCompressAsync", status)
@@ -370,7 +372,8 @@ impl Library {
             blocks_per_message: 0,
             reserved: [0; 20],
         };
-        // SAFETY: writes one structure; with the greatest length given, no device memory is read.
+        // SAFETY: crc32.h demands a pointer to one structure, which is a local variable, and the lengths on the device only
+        // if the greatest one is not given, which it is: so their address may be null.
         let status =
             unsafe { (functions.kernel)(0, chunks, &mut kernel, chunk_len, std::ptr::null_mut()) };
         (status == SUCCESS).then_some(kernel)
@@ -406,7 +409,8 @@ impl Library {
             kernel,
             reserved: [0; 64],
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: crc32.h demands the inputs of `batch`, four bytes for each chunk at `crcs`, until the stream has done the
+        // work, and a kernel that the library chose: the caller keeps the first two, and only `checksum_kernel` makes one.
         let status = unsafe {
             (functions.crc32)(
                 batch.input_ptrs,
@@ -416,7 +420,7 @@ impl Library {
                 options,
                 WHOLE_MESSAGE,
                 NO_STATUSES,
-                stream.handle,
+                stream.handle(),
             )
         };
         check(CALL, status)

@@ -1,4 +1,6 @@
 //! Measurements for a check of the device: the speed of plain copies, and the behaviour without free memory.
+//!
+//! Leaves to others: batches (`lane.rs`), and the memory and the streams of this (`driver.rs`).
 
 use std::sync::Arc;
 
@@ -42,13 +44,14 @@ pub(super) fn copy_rates(device: &Device, len: usize, rounds: u32) -> Result<Cop
         marks[0].record(input)?;
         marks[2].record(output)?;
         for _ in 0..rounds {
-            // SAFETY: memory of ours alone, not read before both streams are synchronised.
+            // SAFETY: all four ranges are `len` bytes long and this function's alone. It reads none of them, and frees them
+            // after both streams were awaited. After an error in between, freeing waits for the device's work.
             unsafe {
                 if to_device {
-                    context.copy_in(target.start, inwards.as_mut_ptr(), len, input)?;
+                    context.copy_in(target.start(), inwards.as_mut_ptr(), len, input)?;
                 }
                 if from_device {
-                    context.copy_out(outwards.as_mut_ptr(), origin.start, len, output)?;
+                    context.copy_out(outwards.as_mut_ptr(), origin.start(), len, output)?;
                 }
             }
         }

@@ -146,7 +146,7 @@ impl Queues {
         if needed.output_max > self.slot {
             return Err(refused(OUTPUT_TOO_SMALL));
         }
-        if needed.scratch > scratch.len {
+        if needed.scratch > scratch.len() {
             // Batches in the compute queue still use the old one.
             self.streams.compute.synchronize()?;
             *scratch = DeviceMemory::new(&self.context, 0)?;
