@@ -68,9 +68,13 @@ impl Session {
 
     /// Errors: the library's return code.
     pub fn open(library: &'static Library, level: u32) -> Result<Session, c_int> {
+        // Before the session: one that was set up must be torn down again.
+        let input = Staging::new(library, abi::bound(CALL_LEN_MAX)).ok_or(code::LOW_MEM)?;
+        let output = Staging::new(library, PINNED_MAX).ok_or(code::LOW_MEM)?;
         let mut raw = Box::new(abi::Session::EMPTY);
         let mut params = library.defaults.for_session(level);
-        // SAFETY: both are structures of the layout that was checked, and outlive the call; `raw` is boxed.
+        // SAFETY: qatzip.h demands an empty session that stays where it is until it is torn down: it is boxed, and only
+        // `drop` gives the box up, after the teardown. The parameters are copied; `Params::read_by` checked their layout.
         let answer = unsafe { (library.setup)(&raw mut *raw, &raw mut params) };
         if answer != code::OK {
             return Err(answer);
@@ -79,8 +83,8 @@ impl Session {
             library,
             raw,
             level,
-            input: Staging::new(library, abi::bound(CALL_LEN_MAX)).ok_or(code::LOW_MEM)?,
-            output: Staging::new(library, PINNED_MAX).ok_or(code::LOW_MEM)?,
+            input,
+            output,
         })
     }
 
@@ -141,13 +145,15 @@ impl Session {
 
     /// Submits the first `len` staged bytes; returns the length of the result. Blocks, possibly for ever.
     fn call(&mut self, direction: Direction, len: usize, room: usize) -> Result<usize, CallError> {
-        debug_assert!(len <= self.input.len && room <= self.output.len);
+        assert!(len <= self.input.len && room <= self.output.len);
         let (mut taken, mut made) = (len as u32, room as u32);
         let session = &raw mut *self.raw;
         let (from, to) = (self.input.start.as_ptr(), self.output.start.as_ptr());
         const LAST: u32 = 1;
-        // SAFETY: the session is set up; both buffers are as long as the lengths say, and nobody else has them while
-        // this session is borrowed, nor ever, if the call does not return.
+        // SAFETY: qatzip.h demands a session that is set up, as `open` does, and used by one call at a time, as `&mut self`
+        // ensures. Both buffers are at least as long as `taken` and `made` say, and nobody else has them while this session
+        // is borrowed, nor ever, if the call does not return. A session whose device may write later is never used again
+        // nor dropped (`Trust::Doubtful`).
         let answer = unsafe {
             match direction {
                 Direction::Compress => {
@@ -182,7 +188,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: it was set up, and no call is in flight.
+        // SAFETY: qatzip.h demands a session that is set up: `open` makes no other. `&mut self` says that no call is in
+        // flight, and nothing uses the session after this.
         unsafe { (self.library.teardown)(&raw mut *self.raw) };
     }
 }
@@ -269,29 +276,32 @@ impl Staging {
         const ANY_NODE: c_int = -1;
         const PINNED: c_int = 1;
         let pinned = library.pinned.and_then(|(malloc, free)| {
-            // SAFETY: the library was initialised before the first session; it gives `len` bytes or null.
+            // SAFETY: qatzip.h demands that the process was initialised: no session is opened before that. The type was
+            // checked when the library was loaded; the numbers may have any value.
             let start = unsafe { malloc(len, ANY_NODE, PINNED) };
             NonNull::new(start.cast()).map(|start| (start, Owner::Library(free)))
         });
         let own = || {
             let layout = Layout::from_size_align(len, 64).ok()?;
-            // SAFETY: `len` is above 0.
+            // SAFETY: `alloc_zeroed` demands a size above 0: `len` is one of the two constants of `Session::open`.
             let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) })?;
             Some((start, Owner::Us(layout)))
         };
         let (start, owner) = pinned.or_else(own)?;
-        // SAFETY: the memory is ours and `len` long. The library's is not zero; after this all of it was written once.
+        // SAFETY: either allocator gave `len` bytes that nobody else knows of. The library's are not zero; slices of them
+        // need bytes that were written once.
         unsafe { start.as_ptr().write_bytes(0, len) };
         Some(Staging { start, len, owner })
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` initialised bytes that only this value owns; no call is in flight while it is borrowed.
+        // SAFETY: `new` wrote all `len` bytes, and only this value owns them. `Session::call` needs the whole session
+        // exclusively, so no device works on them while they are borrowed from it.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and the exclusive borrow makes this the only slice.
+        // SAFETY: as in `bytes`, and the exclusive borrow makes this the only slice.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -299,9 +309,11 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         match self.owner {
-            // SAFETY: it came from the library's `qzMalloc` and is used no more.
+            // SAFETY: `qzFree` demands memory of `qzMalloc` that was not freed: `new` got it there, nothing else frees it,
+            // and sessions on which a device may still work are never dropped.
             Owner::Library(free) => unsafe { free(self.start.as_ptr().cast()) },
-            // SAFETY: it was allocated with this layout and is used no more.
+            // SAFETY: `new` allocated it with this layout, nothing else frees it, and sessions on which a device may still
+            // work are never dropped.
             Owner::Us(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), layout) },
         }
     }
