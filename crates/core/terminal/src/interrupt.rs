@@ -27,9 +27,10 @@ extern "C" fn on_signal(_signal: libc::c_int) {
         .get()
         .is_none_or(|cancel| cancel.swap(true, Ordering::Relaxed));
     if again {
-        // SAFETY: null, or a text of `set_last_words`, which is neither changed nor freed.
+        // SAFETY: the pointer is null or of a text that `set_last_words` leaked: nobody changes or frees it.
         if let Some(words) = unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() } {
-            // SAFETY: plain system call over a valid text. If it fails, there is nobody to tell.
+            // SAFETY: `write` demands `len` readable bytes, which are the text's, and is allowed in a signal handler. If it
+            // fails, there is nobody to tell.
             unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
         }
         // SAFETY: `_exit` is async-signal-safe and does not return. Unfinished stripes and staging
@@ -61,9 +62,13 @@ pub fn outlive_file_limits() {
 
 /// Under a limit on address space (`ulimit -v`), all threads allocate from one heap. By default glibc reserves 64 MiB for
 /// each of many heaps; what remained would not be what the plan of a run was fitted to.
-pub fn save_address_space() {
+///
+/// # Safety
+/// No other thread runs: `mallopt` may not change a limit while another thread allocates.
+pub unsafe fn save_address_space() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the structure is valid for the call, and no other thread runs yet.
+    // SAFETY: all zeros are a valid `rlimit`, and `getrlimit` demands a place for one. `mallopt` demands that no other
+    // thread allocates, which the caller ensures.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_AS, &mut limit) == 0
@@ -79,7 +84,7 @@ pub fn save_address_space() {
 pub fn leave_if_hung(exit: Exit) {
     if longshore_accel::holds_exit() {
         let _gone = std::io::stdout().flush();
-        // SAFETY: ends the process; nothing of it is used afterwards.
+        // SAFETY: `_exit` takes a number and does not return; the destructors that it skips are what may hang.
         unsafe { libc::_exit(exit.code().into()) }
     }
 }
@@ -89,8 +94,9 @@ fn install(signal: libc::c_int) {
 }
 
 fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
-    // SAFETY: both structures are valid for the calls, all-zero is a valid `sigaction`, and the handler
-    // does only what is allowed there.
+    // SAFETY: all zeros are a valid `sigaction`, and both structures outlive the calls. The kernel demands a handler that does
+    // only what signals allow, with the signature of its flags: `on_signal` says what it does, the other does nothing, and
+    // without SA_SIGINFO a handler takes one number. A panic in a handler aborts.
     unsafe {
         let mut before: libc::sigaction = std::mem::zeroed();
         // A signal that is ignored on purpose (nohup, a background job) stays ignored.

@@ -23,7 +23,8 @@ use options::Cli;
 
 fn main() -> ExitCode {
     interrupt::outlive_file_limits();
-    interrupt::save_address_space();
+    // SAFETY: the program has started no thread yet.
+    unsafe { interrupt::save_address_space() };
     longshore_facts::raise_descriptors();
     // The message of a panic is on standard error already.
     let exit = std::panic::catch_unwind(run).unwrap_or(Exit::Internal);
