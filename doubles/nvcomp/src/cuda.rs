@@ -1,4 +1,8 @@
 //! The functions of `libcuda.so.1`, and the functions with which a test controls the double.
+//!
+//! Callers keep the duties of cuda.h: a pointer for an answer is valid for one value of its type, a name is a C string, and
+//! a launch has an argument for each parameter of its kernel. Numbers that a caller may get wrong are looked up instead:
+//! addresses of memory, streams and events. A panic in one of these functions aborts the test's process.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 

@@ -53,7 +53,8 @@ pub fn root() -> &'static Path {
         let _none_usually = fs::remove_dir_all(&root);
         fs::create_dir(&root).unwrap();
         fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
-        // SAFETY: the function lives as long as the program and unwinds nowhere.
+        // SAFETY: `atexit` demands a function that lives as long as the program, which code that is linked does, and that
+        // does not unwind: a panic in an `extern "C"` function aborts.
         unsafe { libc::atexit(remove_root) };
         root
     })

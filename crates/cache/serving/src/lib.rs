@@ -243,7 +243,9 @@ impl<W: World + Default + 'static> Server for Connection<W> {
 fn outlive_file_limits() {
     extern "C" fn nothing(_signal: libc::c_int) {}
     let handler: extern "C" fn(libc::c_int) = nothing;
-    // SAFETY: both structures are valid for the calls, all-zero is a valid `sigaction`, and the handler does nothing.
+    // SAFETY: all zeros are a valid `sigaction`, and both structures outlive the calls. The kernel demands a handler that does
+    // only what signals allow, with the signature of its flags: this one does nothing, and without SA_SIGINFO it takes one
+    // number.
     unsafe {
         let mut before: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut before);

@@ -145,8 +145,8 @@ impl Compressor {
 fn encode_block(level: i32, plain: &[u8], room: &mut [u8]) -> Option<usize> {
     let (source, dest) = (plain.as_ptr().cast(), room.as_mut_ptr().cast());
     let (source_len, room_len) = (plain.len() as c_int, room.len() as c_int);
-    // SAFETY: both ranges are valid for their lengths, which are at most 4 MiB; neither function
-    // writes beyond `room_len`.
+    // SAFETY: lz4.h demands that both ranges are valid for the lengths given, and writes no more than `room_len`: they are
+    // those of two slices. A length that no c_int holds would become a smaller or a negative one, which is refused.
     let len = unsafe {
         match level {
             ..=1 => lz4_sys::LZ4_compress_fast(source, dest, source_len, room_len, 1),
@@ -277,7 +277,7 @@ fn frame_header(reader: &mut Reader<'_>, plain_len: usize) -> Result<usize, Payl
 
 /// The library's version, for example `1.10.0`.
 pub(crate) fn version() -> String {
-    // SAFETY: a constant function.
+    // SAFETY: takes nothing and returns a constant of the library that is linked.
     let number = unsafe { lz4_sys::LZ4_versionNumber() };
     format!(
         "{}.{}.{}",
@@ -288,8 +288,9 @@ pub(crate) fn version() -> String {
 }
 
 fn decode_block(block: &[u8], room: &mut [u8]) -> Option<usize> {
-    // SAFETY: both ranges are valid for their lengths (at most 4 MiB); the safe decoder neither
-    // reads nor writes beyond them, whatever the block holds.
+    // SAFETY: lz4.h demands that both ranges are valid for the lengths given: they are those of two slices, and a length
+    // that no c_int holds would become a smaller or a negative one, which is refused. The safe decoder neither reads nor
+    // writes beyond them, whatever the block holds.
     let len = unsafe {
         lz4_sys::LZ4_decompress_safe(
             block.as_ptr().cast(),

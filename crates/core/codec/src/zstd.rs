@@ -112,7 +112,7 @@ unsafe impl Send for Compressor {}
 
 impl Compressor {
     pub(crate) fn new(level: Level) -> Compressor {
-        // SAFETY: takes nothing, gives a context or null.
+        // SAFETY: takes nothing; null, its answer without memory, is looked for below.
         let context = unsafe { zstd_sys::ZSTD_createCCtx() };
         let mut made = Compressor {
             context: NonNull::new(context).expect("zstd gets memory for a context"),
@@ -141,7 +141,7 @@ impl Compressor {
     }
 
     fn set(&mut self, parameter: ZSTD_cParameter, value: i32) {
-        // SAFETY: the context is whole, and nobody else has it.
+        // SAFETY: zstd.h demands a context that one thread uses: `new` made it, and `&mut self` has it alone.
         let code =
             unsafe { zstd_sys::ZSTD_CCtx_setParameter(self.context.as_ptr(), parameter, value) };
         assert!(!is_error(code), "zstd knows its own parameters");
@@ -176,8 +176,8 @@ impl Compressor {
     /// cases.
     fn attempt(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
         let room = &mut out[..worth(plain.len())];
-        // SAFETY: the context is whole, and nobody else has it; both slices are as long as said,
-        // and zstd writes to the first and reads from the second only.
+        // SAFETY: zstd.h demands a context that one thread uses: `new` made it, and `&mut self` has it alone. Both ranges
+        // are slices with their lengths; zstd writes to the first and reads the second only.
         let len = unsafe {
             zstd_sys::ZSTD_compress2(
                 self.context.as_ptr(),
@@ -193,13 +193,13 @@ impl Compressor {
 
 impl Drop for Compressor {
     fn drop(&mut self) {
-        // SAFETY: made by `ZSTD_createCCtx`, and used no more.
+        // SAFETY: zstd.h demands a context that was not freed: `new` made it, and only this frees it.
         unsafe { zstd_sys::ZSTD_freeCCtx(self.context.as_ptr()) };
     }
 }
 
 fn is_error(code: usize) -> bool {
-    // SAFETY: looks at the number only.
+    // SAFETY: the call takes a number, of which any is allowed, and no memory.
     unsafe { zstd_sys::ZSTD_isError(code) != 0 }
 }
 

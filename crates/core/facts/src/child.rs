@@ -83,7 +83,7 @@ fn wait(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
     loop {
         // SAFETY: both pointers are valid for what the call writes. The child is ours and nothing else waits for it.
         if unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) } == pid {
-            // SAFETY: the call succeeded, so it is written.
+            // SAFETY: wait4 fills the structure whenever it returns a process.
             return Ok((ExitStatus::from_raw(status), unsafe { usage.assume_init() }));
         }
         let error = io::Error::last_os_error();

@@ -30,11 +30,11 @@ pub(super) fn time(t: libc::timeval) -> Duration {
 /// Resources that this process has used so far.
 pub fn process_usage() -> io::Result<ProcessUsage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the call writes a whole `rusage` to the given address.
+    // SAFETY: getrusage demands a place for one `rusage`, which is a local variable.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so it is written.
+    // SAFETY: getrusage fills the whole structure whenever it returns 0.
     let usage = unsafe { usage.assume_init() };
     // `ru_maxrss` survives exec, so it may be the peak of the shell that started us.
     let status = fs::read_to_string("/proc/self/status")?;

@@ -98,10 +98,11 @@ impl Confinement {
             ruleset, filter, ..
         } = self;
         let enter = move || -> io::Result<()> {
-            // SAFETY: a system call on numbers.
+            // SAFETY: the call takes five integers and touches no memory.
             checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
             if let Some(ruleset) = &ruleset {
-                // SAFETY: a system call on numbers; the descriptor is open as long as this closure lives.
+                // SAFETY: the call takes two integers and touches no memory; the descriptor is open, because the closure
+                // owns it.
                 checked(unsafe {
                     libc::syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset.as_raw_fd(), 0)
                 })?;
@@ -111,7 +112,8 @@ impl Confinement {
                     len: filter.len() as u16,
                     filter: filter.as_ptr().cast_mut(),
                 };
-                // SAFETY: the kernel copies the program, whose instructions live as long as this closure.
+                // SAFETY: the kernel demands a program of `len` instructions and copies it: `filter`, which the closure
+                // owns, has as many, and `no_connections` made fewer than 65,536.
                 checked(unsafe {
                     libc::syscall(
                         libc::SYS_seccomp,
@@ -123,8 +125,8 @@ impl Confinement {
             }
             Ok(())
         };
-        // SAFETY: between fork and exec only system calls run, on values prepared before the fork; nothing is
-        // allocated and no lock is taken.
+        // SAFETY: `pre_exec` demands a closure that may run between fork and exec, when locks of other threads stay locked:
+        // it makes system calls only, on values prepared before the fork. Nothing is allocated and no lock is taken.
         unsafe { command.pre_exec(enter) };
     }
 }
@@ -171,7 +173,7 @@ fn ruleset(abi: u32, writable: &[&Path]) -> io::Result<OwnedFd> {
         4..6 => 16,
         6.. => 24,
     };
-    // SAFETY: the structure is valid for at least `len` bytes, and the call copies it.
+    // SAFETY: the kernel demands `len` readable bytes and copies them: `len` is at most the structure's 24.
     let fd = unsafe { libc::syscall(SYS_LANDLOCK_CREATE_RULESET, &raw const attr, len, 0u32) };
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
     if fd < 0 {
@@ -193,7 +195,8 @@ fn ruleset(abi: u32, writable: &[&Path]) -> io::Result<OwnedFd> {
             allowed_access: rights,
             parent_fd: place.as_raw_fd(),
         };
-        // SAFETY: the structure has the form that the kernel declares, and the call copies it.
+        // SAFETY: the kernel demands a `landlock_path_beneath_attr` and copies it: `rule` is packed as its header says. Both
+        // descriptors are open until the end of this function.
         checked(unsafe {
             libc::syscall(
                 SYS_LANDLOCK_ADD_RULE,
@@ -220,7 +223,7 @@ const OTHER_INTERFACE: u32 = 0x4000_0000;
 
 fn seccomp_is_there() -> bool {
     let action = libc::SECCOMP_RET_ERRNO;
-    // SAFETY: the call reads one number.
+    // SAFETY: the kernel demands a pointer to one 32-bit number, which is a local variable, and only reads it.
     let known = unsafe {
         libc::syscall(
             libc::SYS_seccomp,

@@ -36,15 +36,18 @@ mod x86_64 {
         for (to, from) in to_lines.iter_mut().zip(from_lines) {
             let (to, from) = (to.as_mut_ptr(), from.as_ptr());
             for at in (0..LINE).step_by(PART) {
-                // SAFETY: `at + PART` <= `LINE`, so both stay within their lines; the load takes any address, and
-                // `to` is aligned to `LINE`, since the head ended there. x86-64 always has both.
+                // SAFETY: the load demands 16 readable bytes at any address, the store 16 writable ones that are aligned to
+                // 16. `at + PART` <= `LINE`, so both stay within their lines; `to` is aligned to `LINE`, since the head ended
+                // there, and `at` is a multiple of `PART`. Every x86-64 processor has both instructions. There is no safe form:
+                // a store past the caches takes a pointer.
                 unsafe {
                     let part = _mm_loadu_si128(from.add(at).cast());
                     _mm_stream_si128(to.add(at).cast(), part);
                 }
             }
         }
-        // SAFETY: x86-64 always has it. No thread, including this one, may read the lines before they have left.
+        // SAFETY: every x86-64 processor has the instruction. The memory model demands it before any thread, including this
+        // one, may read the lines that were stored past the caches.
         unsafe { _mm_sfence() };
         to_tail.copy_from_slice(from_tail);
     }

@@ -138,7 +138,8 @@ impl Pool {
     }
 
     fn buffer(&self, number: usize) -> Buffer {
-        // SAFETY: `number` < `count`, so the start lies in the mapping of `count` buffers.
+        // SAFETY: `add` demands that the result stays in one allocation: only numbers below `count` are handed out, and the
+        // mapping has room for `count` buffers.
         let start = unsafe {
             self.shared
                 .memory
@@ -219,7 +220,7 @@ struct Mapping {
 
 // SAFETY: a mapping is an address and a length; threads share the bytes only through `Buffer`.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: `&Mapping` gives the address and the length, which never change, and no access to the bytes.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

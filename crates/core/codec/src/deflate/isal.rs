@@ -74,7 +74,8 @@ impl Isal {
         // SAFETY: loading runs the library's initialisers. It is the host's own ISA-L, or a file that the operator
         // named for this purpose.
         let library = unsafe { libloading::Library::new(&vetted) }.map_err(failed)?;
-        // SAFETY: the types are those of igzip_lib.h; the self-test checks the behaviour.
+        // SAFETY: the declared types must be those of the functions. In igzip_lib.h each takes one pointer to a structure; the
+        // self-test below refuses a library that writes more of it than this program knows.
         let functions = unsafe {
             Functions {
                 deflate_init: *library
@@ -190,6 +191,14 @@ struct Opaque {
 #[derive(Clone, Copy)]
 struct Line([u8; 64]);
 
+/// Types of fields: without padding.
+trait Field {}
+impl Field for u16 {}
+impl Field for u32 {}
+impl Field for *const u8 {}
+impl Field for *mut u8 {}
+impl Field for *mut c_void {}
+
 const CANARY: u8 = 0xa5;
 const CANARY_LINES: usize = 16;
 
@@ -211,9 +220,10 @@ impl Opaque {
     }
 
     /// Sets the field at `offset`, which must be inside and aligned for `T`.
-    fn set<T>(&mut self, offset: usize, value: T) {
+    fn set<T: Field>(&mut self, offset: usize, value: T) {
         assert!(offset + size_of::<T>() <= self.len && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: inside the allocation and aligned, as asserted; `Line` has no invalid bytes.
+        // SAFETY: inside the allocation and aligned, as asserted. A field has no padding, so all bytes of `lines` stay
+        // initialised, and any bytes make a `Line`.
         unsafe { self.as_mut_ptr().byte_add(offset).cast::<T>().write(value) }
     }
 
@@ -268,7 +278,8 @@ impl Deflater {
             u32::try_from(plain.len()).ok()?,
             u32::try_from(out.len()).ok()?,
         );
-        // SAFETY: `state` is as large and aligned as an isal_zstream.
+        // SAFETY: igzip_lib.h demands memory for an isal_zstream. `state` is as large and aligned, and followed by a canary
+        // that no library that passed the self-test has touched.
         unsafe { (self.functions.deflate_init)(self.state.as_mut_ptr()) };
         let level_buffer = self.level_buffer.as_mut_ptr();
         self.state.set(zstream::LEVEL, self.level);
@@ -280,8 +291,9 @@ impl Deflater {
         self.state.set(zstream::AVAIL_IN, plain_len);
         self.state.set(zstream::NEXT_OUT, out.as_mut_ptr());
         self.state.set(zstream::AVAIL_OUT, room);
-        // SAFETY: the stream points at `plain`, `out` and the level buffer, with their lengths;
-        // all of them outlive this call and nobody else holds `out`.
+        // SAFETY: igzip_lib.h demands an initialised stream whose pointers are valid for the lengths next to them: they are
+        // those of `plain`, `out` and the level buffer, set above. All of them outlive the call, and nobody else holds
+        // `out` or the level buffer.
         let code = unsafe { (self.functions.deflate)(self.state.as_mut_ptr()) };
         let left = self.state.u32_at(zstream::AVAIL_OUT);
         let whole = code == 0 && self.state.u32_at(zstream::AVAIL_IN) == 0;
@@ -328,14 +340,15 @@ impl Inflater {
         let (Ok(len), Ok(room)) = (u32::try_from(deflate.len()), u32::try_from(plain.len())) else {
             return false;
         };
-        // SAFETY: `state` is as large and aligned as an inflate_state.
+        // SAFETY: igzip_lib.h demands memory for an inflate_state. `state` is as large and aligned, and followed by a canary
+        // that no library that passed the self-test has touched.
         unsafe { (self.functions.inflate_init)(self.state.as_mut_ptr()) };
         self.state.set(inflate_state::NEXT_IN, deflate.as_ptr());
         self.state.set(inflate_state::AVAIL_IN, len);
         self.state.set(inflate_state::NEXT_OUT, plain.as_mut_ptr());
         self.state.set(inflate_state::AVAIL_OUT, room);
-        // SAFETY: the state points at `deflate` and `plain` with their lengths; both outlive this
-        // call and nobody else holds `plain`.
+        // SAFETY: igzip_lib.h demands an initialised state whose pointers are valid for the lengths next to them: they are
+        // those of `deflate` and `plain`, set above. Both outlive the call, and nobody else holds `plain`.
         let code = unsafe { (self.functions.inflate)(self.state.as_mut_ptr()) };
         code == 0
             && self.state.u32_at(inflate_state::AVAIL_IN) == 0

@@ -24,7 +24,8 @@ impl Deflater {
     }
 
     pub(crate) fn deflate(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
-        // SAFETY: both ranges are valid for their lengths, and `state` is ours alone.
+        // SAFETY: libdeflate.h demands a compressor that one thread uses, and ranges valid for their lengths: `new` made
+        // the first, `&mut self` has it alone, and the ranges are slices.
         let len = unsafe {
             sys::libdeflate_deflate_compress(
                 self.state.as_ptr(),
@@ -40,7 +41,7 @@ impl Deflater {
 
 impl Drop for Deflater {
     fn drop(&mut self) {
-        // SAFETY: allocated by libdeflate, freed once.
+        // SAFETY: libdeflate.h demands what its own function allocated: `new` did, and only this frees it.
         unsafe { sys::libdeflate_free_compressor(self.state.as_ptr()) }
     }
 }
@@ -49,12 +50,12 @@ pub(crate) struct Inflater {
     state: NonNull<sys::libdeflate_decompressor>,
 }
 
-// SAFETY: as for the compressor.
+// SAFETY: a decompressor is plain memory without ties to a thread, used only through `&mut`.
 unsafe impl Send for Inflater {}
 
 impl Inflater {
     pub(crate) fn new() -> Option<Inflater> {
-        // SAFETY: no arguments.
+        // SAFETY: takes nothing; null, its answer without memory, is looked for below.
         let state = unsafe { sys::libdeflate_alloc_decompressor() };
         NonNull::new(state).map(|state| Inflater { state })
     }
@@ -62,8 +63,8 @@ impl Inflater {
     /// True if `deflate` was consumed whole and filled `plain` exactly.
     pub(crate) fn inflate(&mut self, deflate: &[u8], plain: &mut [u8]) -> bool {
         let (mut read, mut written) = (0, 0);
-        // SAFETY: both ranges are valid for their lengths, the two results are ours, and `state`
-        // is ours alone.
+        // SAFETY: libdeflate.h demands a decompressor that one thread uses, ranges valid for their lengths, and two places
+        // for numbers: `new` made the first, `&mut self` has it alone, and the others are slices and local variables.
         let result = unsafe {
             sys::libdeflate_deflate_decompress_ex(
                 self.state.as_ptr(),
@@ -83,7 +84,7 @@ impl Inflater {
 
 impl Drop for Inflater {
     fn drop(&mut self) {
-        // SAFETY: allocated by libdeflate, freed once.
+        // SAFETY: libdeflate.h demands what its own function allocated: `new` did, and only this frees it.
         unsafe { sys::libdeflate_free_decompressor(self.state.as_ptr()) }
     }
 }

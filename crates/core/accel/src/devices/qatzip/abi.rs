@@ -75,6 +75,7 @@ pub struct Params {
 
 const _: () = {
     use std::mem::offset_of;
+    assert!(size_of::<GuardPage>() == 256);
     assert!(size_of::<Session>() == 40 && offset_of!(Session, internal) == 16);
     assert!(size_of::<Params>() == 56 && offset_of!(Params, data_fmt) == 52);
     assert!(offset_of!(Params, hw_buff_sz) == 20 && offset_of!(Params, is_sensitive_mode) == 44);
@@ -110,7 +111,7 @@ impl Params {
             params: Params::default(),
             canary: [CANARY; 200],
         };
-        // SAFETY: there is room for 256 bytes, and the caller says that it is this function.
+        // SAFETY: the caller says that `defaults` writes at most 256 bytes, and `guarded` has as many.
         let code = unsafe { defaults((&raw mut guarded).cast()) };
         let params = guarded.params;
         let documented = (1, DEFLATE, CHUNK_LEN as u32, GZIP_EXT, 8);

@@ -56,7 +56,9 @@ impl Library {
             );
             Refusal::new(Trouble::EntryPointMissing, text)
         };
-        // SAFETY: the types are those of qatzip.h; defaults and self-test check them.
+        // SAFETY: the declared types must be those of the functions. They are those of qatzip.h 1.1 to 1.3; a library with
+        // another `QzSessionParamsDeflate_T` is refused by its defaults (`Params::read_by`), before a session is made.
+        // `qzSetLogLevel` takes any number.
         let found = unsafe {
             let optional = |name: &std::ffi::CStr| library.get::<*const c_void>(name).is_ok();
             let pinned = match (library.get(c"qzMalloc"), library.get(c"qzFree")) {

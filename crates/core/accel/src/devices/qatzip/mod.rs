@@ -364,7 +364,7 @@ fn initialise(library: &Library) -> Result<(), Refusal> {
     const SW_BACKUP: u8 = 0;
     // From here on QATzip has a thread, which its destructor joins.
     super::HOLDS_EXIT.store(true, Ordering::SeqCst);
-    // SAFETY: the session outlives the call, which only reads it.
+    // SAFETY: qatzip.h demands a session, which the call does not keep: it is a local variable. 0 asks for no software.
     let answer = unsafe { (library.init)(&raw mut session, SW_BACKUP) };
     match answer {
         code::OK => Ok(()),
