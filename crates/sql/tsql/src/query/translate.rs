@@ -6,6 +6,7 @@
 //! - Tables get our own aliases (`t0`, `t1`, …), so no name of the query has a meaning for SQLite.
 
 mod call;
+mod comparison;
 mod expression;
 mod grouped;
 mod tables;
@@ -28,7 +29,8 @@ use crate::session::Session;
 use crate::syntax;
 use crate::value::{Column, Type, Value};
 use crate::variables::{Sum, lower_case};
-use grouped::{Condition, Reach, Shape};
+use comparison::Reach;
+use grouped::{Condition, Shape};
 
 /// An expression of a select list under its name.
 type Item = (String, TypedSql);

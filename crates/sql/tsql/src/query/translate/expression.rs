@@ -11,7 +11,7 @@ use sqlparser::ast::{
     UnaryOperator, Value as Literal,
 };
 
-use super::grouped::{Side, Sides};
+use super::comparison::{Side, Sides, comparison};
 use super::{
     Collation, SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
 };
@@ -615,19 +615,6 @@ fn given<'a>(value: &Literal, literals: &'a [Given]) -> Option<&'a Given> {
         Literal::Placeholder(mark) => marked(mark, literals),
         _ => None,
     }
-}
-
-/// How SQLite spells a comparison.
-pub(super) fn comparison(op: &BinaryOperator) -> Option<&'static str> {
-    Some(match op {
-        BinaryOperator::Eq => "=",
-        BinaryOperator::NotEq => "<>",
-        BinaryOperator::Gt => ">",
-        BinaryOperator::Lt => "<",
-        BinaryOperator::GtEq => ">=",
-        BinaryOperator::LtEq => "<=",
-        _ => return None,
-    })
 }
 
 fn symbol_name(symbol: char) -> &'static str {

@@ -16,61 +16,11 @@
 
 use sqlparser::ast::{BinaryOperator, Expr, Select, Top, TopQuantity, Value as Literal};
 
-use super::expression::comparison;
-use super::{Item, SQL_LEN_MAX, SelectPurpose, Translator, column_alias};
+use super::comparison::{Reach, Side, Sides, comparison};
+use super::{Collation, Item, SQL_LEN_MAX, SelectPurpose, Translator, column_alias};
 use crate::message::{self, Message};
-use crate::query::collation::Collation;
 use crate::query::schema::has_index;
 use crate::query::sql::Sql;
-
-/// The scopes of columns that were named: the least and the greatest.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Reach(Option<(usize, usize)>);
-
-impl Reach {
-    pub fn add(&mut self, scope: usize) {
-        *self = self.with(Reach(Some((scope, scope))));
-    }
-
-    pub fn with(self, other: Reach) -> Reach {
-        Reach(match (self.0, other.0) {
-            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
-            (one, other) => one.or(other),
-        })
-    }
-
-    /// Whether a column is of a query around the one of this scope.
-    pub fn is_outside(self, scope: usize) -> bool {
-        self.0.is_some_and(|(least, _)| least < scope)
-    }
-
-    fn is_inside(self, scope: usize) -> bool {
-        self.0.is_some_and(|(_, greatest)| greatest >= scope)
-    }
-
-    /// The row outside, and nothing else.
-    fn is_outer(self, scope: usize) -> bool {
-        self.is_outside(scope) && !self.is_inside(scope)
-    }
-
-    fn is_own(self, scope: usize) -> bool {
-        self.is_inside(scope) && !self.is_outside(scope)
-    }
-}
-
-/// One of two values that are compared.
-#[derive(Debug)]
-pub(super) struct Side<T = String> {
-    pub sql: T,
-    pub reach: Reach,
-}
-
-/// The two sides of a comparison; its collation, if they are texts.
-pub(super) struct Sides {
-    pub left: Side<Sql>,
-    pub right: Side<Sql>,
-    pub collation: Option<Collation>,
-}
 
 impl Side<Sql> {
     fn written(self) -> Side {
@@ -84,7 +34,7 @@ impl Side<Sql> {
 impl Side {
     /// It has a value for each row, or fails whichever the row is.
     fn is_safe(&self) -> bool {
-        self.reach.0.is_none() || is_safe(&self.sql)
+        self.reach.is_empty() || is_safe(&self.sql)
     }
 }
 
@@ -193,18 +143,6 @@ struct SortedConditions<'a> {
 }
 
 impl Translator<'_> {
-    /// Does some work and says of which scopes it named columns.
-    pub(super) fn watched<T>(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, Message>,
-    ) -> Result<(T, Reach), Message> {
-        let before = std::mem::take(&mut self.reach);
-        let done = work(self);
-        let found = std::mem::replace(&mut self.reach, before);
-        self.reach = self.reach.with(found);
-        Ok((done?, found))
-    }
-
     /// The conditions that AND combines.
     pub(super) fn conditions(
         &mut self,
