@@ -7,12 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Circles that are accepted, each named by one file, with the reason.
-const EXCUSED: &[(&str, &str)] = &[(
-    "crates/sql/tsql/src/session.rs",
-    "a session keeps the engine of its queries for a batch, and a query reads what its session is",
-)];
-
 /// A path as written, from the crate's root: `["place", "Target"]`.
 type Name = Vec<String>;
 
@@ -282,36 +276,22 @@ fn root() -> PathBuf {
 #[test]
 fn files_of_a_crate_use_one_another_in_no_circle() {
     let mut wrong = Vec::new();
-    let mut excused = BTreeSet::new();
     for room in longshore_tests::rooms() {
-        let src = room.join("src");
-        let modules = modules(&src);
+        let modules = modules(&room.join("src"));
         for circle in circles(&modules) {
             let files = circle.iter().map(|name| &modules[name].file);
             let files: Vec<String> = files
                 .map(|file| file.strip_prefix(root()).unwrap().display().to_string())
                 .collect();
-            let excuse = EXCUSED
-                .iter()
-                .find(|(file, _)| files.iter().any(|f| f == file));
-            match excuse {
-                Some((file, _)) => drop(excused.insert(*file)),
-                None => wrong.push(files.join(" ")),
-            }
+            wrong.push(files.join(" "));
         }
     }
     assert!(
         wrong.is_empty(),
-        "{} circles:\n{}",
+        "{} circles; a name that both files need belongs in a third one:\n{}",
         wrong.len(),
         wrong.join("\n")
     );
-    for (file, why) in EXCUSED {
-        assert!(
-            !why.is_empty() && excused.contains(file),
-            "{file} is in no circle"
-        );
-    }
 }
 
 #[test]

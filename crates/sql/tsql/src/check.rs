@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use crate::message::{self, Message};
-use crate::query::{QuerySource, Reader};
+use crate::query::{self, QuerySource, Reader};
 use crate::statement;
 use crate::syntax::*;
 use crate::variables::lower_case;
@@ -220,6 +220,6 @@ impl Check<'_> {
 
     fn read(&self, asked: QuerySource) -> Result<(), Message> {
         variables(asked.written(), |name| self.variable(name))?;
-        self.reader.check(asked)
+        query::check(self.reader, asked)
     }
 }

@@ -266,7 +266,7 @@ impl Session {
                 Ok(out.done(Command::Other, None)?)
             }
             Statement::Print(value) => {
-                let Variable { kind, value } = query::scalar(self, value)?;
+                let Variable { kind, value } = query::scalar(&self.query_context(), value)?;
                 let text = match convert_from(&value, kind, Type::NVarChar(Some(4000)))? {
                     Value::Null => String::new(),
                     value => value.to_string(),
@@ -275,7 +275,7 @@ impl Session {
             }
             Statement::Execute(execute) => statement::execute(self, execute, out),
             Statement::ExecuteText(text) => {
-                let text = match query::scalar(self, text)?.value {
+                let text = match query::scalar(&self.query_context(), text)?.value {
                     Value::Null => String::new(),
                     value => value.to_string(),
                 };
@@ -283,13 +283,13 @@ impl Session {
                 Ok(())
             }
             Statement::Dbcc(dbcc) => statement::dbcc(self, dbcc, out),
-            Statement::Query(query) => query::select(self, query, out),
+            Statement::Query(query) => statement::select(self, query, out),
             Statement::If {
                 condition,
                 then,
                 otherwise,
             } => {
-                let branch = match query::holds(self, condition)? {
+                let branch = match query::holds(&self.query_context(), condition)? {
                     true => Some(then),
                     false => otherwise.as_ref(),
                 };
@@ -310,7 +310,7 @@ impl Session {
 
     fn repeat(&mut self, condition: &Fragment, body: &LocatedStatement, out: &mut Out) -> Flow {
         let line = out.line;
-        while query::holds(self, condition)? {
+        while query::holds(&self.query_context(), condition)? {
             match self.statement(body, out) {
                 Ok(()) | Err(Stop::Continue) => {}
                 Err(Stop::Break) => break,
@@ -399,7 +399,7 @@ impl Session {
 
     /// The value of an expression in another type.
     fn value_as(&self, expression: &Fragment, to: Type) -> Result<Value, Message> {
-        let found = query::scalar(self, expression)?;
+        let found = query::scalar(&self.query_context(), expression)?;
         convert_from(&found.value, found.kind, to)
     }
 
@@ -453,14 +453,7 @@ impl Session {
 
     /// The value of an option or an argument.
     pub(crate) fn value_of(&self, operand: &Operand) -> Result<Value, Message> {
-        Ok(match operand {
-            Operand::Integer(n) => Value::Int(*n),
-            Operand::Number(text) => query::literal(text),
-            Operand::Text(text) => Value::text(text.as_str()),
-            Operand::Variable(name) if name.starts_with("@@") => query::global(self, name)?.1,
-            Operand::Variable(name) => self.variable(name)?.value.clone(),
-            Operand::Null => Value::Null,
-        })
+        query::value_of(&self.query_context(), operand)
     }
 }
 

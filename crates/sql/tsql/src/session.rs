@@ -15,7 +15,7 @@ use longshore_pipeline::RunContext;
 use crate::flow::{FIRST_DATABASE, Login, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
-use crate::query;
+use crate::query::{EngineCache, QueryContext, Reader};
 use crate::server::{Activity, Server, SessionNumber};
 use crate::syntax::Name;
 use crate::value::Value;
@@ -58,9 +58,9 @@ pub struct Session {
     pub(crate) nesting: usize,
     pub(crate) tries: usize,
     /// Kept while a batch runs.
-    pub(crate) engine: query::EngineCache,
+    pub(crate) engine: EngineCache,
     /// Kept while a batch runs.
-    pub(crate) reader: query::Reader,
+    pub(crate) reader: Reader,
 }
 
 impl Session {
@@ -85,8 +85,8 @@ impl Session {
             given: Claim::default(),
             nesting: 0,
             tries: 0,
-            engine: query::EngineCache::default(),
-            reader: query::Reader::default(),
+            engine: EngineCache::default(),
+            reader: Reader::default(),
         }
     }
 
@@ -165,8 +165,7 @@ impl Session {
     }
 
     pub(crate) fn variable(&self, name: &str) -> Result<&Variable, Message> {
-        let found = self.variables.get(name);
-        found.ok_or_else(|| message::NOT_DECLARED.with(&[&name]))
+        self.variables.declared(name)
     }
 
     /// Sets a declared variable; undeclared ones were refused before. Errors: more bytes than a session can hold.
@@ -181,6 +180,24 @@ impl Session {
                 Value::Null => String::new(),
                 value => value.to_string(),
             }),
+        }
+    }
+
+    /// The part of this session that a query may read.
+    pub(crate) fn query_context(&self) -> QueryContext<'_> {
+        QueryContext {
+            server: &self.server,
+            login: &self.login,
+            database: &self.database,
+            variables: &self.variables,
+            id: self.id(),
+            error: self.error,
+            row_count: self.row_count,
+            transactions: self.transactions,
+            caught: self.caught.as_ref(),
+            cancel: &self.cancel,
+            engines: &self.engine,
+            reader: &self.reader,
         }
     }
 

@@ -3,7 +3,7 @@
 use longshore_catalog::{Error, Setting, SettingRow};
 
 use crate::message::{self, Message};
-use crate::session::Session;
+use crate::server::Server;
 
 pub(crate) fn refused(error: &Error) -> Message {
     match error {
@@ -14,13 +14,9 @@ pub(crate) fn refused(error: &Error) -> Message {
 }
 
 /// Every setting in its order; without a catalog, their initial values.
-pub(crate) fn settings(session: &Session) -> Result<Vec<SettingRow>, Message> {
-    match session.server.known_catalog() {
-        Some(_) => session
-            .server
-            .catalog()?
-            .settings()
-            .map_err(|e| refused(&e)),
+pub(crate) fn settings(server: &Server) -> Result<Vec<SettingRow>, Message> {
+    match server.known_catalog() {
+        Some(_) => server.catalog()?.settings().map_err(|e| refused(&e)),
         None => Ok(Setting::ALL.iter().map(|s| s.untouched()).collect()),
     }
 }

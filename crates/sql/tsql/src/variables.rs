@@ -117,6 +117,12 @@ impl Variables {
         self.all.get(lower_case(name).as_ref())
     }
 
+    /// Errors: 137 for one that was not declared.
+    pub fn declared(&self, name: &str) -> Result<&Variable, Message> {
+        let found = self.get(name);
+        found.ok_or_else(|| message::NOT_DECLARED.with(&[&name]))
+    }
+
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.all.keys().cloned()
     }

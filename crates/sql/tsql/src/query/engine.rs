@@ -3,23 +3,25 @@
 //! A query sees its views and, attached for reading, the catalog. Lengths and memory are bounded, and the cancel flag
 //! is looked at every few thousand instructions, so that no query holds a server up.
 //!
-//! Leaves to others: translating T-SQL (`translate`), and the rows of views (`schema.rs`).
+//! Leaves to others: translating T-SQL (`translate`), the rows of views (`schema.rs`), T-SQL's functions (`function.rs`), and
+//! the forms of values (`cell.rs`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rusqlite::limits::Limit;
-use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode};
 
+use super::cell::{cell, typed};
+use super::function::Steps;
+use super::plan::QueryPlan;
 use super::schema::{Rows, View};
-use super::{QueryPlan, message};
 use super::{collation, function};
-use crate::convert::{PRECISION_MAX, convert, parse_date_time};
 use crate::flow::{Stop, Variable};
-use crate::message::Message;
-use crate::session::Session;
-use crate::value::{Type, Value, date_time_text};
+use crate::message::{self, Message};
+use crate::server::Server;
+use crate::value::Value;
 use crate::variables::{Sum, VALUE_MAX, too_much};
 
 /// Prepared statements that are cached: literals are parameters, so expressions of the same form share one.
@@ -35,10 +37,9 @@ pub struct Engine {
     /// The message of a function of ours that refused: SQLite passes on only its text.
     refusal: Arc<Mutex<Option<Message>>>,
     steps: Steps,
+    /// Ends a query.
+    cancel: Arc<AtomicBool>,
 }
-
-/// The present values of variables that a query sets row by row.
-pub type Steps = Arc<Mutex<Vec<Variable>>>;
 
 /// The engine that a session keeps while a batch runs: opening one costs more than most expressions.
 #[derive(Default)]
@@ -48,80 +49,92 @@ impl EngineCache {
     pub fn drop_it(&mut self) {
         self.0.set(None);
     }
-}
 
-impl Engine {
-    /// The session's cached engine, if no view is needed.
-    pub fn take(session: &Session, views: &[&'static View]) -> Result<Box<Engine>, Message> {
-        match session.engine.0.take().filter(|_| views.is_empty()) {
+    /// The engine that was kept if no view is needed, else one with the views' rows.
+    pub fn take(
+        &self,
+        server: &Server,
+        cancel: &Arc<AtomicBool>,
+        views: &[&'static View],
+    ) -> Result<Box<Engine>, Message> {
+        match self.0.take().filter(|_| views.is_empty()) {
             Some(kept) => Ok(kept),
-            None => Ok(Box::new(Engine::open(session, views)?)),
+            None => Ok(Box::new(Engine::open(server, cancel, views)?)),
         }
     }
 
     /// Keeps the engine for the next expression. An engine with views is not kept: their rows belong to one moment.
-    pub fn give_back(self: Box<Engine>, session: &Session, views: &[&'static View]) {
+    pub fn give_back(&self, engine: Box<Engine>, views: &[&'static View]) {
         if views.is_empty() {
-            session.engine.0.set(Some(self));
+            self.0.set(Some(engine));
         }
     }
+}
 
-    fn open(session: &Session, views: &[&'static View]) -> Result<Engine, Message> {
+impl Engine {
+    fn open(
+        server: &Server,
+        cancel: &Arc<AtomicBool>,
+        views: &[&'static View],
+    ) -> Result<Engine, Message> {
         let refusal = Arc::new(Mutex::new(None));
         let steps = Steps::default();
         let prepare = || -> rusqlite::Result<Connection> {
             let mut db = Connection::open_in_memory()?;
-            let cancel = session.cancel_flag();
+            let cancel = cancel.clone();
             db.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX as i32)?;
             db.pragma_update(None, "hard_heap_limit", HEAP_MAX)?;
             function::register(&db, &refusal, &cancel, &steps)?;
             collation::register(&db)?;
-            let asked = move || cancel.load(std::sync::atomic::Ordering::Relaxed);
+            let asked = move || cancel.load(Ordering::Relaxed);
             db.progress_handler(STEPS, Some(asked))?;
             db.set_prepared_statement_cache_capacity(STATEMENTS);
             Ok(db)
         };
         let db = prepare().map_err(|e| failed(&e))?;
         let catalog = views.iter().any(|v| matches!(v.rows, Rows::Catalog));
-        if let Some(path) = session.server.known_catalog().filter(|_| catalog) {
+        if let Some(path) = server.known_catalog().filter(|_| catalog) {
             // Upgrades an older catalog, and refuses a file that is not one.
-            drop(session.server.catalog()?);
+            drop(server.catalog()?);
             let path = path.to_string_lossy();
             db.execute("ATTACH DATABASE ?1 AS cat", [&path])
                 .map_err(|e| failed(&e))?;
         }
         for view in views {
             if let Rows::Made(make) = view.rows {
-                fill(&db, view, &make(session)?)?;
+                fill(&db, view, &make(server)?)?;
             }
         }
         db.pragma_update(None, "query_only", true)
             .map_err(|e| failed(&e))?;
-        Ok(Engine { db, refusal, steps })
+        let cancel = cancel.clone();
+        Ok(Engine {
+            db,
+            refusal,
+            steps,
+            cancel,
+        })
     }
 
-    /// Runs a query that sets variables row by row; returns the number of rows and the variables' final values. After
-    /// an error they have the values of the rows before it.
+    /// Runs a query that sets variables row by row, from the values that they have `before`; returns the number of rows
+    /// and the variables' final values. After an error they have the values of the rows before it.
     pub fn run_stepwise(
         &self,
-        session: &Session,
         plan: &QueryPlan,
-    ) -> Result<(Result<u64, Stop>, Vec<Variable>), Message> {
-        let names = plan.steps.iter();
-        let before: Result<Vec<_>, _> = names.map(|n| session.variable(n).cloned()).collect();
-        *self.steps.lock() = before?;
-        let ran = self.run(session, plan, &mut |_| Ok(()));
-        Ok((ran, std::mem::take(&mut *self.steps.lock())))
+        before: Vec<Variable>,
+    ) -> (Result<u64, Stop>, Vec<Variable>) {
+        *self.steps.lock() = before;
+        let ran = self.run(plan, &mut |_| Ok(()));
+        (ran, std::mem::take(&mut *self.steps.lock()))
     }
 
     /// Passes each row to `take` and returns the number of rows.
     pub fn run(
         &self,
-        session: &Session,
         plan: &QueryPlan,
         take: &mut dyn FnMut(Vec<Value>) -> Result<(), Stop>,
     ) -> Result<u64, Stop> {
-        let wrong = |e: rusqlite::Error| self.wrong(session, &e);
+        let wrong = |e: rusqlite::Error| self.wrong(&e);
         let mut statement = self.db.prepare_cached(&plan.sql).map_err(wrong)?;
         // What a subquery that was grouped does not need, no parameter names.
         let values = plan.values.iter().take(statement.parameter_count());
@@ -152,8 +165,8 @@ impl Engine {
         statement.get_status(rusqlite::StatementStatus::VmStep)
     }
 
-    fn wrong(&self, session: &Session, error: &rusqlite::Error) -> Message {
-        if session.is_cancelled() {
+    fn wrong(&self, error: &rusqlite::Error) -> Message {
+        if self.cancel.load(Ordering::Relaxed) {
             return message::ABORTED.plain();
         }
         let refusal = self.refusal.lock().take();
@@ -190,94 +203,4 @@ fn fill(db: &Connection, view: &View, rows: &[Vec<Value>]) -> Result<(), Message
             .map_err(wrong)?;
     }
     Ok(())
-}
-
-/// A value in SQLite's form. Errors: 8115.
-fn cell(value: &Value) -> Result<ToSqlOutput<'_>, Message> {
-    Ok(match value {
-        Value::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-        Value::Binary(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-        value => ToSqlOutput::Owned(kept(value.clone())?),
-    })
-}
-
-/// Numbers below this keep all their whole digits in binary floating point.
-const WHOLE_MAX: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
-
-/// Checks that a number is exact before the point, if its type is. Errors: 8115.
-pub fn check_whole(n: f64, kind: Type) -> Result<(), Message> {
-    match kind.is_exact() && n.abs() >= WHOLE_MAX {
-        true => Err(message::OVERFLOW.with(&[&"numeric"])),
-        false => Ok(()),
-    }
-}
-
-/// The same as an owned value. Errors: 8115 for a number too large for SQLite.
-pub fn kept(value: Value) -> Result<rusqlite::types::Value, Message> {
-    use rusqlite::types::Value as Sqlite;
-    Ok(match value {
-        Value::Null => Sqlite::Null,
-        Value::Int(n) => Sqlite::Integer(n),
-        Value::Decimal(n) => match n.whole().map(i64::try_from) {
-            Some(Ok(whole)) => Sqlite::Integer(whole),
-            _ => {
-                let real = n.to_string().parse().unwrap_or(f64::MAX);
-                check_whole(real, Type::numeric(PRECISION_MAX, 0))?;
-                Sqlite::Real(real)
-            }
-        },
-        Value::Float(n) => Sqlite::Real(n),
-        Value::DateTime(at) => Sqlite::Text(date_time_text(&at)),
-        Value::Temporal(at) => Sqlite::Text(at.sortable()),
-        Value::Text(text) => Sqlite::Text(text),
-        Value::Binary(bytes) => Sqlite::Blob(bytes),
-        Value::Guid(id) => Sqlite::Text(id.to_string().to_uppercase()),
-    })
-}
-
-/// A value as it comes back from SQLite. Errors: 8115 for a number too large for it.
-pub fn stored(value: Value) -> Result<Value, Message> {
-    use rusqlite::types::Value as Sqlite;
-    Ok(match kept(value)? {
-        Sqlite::Null => Value::Null,
-        Sqlite::Integer(n) => Value::Int(n),
-        Sqlite::Real(n) => Value::Float(n),
-        Sqlite::Text(text) => Value::Text(text),
-        Sqlite::Blob(bytes) => Value::Binary(bytes),
-    })
-}
-
-/// A value in SQLite's own type.
-pub fn plain(cell: ValueRef) -> Value {
-    match cell {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(n) => Value::Int(n),
-        ValueRef::Real(n) => Value::Float(n),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-        ValueRef::Blob(bytes) => Value::Binary(bytes.to_vec()),
-    }
-}
-
-/// The same in a known type.
-pub fn typed(cell: ValueRef, kind: Type) -> Result<Value, Message> {
-    typed_value(plain(cell), kind)
-}
-
-/// A value as it comes back from SQLite, in its T-SQL type.
-pub fn typed_value(value: Value, kind: Type) -> Result<Value, Message> {
-    match (&value, kind) {
-        // From the catalog, or from a function of ours.
-        (Value::Text(text), Type::DateTime) => {
-            Ok(parse_date_time(text).map_or(Value::Null, Value::DateTime))
-        }
-        // Names from media may exceed the columns' lengths; whole names are more useful.
-        (Value::Text(_), Type::NVarChar(_) | Type::VarChar(_) | Type::Char(_) | Type::NChar(_)) => {
-            Ok(value)
-        }
-        (Value::Float(n), kind) => {
-            check_whole(*n, kind)?;
-            convert(&value, kind)
-        }
-        _ => convert(&value, kind),
-    }
 }

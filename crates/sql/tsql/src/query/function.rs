@@ -11,12 +11,13 @@ use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 
-use super::engine::{Steps, check_whole, kept, plain};
+use super::cell::{check_whole, kept, plain};
 use super::like::like;
 use super::moment::{self, Part};
 use crate::convert::{
     convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest, type_of,
 };
+use crate::flow::Variable;
 use crate::message::{self, Message};
 use crate::value::{DateTime, Decimal, SCALE_MAX, Temporal, Type, Value};
 use crate::variables::{Sum, VALUE_MAX, bytes, too_much};
@@ -77,6 +78,9 @@ pub fn named(name: &str) -> Option<Run> {
         LazyLock::new(|| FUNCTIONS.iter().map(|(n, _, run)| (*n, *run)).collect());
     BY_NAME.get(name).copied()
 }
+
+/// The present values of variables that a query sets row by row.
+pub type Steps = Arc<Mutex<Vec<Variable>>>;
 
 /// The longest pattern of LIKE, in bytes, as in SQL Server.
 const PATTERN_MAX: usize = 8000;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::Query;
 
-use super::{LEN_MAX, parse};
+use super::parse::{LEN_MAX, parse};
 use crate::message::Message;
 use crate::syntax::{ExpressionForm, Fragment, Literal, form};
 
@@ -74,17 +74,6 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Errors: what cannot be read.
-    pub fn check(&self, asked: QuerySource) -> Result<(), Message> {
-        if super::direct::reads(asked) {
-            return Ok(());
-        }
-        match self.by_form(asked) {
-            Some(_) => Ok(()),
-            None => self.by_text(asked).map(drop),
-        }
-    }
-
     /// The tree of a text's form, with marks, and the literals that they stand for. `None`: only the text can be read.
     pub fn by_form(&self, asked: QuerySource) -> Option<(Arc<Query>, Vec<Literal>)> {
         let ExpressionForm { text, literals } = asked.form()?;

@@ -12,7 +12,7 @@ use longshore_pipeline::SourceSpec;
 use crate::convert::type_of;
 use crate::flow::{FIRST_DATABASE, SYSTEM_DATABASES};
 use crate::message::{self, Message};
-use crate::session::Session;
+use crate::server::Server;
 use crate::settings::settings;
 use crate::value::{Column, Type, Value};
 
@@ -22,7 +22,7 @@ pub enum Rows {
     /// The catalog's table of the same name.
     Catalog,
     /// Computed when a query needs them.
-    Made(fn(&Session) -> Result<Vec<Vec<Value>>, Message>),
+    Made(fn(&Server) -> Result<Vec<Vec<Value>>, Message>),
 }
 
 /// A view that queries can name.
@@ -296,8 +296,8 @@ const CONFIGURATIONS: &[(&str, i64, &str)] = &[
     ("show advanced options", 518, "show advanced options"),
 ];
 
-fn configurations(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
-    let rows = settings(session)?;
+fn configurations(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
+    let rows = settings(server)?;
     let row = |(name, id, description): &(&str, i64, &str)| {
         let row = rows.iter().find(|r| r.name == *name)?;
         Some(vec![
@@ -315,11 +315,11 @@ fn configurations(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
     Ok(CONFIGURATIONS.iter().filter_map(row).collect())
 }
 
-fn accelerators(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
-    let context = &session.server.setup.context;
+fn accelerators(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
+    let context = &server.setup.context;
     let configured = configured(&*context.storage, context.catalog.as_deref())
         .map_err(|e| message::OWN.with(&[&e]))?;
-    let probes = (session.server.setup.prober)(configured);
+    let probes = (server.setup.prober)(configured);
     let optional = |text: Option<String>| text.map_or(Value::Null, Value::Text);
     let row = |status: AcceleratorStatus| {
         vec![
@@ -339,18 +339,18 @@ fn accelerators(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
 const DATABASE_FIRST: i64 = 5;
 
 /// `DB_ID`.
-pub(super) fn database_id(session: &Session, name: &str) -> Option<i64> {
+pub(super) fn database_id(server: &Server, name: &str) -> Option<i64> {
     let same = |n: &str| n.eq_ignore_ascii_case(name);
     if let Some(i) = SYSTEM_DATABASES.iter().position(|n| same(n)) {
         return Some(i as i64 + 1);
     }
-    let names = session.server.database_names();
+    let names = server.database_names();
     let found = names.iter().position(|n| same(n))?;
     Some(found as i64 + DATABASE_FIRST)
 }
 
 /// `DB_NAME`.
-pub(super) fn database_name(session: &Session, id: i64) -> Option<String> {
+pub(super) fn database_name(server: &Server, id: i64) -> Option<String> {
     let system = usize::try_from(id - 1)
         .ok()
         .and_then(|i| SYSTEM_DATABASES.get(i));
@@ -358,7 +358,7 @@ pub(super) fn database_name(session: &Session, id: i64) -> Option<String> {
         return Some((*name).to_owned());
     }
     let i = usize::try_from(id - DATABASE_FIRST).ok()?;
-    session.server.database_names().get(i).cloned()
+    server.database_names().get(i).cloned()
 }
 
 /// A row of a view that has a value for some of its columns and NULL for all others.
@@ -377,15 +377,15 @@ fn filled(view: &str, values: Vec<(&str, Value)>) -> Vec<Value> {
 }
 
 /// Only databases that statements can back up; SQL Server's own are not listed.
-fn databases(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     let row = |(i, name): (usize, String)| {
-        let restoring = session.server.sequence(&name).is_some();
-        let (state, state_desc) = match session.server.database(&name) {
+        let restoring = server.sequence(&name).is_some();
+        let (state, state_desc) = match server.database(&name) {
             _ if restoring => (1, "RESTORING"),
             Ok(Some(_)) => (0, "ONLINE"),
             Ok(None) | Err(_) => (6, "OFFLINE"),
         };
-        let (model, model_desc) = match session.server.is_logged(&name) {
+        let (model, model_desc) = match server.is_logged(&name) {
             true => (1, "FULL"),
             false => (3, "SIMPLE"),
         };
@@ -396,7 +396,7 @@ fn databases(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
                 ("physical_database_name", Value::text(name.as_str())),
                 ("name", Value::Text(name)),
                 ("database_id", Value::Int(i as i64 + DATABASE_FIRST)),
-                ("create_date", Value::DateTime(session.server.started)),
+                ("create_date", Value::DateTime(server.started)),
                 ("compatibility_level", Value::Int(160)),
                 ("user_access", Value::Int(0)),
                 ("user_access_desc", Value::text("MULTI_USER")),
@@ -425,17 +425,17 @@ fn databases(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
             ],
         )
     };
-    let names = session.server.database_names();
+    let names = server.database_names();
     Ok(names.into_iter().enumerate().map(row).collect())
 }
 
 /// One row for each database whose data is one file or directory; sizes in pages of 8 KiB.
-fn master_files(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+fn master_files(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     const PAGE_BYTES: u64 = 8192;
-    let storage = &session.server.setup.context.storage;
+    let storage = &server.setup.context.storage;
     let mut rows = Vec::new();
-    for (i, name) in session.server.database_names().into_iter().enumerate() {
-        let Ok(Some(database)) = session.server.database(&name) else {
+    for (i, name) in server.database_names().into_iter().enumerate() {
+        let Ok(Some(database)) = server.database(&name) else {
             continue;
         };
         let path = match &database.source {
@@ -475,9 +475,9 @@ fn master_files(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
     Ok(rows)
 }
 
-fn requests(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
-    let now = session.server.now();
-    let activities = session.server.activities.lock().clone();
+fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
+    let now = server.now();
+    let activities = server.activities.lock().clone();
     let row = |(id, activity): (u32, crate::server::Activity)| {
         let part = super::moment::Part::Millisecond;
         let elapsed = super::moment::difference(part, activity.start, now).max(0);
@@ -486,8 +486,8 @@ fn requests(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
             0 => 0,
             percent => elapsed * (100 - percent) / percent,
         };
-        let database = database_id(session, &activity.database);
-        let database = database.or_else(|| database_id(session, FIRST_DATABASE));
+        let database = database_id(server, &activity.database);
+        let database = database.or_else(|| database_id(server, FIRST_DATABASE));
         filled(
             "dm_exec_requests",
             vec![
@@ -510,7 +510,7 @@ fn requests(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
     Ok(activities.into_iter().map(row).collect())
 }
 
-fn backup_devices(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+fn backup_devices(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     let row = |(name, path): (String, std::path::PathBuf)| {
         vec![
             Value::Text(name),
@@ -519,11 +519,11 @@ fn backup_devices(session: &Session) -> Result<Vec<Vec<Value>>, Message> {
             Value::text(path.display().to_string()),
         ]
     };
-    let devices = session.server.devices();
+    let devices = server.devices();
     Ok(devices.into_iter().map(row).collect())
 }
 
-fn messages(_session: &Session) -> Result<Vec<Vec<Value>>, Message> {
+fn messages(_server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     const US_ENGLISH: i64 = 1033;
     let row = |known: &message::MessageTemplate| {
         vec![

@@ -11,7 +11,6 @@ use longshore_pipeline::RunContext;
 use proptest::prelude::*;
 use sqlparser::ast::{Expr, SelectItem, SetExpr};
 
-use super::engine::Engine;
 use super::reader::QuerySource;
 use super::{QueryPlan, direct, translate};
 use crate::memory::Memory;
@@ -190,7 +189,11 @@ fn fragment(text: &str) -> Option<Fragment> {
 }
 
 fn by_text(session: &Session, asked: QuerySource) -> Result<QueryPlan, Message> {
-    translate::query(session, &*session.reader.by_text(asked)?, &[])
+    translate::query(
+        &session.query_context(),
+        &*session.reader.by_text(asked)?,
+        &[],
+    )
 }
 
 /// Holds the plan by the form against that by the text. Whether the form served.
@@ -201,7 +204,7 @@ fn compare(session: &Session, asked: QuerySource) -> Result<bool, TestCaseError>
     // Before anything runs, the form alone is read.
     let read = session.reader.by_text(asked);
     prop_assert!(read.is_ok(), "{asked:?}: only its form can be read");
-    let Ok(formed) = translate::query(session, &tree, &literals) else {
+    let Ok(formed) = translate::query(&session.query_context(), &tree, &literals) else {
         return Ok(false);
     };
     let whole = by_text(session, asked);
@@ -275,10 +278,10 @@ fn compare_ways(session: &Session, asked: QuerySource) -> Result<bool, TestCaseE
         other => panic!("{other:?}"),
     };
     prop_assert_eq!(&tree, &**read, "{:?}", asked);
-    let Some(found) = direct::value(session, asked) else {
+    let Some(found) = direct::value(&session.query_context(), asked) else {
         return Ok(false);
     };
-    let wanted = super::one(session, asked);
+    let wanted = super::one(&session.query_context(), asked);
     // The clock goes on between the two.
     if CLOCKS.iter().any(|clock| asked.written().contains(clock)) {
         let kinds = (Ok(found.kind), wanted.map(|v| v.kind));
@@ -467,7 +470,7 @@ fn usual_expressions_need_no_engine() {
     // The engine refuses such a number, though nothing needs it.
     let large = fragment("SERVERPROPERTY(9223372036854775808)").unwrap();
     let large = QuerySource::Expression(&large);
-    assert_eq!(direct::value(&session, large), None);
+    assert_eq!(direct::value(&session.query_context(), large), None);
     for text in [
         "@i BETWEEN 1 AND 5",
         "@t IN ('a', 'b')",
@@ -510,7 +513,7 @@ fn a_mistake_is_shown_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let session = with_variables(session(&dir));
     let wrong = fragment("DATEADD('day', 1, 2)").unwrap();
-    let said = super::scalar(&session, &wrong).unwrap_err();
+    let said = super::scalar(&session.query_context(), &wrong).unwrap_err();
     assert!(said.text.contains("'day'"), "{}", said.text);
 }
 
@@ -561,9 +564,9 @@ fn moment(second: u32) -> String {
 fn ask(session: &Session, text: &str) -> (Vec<Vec<Value>>, i32, bool) {
     let text = text.to_owned();
     let plan = by_text(session, QuerySource::Query(&Fragment { text })).unwrap();
-    let engine = Engine::take(session, &plan.views).unwrap();
+    let engine = session.query_context().engine(&plan.views).unwrap();
     let mut rows = Vec::new();
-    let ran = engine.run(session, &plan, &mut |row| {
+    let ran = engine.run(&plan, &mut |row| {
         rows.push(row);
         Ok(())
     });
@@ -750,9 +753,9 @@ fn a_cancel_ends_a_query_after_a_few_thousand_steps_and_writers_never_wait_for_i
         assert!(whole > 20 * STEPS_MAX, "{whole}: {condition}");
 
         let plan = by_text(&session, QuerySource::Query(&Fragment { text })).unwrap();
-        let engine = Engine::take(&session, &plan.views).unwrap();
+        let engine = session.query_context().engine(&plan.views).unwrap();
         let catalog = dir.path().join("catalog.db");
-        let ran = engine.run(&session, &plan, &mut |_| {
+        let ran = engine.run(&plan, &mut |_| {
             // The first row has come, and the rest is still to be found.
             let catalog = Catalog::open(&catalog).unwrap();
             assert!(catalog.add_device(condition, "/b").unwrap());

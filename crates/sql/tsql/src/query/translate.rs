@@ -19,13 +19,13 @@ use sqlparser::ast::{
     Value as Literal,
 };
 
-use super::QueryPlan;
 use super::collation::Collation;
+use super::context::QueryContext;
 use super::number::wider;
+use super::plan::QueryPlan;
 use super::schema::View;
 use super::sql::{Parameter, Sql};
 use crate::message::{self, Message};
-use crate::session::Session;
 use crate::syntax;
 use crate::value::{Column, Type, Value};
 use crate::variables::{Sum, lower_case};
@@ -95,7 +95,7 @@ struct Common {
 }
 
 struct Translator<'a> {
-    session: &'a Session,
+    context: QueryContext<'a>,
     /// Those of the text that the query's marks stand for.
     literals: &'a [syntax::Literal],
     values: Vec<Parameter>,
@@ -183,11 +183,11 @@ fn not_here(what: &str) -> Message {
 
 /// Finds the meaning of a query, in which marks stand for the literals. Errors: names that are not there, constructs that this server does not know.
 pub(super) fn query(
-    session: &Session,
+    context: &QueryContext,
     query: &Query,
     literals: &[syntax::Literal],
 ) -> Result<QueryPlan, Message> {
-    let mut translator = Translator::new(session, literals);
+    let mut translator = Translator::new(context, literals);
     let selected = translator.query(query)?;
     Ok(QueryPlan {
         sql: selected.sql,
@@ -209,11 +209,11 @@ pub(super) struct ScalarPlan {
 
 /// Finds the meaning of an expression, as [`query`] does of a SELECT of it in parentheses. Errors: the same.
 pub(super) fn scalar(
-    session: &Session,
+    context: &QueryContext,
     expr: &Expr,
     is_condition: bool,
 ) -> Result<ScalarPlan, Message> {
-    let mut translator = Translator::new(session, &[]);
+    let mut translator = Translator::new(context, &[]);
     translator.queries = 1;
     let typed = match is_condition {
         true => translator.expression(expr)?,
@@ -227,9 +227,9 @@ pub(super) fn scalar(
 }
 
 impl<'a> Translator<'a> {
-    fn new(session: &'a Session, literals: &'a [syntax::Literal]) -> Translator<'a> {
+    fn new(context: &QueryContext<'a>, literals: &'a [syntax::Literal]) -> Translator<'a> {
         Translator {
-            session,
+            context: *context,
             literals,
             values: Vec::new(),
             sum: Sum::default(),
@@ -270,7 +270,7 @@ impl Translator<'_> {
 
     /// Errors: more variables than a query can have.
     fn bind_variable(&mut self, name: &str) -> Result<TypedSql, Message> {
-        let variable = self.session.variable(name)?;
+        let variable = self.context.variable(name)?;
         let name = lower_case(name);
         if let Some(stepwise) = &self.stepwise
             && let Some(i) = stepwise
@@ -318,7 +318,7 @@ impl Translator<'_> {
         if self.steps > STEPS_MAX {
             return Err(message::NO_PLAN.plain());
         }
-        if self.session.is_cancelled() {
+        if self.context.is_cancelled() {
             return Err(message::ABORTED.plain());
         }
         self.depth += 1;
@@ -697,7 +697,7 @@ impl Translator<'_> {
         }
         let mut steps: Vec<String> = Vec::new();
         for name in assigns.iter().map(|a| a.to_lowercase()) {
-            self.session.variable(&name)?;
+            self.context.variable(&name)?;
             if !steps.contains(&name) {
                 steps.push(name);
             }

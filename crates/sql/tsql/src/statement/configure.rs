@@ -25,7 +25,7 @@ pub(crate) fn is_shown(row: &SettingRow, advanced: bool) -> bool {
 
 pub(super) fn sp_configure(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let [name, value] = arguments.of(["@configname", "@configvalue"])?;
-    let rows = settings(session)?;
+    let rows = settings(&session.server)?;
     let advanced = rows
         .iter()
         .any(|r| r.name == Setting::ShowAdvancedOptions.name() && r.value_in_use == 1);

@@ -13,6 +13,7 @@ mod options;
 mod procedure;
 mod restore;
 mod restoring;
+mod select;
 mod sequence;
 mod trace;
 
@@ -33,6 +34,7 @@ pub(crate) use dbcc::dbcc;
 pub(crate) use drop::drop_databases;
 pub(crate) use procedure::{call, execute};
 pub(crate) use restore::restore;
+pub(crate) use select::select;
 
 /// Up to this many files each have their own line (4035); a database with more has one line in all.
 const FILES_SHOWN_MAX: usize = 64;

@@ -13,8 +13,8 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicBool};
 
+use super::super::cell::stored;
 use super::super::collation::Collation;
-use super::super::engine::stored;
 use super::super::function;
 use super::super::sql::{Node, Parameter, Sql};
 use crate::message::Message;

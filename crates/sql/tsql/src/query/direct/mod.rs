@@ -11,11 +11,11 @@ mod evaluate;
 mod node;
 mod read;
 
-use super::engine::typed_value;
+use super::cell::typed_value;
+use super::context::QueryContext;
 use super::reader::QuerySource;
 use super::translate;
 use crate::flow::Variable;
-use crate::session::Session;
 use crate::value::{Type, Value};
 
 /// Whether [`value`] can read it.
@@ -31,12 +31,12 @@ fn text(asked: QuerySource<'_>) -> Option<&str> {
 }
 
 /// The value of an expression, and of a condition 1 or 0. `None`: the engine has to say.
-pub(super) fn value(session: &Session, asked: QuerySource) -> Option<Variable> {
+pub(super) fn value(context: &QueryContext, asked: QuerySource) -> Option<Variable> {
     let expr = read::read(text(asked)?)?;
     let is_condition = matches!(asked, QuerySource::Condition(_));
-    let plan = translate::scalar(session, &expr, is_condition).ok()?;
-    let found = evaluate::evaluated(&plan.sql, plan.values, &session.cancel)?;
-    if session.is_cancelled() {
+    let plan = translate::scalar(context, &expr, is_condition).ok()?;
+    let found = evaluate::evaluated(&plan.sql, plan.values, context.cancel)?;
+    if context.is_cancelled() {
         return None;
     }
     Some(match is_condition {

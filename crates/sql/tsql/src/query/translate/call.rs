@@ -15,10 +15,11 @@ use sqlparser::ast::{
 use super::{Collation, Translator, TypedSql, folded, not_here, tables};
 use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
+use crate::query::known::version;
 use crate::query::number::{average, sum, wider};
 use crate::query::schema::{database_id, database_name};
 use crate::query::sql::{Node, Parameter, Sql};
-use crate::query::version;
+use crate::server::Server;
 use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
 /// The type of texts that functions make: of one or two bytes per character, bounded or not, like their arguments.
@@ -282,7 +283,7 @@ impl Translator<'_> {
 
     fn of_dates(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<TypedSql>, Message> {
         let now = |t: &mut Self, kind| {
-            let now = Value::DateTime(t.session.server.now());
+            let now = Value::DateTime(t.context.server.now());
             Ok(Some(TypedSql::of(t.bind(now), kind)))
         };
         match (name, arguments) {
@@ -328,7 +329,7 @@ impl Translator<'_> {
 
     /// The time of day, with all the digits of the type.
     fn clock(&mut self, kind: Type, utc: bool) -> Result<TypedSql, Message> {
-        let ns = self.session.server.setup.context.clock.wall_ns();
+        let ns = self.context.server.setup.context.clock.wall_ns();
         let now = jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
         let zone = match utc {
             true => jiff::tz::TimeZone::UTC,
@@ -416,31 +417,31 @@ impl Translator<'_> {
         name: &str,
         arguments: &[&Expr],
     ) -> Result<Option<(Type, Value)>, Message> {
-        let session = self.session;
+        let context = self.context;
         let text = |text: &str| Ok(Some((NAME, Value::text(text))));
-        let caught = session.caught.as_ref();
+        let caught = context.caught;
         let of_caught =
             |kind: Type, value: Option<Value>| Ok(Some((kind, value.unwrap_or(Value::Null))));
         match (name, arguments) {
-            ("DB_NAME", []) => text(&session.database),
+            ("DB_NAME", []) => text(context.database),
             ("DB_ID", []) => {
-                let id = database_id(session, &session.database);
+                let id = database_id(context.server, context.database);
                 Ok(Some((Type::SmallInt, id.map_or(Value::Null, Value::Int))))
             }
             ("DB_ID", [name]) => {
                 let name = self.constant(name)?.to_string();
-                let id = database_id(session, &name);
+                let id = database_id(context.server, &name);
                 Ok(Some((Type::SmallInt, id.map_or(Value::Null, Value::Int))))
             }
             ("SERVERPROPERTY", [property]) => {
                 let property = self.constant(property)?.to_string();
-                Ok(Some(server_property(session, &property)))
+                Ok(Some(server_property(context.server, &property)))
             }
             ("SUSER_NAME" | "SUSER_SNAME" | "ORIGINAL_LOGIN" | "USER_NAME", []) => {
-                text(&session.login.user)
+                text(&context.login.user)
             }
-            ("HOST_NAME", []) => text(&session.login.host),
-            ("APP_NAME", []) => text(&session.login.program),
+            ("HOST_NAME", []) => text(&context.login.host),
+            ("APP_NAME", []) => text(&context.login.program),
             ("NEWID", []) => Ok(Some((
                 Type::UniqueIdentifier,
                 Value::Guid(uuid::Uuid::new_v4()),
@@ -453,7 +454,7 @@ impl Translator<'_> {
                     .split('.')
                     .map(|p| p.trim_matches(['[', ']']).to_owned())
                     .collect();
-                let view = crate::query::View::find(&parts, &session.database);
+                let view = crate::query::View::find(&parts, context.database);
                 let at = view.and_then(|v| {
                     crate::query::VIEWS
                         .iter()
@@ -479,7 +480,7 @@ impl Translator<'_> {
             ("ERROR_PROCEDURE", []) => of_caught(NAME, None),
             ("DB_NAME", [id]) => match self.constant(id)? {
                 Value::Int(id) => {
-                    let name = database_name(session, id);
+                    let name = database_name(context.server, id);
                     Ok(Some((NAME, name.map_or(Value::Null, Value::Text))))
                 }
                 _ => Ok(Some((NAME, Value::Null))),
@@ -519,12 +520,10 @@ fn plain_arguments(function: &Function) -> Result<Vec<&Expr>, Message> {
 }
 
 /// The properties that scripts read; NULL for others, as SQL Server answers.
-fn server_property(session: &crate::session::Session, property: &str) -> (Type, Value) {
+fn server_property(server: &Server, property: &str) -> (Type, Value) {
     let text = |text: &str| (NAME, Value::text(text));
     match property.to_ascii_uppercase().as_str() {
-        "SERVERNAME" | "MACHINENAME" | "COMPUTERNAMEPHYSICALNETBIOS" => {
-            text(&session.server.setup.name)
-        }
+        "SERVERNAME" | "MACHINENAME" | "COMPUTERNAMEPHYSICALNETBIOS" => text(&server.setup.name),
         // The version of SQL Server whose language this is.
         "PRODUCTVERSION" => text("16.0.4236.2"),
         "PRODUCTMAJORVERSION" => text("16"),
@@ -534,9 +533,7 @@ fn server_property(session: &crate::session::Session, property: &str) -> (Type, 
         "ENGINEEDITION" => (Type::Int, Value::Int(3)),
         "ISCLUSTERED" | "ISHADRENABLED" | "ISSINGLEUSER" => (Type::Int, Value::Int(0)),
         "COLLATION" => text("SQL_Latin1_General_CP1_CI_AS"),
-        "INSTANCEDEFAULTBACKUPPATH" => {
-            text(&session.server.setup.backup_directory.display().to_string())
-        }
+        "INSTANCEDEFAULTBACKUPPATH" => text(&server.setup.backup_directory.display().to_string()),
         "LONGSHOREVERSION" => text(&version()),
         _ => (NAME, Value::Null),
     }

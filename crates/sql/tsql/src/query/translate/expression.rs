@@ -17,9 +17,9 @@ use super::{
 };
 use crate::convert::type_of;
 use crate::message::{self, Message};
+use crate::query::known::{global, literal, text_kind};
 use crate::query::number::{result, wider};
 use crate::query::sql::{Parameter, Sql};
-use crate::query::{global, literal, text_kind};
 use crate::syntax::{Literal as Given, marked};
 use crate::value::{LENGTH_MAX, Type, Value};
 
@@ -250,14 +250,14 @@ impl Translator<'_> {
     fn identifier(&mut self, name: &Ident) -> Result<TypedSql, Message> {
         let word = &name.value;
         if word.starts_with("@@") {
-            let (kind, value) = global(self.session, word)?;
+            let (kind, value) = global(&self.context, word)?;
             return Ok(TypedSql::of(self.bind(value), kind));
         }
         if word.starts_with('@') {
             return self.bind_variable(word);
         }
         if name.quote_style.is_none() && word.eq_ignore_ascii_case("CURRENT_TIMESTAMP") {
-            let now = Value::DateTime(self.session.server.now());
+            let now = Value::DateTime(self.context.server.now());
             return Ok(TypedSql::of(self.bind(now), Type::DateTime));
         }
         if name.quote_style.is_none()
@@ -265,7 +265,7 @@ impl Translator<'_> {
                 .iter()
                 .any(|w| word.eq_ignore_ascii_case(w))
         {
-            let user = Value::text(self.session.login.user.as_str());
+            let user = Value::text(self.context.login.user.as_str());
             return Ok(TypedSql::of(self.bind(user), Type::nvarchar(128)));
         }
         self.column(std::slice::from_ref(name))

@@ -142,7 +142,7 @@ impl Translator<'_> {
             })?;
             return Ok(sql);
         }
-        let view = View::find(&parts, &self.session.database);
+        let view = View::find(&parts, self.context.database);
         let view = view.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&parts.join(".")]))?;
         if !self.views.iter().any(|v| std::ptr::eq(*v, view)) {
             self.views.push(view);
@@ -161,7 +161,7 @@ impl Translator<'_> {
     fn rows_of(&self, view: &View) -> String {
         let columns = view.columns();
         let catalog = matches!(view.rows, Rows::Catalog);
-        let empty = catalog && self.session.server.known_catalog().is_none();
+        let empty = catalog && self.context.server.known_catalog().is_none();
         let list: Vec<_> = columns
             .iter()
             .enumerate()
