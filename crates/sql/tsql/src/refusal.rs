@@ -121,6 +121,28 @@ fn landing(refused: &LandingError, error: &Error) -> Vec<Message> {
     }
 }
 
+/// The messages for an action on a device that failed.
+fn device_failed(error: &Media, action: &str, device: &str, source: &io::Error) -> Vec<Message> {
+    let why = system(source);
+    match action {
+        // Our own text names the offset.
+        "write" | "sync" | "complete" => {
+            with_own(message::WRITE_FAILED.with(&[&device, &why]), error)
+        }
+        "read" => with_own(message::READ_FAILED.with(&[&device, &why]), error),
+        _ => {
+            let mut text = message::CANNOT_OPEN.with(&[&device, &why]);
+            // State 1 if it cannot be created, 2 if it does not exist.
+            text.state = if source.kind() == io::ErrorKind::NotFound {
+                2
+            } else {
+                1
+            };
+            vec![text]
+        }
+    }
+}
+
 /// The messages for media that cannot be read or written.
 pub fn media(error: &Media) -> Vec<Message> {
     match error {
@@ -129,24 +151,7 @@ pub fn media(error: &Media) -> Vec<Message> {
             device,
             source,
             ..
-        } => match *action {
-            // Our own text names the offset.
-            "write" | "sync" | "complete" => with_own(
-                message::WRITE_FAILED.with(&[device, &system(source)]),
-                error,
-            ),
-            "read" => with_own(message::READ_FAILED.with(&[device, &system(source)]), error),
-            _ => {
-                let mut text = message::CANNOT_OPEN.with(&[device, &system(source)]);
-                // State 1 if it cannot be created, 2 if it does not exist.
-                text.state = if source.kind() == io::ErrorKind::NotFound {
-                    2
-                } else {
-                    1
-                };
-                vec![text]
-            }
-        },
+        } => device_failed(error, action, device, source),
         Media::Missing { device } => {
             let missing = "2(The system cannot find the file specified.)";
             vec![message::CANNOT_OPEN.with(&[device, &missing])]
@@ -180,18 +185,13 @@ pub fn media(error: &Media) -> Vec<Message> {
             device, position, ..
         } => vec![message::POSITION_MISSING.with(&[position, device])],
         Media::ContainerMix { asked, .. } => {
-            let option = match *asked {
-                "NONE" => "WITH NO_COMPRESSION",
-                _ => "WITH COMPRESSION",
+            let (with, without) = ("WITH COMPRESSION", "WITH NO_COMPRESSION");
+            let (option, other) = match *asked {
+                "NONE" => (without, with),
+                _ => (with, without),
             };
-            let other = match *asked {
-                "NONE" => "WITH COMPRESSION",
-                _ => "WITH NO_COMPRESSION",
-            };
-            with_own(
-                message::COMPRESSION_MIX.with(&[&option, &option, &other]),
-                error,
-            )
+            let mix = message::COMPRESSION_MIX.with(&[&option, &option, &other]);
+            with_own(mix, error)
         }
         Media::Busy { .. } => vec![message::SERIALIZED.plain()],
         Media::Cancelled { .. } => vec![message::ABORTED.plain()],

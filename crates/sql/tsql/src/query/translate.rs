@@ -248,6 +248,17 @@ impl<'a> Translator<'a> {
     }
 }
 
+/// What follows FROM in a SELECT, but for its limit.
+struct Clauses {
+    sql: String,
+    /// Each row comes from one row: nothing is grouped or computed over rows.
+    is_plain: bool,
+    conditions: Vec<Condition>,
+    /// The words of ORDER BY.
+    orders: Vec<String>,
+    order_reach: Reach,
+}
+
 /// A name, quoted for SQLite.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -569,6 +580,42 @@ impl Translator<'_> {
         }
     }
 
+    /// Everything from WHERE to ORDER BY.
+    fn clauses(
+        &mut self,
+        select: &Select,
+        orders: &[&OrderByExpr],
+        items: &[Item],
+    ) -> Result<Clauses, Message> {
+        let mut sql = String::new();
+        let outer = std::mem::take(&mut self.seen);
+        let mut conditions = Vec::new();
+        if let Some(selection) = &select.selection {
+            self.conditions(selection, &mut conditions)?;
+            let all: Vec<_> = conditions.iter().map(Condition::sql).collect();
+            sql += &format!(" WHERE {}", all.join(" AND "));
+        }
+        let by = self.group_by(&select.group_by)?;
+        if !by.is_empty() {
+            sql += &format!(" GROUP BY {by}");
+        }
+        if let Some(having) = &select.having {
+            sql += &format!(" HAVING {}", self.expression(having)?.sql);
+        }
+        let (orders, order_reach) = self.words(orders, items)?;
+        let computes_over_rows = self.leave_clauses(outer);
+        if !orders.is_empty() {
+            sql += &format!(" ORDER BY {}", orders.join(", "));
+        }
+        Ok(Clauses {
+            sql,
+            is_plain: by.is_empty() && select.having.is_none() && !computes_over_rows,
+            conditions,
+            orders,
+            order_reach,
+        })
+    }
+
     fn select_within(
         &mut self,
         select: &Select,
@@ -596,50 +643,29 @@ impl Translator<'_> {
             Some(Distinct::On(_)) => return Err(not_here("DISTINCT ON")),
         };
         let list = select_list(&items, !distinct.is_empty());
-        let mut sql = format!("SELECT {distinct}{list}{from}");
-        let outer = std::mem::take(&mut self.seen);
-        let mut conditions = Vec::new();
-        if let Some(selection) = &select.selection {
-            self.conditions(selection, &mut conditions)?;
-            let all: Vec<_> = conditions.iter().map(Condition::sql).collect();
-            sql += &format!(" WHERE {}", all.join(" AND "));
-        }
-        let mut is_grouped = !distinct.is_empty() || select.having.is_some();
-        let by = self.group_by(&select.group_by)?;
-        if !by.is_empty() {
-            is_grouped = true;
-            sql += &format!(" GROUP BY {by}");
-        }
-        if let Some(having) = &select.having {
-            sql += &format!(" HAVING {}", self.expression(having)?.sql);
-        }
-        let (words, order_reach) = self.words(orders, &items)?;
-        let computes_over_rows = self.leave_clauses(outer);
-        if !words.is_empty() {
-            sql += &format!(" ORDER BY {}", words.join(", "));
-        }
+        let clauses = self.clauses(select, orders, &items)?;
+        let mut sql = format!("SELECT {distinct}{list}{from}{}", clauses.sql);
         let is_set = orders.is_empty();
         let end = limit(self)?;
         sql += &end;
         if is_set && end.is_empty() {
             sql += &self.top(select.top.as_ref())?;
         }
-        let grouped = match wanted {
-            Some(wanted) if !is_grouped && !computes_over_rows && assigns.is_empty() => self
-                .grouped(&Shape {
-                    wanted,
-                    select,
-                    items: &items,
-                    item_reach,
-                    from,
-                    conditions: &conditions.iter().collect::<Vec<_>>(),
-                    orders: &words,
-                    order_reach,
-                    has_aggregate: seen.aggregate,
-                    has_window: seen.window,
-                }),
-            _ => None,
-        };
+        let is_plain = distinct.is_empty() && clauses.is_plain && assigns.is_empty();
+        let grouped = wanted.filter(|_| is_plain).and_then(|wanted| {
+            self.grouped(&Shape {
+                wanted,
+                select,
+                items: &items,
+                item_reach,
+                from,
+                conditions: &clauses.conditions.iter().collect::<Vec<_>>(),
+                orders: &clauses.orders,
+                order_reach: clauses.order_reach,
+                has_aggregate: seen.aggregate,
+                has_window: seen.window,
+            })
+        });
         let columns = items
             .into_iter()
             .map(|(name, item)| Column::new(name, item.kind()))

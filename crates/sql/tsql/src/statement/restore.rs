@@ -498,29 +498,30 @@ fn place(
         SQLITE => SourceSpec::Sqlite(path.clone()),
         _ => SourceSpec::Files(vec![path.clone()]),
     };
-    let Some(root) = single else {
-        return Ok(RestoreDestination {
-            target: path,
-            moves: Vec::new(),
-            source,
-            own: is_own,
-        });
-    };
-    let (Some(parent), Some(file)) = (path.parent(), path.file_name()) else {
-        return Err(message::CANNOT_RESTORE_TO
-            .with(&[&logical, &path.display()])
-            .into());
-    };
-    let moves = match Path::new(file) == root {
-        true => Vec::new(),
-        false => vec![(root, PathBuf::from(file))],
+    let (target, moves) = match single {
+        None => (path, Vec::new()),
+        Some(root) => {
+            let unusable = || message::CANNOT_RESTORE_TO.with(&[&logical, &path.display()]);
+            renamed_root(root, &path).ok_or_else(unusable)?
+        }
     };
     Ok(RestoreDestination {
-        target: parent.to_path_buf(),
+        target,
         moves,
         source,
         own: is_own,
     })
+}
+
+/// The directory that a set of one file goes to, and the file's new name, if `path` gives it one. `None`: `path` names
+/// no file.
+fn renamed_root(root: PathBuf, path: &Path) -> Option<(PathBuf, Vec<(PathBuf, PathBuf)>)> {
+    let (parent, file) = (path.parent()?, path.file_name()?);
+    let moves = match Path::new(file) == root {
+        true => Vec::new(),
+        false => vec![(root, PathBuf::from(file))],
+    };
+    Some((parent.to_path_buf(), moves))
 }
 
 /// The database's location, if a set of this kind and these roots fits there: the replaced files must be the

@@ -419,9 +419,6 @@ impl Translator<'_> {
     ) -> Result<Option<(Type, Value)>, Message> {
         let context = self.context;
         let text = |text: &str| Ok(Some((NAME, Value::text(text))));
-        let caught = context.caught;
-        let of_caught =
-            |kind: Type, value: Option<Value>| Ok(Some((kind, value.unwrap_or(Value::Null))));
         match (name, arguments) {
             ("DB_NAME", []) => text(context.database),
             ("DB_ID", []) => {
@@ -465,19 +462,6 @@ impl Translator<'_> {
                     at.map_or(Value::Null, |i| Value::Int(i as i64 + 1)),
                 )))
             }
-            ("ERROR_NUMBER", []) => {
-                of_caught(Type::Int, caught.map(|m| Value::Int(m.number.into())))
-            }
-            ("ERROR_SEVERITY", []) => {
-                of_caught(Type::Int, caught.map(|m| Value::Int(m.severity.into())))
-            }
-            ("ERROR_STATE", []) => of_caught(Type::Int, caught.map(|m| Value::Int(m.state.into()))),
-            ("ERROR_LINE", []) => of_caught(Type::Int, caught.map(|m| Value::Int(m.line.into()))),
-            ("ERROR_MESSAGE", []) => of_caught(
-                Type::NVarChar(Some(4000)),
-                caught.map(|m| Value::text(m.text.as_str())),
-            ),
-            ("ERROR_PROCEDURE", []) => of_caught(NAME, None),
             ("DB_NAME", [id]) => match self.constant(id)? {
                 Value::Int(id) => {
                     let name = database_name(context.server, id);
@@ -485,6 +469,7 @@ impl Translator<'_> {
                 }
                 _ => Ok(Some((NAME, Value::Null))),
             },
+            (name, []) => Ok(of_caught(context.caught, name)),
             _ => Ok(None),
         }
     }
@@ -517,6 +502,24 @@ fn plain_arguments(function: &Function) -> Result<Vec<&Expr>, Message> {
             .collect(),
         _ => Err(not_here("this kind of argument")),
     }
+}
+
+/// The answers about the message that a CATCH block handles; NULL outside of one.
+fn of_caught(caught: Option<&Message>, name: &str) -> Option<(Type, Value)> {
+    let number = |of: fn(&Message) -> u32| caught.map(|m| Value::Int(of(m).into()));
+    let (kind, value) = match name {
+        "ERROR_NUMBER" => (Type::Int, number(|m| m.number)),
+        "ERROR_SEVERITY" => (Type::Int, number(|m| m.severity.into())),
+        "ERROR_STATE" => (Type::Int, number(|m| m.state.into())),
+        "ERROR_LINE" => (Type::Int, number(|m| m.line)),
+        "ERROR_MESSAGE" => {
+            let text = caught.map(|m| Value::text(m.text.as_str()));
+            (Type::NVarChar(Some(4000)), text)
+        }
+        "ERROR_PROCEDURE" => (NAME, None),
+        _ => return None,
+    };
+    Some((kind, value.unwrap_or(Value::Null)))
 }
 
 /// The properties that scripts read; NULL for others, as SQL Server answers.

@@ -554,13 +554,8 @@ impl Translator<'_> {
             _ => return Err(not_here(&op.to_string())),
         };
         if symbol == '+' && a.is_text() && b.is_text() {
-            let both = a.display_width().zip(b.display_width());
-            let both = |max: u16| both.map(|(x, y)| (x + y).min(max.into()) as u16);
-            let kind = match a.is_national() || b.is_national() {
-                true => Type::NVarChar(both(LENGTH_MAX / 2)),
-                false => Type::VarChar(both(LENGTH_MAX)),
-            };
-            return Ok(TypedSql::of(left.sql.binary("||", right.sql), kind));
+            let joined = left.sql.binary("||", right.sql);
+            return Ok(TypedSql::of(joined, joined_kind(a, b)));
         }
         // Days are added to and subtracted from moments.
         if matches!(symbol, '+' | '-')
@@ -587,21 +582,7 @@ impl Translator<'_> {
             return Err(message::OPERANDS.with(&[&a, &b, &symbol_name(symbol)]));
         }
         let kind = result(symbol, a, b);
-        let (left, right) = (left.sql, right.sql);
-        let sql = match symbol {
-            '/' if kind.is_integer() => Sql::call("ts_divide_whole", [left, right]),
-            '/' => Sql::call("ts_divide", [left, right]),
-            '%' => Sql::call("ts_modulo", [left, right]),
-            '^' => {
-                let all = left.clone().binary("|", right.clone());
-                all.binary("-", left.binary("&", right))
-            }
-            '+' => left.binary("+", right),
-            '-' => left.binary("-", right),
-            '*' => left.binary("*", right),
-            '&' => left.binary("&", right),
-            _ => left.binary("|", right),
-        };
+        let sql = computed(symbol, kind, left.sql, right.sql);
         Ok(TypedSql {
             is_computed: kind.is_exact(),
             ..TypedSql::of(sql, kind)
@@ -614,6 +595,34 @@ fn given<'a>(value: &Literal, literals: &'a [Given]) -> Option<&'a Given> {
     match value {
         Literal::Placeholder(mark) => marked(mark, literals),
         _ => None,
+    }
+}
+
+/// The type of two texts that are joined.
+fn joined_kind(a: Type, b: Type) -> Type {
+    let both = a.display_width().zip(b.display_width());
+    let both = |max: u16| both.map(|(x, y)| (x + y).min(max.into()) as u16);
+    match a.is_national() || b.is_national() {
+        true => Type::NVarChar(both(LENGTH_MAX / 2)),
+        false => Type::VarChar(both(LENGTH_MAX)),
+    }
+}
+
+/// Two numbers, combined to one of this type.
+fn computed(symbol: char, kind: Type, left: Sql, right: Sql) -> Sql {
+    match symbol {
+        '/' if kind.is_integer() => Sql::call("ts_divide_whole", [left, right]),
+        '/' => Sql::call("ts_divide", [left, right]),
+        '%' => Sql::call("ts_modulo", [left, right]),
+        '^' => {
+            let all = left.clone().binary("|", right.clone());
+            all.binary("-", left.binary("&", right))
+        }
+        '+' => left.binary("+", right),
+        '-' => left.binary("-", right),
+        '*' => left.binary("*", right),
+        '&' => left.binary("&", right),
+        _ => left.binary("|", right),
     }
 }
 
