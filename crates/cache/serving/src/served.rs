@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use longshore_blockcache::{CHECKPOINT_EVERY, Engine, OpenedBackend, Start, control, open};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use longshore_blockcache::{
+    Backend, CHECKPOINT_EVERY, Engine, OpenedBackend, Start, control, open,
+};
 use longshore_io::{Clock, HostClock, Storage};
 use tracing_subscriber::EnvFilter;
 
@@ -43,72 +45,17 @@ impl Served {
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
     ) -> Result<Served, String> {
-        // nbdkit's log is its standard error; another plugin may have set up tracing already.
-        let filter =
-            EnvFilter::try_from_env("LONGSHORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-        let _set_already = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(io::stderr)
-            .with_target(false)
-            .with_ansi(false)
-            .try_init();
+        start_log();
         let cache = plan.cache.as_deref();
         let opened = open(&*storage, &plan.backend, cache, plan.settings, clock);
         let OpenedBackend { engine, cache } = opened.map_err(|e| text(&e))?;
-        match cache {
-            None => tracing::info!("serving without a cache"),
-            Some(Ok(start)) => {
-                let held_bytes = engine.status().held_bytes;
-                match start.is_believed() || start == Start::Fresh {
-                    true => tracing::info!(?start, held_bytes, "the cache is attached"),
-                    false => tracing::warn!(?start, "the cache is attached and {}", start.why()),
-                }
-            }
-            Some(Err(error)) => {
-                tracing::error!(
-                    error = text(&error),
-                    hint = error.hint(),
-                    "serving without a cache"
-                );
-            }
-        }
+        tell_of_cache(cache, &engine);
         let engine = Arc::new(engine);
         let (ticking, ticks) = bounded::<()>(0);
-        let kept = Arc::clone(&engine);
-        let no_thread = |e| format!("cannot start a thread: {e}; raise the limit on threads");
-        let keep = move || {
-            let mut last = HostClock.now();
-            while ticks.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                let due = HostClock.now() - last >= CHECKPOINT_EVERY;
-                if let Err(error) = kept.checkpoint(due) {
-                    tracing::error!(%error, "the backend cannot be synced");
-                }
-                if due {
-                    last = HostClock.now();
-                }
-            }
-        };
-        let keeper = thread::Builder::new().spawn(keep).map_err(no_thread)?;
+        let keeper = keeper(Arc::clone(&engine), ticks)?;
         let control = match plan.control {
             None => None,
-            Some(path) => {
-                let listener = control::listen(&path)
-                    .map_err(|e| format!("cannot listen at {}: {e}", path.display()))?;
-                let ended = Arc::new(AtomicBool::new(false));
-                let (flag, engine, backend) =
-                    (Arc::clone(&ended), Arc::clone(&engine), plan.backend);
-                let serve = move || {
-                    control::serve(&listener, &flag, |request| {
-                        control::answer(&engine, &*storage, &backend, request)
-                    });
-                };
-                let thread = thread::Builder::new().spawn(serve).map_err(no_thread)?;
-                Some(Control {
-                    path,
-                    ended,
-                    thread,
-                })
-            }
+            Some(path) => Some(Control::start(path, &engine, storage, plan.backend)?),
         };
         Ok(Served {
             engine,
@@ -138,6 +85,85 @@ impl Served {
             Err(error) => tracing::error!(%error, "the stop was not clean"),
         }
     }
+}
+
+impl Control {
+    /// Listens at `path` and answers each request in a thread of its own.
+    fn start(
+        path: PathBuf,
+        engine: &Arc<Engine>,
+        storage: Arc<dyn Storage>,
+        backend: Backend,
+    ) -> Result<Control, String> {
+        let listener = control::listen(&path)
+            .map_err(|e| format!("cannot listen at {}: {e}", path.display()))?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let (flag, engine) = (Arc::clone(&ended), Arc::clone(engine));
+        let serve = move || {
+            control::serve(&listener, &flag, |request| {
+                control::answer(&engine, &*storage, &backend, request)
+            });
+        };
+        let thread = thread::Builder::new().spawn(serve).map_err(no_thread)?;
+        Ok(Control {
+            path,
+            ended,
+            thread,
+        })
+    }
+}
+
+/// nbdkit's log is its standard error; another plugin may have set up tracing already.
+fn start_log() {
+    let filter =
+        EnvFilter::try_from_env("LONGSHORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let _set_already = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(false)
+        .try_init();
+}
+
+fn tell_of_cache(cache: Option<Result<Start, longshore_blockcache::Error>>, engine: &Engine) {
+    match cache {
+        None => tracing::info!("serving without a cache"),
+        Some(Ok(start)) => {
+            let held_bytes = engine.status().held_bytes;
+            match start.is_believed() || start == Start::Fresh {
+                true => tracing::info!(?start, held_bytes, "the cache is attached"),
+                false => tracing::warn!(?start, "the cache is attached and {}", start.why()),
+            }
+        }
+        Some(Err(error)) => {
+            tracing::error!(
+                error = text(&error),
+                hint = error.hint(),
+                "serving without a cache"
+            );
+        }
+    }
+}
+
+/// Makes the cache's checkpoints until the other end of `ticks` is dropped.
+fn keeper(engine: Arc<Engine>, ticks: Receiver<()>) -> Result<JoinHandle<()>, String> {
+    let keep = move || {
+        let mut last = HostClock.now();
+        while ticks.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            let due = HostClock.now() - last >= CHECKPOINT_EVERY;
+            if let Err(error) = engine.checkpoint(due) {
+                tracing::error!(%error, "the backend cannot be synced");
+            }
+            if due {
+                last = HostClock.now();
+            }
+        }
+    };
+    thread::Builder::new().spawn(keep).map_err(no_thread)
+}
+
+fn no_thread(error: io::Error) -> String {
+    format!("cannot start a thread: {error}; raise the limit on threads")
 }
 
 fn text(error: &longshore_blockcache::Error) -> String {

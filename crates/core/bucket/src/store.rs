@@ -22,7 +22,7 @@ use reqwest::Url;
 
 use crate::credentials::{Lacking, Noted, Process};
 use crate::network::{Direct, Proxies};
-use crate::settings::{Settings, TRY};
+use crate::settings::{Patience, Settings, TRY};
 use crate::source::Source;
 use crate::watched::{GivenUp, SEEN, Seen, Watched, innermost};
 use crate::{Error, Ticket, runtime};
@@ -105,6 +105,51 @@ impl fmt::Debug for Bucket {
 /// The buckets that this process has opened: stripes of one bucket share connections and credentials.
 static OPEN: Mutex<Option<HashMap<String, Bucket>>> = Mutex::new(None);
 
+/// A store's builder that knows where its bucket is.
+struct Addressed {
+    builder: AmazonS3Builder,
+    endpoint: String,
+    /// The address that an object's name is appended to.
+    base: String,
+}
+
+fn addressed(builder: AmazonS3Builder, name: &str, given: Option<&str>, region: &str) -> Addressed {
+    let endpoint = match given {
+        Some(endpoint) => endpoint.to_owned(),
+        None => format!("https://s3.{region}.amazonaws.com"),
+    };
+    // TLS protects the body already, and hashing it costs a core for each GB/s.
+    let builder = builder.with_unsigned_payload(endpoint.starts_with("https://"));
+    // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
+    let is_host = given.is_none() && !name.contains('.');
+    let builder = match given {
+        Some(endpoint) => builder.with_endpoint(endpoint.trim_end_matches('/')),
+        None => builder.with_virtual_hosted_style_request(is_host),
+    };
+    let base = match is_host {
+        true => format!("https://{name}.s3.{region}.amazonaws.com/"),
+        false => format!("{}/{name}", endpoint.trim_end_matches('/')),
+    };
+    Addressed {
+        builder,
+        endpoint,
+        base,
+    }
+}
+
+fn retries(patience: Patience) -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: patience.first_wait,
+            max_backoff: patience.longest_wait,
+            // The next wait is a random one up to so many times the last: with 2, they would not grow.
+            base: 3.0,
+        },
+        max_retries: patience.retries,
+        retry_timeout: patience.total,
+    }
+}
+
 impl Bucket {
     /// The bucket `name` with the settings of this process's environment. Makes no request.
     ///
@@ -149,49 +194,27 @@ impl Bucket {
         };
         let failed = |e: StoreError| wrong(innermost(&e));
         let region = settings.region.clone().unwrap_or_else(|| REGION.to_owned());
+        let patience = settings.patience;
         let options = ClientOptions::new()
             .with_allow_http(settings.allow_http)
             .with_http1_only()
             .with_timeout(REQUEST_MAX)
             .with_connect_timeout(CONNECT_MAX);
-        let patience = settings.patience;
-        let retry = RetryConfig {
-            backoff: BackoffConfig {
-                init_backoff: patience.first_wait,
-                max_backoff: patience.longest_wait,
-                // The next wait is a random one up to so many times the last: with 2, they would not grow.
-                base: 3.0,
-            },
-            max_retries: patience.retries,
-            retry_timeout: patience.total,
-        };
         let builder = AmazonS3Builder::new()
             .with_bucket_name(name)
             .with_region(&region)
             .with_client_options(options.clone())
             // Not every store can remove many objects at once.
             .with_disable_bulk_delete(true)
-            .with_retry(retry);
+            .with_retry(retries(patience));
         let provider = provider(&settings, &builder, connector()).map_err(failed)?;
-        let endpoint = match &settings.endpoint {
-            Some(endpoint) => endpoint.clone(),
-            None => format!("https://s3.{region}.amazonaws.com"),
-        };
         let credentials: AwsCredentialProvider = Arc::new(Noted(provider));
-        let mut builder = builder
-            .with_credentials(credentials.clone())
-            // TLS protects the body already, and hashing it costs a core for each GB/s.
-            .with_unsigned_payload(endpoint.starts_with("https://"));
-        // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
-        let is_host = settings.endpoint.is_none() && !name.contains('.');
-        builder = match &settings.endpoint {
-            Some(endpoint) => builder.with_endpoint(endpoint.trim_end_matches('/')),
-            None => builder.with_virtual_hosted_style_request(is_host),
-        };
-        let base = match is_host {
-            true => format!("https://{name}.s3.{region}.amazonaws.com/"),
-            false => format!("{}/{name}", endpoint.trim_end_matches('/')),
-        };
+        let builder = builder.with_credentials(credentials.clone());
+        let Addressed {
+            builder,
+            endpoint,
+            base,
+        } = addressed(builder, name, settings.endpoint.as_deref(), &region);
         let given_up = GivenUp::default();
         let watched = Watched {
             connector: connector(),

@@ -449,13 +449,14 @@ impl<'a> Feed<'a> {
         });
     }
 
-    /// Takes the volume's next entry: a name goes directly into the manifest, a file with data becomes the cursor.
-    fn advance(&mut self, volume: usize, job: &mut Job) -> Result<bool, Error> {
-        let waiting = self.walks[volume].waiting.take();
-        let Some(found) =
-            waiting.map_or_else(|| self.source.next(volume), |found| Ok(Some(found)))?
-        else {
-            return Ok(false);
+    /// The volume's next entry, if the manifest has room for its attributes; it waits if it has not.
+    fn next_fitting(&mut self, volume: usize, job: &Job) -> Result<Option<source::Entry>, Error> {
+        let found = match self.walks[volume].waiting.take() {
+            Some(waiting) => waiting,
+            None => match self.source.next(volume)? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
         };
         // The caller left room for an entry without attributes.
         let xattrs: usize = found.xattrs.iter().map(Xattr::bytes).sum();
@@ -464,8 +465,16 @@ impl<'a> Feed<'a> {
             && job.manifest.len() + ITEM_MAX + xattrs > MANIFEST_MAX
         {
             self.walks[volume].waiting = Some(found);
-            return Ok(false);
+            return Ok(None);
         }
+        Ok(Some(found))
+    }
+
+    /// Takes the volume's next entry: a name goes directly into the manifest, a file with data becomes the cursor.
+    fn advance(&mut self, volume: usize, job: &mut Job) -> Result<bool, Error> {
+        let Some(found) = self.next_fitting(volume, job)? else {
+            return Ok(false);
+        };
         self.entries += 1;
         if found.path.as_os_str().len() > PATH_MAX {
             return Err(Error::PathTooLong {
@@ -505,15 +514,13 @@ impl<'a> Feed<'a> {
                     xattrs: Vec::new(),
                     ..entry
                 };
-                self.scan(
-                    volume,
-                    BasedFile {
-                        file,
-                        entry,
-                        page_bytes,
-                        held,
-                    },
-                );
+                let based = BasedFile {
+                    file,
+                    entry,
+                    page_bytes,
+                    held,
+                };
+                self.scan(volume, based);
             }
             (Some(content), None) => {
                 let file = Arc::new(OpenFile::new(&entry, content));

@@ -112,40 +112,13 @@ pub(super) fn plan(
             begin(volume, start);
             continue;
         }
-        let below: Vec<_> = volumes
-            .beginnings(storage, &root.canonical)
-            .into_iter()
-            .filter_map(|(at, dev)| {
-                let path = at.strip_prefix(&root.canonical).ok()?.to_path_buf();
-                Some((path, volumes.of(&at, dev)))
-            })
-            .collect();
         let prefix = if given.len() == 1 {
             PathBuf::new()
         } else {
             root.name.clone()
         };
-        let tree = Arc::new(Root {
-            dir: open_dir(storage, &root.canonical)?,
-            at: root.canonical.clone(),
-            prefix,
-            elsewhere: below.iter().map(|(path, _)| path.clone()).collect(),
-        });
-        begin(
-            volume,
-            Start::Dir {
-                root: tree.clone(),
-                path: PathBuf::new(),
-            },
-        );
-        for (path, volume) in below {
-            begin(
-                volume,
-                Start::Dir {
-                    root: tree.clone(),
-                    path,
-                },
-            );
+        for (volume, start) in dir_starts(storage, root, prefix, volume, &mut volumes)? {
+            begin(volume, start);
         }
     }
     let volumes = volumes.into_vec();
@@ -218,6 +191,33 @@ fn refuse_collisions(given: &[RequestedRoot]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Where the walks of a directory begin: at its root, on `volume`, and below it wherever another volume begins.
+fn dir_starts(
+    storage: &dyn Storage,
+    root: &RequestedRoot,
+    prefix: PathBuf,
+    volume: usize,
+    volumes: &mut Volumes,
+) -> Result<Vec<(usize, Start)>, Error> {
+    let mut places = vec![(volume, PathBuf::new())];
+    for (at, dev) in volumes.beginnings(storage, &root.canonical) {
+        if let Ok(path) = at.strip_prefix(&root.canonical) {
+            places.push((volumes.of(&at, dev), path.to_path_buf()));
+        }
+    }
+    let tree = Arc::new(Root {
+        dir: open_dir(storage, &root.canonical)?,
+        at: root.canonical.clone(),
+        prefix,
+        elsewhere: places[1..].iter().map(|(_, path)| path.clone()).collect(),
+    });
+    let start = |(volume, path)| {
+        let root = tree.clone();
+        (volume, Start::Dir { root, path })
+    };
+    Ok(places.into_iter().map(start).collect())
 }
 
 fn file_start(storage: &dyn Storage, file: &RequestedRoot) -> Result<Start, Error> {

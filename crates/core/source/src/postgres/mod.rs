@@ -511,21 +511,7 @@ impl Source for Postgres {
                 text: String::from_utf8_lossy(&stopped.label_text).into_owned(),
             });
         }
-        let mut found = vec![control.timeline];
-        if cluster.session.about.in_recovery {
-            // A standby that follows its primary onto another timeline may end the backup there. The stop LSN and the
-            // minimum recovery LSN are then not on the label's timeline.
-            let (after, _) = read_control(&*cluster.dir, &cluster.path, &*cluster.clock)?;
-            found.push(after.timeline);
-            found.extend(control.min_recovery_timeline);
-            found.extend(after.min_recovery_timeline);
-        }
-        if let Some(other) = found.into_iter().find(|found| *found != label.timeline) {
-            return Err(Error::TimelineChanged {
-                from: label.timeline.number(),
-                to: other.number(),
-            });
-        }
+        self.check_timeline(&control, label.timeline)?;
         let log = copies::Log {
             dir: &*self.log_files.dir,
             timeline: label.timeline,
@@ -568,15 +554,7 @@ impl Source for Postgres {
                 ending.lost.push(copies::told_of_missing(place));
                 continue;
             }
-            // All database directories have the same attributes.
-            let base = Path::new(DEFAULT_SPACE);
-            let stat = self.cluster.dir.stat(base).map_err(|source| Error::Io {
-                action: "look at",
-                path: self.cluster.path.join(base),
-                source,
-            })?;
-            let directory = Entry::named(path, EntryKind::Dir, &stat);
-            ending.last_entries.push(directory);
+            ending.last_entries.push(self.database_directory(path)?);
         }
         ending.init_forks = InitForks::of(databases);
         Ok(true)
@@ -634,6 +612,38 @@ impl Source for Postgres {
 }
 
 impl Postgres {
+    /// Errors: the backup did not end on the timeline that its label names. `control` was read before it ended.
+    fn check_timeline(&self, control: &Control, label: Timeline) -> Result<(), Error> {
+        let cluster = &self.cluster;
+        let mut found = vec![control.timeline];
+        if cluster.session.about.in_recovery {
+            // A standby that follows its primary onto another timeline may end the backup there. The stop LSN and the
+            // minimum recovery LSN are then not on the label's timeline.
+            let (after, _) = read_control(&*cluster.dir, &cluster.path, &*cluster.clock)?;
+            found.push(after.timeline);
+            found.extend(control.min_recovery_timeline);
+            found.extend(after.min_recovery_timeline);
+        }
+        match found.into_iter().find(|found| *found != label) {
+            None => Ok(()),
+            Some(other) => Err(Error::TimelineChanged {
+                from: label.number(),
+                to: other.number(),
+            }),
+        }
+    }
+
+    /// A database's directory that no walk has seen. All of them have the same attributes.
+    fn database_directory(&self, path: PathBuf) -> Result<Entry, Error> {
+        let base = Path::new(DEFAULT_SPACE);
+        let stat = self.cluster.dir.stat(base).map_err(|source| Error::Io {
+            action: "look at",
+            path: self.cluster.path.join(base),
+            source,
+        })?;
+        Ok(Entry::named(path, EntryKind::Dir, &stat))
+    }
+
     /// The segments from the one with the start to the one with the last byte before `stop`.
     fn segments(&self, timeline: Timeline, stop: Lsn) -> (SegmentName, SegmentName) {
         let size = self.cluster.control.wal_segment;

@@ -159,38 +159,9 @@ fn index(side: Side) -> usize {
 
 /// Runs a load under a policy, until the time is over or the load has ended and nothing is in flight.
 pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) -> Outcome {
-    let policy_pace = policy.pace();
-    let mut run = Run {
-        devices: [
-            Device::new(scenario.fast, scenario.seed),
-            Device::new(scenario.slow, scenario.seed ^ 1),
-        ],
-        loads: [Load::default(); 2],
-        parts: [Slab::new(), Slab::new()],
-        asked: Slab::new(),
-        content: SimulatedContent::new(scenario.slot_bytes),
-        policy,
-        tally: Tally::new(
-            match scenario.warm_up {
-                WarmUp::For(time) => time,
-                WarmUp::UntilSteady { .. } => Nanos::MAX,
-            },
-            u64::from(scenario.fast.command_bytes).min(SMALL_MAX),
-        ),
-        runs: Vec::new(),
-        answered: Vec::new(),
-        settling: match scenario.warm_up {
-            WarmUp::For(_) => None,
-            WarmUp::UntilSteady { window, .. } => Some(WarmupWatch::new(window.max(policy_pace))),
-        },
-    };
+    let mut run = Run::new(scenario, policy);
+    run.warm(scenario);
     let mut steady = true;
-    for slot in (0..scenario.warm_bytes / scenario.slot_bytes).map(Slot) {
-        if !run.policy.restore(slot) {
-            break;
-        }
-        run.content.load(slot);
-    }
     let (mut from, most) = match scenario.warm_up {
         WarmUp::For(time) => (time, Nanos::MAX),
         WarmUp::UntilSteady { most, .. } => (Nanos::MAX, most),
@@ -243,7 +214,47 @@ pub fn run(scenario: &Scenario, source: &mut dyn Source, policy: &mut Policy) ->
 /// Reads up to here, and up to the fast device's largest command, are small.
 const SMALL_MAX: u64 = 64 << 10;
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(scenario: &Scenario, policy: &'a mut Policy) -> Run<'a> {
+        let policy_pace = policy.pace();
+        Run {
+            devices: [
+                Device::new(scenario.fast, scenario.seed),
+                Device::new(scenario.slow, scenario.seed ^ 1),
+            ],
+            loads: [Load::default(); 2],
+            parts: [Slab::new(), Slab::new()],
+            asked: Slab::new(),
+            content: SimulatedContent::new(scenario.slot_bytes),
+            policy,
+            tally: Tally::new(
+                match scenario.warm_up {
+                    WarmUp::For(time) => time,
+                    WarmUp::UntilSteady { .. } => Nanos::MAX,
+                },
+                u64::from(scenario.fast.command_bytes).min(SMALL_MAX),
+            ),
+            runs: Vec::new(),
+            answered: Vec::new(),
+            settling: match scenario.warm_up {
+                WarmUp::For(_) => None,
+                WarmUp::UntilSteady { window, .. } => {
+                    Some(WarmupWatch::new(window.max(policy_pace)))
+                }
+            },
+        }
+    }
+
+    /// Content from before a restart, as much as the scenario says and the policy takes.
+    fn warm(&mut self, scenario: &Scenario) {
+        for slot in (0..scenario.warm_bytes / scenario.slot_bytes).map(Slot) {
+            if !self.policy.restore(slot) {
+                break;
+            }
+            self.content.load(slot);
+        }
+    }
+
     fn view(&self, now: Nanos) -> View {
         let [fast, slow] = self.loads;
         View { now, fast, slow }

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use longshore_policy::calibrate::{
-    self, AcceptedProfile, FitRefusal, MeasureError, MeasurePlan, Residual, write_model,
+    self, AcceptedProfile, FitRefusal, MeasureError, MeasurePlan, Point, Residual, write_model,
 };
+use longshore_policy::model::Profile;
 use longshore_terminal::files;
 use serde::Serialize;
 
@@ -48,55 +49,22 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
             "/sys/block/DEVICE/queue/max_sectors_kb shows the size in KiB",
         )
     })?;
-    let storage = &*context.storage;
-    let io = |e: std::io::Error| {
-        let what = format!("{} cannot be measured", options.path.display());
-        Failure {
-            causes: vec![e.to_string()],
-            exit: Exit::Source,
-            ..Failure::usage(what, "name a block device, or a file on the device")
-        }
-    };
-    let disk = storage.disk(&options.path).map_err(io)?;
-    let len = disk.stat().map_err(io)?.len;
-    let plan = MeasurePlan {
-        time: Duration::from_secs_f64(options.seconds),
-        ..MeasurePlan::default()
-    };
-    let cells = plan.cells().len();
     let output = context.output;
-    output.remark(&format!(
-        "{cells} sizes and depths, {} s each\n",
-        options.seconds
-    ));
-    let points = calibrate::measure(&*disk, len, &plan, &*context.clock, &|point| {
-        output.remark(&format!(
-            "{:>7} bytes, {:>2} at a time: {:.1} us\n",
-            point.len, point.depth, point.mean_us
-        ));
-    });
-    let points = points.map_err(|e: MeasureError| Failure::of(Exit::Source, &e, None, e.hint()))?;
-    let (fitted, near, residuals, why) = match calibrate::fit(&points, largest) {
-        Ok(AcceptedProfile {
-            profile,
-            residuals,
-            near,
-        }) => (Some(profile), near, residuals, None),
-        Err(FitRefusal::Far { near, residuals }) => {
-            let residuals_kept = residuals.clone();
-            let why = FitRefusal::Far { near, residuals };
-            (None, near, residuals_kept, Some(why))
-        }
-        Err(e) => return Err(Failure::of(Exit::No, &e, None, e.hint())),
-    };
+    let points = measured(options, context)?;
+    let Fitted {
+        profile,
+        near,
+        residuals,
+        why,
+    } = fitted(largest, &points)?;
     output.say(&table(&residuals));
-    let model = fitted.map(|profile| {
+    let model = profile.map(|profile| {
         let when = moment(context.clock.wall_ns() / 1000);
         let about = format!("{}, measured {when} UTC", options.path.display());
         write_model(&profile, near, &about)
     });
     if let Some(text) = &model {
-        files::write(&options.model, text, storage)?;
+        files::write(&options.model, text, &*context.storage)?;
         output.say(&format!(
             "\nwithin 15 % in {:.0} % of the cells: {} was written\n",
             near * 100.0,
@@ -127,6 +95,67 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
     };
     output.json(exit, &answer);
     Ok(exit)
+}
+
+/// Reads of every size and depth of the plan, with each cell told as it is done.
+fn measured(options: &CacheCalibrate, context: &Context) -> Result<Vec<Point>, Failure> {
+    let io = |e: std::io::Error| {
+        let what = format!("{} cannot be measured", options.path.display());
+        Failure {
+            causes: vec![e.to_string()],
+            exit: Exit::Source,
+            ..Failure::usage(what, "name a block device, or a file on the device")
+        }
+    };
+    let disk = context.storage.disk(&options.path).map_err(io)?;
+    let len = disk.stat().map_err(io)?.len;
+    let plan = MeasurePlan {
+        time: Duration::from_secs_f64(options.seconds),
+        ..MeasurePlan::default()
+    };
+    let cells = plan.cells().len();
+    let output = context.output;
+    output.remark(&format!(
+        "{cells} sizes and depths, {} s each\n",
+        options.seconds
+    ));
+    let points = calibrate::measure(&*disk, len, &plan, &*context.clock, &|point| {
+        output.remark(&format!(
+            "{:>7} bytes, {:>2} at a time: {:.1} us\n",
+            point.len, point.depth, point.mean_us
+        ));
+    });
+    points.map_err(|e: MeasureError| Failure::of(Exit::Source, &e, None, e.hint()))
+}
+
+/// A model, or why there is none, and how near it comes.
+struct Fitted {
+    profile: Option<Profile>,
+    near: f64,
+    residuals: Vec<Residual>,
+    why: Option<FitRefusal>,
+}
+
+fn fitted(largest: Option<u32>, points: &[Point]) -> Result<Fitted, Failure> {
+    match calibrate::fit(points, largest) {
+        Ok(AcceptedProfile {
+            profile,
+            residuals,
+            near,
+        }) => Ok(Fitted {
+            profile: Some(profile),
+            near,
+            residuals,
+            why: None,
+        }),
+        Err(FitRefusal::Far { near, residuals }) => Ok(Fitted {
+            profile: None,
+            near,
+            residuals: residuals.clone(),
+            why: Some(FitRefusal::Far { near, residuals }),
+        }),
+        Err(e) => Err(Failure::of(Exit::No, &e, None, e.hint())),
+    }
 }
 
 fn table(residuals: &[Residual]) -> String {

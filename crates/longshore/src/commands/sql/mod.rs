@@ -64,6 +64,38 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
             "leave one out; redirect the JSON to a file with the shell",
         ));
     }
+    let mut terminal = open(options, context)?;
+    let mut script = Script::new(variables(options)?, options.exit_on_error, options.echo);
+    let ended = match first_batch(options) {
+        // If the first batch (USE) fails, the script must not run in another database.
+        Some(first) => match terminal.batch(&first) {
+            Ok(Ran::WithErrors) => Err(ScriptEnd::Failed),
+            Ok(Ran::Well) => Ok(()),
+            Err(ended) => Err(ended),
+        },
+        None => Ok(()),
+    };
+    let ended = ended.and_then(|()| statements(options, &mut script, &mut terminal));
+    if let (Some(path), Some(file)) = (&options.output_file, &terminal.style.file)
+        && let Some(why) = file.lost()
+    {
+        let text = format!("-o {}: the results are incomplete", path.display());
+        return Err(Failure::unwritten(text, why));
+    }
+    let exit = exit_of(options, &terminal, ended);
+    if let Some(keep) = terminal.keep {
+        let status = if keep.errors { "error" } else { "ok" };
+        let answer = Answer {
+            action: "sql",
+            said: keep.said,
+        };
+        context.output.json_as(status, exit, answer);
+    }
+    Ok(exit)
+}
+
+/// A session on a server of its own, and the style of its results.
+fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure> {
     let backups = options.backup_directory.as_deref();
     let setup = configured::setup(&options.database, backups, context)?;
     let cancel = setup.context.cancel.clone();
@@ -88,7 +120,7 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         program: "longshore sql".to_owned(),
     };
     let names = setup.databases.names();
-    let mut terminal = Terminal {
+    Ok(Terminal {
         context,
         names,
         session: Session::with_cancel(Server::start(setup), login, cancel),
@@ -96,26 +128,13 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         keep: context.output.json.then(Keep::default),
         failed: false,
         severity_max: 0,
-    };
-    let mut script = Script::new(variables(options)?, options.exit_on_error, options.echo);
-    let ended = match first_batch(options) {
-        // If the first batch (USE) fails, the script must not run in another database.
-        Some(first) => match terminal.batch(&first) {
-            Ok(Ran::WithErrors) => Err(ScriptEnd::Failed),
-            Ok(Ran::Well) => Ok(()),
-            Err(ended) => Err(ended),
-        },
-        None => Ok(()),
-    };
-    let ended = ended.and_then(|()| statements(options, &mut script, &mut terminal));
-    if let (Some(path), Some(file)) = (&options.output_file, &terminal.style.file)
-        && let Some(why) = file.lost()
-    {
-        let text = format!("-o {}: the results are incomplete", path.display());
-        return Err(Failure::unwritten(text, why));
-    }
+    })
+}
+
+/// As sqlcmd ends: failed statements count only if the options say so.
+fn exit_of(options: &Sql, terminal: &Terminal, ended: Result<(), ScriptEnd>) -> Exit {
     let interrupted = terminal.session.cancel_flag();
-    let exit = match ended {
+    match ended {
         _ if interrupted.load(std::sync::atomic::Ordering::Relaxed) => Exit::Interrupted,
         Err(ScriptEnd::Failed) => Exit::No,
         _ if options.exit_on_error && terminal.failed => Exit::No,
@@ -126,21 +145,12 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
             Exit::No
         }
         Ok(()) => {
-            let silent = context.output.json || !terminal.failed;
+            let silent = terminal.context.output.json || !terminal.failed;
             note_unnoticed(options, silent);
             Exit::Done
         }
         Err(ScriptEnd::Asked | ScriptEnd::Closed) => Exit::Done,
-    };
-    if let Some(keep) = terminal.keep {
-        let status = if keep.errors { "error" } else { "ok" };
-        let answer = Answer {
-            action: "sql",
-            said: keep.said,
-        };
-        context.output.json_as(status, exit, answer);
     }
-    Ok(exit)
 }
 
 /// sqlcmd's exit code is 0 after failed statements, and a scheduled job takes that for success. Statements that a person
