@@ -507,6 +507,26 @@ fn a_grown_cache_distinguishes_all_its_slots() {
     assert!(cache.contains(favourite));
 }
 
+/// The same load as in the next test, on the whole order.
+#[test]
+fn a_cache_admits_as_its_contest_finds_better() {
+    let admits = |delay: u64| {
+        let mut cache = ValueOrder::new(BaseKind::Lru, 64, true, true);
+        (0..64).for_each(|slot| assert!(cache.restore(Slot(slot))));
+        let mut now = 0;
+        for slot in (64..512).cycle().take(4000) {
+            for _ in 0..4 {
+                now += 10;
+                cache.read(slot..=slot, 100.0, now, Fill { delay, us: 1.0 });
+            }
+        }
+        // Never used before: only a cache that admits everything takes it.
+        cache.place(Slot(1000), 100.0, &mut |_| true).is_ok()
+    };
+    assert!(admits(5));
+    assert!(!admits(1000));
+}
+
 /// Readers that follow each other at once: admitting everything would seem to serve all but the first, if copies were
 /// available at once.
 #[test]
