@@ -2,14 +2,32 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
 use crate::common::{BINARY, Ran};
 
-/// The directory with the programs of this build.
+/// A directory with links to the programs of this build. A build of tests alone leaves the plugin next to the tests.
 pub fn built() -> &'static Path {
-    Path::new(BINARY).parent().unwrap()
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+        std::fs::create_dir_all(&links).unwrap();
+        let programs = Path::new(BINARY);
+        let plugin = "liblongshore_nbd.so";
+        let tests = std::env::current_exe().unwrap();
+        for built in [
+            programs.to_owned(),
+            programs.with_file_name("longshore-lab"),
+            tests.with_file_name(plugin),
+        ] {
+            let link = links.join(built.file_name().unwrap());
+            let _old = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(built, link).unwrap();
+        }
+        links
+    })
 }
 
 pub fn repository() -> PathBuf {
