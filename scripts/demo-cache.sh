@@ -20,13 +20,18 @@ longshore() {
 }
 
 server=
-# Takes the disk apart from its top, also one that an earlier run built.
-take_apart() {
+# Fails if the file system stays in use: an interrupted process may be using it, or a program that looks at all mounts.
+unmount() {
     for _ in $(seq 300); do
-        mountpoint -q "$here/mnt" || break
-        # An interrupted process may still be using it.
+        mountpoint -q "$here/mnt" || return 0
         umount "$here/mnt" 2>/dev/null || sleep 0.1
     done
+    ! mountpoint -q "$here/mnt"
+}
+
+# Takes the disk apart from its top, also one that an earlier run built.
+take_apart() {
+    unmount || true
     losetup --associated "$here/disk/nbd" --noheadings --output NAME 2>/dev/null | xargs -r losetup -d
     for _ in $(seq 100); do
         mountpoint -q "$here/disk" || return 0
@@ -136,7 +141,7 @@ print("integrity_check:", db.execute("PRAGMA integrity_check").fetchone()[0])
 PY
     say "Mounted again twice, so that the kernel's own cache is empty: read from the backend, then from the cache"
     for _ in 1 2; do
-        umount mnt
+        unmount || { echo "mnt stays in use"; return 1; }
         mount "$loop" mnt
         python3 -c 'import sqlite3, sys, time
 begun = time.time()
