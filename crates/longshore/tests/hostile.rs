@@ -682,6 +682,45 @@ fn stripes(dir: &Path, algorithm: &str, count: u64) -> Vec<PathBuf> {
     stripes
 }
 
+/// Goal: damage is told from a set that was never there, also on a stripe that got no block of any set.
+#[test]
+fn a_stripe_that_is_cut_anywhere_is_damaged_media_and_not_a_set_that_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree: Tree = [("one".into(), content(2, 3000))].into();
+    put(&dir.path().join("source"), &tree);
+    let stripes: Vec<_> = (0..3)
+        .map(|i| dir.path().join(format!("stripe{i}")))
+        .collect();
+    let mut args = vec!["backup".into(), dir.path().join("source").into_os_string()];
+    for stripe in &stripes {
+        args.extend(["--to".into(), stripe.into()]);
+    }
+    expect(0, &args);
+    args.push("--append".into());
+    expect(0, &args);
+    let names: Vec<_> = stripes.iter().map(|s| s.as_os_str()).collect();
+    let verify = [&["verify".as_ref()], &names[..]].concat();
+    let shortest = stripes
+        .iter()
+        .min_by_key(|s| std::fs::metadata(s).unwrap().len());
+    let shortest = shortest.unwrap();
+    let good = std::fs::read(shortest).unwrap();
+    assert!(good.len() < 3000, "it has a block");
+    for at in (0..good.len()).step_by(41) {
+        std::fs::write(shortest, &good[..at]).unwrap();
+        let verified = longshore(&verify).output().unwrap();
+        let said = text(&verified.stderr) + &text(&verified.stdout);
+        assert_eq!(verified.status.code(), Some(1), "cut at {at}: {said}");
+        assert!(
+            said.contains(shortest.to_str().unwrap()),
+            "cut at {at}: {said}"
+        );
+        assert!(!said.contains("3287"), "cut at {at}: {said}");
+    }
+    std::fs::write(shortest, &good).unwrap();
+    expect(0, &verify);
+}
+
 #[test]
 fn every_flipped_bit_and_every_lost_end_is_found_and_its_device_is_named() {
     let rounds = from_env("LONGSHORE_FLIPS", 60);

@@ -364,11 +364,14 @@ impl MediaSet {
         let window = match kept {
             Some(window) => window,
             None => {
-                let offset = member.part(position)?.offset;
+                let offset = self.or_lost(member.part(position), position)?.offset;
                 Window::new(member.device.clone(), member.read.clone(), offset)?
             }
         };
-        BlockStream::begin(window, &member.header, position)
+        self.or_lost(
+            BlockStream::begin(window, &member.header, position),
+            position,
+        )
     }
 
     /// Like [`MediaSet::stream`], but reads only the blocks with wanted items; the index tells where they are. `None`
@@ -407,8 +410,23 @@ impl MediaSet {
         Ok(Some(stream.pick(picks, seal.trailer.clone())))
     }
 
+    /// A stripe without a set that other stripes have has lost it, or never got it.
+    fn or_lost<T>(&self, found: Result<T, Error>, position: u32) -> Result<T, Error> {
+        let has = |other: &Member| {
+            other
+                .parts()
+                .is_ok_and(|all| all.len() >= position as usize)
+        };
+        match found {
+            Err(Error::NoSuchSet { device, .. }) if self.members.iter().any(has) => {
+                Err(Error::Incomplete { device, position })
+            }
+            found => found,
+        }
+    }
+
     fn sealed<'a>(&self, member: &'a Member, position: u32) -> Result<(&'a Part, &'a Seal), Error> {
-        let part = member.part(position)?;
+        let part = self.or_lost(member.part(position), position)?;
         let seal = part.seal.as_ref().ok_or_else(|| Error::Incomplete {
             device: member.device.clone(),
             position,
