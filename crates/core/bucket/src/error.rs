@@ -115,6 +115,17 @@ impl Error {
         }
     }
 
+    /// Whether the same may succeed a little later: the store is away or has too much to do.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Error::Silent { why, .. } => {
+                !why.contains("certificate") && !why.contains("CaUsedAsEndEntity")
+            }
+            Error::Refused { status, .. } => *status == 429 || *status >= 500,
+            _ => false,
+        }
+    }
+
     /// What the operator can do now, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {

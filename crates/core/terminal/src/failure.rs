@@ -251,7 +251,7 @@ impl From<longshore_wal::Error> for Failure {
             | Wal::OtherBranch { .. }
             | Wal::NotTheBackups { .. } => Exit::Conflict,
             Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => Exit::Source,
-            Wal::BadName { .. } | Wal::NotInBucket { .. } | Wal::Codec(_) => Exit::Usage,
+            Wal::BadName { .. } | Wal::Codec(_) => Exit::Usage,
             Wal::Missing { .. } => Exit::No,
             Wal::Gap { .. } | Wal::TablespaceTaken { .. } => Exit::NoAnswer,
         };

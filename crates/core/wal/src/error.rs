@@ -34,10 +34,6 @@ pub enum Error {
     #[error("the store of {} replaces objects that are there, whatever If-None-Match says", path.display())]
     Replaces { path: PathBuf },
 
-    /// A receiver fills a segment as it comes, and an object is written once.
-    #[error("the WAL archive {} is in a bucket, where no segment can be received", archive.display())]
-    NotInBucket { archive: PathBuf },
-
     /// No archive was created there, or it is not mounted.
     #[error("{} is not a WAL archive (file {} not found)", path.display(), super::IDENTITY_NAME)]
     NotAnArchive { path: PathBuf },
@@ -231,6 +227,11 @@ impl From<longshore_bucket::Error> for Error {
 }
 
 impl Error {
+    /// Whether a store was away: the same may succeed a little later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Error::Store(store) if store.may_pass())
+    }
+
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io {
@@ -273,9 +274,6 @@ impl Error {
             Error::Store(error) => error.hint(),
             Error::Replaces { .. } => {
                 "make the archive in a directory, or in a store that heeds conditions (docs/buckets.md)"
-            }
-            Error::NotInBucket { .. } => {
-                "let the server's archive_command push to it (`longshore wal push %p --archive s3://BUCKET/PREFIX`); receive into a directory"
             }
             Error::NotAnArchive { .. } => {
                 "check that its file system is mounted; a new archive is made by `longshore wal create`, as the server's user"

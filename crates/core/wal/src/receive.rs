@@ -1,26 +1,28 @@
 //! Streaming: receives WAL as it is written, not only when a segment is full.
 //!
 //! A receiver replaces archive_command, or runs in addition to it: it requests the server's WAL through a replication
-//! slot, keeps the segment that is being filled in `receiving/NAME.partial`, and pushes it into the archive when it is
-//! full. At a promotion it fetches the history and continues with the next timeline.
+//! slot, keeps the segment that is being filled in its [`Workplace`], and pushes it into the archive when it is full. At
+//! a promotion it fetches the history and continues with the next timeline.
 //!
 //! Invariants
 //! - An LSN is reported to the server as flushed only when every byte before it is durable here: in the archive, or in
-//!   the synced partial file. So the slot keeps what a crash here could lose.
+//!   the synced partial file. So the slot keeps what a crash here could lose. For an archive in a bucket it also keeps
+//!   the archive's last segment, since the next receiver has nothing else to compare.
 //! - The archive itself decides where to continue: after its last segment, at the start of the one being filled. Those
 //!   bytes are streamed again; they are the same.
 //!
-//! Leaves to others: the file of the segment that is being filled (`receive/partial.rs`), the proof that the server's WAL
+//! Leaves to others: the segment that is being filled (`receive/workplace.rs`), the proof that the server's WAL
 //! continues the archive (`receive/proof.rs`), and the histories of timelines (`receive/histories.rs`).
 //!
 //! Source: PostgreSQL 18 documentation, "Streaming Replication Protocol".
 
 mod error;
 mod histories;
-mod partial;
+mod memory;
 mod proof;
 #[cfg(test)]
 mod tests;
+mod workplace;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +34,7 @@ use longshore_pg::wal::{EPOCH_US, History, WalName};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use self::error::stream;
-use self::partial::{OpenSegment, SegmentDirectory};
+use self::workplace::{OpenSegment, Workplace};
 use super::{Error, Identity, Outgoing, PushResult, StorageForm, WalArchive};
 pub use error::ReceiveError;
 
@@ -57,7 +59,7 @@ pub struct ReceivePlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub timeline: Timeline,
-    /// Everything before this LSN is durable here.
+    /// Everything before this LSN is durable in the archive or in its directory `receiving`.
     pub flushed: Lsn,
     /// Everything before this LSN was written by the server, by its last report.
     pub server: Lsn,
@@ -92,9 +94,9 @@ pub fn receive(
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Progress, ReceiveError> {
-    let place = SegmentDirectory::open(archive)?;
+    let workplace = Workplace::open(archive)?;
     let mut connection = Connection::open(storage, server, Mode::Replication)?;
-    let mut receiver = Receiver::begin(archive, &mut connection, place, plan, clock, watch)?;
+    let mut receiver = Receiver::begin(archive, &mut connection, workplace, plan, clock, watch)?;
     while !receiver.is_done(plan, stop) {
         receiver.timeline(&mut connection, plan, stop, clock, watch)?;
     }
@@ -103,13 +105,15 @@ pub fn receive(
 
 struct Receiver<'a> {
     archive: &'a WalArchive,
-    receiving: SegmentDirectory,
+    workplace: Workplace,
     size: SegmentSize,
     timeline: Timeline,
     filling: Option<OpenSegment>,
     /// The LSN of the next byte.
     received: Lsn,
     flushed: Lsn,
+    /// The slot's LSN, where the workplace does not last: the server keeps what comes after it.
+    kept_from: Lsn,
     server: Lsn,
     segments: u64,
     told: Duration,
@@ -120,7 +124,7 @@ impl<'a> Receiver<'a> {
     fn begin(
         archive: &'a WalArchive,
         connection: &mut Connection,
-        receiving: SegmentDirectory,
+        workplace: Workplace,
         plan: &ReceivePlan,
         clock: &dyn Clock,
         watch: &mut dyn FnMut(Event<'_>),
@@ -150,12 +154,13 @@ impl<'a> Receiver<'a> {
         }
         let mut receiver = Receiver {
             archive,
-            receiving,
+            workplace,
             size,
             timeline: theirs,
             filling: None,
             received: server,
             flushed: server,
+            kept_from: server,
             server,
             segments: 0,
             told: Duration::ZERO,
@@ -190,7 +195,7 @@ impl<'a> Receiver<'a> {
             watch(Event::Gap { after, before });
         }
         let stored = runs.last().map(|run| run.span.last.next(self.size));
-        let begun = self.receiving.last()?;
+        let begun = self.workplace.last()?;
         let mut start = match stored.max(begun) {
             Some(next) => {
                 self.timeline = next.timeline;
@@ -213,7 +218,7 @@ impl<'a> Receiver<'a> {
                 theirs: history.timeline(),
             });
         }
-        (self.received, self.flushed) = (start, start);
+        (self.received, self.flushed, self.kept_from) = (start, start, start);
         Ok(())
     }
 
@@ -304,8 +309,10 @@ impl<'a> Receiver<'a> {
                 }
                 Ok(None) => break,
             }
-            let done = plan.until.is_some_and(|until| self.received >= until);
-            if streaming && (done || stop.load(Ordering::Relaxed)) {
+            if plan.until.is_some_and(|until| self.received >= until) {
+                self.flush()?;
+            }
+            if streaming && self.is_done(plan, stop) {
                 self.flush()?;
                 self.tell(connection, plan, clock, true, watch)?;
                 // The server may be in the middle of sending to a slow reader; dropping the session is enough.
@@ -366,7 +373,7 @@ impl<'a> Receiver<'a> {
                 Some(filling) => filling,
                 None => {
                     let name = SegmentName::holding(self.timeline, self.received, self.size);
-                    self.receiving.fill(name, self.size)?
+                    self.workplace.fill(name, self.size)?
                 }
             };
             let room = (self.size.bytes() - offset) as usize;
@@ -407,20 +414,14 @@ impl<'a> Receiver<'a> {
             beside: None,
         };
         self.archive.push(&out, &plan.form, clock)?;
-        self.remove(filling)
-    }
-
-    fn remove(&self, filling: &OpenSegment) -> Result<(), Error> {
-        self.receiving
-            .dir
-            .remove_file(&filling.file_name)
-            .map_err(Error::io("remove", &filling.path))
+        self.workplace.forget(filling)
     }
 
     /// Makes received bytes durable.
     fn flush(&mut self) -> Result<(), Error> {
         if let Some(filling) = &self.filling
             && self.flushed < self.received
+            && self.workplace.is_durable()
         {
             filling
                 .file
@@ -429,6 +430,25 @@ impl<'a> Receiver<'a> {
             self.flushed = self.received;
         }
         Ok(())
+    }
+
+    /// What to report as flushed, one message after the other.
+    ///
+    /// A workplace that does not last reports an LSN only to move the slot, and then none: a server that stops waits for
+    /// the last report of a flush to reach the end of its WAL, and takes the written LSN if there is none. The slot keeps
+    /// the archive's last segment: the next receiver compares it, and has nothing else.
+    fn flushes(&mut self) -> Vec<Lsn> {
+        if self.workplace.is_durable() {
+            return vec![self.flushed];
+        }
+        let keep = Lsn(self.flushed.0.saturating_sub(self.size.bytes()));
+        match keep > self.kept_from {
+            true => {
+                self.kept_from = keep;
+                vec![keep, Lsn(0)]
+            }
+            false => vec![Lsn(0)],
+        }
     }
 
     /// Reports the progress to the server when it is due.
@@ -447,13 +467,15 @@ impl<'a> Receiver<'a> {
         self.flush()?;
         self.told = time;
         let sent_us = clock.wall_ns() / 1000 - EPOCH_US;
-        let mut message = vec![b'r'];
-        for lsn in [self.received, self.flushed, Lsn(0)] {
-            message.extend_from_slice(&lsn.0.to_be_bytes());
+        for flushed in self.flushes() {
+            let mut message = vec![b'r'];
+            for lsn in [self.received, flushed, Lsn(0)] {
+                message.extend_from_slice(&lsn.0.to_be_bytes());
+            }
+            message.extend_from_slice(&sent_us.to_be_bytes());
+            message.push(0);
+            connection.put_copy_data(&message)?;
         }
-        message.extend_from_slice(&sent_us.to_be_bytes());
-        message.push(0);
-        connection.put_copy_data(&message)?;
         if !now {
             watch(Event::Status(self.progress()));
         }
@@ -492,7 +514,7 @@ impl<'a> Receiver<'a> {
                 Err(kept @ Error::OtherContent { .. }) => watch(Event::Kept(&kept)),
                 pushed => drop::<PushResult>(pushed?),
             }
-            self.remove(&filling)?;
+            self.workplace.forget(&filling)?;
         }
         self.timeline = next;
         self.received = self.segment_start(begin);

@@ -230,6 +230,7 @@ Examples:
       --archive /mnt/backup/longshore/main-wal
   longshore wal receive --database main
 
+In a bucket, the archive lags up to one segment, and the receiver is no synchronous standby.
 docs/postgres-wal.md has a systemd unit. Monitor the slot's lag: while the receiver is down, the
 server keeps its WAL.
 
@@ -238,8 +239,9 @@ connection.";
 
 /// Receives WAL as the server writes it, over a replication slot.
 ///
-/// The segment being filled is kept in the archive's directory `receiving` and synced several times a second; the
-/// receiver reports only durable WAL to the server. Full segments and timeline history files go into the archive. Runs
+/// The segment being filled is kept in the archive's directory `receiving` and synced several times a second; for an
+/// archive in a bucket it is kept in memory, until all of it is in the bucket. The receiver reports only durable WAL to
+/// the server. Full segments and timeline history files go into the archive. Runs
 /// until it is stopped (SIGTERM, Ctrl-C), reconnects if the server is away, and continues where it stopped.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_RECEIVE)]
@@ -282,8 +284,9 @@ pub struct WalReceive {
 
     /// End when everything before this LSN is durable.
     ///
-    /// For scripts that need the WAL of one moment, such as pg_current_wal_lsn() after a change. By default the receiver runs
-    /// until it is stopped.
+    /// For scripts that need the WAL of one moment, such as pg_current_wal_lsn() after a change. An archive in a bucket has
+    /// it when the whole segment is there: end the segment with pg_switch_wal(). By default the receiver runs until it is
+    /// stopped.
     #[arg(long, value_name = "LSN")]
     pub until: Option<Lsn>,
 

@@ -9,6 +9,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};
 
+pub mod store;
+
 pub use longshore_kit::program::{
     Guarded, Ran, Used, answer, end, hears_interrupts, measure, succeed, text, wait,
     wait_for_handler,

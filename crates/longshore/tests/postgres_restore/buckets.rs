@@ -1,94 +1,16 @@
 //! A configured database whose target is in a bucket, WAL archive and all: PostgreSQL archives to a real store, a restore
 //! to a point in time gets its WAL from there, and expire, check, verify and drill work on it.
 
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
-use longshore_kit::{Installation, PATIENCE, Server, representatives};
+use longshore_kit::{Installation, Server, representatives};
 
-use crate::common::{BINARY, Guarded, answer, longshore, text};
+use crate::common::store::{SECRET, Store};
+use crate::common::{BINARY, answer, longshore, text};
 use crate::named::{archived, markers, reached};
 use crate::stage::{Stage, end, succeed};
-
-const ID: &str = "test-id";
-const SECRET: &str = "test-verysecret";
-
-/// versitygw with an empty bucket `nightly`.
-struct Store {
-    root: tempfile::TempDir,
-    port: u16,
-    _process: Guarded,
-}
-
-impl Store {
-    fn new() -> Option<Store> {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("store/nightly")).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.work/buckets/versitygw");
-        if !program.exists() {
-            let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
-            assert!(!required, "versitygw is missing: run scripts/setup.sh");
-            eprintln!("skipped: versitygw is missing: run scripts/setup.sh");
-            return None;
-        }
-        let child = Command::new(program)
-            .env("ROOT_ACCESS_KEY", ID)
-            .env("ROOT_SECRET_KEY", SECRET)
-            .args(["--port", &format!("127.0.0.1:{port}"), "posix"])
-            .arg(root.path().join("store"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let store = Store {
-            root,
-            port,
-            _process: Guarded(child),
-        };
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "versitygw does not start");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Some(store)
-    }
-
-    fn settings(&self) -> Vec<(&'static str, String)> {
-        vec![
-            (
-                "AWS_ENDPOINT_URL",
-                format!("http://127.0.0.1:{}", self.port),
-            ),
-            ("AWS_REGION", "us-east-1".to_owned()),
-            ("AWS_ACCESS_KEY_ID", ID.to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
-            ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
-            ("LONGSHORE_ALLOW_HTTP", "1".to_owned()),
-            ("LONGSHORE_TRY_OBJECT_STORES", "1".to_owned()),
-            ("HOME", "/nonexistent".to_owned()),
-        ]
-    }
-
-    /// The settings, as they go before a program in a command of the shell.
-    fn shell(&self) -> String {
-        let one = |(name, value): (&str, String)| format!("{name}={value} ");
-        self.settings().into_iter().map(one).collect()
-    }
-
-    /// A file of the archive of `main`, as the server keeps it.
-    fn archived(&self, name: &str) -> PathBuf {
-        self.root
-            .path()
-            .join("store/nightly/backups/main/wal")
-            .join(name)
-    }
-}
 
 /// A database `main` with everything in the store.
 struct Main {
@@ -131,6 +53,11 @@ impl Main {
 
     fn server(&self) -> &Server {
         &self.stage.server
+    }
+
+    /// A file of the archive, as the store keeps it.
+    fn archived(&self, name: &str) -> PathBuf {
+        self.store.object("backups/main/wal").join(name)
     }
 
     /// Restores to `name` and opens it; the restored server's own command reaches the store.
@@ -190,11 +117,7 @@ fn a_target_in_a_bucket_has_its_wal_archive_there_and_recovers_to_a_point_in_tim
     server.psql("insert into marker values (3)");
     archived(server);
     archived_more(server);
-    std::fs::rename(
-        main.store.archived(&name),
-        main.store.root.path().join("kept"),
-    )
-    .unwrap();
+    std::fs::rename(main.archived(&name), main.store.root().join("kept")).unwrap();
     let mut restore = main.command("restore --database main --to");
     let refused = end(restore.arg(main.stage.path("gap")), 4);
     assert!(
@@ -202,11 +125,7 @@ fn a_target_in_a_bucket_has_its_wal_archive_there_and_recovers_to_a_point_in_tim
         "{}",
         text(&refused.stderr)
     );
-    std::fs::rename(
-        main.store.root.path().join("kept"),
-        main.store.archived(&name),
-    )
-    .unwrap();
+    std::fs::rename(main.store.root().join("kept"), main.archived(&name)).unwrap();
 }
 
 fn archived_more(server: &Server) {

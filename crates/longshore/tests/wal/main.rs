@@ -6,6 +6,7 @@ mod commands;
 mod common;
 mod failover;
 mod receiving;
+mod receiving_buckets;
 mod restores;
 mod set_back;
 mod shared;

@@ -45,7 +45,8 @@ pub enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// Whether the same may succeed a little later: the server is starting, stopping or unreachable.
+    /// Whether the same may succeed a little later: the server is starting, stopping or unreachable, or the object store
+    /// does not answer.
     pub fn may_pass(&self) -> bool {
         match self {
             ReceiveError::Server(e) => match e {
@@ -57,8 +58,8 @@ impl ReceiveError {
                     .sqlstate()
                     .is_some_and(|s| s.starts_with("57P") || s == "55006" || s == "53300"),
             },
-            ReceiveError::Archive(_)
-            | ReceiveError::Taken { .. }
+            ReceiveError::Archive(e) => e.may_pass(),
+            ReceiveError::Taken { .. }
             | ReceiveError::Elsewhere { .. }
             | ReceiveError::Behind { .. }
             | ReceiveError::Stream { .. } => false,

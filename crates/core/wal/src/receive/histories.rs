@@ -4,14 +4,13 @@
 //! - The archive's timelines are compared with the server's own histories before anything is streamed: a restored copy
 //!   of the cluster may be on another timeline with the same number.
 
-use longshore_io::{Clock, Via};
+use longshore_io::Clock;
 use longshore_pg::Timeline;
 use longshore_pg::client::Connection;
 use longshore_pg::wal::{History, WalName};
 
 use super::error::{ReceiveError, stream};
 use super::{Event, ReceivePlan, Receiver};
-use crate::staged::StagedFile;
 use crate::{Error, Outgoing, PushResult};
 
 /// The server has no file of this name.
@@ -67,26 +66,11 @@ impl Receiver<'_> {
         let rows = connection.query(&format!("TIMELINE_HISTORY {timeline}"))?;
         let content = rows.bytes(0, 1).ok_or_else(|| stream("an empty history"))?;
         let name = WalName::History(timeline);
-        let path = self.receiving.path.join(name.to_string());
-        let io = |e| Error::io("write", &path)(e);
-        let staged =
-            StagedFile::begin(self.receiving.dir.clone(), &name.to_string()).map_err(io)?;
-        // Only one receiver works here: an abandoned file was removed just now, so the second try succeeds.
-        let staged = match staged {
-            Some(staged) => Some(staged),
-            None => StagedFile::begin(self.receiving.dir.clone(), &name.to_string()).map_err(io)?,
-        };
-        let staged = staged.ok_or_else(|| ReceiveError::Taken {
-            archive: self.archive.path().to_owned(),
-        })?;
-        staged
-            .file
-            .write_all_at(content, 0, Via::Cache)
-            .map_err(io)?;
+        let short = self.workplace.short(name, content)?;
         let out = Outgoing {
             name,
-            path: path.clone(),
-            file: staged.file.clone(),
+            path: short.path.clone(),
+            file: short.file.clone(),
             system: None,
             history: None,
             beside: None,

@@ -8,10 +8,9 @@
 //! Leaves to others: where to continue (`receive.rs`), and the histories of timelines (`histories.rs`).
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
-use longshore_io::{File, OpenHow, Via};
+use longshore_io::{File, Via};
 use longshore_pg::client::Connection;
 use longshore_pg::wal::{History, Records, WalName};
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
@@ -19,7 +18,7 @@ use longshore_pg::{Lsn, SegmentName, SegmentSize};
 use super::Receiver;
 use super::error::ReceiveError;
 use super::histories::NO_SUCH_FILE;
-use super::partial::SegmentDirectory;
+use super::workplace::{OpenSegment, Workplace};
 use crate::{Error, WalArchive};
 
 /// Why bytes could not be compared.
@@ -53,11 +52,11 @@ impl Begun {
     /// `None` if there is nothing on the server's history.
     fn look(
         archive: &WalArchive,
-        receiving: &SegmentDirectory,
+        workplace: &Workplace,
         history: &History,
         size: SegmentSize,
     ) -> Result<Option<Begun>, Error> {
-        let Some(name) = receiving.last()? else {
+        let Some(OpenSegment { name, file, .. }) = workplace.begun()? else {
             return Ok(None);
         };
         let start = name.start(size);
@@ -66,10 +65,6 @@ impl Begun {
             None if name.timeline == history.timeline() => Lsn(u64::MAX),
             None => return Ok(None),
         };
-        let file_name = WalName::Partial(name).to_string();
-        let path = receiving.path.join(&file_name);
-        let file = receiving.dir.open(Path::new(&file_name), OpenHow::Read);
-        let file = file.map_err(Error::io("open", &path))?;
         let before = start.0.checked_sub(1).map(Lsn).map(|last| {
             let timeline = history.timeline_at(last);
             SegmentName::holding(timeline, last, size)
@@ -115,7 +110,7 @@ impl Receiver<'_> {
         history: &History,
         slot: &str,
     ) -> Result<(), ReceiveError> {
-        let begun = Begun::look(self.archive, &self.receiving, history, self.size)?;
+        let begun = Begun::look(self.archive, &self.workplace, history, self.size)?;
         let mut is_proved = begun.is_none();
         if let Some(begun) = &begun {
             let range = (begun.name.start(self.size), begun.end);
@@ -142,7 +137,10 @@ impl Receiver<'_> {
             Ok(comparison.take(bytes)?)
         })?;
         match same {
-            Some(true) => Ok(()),
+            Some(true) => {
+                self.kept_from = start;
+                Ok(())
+            }
             Some(false) => Err(self.other_branch(connection, name)),
             // The partial file continues the archive's last segment, and is the server's.
             None if is_proved && begun.is_some_and(|begun| begun.follows == Some(name)) => Ok(()),
@@ -219,7 +217,7 @@ impl Receiver<'_> {
         }
         let is_same = judged.map_err(|e| match e {
             CompareError::Archive(e) => e,
-            CompareError::Io(e) => Error::io("read", &self.receiving.path)(e),
+            CompareError::Io(e) => Error::io("read", self.workplace.path())(e),
         })?;
         match is_same && there < to {
             false => Ok(Some(is_same)),

@@ -3,7 +3,7 @@
 use longshore_io::{Fault, SimClock, SimDisk, Via};
 use longshore_pg::wal::WalName;
 
-use super::partial::{RECEIVING, RESERVED};
+use super::workplace::{RECEIVING, RESERVED};
 use super::*;
 
 /// Goal: a second receiver on another host, whose locks do not reach the first, is refused.
@@ -14,13 +14,13 @@ fn receivers_whose_locks_do_not_meet_keep_out_of_each_others_archive() {
     let (base, below) = (Path::new("/base"), Path::new("wal"));
     let archive = WalArchive::create(&disk, base, below, &SimClock::new(0)).unwrap();
     let reserved = Path::new("/base/wal/receiving").join(RESERVED);
-    let ours = SegmentDirectory::open(&archive).unwrap();
+    let ours = Workplace::open(&archive).unwrap();
     assert!(disk.read_file(&reserved).is_ok());
     drop(ours);
     assert!(disk.read_file(&reserved).is_err());
     // From another host, touched just now.
     disk.write_file(&reserved, b"another-boot.1 7 0\n").unwrap();
-    let refused = SegmentDirectory::open(&archive).err().unwrap();
+    let refused = Workplace::open(&archive).err().unwrap();
     assert!(matches!(refused, ReceiveError::Taken { .. }), "{refused}");
 }
 
@@ -43,9 +43,9 @@ fn flushed_wal_survives_a_power_cut_after_a_receiver_was_killed() {
     };
     let receive = |disk: &SimDisk| -> Result<(), ReceiveError> {
         let archive = WalArchive::open(disk, Path::new("/base/wal"))?;
-        let receiving = SegmentDirectory::open(&archive)?;
+        let workplace = Workplace::open(&archive)?;
         let size = SegmentSize::new(1 << 20).unwrap();
-        let filling = receiving.fill(name, size)?;
+        let filling = workplace.fill(name, size)?;
         let written = filling.file.write_all_at(b"log", 0, Via::Cache);
         let synced = written.and_then(|()| filling.file.sync());
         Ok(synced.map_err(Error::io("sync", &filling.path))?)
@@ -85,12 +85,13 @@ fn wal_reported_as_flushed_survives_a_power_cut() {
     let start = Lsn(size.bytes());
     let mut receiver = Receiver {
         archive: &archive,
-        receiving: SegmentDirectory::open(&archive).unwrap(),
+        workplace: Workplace::open(&archive).unwrap(),
         size,
         timeline: Timeline::new(1).unwrap(),
         filling: None,
         received: start,
         flushed: start,
+        kept_from: start,
         server: start,
         segments: 0,
         told: Duration::ZERO,
