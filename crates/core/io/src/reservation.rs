@@ -10,8 +10,9 @@
 //! - Otherwise: alive if the file was touched within [`STALE`], by the file system's own clock.
 //!
 //! A holder that was stopped or cut off for longer than that learns so from [`Reservation::is_ours`], which it must
-//! call before it reports its work as done. Not covered: file systems that let two clients create one name, or that
-//! show other clients' names late.
+//! call before it reports its work as done. Until then it may still write to files that it has open: whoever was given
+//! the name by the last rule ([`Reservation::may_have_company`]) must not write to those. Not covered: file systems that
+//! let two clients create one name, or that show other clients' names late.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -43,20 +44,29 @@ pub struct Reservation {
     text: String,
     /// Held open because it carries the lock.
     _file: Arc<dyn File>,
+    /// Whether the holder before it was taken for dead because of a time alone.
+    by_time: bool,
     toucher: Option<Toucher>,
 }
 
 impl Reservation {
     /// Creates the file `name`; `None` if another writer holds the reservation. Never blocks.
     pub fn take(dir: &Arc<dyn Dir>, name: &Path) -> io::Result<Option<Reservation>> {
+        let mut by_time = false;
         for _ in 0..TRIES_MAX {
             match dir.open(name, OpenHow::CreateNew) {
-                Ok(file) => return Self::hold(dir, name, file).map(Some),
+                Ok(file) => {
+                    let mut ours = Self::hold(dir, name, file)?;
+                    ours.by_time = by_time;
+                    return Ok(Some(ours));
+                }
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
                 Err(_) => {}
             }
             match dead(&**dir, name) {
-                Ok(Some(text)) if remove(&**dir, name, &text)? => {}
+                Ok(Some(holder)) if remove(&**dir, name, &holder.text)? => {
+                    by_time |= holder.by_time;
+                }
                 Ok(_) => return Ok(None),
                 // Its holder released it just now.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -86,6 +96,7 @@ impl Reservation {
                 name: name.to_owned(),
                 text,
                 _file: file,
+                by_time: false,
                 toucher: Some(toucher),
             }),
             Err(e) => {
@@ -93,6 +104,11 @@ impl Reservation {
                 Err(e)
             }
         }
+    }
+
+    /// Whether the holder before may still write: nothing but the time of its last touch said that it is dead.
+    pub fn may_have_company(&self) -> bool {
+        self.by_time
     }
 
     /// Whether this process still holds the reservation: another writer may have taken us for dead.
@@ -140,8 +156,15 @@ pub fn is_stale(mtime_ns: i64, now_ns: i64) -> bool {
     now_ns.saturating_sub(mtime_ns) > stale
 }
 
-/// The text of a reservation whose holder is dead; `None` if the holder is alive.
-fn dead(dir: &dyn Dir, name: &Path) -> io::Result<Option<String>> {
+/// A reservation whose holder is taken for dead.
+struct DeadHolder {
+    text: String,
+    /// Because it did not touch the file for long; a lock would not be visible.
+    by_time: bool,
+}
+
+/// The holder if it is dead; `None` if it is alive.
+fn dead(dir: &dyn Dir, name: &Path) -> io::Result<Option<DeadHolder>> {
     let file = dir.open_to_lock(name)?;
     if !file.try_lock()? {
         return Ok(None);
@@ -149,7 +172,8 @@ fn dead(dir: &dyn Dir, name: &Path) -> io::Result<Option<String>> {
     let (text, stat) = (text(&*file)?, file.stat()?);
     let here = boot_id().is_some() && text.starts_with(&format!("{} ", mark(stat.dev)));
     let is_dead = here || is_stale(stat.mtime_ns, now_ns(dir, name)?);
-    Ok(is_dead.then_some(text))
+    let by_time = !here;
+    Ok(is_dead.then_some(DeadHolder { text, by_time }))
 }
 
 /// Removes a dead holder's file. Renames it first, because another writer may have removed it and created a new one.
@@ -245,14 +269,17 @@ mod tests {
         ] {
             disk.write_file(&path, format!("{who} 7 x\n").as_bytes())
                 .unwrap();
-            assert_eq!(take(&dir).is_some(), is_here, "{who}");
+            let taken = take(&dir);
+            assert_eq!(taken.is_some(), is_here, "{who}");
+            assert!(taken.is_none_or(|taken| !taken.may_have_company()), "{who}");
             if !is_here {
                 let old = crate::Attributes {
                     mtime_ns: Some(disk.stat(&path).unwrap().mtime_ns - 16 * 60 * 1_000_000_000),
                     ..Default::default()
                 };
                 dir.set_attributes(Path::new(NAME), &old).unwrap();
-                assert!(take(&dir).is_some(), "{who}");
+                let taken = take(&dir).unwrap();
+                assert!(taken.may_have_company(), "{who}");
             }
         }
     }

@@ -788,3 +788,41 @@ fn a_writer_with_invisible_locks_excludes_others_by_a_file_next_to_the_stripe() 
     assert_eq!(disk.read_file("/share/x.bak").unwrap(), b"the other's");
     assert_eq!(disk.read_file(beside).unwrap(), elsewhere);
 }
+
+/// Goal: a set that was appended after another machine's writer was taken for dead, because it was silent for long, stays
+/// whole when that writer wakes and writes on.
+/// Method: the silent writer has the file open, and its lock is not visible; its reservation is old and of another machine.
+#[test]
+fn a_writer_that_wakes_after_it_was_taken_for_dead_harms_no_set() {
+    let disk = longshore_io::SimDisk::new(1).set_keeps_locks(false);
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let device = [DeviceSpec::File("/share/x.bak".into()).open(&storage)];
+    disk.create_dir_all(std::path::Path::new("/share")).unwrap();
+    let shape = |disposition| Shape::new(disposition, Algorithm::Zstd, 30);
+    write_set(&device, &shape(NEW), &content("first")).unwrap();
+    let name = std::path::Path::new("x.bak");
+    let beside = "x.bak.longshore-writing";
+    disk.write_file(format!("/share/{beside}"), b"another-boot 1 7 x\n")
+        .unwrap();
+    let dir = disk.dir(std::path::Path::new("/share")).unwrap();
+    let silent = dir.open(name, longshore_io::OpenHow::ReadWrite).unwrap();
+    let begin = silent.stat().unwrap().len;
+    let now = dir.stat(std::path::Path::new(beside));
+    let old = longshore_io::Attributes {
+        mtime_ns: Some(now.unwrap().mtime_ns - 16 * 60 * 1_000_000_000),
+        ..Default::default()
+    };
+    dir.set_attributes(std::path::Path::new(beside), &old)
+        .unwrap();
+    let appended = write_set(&device, &shape(APPEND), &content("second"));
+    appended.map(drop).unwrap();
+    let whole = disk.read_file("/share/x.bak").unwrap();
+    assert!(whole.len() as u64 > begin);
+    // It wakes in the middle of its first write.
+    silent.set_len(begin).unwrap();
+    silent
+        .write_all_at(&[7; 4096], begin, longshore_io::Via::Cache)
+        .unwrap();
+    assert!(disk.read_file("/share/x.bak").unwrap() == whole);
+    assert!(MediaSet::open(&device).unwrap().set(2).is_ok());
+}

@@ -16,7 +16,7 @@
 //!
 //! Invariants
 //! - If the stripe has other names (hard links), the name first gets a copy of its own, so that the other names keep
-//!   their content.
+//!   their content. So it does if a writer was taken for dead because it was silent: it may wake and write.
 //! - Writers exclude each other by locks.
 //! - A writer that lost its reservation learns so before it writes the trailer; without a trailer there is no set.
 //!
@@ -186,22 +186,24 @@ impl FileDevice {
         Ok(file)
     }
 
-    /// The file to append to. This is `file`, unless it has other names (hard links): then the other names keep it,
-    /// and the device's name gets a copy of the first `keep` bytes. Until the rename, readers ignore the copy under
-    /// the temporary name, because the stripe itself is in place and complete.
+    /// The file to append to. This is `file`, unless it has other names (hard links), or somebody else may still write to
+    /// it: then the others keep it, and the device's name gets a copy of the first `keep` bytes. Until the rename, readers
+    /// ignore the copy under the temporary name, because the stripe itself is in place and complete.
     fn alone(
         &self,
         place: &FileLocation,
         file: Arc<dyn File>,
+        has_company: bool,
         keep: u64,
     ) -> Result<Arc<dyn File>, Error> {
         let found = file.stat().map_err(self.io("look at"))?;
-        if found.links <= 1 {
+        if found.links <= 1 && !has_company {
             return Ok(file);
         }
         tracing::info!(
             device = self.name(),
-            "a stripe with other names (hard links) is copied before it is appended to"
+            has_company,
+            "a stripe with other names (hard links), or with a writer that may wake, is copied before it is appended to"
         );
         let copy = self.make_pending(place)?;
         let copied = file
@@ -333,7 +335,10 @@ impl BackupDevice for FileDevice {
                 device: self.name(),
             })?;
         self.lock(&place, &place.name, &*file)?;
-        let file = self.alone(&place, file, offset)?;
+        let company = reservation
+            .as_ref()
+            .is_some_and(Reservation::may_have_company);
+        let file = self.alone(&place, file, company, offset)?;
         Ok(Box::new(self.writer(
             place,
             file,
