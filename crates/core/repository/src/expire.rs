@@ -74,13 +74,14 @@ pub enum Fate {
 }
 
 impl Shelf {
-    /// Decides and, unless `dry`, removes. `cancel` ends it between two backups.
+    /// Decides and, unless `dry`, removes. `cancel` ends it between two backups. `now_us` is asked after each listing:
+    /// a backup that began while the listing was made is not one of the future.
     ///
     /// Errors: [`Error::Busy`] while another expire works here, and those of [`Shelf::list`].
     pub fn expire(
         &self,
         policy: &Policy,
-        now_us: i64,
+        now_us: &dyn Fn() -> i64,
         dry: bool,
         cancel: &AtomicBool,
     ) -> Result<ExpireReport, Error> {
@@ -90,7 +91,7 @@ impl Shelf {
         };
         let Some(place) = place else {
             let listing = self.list()?;
-            let decision = decide(&listing.facts(), policy, now_us);
+            let decision = decide(&listing.facts(), policy, now_us());
             let fates = fates(&decision, &listing, Fate::Removed);
             let log = self.expire_log(true, &|| Ok(decision.log.clone()))?;
             return Ok(ExpireReport {
@@ -103,7 +104,7 @@ impl Shelf {
         };
         let listing = self.listing(place.look()?)?;
         let facts = listing.facts();
-        let decision = decide(&facts, policy, now_us);
+        let decision = decide(&facts, policy, now_us());
         let mut fates = fates(&decision, &listing, Fate::Left);
         for i in decision.removals(&facts) {
             if cancel.load(Ordering::Relaxed) {
@@ -129,7 +130,7 @@ impl Shelf {
             let need = || {
                 let listing = self.listing(place.look()?)?;
                 let standing = standing(listing.facts(), &facts, &fates);
-                Ok(decide(&standing, policy, now_us).log)
+                Ok(decide(&standing, policy, now_us()).log)
             };
             self.expire_log(false, &need)?
         };

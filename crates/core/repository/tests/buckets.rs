@@ -43,7 +43,7 @@ fn policy(keep: u32) -> Policy {
 
 fn expire(shelf: &Shelf, keep: u32) -> Result<Vec<Fate>, Error> {
     let never = AtomicBool::new(false);
-    let expired = shelf.expire(&policy(keep), i64::MAX / 2, false, &never)?;
+    let expired = shelf.expire(&policy(keep), &|| i64::MAX / 2, false, &never)?;
     Ok(expired.fates)
 }
 
@@ -305,7 +305,9 @@ fn an_upload_is_aborted_when_it_is_old_and_its_backup_has_ended() {
     stage.shelve(1);
     let never = AtomicBool::new(false);
     let uploads = || {
-        let expired = stage.shelf.expire(&policy(1), i64::MAX / 2, false, &never);
+        let expired = stage
+            .shelf
+            .expire(&policy(1), &|| i64::MAX / 2, false, &never);
         let uploads = expired.unwrap().uploads;
         (uploads.aborted, uploads.kept_because)
     };

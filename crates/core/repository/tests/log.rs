@@ -139,7 +139,9 @@ fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
 
 fn expire(shelf: &Shelf, policy: Policy, dry: bool) -> ExpireReport {
     let never = AtomicBool::new(false);
-    shelf.expire(&policy, i64::MAX / 2, dry, &never).unwrap()
+    shelf
+        .expire(&policy, &|| i64::MAX / 2, dry, &never)
+        .unwrap()
 }
 
 fn keep(full: u32, wal: Option<u32>) -> Policy {
@@ -785,7 +787,7 @@ fn an_expire_whose_lease_on_a_bucket_was_lost_removes_no_wal() {
         let begun = store.asked().len();
         store.meanwhile(begun + number, move || passing.pass(16 * 60));
         let never = AtomicBool::new(false);
-        let expired = one.expire(&keep(1, None), i64::MAX / 2, false, &never);
+        let expired = one.expire(&keep(1, None), &|| i64::MAX / 2, false, &never);
         if store.asked().len() <= begun + number {
             break;
         }

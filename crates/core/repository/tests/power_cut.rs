@@ -47,7 +47,7 @@ fn expire(disk: &SimDisk) -> bool {
     };
     let never = AtomicBool::new(false);
     on(disk)
-        .expire(&policy, i64::MAX / 2, false, &never)
+        .expire(&policy, &|| i64::MAX / 2, false, &never)
         .is_ok()
 }
 

@@ -82,8 +82,8 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
             }
             continue;
         };
-        let now_us = context.clock.wall_ns() / 1000;
-        match shelf.expire(&policy, now_us, options.dry_run, &cancel) {
+        let now_us = || context.clock.wall_ns() / 1000;
+        match shelf.expire(&policy, &now_us, options.dry_run, &cancel) {
             Ok(expired) => {
                 let (database, look) = tell(&shelf, expired, options.dry_run, context);
                 warned |= look;
