@@ -169,16 +169,14 @@ impl Lease {
             clock.sleep(Duration::from_millis(10));
         }
         let text = format!("host {}\n", us.host);
-        lease.file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
-        lease.file.sync()?;
+        touch(&*lease.file, &text)?;
         lease.toucher = Some(toucher(lease.file.clone(), text)?);
         Ok(lease)
     }
 
     /// Touches the lease and returns the time of that by the file system's clock, in nanoseconds since the Unix epoch.
     pub(crate) fn touch(&self) -> io::Result<i64> {
-        self.file.write_all_at(b"host", 0, Via::Cache)?;
-        self.file.sync()?;
+        touch(&*self.file, "host")?;
         Ok(self.file.stat()?.mtime_ns)
     }
 
@@ -205,12 +203,33 @@ impl Drop for Lease {
     }
 }
 
+/// Writes the text, which also sets the time. A full file system has no block for it: a new length needs none and sets
+/// the time as well, and only messages lack the host's name then. So backups can be read and removed from a full disk.
+fn touch(file: &dyn File, text: &str) -> io::Result<()> {
+    let written = file.write_all_at(text.as_bytes(), 0, Via::Cache);
+    match written.and_then(|()| file.sync()) {
+        Err(e) if is_full(&e) => {
+            file.set_len(text.len() as u64 + 1)?;
+            file.set_len(0)?;
+            file.sync()
+        }
+        touched => touched,
+    }
+}
+
+/// Whether the file system, or the user's share of it, is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 fn toucher(file: Arc<dyn File>, text: String) -> io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = mpsc::channel::<()>();
     let work = move || {
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TOUCH) {
-            let touched = file.write_all_at(text.as_bytes(), 0, Via::Cache);
-            if let Err(error) = touched.and_then(|()| file.sync()) {
+            if let Err(error) = touch(&*file, &text) {
                 tracing::warn!(%error, "a lease could not be kept alive");
             }
         }
@@ -299,6 +318,27 @@ mod tests {
         drop(lease);
         assert!(holders(&*dir, None, now).unwrap().is_empty());
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    /// Goal: from a full disk backups can be read, and removed, which is what makes room.
+    #[test]
+    fn a_lease_needs_no_block_of_a_full_file_system_and_is_kept_alive_there() {
+        for errno in [28, 122] {
+            let full = Fault::errno(errno).on(Op::Write);
+            let disk = SimDisk::new(1);
+            let dir = disk.create_dir_all(Path::new("/d")).unwrap();
+            let _full = disk.inject(full);
+            let lease = Lease::take(dir.clone(), Use::Expire, &HostClock).unwrap();
+            let before = lease.touch().unwrap();
+            assert!(lease.touch().unwrap() > before, "its time stands still");
+            let seen = holders(&*dir, None, before).unwrap();
+            assert_eq!(seen[0].what, Some(Use::Expire));
+            assert!(seen[0].text().contains("an unknown host"));
+        }
+        let broken = SimDisk::new(1);
+        let dir = broken.create_dir_all(Path::new("/d")).unwrap();
+        let _broken = broken.inject(Fault::errno(5).on(Op::Write));
+        assert!(Lease::take(dir, Use::Expire, &HostClock).is_err());
     }
 
     #[test]
