@@ -15,8 +15,15 @@ pub enum ClusterError {
     #[error("a server may be running in {}: its postmaster.pid names process {process}", path.display())]
     Running { path: PathBuf, process: String },
 
-    #[error("the set has tablespaces outside the data directory: {list}")]
-    TablespacesNotPlaced { list: String },
+    #[error(
+        "the set has tablespaces outside the data directory: {list}{}",
+        linked(links)
+    )]
+    TablespacesNotPlaced {
+        list: String,
+        /// The options that mean the links of the cluster that is to be changed; empty if it has none.
+        links: String,
+    },
 
     #[error("the set has no tablespace {name}")]
     NoSuchTablespace { name: String },
@@ -28,8 +35,11 @@ pub enum ClusterError {
         what: &'static str,
     },
 
-    #[error("a cluster's tablespaces can only be moved if the media can be read twice")]
-    TablespacesFromPipe,
+    #[error("a pipe shows its tablespaces only while it is read, and {name} is no OID")]
+    NotAnOid { name: String },
+
+    #[error("the set has a tablespace {oid}, at {}", stored.display())]
+    TablespaceFromPipe { oid: u32, stored: PathBuf },
 
     #[error("the tablespace_map of the set is not understood")]
     TablespaceMap,
@@ -77,6 +87,15 @@ pub enum ClusterError {
     LogNotIncluded { last: Lsn },
 }
 
+fn linked(options: &str) -> String {
+    match options {
+        "" => String::new(),
+        options => format!(
+            ". The links of the cluster in the directory mean {options}; if the directory is a copy, these are its origin's"
+        ),
+    }
+}
+
 impl ClusterError {
     /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
@@ -93,9 +112,10 @@ impl ClusterError {
             ClusterError::TablespacePath { .. } => {
                 "choose an absolute path of its own, outside the data directory, with --tablespace-map"
             }
-            ClusterError::TablespacesFromPipe | ClusterError::NeedsIndex { .. } => {
-                "save the stream to a file and restore that"
+            ClusterError::NotAnOid { .. } | ClusterError::TablespaceFromPipe { .. } => {
+                "from a pipe, give each tablespace a directory by its OID: --tablespace-map OID=DIR"
             }
+            ClusterError::NeedsIndex { .. } => "save the stream to a file and restore that",
             ClusterError::TablespaceMap => {
                 "restore an older set; this one was not made by PostgreSQL"
             }

@@ -20,9 +20,11 @@ mod files;
 mod locked_target;
 mod moves;
 mod options;
+mod path_list;
 mod place;
 mod protected;
 mod running;
+mod survey;
 mod tree;
 
 pub use cluster::{
@@ -34,5 +36,7 @@ pub use error::{Error, at};
 pub use files::FILES_OWN;
 pub use moves::moved;
 pub use options::{ClusterOptions, SpaceOptions};
-pub use place::{Destination, FilePiece, ReplacePolicy, Scope, Target};
+pub use path_list::PathList;
+pub use place::{DeltaResult, Destination, FilePiece, ReplacePolicy, Scope, Target};
 pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real};
+pub use survey::Survey;

@@ -1,6 +1,7 @@
 //! Backup, restore and verify: request → plan → threads → report.
 //!
-//! [`run`] is the only door: the command line, T-SQL and the lab pass a [`Request`] and get a [`Report`]. Planning
+//! [`run`] is the door: the command line, T-SQL and the lab pass a [`Request`] and get a [`Report`]; [`preview`] says what a
+//! restore would do. Planning
 //! makes all decisions that are possible beforehand (sizes, threads, memory); the threads then move bytes with few
 //! branches; the report says what happened and names the bottleneck.
 //!
@@ -59,8 +60,9 @@ pub use measure::{Limit, Sample, Waits};
 pub use observer::{NullObserver, Observer, Progress};
 pub use plan::Plan;
 pub use report::{
-    BackupReport, ChangedFile, DifferentialReport, FileTotals, Finding, Report, RestoreReport, Run,
-    VerifiedSet, VerifyReport, closing_line, mb_per_s, pages, ratio,
+    BackupReport, ChangedFile, DifferentialReport, FileTotals, Finding, PreviewedSet, Report,
+    RestorePreview, RestoreReport, Run, VerifiedSet, VerifyReport, closing_line, mb_per_s, pages,
+    ratio,
 };
 pub use request::{
     Against, BackupRequest, BaseRequest, Limits, LogPlace, LogRequest, Objective, Offload,
@@ -68,6 +70,17 @@ pub use request::{
 };
 pub use settings::ServerSettings;
 pub use share::EngineShare;
+
+/// Finds out what a restore would do, up to its first write, and writes nothing.
+///
+/// Errors: those with which the restore would be refused, but for those that need its locks; `NeedsIndex` for a pipe.
+pub fn preview(
+    context: &RunContext,
+    request: &RestoreRequest,
+    observer: &dyn Observer,
+) -> Result<RestorePreview, Error> {
+    restore::preview(context, request, observer)
+}
 
 /// Runs the request and reports the result.
 pub fn run(

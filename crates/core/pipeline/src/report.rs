@@ -112,6 +112,11 @@ pub struct RestoreReport {
     pub chain: Vec<RestoredSet>,
     /// In a delta restore: bytes that were written because they differed.
     pub rewritten_bytes: Option<u64>,
+    /// In a delta restore: names that were removed because the set does not have them, each with everything below it.
+    pub removed_names: Option<u64>,
+    /// The paths of the first of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
     /// Extended attributes that the target or this user's rights did not allow, except SELinux labels.
     pub attributes_lost: u64,
     pub damaged: bool,
@@ -121,6 +126,40 @@ pub struct RestoreReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subscriptions: Vec<String>,
     pub run: Run,
+}
+
+/// A set that a restore would read.
+#[derive(Debug, Clone, Serialize)]
+pub struct PreviewedSet {
+    pub set: Uuid,
+    pub position: u32,
+    pub differential: bool,
+    pub devices: Vec<String>,
+    /// Plain bytes of the whole set.
+    pub plain_bytes: u64,
+}
+
+/// What a restore would do.
+#[derive(Debug, Clone, Serialize)]
+pub struct RestorePreview {
+    pub database: String,
+    pub target: String,
+    /// The requested set, then those that it needs, newest first.
+    pub sets: Vec<PreviewedSet>,
+    /// Plain bytes of all of them. Chosen files are fewer, and so are the blocks that a chain needs.
+    pub plain_bytes: u64,
+    /// Existing names in the target that would be replaced; in a delta, existing files that would be compared and changed in
+    /// place.
+    pub replaced_names: u64,
+    /// The first of them.
+    pub replaced: Vec<String>,
+    /// Existing names that a delta would remove, each with everything below it.
+    pub removed_names: u64,
+    /// The first of them.
+    pub removed: Vec<String>,
+    /// OIDs and directories.
+    pub tablespaces: Vec<(u32, String)>,
+    pub plan: Plan,
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -3,10 +3,12 @@
 //! The backup and its WAL are chosen first, and the choice is printed before anything is written. If the chosen backup
 //! cannot be read, the command that restores the previous good one is printed.
 //!
-//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), and moving bytes (`pipeline`).
+//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), a dry run (`restore/preview.rs`), and moving
+//! bytes (`pipeline`).
 
 mod beginning;
 pub mod older;
+mod preview;
 
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
@@ -73,6 +75,9 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: restore_limits(&options.moving),
     };
+    if options.dry_run {
+        return preview::run(&request, &beginning, context);
+    }
     let run_context = context.run_context().equipped(&request.offload);
     let watch = ProgressView::new(context.output, context.clock.clone());
     let result = run_pipeline(&run_context, &Request::Restore(request), &watch);
@@ -100,6 +105,9 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     context
         .output
         .say(&format!("{message}\n{}", table(&report)));
+    if let Some(line) = delta_line(&report) {
+        context.output.say(&line);
+    }
     if let Some(engines) = offload::table(&report.run.engines) {
         context.output.say(&engines.to_string());
     }
@@ -117,6 +125,31 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// What a delta changed, kept and removed.
+fn delta_line(report: &RestoreReport) -> Option<String> {
+    let rewritten = report.rewritten_bytes?;
+    let mut line = format!(
+        "Changed {}; the rest was as in the backup.",
+        bytes(rewritten)
+    );
+    match report.removed_names.unwrap_or(0) {
+        0 => line.push_str(" Nothing was removed.\n"),
+        names => {
+            let more = names.saturating_sub(report.removed.len() as u64);
+            line.push_str(&format!(
+                " Removed {names}, which the backup does not have:\n"
+            ));
+            for path in &report.removed {
+                line.push_str(&format!("  {}\n", plain(path)));
+            }
+            if more > 0 {
+                line.push_str(&format!("  and {more} more\n"));
+            }
+        }
+    }
+    Some(line)
 }
 
 fn table(report: &RestoreReport) -> Table {

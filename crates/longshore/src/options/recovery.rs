@@ -34,7 +34,8 @@ pub enum Action {
 pub struct ClusterArgs {
     /// New directory of a tablespace; OLD: its OID or its directory. Repeatable.
     ///
-    /// Without it the restore writes nothing outside --to, unless --tablespaces-as-stored allows it.
+    /// Without it the restore writes nothing outside --to, unless --tablespaces-as-stored allows it. From a pipe, only OIDs
+    /// are known before the set is read.
     #[arg(long = "tablespace-map", value_name = "OLD=NEW", value_parser = values::pair())]
     pub tablespace_map: Vec<Pair>,
 

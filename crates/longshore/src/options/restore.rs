@@ -82,6 +82,15 @@ pub struct Restore {
     #[arg(long, hide_short_help = true, requires = "replace")]
     pub replace_in_use: bool,
 
+    /// Say what the restore would do, and write nothing.
+    ///
+    /// It chooses the backup, proves the WAL, reads the index of every set that it needs, and looks at the target: which
+    /// files would be replaced, changed or removed, where tablespaces go, whether everything fits, and how long it took the
+    /// last time. What would be refused is refused, but for what needs a lock: a program that uses a database is not
+    /// noticed. Not for pipes, which can be read only once.
+    #[arg(long)]
+    pub dry_run: bool,
+
     #[command(flatten)]
     pub cluster: ClusterArgs,
 

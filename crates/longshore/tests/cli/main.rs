@@ -6,6 +6,7 @@ mod cluster;
 mod common;
 mod configured;
 mod device_check;
+mod dry_run;
 mod effects;
 mod exits;
 mod interrupt;

@@ -40,13 +40,24 @@ fn a_directory_becomes_the_backup_again_and_little_is_written() {
             .unwrap();
         std::fs::write(data.join("standby.signal"), "").unwrap();
 
-        let output = succeed(stage.restore(&media, &data).args([
-            "--delta",
-            "--json",
-            "--tablespace-map",
-            &map,
-        ]));
+        // The links of the directory may be those of its origin, so they are shown and not followed.
+        let said = refused(stage.restore(&media, &data).arg("--delta"));
+        assert!(said.contains("tablespaces outside"), "{said}");
+        assert!(said.contains(&format!("={}", new.display())), "{said}");
+        let delta = ["--delta", "--json", "--tablespace-map", &map];
+        let unchanged = fingerprint(&data);
+        let output = succeed(stage.restore(&media, &data).args(delta).arg("--dry-run"));
+        let preview = answer(&output);
+        assert!(fingerprint(&data) == unchanged, "a dry run wrote something");
+        assert!(preview["replaced_names"].as_u64() > Some(100), "{preview}");
+        assert_eq!(preview["tablespaces"][0][1], new.to_str().unwrap());
+        let output = succeed(stage.restore(&media, &data).args(delta));
         let report = answer(&output);
+        assert_eq!(report["removed_names"], preview["removed_names"]);
+        let removed = report["removed"].as_array().unwrap();
+        let standby = data.join("standby.signal").display().to_string();
+        assert!(removed.iter().any(|path| *path == standby), "{removed:?}");
+        assert!(report["removed_names"].as_u64().unwrap() >= removed.len() as u64);
         let (rewritten, all) = (
             report["rewritten_bytes"].as_u64(),
             report["plain_bytes"].as_u64(),

@@ -6,7 +6,7 @@ use longshore_kit::representatives;
 
 use crate::common::{Guarded, longshore, text};
 use crate::named::{Main, markers, meanwhile};
-use crate::stage::{end, succeed};
+use crate::stage::{Stage, end, succeed};
 
 /// Goal: no server that a restore or a drill sets up on the origin's machine writes into the origin's files. Replay would
 /// do so where a tablespace was made during the backup or after it: it links to the directory that the log names.
@@ -93,5 +93,59 @@ fn a_copy_does_not_replay_into_its_origins_tablespace() {
         assert_eq!(fine.psql("select count(*) from in_first"), "1000");
         stopped.start();
         assert_eq!(markers(&stopped), "1");
+    }
+}
+
+/// Goal: a pipe shows its tablespaces only while it is read, so the operator names them by OID; a set that has others than
+/// were named is refused, and nothing is left.
+#[test]
+fn a_pipe_restores_a_cluster_whose_tablespaces_are_named_by_oid() {
+    for installation in &representatives() {
+        let stage = Stage::new(installation, &[]);
+        let stored = stage.tablespace("fast");
+        stage
+            .server
+            .psql("create table far tablespace fast as select generate_series(1, 5000) i");
+        let oid = stage
+            .server
+            .psql("select oid from pg_tablespace where spcname = 'fast'");
+        let set = stage.path("piped.bak");
+        let mut backup = longshore(["backup", &*stage.server.url(), "--to"]);
+        succeed(backup.arg(&set));
+        let piped = |name: &str, map: &[String]| {
+            let mut restore = longshore(["restore", "-", "--no-archiving", "--to"]);
+            restore.arg(stage.path(name));
+            for map in map {
+                restore.args(["--tablespace-map", map]);
+            }
+            restore.stdin(std::fs::File::open(&set).unwrap());
+            restore
+        };
+        let new = stage.path("new-place").display().to_string();
+        let said = text(&end(&mut piped("unnamed", &[]), 6).stderr);
+        assert!(said.contains(&format!("tablespace {oid}")), "{said}");
+        assert!(said.contains("--tablespace-map OID=DIR"), "{said}");
+        assert!(!stage.path("unnamed").exists());
+        let by_path = format!("{}={new}", stored.display());
+        let said = text(&end(&mut piped("by-path", &[by_path]), 6).stderr);
+        assert!(said.contains("is no OID"), "{said}");
+        let own = format!("{oid}={new}");
+        let foreign = format!("99999={}", stage.path("other-place").display());
+        let said = text(&end(&mut piped("too-many", &[own.clone(), foreign]), 6).stderr);
+        assert!(said.contains("has no tablespace 99999"), "{said}");
+        for left in ["too-many", "new-place", "other-place"] {
+            assert!(!stage.path(left).exists(), "{left}");
+        }
+
+        succeed(&mut piped("data", &[own]));
+        let link = std::fs::read_link(stage.path("data/pg_tblspc").join(&oid)).unwrap();
+        assert_eq!(link, stage.path("new-place"));
+        let restored = stage.adopt(&stage.path("data"));
+        restored.start();
+        restored.wait_for("select pg_is_in_recovery()", "f");
+        assert_eq!(
+            restored.psql("select count(*), sum(i) from far"),
+            "5000|12502500"
+        );
     }
 }

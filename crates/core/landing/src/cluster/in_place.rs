@@ -27,16 +27,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longshore_facts as facts;
 use longshore_io::{Attributes, Dir, File, FileKind, Machine, OpenHow, Via};
 use longshore_media::{Entry, EntryKind, Extent, SetHeader};
-use longshore_pg::{CONTROL_FILE_LEN, Control};
 use parking_lot::Mutex;
 
+use super::existing;
 use super::outline::{self, CONTROL, NameKind, Names};
 use crate::cluster_error::ClusterError;
 use crate::error::{Error, at};
 use crate::locked_target::{LOCK, LockedTarget, STAGING};
+use crate::path_list::PathList;
 use crate::place::{
-    DELTA, DELTA_CONTROL, EACH_MAX, FilePiece, LOST_AND_FOUND, LateAttributes, LostAttributes,
-    OpenFiles, SyncMethod, WantedAttributes, make_durable,
+    DELTA, DELTA_CONTROL, DeltaResult, EACH_MAX, FilePiece, LOST_AND_FOUND, LateAttributes,
+    LostAttributes, OpenFiles, SyncMethod, WantedAttributes, make_durable,
 };
 use crate::tree::remove_tree;
 
@@ -44,8 +45,6 @@ use crate::tree::remove_tree;
 const GRAIN: usize = 32 << 10;
 /// In the data directory of a running server.
 const PID_FILE: &str = "postmaster.pid";
-/// Longest text of the note, in bytes.
-const NOTE_MAX: usize = 32;
 
 /// A directory that is changed in place.
 pub struct InPlace {
@@ -63,6 +62,7 @@ pub struct InPlace {
     attributes: bool,
     lost: Arc<LostAttributes>,
     rewritten: AtomicU64,
+    removed: Mutex<PathList>,
     /// The most names that are made durable one by one.
     each_max: usize,
     /// The files that were written.
@@ -73,7 +73,7 @@ impl InPlace {
     /// Proves that the data directory at `path` belongs to the set's cluster.
     pub fn open_data(machine: &Machine, path: &Path, header: &SetHeader) -> Result<InPlace, Error> {
         let root = InPlace::open(machine, path, true, header.attributes)?;
-        root.prove(header.log.system)?;
+        existing::prove(&*root.dir, path, header.log.system)?;
         Ok(root)
     }
 
@@ -167,46 +167,10 @@ impl InPlace {
             attributes,
             lost: Arc::default(),
             rewritten: AtomicU64::new(0),
+            removed: Mutex::default(),
             each_max: EACH_MAX,
             watch: OpenFiles::new(),
         })
-    }
-
-    fn prove(&self, system: u64) -> Result<(), Error> {
-        let foreign = |what: String| ClusterError::Foreign {
-            path: self.path.clone(),
-            what,
-        };
-        let note = self.read(&Path::new(STAGING).join(DELTA), NOTE_MAX)?;
-        let noted = note.and_then(|note| String::from_utf8(note).ok()?.parse().ok());
-        let control = self.read(Path::new(CONTROL), CONTROL_FILE_LEN)?;
-        let control = control.map(|bytes| Control::parse(&bytes)).transpose();
-        let control = control.map_err(|e| foreign(e.to_string()))?;
-        // A note may be old, so it does not outrank the control file.
-        let found: Vec<u64> = control.iter().map(|c| c.system).chain(noted).collect();
-        if found.is_empty() {
-            return Err(foreign(format!("it has no {CONTROL}")).into());
-        }
-        match found.iter().find(|found| **found != system) {
-            None => Ok(()),
-            Some(found) => {
-                Err(foreign(format!("it belongs to system {found}, the set to {system}")).into())
-            }
-        }
-    }
-
-    fn read(&self, name: &Path, max: usize) -> Result<Option<Vec<u8>>, Error> {
-        let file = match self.dir.open(name, OpenHow::Read) {
-            Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(at("open", &self.path.join(name))(e)),
-        };
-        let mut bytes = vec![0; max];
-        let len = file
-            .read_full_at(&mut bytes, 0, Via::Cache)
-            .map_err(at("read", &self.path.join(name)))?;
-        bytes.truncate(len);
-        Ok(Some(bytes))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<std::ffi::OsString>, Error> {
@@ -246,7 +210,12 @@ impl InPlace {
                     }
                     (Some(NameKind::Dense), FileKind::File)
                     | (Some(NameKind::Link), FileKind::Symlink) => {}
-                    _ => remove_tree(&*self.dir, &path).map_err(fail)?,
+                    _ => {
+                        remove_tree(&*self.dir, &path).map_err(fail)?;
+                        if known.is_none() {
+                            self.removed.lock().add(self.path.join(&path));
+                        }
+                    }
                 }
             }
         }
@@ -579,8 +548,11 @@ impl RootSwitch for InPlace {
         }
     }
 
-    fn rewritten_bytes(&self) -> Option<u64> {
-        Some(self.rewritten.load(Ordering::Relaxed))
+    fn delta(&self) -> Option<DeltaResult> {
+        Some(DeltaResult {
+            rewritten_bytes: self.rewritten.load(Ordering::Relaxed),
+            removed: self.removed.lock().clone(),
+        })
     }
 }
 

@@ -16,6 +16,7 @@
 //! Source: PostgreSQL 18 manual, "Recovering Using a Continuous Archive Backup"; `xlogrecovery.c`.
 
 mod checksums;
+mod existing;
 mod held_cluster;
 mod in_place;
 mod made;
@@ -25,7 +26,7 @@ mod room;
 mod spaces;
 mod subscribed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,20 +36,25 @@ use longshore_pg::backup_manifest::WalRange;
 use longshore_pg::recovery::{NO_ARCHIVING, NO_SUBSCRIPTIONS, READS_AHEAD};
 use longshore_pg::wal::{WalName, restored_from};
 use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::cluster_error::ClusterError;
 use crate::error::{Error, at};
 use crate::options::ClusterOptions;
-use crate::place::{Destination, FilePiece, LostAttributes, ReplacePolicy, Root, Scope, Target};
+use crate::place::{
+    DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Root, Scope, Target,
+};
 use crate::running::refuse_running;
 use checksums::Checksums;
+pub use existing::prove;
 pub use held_cluster::{HeldCluster, HeldLock};
 use in_place::InPlace;
 pub use made::{taken_tablespaces, told as told_of_taken};
 use names::{AUTO_CONF, AUTO_CONF_MAX, GLOBAL, MANIFEST, SIGNALS, WAL_DIR, file_like};
-pub use outline::Outline;
 use outline::{CONTROL, Route};
+pub use outline::{NameKind, Outline, link};
+pub use room::check as check_room;
 use spaces::Places;
 pub use subscribed::{enabled_subscriptions, told_of_subscriptions};
 
@@ -70,6 +76,8 @@ pub struct Cluster {
     spaces: BTreeMap<u32, Box<dyn Root>>,
     data: Box<dyn Root>,
     places: Places,
+    /// The tablespaces that the set turned out to have.
+    linked: Mutex<BTreeSet<u32>>,
     owner: Option<(u32, u32)>,
     checksums: Checksums,
     recovery: Recovery,
@@ -94,13 +102,10 @@ impl Cluster {
         set: (&SetHeader, Option<&SetTrailer>),
         outline: Option<&Outline>,
     ) -> Result<Cluster, Error> {
-        let stored = match outline {
-            Some(outline) if !outline.has_control => return Err(ClusterError::NoControlFile.into()),
-            Some(outline) => outline.spaces.clone(),
-            None => BTreeMap::new(),
+        let places = match outline {
+            Some(outline) => places(machine, path, options, set.0, outline)?,
+            None => spaces::of_pipe(&options.spaces, &absolute(machine, path))?,
         };
-        let absolute = absolute(machine, path);
-        let places = spaces::decide(&stored, &options.spaces, &absolute)?;
         let mut owner = None;
         if let Ok(dir) = machine.storage.dir(path) {
             refuse_running(&*dir, path)?;
@@ -117,7 +122,7 @@ impl Cluster {
                 .into());
             }
             (true, Some(outline)) => {
-                room::check_in_place(machine, path, &places, outline)?;
+                room::check(machine, path, &places, outline, true)?;
                 in_place(machine, path, header, &places, outline)?
             }
             (false, _) => staged(machine, path, replace, &places)?,
@@ -130,6 +135,7 @@ impl Cluster {
             data,
             spaces,
             places,
+            linked: Mutex::default(),
             owner,
             checksums,
             recovery: options
@@ -154,10 +160,11 @@ impl Cluster {
         }
         let route = Route::of(&entry.path);
         if let (Route::Link(oid), EntryKind::Symlink { target }) = (route, &mut entry.kind) {
-            let place = self
-                .places
-                .get(&oid)
-                .ok_or(ClusterError::TablespacesFromPipe)?;
+            let Some(place) = self.places.get(&oid) else {
+                let stored = target.clone();
+                return Err(ClusterError::TablespaceFromPipe { oid, stored }.into());
+            };
+            self.linked.lock().insert(oid);
             target.clone_from(place);
             return Ok(Some((&*self.data, entry)));
         }
@@ -338,10 +345,16 @@ impl Destination for Cluster {
         std::iter::once(self.data.lost()).chain(spaces).collect()
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {
+    fn finish(mut self: Box<Self>) -> Result<Option<DeltaResult>, Error> {
         if !self.data.holds(self.name(Path::new(CONTROL))) {
             return Err(ClusterError::NoControlFile.into());
         }
+        let linked = self.linked.lock();
+        if let Some(oid) = self.places.keys().find(|oid| !linked.contains(oid)) {
+            let name = oid.to_string();
+            return Err(ClusterError::NoSuchTablespace { name }.into());
+        }
+        drop(linked);
         // The data directory itself is not an entry of the set; all its directories have the same attributes.
         let root = self.data.attributes_of(Path::new(GLOBAL));
         self.add_own_files(&root)?;
@@ -366,13 +379,33 @@ impl Destination for Cluster {
         for space in self.spaces.values_mut() {
             space.stand();
         }
-        let spaces = self
-            .spaces
-            .values()
-            .filter_map(|space| space.rewritten_bytes());
-        let spaces: u64 = spaces.sum();
-        Ok(self.data.rewritten_bytes().map(|bytes| bytes + spaces))
+        let mut delta = self.data.delta();
+        if let Some(delta) = &mut delta {
+            let spaces = self.spaces.values().filter_map(|space| space.delta());
+            spaces.for_each(|space| delta.add(space));
+        }
+        Ok(delta)
     }
+}
+
+/// Where the tablespaces of a set go.
+pub fn places(
+    machine: &Machine,
+    path: &Path,
+    options: &ClusterOptions,
+    header: &SetHeader,
+    outline: &Outline,
+) -> Result<Places, Error> {
+    if !outline.has_control {
+        return Err(ClusterError::NoControlFile.into());
+    }
+    let stored = &outline.spaces;
+    let linked = match options.delta {
+        true => existing::linked_places(machine, path, header.log.system, stored),
+        false => Places::new(),
+    };
+    let absolute = absolute(machine, path);
+    Ok(spaces::decide(stored, &linked, &options.spaces, &absolute)?)
 }
 
 type Roots = (Box<dyn Root>, BTreeMap<u32, Box<dyn Root>>);

@@ -62,12 +62,14 @@ pub fn check_staged(
     volumes.check()
 }
 
-/// For a restore that replaces existing files: their space may be used in addition to the free space.
-pub fn check_in_place(
+/// Before a directory is opened. `in_place`: existing files are replaced, and their space may be used in addition to the
+/// free space.
+pub fn check(
     machine: &Machine,
     path: &Path,
     places: &Places,
     outline: &Outline,
+    in_place: bool,
 ) -> Result<(), Error> {
     let mut volumes = Volumes::default();
     for (space, bytes) in &outline.bytes {
@@ -83,7 +85,7 @@ pub fn check_in_place(
         let stat = dir.stat(Path::new("")).map_err(&cannot)?;
         let free = dir.free_bytes().map_err(&cannot)?;
         let mut reused = 0;
-        if exists {
+        if exists && in_place {
             for name in dir.list().map_err(&cannot)? {
                 let name = PathBuf::from(name.map_err(&cannot)?);
                 // Names that a delta does not change: its own, and those of another major version in a tablespace.

@@ -15,9 +15,11 @@ use crate::options::SpaceOptions;
 /// The location of every tablespace of a set.
 pub type Places = BTreeMap<u32, PathBuf>;
 
-/// Decides the location of each of the `stored` tablespaces. `data` is the data directory.
+/// Decides the location of each of the `stored` tablespaces. `linked` has those to which the cluster that is changed in
+/// place has links, for the message. `data` is the data directory.
 pub fn decide(
     stored: &Places,
+    linked: &Places,
     options: &SpaceOptions,
     data: &Path,
 ) -> Result<Places, ClusterError> {
@@ -37,12 +39,27 @@ pub fn decide(
     let missing = || stored.iter().filter(|(oid, _)| !mapped.contains_key(oid));
     if !options.as_stored && missing().next().is_some() {
         let list = missing().map(|(oid, path)| format!("{oid} at {}", path.display()));
+        let links = missing().filter_map(|(oid, _)| Some((oid, linked.get(oid)?)));
+        let links = links.map(|(oid, to)| format!("--tablespace-map {oid}={}", to.display()));
         return Err(ClusterError::TablespacesNotPlaced {
             list: list.collect::<Vec<_>>().join(", "),
+            links: links.collect::<Vec<_>>().join(" "),
         });
     }
     let mut places = stored.clone();
     places.extend(mapped);
+    check(&places, data)?;
+    Ok(places)
+}
+
+/// The locations for a set whose tablespaces are not known before it is read: those that the operator named by OID.
+pub fn of_pipe(options: &SpaceOptions, data: &Path) -> Result<Places, ClusterError> {
+    let mut places = Places::new();
+    for (name, to) in &options.map {
+        let oid = name.parse().ok().filter(|oid| *oid > 0);
+        let oid = oid.ok_or_else(|| ClusterError::NotAnOid { name: name.clone() })?;
+        places.insert(oid, to.clone());
+    }
     check(&places, data)?;
     Ok(places)
 }
@@ -105,7 +122,7 @@ mod tests {
             map: map.iter().map(|(a, b)| ((*a).into(), b.into())).collect(),
             as_stored,
         };
-        decide(&stored(), &options, Path::new("/data"))
+        decide(&stored(), &Places::new(), &options, Path::new("/data"))
     }
 
     #[test]
@@ -116,6 +133,36 @@ mod tests {
             "the set has tablespaces outside the data directory: 16390 at /srv/slow"
         );
         assert_eq!(decided(&[], true).unwrap(), stored());
+    }
+
+    #[test]
+    fn the_links_of_a_cluster_are_shown_and_not_followed() {
+        let linked = Places::from([(16384, "/here/fast".into()), (16390, "/here/slow".into())]);
+        let options = SpaceOptions {
+            map: vec![("16390".into(), "/b".into())],
+            as_stored: false,
+        };
+        let refused = decide(&stored(), &linked, &options, Path::new("/data")).unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains("16384 at /srv/fast"), "{said}");
+        assert!(said.contains("--tablespace-map 16384=/here/fast"), "{said}");
+        assert!(!said.contains("/here/slow"), "{said}");
+    }
+
+    #[test]
+    fn for_a_pipe_tablespaces_are_named_by_number() {
+        let options = |name: &str, to: &str| SpaceOptions {
+            map: vec![(name.into(), to.into())],
+            as_stored: true,
+        };
+        let places = |name, to| of_pipe(&options(name, to), Path::new("/data"));
+        assert_eq!(
+            places("16384", "/a").unwrap(),
+            Places::from([(16384, "/a".into())])
+        );
+        for (name, to) in [("/srv/fast", "/a"), ("0", "/a"), ("16384", "/data/x")] {
+            assert!(places(name, to).is_err(), "{name} {to}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use longshore_media::{Entry, Extent};
 
 use super::attributes::LostAttributes;
 use crate::error::Error;
+use crate::path_list::PathList;
 
 /// The part of the destination that a restore replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub trait Destination: Send + Sync {
 
     /// Called when everything was put: completes it, makes it durable and gives it its names. Returns how many bytes
     /// were written because they differed from existing ones; `None` if everything was written.
-    fn finish(self: Box<Self>) -> Result<Option<u64>, Error>;
+    fn finish(self: Box<Self>) -> Result<Option<DeltaResult>, Error>;
 }
 
 /// The content that is restored to a directory.
@@ -140,8 +141,8 @@ pub trait RootSwitch {
     /// From now on dropping keeps the names that were moved in.
     fn stand(&mut self);
 
-    /// Bytes that were written because they differed; `None` if everything is written.
-    fn rewritten_bytes(&self) -> Option<u64> {
+    /// What a delta did; `None` if everything is written.
+    fn delta(&self) -> Option<DeltaResult> {
         None
     }
 }
@@ -150,6 +151,23 @@ pub trait RootSwitch {
 pub trait Root: RootContent + RootFiles + RootSwitch + Send + Sync {}
 
 impl<T: RootContent + RootFiles + RootSwitch + Send + Sync> Root for T {}
+
+/// What a restore into an existing directory changed in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeltaResult {
+    /// Bytes that were written because they differed.
+    pub rewritten_bytes: u64,
+    /// Names that were removed because the set does not have them, each with everything below it.
+    pub removed: PathList,
+}
+
+impl DeltaResult {
+    /// Adds what was changed in another directory of the same restore.
+    pub fn add(&mut self, other: DeltaResult) {
+        self.rewritten_bytes += other.rewritten_bytes;
+        self.removed.append(other.removed);
+    }
+}
 
 /// Names whose attributes are set after their move: a directory that its owner may not write to cannot be moved.
 #[derive(Default)]

@@ -41,8 +41,8 @@ use parking_lot::Mutex;
 
 pub use self::attributes::{LostAttributes, WantedAttributes};
 pub use self::destination::{
-    Destination, FilePiece, LateAttributes, ReplacePolicy, Root, RootContent, RootFiles,
-    RootSwitch, Scope,
+    DeltaResult, Destination, FilePiece, LateAttributes, ReplacePolicy, Root, RootContent,
+    RootFiles, RootSwitch, Scope,
 };
 pub use self::durable::{SyncMethod, make_durable};
 use self::in_use::{Quiet, Refusal};
@@ -609,7 +609,7 @@ impl Destination for Target {
         vec![self.lost.clone()]
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Option<u64>, Error> {
+    fn finish(mut self: Box<Self>) -> Result<Option<DeltaResult>, Error> {
         let closed = self.seal()?;
         self.move_in(&closed)?;
         self.give_up_displaced()?;

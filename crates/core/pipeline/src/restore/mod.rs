@@ -2,10 +2,11 @@
 //!
 //! A differential set is restored together with all sets it needs, like a single set: [`Merge`](crate::chain::Merge)
 //! decides which bytes of which set count. Three steps: [`OpenedMedia`] finds the sets; [`Prepared`] decides sizes and
-//! accelerators, and moves the blocks; [`report`] reports the result.
+//! accelerators, and moves the blocks; [`report`] reports the result. A preview ends before the first write.
 
 mod choice;
 mod prepared;
+mod preview;
 mod reading;
 mod report;
 mod target;
@@ -20,6 +21,7 @@ use crate::report::RestoreReport;
 use crate::request::RestoreRequest;
 use crate::{Error, Observer, RunContext};
 use prepared::PreparedRestore;
+pub use preview::of as preview;
 
 /// The media of a restore, and the requested set.
 struct OpenedMedia {

@@ -126,7 +126,7 @@ impl<'a> PreparedRestore<'a> {
     }
 
     /// The request's options; for a recovery from an archive, proves that the archive has its WAL.
-    fn options(&self, observer: &dyn Observer) -> Result<ClusterOptions, Error> {
+    pub fn options(&self, observer: &dyn Observer) -> Result<ClusterOptions, Error> {
         let mut options = self.request.cluster.clone();
         if let (Some(archive), Some(recovery), Some(trailer)) =
             (&options.proof, &options.recovery, self.trailer())
@@ -143,22 +143,26 @@ impl<'a> PreparedRestore<'a> {
         Ok(options)
     }
 
+    /// What its destination needs to know; `options` are those of [`PreparedRestore::options`].
+    pub fn needs<'n>(&'n self, options: &'n ClusterOptions) -> DestinationNeeds<'n> {
+        DestinationNeeds {
+            request: self.request,
+            options,
+            kind: self.kind,
+            media: &self.opened.media,
+            header: &self.header,
+            trailer: self.trailer(),
+            merge: self.reading.merge(),
+        }
+    }
+
     /// Opens the destination, moves every wave into it and gives all files their names.
     pub fn move_blocks(&mut self, observer: &dyn Observer) -> Result<MoveResult, Error> {
         let (started, start_us) = (self.context.clock.now(), self.context.now_us());
         let cpu_before = process_cpu();
         let options = self.options(observer)?;
         let streams = std::mem::take(&mut self.streams);
-        let wanted = DestinationNeeds {
-            request: self.request,
-            options: &options,
-            kind: self.kind,
-            media: &self.opened.media,
-            header: &self.header,
-            trailer: self.trailer(),
-            merge: self.reading.merge(),
-        };
-        let target = wanted.open(self.context)?;
+        let target = self.needs(&options).open(self.context)?;
         let merge = self.reading.merge();
         let writer = Writer::new(self.context, target, merge, self.request, &self.counters);
         let unloaded = self.unload_waves(streams, &writer, observer)?;

@@ -9,6 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use longshore_landing as landing;
+use longshore_landing::DeltaResult;
 use longshore_media::SetTrailer;
 use longshore_source::SourceKind;
 
@@ -104,6 +105,11 @@ fn restored_set((link, set): (&Link, &UnloadedSet)) -> RestoredSet {
     }
 }
 
+fn removed(delta: DeltaResult) -> Vec<String> {
+    let paths = delta.removed.first.iter();
+    paths.map(|path| path.display().to_string()).collect()
+}
+
 pub fn of(
     prepared: PreparedRestore,
     mut moved: MoveResult,
@@ -125,6 +131,7 @@ pub fn of(
     let links = prepared.reading.links().iter();
     let chain = links.zip(&moved.unloaded.sets).map(restored_set).collect();
     let limit = counters.limit(moved.elapsed, &prepared.sizes, Work::Restore);
+    let delta = moved.finished.delta;
     RestoreReport {
         chain,
         set: prepared.header.set,
@@ -134,7 +141,9 @@ pub fn of(
         plain_bytes,
         stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
         totals: moved.finished.totals,
-        rewritten_bytes: moved.finished.rewritten_bytes,
+        rewritten_bytes: delta.as_ref().map(|delta| delta.rewritten_bytes),
+        removed_names: delta.as_ref().map(|delta| delta.removed.count),
+        removed: delta.map_or_else(Vec::new, removed),
         attributes_lost: moved.finished.attributes_lost,
         damaged,
         tablespaces_taken: dangers.tablespaces_taken,

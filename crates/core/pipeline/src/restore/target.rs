@@ -5,13 +5,15 @@
 //!
 //! Leaves to others: writing (`landing`), and recovery's settings (`longshore-pg`).
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use longshore_landing::{
     Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, ProtectedFiles,
-    ReplacePolicy, Scope, Target,
+    ReplacePolicy, Scope, Survey, Target, moved,
 };
-use longshore_media::{BackupType, DeviceSpec, MediaSet, SetHeader, SetTrailer};
+use longshore_media::{BackupType, DeviceSpec, Item, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
 
 use super::choice;
@@ -38,15 +40,113 @@ impl DestinationNeeds<'_> {
     pub fn open(&self, context: &RunContext) -> Result<Box<dyn Destination>, Error> {
         let kept = kept(context, self.request);
         kept.check_target(&self.request.target)?;
+        match self.is_cluster()? {
+            true => self.open_cluster(context, &kept),
+            false => self.open_names(context, kept),
+        }
+    }
+
+    /// What would be changed in the destination, without writing to it.
+    pub fn survey(&self, context: &RunContext) -> Result<Survey, Error> {
+        let (request, machine) = (self.request, context.machine());
+        let kept = kept(context, request);
+        kept.check_target(&request.target)?;
+        if self.is_cluster()? {
+            let outline = self
+                .outline(true)?
+                .ok_or(ClusterError::NeedsIndex { what: "a dry run" })?;
+            if request.replace || self.options.delta {
+                check_standing(context, &kept, &request.target)?;
+            }
+            let place = (request.target.as_path(), request.replace);
+            let survey = Survey::of_cluster(&machine, place, self.options, self.header, &outline)?;
+            return Ok(survey);
+        }
+        let tops = self.tops()?;
+        if let Ok(dir) = context.storage.dir(&request.target) {
+            for top in &tops {
+                kept.check_name(&*dir, &request.target, top)?;
+                if request.replace {
+                    kept.check_replaced(&*dir, &request.target, Path::new(top))?;
+                }
+            }
+        }
+        let survey = Survey::of_names(&machine, &request.target, request.replace, &tops)?;
+        // The directory may not exist yet.
+        let mut parents = request.target.ancestors();
+        let dir = parents.find_map(|known| context.storage.dir(known).ok());
+        self.check_room(dir.and_then(|dir| dir.free_bytes().ok()))?;
+        Ok(survey)
+    }
+
+    /// Whether a whole cluster is restored; otherwise plain names. Errors: `NotACluster` if the options need one.
+    fn is_cluster(&self) -> Result<bool, Error> {
         let whole = self.request.only.is_empty() && self.request.moves.is_empty();
         let is_log = self.header.backup_type == BackupType::Log;
         if self.kind == SourceKind::Postgres && whole && !is_log {
-            return self.open_cluster(context, &kept);
+            return Ok(true);
         }
-        if !self.options.is_default() {
-            return Err(ClusterError::NotACluster.into());
+        match self.options.is_default() {
+            true => Ok(false),
+            false => Err(ClusterError::NotACluster.into()),
         }
-        self.open_names(context, kept)
+    }
+
+    /// The content of a cluster's set; `None` for a pipe.
+    fn outline(&self, with_names: bool) -> Result<Option<Outline>, Error> {
+        let Some(trailer) = self.trailer else {
+            return Ok(None);
+        };
+        let missing = |path: &Path| {
+            let merge = self.merge?;
+            Some(merge.missing(merge.file(path)?))
+        };
+        choice::check(self.header, trailer, self.options)?;
+        let position = self.header.position;
+        let outline = Outline::read(self.media, position, with_names, &missing)?;
+        Ok(Some(outline))
+    }
+
+    /// The names directly in the target that plain names of the set would take, and those of databases' side files.
+    fn tops(&self) -> Result<BTreeSet<OsString>, Error> {
+        let request = self.request;
+        let mut tops = BTreeSet::new();
+        let wanted = |path: &Path| {
+            request.only.is_empty() || request.only.iter().any(|only| path.starts_with(only))
+        };
+        self.media.items(self.header.position, |item| {
+            if let Item::Entry(entry) = item
+                && wanted(&entry.path)
+                && let Some(top) = moved(&request.moves, &entry.path).components().next()
+            {
+                tops.insert(top.as_os_str().to_owned());
+            }
+        })?;
+        if self.kind == SourceKind::Sqlite {
+            let databases: Vec<OsString> = tops.iter().cloned().collect();
+            for side in ["-wal", "-shm", "-journal"] {
+                tops.extend(databases.iter().map(|database| {
+                    let mut name = database.clone();
+                    name.push(side);
+                    name
+                }));
+            }
+        }
+        Ok(tops)
+    }
+
+    /// Holes are not counted on either side, so this refuses only sets that cannot fit.
+    fn check_room(&self, free: Option<u64>) -> Result<(), Error> {
+        let older = self.merge.map_or(0, Merge::older_bytes);
+        let needed = self.trailer.map(|trailer| trailer.plain_bytes_total);
+        let needed = needed.map(|bytes| bytes.saturating_add(older));
+        match (needed, free, self.request.only.is_empty()) {
+            (Some(needed), Some(free), true) if needed > free => {
+                let path = self.request.target.clone();
+                Err(LandingError::TargetFull { path, free, needed }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn open_cluster(
@@ -55,18 +155,7 @@ impl DestinationNeeds<'_> {
         kept: &ProtectedFiles,
     ) -> Result<Box<dyn Destination>, Error> {
         let (request, options) = (self.request, self.options);
-        let missing = |path: &Path| {
-            let merge = self.merge?;
-            Some(merge.missing(merge.file(path)?))
-        };
-        let outline = match self.trailer {
-            Some(trailer) => {
-                choice::check(self.header, trailer, options)?;
-                let (position, delta) = (self.header.position, options.delta);
-                Some(Outline::read(self.media, position, delta, &missing)?)
-            }
-            None => None,
-        };
+        let outline = self.outline(options.delta)?;
         if request.replace || options.delta {
             check_standing(context, kept, &request.target)?;
         }
@@ -93,22 +182,7 @@ impl DestinationNeeds<'_> {
         let machine = context.machine();
         let target = Target::open(&machine, &request.target, replacing, scope, &request.moves)?;
         let target = target.keeping(kept);
-        let older = self.merge.map_or(0, Merge::older_bytes);
-        let needed = self.trailer.map(|trailer| trailer.plain_bytes_total);
-        let needed = needed.map(|bytes| bytes.saturating_add(older));
-        if let (Some(needed), Some(free), true) =
-            (needed, target.free_bytes(), request.only.is_empty())
-        {
-            // Holes are not counted on either side, so this refuses only sets that cannot fit.
-            if needed > free {
-                return Err(LandingError::TargetFull {
-                    path: request.target.clone(),
-                    free,
-                    needed,
-                }
-                .into());
-            }
-        }
+        self.check_room(target.free_bytes())?;
         Ok(Box::new(target))
     }
 }

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longshore_landing::{Destination, Error as LandingError, FilePiece};
+use longshore_landing::{DeltaResult, Destination, Error as LandingError, FilePiece};
 use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
 use parking_lot::Mutex;
 
@@ -27,8 +27,8 @@ pub struct RestoreResult {
     pub totals: FileTotals,
     /// The first marks of the set.
     pub marks: Vec<Mark>,
-    /// Bytes that differed from the existing files, if only those were written.
-    pub rewritten_bytes: Option<u64>,
+    /// What was changed in an existing directory, if only differences were written.
+    pub delta: Option<DeltaResult>,
     /// Extended attributes that could not be restored.
     pub attributes_lost: u64,
     pub warnings: Vec<String>,
@@ -196,11 +196,11 @@ impl<'a> Writer<'a> {
             files: self.files.into_inner(),
         };
         let lost = self.target.lost();
-        let rewritten_bytes = self.target.finish()?;
+        let delta = self.target.finish()?;
         Ok(RestoreResult {
             totals,
             marks: self.marks.into_inner(),
-            rewritten_bytes,
+            delta,
             attributes_lost: lost.iter().map(|lost| lost.count()).sum(),
             warnings: lost.iter().flat_map(|lost| lost.warnings()).collect(),
         })

@@ -1,0 +1,77 @@
+//! What a restore would do, found without writing: the sets it would read, and what it would change in its target.
+//!
+//! The way is that of the restore itself up to its first write, so a restore that would be refused is refused here. Locks
+//! are not taken, and programs that use a database are not noticed.
+//!
+//! Leaves to others: the decisions (`prepared.rs`, `target.rs`), and how long it would take, which the history knows.
+
+use longshore_landing::ClusterError;
+
+use super::OpenedMedia;
+use super::prepared::PreparedRestore;
+use crate::chain::Link;
+use crate::report::{PreviewedSet, RestorePreview};
+use crate::request::RestoreRequest;
+use crate::{Error, Observer, RunContext};
+
+pub fn of(
+    context: &RunContext,
+    request: &RestoreRequest,
+    observer: &dyn Observer,
+) -> Result<RestorePreview, Error> {
+    request.tuning.check()?;
+    request.limits.check()?;
+    let opened = OpenedMedia::open(context, request)?;
+    let Some(summary) = &opened.summary else {
+        let what = "a dry run";
+        return Err(ClusterError::NeedsIndex { what }.into());
+    };
+    let prepared = PreparedRestore::of(context, request, &opened)?;
+    let options = prepared.options(observer)?;
+    let survey = prepared.needs(&options).survey(context)?;
+    let trailer = summary.trailer.as_ref();
+    let plain_bytes = trailer.map_or(0, |trailer| trailer.plain_bytes_total);
+    let families = 0..opened.media.family_count();
+    let requested = PreviewedSet {
+        set: prepared.header.set,
+        position: opened.position,
+        differential: prepared.header.parent.is_some(),
+        devices: families
+            .map(|i| opened.media.device(i).to_owned())
+            .collect(),
+        plain_bytes,
+    };
+    let mut sets = vec![requested];
+    sets.extend(prepared.reading.links().iter().skip(1).map(previewed));
+    let texts = |paths: &[std::path::PathBuf]| {
+        let shown = paths.iter().map(|path| path.display().to_string());
+        shown.collect::<Vec<_>>()
+    };
+    Ok(RestorePreview {
+        database: prepared.header.database.clone(),
+        target: request.target.display().to_string(),
+        plain_bytes: sets.iter().map(|set| set.plain_bytes).sum(),
+        sets,
+        replaced_names: survey.replaced.count,
+        replaced: texts(&survey.replaced.first),
+        removed_names: survey.removed.count,
+        removed: texts(&survey.removed.first),
+        tablespaces: survey
+            .spaces
+            .iter()
+            .map(|(oid, path)| (*oid, path.display().to_string()))
+            .collect(),
+        plan: prepared.plan,
+    })
+}
+
+fn previewed(link: &Link) -> PreviewedSet {
+    let families = 0..link.media.family_count();
+    PreviewedSet {
+        set: link.header.set,
+        position: link.header.position,
+        differential: link.header.parent.is_some(),
+        devices: families.map(|i| link.media.device(i).to_owned()).collect(),
+        plain_bytes: link.trailer.plain_bytes_total,
+    }
+}

@@ -1,0 +1,96 @@
+//! `restore --dry-run`: it says what the restore then does, refuses what the restore refuses, and writes nothing.
+
+use std::path::Path;
+
+use crate::common::{
+    Tree, answer, content, expect, fingerprint, longshore, longshore_in, put, text,
+};
+
+fn set(dir: &Path) {
+    let tree: Tree = [
+        ("one".into(), content(1, 3000)),
+        ("sub/two".into(), content(2, 900_000)),
+    ]
+    .into();
+    put(&dir.join("source"), &tree);
+    let (source, set) = (dir.join("source"), dir.join("set.bak"));
+    let args = [
+        "backup".as_ref(),
+        source.as_os_str(),
+        "--to".as_ref(),
+        set.as_os_str(),
+    ];
+    expect(0, args);
+}
+
+#[test]
+fn a_dry_run_names_what_would_be_replaced_and_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    set(dir.path());
+    std::fs::create_dir(dir.path().join("target")).unwrap();
+    std::fs::write(dir.path().join("target/one"), "old").unwrap();
+    std::fs::write(dir.path().join("target/other"), "of others").unwrap();
+    std::fs::create_dir(dir.path().join("state")).unwrap();
+    std::fs::write(dir.path().join("longshore.toml"), "").unwrap();
+    let before = fingerprint(dir.path());
+    let args = ["restore", "set.bak", "--to", "target", "--dry-run"];
+    let refused = longshore_in(dir.path(), &args).output().unwrap();
+    assert_eq!(refused.status.code(), Some(6), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("target/one"));
+
+    let replacing = [&args[..], &["--replace", "--json"]].concat();
+    let run = longshore_in(dir.path(), &replacing).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let preview = answer(&run);
+    assert_eq!(preview["action"], "restore_dry_run");
+    assert_eq!(preview["replaced_names"], 1);
+    assert!(
+        preview["replaced"][0]
+            .as_str()
+            .unwrap()
+            .ends_with("target/one")
+    );
+    assert_eq!(preview["removed_names"], 0);
+    assert_eq!(preview["plain_bytes"], 903_000);
+    assert!(preview["expected_s"].is_null(), "{preview}");
+    assert!(fingerprint(dir.path()) == before, "something was written");
+
+    // What it takes is known after one restore.
+    let real = ["restore", "set.bak", "--to", "target", "--replace"];
+    let run = longshore_in(dir.path(), &real).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let again = [&args[..], &["--replace"]].concat();
+    let run = longshore_in(dir.path(), &again).output().unwrap();
+    let said = text(&run.stdout);
+    assert!(said.contains("Time: about"), "{said}");
+    assert!(said.contains("Nothing was written."), "{said}");
+    assert!(said.contains("position 1, 881.8 KiB, from"), "{said}");
+}
+
+/// Goal: a target that does not exist yet is not made, damage is found as far as the index shows it, and a pipe is refused.
+#[test]
+fn a_dry_run_makes_no_directory_and_refuses_pipes_and_damaged_sets() {
+    let dir = tempfile::tempdir().unwrap();
+    set(dir.path());
+    let run = |args: &[&str]| {
+        let mut command = longshore(args);
+        command.current_dir(dir.path());
+        command.stdin(std::fs::File::open(dir.path().join("set.bak")).unwrap());
+        command.output().unwrap()
+    };
+    let good = run(&["restore", "set.bak", "--to", "new/target", "--dry-run"]);
+    assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
+    assert!(!dir.path().join("new").exists());
+    let piped = run(&["restore", "-", "--to", "new", "--dry-run"]);
+    assert_ne!(piped.status.code(), Some(0));
+    assert!(
+        text(&piped.stderr).contains("a dry run"),
+        "{}",
+        text(&piped.stderr)
+    );
+    let bytes = std::fs::read(dir.path().join("set.bak")).unwrap();
+    std::fs::write(dir.path().join("set.bak"), &bytes[..bytes.len() - 9]).unwrap();
+    let damaged = run(&["restore", "set.bak", "--to", "new", "--dry-run"]);
+    assert_eq!(damaged.status.code(), Some(4), "{}", text(&damaged.stderr));
+    assert!(!dir.path().join("new").exists());
+}
