@@ -26,6 +26,24 @@ pub struct Mount {
     pub device: (u32, u32),
 }
 
+/// The state of the file system that holds a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Volume {
+    /// Mounted so, or made so by the kernel after an error.
+    pub is_read_only: bool,
+    /// How many more files this user may make; `None` if the file system has no such limit.
+    pub free_files: Option<u64>,
+}
+
+/// The state of the file system that holds `path`.
+pub fn volume_of(path: &Path) -> io::Result<Volume> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(Volume {
+        is_read_only: found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY),
+        free_files: (found.f_files > 0).then_some(found.f_favail),
+    })
+}
+
 /// The work of a block device since the machine started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskStats {

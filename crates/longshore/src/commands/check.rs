@@ -9,7 +9,10 @@
 
 mod postgres;
 
+use std::path::Path;
+
 use longshore_catalog::{Catalog, Error as CatalogError};
+use longshore_facts as facts;
 use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
 use longshore_repository::identity::Origin;
@@ -473,6 +476,19 @@ fn stores(shelf: &Shelf, spec: Option<&SourceSpec>, context: &Context, notes: &m
     }
 }
 
+/// Whether files can be made in a directory of the target at all: a disk with an error becomes read-only.
+fn takes_files(dir: &Path) -> Result<(), String> {
+    let volume = match facts::volume_of(dir) {
+        Ok(volume) => volume,
+        Err(e) => return Err(format!("{}: {e}", dir.display())),
+    };
+    match (volume.is_read_only, volume.free_files) {
+        (true, _) => Err(format!("the file system of {} is read-only", dir.display())),
+        (false, Some(0)) => Err(format!("{} has room for no more files", dir.display())),
+        (false, _) => Ok(()),
+    }
+}
+
 /// Whether the next backup fits if it is as large as the last one.
 fn space(
     shelf: &Shelf,
@@ -488,6 +504,10 @@ fn space(
         .and(told.last_good_stored_bytes);
     let each = expected.map(|n| n / shelf.target.count().max(1) as u64);
     for dir in shelf.target.directories() {
+        if let Err(why) = takes_files(dir) {
+            notes.bad("space", why);
+            continue;
+        }
         let free = context.storage.dir(dir).and_then(|d| d.free_bytes());
         match (free, each) {
             (Err(e), _) => notes.bad("space", format!("{}: {e}", dir.display())),

@@ -410,6 +410,35 @@ fn check_reports_backups_that_a_clock_dated_in_the_future() {
     assert_eq!(names.len(), 2, "nothing was removed");
 }
 
+/// Goal: a monitor hears of a disk that became read-only before the next backup fails.
+#[test]
+fn check_says_that_a_target_is_read_only() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("backup docs").exits(0);
+    stage.line("check").exits(0);
+    let script = "mount --bind \"$0\" \"$0\" || exit 111; mount -o remount,ro,bind \"$0\" || exit 111; exec \"$@\"";
+    let disk = stage.path("disk1");
+    let mut inside = std::process::Command::new("unshare");
+    inside.args(["-m", "sh", "-c", script]).arg(&disk);
+    let check = stage.command(&["check", "sales"]);
+    inside.arg(check.get_program()).args(check.get_args());
+    for (key, value) in check.get_envs() {
+        match value {
+            Some(value) => inside.env(key, value),
+            None => inside.env_remove(key),
+        };
+    }
+    let output = inside.current_dir(stage.path("")).output().unwrap();
+    let ran = Ran::of(&output);
+    if ran.code == 111 || ran.err.starts_with("unshare:") {
+        eprintln!("left out: this user cannot mount");
+        return;
+    }
+    assert_eq!(ran.code, 1, "{} {}", ran.out, ran.err);
+    assert!(ran.out.contains("is read-only"), "{}", ran.out);
+}
+
 #[test]
 fn check_answers_with_its_exit_code() {
     let stage = configured();
