@@ -198,18 +198,31 @@ fn catalog(context: &Context, notes: &mut Notes) {
     let Some(path) = &context.catalog else {
         return;
     };
-    if context.storage.stat(path).is_err() {
-        return;
+    match context.storage.stat(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            notes.look(
+                "catalog",
+                format!(
+                    "{} is not there: no history until the next backup",
+                    path.display()
+                ),
+            );
+            return;
+        }
+        // Opening it says why.
+        _ => {}
     }
-    if let Err(
-        e @ (CatalogError::Corrupt { .. }
-        | CatalogError::Foreign { .. }
-        | CatalogError::Newer { .. }
-        | CatalogError::Shared { .. }
-        | CatalogError::Path { .. }),
-    ) = Catalog::open(path)
-    {
-        notes.bad("catalog", told(&Failure::from(e)));
+    match Catalog::open(path) {
+        Ok(_) => {}
+        Err(
+            e @ (CatalogError::Corrupt { .. }
+            | CatalogError::Foreign { .. }
+            | CatalogError::Newer { .. }
+            | CatalogError::Shared { .. }
+            | CatalogError::Path { .. }),
+        ) => notes.bad("catalog", told(&Failure::from(e))),
+        // The backups' user may be able to open it.
+        Err(e) => notes.look("catalog", told(&Failure::from(e))),
     }
 }
 
