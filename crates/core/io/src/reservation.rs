@@ -9,10 +9,16 @@
 //!   dead.
 //! - Otherwise: alive if the file was touched within [`STALE`], by the file system's own clock.
 //!
+//! Invariants
+//! - A name has one holder at a time, among all who can see the file.
+//! - Nobody removes a file whose text is not the one that was judged.
+//!
 //! A holder that was stopped or cut off for longer than that learns so from [`Reservation::is_ours`], which it must
 //! call before it reports its work as done. Until then it may still write to files that it has open: whoever was given
 //! the name by the last rule ([`Reservation::may_have_company`]) must not write to those. Not covered: file systems that
 //! let two clients create one name, or that show other clients' names late.
+//!
+//! Leaves to others: what is written under the name (the callers), and whether locks reach all writers (`host`).
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a restore would change in its target, found without writing anything.
+//! The changes that a restore would make in its target, found without writing anything.
 //!
 //! The refusals that need no lock come as they would from the restore itself. A survey takes no lock, so another
 //! program may change the target before the restore runs; and it does not ask whether a program uses a database.
@@ -21,7 +21,7 @@ use crate::path_list::PathList;
 use crate::place::LOST_AND_FOUND;
 use crate::running::refuse_running;
 
-/// What a restore would do to its target.
+/// The changes that a restore would make.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Existing names that would be replaced; in a delta, existing files that would be compared and changed in place.

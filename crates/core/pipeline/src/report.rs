@@ -139,7 +139,7 @@ pub struct PreviewedSet {
     pub plain_bytes: u64,
 }
 
-/// What a restore would do.
+/// The result of a restore that only looked.
 #[derive(Debug, Clone, Serialize)]
 pub struct RestorePreview {
     pub database: String,

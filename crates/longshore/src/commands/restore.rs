@@ -127,7 +127,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// What a delta changed, kept and removed.
+/// The line about a delta: bytes that were changed, and names that were removed.
 fn delta_line(report: &RestoreReport) -> Option<String> {
     let rewritten = report.rewritten_bytes?;
     let mut line = format!(

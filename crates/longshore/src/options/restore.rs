@@ -1,4 +1,7 @@
-//! `longshore restore`.
+//! `longshore restore`: its options, and what its help says.
+//!
+//! Leaves to others: what the options mean together (`commands/restore.rs`), and the recovery of clusters
+//! (`options/recovery.rs`).
 
 use std::path::PathBuf;
 

@@ -55,7 +55,7 @@ fn a_dry_run_names_what_would_be_replaced_and_writes_nothing() {
     assert!(preview["expected_s"].is_null(), "{preview}");
     assert!(fingerprint(dir.path()) == before, "something was written");
 
-    // What it takes is known after one restore.
+    // The time is known after one restore.
     let real = ["restore", "set.bak", "--to", "target", "--replace"];
     let run = longshore_in(dir.path(), &real).output().unwrap();
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));

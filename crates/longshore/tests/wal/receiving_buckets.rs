@@ -56,7 +56,7 @@ fn streamed(store: &Store, server: &Server) -> String {
     let last = server.psql("select pg_walfile_name(pg_current_wal_insert_lsn())");
     server.psql("select pg_switch_wal()");
     wait_until("streamed", server, || {
-        // What the server may forget is in the bucket, on whichever timeline.
+        // WAL that the server may forget is in the bucket, on whichever timeline.
         let forgotten = server.psql(
             "select coalesce(min(pg_walfile_name(restart_lsn - 1)), '') from pg_replication_slots",
         );

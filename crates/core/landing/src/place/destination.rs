@@ -141,7 +141,7 @@ pub trait RootSwitch {
     /// From now on dropping keeps the names that were moved in.
     fn stand(&mut self);
 
-    /// What a delta did; `None` if everything is written.
+    /// The changes that a delta made; `None` if everything is written.
     fn delta(&self) -> Option<DeltaResult> {
         None
     }
@@ -152,7 +152,7 @@ pub trait Root: RootContent + RootFiles + RootSwitch + Send + Sync {}
 
 impl<T: RootContent + RootFiles + RootSwitch + Send + Sync> Root for T {}
 
-/// What a restore into an existing directory changed in it.
+/// The changes that a restore into an existing directory made in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeltaResult {
     /// Bytes that were written because they differed.

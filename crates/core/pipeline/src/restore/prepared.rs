@@ -143,7 +143,7 @@ impl<'a> PreparedRestore<'a> {
         Ok(options)
     }
 
-    /// What its destination needs to know; `options` are those of [`PreparedRestore::options`].
+    /// The facts for its destination; `options` are those of [`PreparedRestore::options`].
     pub fn needs<'n>(&'n self, options: &'n ClusterOptions) -> DestinationNeeds<'n> {
         DestinationNeeds {
             request: self.request,

@@ -1,4 +1,4 @@
-//! What a restore would do, found without writing: the sets it would read, and what it would change in its target.
+//! A restore without its writes: the sets it would read, and the changes it would make in its target.
 //!
 //! The way is that of the restore itself up to its first write, so a restore that would be refused is refused here. Locks
 //! are not taken, and programs that use a database are not noticed.

@@ -46,7 +46,7 @@ impl DestinationNeeds<'_> {
         }
     }
 
-    /// What would be changed in the destination, without writing to it.
+    /// The changes that a restore would make to the destination. Nothing is written.
     pub fn survey(&self, context: &RunContext) -> Result<Survey, Error> {
         let (request, machine) = (self.request, context.machine());
         let kept = kept(context, request);

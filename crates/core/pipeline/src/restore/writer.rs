@@ -27,7 +27,7 @@ pub struct RestoreResult {
     pub totals: FileTotals,
     /// The first marks of the set.
     pub marks: Vec<Mark>,
-    /// What was changed in an existing directory, if only differences were written.
+    /// Changes of an existing directory, if only differences were written.
     pub delta: Option<DeltaResult>,
     /// Extended attributes that could not be restored.
     pub attributes_lost: u64,
