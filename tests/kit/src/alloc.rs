@@ -16,7 +16,7 @@ thread_local! {
 }
 
 fn taken(len: usize) {
-    // A thread that ends may have no counter any more.
+    // A thread that ends may no longer have a counter.
     let _counted = CALLS.try_with(|calls| calls.set(calls.get() + 1));
     LARGEST.fetch_max(len, Relaxed);
     PEAK.fetch_max(LIVE.fetch_add(len, Relaxed) + len, Relaxed);

@@ -14,7 +14,7 @@ fn resident_bytes(pid: u32) -> usize {
     memory(pid, "VmRSS:")
 }
 
-/// What the kernel says of a process's memory.
+/// The kernel's figure of a process's memory.
 fn memory(pid: u32, what: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|l| l.starts_with(what)).unwrap();

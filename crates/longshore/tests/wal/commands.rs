@@ -346,7 +346,7 @@ fn a_fetch_ahead_is_bounded_and_ends_at_a_gap() {
         assert_eq!(code(&run(&server, &args)), 0);
     }
     let place = server.data_dir().join("pg_wal/longshore");
-    // What a fetch ahead of the first segment leaves for the server.
+    // The names that a fetch ahead of the first segment leaves for the server.
     let fetched = |more: &[&str]| {
         if place.exists() {
             std::fs::remove_dir_all(&place).unwrap();

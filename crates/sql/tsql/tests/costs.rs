@@ -54,7 +54,7 @@ fn allocations(session: &mut Session, statement: &dyn Fn(usize) -> String, times
     alloc::calls() - before
 }
 
-/// Allocations for each statement of a batch. What a batch costs by itself is not counted, nor what is made once.
+/// Allocations for each statement of a batch. The costs of a batch itself are not counted, nor is anything that is made once.
 fn each(session: &mut Session, statement: &dyn Fn(usize) -> String) -> f64 {
     allocations(session, statement, 9);
     let few = allocations(session, statement, FEW);

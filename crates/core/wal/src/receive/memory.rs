@@ -1,4 +1,8 @@
 //! A file in memory, of one receiver: a segment that no disk of this host needs to keep.
+//!
+//! It has no name, and nothing in it is durable: a sync is refused, so that nobody takes one for done.
+//!
+//! Leaves to others: how long a segment is (`workplace.rs`).
 
 use std::io;
 use std::ops::Range;
@@ -95,5 +99,54 @@ impl FileLock for MemoryFile {
     /// No other handle reaches it.
     fn try_lock(&self) -> io::Result<bool> {
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longshore_io::{OpenHow, SimDisk, Storage};
+    use longshore_kit::random::Random;
+
+    use super::*;
+
+    /// Goal: it holds what a file on a disk would hold. Method: the same calls go to both.
+    #[test]
+    fn a_file_in_memory_reads_as_one_on_a_disk_after_any_writes() {
+        let disk = SimDisk::new(1);
+        let dir = disk.create_dir_all(Path::new("/d")).unwrap();
+        let file = dir.open(Path::new("file"), OpenHow::CreateNew).unwrap();
+        let memory = MemoryFile::of(b"");
+        let mut random = Random(7);
+        for round in 0..500u64 {
+            let at = random.below(5000);
+            let bytes = vec![round as u8; random.below(300) as usize];
+            match random.below(4) {
+                0 => {
+                    file.set_len(at).unwrap();
+                    memory.set_len(at).unwrap();
+                }
+                _ => {
+                    let to =
+                        (&*file as &dyn longshore_io::File).write_all_at(&bytes, at, Via::Cache);
+                    to.unwrap();
+                    assert_eq!(
+                        memory.write_at(&bytes, at, Via::Cache).unwrap(),
+                        bytes.len()
+                    );
+                }
+            }
+            let len = file.stat().unwrap().len;
+            assert_eq!(memory.stat().unwrap().len, len);
+            let (mut one, mut other) = ([1; 700], [2; 700]);
+            let at = random.below(6000);
+            let read = memory.read_at(&mut other, at, Via::Direct).unwrap();
+            assert_eq!(file.read_at(&mut one, at, Via::Cache).unwrap(), read);
+            assert_eq!(one[..read], other[..read], "round {round}");
+            assert_eq!(memory.next_data(len).unwrap(), None);
+        }
+        assert!(memory.write_at(b"x", u64::MAX, Via::Cache).is_err());
+        assert!(memory.sync().is_err(), "nothing in memory is durable");
     }
 }

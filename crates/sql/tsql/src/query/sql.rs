@@ -8,7 +8,7 @@ use std::fmt;
 use super::collation::Collation;
 use crate::value::{Type, Value};
 
-/// What a number stands for in SQL.
+/// The value or the type that a number in SQL stands for.
 #[derive(Debug, Clone)]
 pub(super) enum Parameter {
     Value(Value),

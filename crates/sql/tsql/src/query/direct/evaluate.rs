@@ -100,7 +100,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// What a function of ours makes.
+    /// The value that a function of ours makes.
     fn made(&self, run: impl FnOnce() -> Result<Value, Message>) -> Option<Value> {
         match self.cancel.load(atomic::Ordering::Relaxed) {
             true => None,

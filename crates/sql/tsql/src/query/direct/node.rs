@@ -14,13 +14,17 @@ use sqlparser::ast::{
     UnaryOperator, Value as Literal,
 };
 
-/// Makes nodes.
-pub(super) trait Nodes {
+/// Makes the nodes of values.
+pub(super) trait Leaves {
     type Expr;
 
     fn literal(value: impl FnOnce() -> Literal) -> Self::Expr;
     /// A variable, or another name.
     fn named(name: &str) -> Self::Expr;
+}
+
+/// Makes the nodes of operators.
+pub(super) trait Operators: Leaves {
     fn nested(inner: Self::Expr) -> Self::Expr;
     fn unary(op: UnaryOperator, expr: Self::Expr) -> Self::Expr;
     fn binary(left: Self::Expr, op: BinaryOperator, right: Self::Expr) -> Self::Expr;
@@ -29,6 +33,10 @@ pub(super) trait Nodes {
     fn between(expr: Self::Expr, negated: bool, low: Self::Expr, high: Self::Expr) -> Self::Expr;
     fn in_list(expr: Self::Expr, negated: bool, list: Vec<Self::Expr>) -> Self::Expr;
     fn like(expr: Self::Expr, negated: bool, pattern: Self::Expr) -> Self::Expr;
+}
+
+/// Makes the nodes of calls, and of what is written like one.
+pub(super) trait Calls: Leaves {
     fn called(name: &str, arguments: Vec<Self::Expr>) -> Self::Expr;
     fn case(
         operand: Option<Self::Expr>,
@@ -47,13 +55,18 @@ pub(super) trait Nodes {
     fn floor(expr: Self::Expr) -> Self::Expr;
 }
 
+/// Makes all nodes.
+pub(super) trait Nodes: Operators + Calls {}
+
+impl<N: Operators + Calls> Nodes for N {}
+
 /// The parser's nodes.
 pub(super) struct Tree;
 
 /// None.
 pub(super) struct Nothing;
 
-impl Nodes for Tree {
+impl Leaves for Tree {
     type Expr = Expr;
 
     fn literal(value: impl FnOnce() -> Literal) -> Expr {
@@ -63,7 +76,9 @@ impl Nodes for Tree {
     fn named(name: &str) -> Expr {
         Expr::Identifier(Ident::new(name))
     }
+}
 
+impl Operators for Tree {
     fn nested(inner: Expr) -> Expr {
         Expr::Nested(Box::new(inner))
     }
@@ -111,7 +126,9 @@ impl Nodes for Tree {
             escape_char: None,
         }
     }
+}
 
+impl Calls for Tree {
     fn called(name: &str, arguments: Vec<Expr>) -> Expr {
         let of = |argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument));
         let args = FunctionArgumentList {
@@ -189,11 +206,14 @@ impl Nodes for Tree {
     }
 }
 
-impl Nodes for Nothing {
+impl Leaves for Nothing {
     type Expr = ();
 
     fn literal(_: impl FnOnce() -> Literal) {}
     fn named(_: &str) {}
+}
+
+impl Operators for Nothing {
     fn nested((): ()) {}
     fn unary(_: UnaryOperator, (): ()) {}
     fn binary((): (), _: BinaryOperator, (): ()) {}
@@ -201,6 +221,9 @@ impl Nodes for Nothing {
     fn between((): (), _: bool, (): (), (): ()) {}
     fn in_list((): (), _: bool, _: Vec<()>) {}
     fn like((): (), _: bool, (): ()) {}
+}
+
+impl Calls for Nothing {
     fn called(_: &str, _: Vec<()>) {}
     fn case(_: Option<()>, _: Vec<((), ())>, _: Option<()>) {}
     fn cast(_: CastKind, (): (), _: DataType) {}
