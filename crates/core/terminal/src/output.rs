@@ -9,6 +9,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -50,6 +51,8 @@ impl<T> Envelope<T> {
 
 /// Warnings collected for the JSON answer, of which a process gives one.
 static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Whether any was given, printed or not.
+static HAS_WARNED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
@@ -89,6 +92,14 @@ impl Output {
         }
     }
 
+    /// The exit code of a command that did its work: a warning makes it 5.
+    pub fn done(&self) -> Exit {
+        match HAS_WARNED.load(Ordering::Relaxed) {
+            true => Exit::Warnings,
+            false => Exit::Done,
+        }
+    }
+
     /// A remark for people, in addition to the answer.
     pub fn remark(&self, text: &str) {
         if !self.json && !self.quiet {
@@ -97,6 +108,7 @@ impl Output {
     }
 
     pub fn warn(&self, text: &str) {
+        HAS_WARNED.store(true, Ordering::Relaxed);
         if self.json {
             WARNED.lock().push(text.to_owned());
         } else {

@@ -99,9 +99,10 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     if let Some(refused) = &refused {
         context.output.warn(refused);
     }
+    drilled.scratch.remove();
     let exit = match answer.sound {
         true if restore.run.history_failed || refused.is_some() => Exit::Warnings,
-        true => Exit::Done,
+        true => context.output.done(),
         false => Exit::No,
     };
     context.output.say(&answer.text());

@@ -99,7 +99,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         || report.run.history_failed;
     let exit = match doubtful {
         true => Exit::Warnings,
-        false => Exit::Done,
+        false => context.output.done(),
     };
     let message = closing_line("RESTORE DATABASE", report.plain_bytes, report.run.elapsed_s);
     context

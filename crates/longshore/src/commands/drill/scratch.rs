@@ -4,6 +4,7 @@
 //! same place knows which directories are abandoned, and removes those. Only directories of the same user are
 //! considered.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub struct Scratch<'a> {
     name: PathBuf,
     pub path: PathBuf,
     _lock: Arc<dyn File>,
+    is_removed: Cell<bool>,
 }
 
 impl<'a> Scratch<'a> {
@@ -55,6 +57,7 @@ impl<'a> Scratch<'a> {
             name,
             path,
             _lock: lock,
+            is_removed: Cell::new(false),
         };
         scratch.sweep();
         Ok(scratch)
@@ -90,6 +93,19 @@ impl<'a> Scratch<'a> {
         }
     }
 
+    /// Removes it and says so if that fails; afterwards there is nothing left to remove.
+    pub fn remove(&self) {
+        if self.is_removed.replace(true) {
+            return;
+        }
+        if let Err(e) = remove_tree(&*self.parent, &self.name) {
+            let path = self.path.display();
+            self.context
+                .output
+                .warn(&format!("{path} could not be removed: {e}"));
+        }
+    }
+
     fn remove_patiently(&self, name: &Path) -> std::io::Result<()> {
         let mut tries = 0;
         loop {
@@ -106,12 +122,7 @@ impl<'a> Scratch<'a> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        if let Err(e) = remove_tree(&*self.parent, &self.name) {
-            let path = self.path.display();
-            self.context
-                .output
-                .warn(&format!("{path} could not be removed: {e}"));
-        }
+        self.remove();
     }
 }
 

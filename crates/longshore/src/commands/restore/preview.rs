@@ -44,7 +44,7 @@ pub fn run(
     context.output.say(&text(&found, last.as_ref(), expected_s));
     let exit = match beginning.refused {
         Some(_) => Exit::Warnings,
-        None => Exit::Done,
+        None => context.output.done(),
     };
     context.output.json(
         exit,
