@@ -11,82 +11,91 @@ const LINES_MAX: usize = 100;
 /// The fewest lines of a head.
 const HEAD_LEAST: usize = 3;
 
-/// The head of a file longer than this names its invariants and what it leaves to others.
+/// The head of a file longer than this has parts.
 const LINES_MAX_OF_A_SHORT_HEAD: usize = 300;
-
-/// The files that have no such head yet, one a line, in order. The list only gets shorter: a file with a head, or one
-/// that no longer exists, fails the test, too.
-const NOT_YET: &str = include_str!("heads.list");
-
-/// The very long files whose heads lack one of the two parts, as in [`NOT_YET`].
-const PARTS_NOT_YET: &str = include_str!("heads-parts.list");
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    const SKIPPED: [&str; 4] = ["tests", "tests.rs", "examples", "benches"];
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let entry = entry.unwrap();
-        let path = entry.path();
-        if SKIPPED.iter().any(|name| entry.file_name() == *name) {
-            continue;
+/// The Rust files of the crates, without those of tests.
+#[derive(Default)]
+struct Files {
+    sources: Vec<PathBuf>,
+}
+
+impl Files {
+    fn find(&mut self, dir: &Path) {
+        const OF_TESTS: [&str; 4] = ["tests", "tests.rs", "examples", "benches"];
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let entry = entry.unwrap();
+            let path = entry.path();
+            if OF_TESTS.iter().any(|n| entry.file_name() == *n) {
+                continue;
+            }
+            match entry.file_type().unwrap().is_dir() {
+                true => self.find(&path),
+                false if path.extension().is_none_or(|e| e != "rs") => (),
+                false => self.sources.push(path),
+            }
         }
-        match entry.file_type().unwrap().is_dir() {
-            true => sources(&path, found),
-            false if path.extension().is_some_and(|e| e == "rs") => found.push(path),
-            false => (),
-        }
+    }
+
+    fn all() -> Files {
+        let mut files = Files::default();
+        files.find(&root().join("crates"));
+        assert!(files.sources.len() > 400, "{}", files.sources.len());
+        files
     }
 }
 
-fn head_lines(code: &str) -> usize {
-    code.lines().take_while(|l| l.starts_with("//!")).count()
+fn head(code: &str) -> impl Iterator<Item = &str> {
+    code.lines().map_while(|line| line.strip_prefix("//!"))
 }
 
 fn lacks_its_head(code: &str) -> bool {
-    code.lines().count() > LINES_MAX && head_lines(code) < HEAD_LEAST
+    code.lines().count() > LINES_MAX && head(code).count() < HEAD_LEAST
+}
+
+/// Whether a line of the head begins with the word.
+fn has(code: &str, word: &str) -> bool {
+    head(code).any(|line| line.trim_start().starts_with(word))
 }
 
 /// Whether a long head names what holds in the file and what the file leaves to others.
 fn lacks_a_part(code: &str) -> bool {
-    let head = || code.lines().map_while(|line| line.strip_prefix("//!"));
-    let has = |word: &str| head().any(|line| line.trim_start().starts_with(word));
     code.lines().count() > LINES_MAX_OF_A_SHORT_HEAD
-        && !(has("Invariant") && has("Leaves to others:"))
+        && !(has(code, "Invariant") && has(code, "Leaves to others:"))
 }
 
-/// Compares the files for which `lacks` is true with the `known` ones, which are on the list `list`.
-fn check(lacks: fn(&str) -> bool, known: &str, list: &str, remedy: &str) {
-    let mut files = Vec::new();
-    sources(&root().join("crates"), &mut files);
-    assert!(files.len() > 400, "{}", files.len());
-    let crates = root().join("crates");
-    let mut lacking: Vec<String> = files
+/// The paths, from the root, of the files for which `lacks` is true.
+fn lacking(files: &[PathBuf], lacks: fn(&str) -> bool) -> Vec<String> {
+    let root = root();
+    let mut found: Vec<String> = files
         .iter()
         .filter(|path| lacks(&std::fs::read_to_string(path).unwrap()))
-        .map(|path| path.strip_prefix(&crates).unwrap().display().to_string())
+        .map(|path| path.strip_prefix(&root).unwrap().display().to_string())
         .collect();
-    lacking.sort();
-    let known: Vec<&str> = known.lines().collect();
-    let new = lacking.iter().filter(|p| !known.contains(&p.as_str()));
-    let mut wrong: Vec<String> = new.map(|p| format!("{p}: {remedy}")).collect();
-    let done = known.iter().filter(|p| !lacking.iter().any(|l| l == *p));
-    wrong.extend(done.map(|p| format!("{p}: take it off tests/tests/{list}")));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    found.sort();
+    found
 }
 
 #[test]
-fn a_long_file_says_what_it_is_for_and_the_list_of_those_that_do_not_gets_shorter() {
-    let remedy = format!("write a head of {HEAD_LEAST} lines or more");
-    check(lacks_its_head, NOT_YET, "heads.list", &remedy);
+fn a_long_file_says_what_it_is_for() {
+    let lacking = lacking(&Files::all().sources, lacks_its_head);
+    assert!(
+        lacking.is_empty(),
+        "write a head of {HEAD_LEAST} lines or more: {lacking:#?}"
+    );
 }
 
 #[test]
-fn a_very_long_file_says_what_holds_and_what_it_leaves_and_the_list_of_others_gets_shorter() {
-    let remedy = "begin a line of its head with \"Invariants\" and one with \"Leaves to others:\"";
-    check(lacks_a_part, PARTS_NOT_YET, "heads-parts.list", remedy);
+fn a_very_long_file_says_what_holds_and_what_it_leaves_to_others() {
+    let lacking = lacking(&Files::all().sources, lacks_a_part);
+    assert!(
+        lacking.is_empty(),
+        "begin a line of the head with \"Invariants\" and one with \"Leaves to others:\": {lacking:#?}"
+    );
 }
 
 #[test]

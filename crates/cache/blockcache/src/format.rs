@@ -37,6 +37,15 @@
 //! Record: `1`, slot (4), block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
 //! `2`, slot (4): the slot holds nothing. `3`, fingerprint known (1), fingerprint of the watched places or 0 (16), time of
 //! change (8), time up to which this session may write (8): what the backend is while it is served.
+//!
+//! Invariants
+//! - The superblock's checksum covers all bytes before it, and a log block's checksum all bytes after it.
+//! - Decoding never panics, whatever the bytes. It returns `None` where a magic number, a checksum, a length or a field
+//!   does not fit.
+//! - A log block counts only at its own position: tie, generation, session and index must match.
+//!
+//! Leaves to others: reading and writing the blocks, and choosing between two copies (`journal.rs`); limits of sizes
+//! (`geometry.rs`, `log_size.rs`); fingerprints of the backend (`content.rs`).
 
 use longshore_io::crc32c;
 

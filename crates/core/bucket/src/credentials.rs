@@ -1,4 +1,16 @@
 //! Providers of credentials: `credential_process`, and a wrapper that notes why any provider failed.
+//!
+//! Invariants
+//! - Held credentials are handed out only while they are valid for 5 more minutes; otherwise the program is asked
+//!   again. One provider runs its program once at a time.
+//! - The program is ended after 60 s, or when the request that wants credentials is dropped. More than 64 KiB of its
+//!   output is an error.
+//! - Credentials that a header cannot carry are refused before a request is signed.
+//! - `Debug` shows the profile's name and no more. Of the program's messages only the last line is shown, and in it a
+//!   word is replaced by `***` if it was printed, was an argument, follows the name of a secret, or looks like a key.
+//!
+//! Leaves to others: the choice of the provider (`settings.rs`, `profile.rs`, `store.rs`); starting and ending the
+//! program (`longshore_io::child`); signing (`object_store`).
 
 use std::path::Path;
 use std::sync::Arc;

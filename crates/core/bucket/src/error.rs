@@ -1,4 +1,10 @@
-//! Errors of object stores.
+//! Errors of object stores, with one hint for each.
+//!
+//! A variant names the object or the bucket, and the action that failed. The hint is one sentence that says what to do
+//! next. `may_pass` decides whether the same request may succeed later, and `is_refusal` whether the store certainly
+//! did nothing.
+//!
+//! Leaves to others: turning an answer of the store into a variant (`store.rs`, `watched.rs`).
 
 /// Every variant says which object, and what was tried.
 #[derive(Debug, thiserror::Error)]

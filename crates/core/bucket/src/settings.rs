@@ -1,4 +1,16 @@
-//! What the environment and the AWS files say about a bucket.
+//! Settings of a bucket, from the environment and the AWS files.
+//!
+//! Invariants
+//! - No request is made. Only the process's environment is read, and files that the environment names or that are below
+//!   the home directory's `.aws`.
+//! - A store's endpoint of plain http needs [`ALLOW_HTTP`]. A container's full address of plain http must be on this
+//!   machine or one of three link-local services.
+//! - With `AWS_PROFILE`, the credentials come from that profile or not at all.
+//! - Missing credentials are no error here: the first request fails with the reason.
+//! - `Debug` shows the endpoint and the region, never a key.
+//!
+//! Leaves to others: the form of values (`environment.rs`); profiles (`profile.rs`); proxies (`network.rs`); getting
+//! the credentials (`credentials.rs`, `object_store`).
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -2,6 +2,17 @@
 //!
 //! The code that is tested is the shipped one, retries included; only the network is not there. Several writers can be
 //! told apart, and their requests for shared names let through one by one, in any order that a test wants.
+//!
+//! Invariants
+//! - Clones share one state, and each answer is made under its lock.
+//! - Each request is recorded before the script decides about it. Without a script all requests pass.
+//! - The store's clock moves only when a test calls `pass`.
+//! - Unless the script says otherwise, a completion succeeds only if it names exactly the parts that the store has,
+//!   numbered from 1, all of one size except a shorter last one.
+//! - A part's bytes are copied, so a sender that reuses its buffer too early cannot change them.
+//!
+//! Leaves to others: repetition, conditions and errors, which are the shipped code (`store.rs`, `upload.rs`,
+//! `watched.rs`, `object_store`); TLS, proxies and redirects, which no test reaches through it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,18 @@
-//! One bucket, and what is asked of it at once.
+//! One bucket: its connections, and requests for whole objects, ranges, lists and removals.
+//!
+//! Invariants
+//! - Opening makes no request. In one process all openings of a name share one client, and without [`TRY`] no bucket is
+//!   opened.
+//! - `fetch` and `read` return all bytes of the range or an error. With a tag they return only bytes of the content
+//!   with that tag, even if the store ignores If-Match.
+//! - `create` sends If-None-Match: a store that heeds it replaces nothing.
+//! - Removing an object that is missing succeeds.
+//! - If a request was repeated and the last try got no answer, other requests are not repeated until one is answered or
+//!   the same time has passed.
+//!
+//! Leaves to others: uploads in parts (`upload.rs`); lists with the store's times (`objects.rs`, `unfinished.rs`);
+//! recording answers (`watched.rs`); proxies and redirects (`network.rs`); the meaning of the bytes (`longshore-media`,
+//! `longshore-repository`, `longshore-wal`).
 
 use std::collections::HashMap;
 use std::fmt;

@@ -2,6 +2,17 @@
 //!
 //! Two writers to one name are told apart by the store: a completion says what the name must still have, nothing or the
 //! object that was found at the beginning. A store that does not heed this is found out by the last look.
+//!
+//! Invariants
+//! - The object appears only through `complete`, which succeeds only after the store said so, or after the object was
+//!   seen with this upload's length and label.
+//! - An upload that is dropped is aborted. The abort is sent when no request for a part runs any longer; if it fails,
+//!   the trace and a warning name the upload.
+//! - While no answer says what a completion did, the trace says `Unknown`.
+//!
+//! Leaves to others: the size and order of parts, and sending one index again only after its first answer
+//! (`longshore_media`, `device/bucket.rs`); the condition's header (`watched.rs`); uploads that killed processes left
+//! (`unfinished.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

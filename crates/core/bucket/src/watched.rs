@@ -3,6 +3,17 @@
 //! `object_store` repeats requests by itself and hands on the last error as text. One record for each call, kept by the
 //! task that makes it, has what that text lacks. A completion also gets its condition here, since `object_store` has no
 //! option for one; an error that the store hides in the body of a 200 is handed on under the status that it stands for.
+//!
+//! Invariants
+//! - A call's record describes its last request, and counts all of them.
+//! - A completion counts as done only when its whole body was read and has no error in it.
+//! - Of a refusal's body 16 KiB are read, of a completion's 1 MiB. Texts from them have no control characters and at
+//!   most 200 characters.
+//! - A request is not repeated if the server's certificate is not trusted, if the store answers 501, or, without an
+//!   answer, while the store is given up.
+//!
+//! Leaves to others: the number and pauses of repetitions (`settings.rs`, `object_store`); turning a record into an
+//! error (`store.rs`); noting where a redirect leads (`network.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -38,6 +38,16 @@
 //! Decoding runs at 1800 to 2000 MB/s.
 //!
 //! Source: RFC 8878.
+//!
+//! Invariants
+//! - The writer's payload is one zstd frame that names its content size. The reader accepts only one frame that fills
+//!   the payload and gives exactly the plain length.
+//! - `compress` always produces a payload of at most [`stored_len`] bytes: input that does not shrink enough, or that
+//!   zstd has no memory for, is stored.
+//! - A context is made and freed once and used by one thread at a time.
+//!
+//! Leaves to others: how closely the next block is searched (`pace.rs`); how much a frame must save (`encoded.rs`); the
+//! checksums around the payload (`longshore-media`).
 
 use std::ptr::NonNull;
 

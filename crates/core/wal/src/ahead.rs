@@ -14,6 +14,9 @@
 //!   archived, the server keeps the others anyway.
 //! - Pushing copies only into the archive. Fetching fills one directory, with no more than the limit plus what one
 //!   worker is writing.
+//!
+//! Leaves to others: checking and storing a file (`archive.rs`); notes (`note.rs`); links between segments
+//! (`links.rs`); when a look-ahead starts, in a process of its own (`longshore`, `commands/wal`).
 
 use std::collections::HashSet;
 use std::io;

@@ -3,8 +3,12 @@
 //! There is one variant for each remedy, since the hint is one sentence that names the next command. A file that the
 //! archive has already with the same bytes is no error, and a missing segment is one only where it is needed.
 //!
-//! `longshore-terminal` maps variants to exit codes: 7 for a refusal that an administrator must look at, and 200 where
-//! recovery must not go on.
+//! Invariants
+//! - Each variant has a hint: the compiler refuses a variant without one.
+//! - The operating system's cause is the `source()` of an error, and is not repeated in its text.
+//!
+//! Leaves to others: finding the errors (all other files of this crate); exit codes (`longshore-terminal`); hints about
+//! object stores (`longshore-bucket`).
 
 use std::io;
 use std::path::PathBuf;

@@ -11,6 +11,10 @@
 //! Invariants
 //! - For a link only the blocks at the border are decoded.
 //! - A link can refute. It proves only together with compared bytes: after a switch two branches may agree by chance.
+//!
+//! Leaves to others: decoding records (`longshore_pg::wal`); opening and checking segments (`read.rs`); refusing a push
+//! (`archive.rs`), a received segment (`receive/proof.rs`) or a restore (`proof.rs`); reporting an archive's broken
+//! links (`longshore wal list`).
 
 use std::io;
 

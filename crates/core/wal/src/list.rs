@@ -1,6 +1,16 @@
 //! What an archive has, what it lacks, and the removal of WAL that no backup needs.
 //!
-//! Memory is bounded by one directory of 2^32 bytes of WAL at a time, and by the number of gaps.
+//! Memory is bounded by one directory of 2^32 bytes of WAL at a time, and by the number of gaps; the list that `segments`
+//! returns has one name for each segment.
+//!
+//! Invariants
+//! - Names that are not the archive's own are skipped, and never removed.
+//! - A removal takes only segments that end at or before the given LSN and that no need requires, with their marks and
+//!   partial files, oldest first. Histories are never removed.
+//! - A segment in which a timeline ends counts for that timeline only as long as the replay stays on it.
+//!
+//! Leaves to others: which WAL must stay (`needs.rs`, `longshore-repository`); reading segments (`read.rs`); whether
+//! they continue each other (`links.rs`); listing and removing files (`place.rs`).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -11,6 +11,9 @@
 //! - The file `needs/known` says that all targets that rely on the archive have a record. An archive has it from its
 //!   creation, or because an operator confirmed it. Without it, versions that write no records may rely on the
 //!   archive.
+//!
+//! Leaves to others: which WAL a target needs, and the mark that identifies it (`longshore-repository`, `reliance.rs`);
+//! removing WAL (`list.rs`); storing the files (`place.rs`).
 
 use std::cell::Cell;
 use std::io;

@@ -8,8 +8,17 @@
 //! The time of the last transaction in the archive decides whether a target time is reached. That causes only a warning,
 //! too: a clock that was set back makes such times unreliable.
 //!
-//! Reads headers and a few last segments, never all WAL; `archive.rs` finds and opens segments. Which targets a recovery
-//! can have is up to `longshore-pg`, and what a restore does with a warning is up to `pipeline`.
+//! The proof reads headers and a few last segments, never all WAL.
+//!
+//! Invariants
+//! - Nothing is written, neither to the archive nor to the target.
+//! - A gap or a broken link before [`Reach::certain`] is an error. After it, up to [`Reach::possible`], it is in the
+//!   result for a warning.
+//! - The archive must be of the backup's own cluster, and the history that is followed must pass through the backup's
+//!   end.
+//!
+//! Leaves to others: finding and opening segments (`archive.rs`, `read.rs`); comparing two segments (`links.rs`); which
+//! targets a recovery can have (`longshore-pg`); acting on a warning (`longshore-pipeline`).
 
 use std::io;
 

@@ -3,7 +3,13 @@
 //! The copy is always removed, also after a failure, and what a killed drill left is removed by the next. The copy of
 //! a server runs without network and without archiving, so that it cannot touch the original.
 //!
-//! Leaves to others: restoring (`pipeline`), and the checks of a cluster (`drill/postgres.rs`).
+//! Invariants
+//! - The backup is leased until the drill has ended, so no expire removes it meanwhile.
+//! - The programs of a cluster's major version are looked for before the whole backup is restored.
+//! - A marked set is never called good. No server starts whose tablespaces another server's files occupy.
+//!
+//! Leaves to others: restoring (`pipeline`), the checks of a cluster (`drill/postgres.rs`), its WAL from the archive
+//! (`drill/log.rs`), and the scratch directory (`drill/scratch.rs`).
 
 mod log;
 mod postgres;

@@ -3,6 +3,15 @@
 //! repeatable. Every run checks that each block is finished once and written once.
 //!
 //! Not covered: memory bandwidth that cores and the device share, and slow stripes.
+//!
+//! Invariants
+//! - Each block is finished at most once, and the run ends only when each was finished and written.
+//! - Where the order counts, blocks are written in it. A buffer that the device still holds is free only when the call
+//!   returns.
+//! - A call that is slow and does not hang is never given up: the run panics if the watchdog does that.
+//!
+//! Leaves to others: threads, real calls and real bytes (`threads.rs`); the engines' own contract (`contract.rs`); the
+//! runs with a device that dies, and the comparisons with software (`simulation/death.rs`, `simulation/hybrid.rs`).
 
 mod death;
 mod hybrid;

@@ -2,6 +2,12 @@
 //! once; and the device is tried again after its back-off.
 //! Method: the dispatcher with its threads, an engine that hangs on command, and a clock that only the test moves. The
 //! test waits for a thread's actions by counting them, never by time; for inaction it watches for a moment.
+//!
+//! Invariants
+//! - The dispatcher's clock moves only when a test advances it.
+//! - Each block that is settled is decompressed and compared with the bytes that were put.
+//!
+//! Leaves to others: admission, lanes and hedges under load, in simulated time (`simulation.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

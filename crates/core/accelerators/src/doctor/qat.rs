@@ -2,6 +2,14 @@
 //!
 //! Source: qatlib's INSTALL, Linux `sysfs-driver-qat`; paths of the service's settings: Fedora and RHEL
 //! `/etc/sysconfig/qat`, Debian and Ubuntu `/etc/default/qat`.
+//!
+//! Invariants
+//! - Nothing is changed: files below the given roots are read, and the probe's result is an argument.
+//! - A check-up that wants something names the command or the setting to try next.
+//! - A machine without a device gets one note and nothing else.
+//!
+//! Leaves to others: reading the devices from sysfs (`longshore_accel::qatzip::device`); calling the library
+//! (`probe.rs`); the order and the print of all check-ups (`mod.rs`, `longshore doctor`).
 
 use longshore_accel::Trouble;
 use longshore_accel::qatzip::device::{Devices, Function, Unusable};

@@ -4,6 +4,15 @@
 //! many words are left. The careful one reads the rest word by word and checks each, so it knows where the chunk ends.
 //! To find bytes between the words (see `bits`), a loop gives back the words that a reader of 16 to 31 bits would not
 //! have read yet.
+//!
+//! Invariants
+//! - `decompress` succeeds only if the chunk is well formed, fills the output exactly, and nothing follows its content.
+//! - No chunk causes a panic or an access outside the two slices: the Huffman code is checked to be complete before it
+//!   is used.
+//! - A match copies only bytes of the same chunk that are already written.
+//!
+//! Leaves to others: the chunk's format and its parts (`mod.rs`, `bits.rs`); writing chunks (`stream.rs`, `matcher.rs`,
+//! `optimal.rs`); the payload around the chunks (`chunks.rs`).
 
 use super::{
     CHUNK_BYTES_MAX, CODE_BITS_MAX, END_OF_STREAM, LONG_LEN, MATCH_LEN_MIN, SYMBOLS, TABLE_BYTES,

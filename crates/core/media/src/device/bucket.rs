@@ -12,6 +12,16 @@
 //!
 //! A reader holds the object's ETag from its first look on, so an object that is replaced is never read as a mix.
 //! Ranges that are read in order are requested ahead, in windows that grow; other ranges are requested as they are.
+//!
+//! Invariants
+//! - `sync` succeeds only when the store has every byte that was written, and the name still has the object that was
+//!   there when the writer began.
+//! - Parts are numbered without gaps, and only the last one may be shorter or be replaced.
+//! - A stripe that is dropped before `complete` leaves no object, and its upload is aborted if the store answers.
+//! - A writer holds 5 parts in memory. A reader holds windows of at most 48 MiB.
+//!
+//! Leaves to others: requests, repetition, conditions and aborts (`longshore-bucket`); the order of completions and the
+//! last look at all stripes (`set_writer.rs`); which stripes make a set (`set_reader.rs`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,6 +4,14 @@
 //! A file is a magic number, an entry for each fork of a relation, an entry of zeros, and a CRC-32C of all that. An
 //! entry ends with chunks of 65,536 pages each: a list of two-byte page numbers, or a bitmap if that is not longer.
 //! Source: PostgreSQL 18, `src/common/blkreftable.c`, `src/backend/backup/walsummary.c`.
+//!
+//! Invariants
+//! - No entry is passed on before the magic number and the checksum of the file match.
+//! - `covering` returns summaries without a gap for every stretch, or the first LSN that none of them covers.
+//! - No length in a file is trusted: entries that are longer than the file are an error.
+//!
+//! Leaves to others: finding and reading the files, and which pages a backup then reads (`longshore-source`,
+//! `postgres/changes.rs`).
 
 use std::ops::Range;
 

@@ -1,8 +1,9 @@
 //! Backups below the database's name and a prefix in each of a list of buckets.
 //!
 //! A store has no locks and no renames. It shows an object when it is complete, and a listing shows every object whose
-//! writing was answered before. Four rules replace locks and renames:
+//! writing was answered before. Four rules replace locks and renames.
 //!
+//! Invariants
 //! - A lease is an object that its holder writes again every minute. Whether it is alive is judged by the store's clock
 //!   alone: its own time of the answer less its own time of the object. A holder that finds, by the same clock, that it
 //!   was too late once, has lost its lease for good ([`Hold::confirm`]).
@@ -12,6 +13,10 @@
 //! - A removal first creates `LABEL/.removing` and then looks for leases. A reader first writes its lease and then looks
 //!   for `.removing`. So one of the two notices the other. `.removing` goes last.
 //! - Nothing but leases is ever written again, and nothing but a removal deletes stripes.
+//!
+//! Leaves to others: writing, renewing and ending leases (`object_lease.rs`); requests and their repetition
+//! (`longshore-bucket`); stripes (`longshore-media`); which backups count and which ones go (`shelf.rs`, `expire.rs`,
+//! `retention.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -6,6 +6,9 @@
 //!   renames it first and checks for leases afterwards: one of the two notices the other.
 //! - A set whose directory has the suffix `.removing` in any of the target's directories no longer counts as a backup.
 //!   Each rename is durable before the next.
+//!
+//! Leaves to others: a lease's file and its locks (`lease.rs`); stripes (`longshore-media`); which backups count and
+//! which ones go (`shelf.rs`, `expire.rs`, `retention.rs`); buckets (`buckets.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -27,6 +27,16 @@
 //! are being removed when the backup ends are then unknown.
 //! Sources: PostgreSQL 14 to 18, `commands/dbcommands.c`, `commands/dbcommands_xlog.h`, `utils/cache/relmapper.c`;
 //! documentation, "Continuous Archiving and Point-in-Time Recovery", caveats.
+//!
+//! Invariants
+//! - Nothing is changed, and nothing here fails a backup: if the WAL cannot be read, only databases that were moved are
+//!   reported.
+//! - A copied database is reported if its origin was itself lost, or if the origin was removed and no record that holds
+//!   all of its content created it.
+//! - A directory is needed if a map is written into it before a record creates it.
+//!
+//! Leaves to others: decoding records (`longshore_pg::wal`); the lists of databases (`session.rs`); adding needed
+//! directories to the set (`mod.rs`); the streamed WAL (`remote/log.rs`).
 
 use std::collections::BTreeSet;
 

@@ -3,6 +3,16 @@
 //! Source: SQLite file format, section 4; `walformat.html`; `wal.c`. The log is big-endian, the index in the machine's
 //! own byte order. A frame is a 24-byte header and one page; a snapshot shows the last frame of each page up to the
 //! mark.
+//!
+//! Invariants
+//! - A header of the index counts only if both of its copies are equal and match their checksum.
+//! - `scan` accepts only frames with the log's salts, and fails at the first other one. It needs one record of memory
+//!   for each frame, up to a limit.
+//! - `recover` ends at the last commit before the first frame that breaks the chain of checksums, as SQLite's own
+//!   recovery does. Neither writes anything.
+//!
+//! Leaves to others: keeping the log from changing while it is read (`snapshot.rs`, `library.rs`); reading pages
+//! through it (`overlay.rs`); the offsets and headers of frames (`frames.rs`).
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,6 +1,16 @@
 //! T-SQL's functions that SQLite lacks, or has with another meaning, as functions of SQLite.
 //!
 //! A refusal's message is stored for the engine, since SQLite passes on only a text.
+//!
+//! Invariants
+//! - Each call checks the cancel flag first, and refuses arguments that are too large in total.
+//! - The functions of the table depend on their arguments alone. Only `ts_variable` and `ts_assign` have a state, and
+//!   SQLite is told so.
+//! - REPLICATE and REPLACE refuse a result that is larger than a value may be, before they make all of it.
+//! - A failure is one of SQL Server's messages.
+//!
+//! Leaves to others: which function of T-SQL becomes which of these (`translate/call.rs`); conversions (`convert.rs`);
+//! the calendar (`moment.rs`); patterns (`like.rs`); aggregates, which are SQLite's.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

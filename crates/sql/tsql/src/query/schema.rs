@@ -4,6 +4,12 @@
 //! here is NULL. Rows come from the catalog's table of the same name, or are computed when a query needs them. Nothing
 //! here changes anything.
 //!
+//! Invariants
+//! - A name without a database or a schema means the current database and `dbo`. A name of more parts than three finds
+//!   nothing.
+//! - A row that is made by [`filled`] has a value, or NULL, for each declared column.
+//! - `has_index` is true only for columns with which an index of the catalog begins; a test compares it with the catalog.
+//!
 //! Leaves to others: translating queries (`translate`), and storing history (`longshore-catalog`).
 
 use longshore_accelerators::{AcceleratorStatus, configured, status};

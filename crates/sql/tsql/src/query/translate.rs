@@ -4,6 +4,9 @@
 //! - Only constructs that are matched here are passed on; all others are refused by name (50002).
 //! - Texts and numbers of the query are bound, never written into the SQL.
 //! - Tables get our own aliases (`t0`, `t1`, …), so no name of the query has a meaning for SQLite.
+//!
+//! Leaves to others: parsing (`parse.rs`); FROM (`translate/tables.rs`), expressions (`translate/expression.rs`), calls
+//! (`translate/call.rs`) and grouping (`translate/grouped.rs`); running the SQL (`engine.rs`).
 
 mod call;
 mod comparison;

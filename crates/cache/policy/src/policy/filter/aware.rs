@@ -8,6 +8,17 @@
 //!
 //! That amount, the allowance, is learnt: if a long read finds the fast side idle, the allowance was too small; if it
 //! finds it busy, the allowance may shrink.
+//!
+//! Invariants
+//! - Decisions depend only on the arguments and on what earlier calls reported. No clock is read, and nothing waits.
+//! - The fast side is never given more bytes of a read than it holds.
+//! - A part of a long read has at least `PART_BYTES`, or it is not split off. The fast part ends at a line, unless the
+//!   fast side serves all that it holds.
+//! - While the measured latency of a side differs from its outlook, `balance.rs` decides about reads, and the gauges
+//!   say so.
+//!
+//! Leaves to others: the arithmetic of estimates and allowances (`longshore-balance`); the guard that turns a side off
+//! (`watch.rs`); carrying the plans out (`longshore-blockcache`).
 
 use longshore_balance::constants::cache;
 use longshore_balance::{Allowance, Band, Budget, Completion, Estimate, Idling, Trust};

@@ -4,6 +4,11 @@
 //! such as SERVERPROPERTY and DB_NAME, are evaluated before the query runs, so their arguments must be constants. An
 //! unknown function is refused with SQL Server's message; none is guessed.
 //!
+//! Invariants
+//! - The name of a called function comes from a table of this file or from a fixed list, never from the query.
+//! - Values that the server gives (names, times, properties) are bound, never written into the SQL.
+//! - A function with the wrong number of arguments is refused, as is an argument that is not a plain expression.
+//!
 //! Leaves to others: the functions' own code, which is registered with the connection, and all other expressions
 //! (`expression.rs`).
 

@@ -4,6 +4,11 @@
 //! sides to the wider type first, and casts go through our own functions, so that results and errors are those of SQL
 //! Server. Literals and variables become bound parameters; no text of a user gets into the SQL.
 //!
+//! Invariants
+//! - A computed number is rounded to its type or refused (`ts_fit`), unless the caller checks it (`unheld`).
+//! - Each expression counts against the limits of nesting, of steps and of the SQL's length.
+//! - A column is that of the innermost scope that has one of its name; two of them in one scope are an error.
+//!
 //! Leaves to others: calls of functions (`call.rs`), the names and rows of views (`schema.rs`), and running the SQL.
 
 use sqlparser::ast::{

@@ -13,6 +13,9 @@
 //! Invariants
 //! - The rows are the same. What may fail for a row that the subquery would not have looked at is not grouped.
 //! - Where an index of the catalog finds the rows, nothing is grouped: a query of few rows stays short.
+//!
+//! Leaves to others: translating the conditions' sides (`expression.rs`); the scopes that they reach (`comparison.rs`);
+//! putting the parts into a query (`translate.rs`); which columns have an index (`schema.rs`).
 
 use sqlparser::ast::{BinaryOperator, Expr, Select, Top, TopQuantity, Value as Literal};
 
