@@ -1,7 +1,6 @@
-//! Inside every crate dependencies lead one way: no file uses names of a file that uses its own.
-//!
-//! The code is read as text: `use` lines and paths, without comments and tests. A name that a module only re-exports
-//! (`pub use`) belongs to the file that defines it.
+//! Goal: inside every crate dependencies lead one way: no file uses names of a file that uses its own.
+//! Method: the code is read as text: `use` lines and paths, without comments and tests. A name that a module only
+//! re-exports (`pub use`) belongs to the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

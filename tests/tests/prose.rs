@@ -1,7 +1,6 @@
-//! No page and no README contains words that have misled this project's readers.
-//!
-//! Many readers read English as a second language, at three in the morning. The list has only words that are wrong
-//! everywhere. In code, tables' code and headings the beginnings of sentences are not checked.
+//! Goal: no page, no README, no message and no comment contains words that have misled this project's readers.
+//! Method: a list of words that are wrong everywhere, since many readers read English as a second language, at three in
+//! the morning. In code, tables' code and headings the beginnings of sentences are not checked.
 //!
 //! The texts that the programs show are judged, too: string literals of three words and more, and the help of options;
 //! and so are the comments of the code, which have the same readers.

@@ -1,5 +1,7 @@
-//! Goal: the program backs up to object stores and restores from them, over real servers: s3proxy and versitygw, which
-//! `scripts/setup.sh` puts into .work/buckets. Everything here runs against each of them.
+//! Goal: the program backs up to object stores and restores from them.
+//! Method: real servers, s3proxy and versitygw, which `scripts/setup.sh` puts into .work/buckets. Everything here runs
+//! against each of them.
+//! Not covered: AWS itself.
 
 mod common;
 

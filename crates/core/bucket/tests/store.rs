@@ -1,4 +1,7 @@
-//! What the store's client does when the network and the store do not: over the shipped code, retries included.
+//! Goal: the store's client keeps its promises when the network and the store do not.
+//! Method: the shipped code, retries included, over a simulated store that loses, repeats, cuts and refuses by a
+//! script.
+//! Not covered: TLS, proxies and signatures, of which the simulated store checks nothing.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

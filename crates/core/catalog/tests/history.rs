@@ -1,4 +1,6 @@
-//! The history shows what was recorded.
+//! Goal: the history shows what was recorded, up to the limits of its columns.
+//! Method: records go into a new catalog in a temporary directory, and its queries return them.
+//! Not covered: damaged and locked catalogs (`trouble.rs`).
 
 mod common;
 

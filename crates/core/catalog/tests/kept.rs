@@ -1,4 +1,6 @@
-//! The state of a T-SQL server: devices, restored databases, waiting restores, and log chains.
+//! Goal: the catalog keeps the state of a T-SQL server: devices, restored databases, waiting restores, and log chains;
+//! and forgetting removes only what nothing else needs.
+//! Method: a catalog is written, opened again and queried; rows are also counted by plain SQLite.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! A catalog that is locked, damaged, missing or not a catalog: a clear error, soon, and never a panic.
+//! Goal: a catalog that is locked, damaged, missing or not a catalog gives a clear error, soon, and never a panic.
+//! Method: other connections hold locks, and files are overwritten, deleted and replaced; each call has a time limit.
 
 mod common;
 

@@ -1,5 +1,7 @@
-//! MS_XPRESS chunks compared with the text of [MS-XCA]: its own examples, and a decoder that follows its pseudocode
-//! line by line and does nothing else.
+//! Goal: MS_XPRESS chunks agree with the text of [MS-XCA], good and damaged ones alike.
+//! Method: the specification's own examples, and a decoder that follows its pseudocode line by line and does nothing
+//! else.
+//! Not covered: the payload around the chunks (`payloads.rs`).
 
 use longshore_codec::xpress::{CHUNK_BYTES_MAX, ChunkError, Encoder, decompress};
 use longshore_kit::random::noise;

@@ -1,8 +1,10 @@
-//! The text of [`Destination`] as tests, run by every destination: a target of each scope, a cluster, one with a
-//! tablespace, and a delta. Each runs on a real disk, on a simulated one, and on one that writes in pieces and fails.
+//! Goal: the text of [`Destination`] holds for every destination: a target of each scope, a cluster, one with a
+//! tablespace, and a delta.
+//! Method: each promise runs on a real disk, on a simulated one, and on one that writes in pieces and fails.
 //!
-//! A delta changes existing files, and promises a directory that cannot start instead of an untouched one. The parts of a
-//! cluster ([`Root`], which is [`RootContent`], [`RootFiles`] and [`RootSwitch`]) are run as the whole that they make.
+//! A delta changes existing files, and promises a directory that cannot start instead of an untouched one. The parts of
+//! a cluster ([`Root`], which is [`RootContent`], [`RootFiles`] and [`RootSwitch`]) are run as the whole that they
+//! make.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Goal: a process, a network or a store may fail at any point while a set is written to three objects; the objects are
-//! then a complete set or say that they are none. Method: the shipped client over a simulated store; a process that is
-//! killed makes no request more.
+//! then a complete set or say that they are none.
+//! Method: the shipped client over a simulated store; a process that is killed makes no request more.
 
 mod support;
 

@@ -1,6 +1,7 @@
-//! The text of [`BackupDevice`], [`PendingStripe`], [`FamilyWrite`] and [`FamilyRead`] as tests, run by every device and
-//! every double alike: files on a real disk, on simulated ones with and without locks that reach everybody, on one that writes in pieces, and
-//! the doubles in memory. A device that keeps nothing promises less.
+//! Goal: the text of [`BackupDevice`], [`PendingStripe`], [`FamilyWrite`] and [`FamilyRead`] holds for every device and
+//! every double alike. A device that keeps nothing promises less.
+//! Method: each promise runs on files on a real disk, on simulated ones with and without locks that reach everybody, on
+//! one that writes in pieces, in a simulated bucket, and on the doubles in memory.
 
 mod support;
 

@@ -1,6 +1,6 @@
-//! Shelves in a simulated object store: the promises of directories, where there are no locks and no renames.
-//! Method: the shipped client and the shipped pipeline; a process that is killed makes no request more; one that acts
-//! meanwhile acts between two requests of another, at each of them in turn.
+//! Goal: shelves in an object store keep the promises of directories, where there are no locks and no renames.
+//! Method: the shipped client and the shipped pipeline over a simulated store; a process that is killed makes no
+//! request more; one that acts meanwhile acts between two requests of another, at each of them in turn.
 
 mod common;
 

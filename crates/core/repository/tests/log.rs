@@ -1,4 +1,8 @@
-//! Expiry of WAL: sets made by hand with LSNs, and segments with headers as PostgreSQL writes them.
+//! Goal: an expire removes only WAL that no backup needs, neither at this target nor at another one that relies on the
+//! archive.
+//! Method: sets made by hand with LSNs, and segments with headers as PostgreSQL writes them; a clock acts during a
+//! sleep where two programs overlap.
+//! Not covered: real servers.
 
 #[path = "../../io/tests/contract/clock.rs"]
 mod clock_contract;

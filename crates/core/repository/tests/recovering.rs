@@ -1,6 +1,7 @@
-//! The backup with which a recovery begins, against a model, and what the archive is found to have for it.
-//!
-//! The archive of these tests has timelines 1, 2 and 3: 1 was left at segment 20 for 2, 2 at segment 40 for 3.
+//! Goal: a recovery begins with the best backup, and the archive's WAL for it is proved or its gap named.
+//! Method: generated backups are judged by a model; the archive has timelines 1, 2 and 3: 1 was left at segment 20 for
+//! 2, 2 at segment 40 for 3.
+//! Not covered: replay by a server.
 
 use longshore_io::SimDisk;
 use longshore_pg::lineage::{Digest, Witness};

@@ -1,5 +1,8 @@
-//! Retention against a model: sets as a plain list, restorability by walking parents, WAL by segments of 16 bytes. The
-//! model says what must hold after a removal; it shares nothing with the code except the facts that it judges.
+//! Goal: retention keeps every backup that the rules cover, and all that those need.
+//! Method: a model judges generated sets: sets as a plain list, restorability by walking parents, WAL by segments of 16
+//! bytes. The model says what must hold after a removal; it shares nothing with the code except the facts that it
+//! judges.
+//! Not covered: the division of sets into branches.
 
 use longshore_pg::Lsn;
 use longshore_repository::chain::{Health, SetFacts};

@@ -1,4 +1,7 @@
-//! Shelves on a real file system: which states are distinguished, what is protected, what an expire removes.
+//! Goal: shelves in directories distinguish all states of a backup, protect backups in use, and expire nothing else.
+//! Method: shelves on a real file system, with files removed, damaged and locked; one storage loses a directory like an
+//! unmounted one.
+//! Not covered: buckets (`buckets.rs`) and WAL (`log.rs`).
 
 mod common;
 #[path = "../../io/tests/contract/suite/mod.rs"]

@@ -1,4 +1,5 @@
-//! The sample generator through its public interface, judged by SQLite, gzip and the rules of TPC-C.
+//! Goal: the sample generator makes the same bytes for the same specification, of the size and kind that was asked for.
+//! Method: its public interface, judged by SQLite, gzip and the rules of TPC-C.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

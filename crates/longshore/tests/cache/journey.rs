@@ -1,4 +1,6 @@
-//! From the creation of a cache to its status, and through a restart.
+//! Goal: a cache is created, served, asked for its status, detached, attached and restarted, by commands alone.
+//! Method: the program runs as an operator runs it, and the kernel's files about its process show threads and page
+//! cache.
 
 use std::fs;
 use std::process::{Command, Stdio};

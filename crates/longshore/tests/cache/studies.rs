@@ -1,4 +1,6 @@
-//! `longshore cache simulate`, `grid` and `calibrate`: their output for programs, and what each option changes.
+//! Goal: `longshore cache simulate`, `grid` and `calibrate` print what programs can read, and each option changes it.
+//! Method: the program runs with and without each option, and the answers are compared.
+//! Not covered: whether the simulated numbers are right (`longshore-simulator`).
 
 use std::fs;
 

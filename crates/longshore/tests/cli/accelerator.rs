@@ -1,4 +1,6 @@
-//! `accelerator` and `doctor`, on machines with doubles of a device and its library.
+//! Goal: `accelerator`, `doctor` and backups say what a device does, what it lacks, and how to mend it.
+//! Method: the program runs on machines with doubles of a QAT device and its library, which follow a script.
+//! Not covered: real devices.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

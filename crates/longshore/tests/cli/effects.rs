@@ -1,7 +1,6 @@
-//! Every option changes something: this test finds options that are accepted and ignored.
-//!
-//! The table (`effects.table`) has a row for each option of each command. The command's own help lists the options: an
-//! option without a row fails. Rows with two lines are executed.
+//! Goal: every option changes something: this test finds options that are accepted and ignored.
+//! Method: the table (`effects.table`) has a row for each option of each command. The command's own help lists the
+//! options: an option without a row fails. Rows with two lines are executed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

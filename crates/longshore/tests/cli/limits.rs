@@ -1,4 +1,6 @@
-//! Limited resources: what cannot be done is refused, soon and with a reason.
+//! Goal: with limited resources, what cannot be done is refused, soon and with a reason.
+//! Method: the program runs under limits on threads, files, memory and rights, some of them as another user, which
+//! needs root.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

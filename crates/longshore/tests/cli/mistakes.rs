@@ -1,4 +1,6 @@
-//! Likely mistakes: the message names what is wrong and what to do, and nothing is left behind.
+//! Goal: for likely mistakes the message names what is wrong and what to do, and nothing is left behind.
+//! Method: a table of command lines with the words that their messages must contain; the directory is compared before
+//! and after.
 
 use crate::stage::Stage;
 

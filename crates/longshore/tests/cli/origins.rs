@@ -1,5 +1,7 @@
-//! One name at one target, several sources without WAL: of two paths or machines, or of two files of one path. No
-//! source replaces another's backups, and a command for the newest backup asks which source is meant.
+//! Goal: with one name at one target and several sources without WAL (of two paths or machines, or of two files of one
+//! path), no source replaces another's backups, and a command for the newest backup asks which source is meant.
+//! Method: the program runs with several configurations over one target, also on a machine of another name; the
+//! commands that a refusal prints are run.
 
 use std::path::Path;
 

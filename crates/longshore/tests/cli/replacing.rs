@@ -1,5 +1,6 @@
-//! What a restore with --replace does not touch: databases in use, archives, sets at targets, and what the run itself
-//! needs. The test's own process is the program that uses the database.
+//! Goal: a restore with --replace does not touch databases in use, archives, sets at targets, and what the run itself
+//! needs.
+//! Method: the test's own process is the program that uses the database.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,4 +1,6 @@
-//! Targets as people use them: backup and restore by name, expire, info, check, drill.
+//! Goal: targets work as people use them: backup and restore by name, expire, info, check, drill.
+//! Method: the program runs over a configured database and a tree at a target of two directories.
+//! Not covered: PostgreSQL (`postgres_backup`, `postgres_restore`) and buckets (`bucket.rs`).
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Which sets can be the base of a differential backup, and where they are found.
+//! Goal: only sets that can be the base of a differential backup are taken as one, wherever they are.
+//! Method: real servers, their copies, and rewound clusters are backed up on bases of each kind.
 
 use longshore_kit::{Server, Stop};
 

@@ -1,6 +1,7 @@
-//! One target, several branches of a cluster: a copy that continues its origin's nightly job, a disk snapshot that was
-//! rolled back, a cluster created again under the same name. System identifier, timeline and name agree; nothing else
-//! may be mixed.
+//! Goal: at one target, several branches of a cluster are kept apart: a copy that continues its origin's nightly job, a
+//! disk snapshot that was rolled back, a cluster created again under the same name. System identifier, timeline and
+//! name agree; nothing else may be mixed.
+//! Method: real servers whose directories are copied, set back and exchanged; rows of a table tell the branches apart.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
-//! Differential and incremental backups: the restored cluster is the origin, whatever happened since the base.
+//! Goal: the cluster that a differential or incremental backup restores is the origin, whatever happened since the
+//! base.
+//! Method: real servers of the installed versions, with each way to find changed pages; files are compared byte by
+//! byte.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! `restore --database NAME` to a moment: the right backup of several, its WAL from the configured archive, and
-//! refusals before anything is written. Marker rows show what came back.
+//! Goal: `restore --database NAME` to a moment takes the right backup of several and its WAL from the configured
+//! archive, and refuses before anything is written.
+//! Method: real servers; marker rows show what came back.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Delta: the directory becomes the backup, only differences are written, and only in the right cluster.
+//! Goal: with delta, the directory becomes the backup, only differences are written, and only in the right cluster.
+//! Method: real clusters are changed, restored over and compared; some restores are killed or fail midway.
 
 use std::ffi::OsString;
 use std::path::Path;

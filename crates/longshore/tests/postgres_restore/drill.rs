@@ -1,5 +1,6 @@
-//! Drills of backups whose WAL is in an archive: on every major version, with tablespaces; the archive is unchanged,
-//! and nothing is left behind, not even by a killed drill.
+//! Goal: drills of backups whose WAL is in an archive prove it or name what is missing; the archive is unchanged, and
+//! nothing is left behind, not even by a killed drill.
+//! Method: real servers of the installed major versions, with tablespaces.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Recovery to each kind of target: one row per moment, and exactly the rows up to the target come back.
+//! Goal: recovery to each kind of target reaches it exactly.
+//! Method: real servers write one row per moment, and exactly the rows up to the target come back.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

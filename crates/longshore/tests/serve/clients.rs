@@ -1,6 +1,6 @@
-//! Third-party clients: each runs the scripts of the SQL tests, and receives what `longshore sql` prints for them.
-//!
-//! The clients are small programs over drivers (`tests/clients`), installed by `scripts/setup.sh`.
+//! Goal: third-party clients receive what `longshore sql` prints.
+//! Method: each client runs the scripts of the SQL tests. The clients are small programs over drivers
+//! (`tests/clients`), installed by `scripts/setup.sh`.
 
 use serde_json::Value;
 

@@ -1,4 +1,6 @@
-//! Malicious or broken clients: none of them stops the server, learns anything, or stays for ever.
+//! Goal: no malicious or broken client stops the server, learns anything, or stays for ever.
+//! Method: raw connections send requests that no driver sends, and others stay silent; the server must still serve a
+//! good client.
 
 use std::io::Write;
 use std::net::Shutdown;

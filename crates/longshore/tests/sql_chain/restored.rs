@@ -1,4 +1,5 @@
-//! The rows that a restored chain returns.
+//! Goal: a chain of a full, a differential and log sets that statements made and restored returns the right rows.
+//! Method: T-SQL statements over real PostgreSQL servers; rows of the restored server are read.
 
 use longshore_kit::{Server, Stop, installations, representatives};
 

@@ -1,6 +1,6 @@
-//! Goal: an archive belongs to one branch of a cluster. A server that is set back by a copy of its files stays on
-//! its timeline and writes different WAL under the same names: a backup, a receiver and a recovery must not mix the
-//! two.
+//! Goal: an archive belongs to one branch of a cluster. A server that is set back by a copy of its files stays on its
+//! timeline and writes different WAL under the same names: a backup, a receiver and a recovery must not mix the two.
+//! Method: real servers are set back by a copy of their directory and continue with the archive.
 
 use std::path::Path;
 use std::process::Output;

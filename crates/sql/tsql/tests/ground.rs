@@ -1,4 +1,5 @@
-//! Places onto which no statement may write: directories that hold more than the set, other databases, the catalog.
+//! Goal: no statement writes onto directories that hold more than the set, other databases, or the catalog.
+//! Method: statements with every spelling of such places run in a session, and the files are read afterwards.
 
 mod common;
 

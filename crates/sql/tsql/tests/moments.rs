@@ -1,4 +1,5 @@
-//! The date and time types: what they store, how they are parsed, and how they combine.
+//! Goal: the date and time types store, parse and combine values as SQL Server documents it.
+//! Method: queries of constants in a session, with the expected type, text or message number.
 
 mod common;
 

@@ -1,4 +1,6 @@
-//! The table of options: its page agrees with the code, and its promises are kept.
+//! Goal: the table of options agrees with its page, and its promises are kept.
+//! Method: the page is made again from the table; each option runs in a statement, and an honoured one must change
+//! something visible.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! SELECT: T-SQL's values and types over the views.
+//! Goal: SELECT has T-SQL's values and types over the views.
+//! Method: expressions and queries in a session, with the expected values; generated queries must not panic.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Realistic scripts: how they detect a failure, and how they collect values from rows.
+//! Goal: realistic scripts work: how they detect a failure, and how they collect values from rows.
+//! Method: whole scripts run in a session; what they print and the numbers of their messages are compared.
 
 mod common;
 

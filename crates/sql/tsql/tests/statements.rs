@@ -1,4 +1,5 @@
-//! Statements against a real database: their messages, in order, and the resulting media.
+//! Goal: statements give their messages, in order, and the media and databases that they promise.
+//! Method: a session with a real SQLite database; some tests run another session while a message is sent.
 
 mod common;
 #[path = "sinks/suite.rs"]

@@ -1,4 +1,7 @@
-//! Many clients at once, with fills in separate threads.
+//! Goal: with many clients at once, and fills in threads of their own, no read is older than the last write before it,
+//! and a failed sync fails every flush that it concerns.
+//! Method: threads write numbers into lines of their own and read all lines; single overlaps of reads, fills, writes
+//! and syncs are forced one by one.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,8 @@
-//! Block devices, as loop devices of the system. Needs root and a system that permits them; if the tests' tools are
-//! required (`LONGSHORE_REQUIRE_TOOLS`) the test fails without them, otherwise it reports that it was skipped.
+//! Goal: a cache serves whole block devices, refuses devices in use, and notices that a device was changed between two
+//! starts.
+//! Method: loop devices of the system, with ext4, XFS or btrfs where they are installed. That needs root and a system
+//! that permits loop devices; if the tests' tools are required (`LONGSHORE_REQUIRE_TOOLS`) the test fails without them,
+//! otherwise it reports that it was skipped.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,4 +1,7 @@
-//! The cache device fails in every way; clients see nothing of it.
+//! Goal: the cache device may fail in every way; clients see nothing of it. Errors of the backend reach the client.
+//! Method: random reads and writes over simulated disks are compared with a model, while errors, lost devices, wrong
+//! bits and power cuts are injected.
+//! Not covered: clients at work in several threads (`storm.rs`).
 
 use longshore_blockcache::Start;
 use longshore_io::{Fault, Op, SimDisk};

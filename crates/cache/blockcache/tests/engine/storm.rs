@@ -1,5 +1,7 @@
-//! Everything at once: clients write and read while the cache device fails or lies, and while its owner changes
+//! Goal: clients that write and read see nothing of a cache device that fails or is overwritten, nor of changed
 //! settings.
+//! Method: several clients, each with lines of its own, work on simulated disks in threads while deeds disturb the
+//! cache; at the end everything is compared, and a power cut leaves nothing stale.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

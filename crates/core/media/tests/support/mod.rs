@@ -1,4 +1,5 @@
-//! Shared by the tests: a backup device in memory, a small writer, and a reader that checks everything.
+//! Goal: what the tests of media share: a backup device in memory, a small writer, and a reader that checks everything.
+//! Method: the writer makes blocks and stripes from the crate's own parts, one after another and without threads.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod everything;

@@ -1,7 +1,7 @@
-//! Tests of lineages: two servers that share an ancestor are told apart by their histories, and by samples of WAL
-//! where histories are equal.
-//!
-//! Oracles are histories written by hand as PostgreSQL writes them; properties run over generated ones.
+//! Goal: two servers that share an ancestor are told apart by their histories, and by samples of WAL where histories
+//! are equal.
+//! Method: oracles are histories written by hand as PostgreSQL writes them; properties run over generated ones.
+//! Not covered: real servers (`longshore/tests/postgres_backup/branches.rs`).
 
 use proptest::prelude::*;
 

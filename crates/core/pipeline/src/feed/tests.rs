@@ -1,6 +1,7 @@
-//! Tests each invariant of the feed with random sources, workers and orders.
-//!
-//! A run records all events; each test checks one invariant on the record.
+//! Goal: each invariant of the feed holds for all sources, workers and orders.
+//! Method: random scripted sources are handed out in random orders. A run records all events, and each test checks one
+//! invariant on the record.
+//! Not covered: several threads at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,5 +1,6 @@
-//! The text of [`Place`], [`Marks`], [`Remover`] and [`Hold`] as tests, run by every place: directories on a real disk and
-//! on simulated ones with and without locks that reach everybody, and prefixes of a simulated store with its habits.
+//! Goal: the text of [`Place`], [`Marks`], [`Remover`] and [`Hold`] holds for every place.
+//! Method: directories on a real disk and on simulated ones with and without locks that reach everybody, and prefixes
+//! of a simulated store with its habits.
 //!
 //! Each promise is a function of a [`Stage`]; the macro at the top makes each a test of each stage. A place that lies
 //! shows that the promises can be broken.

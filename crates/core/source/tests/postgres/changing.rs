@@ -1,4 +1,7 @@
-//! Files that appear, vanish, grow, shrink and fail between two steps of a backup.
+//! Goal: a backup survives files that appear, vanish, grow, shrink and fail between two steps.
+//! Method: a data directory made for the test and a double of the server; an action runs directly before a chosen step
+//! on a chosen file.
+//! Not covered: real servers.
 
 use std::fs;
 use std::io;

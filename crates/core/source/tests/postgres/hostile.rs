@@ -1,4 +1,6 @@
-//! Servers that send hostile answers to `BASE_BACKUP`.
+//! Goal: no answer to `BASE_BACKUP` crashes a backup, hangs it, takes its memory or leads out of its directory.
+//! Method: a double of the server sends archives made by hand, and generated ones.
+//! Not covered: hostile answers to other commands.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};

@@ -1,4 +1,6 @@
 //! Goal: the archive returns what it accepted, byte by byte; it accepts nothing else, and replaces nothing.
+//! Method: segments made for the test go in and come back, on simulated disks also with power cuts and with another
+//! host whose locks are not seen; stock tools unpack them, too.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
-//! Tests of the simulator: policies on modelled pairs of devices, by their throughput and latency.
-//!
-//! Most expectations are inequalities between policies, or bounds from the devices' bandwidths.
+//! Goal: the simulator shows the policies' differences: throughput and latency on modelled pairs of devices.
+//! Method: most expectations are inequalities between policies, or bounds from the devices' bandwidths.
+//! Not covered: whether a model is its device.
 
 use super::*;
 use crate::{Choice, SharedReads};

@@ -1,4 +1,7 @@
-//! Expressions by their form against the same by their text; subqueries that are grouped against those that are not.
+//! Goal: short ways give the same as long ones: expressions by their form and by their text, with and without the
+//! engine, and subqueries that are grouped and not grouped.
+//! Method: generated expressions and queries go both ways, and the results are compared.
+//! Not covered: whether a result is SQL Server's (`tests/queries.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

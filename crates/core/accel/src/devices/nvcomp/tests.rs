@@ -1,4 +1,5 @@
-//! The engine with a double of both libraries: healthy, and with every fault that the double can make.
+//! Goal: the engine does every job or leaves it to software, with every fault that the libraries can report.
+//! Method: a double of both libraries, driven by a script: healthy, and with every fault that the double can make.
 //!
 //! Not covered: a real GPU, its driver, the kernel's text, and speed.
 

@@ -1,4 +1,7 @@
-//! The engine with its double: healthy first, then with every fault that the double can make.
+//! Goal: the engine does every job or leaves it to software, and each reason for being out of service is distinguished.
+//! Method: a double of the library, driven by a script: healthy first, then with every fault that the double can make.
+//! One test uses Intel's own library where it was built.
+//! Not covered: a real device, its driver, and speed.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,4 +1,6 @@
-//! Directories, names and attributes.
+//! Goal: every storage agrees on directories, names, links and attributes.
+//! Method: each function is one promise over a [`Place`]; the suite runs it on real and simulated disks.
+//! Not covered: the bytes of files, and power cuts.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! The actions that a snapshot prevents in other programs, and that they prevent in the snapshot. The witnesses are
-//! other processes: a lock lost by mistake would let them through.
+//! Goal: a snapshot prevents the actions of other programs that would change it, and no others; what they hold, it
+//! waits for.
+//! Method: the witnesses are other processes: a lock lost by mistake would let them through.
 
 use std::path::{Path, PathBuf};
 use std::thread;

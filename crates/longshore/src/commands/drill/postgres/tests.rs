@@ -1,4 +1,6 @@
-//! Runs a drill's server over copies made by pg_basebackup, which are what a restore leaves, too.
+//! Goal: a drill's server proves a sound cluster, finds a damaged one, and runs none of production's code.
+//! Method: drills run over copies made by pg_basebackup, which are what a restore leaves, too, with each installed
+//! version.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
