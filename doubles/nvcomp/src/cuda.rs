@@ -39,9 +39,9 @@ fn call(name: &str, run: impl FnOnce(&mut Guard) -> Result<(), i32>) -> c_int {
 /// Writes an answer where the caller wants it.
 ///
 /// # Safety
-/// `place` may be written.
+/// `place` must be aligned and valid for writing one `T`.
 unsafe fn put<T>(place: *mut T, value: T) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller of `put` owes a `place` that may be written with a `T`.
     unsafe { place.write(value) }
 }
 
@@ -58,13 +58,13 @@ extern "C" fn cuInit(_flags: c_uint) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: the caller's place for a number.
+    // SAFETY: cuda.h obliges the caller: `version` is valid for writing a number.
     code(world::enter("cuDriverGetVersion").map(|_| unsafe { put(version, 13_000) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
-    // SAFETY: the caller's place for a number.
+    // SAFETY: cuda.h obliges the caller: `count` is valid for writing a number.
     code(world::enter("cuDeviceGetCount").map(|w| unsafe { put(count, w.script.gpus) }))
 }
 
@@ -74,7 +74,7 @@ unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
         if !(0..world.script.gpus).contains(&ordinal) {
             return Err(INVALID_DEVICE);
         }
-        // SAFETY: the caller's place for a number.
+        // SAFETY: cuda.h obliges the caller: `device` is valid for writing a number.
         unsafe { put(device, ordinal) };
         Ok(())
     }))
@@ -85,7 +85,7 @@ unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, _device: c_i
     const NAME: &CStr = c"a double of a GPU";
     code(world::enter("cuDeviceGetName").map(|_| {
         assert!(len as usize > NAME.count_bytes());
-        // SAFETY: the caller's room is long enough, as asserted.
+        // SAFETY: cuda.h obliges the caller: `name` is valid for writing `len` bytes, which are enough, as asserted.
         unsafe { NAME.as_ptr().copy_to(name, NAME.count_bytes() + 1) };
     }))
 }
@@ -101,13 +101,13 @@ unsafe extern "C" fn cuDeviceGetAttribute(
         76 => 0,
         _ => 1,
     };
-    // SAFETY: the caller's place for a number.
+    // SAFETY: cuda.h obliges the caller: `value` is valid for writing a number.
     code(world::enter("cuDeviceGetAttribute").map(|_| unsafe { put(value, found) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _device: c_int) -> c_int {
-    // SAFETY: the caller's place for a handle.
+    // SAFETY: cuda.h obliges the caller: `context` is valid for writing a handle.
     code(world::enter("cuDevicePrimaryCtxRetain").map(|_| unsafe { put(context, THE_ONE) }))
 }
 
@@ -125,9 +125,9 @@ extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
 unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> c_int {
     call("cuMemGetInfo_v2", |world| {
         let (f, a) = world.memory();
-        // SAFETY: the caller's places for numbers.
+        // SAFETY: cuda.h obliges the caller: `free` is valid for writing a number.
         unsafe { put(free, f) };
-        // SAFETY: as above.
+        // SAFETY: cuda.h obliges the caller: `all` is valid for writing a number.
         unsafe { put(all, a) };
         Ok(())
     })
@@ -137,7 +137,7 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> c_int
 unsafe extern "C" fn cuMemAlloc_v2(start: *mut u64, len: usize) -> c_int {
     call("cuMemAlloc_v2", |world| {
         let made = world.allocate(len, Kind::Device)?;
-        // SAFETY: the caller's place for an address.
+        // SAFETY: cuda.h obliges the caller: `start` is valid for writing an address.
         unsafe { put(start, made) };
         Ok(())
     })
@@ -152,7 +152,7 @@ extern "C" fn cuMemFree_v2(start: u64) -> c_int {
 unsafe extern "C" fn cuMemHostAlloc(start: *mut *mut c_void, len: usize, _flags: c_uint) -> c_int {
     call("cuMemHostAlloc", |world| {
         let made = world.allocate(len, Kind::Pinned)?;
-        // SAFETY: the caller's place for an address.
+        // SAFETY: cuda.h obliges the caller: `start` is valid for writing an address.
         unsafe { put(start, made as *mut c_void) };
         Ok(())
     })
@@ -200,7 +200,7 @@ extern "C" fn cuMemsetD8Async(at: u64, byte: u8, len: usize, stream: *mut c_void
 unsafe extern "C" fn cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) -> c_int {
     call("cuStreamCreate", |world| {
         let made = world.new_stream();
-        // SAFETY: the caller's place for a handle.
+        // SAFETY: cuda.h obliges the caller: `stream` is valid for writing a handle.
         unsafe { put(stream, handle(made)) };
         Ok(())
     })
@@ -231,7 +231,7 @@ extern "C" fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _flags:
 unsafe extern "C" fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) -> c_int {
     call("cuEventCreate", |world| {
         let made = world.new_event();
-        // SAFETY: the caller's place for a handle.
+        // SAFETY: cuda.h obliges the caller: `event` is valid for writing a handle.
         unsafe { put(event, handle(made)) };
         Ok(())
     })
@@ -263,7 +263,7 @@ unsafe extern "C" fn cuEventElapsedTime(
 ) -> c_int {
     call("cuEventElapsedTime", |world| {
         let pieces = world.between(number(start), number(end))?;
-        // SAFETY: the caller's place for a number.
+        // SAFETY: cuda.h obliges the caller: `ms` is valid for writing a number.
         unsafe { put(ms, pieces as f32) };
         Ok(())
     })
@@ -272,10 +272,10 @@ unsafe extern "C" fn cuEventElapsedTime(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) -> c_int {
     call("cuModuleLoadData", |world| {
-        // SAFETY: PTX comes as a C string.
+        // SAFETY: cuda.h obliges the caller: PTX ends with a zero byte, and `image` lives during the call.
         let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy();
         world.load_kernel(&text).ok_or(INVALID_IMAGE)?;
-        // SAFETY: the caller's place for a handle.
+        // SAFETY: cuda.h obliges the caller: `module` is valid for writing a handle.
         unsafe { put(module, THE_ONE) };
         Ok(())
     })
@@ -288,12 +288,12 @@ unsafe extern "C" fn cuModuleGetFunction(
     name: *const c_char,
 ) -> c_int {
     call("cuModuleGetFunction", |world| {
-        // SAFETY: names come as C strings.
+        // SAFETY: cuda.h obliges the caller: `name` is a C string that lives during the call.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         if world.kernel().is_none_or(|kernel| kernel.name() != name) {
             return Err(NOT_FOUND);
         }
-        // SAFETY: the caller's place for a handle.
+        // SAFETY: cuda.h obliges the caller: `function` is valid for writing a handle.
         unsafe { put(function, THE_ONE) };
         Ok(())
     })
@@ -316,7 +316,8 @@ unsafe extern "C" fn cuLaunchKernel(
 ) -> c_int {
     call("cuLaunchKernel", |world| {
         let kernel = world.kernel().ok_or(INVALID_HANDLE)?;
-        // SAFETY: the caller has an argument of eight bytes for each of the kernel's parameters.
+        // SAFETY: cuda.h obliges the caller: `arguments` has a pointer to a value for each of the kernel's parameters,
+        // all of which have eight bytes.
         let argument = |n: usize| unsafe { arguments.add(n).read().cast::<u64>().read() };
         let work = Work::Kernel {
             arguments: (0..kernel.parameters()).map(argument).collect(),
@@ -340,7 +341,7 @@ unsafe extern "C" fn cuGetErrorName(code: c_int, name: *mut *const c_char) -> c_
         719 => c"CUDA_ERROR_LAUNCH_FAILED",
         _ => return 1,
     };
-    // SAFETY: the caller's place for an address.
+    // SAFETY: cuda.h obliges the caller: `name` is valid for writing an address.
     unsafe { put(name, text.as_ptr()) };
     0
 }
@@ -348,10 +349,10 @@ unsafe extern "C" fn cuGetErrorName(code: c_int, name: *mut *const c_char) -> c_
 /// Replaces the script; 0 if it was understood.
 ///
 /// # Safety
-/// `text` is a C string.
+/// `text` must be a C string that lives during the call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn double_script(text: *const c_char) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller of `double_script` owes a C string that lives during the call.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     match Script::parse(&text) {
         Ok(script) => {
@@ -371,10 +372,10 @@ extern "C" fn double_release() {
 /// How often a function was called.
 ///
 /// # Safety
-/// `name` is a C string.
+/// `name` must be a C string that lives during the call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn double_calls(name: *const c_char) -> u64 {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller of `double_calls` owes a C string that lives during the call.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     world::lock().calls(&name)
 }

@@ -73,7 +73,7 @@ fn call(name: &str, run: impl FnOnce(&mut world::Guard) -> Result<(), c_int>) ->
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvcompGetProperties(properties: *mut [u32; 2]) -> c_int {
     call("nvcompGetProperties", |world| {
-        // SAFETY: the caller's place for two numbers.
+        // SAFETY: nvCOMP's headers oblige the caller: `properties` is valid for writing two numbers.
         unsafe { properties.write([world.script.version, 13_000]) };
         Ok(())
     })
@@ -85,7 +85,7 @@ unsafe extern "C" fn nvcompBatchedDeflateCompressGetRequiredAlignments(
     alignments: *mut [usize; 3],
 ) -> c_int {
     code(options.algorithm().map(|_| {
-        // SAFETY: the caller's place for three numbers.
+        // SAFETY: nvCOMP's headers oblige the caller: `alignments` is valid for writing three numbers.
         unsafe { alignments.write([1, 8, 8]) }
     }))
 }
@@ -100,7 +100,7 @@ unsafe extern "C" fn nvcompBatchedDeflateCompressGetMaxOutputChunkSize(
         if chunk_len > CHUNK_MAX {
             return Err(CHUNK_TOO_LARGE);
         }
-        // SAFETY: the caller's place for a number.
+        // SAFETY: nvCOMP's headers oblige the caller: `output_max` is valid for writing a number.
         unsafe { output_max.write(OUTPUT_MAX) };
         Ok(())
     }))
@@ -119,7 +119,7 @@ unsafe extern "C" fn nvcompBatchedDeflateCompressGetTempSizeAsync(
     _all: usize,
 ) -> c_int {
     code(options.algorithm().map(|algorithm| {
-        // SAFETY: the caller's place for a number.
+        // SAFETY: nvCOMP's headers oblige the caller: `len` is valid for writing a number.
         unsafe { len.write(scratch_len(chunks, chunk_len, algorithm)) }
     }))
 }
@@ -133,7 +133,7 @@ unsafe extern "C" fn nvcompBatchedDeflateCompressGetTempSize(
     all: usize,
     _stream: *mut c_void,
 ) -> c_int {
-    // SAFETY: as our caller promises.
+    // SAFETY: nvCOMP's headers oblige our caller as they oblige that function's: `len` is valid for writing a number.
     unsafe { nvcompBatchedDeflateCompressGetTempSizeAsync(chunks, chunk_len, options, len, all) }
 }
 
@@ -189,7 +189,7 @@ unsafe extern "C" fn nvcompBatchedCRC32GetHeuristicConf(
             blocks_per_message: 0,
             reserved: [0; 20],
         };
-        // SAFETY: the caller's place for the structure.
+        // SAFETY: nvCOMP's headers oblige the caller: `kernel` is valid for writing the structure.
         unsafe { kernel.write(made) };
         Ok(())
     })

@@ -464,13 +464,15 @@ impl World {
 
     fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
         let held = self.holds(at, len, Kind::Device) || self.holds(at, len, Kind::Pinned);
-        // SAFETY: lies in an allocation of ours that was filled when it was made.
+        // SAFETY: the range is within one allocation of ours, which was filled when it was made and which only `&mut
+        // self` frees.
         held.then(|| unsafe { std::slice::from_raw_parts(at as *const u8, len) })
     }
 
     fn bytes_mut(&mut self, at: u64, len: usize) -> Option<&mut [u8]> {
         let held = self.holds(at, len, Kind::Device) || self.holds(at, len, Kind::Pinned);
-        // SAFETY: as in `bytes`; the world is locked, and users of pinned memory wait before they read.
+        // SAFETY: the range is within one allocation of ours, which was filled when it was made. `&mut self` excludes
+        // other slices of the world's; cuda.h obliges users of pinned memory to wait for the work before they touch it.
         held.then(|| unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) })
     }
 

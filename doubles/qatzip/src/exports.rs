@@ -89,10 +89,10 @@ pub unsafe extern "C" fn qzGetDefaultsDeflate(defaults: *mut Params) -> c_int {
     match device().defaults() {
         Defaults::Documented => {}
         Defaults::Other => values.comp_lvl = 6,
-        // SAFETY: a library built this way writes there; the caller must expect it.
+        // SAFETY: a caller whose script asks for this answer owes room for two more words after the structure.
         Defaults::Wide => unsafe { defaults.add(1).cast::<[usize; 2]>().write_unaligned([0; 2]) },
     }
-    // SAFETY: the caller gives a place for the structure.
+    // SAFETY: qatzip.h obliges the caller: `defaults` is valid for writing the structure.
     unsafe { defaults.write(values) };
     code::OK
 }
@@ -102,7 +102,8 @@ pub unsafe extern "C" fn qzSetupSessionDeflate(
     session: *mut Session,
     params: *mut Params,
 ) -> c_int {
-    // SAFETY: the caller gives a session, and parameters or null.
+    // SAFETY: qatzip.h obliges the caller: `session` and `params` are null or point to valid structures, which nobody
+    // else uses during the call.
     let (session, params) = unsafe { (session.as_mut(), params.as_ref()) };
     let Some(session) = session else {
         return code::PARAMS;
@@ -124,12 +125,14 @@ pub unsafe extern "C" fn qzSetupSessionDeflate(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzTeardownSession(session: *mut Session) -> c_int {
-    // SAFETY: the caller gives a session.
+    // SAFETY: qatzip.h obliges the caller: `session` is null or points to a session that nobody else uses during the
+    // call.
     let Some(session) = (unsafe { session.as_mut() }) else {
         return code::PARAMS;
     };
     if !session.internal.is_null() {
-        // SAFETY: it was made by `qzSetupSessionDeflate` and is given up here.
+        // SAFETY: `qzSetupSessionDeflate` made the box, the caller must not change the pointer, and it becomes null
+        // below.
         drop(unsafe { Box::from_raw(session.internal) });
         session.internal = std::ptr::null_mut();
     }
@@ -157,7 +160,8 @@ pub unsafe extern "C" fn qzCompress(
     if last > 1 {
         return code::PARAMS;
     }
-    // SAFETY: the caller keeps the duties of `call`.
+    // SAFETY: qatzip.h obliges our caller to what `call` demands: each pointer is null or valid, and nobody else uses the
+    // memory that it points to during the call.
     unsafe {
         call(session, src, src_len, dest, dest_len, |params, src, out| {
             let (level, chunk_len) = (params.comp_lvl, params.hw_buff_sz as usize);
@@ -182,7 +186,8 @@ pub unsafe extern "C" fn qzDecompress(
     dest: *mut c_uchar,
     dest_len: *mut c_uint,
 ) -> c_int {
-    // SAFETY: the caller keeps the duties of `call`.
+    // SAFETY: qatzip.h obliges our caller to what `call` demands: each pointer is null or valid, and nobody else uses the
+    // memory that it points to during the call.
     unsafe {
         call(session, src, src_len, dest, dest_len, |params, src, out| {
             // Members that hardware cannot take go to software, or are refused if software is not allowed.
@@ -219,12 +224,14 @@ unsafe fn call(
     {
         return code::PARAMS;
     }
-    // SAFETY: none of them is null, and the caller's duties are as above.
+    // SAFETY: `session` is not null, and the caller owes one that nobody else uses during the call. Its `internal` is
+    // null or was made by `qzSetupSessionDeflate`.
     let (session, params) = unsafe { (&mut *session, (*session).internal.as_ref()) };
     let Some(params) = params else {
         return code::PARAMS;
     };
-    // SAFETY: as above; the lengths are those of the two places.
+    // SAFETY: none of the pointers is null. The caller owes `*src_len` readable bytes at `src` and `*dest_len` writable
+    // ones at `dest`, which do not overlap and which nobody else uses during the call.
     let (from, to) = unsafe {
         (
             slice::from_raw_parts(src, *src_len as usize),
@@ -232,7 +239,7 @@ unsafe fn call(
         )
     };
     let answer = work(params, from, to);
-    // SAFETY: as above.
+    // SAFETY: neither pointer is null, and the caller owes that both are valid for writing a length.
     unsafe {
         *src_len = answer.taken;
         *dest_len = answer.reported;

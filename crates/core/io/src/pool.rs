@@ -175,7 +175,8 @@ pub struct Buffer {
 // SAFETY: a buffer is the only owner of its bytes, like a `Box<[u8]>`; the shared part is guarded by
 // a mutex or never changes.
 unsafe impl Send for Buffer {}
-// SAFETY: as above; a shared reference allows nothing but reading.
+// SAFETY: a shared reference allows only reading the bytes, which nobody else can write: the buffer owns them alone.
+// The shared part is guarded by a mutex or never changes.
 unsafe impl Sync for Buffer {}
 
 impl Deref for Buffer {
@@ -190,7 +191,8 @@ impl Deref for Buffer {
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; the exclusive reference to the buffer makes this the only slice.
+        // SAFETY: the bytes lie in the mapping, which `shared` keeps alive, were zeroed by the system and belong to
+        // this buffer alone. The exclusive reference to the buffer makes this the only slice.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.shared.buffer_len) }
     }
 }

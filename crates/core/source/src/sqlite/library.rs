@@ -241,7 +241,8 @@ impl Reader {
     pub(super) fn unshare(&self) -> Result<(), Error> {
         let (file, methods) = self.file()?;
         let code = match methods.xUnlock {
-            // SAFETY: as in `share`.
+            // SAFETY: an open file of this connection, which no other thread uses; NONE is a level to which SQLite
+            // unlocks.
             Some(unlock) => unsafe { unlock(file, ffi::SQLITE_LOCK_NONE) },
             None => ffi::SQLITE_INTERNAL,
         };
@@ -256,7 +257,8 @@ impl Reader {
         let (file, methods) = self.file()?;
         let mut reserved: c_int = 0;
         let code = match methods.xCheckReservedLock {
-            // SAFETY: as in `share`; the call writes one int.
+            // SAFETY: an open file of this connection, which no other thread uses; `reserved` outlives the call, which
+            // writes one int there.
             Some(check) => unsafe { check(file, &raw mut reserved) },
             None => ffi::SQLITE_INTERNAL,
         };

@@ -301,7 +301,8 @@ impl Staging {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and the exclusive borrow makes this the only slice.
+        // SAFETY: `new` wrote all `len` bytes, and only this value owns them. The exclusive borrow makes this the only
+        // slice, and no device works on the bytes: `Session::call` needs the whole session exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
