@@ -398,6 +398,31 @@ fn the_checksum_method_follows_the_set_header_as_in_its_table() {
 }
 
 #[test]
+fn a_lineage_follows_the_texts_or_the_sums_where_its_row_says() {
+    let rows = table("set header");
+    let row = rows.iter().find(|row| row[2] == "lineage").unwrap();
+    let before = |text: &str| text.rsplit(' ').next()?.parse::<usize>().ok();
+    let begins: Vec<_> = row[3].split("+6n").filter_map(before).collect();
+    let mut header = set_header();
+    // Each text is its length, 0.
+    header.database.clear();
+    header.name.clear();
+    header.description.clear();
+    header.machine.clear();
+    header.user.clear();
+    header.origin.clear();
+    header.identity = SourceIdentity::default();
+    header.lineage = vec![7; 3];
+    let keys = [None, Some(SumKey::from_bytes([3; 32]))];
+    assert_eq!(begins.len(), keys.len(), "{}", row[3]);
+    for (begin, sum_key) in begins.into_iter().zip(keys) {
+        header.sum_key = sum_key;
+        let encoded = header.encode();
+        assert_eq!(encoded[begin + 6 * 2..], [3, 0, 7, 7, 7], "{begin}");
+    }
+}
+
+#[test]
 fn a_source_identity_is_laid_out_as_the_page_says() {
     let mut header = set_header();
     header.lineage.clear();
