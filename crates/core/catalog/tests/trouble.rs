@@ -1,5 +1,6 @@
 //! Goal: a catalog that is locked, damaged, missing or not a catalog gives a clear error, soon, and never a panic.
-//! Method: other connections hold locks, and files are overwritten, deleted and replaced; each call has a time limit.
+//! Method: other connections hold locks, and files are overwritten, deleted and replaced; calls that might wait
+//! are timed.
 
 mod common;
 

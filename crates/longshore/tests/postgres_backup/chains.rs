@@ -1,5 +1,6 @@
 //! Goal: chains of full, differential and incremental backups of a server and of its standby come back completely.
-//! Method: random plans under a workload on real servers; the restored rows are compared with the origin's.
+//! Method: random plans under a workload on real servers; dumps of the restored servers are compared
+//! with the origin's.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

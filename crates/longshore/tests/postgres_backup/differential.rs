@@ -1,6 +1,6 @@
 //! Goal: the cluster that a differential or incremental backup restores is the origin, whatever happened since the
 //! base.
-//! Method: real servers of the installed versions, with each way to find changed pages; files are compared byte by
+//! Method: real servers of representative versions, with each way to find changed pages; files are compared byte by
 //! byte.
 
 use std::path::{Path, PathBuf};
