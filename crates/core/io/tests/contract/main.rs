@@ -6,6 +6,7 @@ mod claims;
 mod clock;
 mod faults;
 mod host;
+mod lies;
 mod model;
 mod power;
 mod sandbox;

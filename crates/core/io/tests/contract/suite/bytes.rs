@@ -197,6 +197,7 @@ pub fn many_threads_write_one_file_at_once(place: &Place) {
         }
     });
     let found = all(&*place.dir, "file");
+    assert_eq!(found.len(), 64 * 1000);
     for (block, bytes) in found.chunks(1000).enumerate() {
         assert_eq!(bytes, noise(block as u64, 1000), "block {block}");
     }

@@ -95,10 +95,10 @@ macro_rules! table {
     };
 }
 
-type Promise = (&'static str, fn(&Place));
+pub type Promise = (&'static str, fn(&Place));
 
 /// Every promise by its name.
-const PROMISES: &[Promise] = promises!(table);
+pub const PROMISES: &[Promise] = promises!(table);
 
 /// Holds each new place to one promise.
 ///
