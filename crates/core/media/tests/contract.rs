@@ -1,8 +1,10 @@
 //! Goal: the text of [`BackupDevice`], [`PendingStripe`], [`FamilyWrite`] and [`FamilyRead`] holds for every device and
 //! every double alike. A device that keeps nothing promises less.
 //! Method: each promise runs on files on a real disk, on simulated ones with and without locks that reach everybody, on
-//! one that writes in pieces, in a simulated bucket, and on the doubles in memory.
+//! one that writes in pieces, in a simulated bucket, and on the doubles in memory. `contract/lies.rs` breaks each promise.
 
+#[path = "contract/lies.rs"]
+mod lies;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -90,7 +92,11 @@ fn disk() -> SimDisk {
 
 /// Every promise, kept by everything that keeps stripes.
 macro_rules! contract {
-    ($($promise:ident)*) => { contract! { @of real simulated without_locks that_writes_in_pieces in_memory; $($promise)* } };
+    ($($promise:ident)*) => {
+        /// Every promise by its name.
+        const PROMISES: &[(&str, fn(&Place))] = &[$((stringify!($promise), $promise)),*];
+        contract! { @of real simulated without_locks that_writes_in_pieces in_memory; $($promise)* }
+    };
     (@of $($place:ident)*; $($rest:tt)*) => { contract! { @each [$($place)*] [$($rest)*] } };
     (@each [$place:ident $($more:ident)*] [$($promise:ident)*]) => {
         mod $place { $(#[test] fn $promise() { super::$promise(&super::Place::$place()); })* }
