@@ -37,6 +37,8 @@ pub use files::FILES_OWN;
 pub use moves::moved;
 pub use options::{ClusterOptions, SpaceOptions};
 pub use path_list::PathList;
-pub use place::{DeltaResult, Destination, FilePiece, ReplacePolicy, Scope, Target};
+pub use place::{
+    DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Scope, Target,
+};
 pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real};
 pub use survey::Survey;

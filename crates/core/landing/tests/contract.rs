@@ -2,14 +2,18 @@
 //! tablespace, and a delta.
 //! Method: each promise runs on a real disk, on a simulated one, and on one that writes in pieces and fails.
 //!
-//! A delta changes existing files, and promises a directory that cannot start instead of an untouched one. The parts of
-//! a cluster ([`Root`], which is [`RootContent`], [`RootFiles`] and [`RootSwitch`]) are run as the whole that they
-//! make.
+//! A delta changes existing files, and promises a directory that cannot start instead of an untouched one. The parts of a
+//! cluster ([`Root`], which is [`RootContent`], [`RootFiles`] and [`RootSwitch`]) are run as the whole that they make.
+//! `contract/lies.rs` breaks each promise.
+
+#[path = "contract/lies.rs"]
+mod lies;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lies::Lie;
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Fault, Host, HostClock, Machine, Op, OpenHow, SimDisk, Storage, Via};
 use longshore_landing::{
@@ -60,6 +64,8 @@ struct Place {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     space: PathBuf,
+    /// What a destination that is opened here does otherwise than it promises.
+    lie: Lie,
     _directory: Option<tempfile::TempDir>,
 }
 
@@ -71,6 +77,7 @@ impl Place {
             storage: Arc::new(Host::new()),
             path: path.join("to"),
             space: path.join("space"),
+            lie: Lie::None,
             _directory: Some(directory),
         }
     }
@@ -81,8 +88,13 @@ impl Place {
             storage: Arc::new(disk.clone()),
             path: "/d/to".into(),
             space: "/d/space".into(),
+            lie: Lie::None,
             _directory: None,
         }
+    }
+
+    fn with(self, lie: Lie) -> Place {
+        Place { lie, ..self }
     }
 
     fn machine(&self) -> Machine {
@@ -93,11 +105,12 @@ impl Place {
     }
 
     fn open(&self, to: To, replacing: ReplacePolicy) -> Result<Box<dyn Destination>, Error> {
+        let replacing = self.lie.policy(replacing);
         let To::Target(scope) = to else {
             return self.cluster(to, replacing != ReplacePolicy::No, false);
         };
         let target = Target::open(&self.machine(), &self.path, replacing, scope, &[])?;
-        Ok(Box::new(target))
+        Ok(self.lie.told_by(self, Box::new(target)))
     }
 
     fn cluster(&self, to: To, replace: bool, delta: bool) -> Result<Box<dyn Destination>, Error> {
@@ -120,7 +133,7 @@ impl Place {
             (&header(), None),
             Some(&outline),
         )?;
-        Ok(Box::new(cluster))
+        Ok(self.lie.told_by(self, Box::new(cluster)))
     }
 
     /// The files that other programs see there, without the restore's own directory; those in the tablespace's
@@ -328,20 +341,39 @@ fn restore(place: &Place, to: To, replacing: ReplacePolicy, seed: u8) -> Result<
     opened.finish().map(drop)
 }
 
-fn places() -> [Place; 3] {
+fn places(lie: Lie) -> [Place; 3] {
     let pieces = SimDisk::new(3).inject(Fault::short_write().sometimes());
     [
         Place::real(),
         Place::on(&SimDisk::new(1)),
         Place::on(&pieces),
     ]
+    .map(|place| place.with(lie))
+}
+
+/// Every promise as a test of what keeps it, and by its name for the doubles that do not.
+macro_rules! contract {
+    ($($promise:ident)*) => {
+        const PROMISES: &[(&str, fn(Lie))] = &[$((stringify!($promise), $promise)),*];
+
+        mod kept { $(#[test] fn $promise() { super::$promise(super::Lie::None); })* }
+    };
+}
+
+contract! {
+    everything_that_was_put_is_there_at_the_end_and_nothing_before
+    an_unfinished_stripe_leaves_the_old_file
+    an_existing_file_is_replaced_only_on_request
+    an_error_of_the_disk_leaves_all_or_nothing
+    a_cluster_without_its_control_file_is_refused_at_the_end
+    a_delta_is_complete_at_its_end_and_cannot_start_before
+    an_error_of_the_disk_leaves_a_delta_that_cannot_start
 }
 
 /// Goal: in whatever order names and bytes come, and from whatever threads, nothing is seen before the end and all of it then.
-#[test]
-fn everything_that_was_put_is_there_at_the_end_and_nothing_before() {
+fn everything_that_was_put_is_there_at_the_end_and_nothing_before(lie: Lie) {
     for to in STAGED {
-        for place in places() {
+        for place in places(lie) {
             let opened = place.open(to, ReplacePolicy::No).unwrap();
             put(&*opened, to, 1).unwrap();
             assert_eq!(place.tree(), Tree::new(), "{to:?}");
@@ -355,10 +387,9 @@ fn everything_that_was_put_is_there_at_the_end_and_nothing_before() {
 }
 
 /// Goal: what is dropped before its end leaves what was there.
-#[test]
-fn an_unfinished_stripe_leaves_the_old_file() {
+fn an_unfinished_stripe_leaves_the_old_file(lie: Lie) {
     for to in STAGED {
-        for place in places() {
+        for place in places(lie) {
             let opened = place.open(to, ReplacePolicy::No).unwrap();
             put(&*opened, to, 1).unwrap();
             drop(opened);
@@ -375,10 +406,9 @@ fn an_unfinished_stripe_leaves_the_old_file() {
 }
 
 /// Goal: what stands is replaced where that was asked for, and refused else.
-#[test]
-fn an_existing_file_is_replaced_only_on_request() {
+fn an_existing_file_is_replaced_only_on_request(lie: Lie) {
     for to in STAGED {
-        for place in places() {
+        for place in places(lie) {
             restore(&place, to, ReplacePolicy::No, 1).unwrap();
             assert!(restore(&place, to, ReplacePolicy::No, 2).is_err());
             assert!(place.holds(to, 1), "{to:?}");
@@ -391,13 +421,12 @@ fn an_existing_file_is_replaced_only_on_request() {
 }
 
 /// Goal: whatever call fails, the end is told as an error, or everything is there; and never half of it.
-#[test]
-fn an_error_of_the_disk_leaves_all_or_nothing() {
+fn an_error_of_the_disk_leaves_all_or_nothing(lie: Lie) {
     for to in STAGED {
         for op in [Op::Create, Op::Write, Op::CreateDir, Op::Rename, Op::Sync] {
             for nth in [1, 2, 3, 5, 8] {
                 let disk = SimDisk::new(nth);
-                let place = Place::on(&disk);
+                let place = Place::on(&disk).with(lie);
                 disk.inject(Fault::errno(EIO).on(op).nth(nth).times(1));
                 let told = restore(&place, to, ReplacePolicy::No, 1).is_ok();
                 disk.heal();
@@ -410,9 +439,8 @@ fn an_error_of_the_disk_leaves_all_or_nothing() {
 }
 
 /// Goal: a cluster without the file that makes it one is not completed, whatever else is there.
-#[test]
-fn a_cluster_without_its_control_file_is_refused_at_the_end() {
-    for place in places() {
+fn a_cluster_without_its_control_file_is_refused_at_the_end(lie: Lie) {
+    for place in places(lie) {
         let opened = place.open(To::Cluster, ReplacePolicy::No).unwrap();
         put(&*opened, To::Target(Scope::Space), 1).unwrap();
         assert!(opened.finish().is_err());
@@ -422,10 +450,9 @@ fn a_cluster_without_its_control_file_is_refused_at_the_end() {
 
 /// Goal: a delta gives what a staged restore gives. Until then no server starts there, and the next delta completes what
 /// one that was dropped, or failed, has begun.
-#[test]
-fn a_delta_is_complete_at_its_end_and_cannot_start_before() {
+fn a_delta_is_complete_at_its_end_and_cannot_start_before(lie: Lie) {
     for to in [To::Cluster, To::Spaces] {
-        for place in places() {
+        for place in places(lie) {
             let delta = || place.cluster(to, false, true);
             assert!(delta().is_err(), "there is no cluster to change");
             restore(&place, to, ReplacePolicy::No, 1).unwrap();
@@ -444,12 +471,11 @@ fn a_delta_is_complete_at_its_end_and_cannot_start_before() {
 }
 
 /// Goal: whatever call of a delta fails, it is told, and the directory has the control file only when all of it is there.
-#[test]
-fn an_error_of_the_disk_leaves_a_delta_that_cannot_start() {
+fn an_error_of_the_disk_leaves_a_delta_that_cannot_start(lie: Lie) {
     for op in [Op::Create, Op::Write, Op::Rename, Op::Sync, Op::RemoveFile] {
         for nth in [1, 2, 3, 5, 8] {
             let disk = SimDisk::new(nth);
-            let place = Place::on(&disk);
+            let place = Place::on(&disk).with(lie);
             restore(&place, To::Cluster, ReplacePolicy::No, 1).unwrap();
             disk.inject(Fault::errno(EIO).on(op).nth(nth).times(1));
             let delta = || {
