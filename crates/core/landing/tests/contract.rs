@@ -341,14 +341,14 @@ fn restore(place: &Place, to: To, replacing: ReplacePolicy, seed: u8) -> Result<
     opened.finish().map(drop)
 }
 
-fn places(lie: Lie) -> [Place; 3] {
+/// A double is held to its promises on simulated disks only, which is soon done.
+fn places(lie: Lie) -> Vec<Place> {
     let pieces = SimDisk::new(3).inject(Fault::short_write().sometimes());
-    [
-        Place::real(),
-        Place::on(&SimDisk::new(1)),
-        Place::on(&pieces),
-    ]
-    .map(|place| place.with(lie))
+    let mut places = vec![Place::on(&SimDisk::new(1)), Place::on(&pieces)];
+    if lie == Lie::None {
+        places.push(Place::real());
+    }
+    places.into_iter().map(|place| place.with(lie)).collect()
 }
 
 /// Every promise as a test of what keeps it, and by its name for the doubles that do not.
