@@ -1,5 +1,5 @@
 //! The text of [`Filter`] as a test of any filter, with random requests, loads and times. Rooms that make filters of their
-//! own include this file.
+//! own include this file. The rule that moves a share ([`Steer`]) is run as the filter that it makes.
 //!
 //! Two filters of one kind get the same schedule; one of them is asked for its gauges all the time. A filter may not wait,
 //! so nothing here does.

@@ -1,5 +1,5 @@
 //! The text of [`Base`] and [`Residents`] as a test of every base: an owner that uses, admits, evicts, voids and resizes at
-//! random, keeps to the protocol, and now and then does not.
+//! random, keeps to the protocol, and now and then does not. A [`Single`] is run as the base that it makes.
 //!
 //! Leaves to others: whether a base decides as its paper says (`tests.rs`).
 
