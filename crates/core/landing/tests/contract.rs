@@ -64,7 +64,7 @@ struct Place {
     storage: Arc<dyn Storage>,
     path: PathBuf,
     space: PathBuf,
-    /// What a destination that is opened here does otherwise than it promises.
+    /// The promise that a destination opened here breaks.
     lie: Lie,
     _directory: Option<tempfile::TempDir>,
 }

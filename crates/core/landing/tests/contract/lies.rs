@@ -100,7 +100,7 @@ const LIES: &[(Lie, &str)] = &[
 ];
 
 impl Lie {
-    /// What is replaced where this is asked for.
+    /// The policy under which it opens where this one was asked for.
     pub fn policy(self, asked: ReplacePolicy) -> ReplacePolicy {
         match self {
             Lie::ReplacesUnasked => ReplacePolicy::Anything,
