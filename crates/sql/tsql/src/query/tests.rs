@@ -2,6 +2,9 @@
 //! engine, and subqueries that are grouped and not grouped.
 //! Method: generated expressions and queries go both ways, and the results are compared.
 //! Not covered: whether a result is SQL Server's (`tests/queries.rs`).
+//!
+//! The contract of the nodes ([`Nodes`], which is [`Leaves`], [`Operators`] and [`Calls`]) is `compare_ways`: for texts made
+//! at random, the tree is the parser's, and whoever makes no tree takes exactly the texts of which there is one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -259,7 +262,9 @@ proptest! {
 
 /// Whether the short way gave a value; it is the engine's, and the tree is the parser's.
 fn compare_ways(session: &Session, asked: QuerySource) -> Result<bool, TestCaseError> {
-    let Some(tree) = direct::read(asked.written()) else {
+    let tree = direct::read(asked.written());
+    prop_assert_eq!(direct::reads(asked), tree.is_some(), "{:?}", asked);
+    let Some(tree) = tree else {
         return Ok(false);
     };
     let whole = session.reader.by_text(asked);
