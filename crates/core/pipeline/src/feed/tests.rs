@@ -3,6 +3,8 @@
 //! invariant on the record.
 //! Not covered: several threads at once.
 
+mod handed;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use longshore_io::Via;
