@@ -358,3 +358,20 @@ fn verified(read: UnloadedSet, (media, position): SetAt, undamaged: bool) -> Ver
         database: read.header.database,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unload::contract::keeps_its_contract;
+
+    #[test]
+    fn a_verification_keeps_the_contract_of_sinks_and_notes_all_damage() {
+        let inspector = Inspector {
+            findings: Mutex::new(Vec::new()),
+        };
+        assert_eq!(keeps_its_contract(&inspector, 0).len(), 4, "all files");
+        let findings = inspector.findings.into_inner();
+        let texts: Vec<&str> = findings.iter().map(|f| &*f.text).collect();
+        assert_eq!(texts.len(), 3, "{texts:?}");
+    }
+}

@@ -309,3 +309,78 @@ pub fn wants(items: &[Item], is_wanted: impl Fn(&Path) -> bool) -> bool {
         Item::Extent(_) | Item::Sums(_) => false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use longshore_io::{HostClock, SimDisk};
+    use longshore_landing::{ReplacePolicy, Scope, Target};
+
+    use super::*;
+    use crate::unload::contract::{content, keeps_its_contract};
+
+    /// The files that a restore of `only` makes. `first`: the sink is a wave from that set on; `None`: the writer itself.
+    fn restored(
+        only: &[&str],
+        first: Option<usize>,
+    ) -> (Vec<&'static str>, BTreeMap<String, Vec<u8>>) {
+        let disk = SimDisk::new(1);
+        disk.write_file("/d/other", b"").unwrap();
+        let context = RunContext {
+            storage: Arc::new(disk.clone()),
+            clock: Arc::new(HostClock),
+            catalog: None,
+            accelerators: Vec::new(),
+            cancel: Arc::default(),
+        };
+        let to = Path::new("/d/to");
+        let scope = Scope::Names { side_files: false };
+        let target = Target::open(&context.machine(), to, ReplacePolicy::No, scope, &[]).unwrap();
+        let mut request = RestoreRequest::new(Vec::new(), to.into());
+        request.only = only.iter().map(PathBuf::from).collect();
+        let counters = Counters::default();
+        let writer = Writer::new(&context, Box::new(target), None, &request, &counters);
+        let wanted = match first {
+            Some(first) => keeps_its_contract(
+                &Wave {
+                    writer: &writer,
+                    first,
+                },
+                0,
+            ),
+            None => keeps_its_contract(&writer, 0),
+        };
+        writer.check_found().unwrap();
+        writer.finish().unwrap();
+        let mut files = BTreeMap::new();
+        for path in ["a/0", "a/1", "b/0", "b/1"] {
+            if let Ok(bytes) = disk.read_file(to.join(path)) {
+                files.insert(path.to_owned(), bytes);
+            }
+        }
+        (wanted, files)
+    }
+
+    #[test]
+    fn a_restore_keeps_the_contract_of_sinks_and_writes_what_it_wanted() {
+        for (only, count) in [(&[][..], 4), (&["b"], 2), (&["a/1", "b/0"], 2)] {
+            for first in [None, Some(0)] {
+                let (wanted, files) = restored(only, first);
+                let expected = wanted
+                    .iter()
+                    .map(|path| ((*path).to_owned(), content(path)));
+                assert!(files == expected.collect(), "{only:?}");
+                assert_eq!(files.len(), count, "{only:?}");
+            }
+        }
+    }
+
+    /// A later set of a chain has a say only where there is a chain: a wave counts its sets from its first one on.
+    #[test]
+    fn a_wave_keeps_the_contract_and_tells_which_set_a_block_is_of() {
+        let (wanted, files) = restored(&[], Some(1));
+        assert_eq!((wanted.len(), files), (4, BTreeMap::new()));
+    }
+}

@@ -10,6 +10,8 @@
 //!
 //! Leaves to others: the use of the plain bytes (`restore`, `verify.rs`), and which set has the last word (`chain`).
 
+#[cfg(test)]
+pub mod contract;
 mod fetch;
 mod way;
 
@@ -34,7 +36,8 @@ use crate::plan::Sizes;
 use crate::request::Limits;
 use crate::{Error, Observer, RunContext};
 
-/// Takes the contents of a set. Called from several threads at once.
+/// Takes the contents of a set. Called from several threads at once, with the blocks in any order. `contract.rs` checks each
+/// sink.
 pub trait Sink: Sync {
     /// Whether a block of the set with this index is wanted; other blocks are not decoded.
     fn wants(&self, set: usize, items: &[Item]) -> bool;
