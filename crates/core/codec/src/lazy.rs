@@ -3,6 +3,9 @@
 //! MS_XPRESS and our own deflate differ in where matches may lie and how they are written; their [`Search`] and `emit`
 //! deal with that.
 
+#[cfg(test)]
+pub(crate) mod contract;
+
 /// A match; a `score` of 0 or less means none worth taking.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Match {
@@ -41,7 +44,7 @@ const LEN_ENOUGH: usize = 48;
 /// After this many literals in a row, positions begin to be skipped: one in two, then two in three.
 const LITERALS_PER_SKIP: usize = 256;
 
-/// Knows the content and the positions entered so far.
+/// Knows the content and the positions entered so far. `contract.rs` checks each search.
 pub(crate) trait Search {
     /// A match of up to this many inner positions enters all of them; a longer one enters some at both ends.
     const INSIDE_MAX: usize;

@@ -94,6 +94,21 @@ fn exchange(entry: &mut u16, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lazy::contract::{contents, keeps_its_contract};
+
+    #[test]
+    fn the_search_in_a_window_keeps_the_contract() {
+        let (mut window, mut matcher) = (Window::new(), Matcher::new());
+        for (plain, covered_min) in contents() {
+            window.fill(&plain);
+            matcher.clear();
+            let mut search = WindowSearch {
+                window: &window,
+                matcher: &mut matcher,
+            };
+            keeps_its_contract(&plain, covered_min, &mut search);
+        }
+    }
 
     #[test]
     fn every_entry_points_to_a_place_within_reach_and_a_recent_one_to_its_own() {
