@@ -6,6 +6,9 @@
 //!
 //! Source: PTX ISA 8.5, the sections of the instructions below.
 
+#[cfg(test)]
+pub mod contract;
+
 use std::collections::HashMap;
 
 /// A register's number.
@@ -55,7 +58,8 @@ const BLOCK: &str = "%ctaid.x";
 const THREAD: &str = "%tid.x";
 const THREADS: &str = "%ntid.x";
 
-/// The device's memory as a kernel sees it. `None`: the address is not allocated.
+/// The device's memory as a kernel sees it. `None`: the address is not allocated, and nothing changes. `contract.rs` checks
+/// it.
 pub trait Memory {
     fn load(&self, at: u64) -> Option<u32>;
     fn store(&mut self, at: u64, value: u32) -> Option<()>;
@@ -276,6 +280,12 @@ mod tests {
             *self.0.get_mut(at as usize / 4)? = value;
             Some(())
         }
+    }
+
+    #[test]
+    fn words_keep_the_contract_of_memory() {
+        let mut words = Words(vec![0; 9]);
+        contract::keeps_its_contract(&mut words, 0, 9, &[36, 1 << 40]);
     }
 
     const COPY: &str = "

@@ -501,3 +501,21 @@ impl Memory for World {
         held.then(|| self.write(at, &value.to_le_bytes()))?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ptx::contract::keeps_its_contract;
+
+    #[test]
+    fn the_device_keeps_the_contract_of_memory() {
+        let mut world = World::new(Script::parse("").unwrap());
+        let start = world.allocate(64, Kind::Device).unwrap();
+        let pinned = world.allocate(64, Kind::Pinned).unwrap();
+        let outside = [start - 4, start + 61, start + 64, pinned];
+        keeps_its_contract(&mut world, start, 16, &outside);
+        world.free(start, Kind::Device).unwrap();
+        assert_eq!(world.load(start), None, "freed");
+        world.free(pinned, Kind::Pinned).unwrap();
+    }
+}
