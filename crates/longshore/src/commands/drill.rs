@@ -1,7 +1,8 @@
 //! `drill`: restores a backup to a scratch directory and proves that the database is sound.
 //!
-//! The copy is always removed, also after a failure, and what a killed drill left is removed by the next. The copy of
-//! a server runs without network and without archiving, so that it cannot touch the original.
+//! Invariants
+//! - The copy is always removed, also after a failure. The next drill removes what a killed drill left.
+//! - The copy of a server runs without network and without archiving, so that it cannot touch the original.
 //!
 //! Invariants
 //! - The backup is leased until the drill has ended, so no expire removes it meanwhile.
