@@ -125,7 +125,7 @@ impl Sink for Lying {
     }
 
     fn writes(&self) -> bool {
-        self.lie == Lie::WritesNowAndThen && self.calls() % 2 == 0
+        self.lie == Lie::WritesNowAndThen && self.calls().is_multiple_of(2)
     }
 
     fn block(&self, _set: usize, _items: Vec<Item>, _plain: &[u8]) -> Result<(), Error> {
