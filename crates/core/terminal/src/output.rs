@@ -109,11 +109,20 @@ impl Output {
 
     pub fn warn(&self, text: &str) {
         HAS_WARNED.store(true, Ordering::Relaxed);
+        self.tell("warning", text);
+    }
+
+    /// Something to know that is no reason for concern, such as an option without an effect. The exit code stays.
+    pub fn note(&self, text: &str) {
+        self.tell("note", text);
+    }
+
+    fn tell(&self, what: &str, text: &str) {
         if self.json {
             WARNED.lock().push(text.to_owned());
         } else {
             let lines: Vec<_> = text.lines().map(plain).collect();
-            to_stderr(&format!("longshore: warning: {}\n", lines.join("\n")));
+            to_stderr(&format!("longshore: {what}: {}\n", lines.join("\n")));
         }
     }
 

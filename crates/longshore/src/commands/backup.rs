@@ -263,7 +263,7 @@ fn request(
     let settings = settings(context);
     let defaults = &context.config.defaults;
     for option in without_effect(options, &source) {
-        context.output.warn(&format!(
+        context.output.note(&format!(
             "{option} has no effect here: it is for other sources (`longshore backup --help`)"
         ));
     }

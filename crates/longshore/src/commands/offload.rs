@@ -7,7 +7,7 @@ use longshore_pipeline::{EngineShare, Offload, OffloadMode};
 use crate::options::OffloadOptions;
 use longshore_terminal::output::{Output, Table, bytes};
 
-/// The given options, which override the configuration. Warns if the objective has nothing to choose.
+/// The given options, which override the configuration. Says if the objective has nothing to choose.
 pub fn of(options: &OffloadOptions, configured: Option<OffloadMode>, output: Output) -> Offload {
     let usual = Offload::default();
     let mode = options
@@ -17,7 +17,7 @@ pub fn of(options: &OffloadOptions, configured: Option<OffloadMode>, output: Out
         .unwrap_or(usual.mode);
     if options.objective.is_some() && mode != OffloadMode::Auto {
         output
-            .warn("--objective has no effect here: it chooses between the modes of --offload auto");
+            .note("--objective has no effect here: it chooses between the modes of --offload auto");
     }
     Offload {
         mode,
