@@ -58,6 +58,30 @@ pub struct Reservation {
 impl Reservation {
     /// Creates the file `name`; `None` if another writer holds the reservation. Never blocks.
     pub fn take(dir: &Arc<dyn Dir>, name: &Path) -> io::Result<Option<Reservation>> {
+        Reservation::take_by(dir, name, &|| Ok(()))
+    }
+
+    /// As [`Reservation::take`], for files that the holder before may have open: a mark next to the reservation says that
+    /// it may wake, until [`Reservation::settle`], whoever dies meanwhile.
+    pub fn take_marking(dir: &Arc<dyn Dir>, name: &Path) -> io::Result<Option<Reservation>> {
+        let mark = mark_of(name);
+        let make = || match dir.open(&mark, OpenHow::CreateNew).map(drop) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+            made => made.and_then(|()| dir.sync(Path::new(""))),
+        };
+        let taken = Reservation::take_by(dir, name, &make)?;
+        Ok(taken.map(|mut ours| {
+            ours.by_time = dir.stat(&mark).is_ok();
+            ours
+        }))
+    }
+
+    /// `before` is called before the reservation of a holder that was taken for dead because of a time is removed.
+    fn take_by(
+        dir: &Arc<dyn Dir>,
+        name: &Path,
+        before: &dyn Fn() -> io::Result<()>,
+    ) -> io::Result<Option<Reservation>> {
         let mut by_time = false;
         for _ in 0..TRIES_MAX {
             match dir.open(name, OpenHow::CreateNew) {
@@ -69,7 +93,11 @@ impl Reservation {
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
                 Err(_) => {}
             }
-            match dead(&**dir, name) {
+            let found = dead(&**dir, name);
+            if let Ok(Some(DeadHolder { by_time: true, .. })) = &found {
+                before()?;
+            }
+            match found {
                 Ok(Some(holder)) if remove(&**dir, name, &holder.text)? => {
                     by_time |= holder.by_time;
                 }
@@ -112,9 +140,18 @@ impl Reservation {
         }
     }
 
-    /// Whether the holder before may still write: nothing but the time of its last touch said that it is dead.
+    /// Whether a holder before may still write: nothing but the time of its last touch said that it is dead.
     pub fn may_have_company(&self) -> bool {
         self.by_time
+    }
+
+    /// No name leads any longer to files that a holder before may have open: removes the mark of it.
+    pub fn settle(&mut self) -> io::Result<()> {
+        self.by_time = false;
+        match self.dir.remove_file(&mark_of(&self.name)) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 
     /// Whether this process still holds the reservation: another writer may have taken us for dead.
@@ -206,6 +243,13 @@ fn now_ns(dir: &dyn Dir, name: &Path) -> io::Result<i64> {
     Ok(now?.mtime_ns)
 }
 
+/// The mark of a reservation whose holder may wake.
+fn mark_of(name: &Path) -> PathBuf {
+    let mut mark = name.as_os_str().to_owned();
+    mark.push(".silent");
+    mark.into()
+}
+
 fn beside(name: &Path) -> PathBuf {
     let mut beside = name.as_os_str().to_owned();
     beside.push(format!(".{}", uuid::Uuid::new_v4().simple()));
@@ -287,6 +331,53 @@ mod tests {
                 let taken = take(&dir).unwrap();
                 assert!(taken.may_have_company(), "{who}");
             }
+        }
+    }
+
+    /// Goal: that a holder may wake is known until it was settled, also if whoever took its place died at any step.
+    #[test]
+    fn a_silent_holder_is_remembered_until_it_was_settled() {
+        let (disk, dir) = stage();
+        let path = Path::new("/d").join(NAME);
+        let age = |disk: &SimDisk| {
+            let old = crate::Attributes {
+                mtime_ns: Some(disk.stat(&path).unwrap().mtime_ns - 16 * 60 * 1_000_000_000),
+                ..Default::default()
+            };
+            dir.set_attributes(Path::new(NAME), &old).unwrap();
+        };
+        let old = |disk: &SimDisk| {
+            disk.write_file(&path, b"another-boot 1 7 x\n").unwrap();
+            age(disk);
+        };
+        let take = || Reservation::take_marking(&dir, Path::new(NAME));
+        old(&disk);
+        let steps = {
+            let before = disk.steps();
+            let mut taken = take().unwrap().unwrap();
+            assert!(taken.may_have_company());
+            taken.settle().unwrap();
+            assert!(!taken.may_have_company());
+            drop(taken);
+            assert!(!take().unwrap().unwrap().may_have_company());
+            disk.steps() - before
+        };
+        for step in 0..steps {
+            old(&disk);
+            let from = disk.steps() + step;
+            let _broken = disk.inject(crate::Fault::errno(5).from_step(from));
+            let killed = take();
+            let was_whole = killed.is_ok();
+            drop(killed);
+            let _mended = disk.heal();
+            // A reservation without a text may be anybody's until it is old.
+            let next = take().unwrap().or_else(|| {
+                age(&disk);
+                take().unwrap()
+            });
+            let mut next = next.unwrap();
+            assert!(next.may_have_company(), "step {step}, {was_whole}");
+            next.settle().unwrap();
         }
     }
 

@@ -156,7 +156,7 @@ impl FileDevice {
         {
             return Ok(None);
         }
-        match Reservation::take(dir, &place.reservation).map_err(failed)? {
+        match Reservation::take_marking(dir, &place.reservation).map_err(failed)? {
             Some(reservation) => Ok(Some(reservation)),
             None => Err(Error::Busy {
                 device: self.name(),
@@ -328,7 +328,7 @@ impl BackupDevice for FileDevice {
 
     fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
         let place = self.place()?;
-        let reservation = self.reserve(&place)?;
+        let mut reservation = self.reserve(&place)?;
         let file = self
             .open_name(&place, &place.name, OpenHow::ReadWrite)?
             .ok_or_else(|| Error::Missing {
@@ -339,6 +339,9 @@ impl BackupDevice for FileDevice {
             .as_ref()
             .is_some_and(Reservation::may_have_company);
         let file = self.alone(&place, file, company, offset)?;
+        if let Some(reservation) = reservation.as_mut().filter(|_| company) {
+            reservation.settle().map_err(self.io("reserve"))?;
+        }
         Ok(Box::new(self.writer(
             place,
             file,
