@@ -76,6 +76,11 @@ pub enum Event<'a> {
     History(Timeline),
     /// The archive already has another file with this name; it is kept.
     Kept(&'a Error),
+    /// The archive is empty and the server does not say what the slot holds (before version 15): WAL before this LSN may
+    /// be the slot's, and is not received.
+    MayLack {
+        before: Lsn,
+    },
     /// The archive lacks segments between these two. They will not be received: the server was told that they were
     /// durable, and may have removed them.
     Gap {
@@ -114,6 +119,8 @@ struct Receiver<'a> {
     flushed: Lsn,
     /// The slot's LSN, where the workplace does not last: the server keeps what comes after it.
     kept_from: Lsn,
+    /// Whether the slot is known to hold WAL. One that was never used holds none until an LSN is reported.
+    holds: bool,
     server: Lsn,
     segments: u64,
     told: Duration,
@@ -140,6 +147,7 @@ impl<'a> Receiver<'a> {
         };
         archive.check(identity, Path::new(connection.address()))?;
         let slot = quoted(&plan.slot);
+        let mut is_new = false;
         if plan.create_slot {
             let made = connection.query(&format!(
                 "CREATE_REPLICATION_SLOT {slot} PHYSICAL RESERVE_WAL"
@@ -149,6 +157,7 @@ impl<'a> Receiver<'a> {
                 Err(e) if e.sqlstate() == Some("42710") => {}
                 made => {
                     made?;
+                    is_new = true;
                 }
             }
         }
@@ -161,6 +170,7 @@ impl<'a> Receiver<'a> {
             received: server,
             flushed: server,
             kept_from: server,
+            holds: false,
             server,
             segments: 0,
             told: Duration::ZERO,
@@ -172,6 +182,13 @@ impl<'a> Receiver<'a> {
         }
         receiver.find_start(connection, &history, &slot, watch)?;
         receiver.compare(connection, &history, &slot)?;
+        receiver.holds = receiver.slot_told(connection, &slot)?.is_some();
+        let is_blind = connection.major()? < 15 && !is_new;
+        if is_blind && !receiver.workplace.is_durable() && receiver.newest(&history)?.is_none() {
+            watch(Event::MayLack {
+                before: receiver.received,
+            });
+        }
         watch(Event::Started(receiver.progress()));
         Ok(receiver)
     }
@@ -442,13 +459,13 @@ impl<'a> Receiver<'a> {
             return vec![self.flushed];
         }
         let keep = Lsn(self.flushed.0.saturating_sub(self.size.bytes()));
-        match keep > self.kept_from {
-            true => {
-                self.kept_from = keep;
-                vec![keep, Lsn(0)]
-            }
-            false => vec![Lsn(0)],
+        let moves = keep > self.kept_from;
+        if self.holds && !moves {
+            return vec![Lsn(0)];
         }
+        self.holds = true;
+        self.kept_from = self.kept_from.max(keep);
+        vec![self.kept_from, Lsn(0)]
     }
 
     /// Reports the progress to the server when it is due.
@@ -468,8 +485,13 @@ impl<'a> Receiver<'a> {
         self.told = time;
         let sent_us = clock.wall_ns() / 1000 - EPOCH_US;
         for flushed in self.flushes() {
+            // A flush that only moves the slot acknowledges nothing: no commit may be released by what is in memory.
+            let written = match self.workplace.is_durable() || flushed == Lsn(0) {
+                true => self.received,
+                false => flushed,
+            };
             let mut message = vec![b'r'];
-            for lsn in [self.received, flushed, Lsn(0)] {
+            for lsn in [written, flushed, Lsn(0)] {
                 message.extend_from_slice(&lsn.0.to_be_bytes());
             }
             message.extend_from_slice(&sent_us.to_be_bytes());

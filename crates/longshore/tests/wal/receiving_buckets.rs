@@ -138,6 +138,42 @@ fn a_stream_into_a_bucket_survives_kills_of_both_sides_and_a_promotion() {
     }
 }
 
+/// Goal: the slot holds the server's WAL from the beginning, also if nobody reserved it when it was made; and where nobody
+/// can know what it holds, the receiver says so.
+#[test]
+fn a_slot_that_holds_nothing_is_made_to_hold() {
+    for installation in representatives() {
+        let major = installation.major;
+        let Some(store) = Store::new() else { return };
+        let server = server(&installation, &[]);
+        created(&store, &server);
+        server.start();
+        server.psql("select pg_create_physical_replication_slot('s')");
+        let mut child = receiver(&store, &server);
+        let holds = "select count(*) from pg_replication_slots where restart_lsn is not null";
+        server.wait_for(holds, "1");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let log = std::fs::read_to_string(server.socket_dir().join("receiver.log")).unwrap();
+        assert_eq!(log.contains("the archive is empty"), major < 15, "{log}");
+        // The server keeps what was written since, and the next receiver gets it.
+        let first = server.psql("select pg_walfile_name(restart_lsn) from pg_replication_slots");
+        work(&server, 3);
+        server.psql("checkpoint");
+        let mut child = receiver(&store, &server);
+        server.wait_for("select count(*) from pg_stat_replication", "1");
+        streamed(&store, &server);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let there = segments_there(&store);
+        assert_eq!(
+            there[0] == first,
+            major >= 15,
+            "PostgreSQL {major}: {first} {there:?}"
+        );
+    }
+}
+
 /// Goal: a server that was set back gets nothing into the bucket: the server keeps the archive's last segment, so there
 /// is something to compare, although the receiver keeps nothing.
 #[test]

@@ -172,7 +172,7 @@ impl Receiver<'_> {
     }
 
     /// The newest segment of the archive on the server's history, and the LSN up to which it belongs to it.
-    fn newest(&self, history: &History) -> Result<Option<(SegmentName, Lsn)>, Error> {
+    pub(super) fn newest(&self, history: &History) -> Result<Option<(SegmentName, Lsn)>, Error> {
         if self.archive.identity().is_none() {
             return Ok(None);
         }
@@ -232,7 +232,7 @@ impl Receiver<'_> {
 
     /// The LSN that was reported to the slot: only a receiver of the WAL up to there reports it. Unknown before
     /// version 15.
-    fn slot_told(
+    pub(super) fn slot_told(
         &self,
         connection: &mut Connection,
         slot: &str,

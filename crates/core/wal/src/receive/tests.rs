@@ -92,6 +92,7 @@ fn wal_reported_as_flushed_survives_a_power_cut() {
         received: start,
         flushed: start,
         kept_from: start,
+        holds: true,
         server: start,
         segments: 0,
         told: Duration::ZERO,

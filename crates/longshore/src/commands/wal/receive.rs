@@ -144,6 +144,10 @@ impl ReportedEvents {
                 ));
             }
             Event::Kept(error) => output.warn(&error.to_string()),
+            Event::MayLack { before } => output.warn(&format!(
+                "the archive is empty, and this version of PostgreSQL does not say from where the slot holds WAL: what it holds \
+                 before {before} is not received; make the full backup after the first segment has arrived"
+            )),
             // Once, not after every connection.
             Event::Gap { .. } if self.gap => {}
             Event::Gap { after, before } => {
