@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::{answer, longshore, read, text};
 use crate::named::{Main, markers, reached};
-use crate::stage::{refused, succeed};
+use crate::stage::{end, judged, refused, succeed};
 
 #[test]
 fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_written() {
@@ -126,7 +126,7 @@ fn a_target_time_after_the_last_archived_transaction_is_reported() {
             + "+00";
         let warned = |name: &str, time: &str| {
             let (data, mut command) = main.restore(name, &["--target-time", time]);
-            let told = answer(&succeed(&mut command))["chosen"]["warning"].to_string();
+            let told = answer(&end(&mut command, 5))["chosen"]["warning"].to_string();
             (data, told)
         };
         let (_, said) = warned("none", &none);
@@ -297,7 +297,7 @@ fn a_backup_of_another_timeline_is_not_taken() {
         main.mark(5);
         main.archived(&main.stage.server);
         let (_, mut command) = main.restore("astray", &["--target-time", &four.time]);
-        let told = answer(&succeed(&mut command))["chosen"].clone();
+        let told = answer(&end(&mut command, 5))["chosen"].clone();
         let warning = told["warning"].to_string();
         assert_eq!(told["label"], first.as_str());
         assert!(warning.contains("--target-timeline 1"), "{warning}");
@@ -543,7 +543,7 @@ fn a_target_in_front_of_a_gap_is_reached() {
         let reach = |name: &str, more: &[&str], expected: &str| {
             let (data, mut restore) = main.restore(name, more);
             restore.args(["--no-archiving", "--target-action", "promote"]);
-            let said = text(&succeed(&mut restore).stdout);
+            let said = text(&judged(&mut restore).stdout);
             assert_eq!(said.contains("recovery_prefetch"), reads_ahead, "{said}");
             assert_eq!(is_off(&data), reads_ahead);
             let server = main.stage.adopt(&data);

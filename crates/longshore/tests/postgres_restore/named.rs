@@ -8,7 +8,7 @@ use longshore_kit::{Installation, PATIENCE, Server};
 use serde_json::Value;
 
 use crate::common::{Guarded, answer, longshore, text, wait};
-use crate::stage::{Stage, succeed};
+use crate::stage::{Stage, judged, succeed};
 
 /// A configured database whose WAL goes to an archive of its own, and its server.
 pub struct Main {
@@ -120,7 +120,7 @@ impl Main {
     /// Restores, and starts a server; returns the choice that was made, and the server.
     pub fn restored(&self, name: &str, more: &[&str]) -> (Value, Server) {
         let (data, mut command) = self.restore(name, more);
-        let told = answer(&succeed(&mut command))["chosen"].clone();
+        let told = answer(&judged(&mut command))["chosen"].clone();
         let server = self.stage.adopt(&data);
         server.start();
         (told, server)

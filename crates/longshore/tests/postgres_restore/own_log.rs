@@ -6,7 +6,7 @@ use longshore_kit::{Server, representatives};
 
 use crate::common::{answer, expect, longshore, text};
 use crate::named::{Main, markers, meanwhile};
-use crate::stage::{check, succeed};
+use crate::stage::{check, end, succeed};
 
 /// The names of the segments that a set holds, ascending.
 fn segments(media: &Path) -> Vec<String> {
@@ -117,7 +117,7 @@ fn the_wal_in_a_set_and_later_archived_wal_are_one() {
             drop(server);
             std::fs::remove_dir_all(stage.path("on")).unwrap();
             let (data, mut on) = restore("on", &target);
-            let said = text(&succeed(&mut on).stderr);
+            let said = text(&end(&mut on, 5).stderr);
             assert!(said.contains("in which the backup ends"), "{what}: {said}");
             let server = stage.adopt(&data);
             match (name, server.try_start()) {

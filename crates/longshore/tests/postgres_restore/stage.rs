@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use longshore_kit::{Installation, Options, Server};
 
@@ -101,6 +101,23 @@ pub fn tablespace(server: &Server, name: &str) -> PathBuf {
         place.display()
     ));
     place
+}
+
+/// Runs to the end: with a warning the exit code is 5, without one it is 0.
+pub fn judged(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let answer: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+    let in_answer = answer["warnings"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
+    let expected = match in_answer || err.contains("longshore: warning:") {
+        true => 5,
+        false => 0,
+    };
+    let code = output.status.code();
+    assert_eq!(code, Some(expected), "{command:?}\n{out}{err}");
+    output
 }
 
 /// Runs a command that must be refused; returns its message.

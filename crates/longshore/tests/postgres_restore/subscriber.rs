@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use longshore_kit::{PATIENCE, Stop, representatives};
 
 use crate::common::{answer, text};
-use crate::stage::{Stage, succeed};
+use crate::stage::{Stage, end, succeed};
 
 /// Witness: a listener in the publisher's place.
 #[test]
@@ -35,7 +35,7 @@ fn a_restored_subscriber_is_reported_and_kept_from_its_publisher_on_request() {
         stage.server.stop(Stop::Immediate);
 
         let (data, copy) = (stage.path("copy"), stage.path("quiet"));
-        let output = succeed(stage.restore(&media, &data).arg("--json"));
+        let output = end(stage.restore(&media, &data).arg("--json"), 5);
         assert_eq!(
             answer(&output)["subscriptions"],
             serde_json::json!(["orders"])
