@@ -41,6 +41,9 @@ pub enum ClusterError {
     #[error("the set has a tablespace {oid}, at {}", stored.display())]
     TablespaceFromPipe { oid: u32, stored: PathBuf },
 
+    #[error("tablespace {oid} is mapped twice")]
+    TablespaceTwice { oid: u32 },
+
     #[error("the tablespace_map of the set is not understood")]
     TablespaceMap,
 
@@ -111,6 +114,9 @@ impl ClusterError {
             }
             ClusterError::TablespacePath { .. } => {
                 "choose an absolute path of its own, outside the data directory, with --tablespace-map"
+            }
+            ClusterError::TablespaceTwice { .. } => {
+                "give each tablespace one directory with --tablespace-map"
             }
             ClusterError::NotAnOid { .. } | ClusterError::TablespaceFromPipe { .. } => {
                 "from a pipe, give each tablespace a directory by its OID: --tablespace-map OID=DIR"

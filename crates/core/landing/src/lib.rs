@@ -34,7 +34,7 @@ pub use cluster::{
 pub use cluster_error::ClusterError;
 pub use error::{Error, at};
 pub use files::FILES_OWN;
-pub use moves::moved;
+pub use moves::{check_moves, moved};
 pub use options::{ClusterOptions, SpaceOptions};
 pub use path_list::PathList;
 pub use place::{

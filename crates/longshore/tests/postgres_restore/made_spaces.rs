@@ -137,6 +137,17 @@ fn a_pipe_restores_a_cluster_whose_tablespaces_are_named_by_oid() {
             assert!(!stage.path(left).exists(), "{left}");
         }
 
+        // Through a link, whether the directory is there before or not.
+        let (data, link) = (stage.path("linked"), stage.path("link"));
+        std::os::unix::fs::symlink(&data, &link).unwrap();
+        let into = format!("{oid}={}", link.join("space").display());
+        for _ in 0..2 {
+            let said = text(&end(&mut piped("linked", std::slice::from_ref(&into)), 6).stderr);
+            assert!(said.contains("overlaps the data directory"), "{said}");
+            assert!(!data.join("pg_tblspc").exists());
+            std::fs::create_dir_all(&data).unwrap();
+        }
+
         succeed(&mut piped("data", &[own]));
         let link = std::fs::read_link(stage.path("data/pg_tblspc").join(&oid)).unwrap();
         assert_eq!(link, stage.path("new-place"));

@@ -30,6 +30,7 @@ use longshore_media::{Entry, EntryKind, Extent, SetHeader};
 use parking_lot::Mutex;
 
 use super::existing;
+use super::names;
 use super::outline::{self, CONTROL, NameKind, Names};
 use crate::cluster_error::ClusterError;
 use crate::error::{Error, at};
@@ -67,6 +68,31 @@ pub struct InPlace {
     each_max: usize,
     /// The files that were written.
     watch: OpenFiles,
+}
+
+/// Refuses a tablespace's directory `dir` at `path` that is in use, unless it is where the data directory's link leads.
+pub fn refuse_foreign_space(
+    dir: &dyn Dir,
+    oid: u32,
+    path: &Path,
+    link: Option<&Path>,
+) -> Result<(), Error> {
+    let names: Vec<_> = dir
+        .list()
+        .and_then(|names| names.collect())
+        .map_err(at("list", path))?;
+    let used = names.iter().any(|name: &std::ffi::OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("PG_")
+    });
+    if used && link != Some(path) {
+        return Err(ClusterError::Foreign {
+            path: path.to_owned(),
+            what: format!("its cluster does not have tablespace {oid} there"),
+        }
+        .into());
+    }
+    Ok(())
 }
 
 impl InPlace {
@@ -108,18 +134,11 @@ impl InPlace {
         header: &SetHeader,
     ) -> Result<InPlace, Error> {
         let root = InPlace::open(machine, path, false, header.attributes)?;
-        let mut used = false;
-        for name in root.list(Path::new(""))? {
-            used |= name.to_string_lossy().starts_with("PG_");
-        }
+        refuse_foreign_space(&*root.dir, oid, path, link)?;
         let foreign = |what| ClusterError::Foreign {
             path: path.to_owned(),
             what,
         };
-        if used && link != Some(path) {
-            let what = format!("its cluster does not have tablespace {oid} there");
-            return Err(foreign(what).into());
-        }
         if let Some(server) = root.server_with(machine, oid) {
             let server = server.display();
             let what = format!("the server that runs in {server} has tablespace {oid} there, too");
@@ -212,7 +231,8 @@ impl InPlace {
                     | (Some(NameKind::Link), FileKind::Symlink) => {}
                     _ => {
                         remove_tree(&*self.dir, &path).map_err(fail)?;
-                        if known.is_none() {
+                        let is_whole = known.is_none() || found.kind == FileKind::Dir;
+                        if is_whole && !names::is_made(&prefix.join(&path)) {
                             self.removed.lock().add(self.path.join(&path));
                         }
                     }

@@ -50,7 +50,9 @@ use checksums::Checksums;
 pub use existing::prove;
 pub use held_cluster::{HeldCluster, HeldLock};
 use in_place::InPlace;
+pub use in_place::refuse_foreign_space;
 pub use made::{taken_tablespaces, told as told_of_taken};
+pub use names::is_made;
 use names::{AUTO_CONF, AUTO_CONF_MAX, GLOBAL, MANIFEST, SIGNALS, WAL_DIR, file_like};
 use outline::{CONTROL, Route};
 pub use outline::{NameKind, Outline, link};
@@ -404,8 +406,11 @@ pub fn places(
         true => existing::linked_places(machine, path, header.log.system, stored),
         false => Places::new(),
     };
-    let absolute = absolute(machine, path);
-    Ok(spaces::decide(stored, &linked, &options.spaces, &absolute)?)
+    let data = absolute(machine, path);
+    let places = spaces::decide(stored, &linked, &options.spaces, &data)?;
+    // The data directory may not exist yet, so this is asked again when it does.
+    check_real(machine, path, &places)?;
+    Ok(places)
 }
 
 type Roots = (Box<dyn Root>, BTreeMap<u32, Box<dyn Root>>);
@@ -418,6 +423,8 @@ fn staged(machine: &Machine, path: &Path, replace: bool, places: &Places) -> Res
         false => ReplacePolicy::No,
     };
     let data: Box<dyn Root> = Box::new(Target::open(machine, path, replacing, scope, &[])?);
+    // A link may lead to the data directory, which exists only now.
+    check_real(machine, path, places)?;
     let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
     for (oid, place) in places {
         spaces.insert(
@@ -443,6 +450,7 @@ fn in_place(
     outline: &Outline,
 ) -> Result<Roots, Error> {
     let data = InPlace::open_data(machine, path, header)?;
+    check_real(machine, path, places)?;
     let dir = machine.storage.dir(path).map_err(at("open", path))?;
     let mut opened = Vec::new();
     for (oid, place) in places {
@@ -458,6 +466,18 @@ fn in_place(
     }
     data.clear(&outline.names, Path::new(""))?;
     Ok((Box::new(data), spaces))
+}
+
+/// Refuses tablespaces that overlap the data directory at `path`, or one another, under whichever names.
+fn check_real(machine: &Machine, path: &Path, places: &Places) -> Result<(), ClusterError> {
+    let id = |path: &Path| {
+        let stat = machine
+            .storage
+            .dir(path)
+            .and_then(|dir| dir.stat(Path::new("")));
+        stat.ok().map(|stat| (stat.dev, stat.ino))
+    };
+    spaces::check_real(places, path, |path| absolute(machine, path), id)
 }
 
 /// `path` without symbolic links, as far as it exists.

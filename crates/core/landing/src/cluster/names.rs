@@ -1,5 +1,7 @@
 //! Names in a data directory that the restore itself reads or writes.
 
+use std::path::Path;
+
 use longshore_io::Attributes;
 
 pub const AUTO_CONF: &str = "postgresql.auto.conf";
@@ -11,6 +13,15 @@ pub const WAL_DIR: &str = "pg_wal";
 pub const GLOBAL: &str = "global";
 /// Files that a stored cluster may contain and a restored one must not.
 pub const SIGNALS: [&str; 2] = ["recovery.signal", "standby.signal"];
+
+/// Whether a restore makes this file itself, whatever the set has.
+pub fn is_made(name: &Path) -> bool {
+    let is_history = name.parent() == Some(Path::new(WAL_DIR))
+        && name
+            .extension()
+            .is_some_and(|extension| extension == "history");
+    name == Path::new(MANIFEST) || name == Path::new(SIGNALS[0]) || is_history
+}
 
 /// Like PostgreSQL's own files in directories with these attributes.
 pub fn file_like(root: &Attributes) -> Attributes {

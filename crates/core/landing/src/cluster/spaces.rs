@@ -34,7 +34,9 @@ pub fn decide(
         };
         let oid = by_oid.or_else(by_place);
         let oid = oid.ok_or_else(|| ClusterError::NoSuchTablespace { name: name.clone() })?;
-        mapped.insert(oid, to.clone());
+        if mapped.insert(oid, to.clone()).is_some() {
+            return Err(ClusterError::TablespaceTwice { oid });
+        }
     }
     let missing = || stored.iter().filter(|(oid, _)| !mapped.contains_key(oid));
     if !options.as_stored && missing().next().is_some() {
@@ -58,10 +60,47 @@ pub fn of_pipe(options: &SpaceOptions, data: &Path) -> Result<Places, ClusterErr
     for (name, to) in &options.map {
         let oid = name.parse().ok().filter(|oid| *oid > 0);
         let oid = oid.ok_or_else(|| ClusterError::NotAnOid { name: name.clone() })?;
-        places.insert(oid, to.clone());
+        if places.insert(oid, to.clone()).is_some() {
+            return Err(ClusterError::TablespaceTwice { oid });
+        }
     }
     check(&places, data)?;
     Ok(places)
+}
+
+/// Refuses directories that overlap once symbolic links and bind mounts are followed. `real` gives a path without links, as
+/// far as it exists; `id` tells one directory under two names. `data` is the data directory.
+pub fn check_real(
+    places: &Places,
+    data: &Path,
+    real: impl Fn(&Path) -> PathBuf,
+    id: impl Fn(&Path) -> Option<(u64, u64)>,
+) -> Result<(), ClusterError> {
+    let data = real(data);
+    let is_below = |path: &Path, top: &Path| {
+        let top_id = id(top);
+        path.starts_with(top) || top_id.is_some() && path.ancestors().any(|path| id(path) == top_id)
+    };
+    let places: Vec<_> = places.iter().map(|(o, p)| (*o, p, real(p))).collect();
+    for (i, (oid, path, place)) in places.iter().enumerate() {
+        let bad = |what| ClusterError::TablespacePath {
+            oid: *oid,
+            path: path.to_path_buf(),
+            what,
+        };
+        if is_below(place, &data) || is_below(&data, place) {
+            return Err(bad(
+                "through a link or a mount it overlaps the data directory",
+            ));
+        }
+        let overlaps = |other: &Path| is_below(other, place) || is_below(place, other);
+        if places[..i].iter().any(|(.., other)| overlaps(other)) {
+            return Err(bad(
+                "through a link or a mount it overlaps another tablespace",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn check(places: &Places, data: &Path) -> Result<(), ClusterError> {
@@ -147,6 +186,51 @@ mod tests {
         assert!(said.contains("16384 at /srv/fast"), "{said}");
         assert!(said.contains("--tablespace-map 16384=/here/fast"), "{said}");
         assert!(!said.contains("/here/slow"), "{said}");
+    }
+
+    /// Goal: a path that leads into the data directory through a link is refused: the tablespace would be lost when the
+    /// directory gets its files.
+    #[test]
+    fn places_that_overlap_through_links_are_refused() {
+        let real = |path: &Path| match path.strip_prefix("/link") {
+            Ok(rest) => Path::new("/data").join(rest),
+            Err(_) => path.to_owned(),
+        };
+        let judged = |one: &str, other: &str| {
+            let places = Places::from([(16384, one.into()), (16390, other.into())]);
+            check_real(&places, Path::new("/data"), real, |_| None)
+        };
+        assert!(judged("/a", "/b").is_ok());
+        for (one, other) in [
+            ("/link/x", "/b"),
+            ("/a", "/link"),
+            ("/link/../data/y", "/b"),
+        ] {
+            assert!(judged(one, other).is_err(), "{one} {other}");
+        }
+        let same = |path: &Path| match path.starts_with("/alias") {
+            true => "/a".into(),
+            false => path.to_owned(),
+        };
+        let places = Places::from([(16384, "/alias".into()), (16390, "/a".into())]);
+        assert!(check_real(&places, Path::new("/data"), same, |_| None).is_err());
+        // A mount of the data directory under another name.
+        let mounted = |path: &Path| match path.to_str() {
+            Some("/data" | "/mnt") => Some((1, 2)),
+            _ => Some((1, path.as_os_str().len() as u64 + 100)),
+        };
+        let places = Places::from([(16384, "/mnt/x".into())]);
+        let judged = check_real(&places, Path::new("/data"), Path::to_owned, mounted);
+        assert!(judged.is_err());
+    }
+
+    #[test]
+    fn a_tablespace_is_mapped_once() {
+        let twice = [("16384", "/a"), ("/srv/fast", "/b"), ("16390", "/c")];
+        assert!(matches!(
+            decided(&twice, false),
+            Err(ClusterError::TablespaceTwice { oid: 16384 })
+        ));
     }
 
     #[test]
