@@ -44,6 +44,15 @@ pub fn volume_of(path: &Path) -> io::Result<Volume> {
     })
 }
 
+/// Whether this user may make names in the directory; the system's error if not.
+pub fn may_write(directory: &Path) -> io::Result<()> {
+    use rustix::fs::Access;
+    Ok(rustix::fs::access(
+        directory,
+        Access::WRITE_OK | Access::EXEC_OK,
+    )?)
+}
+
 /// The work of a block device since the machine started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskStats {

@@ -23,7 +23,7 @@ mod user;
 use std::io;
 
 pub use child::{EndedChild, run_to_end};
-pub use disk::{DiskStats, Mount, Volume, disk_stats, mount_of, volume_of};
+pub use disk::{DiskStats, Mount, Volume, disk_stats, may_write, mount_of, volume_of};
 pub use heat::{cpu_temperature_c, drive_temperature_c};
 pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, raise_descriptors};
 pub use machine::{CpuTimes, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes};

@@ -104,6 +104,8 @@ impl Survey {
             };
             let prefix = cluster::link(*oid);
             if options.delta {
+                let link = data.as_ref().and_then(|data| data.read_link(&prefix).ok());
+                cluster::refuse_foreign_space(&*dir, *oid, place, link.as_deref())?;
                 survey.look(&*dir, place, outline, &prefix)?;
                 continue;
             }
@@ -143,6 +145,7 @@ impl Survey {
                 match known {
                     // A tablespace of another major version may share the directory.
                     None if is_top && !prefix.as_os_str().is_empty() => {}
+                    None if cluster::is_made(&prefix.join(&name)) => {}
                     None => self.removed.add(path.join(&name)),
                     Some(NameKind::Dir) if is_dir()? => stack.push(name),
                     Some(_) => self.replaced.add(path.join(&name)),

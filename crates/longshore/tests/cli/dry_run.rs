@@ -81,6 +81,16 @@ fn a_dry_run_makes_no_directory_and_refuses_pipes_and_damaged_sets() {
     let good = run(&["restore", "set.bak", "--to", "new/target", "--dry-run"]);
     assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
     assert!(!dir.path().join("new").exists());
+    for asked in [["--only", "nosuch"], ["--move", "nosuch=new"]] {
+        let args = [&["restore", "set.bak", "--to", "new"][..], &asked].concat();
+        let dry = run(&[&args[..], &["--dry-run"]].concat());
+        let real = run(&args);
+        assert_eq!(dry.status.code(), real.status.code(), "{asked:?}");
+        assert!(
+            text(&real.stderr).ends_with(&text(&dry.stderr)),
+            "{asked:?}"
+        );
+    }
     let piped = run(&["restore", "-", "--to", "new", "--dry-run"]);
     assert_ne!(piped.status.code(), Some(0));
     assert!(

@@ -5,7 +5,9 @@
 //!
 //! Leaves to others: the decisions (`prepared.rs`, `target.rs`), and how long it would take, which the history knows.
 
-use longshore_landing::ClusterError;
+use std::path::Path;
+
+use longshore_landing::{ClusterError, Error as LandingError};
 
 use super::OpenedMedia;
 use super::prepared::PreparedRestore;
@@ -27,6 +29,7 @@ pub fn of(
         return Err(ClusterError::NeedsIndex { what }.into());
     };
     let prepared = PreparedRestore::of(context, request, &opened)?;
+    check_rights(context, &request.target)?;
     let options = prepared.options(observer)?;
     let survey = prepared.needs(&options).survey(context)?;
     let trailer = summary.trailer.as_ref();
@@ -63,6 +66,23 @@ pub fn of(
             .collect(),
         plan: prepared.plan,
     })
+}
+
+/// Refuses a target in which this user can make nothing: the directory itself, or the nearest one above it that exists.
+fn check_rights(context: &RunContext, target: &Path) -> Result<(), Error> {
+    let whole = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+    let existing = whole
+        .ancestors()
+        .find(|path| context.storage.dir(path).is_ok());
+    match existing.map(longshore_facts::may_write) {
+        Some(Err(source)) => Err(LandingError::Target {
+            action: "write in",
+            path: target.to_owned(),
+            source,
+        }
+        .into()),
+        _ => Ok(()),
+    }
 }
 
 fn previewed(link: &Link) -> PreviewedSet {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_landing::{
     Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, ProtectedFiles,
-    ReplacePolicy, Scope, Survey, Target, moved,
+    ReplacePolicy, Scope, Survey, Target, check_moves, moved,
 };
 use longshore_media::{BackupType, DeviceSpec, Item, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
@@ -71,6 +71,7 @@ impl DestinationNeeds<'_> {
                 }
             }
         }
+        self.check_asked()?;
         let survey = Survey::of_names(&machine, &request.target, request.replace, &tops)?;
         // The directory may not exist yet.
         let mut parents = request.target.ancestors();
@@ -105,6 +106,35 @@ impl DestinationNeeds<'_> {
         let position = self.header.position;
         let outline = Outline::read(self.media, position, with_names, &missing)?;
         Ok(Some(outline))
+    }
+
+    /// Refuses what was asked for and is not in the set, as the restore does at its end.
+    fn check_asked(&self) -> Result<(), Error> {
+        let request = self.request;
+        check_moves(&request.moves)?;
+        let mut only: Vec<&PathBuf> = request.only.iter().collect();
+        let mut moves: Vec<&(PathBuf, PathBuf)> = request.moves.iter().collect();
+        self.media.items(self.header.position, |item| {
+            if let Item::Entry(entry) = item {
+                let is_wanted = request.only.is_empty()
+                    || request.only.iter().any(|only| entry.path.starts_with(only));
+                only.retain(|only| !entry.path.starts_with(only));
+                moves.retain(|(from, _)| !is_wanted || !entry.path.starts_with(from));
+            }
+        })?;
+        if let Some(path) = only.first() {
+            let path = path.to_path_buf();
+            return Err(Error::NotInSet { path });
+        }
+        match moves.first() {
+            Some((from, to)) => Err(LandingError::BadMove {
+                from: from.clone(),
+                to: to.clone(),
+                what: "the restore has nothing with that name",
+            }
+            .into()),
+            None => Ok(()),
+        }
     }
 
     /// The names directly in the target that plain names of the set would take, and those of databases' side files.

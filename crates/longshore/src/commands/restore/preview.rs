@@ -40,6 +40,8 @@ pub fn run(
     let found = found?;
     let last = last_restore(&found.database, context);
     let rate = last.as_ref().map(|row| row.mb_per_s).filter(|r| *r > 0.0);
+    // Some files take less than the whole set does; how much less is not known.
+    let rate = rate.filter(|_| request.only.is_empty());
     let expected_s = rate.map(|rate| found.plain_bytes as f64 / 1e6 / rate);
     context.output.say(&text(&found, last.as_ref(), expected_s));
     let exit = match beginning.refused {
