@@ -1,4 +1,5 @@
-//! Doubles of a storage that break one promise each: whoever reads this sees that every promise of the `suite` can turn red.
+//! Goal: every promise of the `suite` can turn red.
+//! Method: each double of a storage breaks one promise, and must turn exactly that one red.
 //!
 //! Invariants
 //! - The double without a lie keeps every promise, so a lie is all that a promise can refuse.

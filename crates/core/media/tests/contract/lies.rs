@@ -1,5 +1,5 @@
-//! Doubles that break one promise of a device each: whoever reads this sees that every promise of `contract.rs` can turn
-//! red.
+//! Goal: every promise of `contract.rs` can turn red.
+//! Method: each double breaks one promise of a device, and must turn exactly that one red.
 //!
 //! Invariants
 //! - The double without a lie keeps every promise, so a lie is all that a promise can refuse.
