@@ -24,6 +24,7 @@ pub fn check(
         reader,
         declared: declared.into_iter().collect(),
         loops: 0,
+        is_located: false,
     };
     check.all(&batch.statements)
 }
@@ -33,6 +34,8 @@ struct Check<'a> {
     declared: BTreeSet<String>,
     /// WHILE statements around the current one. Loops of an outer batch do not count.
     loops: usize,
+    /// Whether the mistake that was found has its line; otherwise its statement's counts.
+    is_located: bool,
 }
 
 impl Check<'_> {
@@ -42,18 +45,15 @@ impl Check<'_> {
 
     fn one(&mut self, located: &LocatedStatement) -> Result<(), Message> {
         let checked = self.statement(&located.statement);
-        checked.map_err(|m| match &located.statement {
-            // The statements inside have reported their line.
-            Statement::If { .. }
-            | Statement::While { .. }
-            | Statement::Block(_)
-            | Statement::Try { .. }
-                if m.line > 1 =>
-            {
-                m
-            }
-            _ => m.at_line(located.line),
-        })
+        checked.map_err(|m| self.locate(m, located.line))
+    }
+
+    /// The mistake with this line, unless it is known better.
+    fn locate(&mut self, mistake: Message, line: u32) -> Message {
+        match std::mem::replace(&mut self.is_located, true) {
+            true => mistake,
+            false => mistake.at_line(line),
+        }
     }
 
     fn statement(&mut self, statement: &Statement) -> Result<(), Message> {
@@ -211,15 +211,21 @@ impl Check<'_> {
         })
     }
 
-    fn expression(&self, fragment: &Fragment) -> Result<(), Message> {
+    fn expression(&mut self, fragment: &Fragment) -> Result<(), Message> {
         if let Some(operand) = single(&fragment.text) {
-            return self.operand(&operand);
+            let checked = self.operand(&operand);
+            return checked.map_err(|m| self.locate(m, fragment.line_at(0)));
         }
         self.read(QuerySource::Expression(fragment))
     }
 
-    fn read(&self, asked: QuerySource) -> Result<(), Message> {
-        variables(asked.written(), |name| self.variable(name))?;
-        query::check(self.reader, asked)
+    fn read(&mut self, asked: QuerySource) -> Result<(), Message> {
+        let named = variables(asked.written(), |name, at| {
+            let declared = self.variable(name);
+            declared.map_err(|m| m.at_line(asked.line_at(at)))
+        });
+        let checked = named.and_then(|()| query::check(self.reader, asked));
+        // Both know the line.
+        checked.inspect_err(|_| self.is_located = true)
     }
 }

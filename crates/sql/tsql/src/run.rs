@@ -156,7 +156,12 @@ impl Session {
         self.error = 0;
         let flow = self.batch(text, out);
         self.nesting -= 1;
-        out.line = line;
+        // A failure has its line in the nested text.
+        let failed = match &flow {
+            Err(Stop::Failed(messages)) => messages.last().map(|m| m.line),
+            _ => None,
+        };
+        out.line = failed.unwrap_or(line);
         let inner = std::mem::replace(&mut self.variables, outer);
         match flow {
             Ok(()) | Err(Stop::Return | Stop::EndOwnBatch) => Ok(inner.into_all().0),
@@ -389,9 +394,7 @@ impl Session {
         let kind = self.variable(variable)?.kind;
         let value = match operator {
             "" => value.clone(),
-            operator => Fragment {
-                text: format!("{variable} {operator} ( {value} )"),
-            },
+            operator => Fragment::new(format!("{variable} {operator} ( {value} )")),
         };
         let value = self.value_as(&value, kind)?;
         Ok(self.set_variable(variable, value)?)

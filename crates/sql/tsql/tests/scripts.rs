@@ -309,3 +309,78 @@ fn break_and_continue_outside_a_loop_are_refused_before_anything_runs() {
     let script = "DECLARE @i int = 0; WHILE 1 = 1 BEGIN SET @i += 1; IF @i < 3 CONTINUE; BREAK END; PRINT @i";
     assert_eq!(printed(&mut session, script).0, ["3"]);
 }
+
+/// A batch, its mistake as `number, line`, and the token that the message names.
+const MISTAKES_OF_QUERIES: &[(&str, (u32, u32), &str)] = &[
+    ("SELECT name\nFROMM sys.databases", (102, 2), "'sys'"),
+    (
+        "PRINT 1\n\nSELECT name\nFROM sys.databases\nWHERE name = = 'a'",
+        (102, 5),
+        "'='",
+    ),
+    // Comments and the line ends inside of literals count; one character may have several bytes.
+    (
+        "SELECT 'ä\n\nö', -- FROM\n/*\n*/ [name] FROM sys.databases\nWHERE ) 'b'",
+        (102, 6),
+        "')'",
+    ),
+    // At the end it is the last token that the client wrote.
+    (
+        "PRINT 1\nSELECT name FROM sys.databases\nWHERE",
+        (102, 3),
+        "'WHERE'",
+    ),
+    ("PRINT 'a'\n  +\n\n", (102, 2), "'+'"),
+    ("IF 1 = 1 AND\n  NOT\nPRINT 'a'", (102, 2), "'NOT'"),
+    ("IF 1 =\n= 1\nPRINT 'a'", (102, 2), "'='"),
+    (
+        "BEGIN TRY\nSELECT\n1 1\nEND TRY\nBEGIN CATCH\nPRINT 1\nEND CATCH",
+        (102, 3),
+        "'1'",
+    ),
+    // The parser reads another text than the client wrote.
+    (
+        "DECLARE @a int\nSELECT @a +=\n$1.5 ,\n@a = = 2",
+        (102, 4),
+        "'='",
+    ),
+    ("DECLARE @a int = 1\nSET @a +=\n1 1", (102, 3), "'1'"),
+    ("SELECT 1,\n2,\n@missing", (137, 3), "\"@missing\""),
+    ("PRINT\n\n@missing", (137, 3), "\"@missing\""),
+];
+
+#[test]
+fn mistakes_in_queries_are_reported_with_the_line_of_their_token() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (batch, expected, near) in MISTAKES_OF_QUERIES {
+        let record = run(&mut session, batch);
+        let [message] = record.messages().collect::<Vec<_>>()[..] else {
+            panic!("{batch}: {:?}", said(&record));
+        };
+        assert_eq!(
+            (message.number, message.line),
+            *expected,
+            "{batch}: {}",
+            message.text
+        );
+        assert!(message.text.contains(near), "{batch}: {}", message.text);
+        // In a text that a statement runs, lines count from that text's first.
+        let inner = batch.replace('\'', "''");
+        for call in [
+            format!("PRINT 1\n\nEXEC ('{inner}')"),
+            format!("PRINT 1\n\nEXEC sp_executesql\nN'{inner}'"),
+            format!(
+                "PRINT 1\nBEGIN TRY\nEXEC ('{inner}')\nEND TRY\nBEGIN CATCH\nPRINT ERROR_LINE()\nEND CATCH"
+            ),
+        ] {
+            let record = run(&mut session, &call);
+            let last = record.messages().last().unwrap();
+            let line = match last.number {
+                0 => last.text.parse().unwrap(),
+                _ => last.line,
+            };
+            assert_eq!(line, expected.1, "{call}: {:?}", said(&record));
+        }
+    }
+}

@@ -134,8 +134,8 @@ pub(crate) fn without_words(text: &str, words: &[&str]) -> Result<String, Messag
     let tokens = crate::syntax::tokens(text)?;
     let kept: Vec<_> = tokens
         .into_iter()
-        .filter(|(bare, raw)| !(*bare && words.iter().any(|w| raw.eq_ignore_ascii_case(w))))
-        .map(|(_, raw)| raw)
+        .filter(|t| !(t.is_word && words.iter().any(|w| t.raw.eq_ignore_ascii_case(w))))
+        .map(|t| t.raw)
         .collect();
     Ok(kept.join(" "))
 }

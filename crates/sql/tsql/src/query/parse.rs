@@ -11,6 +11,7 @@ use sqlparser::dialect::MsSqlDialect;
 use sqlparser::parser::Parser;
 
 use crate::message::{self, Message};
+use crate::syntax::FragmentToken;
 
 /// The most bytes of one query's text: the tree built from it must not nest deeper than a thread's stack allows.
 pub const LEN_MAX: usize = 256 << 10;
@@ -18,33 +19,56 @@ const DEPTH_MAX: usize = 50;
 /// The most tokens between commas and parentheses.
 const RUN_MAX: usize = 2000;
 
+/// What keeps a text from being read.
+#[derive(Debug)]
+pub struct ParseError {
+    pub message: Message,
+    /// The offset of the token in the text; its length at the text's end.
+    pub at: usize,
+}
+
+impl From<Message> for ParseError {
+    /// A mistake of the whole text.
+    fn from(message: Message) -> ParseError {
+        ParseError { message, at: 0 }
+    }
+}
+
 /// Parses a query. Errors: 102 for a token that the parser did not expect.
-pub fn parse(text: &str) -> Result<Query, Message> {
+pub fn parse(text: &str) -> Result<Query, ParseError> {
     if text.len() > LEN_MAX {
-        return Err(message::NESTED_TOO_DEEPLY.plain());
+        return Err(message::NESTED_TOO_DEEPLY.plain().into());
     }
     let mut tokens = crate::syntax::tokens(text)?;
     check_runs(&tokens)?;
     let has_money = spell_money(&mut tokens);
     let written_out = compound(&tokens, has_money);
-    let text = written_out.as_deref().unwrap_or(text);
+    let read = written_out.as_ref().map_or(text, |w| w.text.as_str());
     let dialect = MsSqlDialect {};
     let parsed = Parser::new(&dialect)
         .with_recursion_limit(DEPTH_MAX)
-        .try_with_sql(text)
+        .try_with_sql(read)
         .and_then(|mut parser| parser.parse_statements());
-    let mut statements = parsed.map_err(|error| wrong(&error.to_string(), text))?;
+    let mut statements = parsed.map_err(|error| {
+        let (message, at) = wrong(&error.to_string(), read);
+        let at = match (at, &written_out) {
+            (None, _) => text.len(),
+            (Some(at), None) => at,
+            (Some(at), Some(written)) => written.origin(at),
+        };
+        ParseError { message, at }
+    })?;
     match (statements.pop(), statements.is_empty()) {
         (Some(Parsed::Query(query)), true) => Ok(*query),
-        _ => Err(message::SYNTAX.with(&[&near(text)])),
+        _ => Err(message::SYNTAX.with(&[&near(text)]).into()),
     }
 }
 
 /// The tokens between commas and parentheses become a left-leaning tree, as deep as there are operators.
-fn check_runs(tokens: &[(bool, String)]) -> Result<(), Message> {
+fn check_runs(tokens: &[FragmentToken]) -> Result<(), Message> {
     let mut runs = vec![0];
-    for (_, raw) in tokens {
-        match (raw.as_str(), runs.last_mut()) {
+    for token in tokens {
+        match (token.raw.as_str(), runs.last_mut()) {
             ("(", _) => runs.push(0),
             (")", _) => drop(runs.pop()),
             (",", Some(run)) => *run = 0,
@@ -73,74 +97,117 @@ const LIST_ENDS: [&str; 9] = [
 ];
 
 /// Rewrites `$1.50` for the parser. Returns whether there was any.
-fn spell_money(tokens: &mut [(bool, String)]) -> bool {
+fn spell_money(tokens: &mut [FragmentToken]) -> bool {
     let mut found = false;
-    for (_, raw) in tokens.iter_mut() {
-        if let Some(number) = raw.strip_prefix('$').filter(|n| !n.is_empty()) {
-            *raw = format!("CAST ( '{number}' AS money )");
+    for token in tokens.iter_mut() {
+        if let Some(number) = token.raw.strip_prefix('$').filter(|n| !n.is_empty()) {
+            token.raw = format!("CAST ( '{number}' AS money )");
             found = true;
         }
     }
     found
 }
 
+/// A text in which constructs that the parser does not know are written out.
+#[derive(Default)]
+struct WrittenOut {
+    text: String,
+    /// Offsets of pieces in `text` and of the tokens that they stand for, in ascending order.
+    origins: Vec<(usize, usize)>,
+}
+
+impl WrittenOut {
+    fn push(&mut self, raw: &str, origin: usize) {
+        if !self.text.is_empty() {
+            self.text.push(' ');
+        }
+        self.origins.push((self.text.len(), origin));
+        self.text.push_str(raw);
+    }
+
+    /// The offset of the token that the piece at this offset stands for.
+    fn origin(&self, at: usize) -> usize {
+        let begun = self.origins.partition_point(|(from, _)| *from <= at);
+        let piece = begun.checked_sub(1).map(|i| self.origins[i].1);
+        piece.unwrap_or_default()
+    }
+}
+
 /// Rewrites `SELECT @x += y` as `SELECT @x = @x + ( y )`, which the parser knows; `None` if nothing of the kind occurs
 /// and no other token was `changed`.
-fn compound(tokens: &[(bool, String)], changed: bool) -> Option<String> {
+fn compound(tokens: &[FragmentToken], changed: bool) -> Option<WrittenOut> {
     let operator = |raw: &str| {
         ["+=", "-=", "*=", "/=", "%="]
             .iter()
             .find(|o| **o == raw)
             .map(|o| &o[..1])
     };
-    if !changed && !tokens.iter().any(|(_, raw)| operator(raw).is_some()) {
+    if !changed && !tokens.iter().any(|t| operator(&t.raw).is_some()) {
         return None;
     }
-    let mut made: Vec<&str> = Vec::new();
+    let mut made = WrittenOut::default();
     // The present depth of parentheses, and the depth at which an operand began.
     let mut depth = 0_usize;
     let mut begun = Vec::new();
-    for (i, (bare, raw)) in tokens.iter().enumerate() {
-        let ends_list = *bare && LIST_ENDS.iter().any(|w| raw.eq_ignore_ascii_case(w));
+    for (i, FragmentToken { is_word, raw, at }) in tokens.iter().enumerate() {
+        let ends_list = *is_word && LIST_ENDS.iter().any(|w| raw.eq_ignore_ascii_case(w));
         let is_end = raw == "," || ends_list || raw == ")";
         if is_end && begun.last() == Some(&depth) {
             begun.pop();
-            made.push(")");
+            made.push(")", *at);
         }
         match raw.as_str() {
             "(" => depth += 1,
             ")" => depth = depth.saturating_sub(1),
             _ => {}
         }
-        let before = i.checked_sub(1).map(|i| tokens[i].1.as_str());
+        let before = i.checked_sub(1).map(|i| tokens[i].raw.as_str());
         match (operator(raw), before.filter(|b| b.starts_with('@'))) {
             (Some(operator), Some(variable)) => {
-                made.extend(["=", variable, operator, "("]);
+                for piece in ["=", variable, operator, "("] {
+                    made.push(piece, *at);
+                }
                 begun.push(depth);
             }
-            _ => made.push(raw),
+            _ => made.push(raw, *at),
         }
     }
-    made.extend(begun.iter().map(|_| ")"));
-    Some(made.join(" "))
+    let end = tokens.last().map_or(0, |t| t.at + t.raw.len());
+    for _ in &begun {
+        made.push(")", end);
+    }
+    Some(made)
 }
 
-fn near(text: &str) -> String {
+/// The beginning of a text, for messages.
+pub fn near(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// `… found: X at Line: 1, Column: 5`
-fn wrong(error: &str, text: &str) -> Message {
+/// The parser's `… found: X at Line: 1, Column: 5` as a message, and the offset of `X`. `None`: the end of the text.
+fn wrong(error: &str, text: &str) -> (Message, Option<usize>) {
     if error.contains("recursion limit") {
-        return message::NESTED_TOO_DEEPLY.plain();
+        return (message::NESTED_TOO_DEEPLY.plain(), Some(0));
     }
-    let found = error.split_once("found: ").map(|(_, rest)| rest);
-    let found = found.map(|rest| rest.split(" at Line:").next().unwrap_or(rest));
+    let (said, place) = error.rsplit_once(" at Line: ").unwrap_or((error, ""));
+    let found = said.split_once("found: ").map(|(_, rest)| rest);
     match found {
         Some("EOF") | None => {
             let last = text.rsplit(' ').next().unwrap_or(text);
-            message::SYNTAX.with(&[&near(last)])
+            (message::SYNTAX.with(&[&near(last)]), None)
         }
-        Some(found) => message::SYNTAX.with(&[&near(found)]),
+        Some(found) => (message::SYNTAX.with(&[&near(found)]), offset(place, text)),
     }
+}
+
+/// The offset that `2, Column: 5` means. The parser counts characters, and the line ends inside of literals.
+fn offset(place: &str, text: &str) -> Option<usize> {
+    let (line, column) = place.split_once(", Column: ")?;
+    let (line, column): (usize, usize) = (line.parse().ok()?, column.parse().ok()?);
+    let begin = match line.checked_sub(2) {
+        None => 0,
+        Some(ends_before) => text.match_indices('\n').nth(ends_before)?.0 + 1,
+    };
+    let at = text[begin..].char_indices().nth(column.checked_sub(1)?);
+    at.map(|(at, _)| begin + at)
 }

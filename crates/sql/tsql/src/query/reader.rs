@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use sqlparser::ast::Query;
 
-use super::parse::{LEN_MAX, parse};
-use crate::message::Message;
+use super::parse::{LEN_MAX, ParseError, near, parse};
+use crate::message::{self, Message};
 use crate::syntax::{ExpressionForm, Fragment, Literal, form};
 
 /// Bytes of text whose trees are kept, at most. A tree takes some hundred times as much.
@@ -46,11 +46,32 @@ impl<'a> QuerySource<'a> {
         self.parts().1
     }
 
+    /// The line in the batch of the token at this offset in [`QuerySource::written`].
+    pub fn line_at(self, at: usize) -> u32 {
+        let (QuerySource::Query(fragment)
+        | QuerySource::Expression(fragment)
+        | QuerySource::Condition(fragment)) = self;
+        fragment.line_at(at)
+    }
+
     pub fn text(self) -> Cow<'a, str> {
         match self.parts() {
             ("", text, "") => Cow::Borrowed(text),
             (before, text, after) => Cow::Owned(format!("{before}{text}{after}")),
         }
+    }
+
+    /// The mistake with its line in the batch. At the text's end it is the last token of what the client wrote.
+    fn located(self, mistake: ParseError) -> Message {
+        let (before, text, _) = self.parts();
+        let at = mistake.at.saturating_sub(before.len());
+        if at < text.len() {
+            return mistake.message.at_line(self.line_at(at));
+        }
+        let last = crate::syntax::last_token(text);
+        message::SYNTAX
+            .with(&[&near(&text[last..])])
+            .at_line(self.line_at(last))
     }
 
     /// Queries have none: there a literal may be a name, or a column's place.
@@ -89,13 +110,13 @@ impl Reader {
         Some((tree?, literals))
     }
 
-    /// The tree of the whole text. Errors: what the parser did not expect, as 102.
+    /// The tree of the whole text. Errors: what the parser did not expect, as 102, with its line in the batch.
     pub fn by_text(&self, asked: QuerySource) -> Result<Arc<Query>, Message> {
         let text = asked.text();
         if let Some(Some(known)) = self.kept.borrow().get(text.as_ref()) {
             return Ok(known.clone());
         }
-        let tree = Arc::new(parse(&text)?);
+        let tree = Arc::new(parse(&text).map_err(|mistake| asked.located(mistake))?);
         self.keep(&text, Some(tree.clone()));
         Ok(tree)
     }

@@ -571,7 +571,7 @@ fn moment(second: u32) -> String {
 /// The rows of a query and what they took, and whether its subqueries were grouped.
 fn ask(session: &Session, text: &str) -> (Vec<Vec<Value>>, i32, bool) {
     let text = text.to_owned();
-    let plan = by_text(session, QuerySource::Query(&Fragment { text })).unwrap();
+    let plan = by_text(session, QuerySource::Query(&Fragment::new(text))).unwrap();
     let engine = session.query_context().engine(&plan.views).unwrap();
     let mut rows = Vec::new();
     let ran = engine.run(&plan, &mut |row| {
@@ -688,7 +688,7 @@ fn aggregates_in_clauses_and_outer_values_that_may_fail_are_not_grouped() {
          c.database_name = b.database_name AND c.position = 10 / (b.position - 1))",
     ] {
         let text = query.to_owned();
-        let plan = by_text(&session, QuerySource::Query(&Fragment { text })).unwrap();
+        let plan = by_text(&session, QuerySource::Query(&Fragment::new(text))).unwrap();
         assert!(!plan.sql.contains("MATERIALIZED"), "{query}");
     }
 }
@@ -760,7 +760,7 @@ fn a_cancel_ends_a_query_after_a_few_thousand_steps_and_writers_never_wait_for_i
         assert!(!is_grouped && rows.len() == 2, "{condition}");
         assert!(whole > 20 * STEPS_MAX, "{whole}: {condition}");
 
-        let plan = by_text(&session, QuerySource::Query(&Fragment { text })).unwrap();
+        let plan = by_text(&session, QuerySource::Query(&Fragment::new(text))).unwrap();
         let engine = session.query_context().engine(&plan.views).unwrap();
         let catalog = dir.path().join("catalog.db");
         let ran = engine.run(&plan, &mut |_| {

@@ -92,9 +92,50 @@ pub enum Transaction {
 }
 
 /// A run of tokens separated by single blanks: a query or an expression.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Eq)]
 pub struct Fragment {
     pub text: String,
+    /// The line of the first token in the batch, from 1.
+    line: u32,
+    /// Where a token begins a new line: its offset in `text`, and its line in the batch. In ascending order.
+    breaks: Vec<(u32, u32)>,
+}
+
+impl Fragment {
+    /// A text on the first line.
+    pub fn new(text: String) -> Fragment {
+        Fragment::at_lines(text, vec![(0, 1)])
+    }
+
+    /// `lines`: offsets of tokens in `text` and their lines, in ascending order, the first token's first.
+    pub(crate) fn at_lines(text: String, mut lines: Vec<(u32, u32)>) -> Fragment {
+        let line = match lines.is_empty() {
+            true => 1,
+            false => lines.remove(0).1,
+        };
+        lines.shrink_to_fit();
+        Fragment {
+            text,
+            line,
+            breaks: lines,
+        }
+    }
+
+    /// The line in the batch of the token at this offset in the text.
+    pub fn line_at(&self, at: usize) -> u32 {
+        let begun = self
+            .breaks
+            .partition_point(|(from, _)| *from as usize <= at);
+        let last = begun.checked_sub(1).map(|i| self.breaks[i].1);
+        last.unwrap_or(self.line)
+    }
+}
+
+impl PartialEq for Fragment {
+    /// Printing moves tokens to other lines, so lines are not compared.
+    fn eq(&self, other: &Fragment) -> bool {
+        self.text == other.text
+    }
 }
 
 /// A name that may come from a variable.

@@ -51,31 +51,55 @@ pub(crate) fn single(text: &str) -> Option<Operand> {
     })
 }
 
-/// The variables that a text names, each as often as it does.
+/// The variables that a text names, each as often as it does, with their offsets.
 pub(crate) fn variables<'a>(
     text: &'a str,
-    mut each: impl FnMut(&'a str) -> Result<(), Message>,
+    mut each: impl FnMut(&'a str, usize) -> Result<(), Message>,
 ) -> Result<(), Message> {
     let mut lexer = lexer::Lexer::new(text);
     loop {
         let token = lexer.token()?;
         match token.kind {
             lexer::TokenKind::End => return Ok(()),
-            lexer::TokenKind::Variable => each(token.raw)?,
+            lexer::TokenKind::Variable => each(token.raw, token.at)?,
             _ => {}
         }
     }
 }
 
-/// The tokens of a text: whether each is an unquoted word, and its text.
-pub(crate) fn tokens(text: &str) -> Result<Vec<(bool, String)>, Message> {
+/// The offset of a text's last token; 0 if it has none.
+pub(crate) fn last_token(text: &str) -> usize {
+    let mut lexer = lexer::Lexer::new(text);
+    let mut last = 0;
+    while let Ok(token) = lexer.token()
+        && token.kind != lexer::TokenKind::End
+    {
+        last = token.at;
+    }
+    last
+}
+
+/// A token of a fragment's text.
+pub(crate) struct FragmentToken {
+    pub is_word: bool,
+    pub raw: String,
+    /// The number of bytes before it.
+    pub at: usize,
+}
+
+/// The tokens of a text. Words in quotation marks or brackets are no words here.
+pub(crate) fn tokens(text: &str) -> Result<Vec<FragmentToken>, Message> {
     let mut lexer = lexer::Lexer::new(text);
     let mut all = Vec::new();
     loop {
         let token = lexer.token()?;
         match token.kind {
             lexer::TokenKind::End => return Ok(all),
-            kind => all.push((kind == lexer::TokenKind::Word, token.raw.to_owned())),
+            kind => all.push(FragmentToken {
+                is_word: kind == lexer::TokenKind::Word,
+                raw: token.raw.to_owned(),
+                at: token.at,
+            }),
         }
     }
 }

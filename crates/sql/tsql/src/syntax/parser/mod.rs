@@ -443,6 +443,7 @@ impl<'a> Parser<'a> {
     /// parenthesis, or a comma if `commas_end`.
     fn fragment(&mut self, commas_end: bool) -> Result<Fragment, Message> {
         let mut text = String::new();
+        let mut lines: Vec<(u32, u32)> = Vec::new();
         let mut open = 0;
         let mut cases = 0;
         // The query of a WITH clause follows its parentheses.
@@ -496,12 +497,16 @@ impl<'a> Parser<'a> {
             if !text.is_empty() {
                 text.push(' ');
             }
+            let line = self.line();
+            if lines.last().is_none_or(|(_, last)| *last < line) {
+                lines.push((text.len() as u32, line));
+            }
             text.push_str(token.raw);
             self.advance()?;
         }
         match text.is_empty() || open > 0 {
             true => Err(self.syntax()),
-            false => Ok(Fragment { text }),
+            false => Ok(Fragment::at_lines(text, lines)),
         }
     }
 
