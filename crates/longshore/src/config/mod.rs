@@ -10,6 +10,7 @@
 
 mod environment;
 mod near;
+mod place;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -27,6 +28,7 @@ use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
 use longshore_wal::{is_in_bucket, location};
 use serde::{Deserialize, Deserializer, de};
 
+use self::place::ConfigPlace;
 use crate::options::values;
 use longshore_terminal::failure::Failure;
 
@@ -361,13 +363,23 @@ impl Config {
     ) -> Result<Config, Failure> {
         let mut config: Config = toml::from_str(text).map_err(|e| {
             let at = e.span().map_or(0, |s| s.start).min(text.len());
-            let line = text.as_bytes()[..at]
-                .iter()
-                .filter(|b| **b == b'\n')
-                .count()
-                + 1;
-            let place = path.as_deref().unwrap_or(Path::new("the configuration"));
-            refusal(&format!("{}, line {line}", place.display()), e.message())
+            let file = path.as_deref().unwrap_or(Path::new("the configuration"));
+            let place = ConfigPlace::at(text, at);
+            let failure = refusal(
+                &format!("{}, {}", file.display(), place.shown()),
+                e.message(),
+            );
+            // A key in the wrong table has no value to write there.
+            let is_unknown = e.message().contains("unknown field");
+            match place.last_word().and_then(place::example) {
+                Some(example) if !is_unknown => Failure {
+                    hint: Some(format!(
+                        "docs/configuration.md describes the keys; write for example {example}"
+                    )),
+                    ..failure
+                },
+                _ => failure,
+            }
         })?;
         variables.sort();
         let mut table: toml::Table = text.parse().unwrap_or_default();
@@ -383,18 +395,25 @@ impl Config {
             }
         }
         config.path = path;
-        config.check()?;
+        config.check(text)?;
         Ok(config)
     }
 
     /// Checks what the grammar alone cannot.
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self, text: &str) -> Result<(), Failure> {
         self.check_tables().map_err(|what| {
             let path = self.path.as_deref().unwrap_or(Path::new("longshore.toml"));
-            Failure::usage(
-                format!("{}: {what}", path.display()),
-                "correct the configuration, then run `longshore config check`",
-            )
+            let place = ConfigPlace::of(text, &what);
+            let shown = place.as_ref().map(|place| format!(", {}", place.shown()));
+            let example = place.as_ref().and_then(ConfigPlace::last_word);
+            let hint = match example.and_then(place::example) {
+                Some(example) => {
+                    format!("write for example {example}, then run `longshore config check`")
+                }
+                None => "correct this table, then run `longshore config check`".to_owned(),
+            };
+            let shown = shown.unwrap_or_default();
+            Failure::usage(format!("{}{shown}: {what}", path.display()), hint)
         })
     }
 
@@ -793,15 +812,31 @@ mod tests {
     #[test]
     fn an_unknown_key_is_refused_with_file_and_line() {
         let text = refusal("[defaults]\nretain_days = 7\nretian_days = 9\n");
-        assert!(text.starts_with("longshore.toml, line 3: "), "{text}");
+        let place = "longshore.toml, line 3, column 1: `defaults.retian_days`: ";
+        assert!(text.starts_with(place), "{text}");
         assert!(text.contains("retian_days"), "{text}");
     }
 
     #[test]
     fn a_bad_value_is_refused_with_its_line_and_the_reason() {
         let text = refusal("\n[defaults]\nmax_cpu = 0\n");
-        assert!(text.starts_with("longshore.toml, line 3: "), "{text}");
+        let place = "longshore.toml, line 3, column 11: `defaults.max_cpu`: ";
+        assert!(text.starts_with(place), "{text}");
         assert!(text.contains("percentage"), "{text}");
+        let failure = parse("[defaults]\nmax_rate = \"fast\"\n").unwrap_err();
+        let place = "longshore.toml, line 2, column 12: `defaults.max_rate`: unknown unit";
+        assert!(failure.text.starts_with(place), "{}", failure.text);
+        let hint = failure.hint.unwrap();
+        assert!(hint.ends_with("max_rate = \"200M\""), "{hint}");
+        // Checks of several keys name the place, too.
+        let failure = parse("[target.t]\ndirectories = [\"a\"]\n[retention.r]\nkeep_full = 0\n");
+        let failure = failure.unwrap_err();
+        assert!(
+            failure
+                .text
+                .starts_with("longshore.toml, line 1, column 1: [target.t]")
+        );
+        assert!(failure.hint.unwrap().ends_with("`longshore config check`"));
         assert!(refusal("[defaults]\nalgorithm = \"RAR\"\n").contains("QAT_DEFLATE"));
     }
 

@@ -118,7 +118,7 @@ fn misspelt_keys_are_refused_with_file_and_line_before_anything_happens() {
     let ran = stage
         .line("--config bad.toml backup app.db --to x.bak")
         .exits(2);
-    assert!(ran.err.contains("bad.toml, line 3: "), "{}", ran.err);
+    assert!(ran.err.contains("bad.toml, line 3, column "), "{}", ran.err);
     assert!(ran.err.contains("retian_days"), "{}", ran.err);
     assert!(!stage.path("x.bak").exists());
 }
