@@ -37,12 +37,36 @@ impl Exit {
     pub fn code(self) -> u8 {
         self as u8
     }
+
+    /// The exit code's name in `--json`. The words are stable.
+    pub fn word(self) -> &'static str {
+        match self {
+            Exit::Done => "done",
+            Exit::No => "no",
+            Exit::Usage => "usage",
+            Exit::Source => "source",
+            Exit::Media => "media",
+            Exit::Warnings => "warnings",
+            Exit::Target => "target",
+            Exit::Conflict => "conflict",
+            Exit::Internal => "internal",
+            Exit::Interrupted => "interrupted",
+            Exit::NoAnswer => "no_answer",
+        }
+    }
+}
+
+impl Serialize for Exit {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
 }
 
 /// Why a command failed, as shown to people and in `--json`.
 #[derive(Debug, Serialize)]
 pub struct Failure {
-    #[serde(skip)]
+    /// In `--json` as a word, which also errors without a number have.
+    #[serde(rename = "code")]
     pub exit: Exit,
     /// SQL Server's message number, if there is one.
     pub number: Option<u32>,

@@ -121,6 +121,7 @@ fn errors_carry_number_text_and_hint() {
     let value = object(&ran);
     assert_eq!(value["status"], "error");
     assert_eq!(value["error"]["number"], 3132);
+    assert_eq!(value["error"]["code"], "media");
     assert!(
         value["error"]["text"]
             .as_str()
@@ -131,10 +132,25 @@ fn errors_carry_number_text_and_hint() {
 
     let value = object(&stage.line("backup nowhere --to x.bak --json").exits(3));
     assert_eq!(value["error"]["number"], Value::Null);
+    assert_eq!(value["error"]["code"], "source");
     assert!(!value["error"]["causes"].as_array().unwrap().is_empty());
 
     let value = object(&stage.line("restore a.bak --too out --json").exits(2));
     assert!(value["error"]["text"].as_str().unwrap().contains("--too"));
+    assert_eq!(value["error"]["code"], "usage");
+
+    stage.write("bad.toml", b"[defaults]\nmax_rate = \"fast\"\n");
+    let ran = stage.line("--config bad.toml config check --json").exits(2);
+    let error = object(&ran)["error"].clone();
+    assert_eq!(
+        (&error["code"], &error["number"]),
+        (&"usage".into(), &Value::Null)
+    );
+    let text = error["text"].as_str().unwrap();
+    assert!(
+        text.contains("line 2, column 12: `defaults.max_rate`"),
+        "{text}"
+    );
 }
 
 #[test]
