@@ -276,3 +276,28 @@ fn a_setting_changed_by_sql_counts_for_the_command_line() {
     let output = stage.sql(&["-h", "-1", "-W", "-Q", count]);
     assert_eq!(text(&output.stdout).trim(), "1");
 }
+
+#[test]
+fn an_error_of_a_file_is_named_on_standard_error_with_the_next_step() {
+    let stage = Stage::new();
+    let script = "SELECT 1 AS n\nGO\nSELECT name\nFROM sys.databases\nWHERE = 1\nGO\n";
+    std::fs::write(stage.path("q.sql"), script).unwrap();
+    let file = stage.path("q.sql").display().to_string();
+    let output = stage.sql(&["-i", &file, "-b"]);
+    assert_eq!(output.status.code(), Some(1));
+    // Standard output is sqlcmd's.
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains(", Line 3\n") && !shown.contains("q.sql"),
+        "{shown}"
+    );
+    let expected =
+        format!("longshore: {file}: Msg 102, Line 3 of the batch that begins on line 3\nhint: ");
+    let said = text(&output.stderr);
+    assert!(said.starts_with(&expected), "{said}");
+    let answer = common::answer(&stage.sql(&["-i", &file, "--json"]));
+    let error = answer["said"].as_array().unwrap().last().unwrap();
+    assert_eq!((&error["number"], &error["line"]), (&102.into(), &3.into()));
+    assert_eq!(error["file"], file);
+    assert!(error["hint"].is_string(), "{error}");
+}

@@ -8,6 +8,7 @@
 //! Leaves to others: the script's own commands (`script.rs`), the form of results (`show.rs`), and the language
 //! (`tsql`).
 
+mod advice;
 pub(super) mod configured;
 mod prompt;
 mod record;
@@ -24,6 +25,7 @@ use longshore_io::{FileKind, OpenHow, Storage, Via};
 use longshore_tsql::{Login, Server, Session, Sink};
 use serde::Serialize;
 
+use self::advice::{Advised, BatchOrigin};
 use self::prompt::{Prompt, UserInput};
 use self::record::{Keep, OutputPiece};
 use self::script::{Client, Ran, Script, ScriptEnd};
@@ -49,6 +51,8 @@ struct Terminal<'a> {
     style: Style,
     /// Set with `--json`.
     keep: Option<Keep>,
+    /// The file of `-i` that runs.
+    file: Option<String>,
     failed: bool,
     /// The highest severity of all messages.
     severity_max: u8,
@@ -68,7 +72,7 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     let mut script = Script::new(variables(options)?, options.exit_on_error, options.echo);
     let ended = match first_batch(options) {
         // If the first batch (USE) fails, the script must not run in another database.
-        Some(first) => match terminal.batch(&first) {
+        Some(first) => match terminal.batch(&first, 0) {
             Ok(Ran::WithErrors) => Err(ScriptEnd::Failed),
             Ok(Ran::Well) => Ok(()),
             Err(ended) => Err(ended),
@@ -126,6 +130,7 @@ fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure
         session: Session::with_cancel(Server::start(setup), login, cancel),
         style,
         keep: context.output.json.then(Keep::default),
+        file: None,
         failed: false,
         severity_max: 0,
     })
@@ -267,6 +272,11 @@ fn statements(
                 return Err(ScriptEnd::Failed);
             }
         };
+        let shown = path.display().to_string();
+        if let Some(keep) = &mut terminal.keep {
+            keep.file = Some(shown.clone());
+        }
+        terminal.file = Some(shown);
         script.text(&text, terminal)?;
     }
     Ok(())
@@ -345,16 +355,25 @@ fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
 }
 
 impl Client for Terminal<'_> {
-    fn batch(&mut self, text: &str) -> Result<Ran, ScriptEnd> {
+    fn batch(&mut self, text: &str, begun: usize) -> Result<Ran, ScriptEnd> {
         let mut show = Show::new(&self.style);
         let sink: &mut dyn Sink = match &mut self.keep {
             Some(keep) => keep,
             None => &mut show,
         };
+        let mut advised = Advised {
+            inner: sink,
+            message_level: self.style.message_level,
+            error: None,
+        };
         let ran = self
             .session
-            .run(text, sink)
+            .run(text, &mut advised)
             .map_err(|_| ScriptEnd::Closed)?;
+        if let Some(error) = advised.error.filter(|_| !self.context.output.json) {
+            let file = self.file.as_deref();
+            output::to_stderr(&advice::lines(&error, BatchOrigin { file, line: begun }));
+        }
         self.failed |= ran.failed();
         self.severity_max = self.severity_max.max(ran.severity_max);
         if self

@@ -5,6 +5,7 @@
 //!
 //! Leaves to others: results for people (`show.rs`), and the frame of the answer (`terminal`).
 
+use super::advice::hint;
 use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Sink, Value};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -19,6 +20,11 @@ pub enum OutputPiece {
         state: u8,
         line: u32,
         text: String,
+        /// The file of `-i` that an error comes from.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hint: Option<&'static str>,
     },
     Rows {
         columns: Vec<Json>,
@@ -31,6 +37,8 @@ pub enum OutputPiece {
 pub struct Keep {
     pub said: Vec<OutputPiece>,
     pub errors: bool,
+    /// The file of `-i` that runs.
+    pub file: Option<String>,
 }
 
 fn json(value: &Value) -> Json {
@@ -73,6 +81,8 @@ impl Sink for Keep {
             state: message.state,
             line: message.line,
             text: message.text.clone(),
+            file: self.file.clone().filter(|_| message.is_error()),
+            hint: hint(message.number),
         });
         Ok(())
     }

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 /// Runs batches and reads files for a script, which calls from one thread and nothing after a `ScriptEnd`.
 pub trait Client {
     /// Runs a batch. `Err`: the reader is gone, or the run was interrupted.
-    fn batch(&mut self, text: &str) -> Result<Ran, ScriptEnd>;
+    ///
+    /// `begun`: the line of the text on which it begins, from 1; 0 for lines that are no text of their own.
+    fn batch(&mut self, text: &str, begun: usize) -> Result<Ran, ScriptEnd>;
 
     /// The text of a file that the script names (`:r`).
     fn read(&mut self, name: &str) -> Result<String, String>;
@@ -102,6 +104,10 @@ pub struct Script {
     batch: String,
     open: OpenConstruct,
     depth: usize,
+    /// The line of the outermost text, from 1; 0 without one.
+    at: usize,
+    /// The same, of the current batch's first line.
+    begun: usize,
 }
 
 impl Script {
@@ -122,6 +128,8 @@ impl Script {
             batch: String::new(),
             open: OpenConstruct::Nothing,
             depth: 0,
+            at: 0,
+            begun: 0,
         }
     }
 
@@ -133,7 +141,13 @@ impl Script {
 
     fn lines(&mut self, text: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        text.lines().try_for_each(|line| self.line(line, client))
+        for (i, line) in text.lines().enumerate() {
+            if self.depth == 0 {
+                self.at = i + 1;
+            }
+            self.line(line, client)?;
+        }
+        Ok(())
     }
 
     /// The number of lines in the current batch; 0 at its start.
@@ -167,6 +181,9 @@ impl Script {
             }
         }
         self.open = self.open.after(&line);
+        if self.batch.is_empty() {
+            self.begun = self.at;
+        }
         self.batch += &line;
         self.batch.push('\n');
         Ok(())
@@ -180,7 +197,7 @@ impl Script {
             return Ok(());
         }
         for _ in 0..times {
-            if client.batch(&batch)? == Ran::WithErrors && self.exit_on_error {
+            if client.batch(&batch, self.begun)? == Ran::WithErrors && self.exit_on_error {
                 return Err(ScriptEnd::Failed);
             }
         }
@@ -342,13 +359,15 @@ mod tests {
     #[derive(Default)]
     struct Heard {
         batches: Vec<String>,
+        begun: Vec<usize>,
         told: Vec<String>,
         files: BTreeMap<String, String>,
     }
 
     impl Client for Heard {
-        fn batch(&mut self, text: &str) -> Result<Ran, ScriptEnd> {
+        fn batch(&mut self, text: &str, begun: usize) -> Result<Ran, ScriptEnd> {
             self.batches.push(text.trim().to_owned());
+            self.begun.push(begun);
             Ok(match text.contains("FAIL") {
                 true => Ran::WithErrors,
                 false => Ran::Well,
@@ -383,6 +402,7 @@ mod tests {
     fn batches_end_at_go_and_are_repeated_as_often_as_it_says() {
         let (heard, _) = run("a\nGO\nb\n  go 2 -- twice\nc");
         assert_eq!(heard.batches, ["a", "b", "b", "c"]);
+        assert_eq!(heard.begun, [1, 3, 3, 5]);
     }
 
     #[test]
@@ -411,6 +431,8 @@ mod tests {
     fn files_are_included_and_not_for_ever() {
         let (heard, _) = run("a\n:r one.sql\nb");
         assert_eq!(heard.batches, ["a\nPRINT '7'\nb"]);
+        // A line of an included file is where the outer one names it.
+        assert_eq!(run("a\nGO\n:r one.sql\nb").0.begun, [1, 3]);
         let (heard, ended) = run(":r other.sql");
         assert_eq!(ended, Err(ScriptEnd::Failed));
         assert_eq!(heard.batches.len(), DEPTH_MAX);

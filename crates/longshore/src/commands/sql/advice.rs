@@ -1,0 +1,111 @@
+//! What standard error says of a batch with an error: its file, and the next step.
+//!
+//! Results and messages stay as sqlcmd prints them, because scripts parse them. So the lines come after the batch, to
+//! standard error, and never between rows.
+
+use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Sink, Value};
+
+/// Where a batch comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchOrigin<'a> {
+    /// The file of `-i`; `None`: another source.
+    pub file: Option<&'a str>,
+    /// The line of the file on which the batch begins, from 1.
+    pub line: usize,
+}
+
+/// Passes everything on, and keeps the first error.
+pub struct Advised<'a> {
+    pub inner: &'a mut dyn Sink,
+    /// Messages below this severity are hidden.
+    pub message_level: i8,
+    pub error: Option<Message>,
+}
+
+impl Sink for Advised<'_> {
+    fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone> {
+        self.inner.columns(columns)
+    }
+
+    fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone> {
+        self.inner.row(row)
+    }
+
+    fn message(&mut self, message: &Message) -> Result<(), ReceiverGone> {
+        let is_shown = i16::from(message.severity) >= i16::from(self.message_level);
+        if message.is_error() && is_shown && self.error.is_none() {
+            self.error = Some(message.clone());
+        }
+        self.inner.message(message)
+    }
+
+    fn done(&mut self, done: DoneEvent) -> Result<(), ReceiverGone> {
+        self.inner.done(done)
+    }
+
+    fn database_changed(&mut self, from: &str, to: &str) -> Result<(), ReceiverGone> {
+        self.inner.database_changed(from, to)
+    }
+}
+
+/// The lines for standard error; none if neither a file nor a next step is known.
+pub fn lines(error: &Message, origin: BatchOrigin) -> String {
+    let mut lines = String::new();
+    if let Some(file) = origin.file {
+        let Message { number, line, .. } = error;
+        let batch = match origin.line {
+            0 | 1 => String::new(),
+            begun => format!(" of the batch that begins on line {begun}"),
+        };
+        lines += &format!("longshore: {file}: Msg {number}, Line {line}{batch}\n");
+    }
+    if let Some(hint) = hint(error.number) {
+        lines += &format!("hint: {hint}\n");
+    }
+    lines
+}
+
+/// The next step after an error, for those that the message's own text leaves open.
+pub fn hint(number: u32) -> Option<&'static str> {
+    Some(match number {
+        102 => "correct the text at the word that the message names; docs/tsql.md has the grammar",
+        207 => "correct the name; SELECT TOP 0 * FROM the view shows its columns",
+        3189 => {
+            "name the damaged blocks with `longshore verify FILE…`, and restore from another backup set"
+        }
+        3202 => {
+            "check the free space and the rights of the device's directory, then run the BACKUP again"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_file_is_named_with_the_line_of_its_batch() {
+        let error = Message {
+            number: 102,
+            severity: 15,
+            state: 1,
+            text: "Incorrect syntax near 'x'.".into(),
+            line: 3,
+        };
+        let file = Some("q.sql");
+        let said = lines(&error, BatchOrigin { file, line: 7 });
+        let first = "longshore: q.sql: Msg 102, Line 3 of the batch that begins on line 7\nhint: ";
+        assert!(said.starts_with(first), "{said}");
+        let said = lines(&error, BatchOrigin { file, line: 1 });
+        assert!(said.starts_with("longshore: q.sql: Msg 102, Line 3\nhint: "));
+        let said = lines(
+            &error,
+            BatchOrigin {
+                file: None,
+                line: 1,
+            },
+        );
+        assert!(said.starts_with("hint: "), "{said}");
+    }
+}
