@@ -331,7 +331,7 @@ const MISTAKES_OF_QUERIES: &[(&str, (u32, u32), &str)] = &[
         "'WHERE'",
     ),
     ("PRINT 'a'\n  +\n\n", (102, 2), "'+'"),
-    ("IF 1 = 1 AND\n  NOT\nPRINT 'a'", (102, 2), "'NOT'"),
+    ("IF 1 = 1 AND\n  1 >\nPRINT 'a'", (102, 2), "'>'"),
     ("IF 1 =\n= 1\nPRINT 'a'", (102, 2), "'='"),
     (
         "BEGIN TRY\nSELECT\n1 1\nEND TRY\nBEGIN CATCH\nPRINT 1\nEND CATCH",

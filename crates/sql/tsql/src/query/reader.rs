@@ -61,10 +61,27 @@ impl<'a> QuerySource<'a> {
         }
     }
 
-    /// The mistake with its line in the batch. At the text's end it is the last token of what the client wrote.
-    fn located(self, mistake: ParseError) -> Message {
+    /// The parser may report a mistake in parentheses as that of the opening one. If that is ours, the text is read
+    /// again without it.
+    fn mistake(self, found: ParseError) -> Message {
         let (before, text, _) = self.parts();
-        let at = mistake.at.saturating_sub(before.len());
+        if found.at >= before.len() {
+            return self.located(found, before.len());
+        }
+        let bare = match self {
+            QuerySource::Condition(_) => "SELECT 1 FROM a WHERE ",
+            QuerySource::Query(_) | QuerySource::Expression(_) => "SELECT ",
+        };
+        match parse(&format!("{bare}{text}")) {
+            Err(again) if again.at >= bare.len() => self.located(again, bare.len()),
+            _ => self.located(found, before.len()),
+        }
+    }
+
+    /// The mistake with its line in the batch. At the text's end it is the last token of what the client wrote.
+    fn located(self, mistake: ParseError, before: usize) -> Message {
+        let text = self.written();
+        let at = mistake.at.saturating_sub(before);
         if at < text.len() {
             return mistake.message.at_line(self.line_at(at));
         }
@@ -116,7 +133,7 @@ impl Reader {
         if let Some(Some(known)) = self.kept.borrow().get(text.as_ref()) {
             return Ok(known.clone());
         }
-        let tree = Arc::new(parse(&text).map_err(|mistake| asked.located(mistake))?);
+        let tree = Arc::new(parse(&text).map_err(|mistake| asked.mistake(mistake))?);
         self.keep(&text, Some(tree.clone()));
         Ok(tree)
     }
