@@ -83,6 +83,35 @@ pub fn hint(number: u32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::sql::sink_suite::{keeps_its_contract, legal};
+
+    #[test]
+    fn a_sink_that_keeps_an_error_keeps_the_contract_of_all_sinks() {
+        struct Count(usize);
+        impl Sink for Count {
+            fn columns(&mut self, _: &[Column]) -> Result<(), ReceiverGone> {
+                Ok(())
+            }
+            fn row(&mut self, _: &[Value]) -> Result<(), ReceiverGone> {
+                Ok(())
+            }
+            fn message(&mut self, _: &Message) -> Result<(), ReceiverGone> {
+                self.0 += 1;
+                Ok(())
+            }
+            fn done(&mut self, _: DoneEvent) -> Result<(), ReceiverGone> {
+                Ok(())
+            }
+        }
+        let mut count = Count(0);
+        let mut advised = Advised {
+            inner: &mut count,
+            message_level: 0,
+            error: None,
+        };
+        assert_eq!(keeps_its_contract(&mut advised), 2 * legal().len());
+        assert_eq!(count.0, 12);
+    }
 
     #[test]
     fn an_error_of_a_file_is_named_with_the_line_of_its_batch() {

@@ -19,7 +19,7 @@ const DEPTH_MAX: usize = 50;
 /// The most tokens between commas and parentheses.
 const RUN_MAX: usize = 2000;
 
-/// What keeps a text from being read.
+/// A mistake that keeps a text from being read.
 #[derive(Debug)]
 pub struct ParseError {
     pub message: Message,

@@ -1,7 +1,9 @@
 //! Statements as trees. Names are decoded; options keep their order.
 //!
-//! A tree has everything that its statement said, so it can be printed and parsed again to the same tree; only line
-//! breaks and comments are gone. Lines are kept for messages and do not count in comparisons.
+//! Invariants
+//! - A tree has everything that its statement said, so it can be printed and parsed again to the same tree; only line
+//!   breaks and comments are gone.
+//! - Lines are kept for messages and do not count in comparisons.
 //!
 //! Leaves to others: making trees (`parser`), printing them (`print.rs`), and their meaning (`statement`, `query`).
 
