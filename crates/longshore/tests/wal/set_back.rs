@@ -241,7 +241,11 @@ fn segments_of_two_branches_do_not_pass_for_one_log() {
         let border: u64 = u64::from_str_radix(&later[0][16..], 16).unwrap() << 20;
         let target = format!("0/{:X}", border - 1000);
         let output = run(server, &[&args[..], &["--target-lsn", &target]].concat());
-        assert_eq!(code(&output), 0, "PostgreSQL {major}: {}", text(&output));
+        let said = text(&output);
+        // From 15 on, a warning says that this server does not read ahead.
+        let expected = if major >= 15 { 5 } else { 0 };
+        assert_eq!(code(&output), expected, "PostgreSQL {major}: {said}");
+        assert_eq!(said.contains("recovery_prefetch"), major >= 15, "{said}");
     }
 }
 
