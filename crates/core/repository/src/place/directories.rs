@@ -486,10 +486,10 @@ impl Directories {
         }
         let mut holder = None;
         for (i, dir) in dirs {
-            match dir.dir(&removing).and_then(|d| {
-                read_anew(&*d);
-                lease::holders(&*d, None, now_ns)
-            }) {
+            match dir
+                .dir(&removing)
+                .and_then(|d| lease::holders(&*d, None, now_ns))
+            {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 found => {
                     let found = found.map_err(self.io("list", &self.path(*i).join(&removing)))?;
@@ -604,15 +604,6 @@ fn clear(dir: &dyn Dir, name: &Path) -> io::Result<()> {
     }
     dir.remove_dir(name)?;
     dir.sync(Path::new(""))
-}
-
-/// Makes a client of a network file system read the directory's names anew: a change of its own shows it that others have
-/// changed the directory, too. Best effort.
-fn read_anew(dir: &dyn Dir) {
-    let probe = PathBuf::from(format!(".longshore-look-{}", Uuid::new_v4().simple()));
-    if dir.open(&probe, OpenHow::CreateNew).is_ok() {
-        let _gone = dir.remove_file(&probe);
-    }
 }
 
 fn is_read_only(error: &io::Error) -> bool {
