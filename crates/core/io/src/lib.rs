@@ -52,7 +52,7 @@ pub use host::{Claim, ConnectionClaims, Host, Hush, InUse, drop_from_cache};
 pub use identity::boot_id;
 pub use machine::Machine;
 pub use pool::{ALIGN_BYTES, Buffer, HUGE_BYTES, Pool};
-pub use reservation::{Reservation, STALE, is_stale};
+pub use reservation::{Reservation, SILENT, STALE, is_stale};
 pub use side::side_by_side;
 #[cfg(any(test, feature = "sim"))]
 pub use sim::{Fault, Op, SimClock, SimDisk};

@@ -34,6 +34,8 @@ use crate::storage::{Dir, File, OpenHow, Via};
 const TOUCH: Duration = Duration::from_secs(60);
 /// A file made elsewhere and not touched for this long has no living holder.
 pub const STALE: Duration = Duration::from_secs(15 * 60);
+/// The ending of the mark that an earlier holder may wake, after the reservation's name.
+pub const SILENT: &str = ".silent";
 /// Longest text that is read, in bytes.
 const LEN_MAX: usize = 512;
 /// Tries for a name that other writers take and release.
@@ -246,7 +248,7 @@ fn now_ns(dir: &dyn Dir, name: &Path) -> io::Result<i64> {
 /// The mark of a reservation whose holder may wake.
 fn mark_of(name: &Path) -> PathBuf {
     let mut mark = name.as_os_str().to_owned();
-    mark.push(".silent");
+    mark.push(SILENT);
     mark.into()
 }
 

@@ -825,4 +825,20 @@ fn a_writer_that_wakes_after_it_was_taken_for_dead_harms_no_set() {
         .unwrap();
     assert!(disk.read_file("/share/x.bak").unwrap() == whole);
     assert!(MediaSet::open(&device).unwrap().set(2).is_ok());
+    // Nor is anything left of it, whoever comes next.
+    let left = |disk: &longshore_io::SimDisk| {
+        let names = disk.paths().into_iter();
+        names
+            .filter(|path| path.to_string_lossy().contains("longshore-"))
+            .count()
+    };
+    assert_eq!(left(&disk), 0, "{:?}", disk.paths());
+    disk.write_file(format!("/share/{beside}"), b"another-boot 1 7 x\n")
+        .unwrap();
+    dir.set_attributes(std::path::Path::new(beside), &old)
+        .unwrap();
+    write_set(&device, &shape(FORMAT), &content("third"))
+        .map(drop)
+        .unwrap();
+    assert_eq!(left(&disk), 0, "{:?}", disk.paths());
 }

@@ -223,8 +223,9 @@ fn is_record(parts: &[&str]) -> bool {
     is_note || matches!(parts, [.., directory, name] if is_need(directory, name))
 }
 
-/// Whether the name reserves a family's file for its writer.
+/// Whether the name reserves a family's file for its writer, or says that an earlier writer may wake.
 pub(crate) fn is_reservation(name: &str) -> bool {
+    let name = name.strip_suffix(longshore_io::SILENT).unwrap_or(name);
     name.strip_suffix(WRITING).and_then(family_of).is_some()
 }
 

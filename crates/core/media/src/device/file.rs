@@ -527,6 +527,13 @@ impl FamilyWrite for FileWrite {
             }
         }
         self.done = true;
+        // A silent writer that wakes has the file that had the name before. The mark is no reason to fail now: it costs the
+        // next append a copy.
+        if let Some(reservation) = &mut self.reservation
+            && reservation.may_have_company()
+        {
+            let _left = reservation.settle();
+        }
         Ok(None)
     }
 }
