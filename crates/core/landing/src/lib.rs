@@ -38,7 +38,7 @@ pub use moves::{check_moves, moved};
 pub use options::{ClusterOptions, SpaceOptions};
 pub use path_list::PathList;
 pub use place::{
-    DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Scope, Target,
+    DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Scope, Target, side_files,
 };
 pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real};
 pub use survey::Survey;

@@ -18,7 +18,7 @@ use crate::error::{Error, at};
 use crate::locked_target::STAGING;
 use crate::options::ClusterOptions;
 use crate::path_list::PathList;
-use crate::place::LOST_AND_FOUND;
+use crate::place::{LOST_AND_FOUND, standing};
 use crate::running::refuse_running;
 
 /// The changes that a restore would make.
@@ -162,14 +162,4 @@ fn existing(machine: &Machine, path: &Path) -> Result<Option<Arc<dyn Dir>>, Erro
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(at("open", path)(e)),
     }
-}
-
-/// The names in a directory, without our own.
-fn standing(dir: &dyn Dir, path: &Path) -> Result<Vec<OsString>, Error> {
-    let names: Vec<OsString> = dir
-        .list()
-        .and_then(|list| list.collect())
-        .map_err(at("list", path))?;
-    let own = |name: &OsString| name != STAGING && name != LOST_AND_FOUND;
-    Ok(names.into_iter().filter(own).collect())
 }

@@ -87,14 +87,14 @@ pub struct BackupReport {
     pub run: Run,
 }
 
-/// One of several sets that were restored together.
+/// One of several sets that are restored together.
 #[derive(Debug, Clone, Serialize)]
 pub struct RestoredSet {
     pub set: Uuid,
     pub position: u32,
     pub differential: bool,
     pub devices: Vec<String>,
-    /// Plain bytes read and decoded from it.
+    /// Plain bytes read and decoded from it; before it was read, those of the whole set.
     pub plain_bytes: u64,
 }
 
@@ -128,24 +128,13 @@ pub struct RestoreReport {
     pub run: Run,
 }
 
-/// A set that a restore would read.
-#[derive(Debug, Clone, Serialize)]
-pub struct PreviewedSet {
-    pub set: Uuid,
-    pub position: u32,
-    pub differential: bool,
-    pub devices: Vec<String>,
-    /// Plain bytes of the whole set.
-    pub plain_bytes: u64,
-}
-
 /// The result of a restore that only looked.
 #[derive(Debug, Clone, Serialize)]
 pub struct RestorePreview {
     pub database: String,
     pub target: String,
     /// The requested set, then those that it needs, newest first.
-    pub sets: Vec<PreviewedSet>,
+    pub sets: Vec<RestoredSet>,
     /// Plain bytes of all of them. Chosen files are fewer, and so are the blocks that a chain needs.
     pub plain_bytes: u64,
     /// Existing names in the target that would be replaced; in a delta, existing files that would be compared and changed in

@@ -48,6 +48,7 @@ pub use self::durable::{SyncMethod, make_durable};
 use self::in_use::{Quiet, Refusal};
 pub use self::layout::{DELTA, DELTA_CONTROL, LOST_AND_FOUND};
 use self::layout::{DISPLACED, GONE};
+pub use self::names::{side_files, standing};
 use self::partial_file::{OPEN_MAX, PartialFile};
 pub use self::watch::{EACH_MAX, OpenFiles};
 use crate::error::Error;

@@ -12,12 +12,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use longshore_io::{Attributes, FileKind, OpenHow, Via};
+use longshore_io::{Attributes, Dir, FileKind, OpenHow, Via};
 
 use super::destination::{ReplacePolicy, Scope};
 use super::layout::{ARRIVING, DELTA, DELTA_CONTROL, DISPLACED, GONE, LOST_AND_FOUND};
 use super::{Fate, Target};
-use crate::error::Error;
+use crate::error::{Error, at};
 use crate::locked_target::STAGING;
 use crate::tree::{OPEN_TO_US, remove_tree};
 
@@ -25,7 +25,8 @@ const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// The first bytes of every SQLite 3 database.
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-fn side_files(database: &OsStr) -> Vec<OsString> {
+/// The names of a SQLite database's side files.
+pub fn side_files(database: &OsStr) -> Vec<OsString> {
     let side = |suffix: &&str| {
         let mut name = database.to_owned();
         name.push(suffix);
@@ -41,6 +42,14 @@ fn database_named(side: &OsStr) -> Option<OsString> {
         .iter()
         .find_map(|suffix| name.strip_suffix(suffix.as_bytes()))
         .map(|database| OsStr::from_bytes(database).to_owned())
+}
+
+/// The names in the directory at `path`, without our own.
+pub fn standing(dir: &dyn Dir, path: &Path) -> Result<Vec<OsString>, Error> {
+    let list = dir.list().and_then(|l| l.collect());
+    let names: Vec<OsString> = list.map_err(at("list", path))?;
+    let own = |name: &OsString| name != STAGING && name != LOST_AND_FOUND;
+    Ok(names.into_iter().filter(own).collect())
 }
 
 impl Target {
@@ -145,10 +154,7 @@ impl Target {
 
     /// The names in the target, without our own.
     pub(super) fn standing(&self) -> Result<Vec<OsString>, Error> {
-        let list = self.dir.list().and_then(|l| l.collect());
-        let names: Vec<OsString> = list.map_err(self.at("list", Path::new("")))?;
-        let own = |name: &OsString| name != STAGING && name != LOST_AND_FOUND;
-        Ok(names.into_iter().filter(own).collect())
+        standing(&*self.dir, &self.path)
     }
 
     pub(super) fn is_last(&self, name: &OsStr) -> bool {

@@ -11,8 +11,8 @@ use longshore_landing::{ClusterError, Error as LandingError};
 
 use super::OpenedMedia;
 use super::prepared::PreparedRestore;
-use crate::chain::Link;
-use crate::report::{PreviewedSet, RestorePreview};
+use super::report::set_of;
+use crate::report::{RestorePreview, RestoredSet};
 use crate::request::RestoreRequest;
 use crate::{Error, Observer, RunContext};
 
@@ -35,7 +35,7 @@ pub fn of(
     let trailer = summary.trailer.as_ref();
     let plain_bytes = trailer.map_or(0, |trailer| trailer.plain_bytes_total);
     let families = 0..opened.media.family_count();
-    let requested = PreviewedSet {
+    let requested = RestoredSet {
         set: prepared.header.set,
         position: opened.position,
         differential: prepared.header.parent.is_some(),
@@ -45,7 +45,8 @@ pub fn of(
         plain_bytes,
     };
     let mut sets = vec![requested];
-    sets.extend(prepared.reading.links().iter().skip(1).map(previewed));
+    let others = prepared.reading.links().iter().skip(1);
+    sets.extend(others.map(|link| set_of(link, link.trailer.plain_bytes_total)));
     let texts = |paths: &[std::path::PathBuf]| {
         let shown = paths.iter().map(|path| path.display().to_string());
         shown.collect::<Vec<_>>()
@@ -82,16 +83,5 @@ fn check_rights(context: &RunContext, target: &Path) -> Result<(), Error> {
         }
         .into()),
         _ => Ok(()),
-    }
-}
-
-fn previewed(link: &Link) -> PreviewedSet {
-    let families = 0..link.media.family_count();
-    PreviewedSet {
-        set: link.header.set,
-        position: link.header.position,
-        differential: link.header.parent.is_some(),
-        devices: families.map(|i| link.media.device(i).to_owned()).collect(),
-        plain_bytes: link.trailer.plain_bytes_total,
     }
 }

@@ -20,7 +20,6 @@ use crate::history;
 use crate::measure::Work;
 use crate::report::{RestoreReport, RestoredSet, Run, mark_text};
 use crate::share::EngineShare;
-use crate::unload::UnloadedSet;
 
 /// Tablespaces that a recovery would create in a server's files, and subscriptions that would run.
 #[derive(Default)]
@@ -94,14 +93,15 @@ fn record(
     is_there
 }
 
-fn restored_set((link, set): (&Link, &UnloadedSet)) -> RestoredSet {
+/// A set of a chain, of which so many bytes count.
+pub fn set_of(link: &Link, plain_bytes: u64) -> RestoredSet {
     let devices = 0..link.media.family_count();
     RestoredSet {
         set: link.header.set,
         position: link.header.position,
         differential: link.header.parent.is_some(),
         devices: devices.map(|i| link.media.device(i).to_owned()).collect(),
-        plain_bytes: set.plain_bytes,
+        plain_bytes,
     }
 }
 
@@ -129,7 +129,10 @@ pub fn of(
         observer.warning(warning);
     }
     let links = prepared.reading.links().iter();
-    let chain = links.zip(&moved.unloaded.sets).map(restored_set).collect();
+    let chain = links.zip(&moved.unloaded.sets);
+    let chain = chain
+        .map(|(link, set)| set_of(link, set.plain_bytes))
+        .collect();
     let limit = counters.limit(moved.elapsed, &prepared.sizes, Work::Restore);
     let delta = moved.finished.delta;
     RestoreReport {

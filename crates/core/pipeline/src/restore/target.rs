@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_landing::{
     Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, ProtectedFiles,
-    ReplacePolicy, Scope, Survey, Target, check_moves, moved,
+    ReplacePolicy, Scope, Survey, Target, check_moves, moved, side_files,
 };
 use longshore_media::{BackupType, DeviceSpec, Item, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
@@ -153,14 +153,8 @@ impl DestinationNeeds<'_> {
             }
         })?;
         if self.kind == SourceKind::Sqlite {
-            let databases: Vec<OsString> = tops.iter().cloned().collect();
-            for side in ["-wal", "-shm", "-journal"] {
-                tops.extend(databases.iter().map(|database| {
-                    let mut name = database.clone();
-                    name.push(side);
-                    name
-                }));
-            }
+            let sides: Vec<_> = tops.iter().flat_map(|top| side_files(top)).collect();
+            tops.extend(sides);
         }
         Ok(tops)
     }
