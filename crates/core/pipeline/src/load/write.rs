@@ -5,7 +5,7 @@
 //! - Blocks that hold only marks come after all data.
 //! - The NUL device never waits, so workers write to it themselves.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_codec::Compressor;
 use longshore_media::header::MANIFEST_MAX;
@@ -16,7 +16,38 @@ use super::block::Ready;
 use super::{LoadShared, mark_kind};
 use crate::Error;
 use crate::feed::Job;
+use crate::handoff::Handoff;
 use crate::measure::lap;
+
+/// The end of a stripe's work.
+#[derive(Debug, PartialEq, Eq)]
+enum Drained {
+    /// No block is left for it.
+    Whole,
+    /// A block is left, and every stripe is full.
+    AllFull,
+}
+
+/// Gives blocks to one of several stripes; `write` says whether the stripe is full afterwards. `full` counts the stripes
+/// that are.
+fn drain<B>(
+    handoff: &Handoff<B>,
+    (full, stripes): (&AtomicUsize, usize),
+    mut write: impl FnMut(B) -> Result<bool, Error>,
+) -> Result<Drained, Error> {
+    let mut is_full = false;
+    while let Some(block) = handoff.take() {
+        if is_full {
+            return Ok(Drained::AllFull);
+        }
+        is_full = write(block)?;
+        // The others take the blocks that follow. The last one waits for the end, which may come now.
+        if is_full && full.fetch_add(1, Ordering::Relaxed) + 1 < stripes {
+            break;
+        }
+    }
+    Ok(Drained::Whole)
+}
 
 impl LoadShared<'_> {
     /// Hands a block to the stripes' writers.
@@ -48,20 +79,16 @@ impl LoadShared<'_> {
     /// One stripe's writer.
     pub fn write(&self, mut family: FamilyWriter) -> Result<FamilyWriter, Error> {
         let clock = &*self.context.clock;
-        let mut is_full = false;
-        while let Some(ready) = self.handoff.take() {
-            if is_full {
-                return Err(family.full().into());
-            }
+        let write = |ready: Ready| -> Result<bool, Error> {
             let at = clock.now();
             self.write_block(&mut family, &ready)?;
             lap(clock, at, &self.counters.write_us);
             self.counters.writes.fetch_add(1, Ordering::Relaxed);
-            is_full = family.is_full();
-            // The others take the blocks that follow. The last one waits for the end, which may come now.
-            if is_full && self.full.fetch_add(1, Ordering::Relaxed) + 1 < self.stripes {
-                break;
-            }
+            Ok(family.is_full())
+        };
+        match drain(&self.handoff, (&self.full, self.stripes), write)? {
+            Drained::Whole => {}
+            Drained::AllFull => return Err(family.full().into()),
         }
         if !self.crew.has_failed() {
             family.finish_data()?;
@@ -101,5 +128,54 @@ impl LoadShared<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stripes with room for so many blocks, and how they ended when `blocks` came.
+    fn drained(rooms: &[usize], blocks: u64) -> (Vec<usize>, Vec<Drained>) {
+        let (handoff, full) = (Handoff::new(false), AtomicUsize::new(0));
+        let stripe = |room: usize| {
+            let mut taken = 0;
+            let end = drain(&handoff, (&full, rooms.len()), |_: u64| {
+                taken += 1;
+                Ok(taken == room)
+            });
+            (taken, end.unwrap())
+        };
+        std::thread::scope(|scope| {
+            let stripes: Vec<_> = rooms
+                .iter()
+                .map(|room| scope.spawn(|| stripe(*room)))
+                .collect();
+            for n in 0..blocks {
+                handoff.put(n, n);
+            }
+            handoff.end();
+            stripes.into_iter().map(|s| s.join().unwrap()).unzip()
+        })
+    }
+
+    /// Goal: a full stripe gets no more blocks, the others get all that follow, and no block is left behind in silence.
+    #[test]
+    fn a_full_stripe_leaves_the_rest_to_the_others_and_the_last_one_says_that_all_are_full() {
+        for round in 0..200 {
+            let rooms = [2, 5, 40];
+            let (taken, ends) = drained(&rooms, 30);
+            assert_eq!(taken.iter().sum::<usize>(), 30, "round {round}: {taken:?}");
+            assert!(taken.iter().zip(rooms).all(|(taken, room)| *taken <= room));
+            assert!(ends.iter().all(|end| *end == Drained::Whole), "{ends:?}");
+            // Exactly full is enough.
+            let (taken, ends) = drained(&rooms, 47);
+            assert_eq!(taken, rooms);
+            assert!(ends.iter().all(|end| *end == Drained::Whole), "{ends:?}");
+            let (taken, ends) = drained(&rooms, 48);
+            assert_eq!(taken, rooms);
+            let refused = ends.iter().filter(|end| **end == Drained::AllFull);
+            assert_eq!(refused.count(), 1, "round {round}: {ends:?}");
+        }
     }
 }
