@@ -69,13 +69,23 @@ pub fn lines(error: &Message, origin: BatchOrigin) -> String {
 pub fn hint(number: u32) -> Option<&'static str> {
     Some(match number {
         102 => "correct the text at the word that the message names; docs/tsql.md has the grammar",
+        155 => "docs/tsql.md lists the options of each statement",
         207 => "correct the name; SELECT TOP 0 * FROM the view shows its columns",
+        208 => "correct the name; docs/tsql.md lists the views and tables",
+        911 => "correct the name; SELECT name FROM sys.databases shows the names",
+        2812 => "correct the name; docs/tsql.md lists the procedures",
+        3132 => {
+            "name all stripes of the media set; `longshore list DEVICE` shows how many there are"
+        }
         3189 => {
             "name the damaged blocks with `longshore verify FILE…`, and restore from another backup set"
         }
+        3201 => "check the path, and the rights of this user in its directory",
         3202 => {
             "check the free space and the rights of the device's directory, then run the BACKUP again"
         }
+        3256 => "restore another backup set; RESTORE HEADERONLY shows those on the device",
+        3287 => "RESTORE HEADERONLY shows the positions that there are",
         _ => return None,
     })
 }
