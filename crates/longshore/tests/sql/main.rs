@@ -129,7 +129,10 @@ fn exit_codes_and_streams_are_those_that_scripts_expect() {
     let noticed = stage.sql(&["-b", "-Q", bad]);
     assert_eq!(noticed.status.code(), Some(1));
     let hint = text(&noticed.stderr);
-    assert!(hint.starts_with("hint: ") && hint.lines().count() == 1, "{hint}");
+    assert!(
+        hint.starts_with("hint: ") && hint.lines().count() == 1,
+        "{hint}"
+    );
     assert_eq!(text(&stage.sql(&["-Q", "PRINT 1"]).stderr), "");
     assert_eq!(stage.sql(&["-b", "-Q", "PRINT 1"]).status.code(), Some(0));
     let output = stage.sql(&["-r", "0", "-Q", &format!("PRINT 'here' {bad}")]);
