@@ -23,6 +23,10 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// A target, or a directory above it, is a symbolic link whose own target does not exist.
+    #[error("{} is a symbolic link to a path that does not exist", path.display())]
+    DeadLink { path: PathBuf },
+
     #[error("{} already exists", path.display())]
     TargetExists { path: PathBuf },
 
@@ -74,7 +78,7 @@ impl Error {
             Error::TargetFull { .. } => Some(3257),
             Error::BadMove { .. } | Error::TargetKept { .. } => Some(3156),
             Error::Media(e) => e.number(),
-            Error::Cluster(_) | Error::Target { .. } => None,
+            Error::Cluster(_) | Error::Target { .. } | Error::DeadLink { .. } => None,
         }
     }
 
@@ -85,6 +89,9 @@ impl Error {
                 "restore to another directory, and move what you need from there"
             }
             Error::Target { source, .. } => target_hint(source.kind()),
+            Error::DeadLink { .. } => {
+                "create the directory that the link names (readlink shows it), or restore elsewhere"
+            }
             Error::TargetExists { .. } => "restore elsewhere, or use --replace to overwrite it",
             Error::TargetTaken { .. } => {
                 "move it away, or restore elsewhere; a tablespace goes to an empty directory (--tablespace-map)"

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use longshore_io::{Dir, File, Machine, OpenHow, Reservation, Storage};
+use longshore_io::{Dir, File, FileKind, Machine, OpenHow, Reservation, Storage};
 
 use crate::error::Error;
 
@@ -48,6 +48,7 @@ impl LockedTarget {
                 source,
             }
         };
+        refuse_dead_link(&*machine.storage, path)?;
         // Created first so that it is dropped last, after everything that is opened here.
         let made = Made::before(&machine.storage, path);
         let dir = machine
@@ -163,6 +164,39 @@ fn kept(dir: &dyn Dir, name: &Path) -> std::io::Result<Option<Lock>> {
         }
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
         _ => Ok(None),
+    }
+}
+
+/// Refuses a path of which a part is a symbolic link that leads nowhere: no directory can be made there.
+///
+/// Errors: [`Error::DeadLink`]. What cannot be looked at is left to whoever opens the path.
+pub fn refuse_dead_link(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    // Everything above the innermost existing directory exists, so a dead link is directly below it.
+    let is_missing = |path: &&Path| {
+        storage
+            .stat(path)
+            .is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    };
+    let named = path.ancestors().take_while(|p| p.file_name().is_some());
+    let Some(missing) = named.take_while(is_missing).last() else {
+        return Ok(());
+    };
+    let (Some(parent), Some(name)) = (missing.parent(), missing.file_name()) else {
+        return Ok(());
+    };
+    let parent = match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    };
+    let found = storage
+        .dir(parent)
+        .and_then(|dir| dir.stat(Path::new(name)));
+    match found {
+        Ok(found) if found.kind == FileKind::Symlink => {
+            let path = missing.into();
+            Err(Error::DeadLink { path })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
+/// Linux's limit on one name, in bytes (NAME_MAX of `limits.h`).
+const NAME_MAX: usize = 255;
+
 /// Refuses moves that leave the target or contradict each other. Errors: [`Error::BadMove`].
 pub fn check_moves(moves: &[(PathBuf, PathBuf)]) -> Result<(), Error> {
     let safe = |p: &Path| longshore_media::manifest::safe_path(p.as_os_str().as_bytes()).is_ok();
@@ -18,6 +21,9 @@ pub fn check_moves(moves: &[(PathBuf, PathBuf)]) -> Result<(), Error> {
         };
         if !safe(from) || !safe(to) {
             return Err(bad("a path is absolute, empty or contains `.` or `..`"));
+        }
+        if to.iter().any(|name| name.len() > NAME_MAX) {
+            return Err(bad("a name is longer than 255 bytes"));
         }
         if !targets.insert(to) || !sources.insert(from) {
             return Err(bad("a path is named twice"));

@@ -15,7 +15,7 @@ use longshore_media::SetHeader;
 
 use crate::cluster::{self, NameKind, Outline};
 use crate::error::{Error, at};
-use crate::locked_target::STAGING;
+use crate::locked_target::{STAGING, refuse_dead_link};
 use crate::options::ClusterOptions;
 use crate::path_list::PathList;
 use crate::place::{LOST_AND_FOUND, standing};
@@ -159,7 +159,10 @@ impl Survey {
 fn existing(machine: &Machine, path: &Path) -> Result<Option<Arc<dyn Dir>>, Error> {
     match machine.storage.dir(path) {
         Ok(dir) => Ok(Some(dir)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            refuse_dead_link(&*machine.storage, path)?;
+            Ok(None)
+        }
         Err(e) => Err(at("open", path)(e)),
     }
 }

@@ -104,3 +104,75 @@ fn a_dry_run_makes_no_directory_and_refuses_pipes_and_damaged_sets() {
     assert_eq!(damaged.status.code(), Some(4), "{}", text(&damaged.stderr));
     assert!(!dir.path().join("new").exists());
 }
+
+/// Goal: moves after which two entries would be in each other's way are refused before anything is written, by the dry run
+/// and the restore alike, and two directories become one.
+#[test]
+fn moves_that_bring_two_entries_to_one_name_are_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    set(dir.path());
+    std::fs::write(dir.path().join("longshore.toml"), "").unwrap();
+    let long = format!("one={}", "n".repeat(256));
+    let below_itself = ["one=new", "sub/two=new/two"];
+    let refused: [&[&str]; 6] = [
+        &["one=sub/two"],
+        &["sub/two=one"],
+        &["one=sub"],
+        &["one=sub/two/three"],
+        &below_itself,
+        &[&long],
+    ];
+    for moves in refused {
+        let moves = moves.iter().flat_map(|asked| ["--move", asked]);
+        let args: Vec<&str> = ["restore", "set.bak", "--to", "new"]
+            .into_iter()
+            .chain(moves)
+            .collect();
+        let dry = [&args[..], &["--dry-run"]].concat();
+        for args in [&dry, &args] {
+            let run = longshore_in(dir.path(), args).output().unwrap();
+            let said = text(&run.stderr);
+            assert_eq!(run.status.code(), Some(2), "{args:?}: {said}");
+            assert!(said.contains("cannot move"), "{args:?}: {said}");
+            assert!(!dir.path().join("new").exists(), "{args:?}");
+        }
+    }
+    // With --only, the other entry is not restored and so not in the way.
+    let fitting: [&[&str]; 2] = [
+        &["--move", "one=sub/one"],
+        &["--move", "one=sub/two", "--only", "one"],
+    ];
+    for (i, asked) in fitting.into_iter().enumerate() {
+        let target = format!("new{i}");
+        let args = [&["restore", "set.bak", "--to", &target][..], asked].concat();
+        for args in [[&args[..], &["--dry-run"]].concat(), args] {
+            let run = longshore_in(dir.path(), &args).output().unwrap();
+            let said = text(&run.stderr);
+            assert_eq!(run.status.code(), Some(0), "{args:?}: {said}");
+        }
+    }
+    assert!(dir.path().join("new0/sub/one").exists());
+    assert!(dir.path().join("new0/sub/two").exists());
+}
+
+#[test]
+fn a_target_behind_a_link_that_leads_nowhere_is_refused_in_advance() {
+    let dir = tempfile::tempdir().unwrap();
+    set(dir.path());
+    std::fs::write(dir.path().join("longshore.toml"), "").unwrap();
+    std::os::unix::fs::symlink("gone/elsewhere", dir.path().join("link")).unwrap();
+    for target in ["link", "link/below"] {
+        let args = ["restore", "set.bak", "--to", target];
+        let dry = [&args[..], &["--dry-run"]].concat();
+        for args in [&dry[..], &args[..]] {
+            let run = longshore_in(dir.path(), args).output().unwrap();
+            let said = text(&run.stderr);
+            assert_eq!(run.status.code(), Some(6), "{args:?}: {said}");
+            assert!(said.contains("link is a symbolic link"), "{said}");
+        }
+    }
+    std::fs::create_dir_all(dir.path().join("gone/elsewhere")).unwrap();
+    let mut run = longshore_in(dir.path(), &["restore", "set.bak", "--to", "link/below"]);
+    assert_eq!(run.output().unwrap().status.code(), Some(0));
+    assert!(dir.path().join("gone/elsewhere/below/one").exists());
+}

@@ -117,7 +117,9 @@ fn landing(refused: &LandingError, error: &Error) -> Vec<Message> {
             with_own(message::LOG_NOT_RESTORED.plain(), error)
         }
         LandingError::Media(error) => media(error),
-        LandingError::Cluster(_) | LandingError::Target { .. } => vec![own(error, error.hint())],
+        LandingError::Cluster(_) | LandingError::Target { .. } | LandingError::DeadLink { .. } => {
+            vec![own(error, error.hint())]
+        }
     }
 }
 

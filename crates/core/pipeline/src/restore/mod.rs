@@ -5,6 +5,7 @@
 //! accelerators, and moves the blocks; [`report`] reports the result. A preview ends before the first write.
 
 mod choice;
+mod moved_names;
 mod prepared;
 mod preview;
 mod reading;

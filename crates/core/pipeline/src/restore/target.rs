@@ -16,7 +16,7 @@ use longshore_landing::{
 use longshore_media::{BackupType, DeviceSpec, Item, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
 
-use super::choice;
+use super::{choice, moved_names};
 use crate::chain::Merge;
 use crate::request::RestoreRequest;
 use crate::{ClusterOptions, Error, RunContext};
@@ -71,7 +71,9 @@ impl DestinationNeeds<'_> {
                 }
             }
         }
+        check_moves(&request.moves)?;
         self.check_asked()?;
+        moved_names::check(self.media, self.header.position, request)?;
         let survey = Survey::of_names(&machine, &request.target, request.replace, &tops)?;
         // The directory may not exist yet.
         let mut parents = request.target.ancestors();
@@ -111,7 +113,6 @@ impl DestinationNeeds<'_> {
     /// Refuses what was asked for and is not in the set, as the restore does at its end.
     fn check_asked(&self) -> Result<(), Error> {
         let request = self.request;
-        check_moves(&request.moves)?;
         let mut only: Vec<&PathBuf> = request.only.iter().collect();
         let mut moves: Vec<&(PathBuf, PathBuf)> = request.moves.iter().collect();
         self.media.items(self.header.position, |item| {
@@ -203,6 +204,14 @@ impl DestinationNeeds<'_> {
             (true, false) => ReplacePolicy::Unused,
             (true, true) => ReplacePolicy::Anything,
         };
+        check_moves(&request.moves)?;
+        if self.trailer.is_some() {
+            match moved_names::check(self.media, self.header.position, request) {
+                // A damaged index prevents no restore: the file system refuses the second entry of a name.
+                Err(Error::Media(_)) => {}
+                checked => checked?,
+            }
+        }
         let machine = context.machine();
         let target = Target::open(&machine, &request.target, replacing, scope, &request.moves)?;
         let target = target.keeping(kept);
