@@ -127,6 +127,10 @@ impl Observer for ProgressView {
         self.aside(|| self.output.warn(text));
     }
 
+    fn note(&self, text: &str) {
+        self.aside(|| self.output.note(text));
+    }
+
     fn completing(&self, stripes: &[LeftStripe]) {
         interrupt::set_last_words(Some(ended_while_completing(stripes)));
     }

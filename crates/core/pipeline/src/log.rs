@@ -379,6 +379,7 @@ impl Source for LogSource {
     fn finish(self: Box<Self>) -> Result<SourceSummary, longshore_source::Error> {
         Ok(SourceSummary {
             warnings: Vec::new(),
+            notes: Vec::new(),
             damaged: false,
             left_out: None,
             log: Some(self.end),

@@ -12,9 +12,11 @@ pub trait Observer: Send + Sync {
     fn planned(&self, plan: &Plan);
     /// Called about ten times a second, from one thread at a time. Values never decrease.
     fn progress(&self, progress: &Progress);
-    /// Something that the operator should know although the run goes on; also in the report. Any thread may call it, at any
-    /// time between the start and the end of the run.
+    /// What went wrong, or may be wrong with the result, although the run goes on; also in the report. Any thread may call
+    /// it, at any time between the start and the end of the run.
     fn warning(&self, text: &str);
+    /// What is as it should be and still worth knowing. Reported and called as a warning is.
+    fn note(&self, text: &str);
     /// The stripes of a backup to object stores are being completed: what became of each so far. Called before the
     /// first completion, and after each.
     fn completing(&self, _stripes: &[LeftStripe]) {}
@@ -37,4 +39,5 @@ impl Observer for NullObserver {
     fn planned(&self, _plan: &Plan) {}
     fn progress(&self, _progress: &Progress) {}
     fn warning(&self, _text: &str) {}
+    fn note(&self, _text: &str) {}
 }

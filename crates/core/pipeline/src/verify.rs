@@ -303,6 +303,7 @@ impl Verification<'_> {
                 samples: self.samples,
                 engines: Vec::new(),
                 warnings: Vec::new(),
+                notes: Vec::new(),
                 history_failed: false,
                 plan,
             },

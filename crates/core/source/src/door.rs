@@ -186,8 +186,10 @@ pub trait Content: Send + Sync {
 /// Facts about a source that are known at the end of the backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceSummary {
-    /// For the operator: skipped special files, WAL growth, commits that waited.
+    /// What the copy lacks, or in what it may differ from the source.
     pub warnings: Vec<String>,
+    /// What is as it should be and still worth knowing: sockets that were left out, the log's growth.
+    pub notes: Vec<String>,
     /// Whether something is damaged in the source, e.g. a page with a wrong checksum. The warnings give details.
     pub damaged: bool,
     /// The first name that the source has and the copy lacks, because its path is too long or too deep; `damaged` is

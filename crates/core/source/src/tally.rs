@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// What both sources of files say of names that are no data.
+pub(crate) const SPECIAL_LEFT_OUT: &str = "sockets, FIFOs or devices were left out";
+
 /// Counts occurrences and remembers the first few names.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {

@@ -34,6 +34,8 @@ struct Envelope<T> {
     exit_code: u8,
     /// All warnings, in the form that people read.
     warnings: Vec<String>,
+    /// All notes.
+    notes: Vec<String>,
     #[serde(flatten)]
     body: T,
 }
@@ -44,6 +46,7 @@ impl<T> Envelope<T> {
             status,
             exit_code: exit.code(),
             warnings: std::mem::take(&mut WARNED.lock()),
+            notes: std::mem::take(&mut NOTED.lock()),
             body,
         }
     }
@@ -51,6 +54,8 @@ impl<T> Envelope<T> {
 
 /// Warnings collected for the JSON answer, of which a process gives one.
 static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Notes, likewise.
+static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Whether any was given, printed or not.
 static HAS_WARNED: AtomicBool = AtomicBool::new(false);
 
@@ -109,17 +114,17 @@ impl Output {
 
     pub fn warn(&self, text: &str) {
         HAS_WARNED.store(true, Ordering::Relaxed);
-        self.tell("warning", text);
+        self.tell("warning", &WARNED, text);
     }
 
     /// Something to know that is no reason for concern, such as an option without an effect. The exit code stays.
     pub fn note(&self, text: &str) {
-        self.tell("note", text);
+        self.tell("note", &NOTED, text);
     }
 
-    fn tell(&self, what: &str, text: &str) {
+    fn tell(&self, what: &str, collected: &Mutex<Vec<String>>, text: &str) {
         if self.json {
-            WARNED.lock().push(text.to_owned());
+            collected.lock().push(text.to_owned());
         } else {
             let lines: Vec<_> = text.lines().map(plain).collect();
             to_stderr(&format!("longshore: {what}: {}\n", lines.join("\n")));

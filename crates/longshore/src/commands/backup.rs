@@ -58,7 +58,7 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
         Err(failure) if failure.number == Some(NO_BASE) && options.differing.or_full => {
             let why = failure.causes.last().unwrap_or(&failure.text);
             let text = format!("this is a full backup: {why}");
-            context.output.warn(&text);
+            context.output.note(&text);
             run_against(options, context, None)
         }
         result => result,
@@ -102,7 +102,7 @@ fn run_against(
     } else if report.damaged || report.run.history_failed || mixed {
         Exit::Warnings
     } else {
-        Exit::Done
+        context.output.done()
     };
     show(
         context.output,

@@ -284,10 +284,7 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
             .output
             .warn(&format!("{} {text}", rebuilt.without_files));
     }
-    let exit = match rebuilt.unreadable.is_empty() && rebuilt.without_files == 0 {
-        true => Exit::Done,
-        false => Exit::Warnings,
-    };
+    let exit = context.output.done();
     context.output.json(
         exit,
         RebuildAnswer {

@@ -102,7 +102,7 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
         (true, _) => Exit::Interrupted,
         (false, Some(exit)) => exit,
         (false, None) if warned => Exit::Warnings,
-        (false, None) => Exit::Done,
+        (false, None) => context.output.done(),
     };
     context.output.json(
         exit,

@@ -102,7 +102,7 @@ pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
             Err(failure) => failures.note(&shelf, failure, context),
         }
     }
-    let exit = failures.exit().unwrap_or(Exit::Done);
+    let exit = failures.exit().unwrap_or_else(|| context.output.done());
     if options.prometheus {
         context.output.raw(prometheus(&databases).as_bytes());
         return Ok(exit);

@@ -136,8 +136,9 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     if !context.output.json {
         context.output.say(&sets_text(&answer));
     }
-    context.output.json(Exit::Done, answer);
-    Ok(Exit::Done)
+    let exit = context.output.done();
+    context.output.json(exit, answer);
+    Ok(exit)
 }
 
 #[derive(Serialize)]

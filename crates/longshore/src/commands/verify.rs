@@ -57,10 +57,9 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         Err(error) if is_answer(&error) => return Ok(no_set(context, error)),
         Err(error) => return Err(error.into()),
     };
-    let exit = if report.is_valid() {
-        Exit::Done
-    } else {
-        Exit::No
+    let exit = match report.is_valid() {
+        true => context.output.done(),
+        false => Exit::No,
     };
     let output = context.output;
     for (i, finding) in report.findings.iter().enumerate() {
@@ -75,7 +74,7 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     }
     let plain_bytes = report.sets.iter().map(|s| s.plain_bytes).sum();
     let message = match exit {
-        Exit::Done => {
+        Exit::Done | Exit::Warnings => {
             // Message 3262 first: scripts look for it.
             let sets = report.sets.iter().map(valid);
             let closing = closing_line("VERIFY DATABASE", plain_bytes, report.run.elapsed_s);

@@ -57,7 +57,7 @@ fn warnings_are_in_every_object() {
         warnings("verify nowhere.bak --json", 4),
         Value::Array(vec![])
     );
-    let told = warnings("backup srv --to a.bak --json", 0);
+    let told = warnings("backup srv --to a.bak --json", 5);
     assert!(
         told[0]
             .as_str()
@@ -76,6 +76,31 @@ fn warnings_are_in_every_object() {
         told[0].as_str().unwrap().contains("other users can read"),
         "{told}"
     );
+}
+
+/// Goal: what is as it should be leaves the exit code alone, and a warning does not.
+#[test]
+fn a_note_is_no_warning() {
+    let stage = Stage::new();
+    stage.write("home/file", b"x");
+    let _socket = std::os::unix::net::UnixListener::bind(stage.path("home/socket")).unwrap();
+    let value = object(&stage.line("backup home --to a.bak --json").exits(0));
+    assert_eq!(value["status"], "ok");
+    assert_eq!(value["warnings"], Value::Array(vec![]));
+    let notes = value["notes"].to_string();
+    assert!(notes.contains("sockets, FIFOs or devices"), "{notes}");
+    assert_eq!(value["run"]["notes"], value["notes"]);
+
+    stage.write("home/cluster/PG_VERSION", b"17\n");
+    stage.write("home/cluster/postmaster.pid", b"1\n");
+    let value = object(&stage.line("backup home --to b.bak --json").exits(5));
+    assert_eq!(value["status"], "warnings");
+    assert_eq!(value["warnings"].as_array().unwrap().len(), 1);
+    assert_eq!(value["notes"].as_array().unwrap().len(), 1);
+    let said = stage.line("backup home --to c.bak").exits(5).err;
+    assert!(said.contains("longshore: warning: 1 PostgreSQL servers run there"));
+    assert!(said.contains("longshore: note: 1 sockets, FIFOs or devices"));
+    stage.line("verify c.bak").exits(0);
 }
 
 #[test]

@@ -45,6 +45,9 @@ impl Observer for Reporter {
 
     /// The reports contain the warnings.
     fn warning(&self, _text: &str) {}
+
+    /// And the notes.
+    fn note(&self, _text: &str) {}
 }
 
 /// Runs to the end; `hear` is called on this thread. If it reports that the client is gone, the run is cancelled, and

@@ -46,6 +46,9 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
     for warning in &warnings {
         observer.warning(warning);
     }
+    for note in &sealed.notes {
+        observer.note(note);
+    }
     let method = decided.about.differing;
     let differential = decided.parent.map(|parent| DifferentialReport {
         parent,
@@ -77,6 +80,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
             samples: sealed.samples,
             engines,
             warnings,
+            notes: sealed.notes,
             history_failed,
             plan: sealed.plan,
         },

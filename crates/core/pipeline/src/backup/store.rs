@@ -42,6 +42,7 @@ pub struct SealedSet {
     /// Files that changed while they were read.
     pub marks: Vec<(PathBuf, Change)>,
     pub warnings: Vec<String>,
+    pub notes: Vec<String>,
     pub counters: Counters,
     /// The accelerators' part.
     pub used: Vec<EngineUse>,
@@ -124,6 +125,7 @@ fn write<'a>(
         based_files: moved.based_files,
         marks,
         warnings: moved.summary.warnings,
+        notes: moved.summary.notes,
         counters: shared.counters,
         used,
         samples: moved.samples,

@@ -28,7 +28,12 @@ struct Dangers {
     subscriptions: Vec<String>,
 }
 
-fn dangers(prepared: &PreparedRestore, moved: &MoveResult, warnings: &mut Vec<String>) -> Dangers {
+fn dangers(
+    prepared: &PreparedRestore,
+    moved: &MoveResult,
+    warnings: &mut Vec<String>,
+    notes: &mut Vec<String>,
+) -> Dangers {
     if prepared.kind != SourceKind::Postgres {
         return Dangers::default();
     }
@@ -40,7 +45,7 @@ fn dangers(prepared: &PreparedRestore, moved: &MoveResult, warnings: &mut Vec<St
     warnings.extend(run_on.then(|| landing::told_of_subscriptions(&subscriptions)));
     let recovery = moved.options.recovery.as_ref();
     if recovery.is_some_and(|recovery| recovery.not_ahead) {
-        warnings.extend(landing::told_of_not_ahead(storage, &request.target));
+        notes.extend(landing::told_of_not_ahead(storage, &request.target));
     }
     Dangers {
         tablespaces_taken: taken.len() as u64,
@@ -117,16 +122,20 @@ pub fn of(
 ) -> RestoreReport {
     let counters = &prepared.counters;
     let mut warnings = std::mem::take(&mut moved.finished.warnings);
+    let mut notes = Vec::new();
     let blocks = counters.blocks.load(Ordering::Relaxed);
     let plain_bytes = moved.unloaded.sets.iter().map(|set| set.plain_bytes).sum();
     let used = &moved.unloaded.used;
     let engines = EngineShare::all("software", (blocks, plain_bytes), used);
     warnings.extend(used.iter().flat_map(|used| used.alarms.clone()));
-    let dangers = dangers(&prepared, &moved, &mut warnings);
+    let dangers = dangers(&prepared, &moved, &mut warnings, &mut notes);
     let damaged = is_damaged(&moved, &mut warnings);
     let recorded = record(&prepared, &moved, plain_bytes, &mut warnings);
     for warning in &warnings {
         observer.warning(warning);
+    }
+    for note in &notes {
+        observer.note(note);
     }
     let links = prepared.reading.links().iter();
     let chain = links.zip(&moved.unloaded.sets);
@@ -159,6 +168,7 @@ pub fn of(
             samples: moved.unloaded.samples,
             engines,
             warnings,
+            notes,
             history_failed: !recorded,
             plan: prepared.plan,
         },

@@ -31,6 +31,7 @@ enum Lie {
     NeedsAPlanFirst,
     WaitsForAReader,
     DividesByWhatIsExpected,
+    TakesANoteForALine,
 }
 
 impl Observer for Lying {
@@ -50,6 +51,10 @@ impl Observer for Lying {
     fn warning(&self, text: &str) {
         assert!(self.0 != Lie::NeedsAPlanFirst || text != "refused");
     }
+
+    fn note(&self, text: &str) {
+        assert!(self.0 != Lie::TakesANoteForALine || !text.contains('\n'));
+    }
 }
 
 /// Goal: the suite sees whoever breaks the contract.
@@ -60,6 +65,7 @@ fn every_lie_of_an_observer_breaks_the_contract() {
         Lie::NeedsAPlanFirst,
         Lie::WaitsForAReader,
         Lie::DividesByWhatIsExpected,
+        Lie::TakesANoteForALine,
     ] {
         let checked = std::panic::catch_unwind(|| keeps_its_contract(&|| Arc::new(Lying(lie))));
         assert_eq!(checked.is_ok(), lie == Lie::None, "{lie:?}");
@@ -82,6 +88,13 @@ struct Watched {
 }
 
 impl Watching {
+    fn hear(&self, what: &str, text: &str) {
+        if text.is_empty() {
+            let broken = format!("an empty {what}");
+            self.state.lock().unwrap().broken.push(broken);
+        }
+    }
+
     fn end(self) -> Watched {
         self.state.into_inner().unwrap()
     }
@@ -123,13 +136,11 @@ impl Observer for Watching {
     }
 
     fn warning(&self, text: &str) {
-        if text.is_empty() {
-            self.state
-                .lock()
-                .unwrap()
-                .broken
-                .push("an empty warning".into());
-        }
+        self.hear("warning", text);
+    }
+
+    fn note(&self, text: &str) {
+        self.hear("note", text);
     }
 }
 

@@ -60,6 +60,7 @@ pub fn keeps_its_contract(make: &dyn Fn() -> Arc<dyn Observer>) {
     // A run that is refused tells of no plan.
     let observer = make();
     soon(|| observer.warning("refused"));
+    soon(|| observer.note("refused"));
 }
 
 fn soon(call: impl FnOnce()) {
@@ -71,11 +72,15 @@ fn soon(call: impl FnOnce()) {
 
 fn observe(observer: &dyn Observer, expected_bytes: Option<u64>, total: u64) {
     soon(|| observer.warning("before the plan"));
+    soon(|| observer.note("a note before the plan"));
     soon(|| observer.planned(&plan(expected_bytes)));
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                (0..100).for_each(|_| soon(|| observer.warning("in between\nof two lines")))
+                (0..100).for_each(|_| {
+                    soon(|| observer.warning("in between\nof two lines"));
+                    soon(|| observer.note("a note in between\nof two lines"));
+                })
             });
         }
         scope.spawn(|| {
@@ -108,4 +113,5 @@ fn observe(observer: &dyn Observer, expected_bytes: Option<u64>, total: u64) {
         soon(|| observer.completing(&stripes));
     }
     soon(|| observer.warning("at the end"));
+    soon(|| observer.note("a note at the end"));
 }

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use longshore_io::Storage;
 use parking_lot::Mutex;
 
-use crate::tally::Tally;
+use crate::tally::{SPECIAL_LEFT_OUT, Tally};
 use crate::{Description, Entry, Error, Source, SourceKind, SourceOptions, SourceSummary};
 use walk::{Notes, Walk};
 
@@ -106,8 +106,6 @@ impl Source for Files {
             all.long.warning(
                 "names have paths of more than 4095 bytes and are not in the backup",
             ),
-            all.special
-                .warning("sockets, FIFOs or devices were left out"),
             all.vanished
                 .warning("directories vanished before they were read"),
             all.unlinked
@@ -124,6 +122,7 @@ impl Source for Files {
             ),
         ];
         Ok(SourceSummary {
+            notes: Vec::from_iter(all.special.warning(SPECIAL_LEFT_OUT)),
             warnings: warnings
                 .into_iter()
                 .flatten()

@@ -48,6 +48,7 @@ use longshore_pg::{BACKUP_LABEL, Control, Lsn, SegmentName, TABLESPACE_MAP, Time
 use parking_lot::Mutex;
 
 use crate::reading::is_missing;
+use crate::tally::SPECIAL_LEFT_OUT;
 use crate::volumes::Volumes;
 use crate::{
     BaseRefusal, Description, Entry, EntryKind, Error, LogEnd, LogStart, PostgresOptions, Source,
@@ -561,15 +562,11 @@ impl Source for Postgres {
     }
 
     fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
-        let mut warnings = Vec::new();
+        let (mut warnings, mut notes_said) = (Vec::new(), Vec::new());
         for walk in &self.walks {
             let notes = &walk.lock().notes;
             warnings.extend(notes.attributes.warnings());
-            warnings.extend(
-                notes
-                    .special
-                    .warning("sockets, FIFOs or devices were left out"),
-            );
+            notes_said.extend(notes.special.warning(SPECIAL_LEFT_OUT));
             warnings.extend(notes.links.warning(
                 "symbolic links were kept as links; their destinations are not in the backup",
             ));
@@ -603,6 +600,7 @@ impl Source for Postgres {
         let log = ending.log;
         Ok(SourceSummary {
             warnings,
+            notes: notes_said,
             damaged,
             left_out: None,
             log,

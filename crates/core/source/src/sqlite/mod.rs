@@ -192,9 +192,9 @@ impl Source for Sqlite {
     fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
         self.snapshot.check_still()?;
         let ending = self.snapshot.end()?;
-        let mut warnings = Vec::new();
+        let mut notes = Vec::new();
         if ending.log_growth_bytes > 0 {
-            warnings.push(format!(
+            notes.push(format!(
                 "the write-ahead log grew by {} bytes during the backup",
                 ending.log_growth_bytes
             ));
@@ -203,18 +203,18 @@ impl Source for Sqlite {
             self.snapshot.hold(),
             StateLock::SharedLock(_) | StateLock::DeadWriter(_)
         ) {
-            warnings.extend(wait_warning(ending.held_for));
+            notes.extend(wait_note(ending.held_for));
         }
-        warnings.extend(self.attributes.warnings());
         Ok(SourceSummary {
-            warnings,
+            warnings: self.attributes.warnings().collect(),
+            notes,
             ..SourceSummary::default()
         })
     }
 }
 
-/// The warning about commits that may have waited for `held`; none if the wait was too short to notice.
-fn wait_warning(held: Duration) -> Option<String> {
+/// The note about commits that may have waited for `held`; none if the wait was too short to notice.
+fn wait_note(held: Duration) -> Option<String> {
     let seconds = held.as_secs_f64();
     (seconds >= 0.1).then(|| format!("commits could wait for up to {seconds:.1} seconds"))
 }

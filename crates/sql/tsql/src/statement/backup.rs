@@ -391,7 +391,13 @@ fn say_end(
     out: &mut Out,
 ) -> Flow {
     let (words, command) = kind(request);
-    for warning in report.run.warnings.iter().chain(&report.run.plan.notices) {
+    let run = &report.run;
+    for warning in run
+        .warnings
+        .iter()
+        .chain(&run.notes)
+        .chain(&run.plan.notices)
+    {
         session.server.write_log("Backup", warning);
     }
     for changed in &report.changed {

@@ -177,7 +177,7 @@ pub(super) fn say_end(
     out: &mut Out,
 ) -> Flow {
     let (report, request, header) = (said.report, said.request, said.header);
-    for warning in &report.run.warnings {
+    for warning in report.run.warnings.iter().chain(&report.run.notes) {
         session.server.write_log("Restore", warning);
     }
     let listed = || {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use longshore_io::Host;
 
 use super::{files, finish, opened, read, stream};
-use crate::{EntryKind, Error, SourceOptions, open};
+use crate::{EntryKind, Error, SourceOptions, SourceSummary, open};
 
 fn odd_names() -> [OsString; 4] {
     [
@@ -141,13 +141,15 @@ fn special_files_are_left_out_and_reported() {
     .unwrap();
     let source = opened(&[dir.path()]);
     assert!(stream(&*source, 0).is_empty());
-    let warnings = finish(source);
-    assert_eq!(warnings.len(), 1);
+    let SourceSummary {
+        warnings, notes, ..
+    } = source.finish().unwrap();
+    assert_eq!((warnings, notes.len()), (Vec::new(), 1));
     assert!(
-        warnings[0].starts_with("2 sockets, FIFOs or devices were left out: "),
-        "{warnings:?}"
+        notes[0].starts_with("2 sockets, FIFOs or devices were left out: "),
+        "{notes:?}"
     );
-    assert!(warnings[0].contains("fifo") && warnings[0].contains("socket"));
+    assert!(notes[0].contains("fifo") && notes[0].contains("socket"));
 
     let fifo = dir.path().join("fifo");
     let refused = open(

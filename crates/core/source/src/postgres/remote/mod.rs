@@ -470,6 +470,7 @@ impl Source for Remote {
         Ok(SourceSummary {
             damaged: !warnings.is_empty(),
             warnings,
+            notes: Vec::new(),
             left_out: None,
             log: stream.log,
             complete_us: stream.log.as_ref().and_then(clock),

@@ -150,9 +150,9 @@ fn writers_continue_during_a_backup_and_the_logs_growth_is_reported() {
     let source = opened(&path).unwrap();
     let seconds = timed(&path, "UPDATE account SET pad = pad || 'more'");
     assert!(seconds < 5.0, "the writer waited {seconds} s");
-    let warnings = finish(source);
-    assert_eq!(warnings.len(), 1);
-    let grown = warnings[0]
+    let notes = finish(source);
+    assert_eq!(notes.len(), 1);
+    let grown = notes[0]
         .strip_prefix("the write-ahead log grew by ")
         .unwrap();
     let grown: u64 = grown.split(' ').next().unwrap().parse().unwrap();

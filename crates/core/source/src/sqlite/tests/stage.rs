@@ -229,8 +229,11 @@ pub(super) fn fingerprint(dir: &Path) -> Vec<File> {
     files
 }
 
+/// The notes of a backup that has no warning.
 pub(super) fn finish(source: Sqlite) -> Vec<String> {
-    Box::new(source).finish().unwrap().warnings
+    let summary = Box::new(source).finish().unwrap();
+    assert_eq!(summary.warnings, Vec::<String>::new());
+    summary.notes
 }
 
 /// A content that outlives its source, as in a worker.

@@ -94,11 +94,11 @@ fn frames_of_a_transaction_whose_writer_died_are_not_read() {
 }
 
 #[test]
-fn an_unnoticeable_wait_gives_no_warning() {
-    let warning = |ms| super::super::wait_warning(Duration::from_millis(ms));
-    assert_eq!(warning(99), None);
+fn an_unnoticeable_wait_is_not_noted() {
+    let note = |ms| super::super::wait_note(Duration::from_millis(ms));
+    assert_eq!(note(99), None);
     let told = "commits could wait for up to 2.5 seconds";
-    assert_eq!(warning(2500).as_deref(), Some(told));
+    assert_eq!(note(2500).as_deref(), Some(told));
 }
 
 #[test]
@@ -122,9 +122,9 @@ fn a_database_without_a_log_is_left_alone() {
             Via::Cache,
         )
         .unwrap();
-        let warnings = finish(source);
+        let notes = finish(source);
         let waited = |w: &String| w.starts_with("commits could wait for up to ");
-        assert!(warnings.iter().all(waited), "{warnings:?}");
+        assert!(notes.iter().all(waited), "{notes:?}");
         assert!(fingerprint(dir.path()) == before, "{mode}");
         assert_eq!(fs::read(&copy).unwrap(), fs::read(&path).unwrap());
     }
