@@ -328,7 +328,7 @@ fn a_backup_to_a_target_finds_its_base() {
         .join("family-2.bak");
     std::fs::remove_file(stripe).unwrap();
     let mut command = program(&["backup", "main", "--incremental"]);
-    let text = said(&mut command, 0);
+    let text = said(&mut command, 5);
     assert!(text.contains(&format!("{} is MISSING", label(2))), "{text}");
     let listed = answer(&succeed(&mut program(&[
         "list",

@@ -178,7 +178,7 @@ fn a_configured_password_is_used_and_not_told() {
         configure(&of_file);
         tell(succeed(&mut backup("file.bak")));
         write("hunter two\n", 0o644);
-        let said = tell(succeed(&mut backup("open.bak")));
+        let said = tell(end(&mut backup("open.bak"), 5));
         assert!(said.contains("other users can read"), "{said}");
         configure("password_env = \"KEEPERS\"");
         tell(succeed(&mut backup("variable.bak")));
