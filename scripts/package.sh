@@ -4,7 +4,7 @@
 # Packages: longshore, longshore-lab, longshore-cache; for deb also longshore-dbgsym with the symbols that were taken
 # out of the three. Files are placed by scripts/install.sh, so that a package and `make install PREFIX=/usr` have the
 # same ones. VERSION overrides the version of Cargo.toml, SOURCE_DATE_EPOCH the time of all files (the commit's), and
-# COMPRESSION (xz; none for tests) how a .deb is compressed.
+# COMPRESSION (xz; none for tests) how a .deb is compressed, and SIZE_MAX (none) the most bytes that the program may have.
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."
@@ -39,13 +39,18 @@ text_cache="The plugin that longshore cache serve loads into nbdkit. The pages c
 
 # The parts of install.sh in roots of their own, compressed pages, and the symbols.
 stage_all() {
-    local part page
+    local part bytes
     for part in longshore lab cache; do
         BUILT=$built PREFIX=/usr DESTDIR=$stage/$part ./scripts/install.sh install "$part"
         # The lists serve `make uninstall`; here the package manager knows the files.
         rm -rf "$stage/$part/usr/share/longshore"
         find "$stage/$part" -path '*/man/man*' -type f -exec gzip -9n {} +
     done
+    bytes=$(stat -c %s "$stage/longshore/usr/bin/longshore")
+    if [ -n "${SIZE_MAX:-}" ] && [ "$bytes" -gt "$SIZE_MAX" ]; then
+        echo "package: the program has $bytes bytes, more than $SIZE_MAX: see what grew with nm --print-size" >&2
+        exit 1
+    fi
     mkdir -p "$stage/cache/usr/share/doc/longshore-cache"
     cp docs/cache-daemon.md docs/cache.md "$stage/cache/usr/share/doc/longshore-cache/"
     mkdir -p "$stage/lab/usr/share/doc/longshore-lab"
