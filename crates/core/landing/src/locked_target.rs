@@ -169,7 +169,7 @@ fn kept(dir: &dyn Dir, name: &Path) -> std::io::Result<Option<Lock>> {
 
 /// Refuses a path of which a part is a symbolic link that leads nowhere: no directory can be made there.
 ///
-/// Errors: [`Error::DeadLink`]. What cannot be looked at is left to whoever opens the path.
+/// Errors: [`Error::DeadLink`]. A name that cannot be looked at is left to whoever opens the path.
 pub fn refuse_dead_link(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     // Everything above the innermost existing directory exists, so a dead link is directly below it.
     let is_missing = |path: &&Path| {

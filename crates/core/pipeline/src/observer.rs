@@ -12,10 +12,10 @@ pub trait Observer: Send + Sync {
     fn planned(&self, plan: &Plan);
     /// Called about ten times a second, from one thread at a time. Values never decrease.
     fn progress(&self, progress: &Progress);
-    /// What went wrong, or may be wrong with the result, although the run goes on; also in the report. Any thread may call
-    /// it, at any time between the start and the end of the run.
+    /// Something went wrong, or may be wrong with the result, although the run goes on; also in the report. Any thread may
+    /// call it, at any time between the start and the end of the run.
     fn warning(&self, text: &str);
-    /// What is as it should be and still worth knowing. Reported and called as a warning is.
+    /// Something is worth knowing although nothing is wrong. Reported and called as a warning is.
     fn note(&self, text: &str);
     /// The stripes of a backup to object stores are being completed: what became of each so far. Called before the
     /// first completion, and after each.

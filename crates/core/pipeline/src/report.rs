@@ -43,9 +43,9 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// How much each engine compressed or decompressed.
     pub engines: Vec<EngineShare>,
-    /// What went wrong, or may be wrong with the result, although the run succeeded.
+    /// Things that went wrong, or may be wrong with the result, although the run succeeded.
     pub warnings: Vec<String>,
-    /// What is as it should be and still worth knowing.
+    /// Facts that are worth knowing although nothing is wrong.
     pub notes: Vec<String>,
     /// A history is kept, but this run is not in it; `warnings` says why.
     pub history_failed: bool,

@@ -186,9 +186,9 @@ pub trait Content: Send + Sync {
 /// Facts about a source that are known at the end of the backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceSummary {
-    /// What the copy lacks, or in what it may differ from the source.
+    /// Losses of the copy, and reasons why it may differ from the source.
     pub warnings: Vec<String>,
-    /// What is as it should be and still worth knowing: sockets that were left out, the log's growth.
+    /// Facts that are worth knowing although nothing is wrong: sockets that were left out, the log's growth.
     pub notes: Vec<String>,
     /// Whether something is damaged in the source, e.g. a page with a wrong checksum. The warnings give details.
     pub damaged: bool,

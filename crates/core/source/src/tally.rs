@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// What both sources of files say of names that are no data.
+/// The words for names that are no data, in both sources of files.
 pub(crate) const SPECIAL_LEFT_OUT: &str = "sockets, FIFOs or devices were left out";
 
 /// Counts occurrences and remembers the first few names.
