@@ -45,7 +45,7 @@ fn run() -> Exit {
         }
         Err(error) => {
             let error = options::with_tip_for_help(error);
-            return refuse(&error, told(Exit::Usage));
+            return refuse(&error, Cli::command(), told(Exit::Usage));
         }
     };
     start_log();

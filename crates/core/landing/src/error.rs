@@ -78,6 +78,9 @@ impl Error {
             Error::TargetFull { .. } => Some(3257),
             Error::BadMove { .. } | Error::TargetKept { .. } => Some(3156),
             Error::Media(e) => e.number(),
+            Error::Cluster(ClusterError::Running { .. }) => Some(3101),
+            Error::Cluster(ClusterError::NotHeld { .. }) => Some(3117),
+            Error::Cluster(ClusterError::RestoredLogLost { .. }) => Some(4333),
             Error::Cluster(_) | Error::Target { .. } | Error::DeadLink { .. } => None,
         }
     }

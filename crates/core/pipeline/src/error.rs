@@ -193,24 +193,22 @@ impl Error {
             }
             Error::Chain(e) => Some(e.number()),
             Error::LogBroken { .. } => Some(4214),
+            Error::Source(longshore_source::Error::InUse { .. }) => Some(3023),
+            Error::Changed { .. } | Error::LeftOut { .. } => Some(3043),
+            Error::NotDifferential => Some(3032),
+            Error::Memory { .. } | Error::Room { .. } | Error::Thread { .. } => Some(701),
             Error::Source(_)
             | Error::Archive(_)
             | Error::Reliance(_)
             | Error::LogMissing { .. }
             | Error::LogUnproved
-            | Error::NotDifferential
             | Error::NoLog
             | Error::BaseOverwritten { .. }
             | Error::DeviceInside { .. }
             | Error::Codec(_)
-            | Error::Memory { .. }
-            | Error::Room { .. }
             | Error::Spool { .. }
             | Error::Random { .. }
-            | Error::Thread { .. }
-            | Error::Changed { .. }
             | Error::PathTooLong { .. }
-            | Error::LeftOut { .. }
             | Error::EntryName { .. }
             | Error::Panicked { .. } => None,
         }

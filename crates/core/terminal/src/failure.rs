@@ -1,17 +1,19 @@
 //! Exit codes, and the text of a failed command.
 //!
 //! Invariants
-//! - Every error of the lower crates gets its exit code in one exhaustive match: a new error without a code does not
-//!   compile.
+//! - Every error of the lower crates gets its exit code and its number in one exhaustive match: a new error without
+//!   them does not compile.
+//! - No failure lacks a number and a next step. If SQL Server has a number for the error, that one is shown.
 //!
-//! Leaves to others: SQL Server's numbers and the hints (the `Error` of each crate).
+//! Leaves to others: SQL Server's numbers and the hints (the `Error` of each crate), and our numbers (`numbers.rs`).
 
 use longshore_pipeline::{Error, LandingError, LeftStripe, Standing, abort_command, left_lines};
 use serde::Serialize;
 
+use crate::numbers;
 use crate::text::plain;
 
-/// How the program ends. The numbers are stable; `--help` and README list them.
+/// How the program ends. The codes are stable; `--help`, README and docs/errors.md list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -65,15 +67,15 @@ impl Serialize for Exit {
 /// Why a command failed, as shown to people and in `--json`.
 #[derive(Debug, Serialize)]
 pub struct Failure {
-    /// In `--json` as a word, which also errors without a number have.
+    /// In `--json` as a word.
     #[serde(rename = "code")]
     pub exit: Exit,
-    /// SQL Server's message number, if there is one.
-    pub number: Option<u32>,
+    /// SQL Server's message number, or one of `numbers`.
+    pub number: u32,
     pub text: String,
     /// The outermost cause first.
     pub causes: Vec<String>,
-    pub hint: Option<String>,
+    pub hint: String,
     /// The state of each stripe, if a failed backup to object stores left anything.
     #[serde(skip_serializing_if = "LeftBehind::is_empty")]
     pub left: LeftBehind,
@@ -114,43 +116,52 @@ impl Serialize for LeftBehind {
 }
 
 impl Failure {
-    pub fn usage(text: impl Into<String>, hint: impl Into<String>) -> Failure {
+    pub fn new(
+        exit: Exit,
+        number: u32,
+        text: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Failure {
         Failure {
-            exit: Exit::Usage,
-            number: None,
+            exit,
+            number,
             text: text.into(),
             causes: Vec::new(),
-            hint: Some(hint.into()),
+            hint: hint.into(),
             left: LeftBehind::default(),
         }
     }
 
+    /// The failure of a request that cannot be carried out as it stands.
+    pub fn usage(text: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::new(Exit::Usage, numbers::REQUEST, text, hint)
+    }
+
+    pub fn numbered(self, number: u32) -> Failure {
+        Failure { number, ..self }
+    }
+
+    pub fn because(mut self, cause: impl std::fmt::Display) -> Failure {
+        self.causes.push(cause.to_string());
+        self
+    }
+
     /// The failure of an answer that could not be written to its file.
     pub fn unwritten(text: impl Into<String>, why: impl std::fmt::Display) -> Failure {
-        Failure {
-            exit: Exit::Target,
-            number: None,
-            text: text.into(),
-            causes: vec![why.to_string()],
-            hint: Some("check the free space, then run the command again".to_owned()),
-            left: LeftBehind::default(),
-        }
+        let hint = "check the free space with `df -h`, then run the command again";
+        Failure::new(Exit::Target, numbers::UNWRITTEN, text, hint).because(why)
     }
 
     /// Converts an error of a lower crate.
     pub fn of(
         exit: Exit,
         error: &(dyn std::error::Error + 'static),
-        number: Option<u32>,
+        number: u32,
         hint: &str,
     ) -> Failure {
         Failure {
-            exit,
-            number,
-            text: error.to_string(),
             causes: causes(error),
-            hint: Some(hint.to_owned()),
-            left: LeftBehind::default(),
+            ..Failure::new(exit, number, error.to_string(), hint)
         }
     }
 
@@ -158,19 +169,14 @@ impl Failure {
     pub fn lines(&self) -> String {
         // The text may quote names from media.
         let text = plain(&self.text);
-        let mut lines = match self.number {
-            Some(number) => format!("longshore: error {number}: {text}\n"),
-            None => format!("longshore: error: {text}\n"),
-        };
+        let mut lines = format!("longshore: error {}: {text}\n", self.number);
         for cause in &self.causes {
             lines.push_str(&format!("  because: {}\n", plain(cause)));
         }
         for left in left_lines(&self.left.0) {
             lines.push_str(&format!("  {}\n", plain(&left)));
         }
-        if let Some(hint) = &self.hint {
-            lines.push_str(&format!("hint: {hint}\n"));
-        }
+        lines.push_str(&format!("hint: {}\n", self.hint));
         lines
     }
 }
@@ -196,93 +202,116 @@ impl From<Error> for Failure {
         let hint = error.hint();
         if let Error::Left { source, stripes } = error {
             return Failure {
-                hint: Some(hint.to_owned()),
+                hint: hint.to_owned(),
                 left: LeftBehind(stripes),
                 ..Failure::from(*source)
             };
         }
-        let exit = match &error {
-            Error::Left { source, .. } => {
-                return Failure::of(Exit::Media, source, error.number(), hint);
-            }
-            Error::Source(_)
-            | Error::Changed { .. }
-            | Error::PathTooLong { .. }
-            | Error::LeftOut { .. }
-            | Error::EntryName { .. }
-            | Error::LogMissing { .. } => Exit::Source,
-            Error::LogUnproved
-            | Error::LogBroken { .. }
-            | Error::NoLog
-            | Error::NotDifferential
-            | Error::DeviceInside { .. }
-            | Error::DeviceKept { .. }
-            | Error::BaseOverwritten { .. } => Exit::Usage,
-            Error::Cancelled => Exit::Interrupted,
-            Error::Archive(
+        let (exit, own) = place(&error);
+        Failure::of(exit, &error, error.number().unwrap_or(own), hint)
+    }
+}
+
+/// The exit code of a run's error, and our number for it.
+fn place(error: &Error) -> (Exit, u32) {
+    match error {
+        Error::Left { source, .. } => place(source),
+        Error::Source(_) | Error::Changed { .. } | Error::LeftOut { .. } => {
+            (Exit::Source, numbers::SOURCE)
+        }
+        Error::PathTooLong { .. } | Error::EntryName { .. } => {
+            (Exit::Source, numbers::SOURCE_CONTENT)
+        }
+        Error::LogMissing { .. } => (Exit::Source, numbers::WAL_MISSING),
+        Error::LogUnproved => (Exit::Usage, numbers::WAL_MISSING),
+        Error::LogBroken { .. } | Error::NoLog | Error::NotDifferential => {
+            (Exit::Usage, numbers::REQUEST)
+        }
+        Error::DeviceInside { .. } | Error::DeviceKept { .. } => {
+            (Exit::Usage, numbers::DEVICE_IN_SOURCE)
+        }
+        Error::BaseOverwritten { .. } => (Exit::Usage, numbers::DEVICE_HOLDS_DATA),
+        Error::Cancelled => (Exit::Interrupted, numbers::REQUEST),
+        Error::Archive(archive) => {
+            let exit = match archive {
                 longshore_wal::Error::OtherBranch { .. }
-                | longshore_wal::Error::NotTheBackups { .. },
-            ) => Exit::Conflict,
-            Error::Archive(_)
-            | Error::Reliance(_)
-            | Error::Media(_)
-            | Error::SourceKind { .. }
-            | Error::NoBase { .. }
-            | Error::Chain(_) => Exit::Media,
-            Error::Codec(_)
-            | Error::OutOfRange { .. }
-            | Error::Memory { .. }
-            | Error::Room { .. }
-            | Error::Spool { .. }
-            | Error::Random { .. }
-            | Error::Thread { .. }
-            | Error::NotInSet { .. }
-            | Error::Landing(LandingError::BadMove { .. }) => Exit::Usage,
-            Error::Landing(_) => Exit::Target,
-            Error::Panicked { .. } => Exit::Internal,
-        };
-        Failure::of(exit, &error, error.number(), error.hint())
+                | longshore_wal::Error::NotTheBackups { .. } => Exit::Conflict,
+                _ => Exit::Media,
+            };
+            (exit, place_in_archive(archive).1)
+        }
+        Error::Reliance(target) => (Exit::Media, place_at_target(target).1),
+        Error::Media(media) => (Exit::Media, own_of_media(media)),
+        Error::SourceKind { .. } | Error::NoBase { .. } | Error::Chain(_) => {
+            (Exit::Media, numbers::TARGET)
+        }
+        Error::Memory { .. }
+        | Error::Room { .. }
+        | Error::Spool { .. }
+        | Error::Random { .. }
+        | Error::Thread { .. } => (Exit::Usage, numbers::SYSTEM),
+        Error::Codec(_)
+        | Error::OutOfRange { .. }
+        | Error::NotInSet { .. }
+        | Error::Landing(LandingError::BadMove { .. }) => (Exit::Usage, numbers::REQUEST),
+        Error::Landing(_) => (Exit::Target, numbers::RESTORE_TARGET),
+        Error::Panicked { .. } => (Exit::Internal, numbers::INTERNAL),
+    }
+}
+
+/// Our number for the media's errors that SQL Server has none for.
+fn own_of_media(error: &longshore_media::Error) -> u32 {
+    match error {
+        longshore_media::Error::Exists { .. } => numbers::DEVICE_HOLDS_DATA,
+        _ => numbers::STORE,
+    }
+}
+
+/// The exit code of an archive's error, and our number for it.
+fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
+    use longshore_wal::Error as Wal;
+    match error {
+        Wal::Io { .. }
+        | Wal::Replaces { .. }
+        | Wal::NotAnArchive { .. }
+        | Wal::LinkBelow { .. }
+        | Wal::OthersDirectory { .. }
+        | Wal::NothingYet { .. }
+        | Wal::IdentityDamaged { .. }
+        | Wal::Busy { .. }
+        | Wal::OtherWay { .. }
+        | Wal::BrokenLink { .. }
+        | Wal::BranchUnknown { .. }
+        | Wal::NeedUnreadable { .. }
+        | Wal::NeedUnwritten { .. }
+        | Wal::BeingExpired { .. }
+        | Wal::Damaged { .. }
+        | Wal::Newer { .. } => (Exit::Media, numbers::ARCHIVE),
+        Wal::Store(_) => (Exit::Media, numbers::STORE),
+        Wal::ReplayGap { .. } | Wal::EndsBefore { .. } => (Exit::Media, numbers::WAL_MISSING),
+        Wal::OtherCluster { .. }
+        | Wal::OtherSegmentSize { .. }
+        | Wal::OtherContent { .. }
+        | Wal::TwoContents { .. }
+        | Wal::OtherBranch { .. }
+        | Wal::NotTheBackups { .. } => (Exit::Conflict, numbers::ARCHIVE_CONFLICT),
+        Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => {
+            (Exit::Source, numbers::NOT_WAL)
+        }
+        Wal::BadName { .. } | Wal::Codec(_) => (Exit::Usage, numbers::REQUEST),
+        Wal::Missing { .. } => (Exit::No, numbers::WAL_MISSING),
+        Wal::Gap { .. } => (Exit::NoAnswer, numbers::WAL_MISSING),
+        Wal::TablespaceTaken { .. } => (Exit::NoAnswer, numbers::RESTORE_TARGET),
     }
 }
 
 impl From<longshore_wal::Error> for Failure {
     fn from(error: longshore_wal::Error) -> Failure {
-        use longshore_wal::Error as Wal;
-        let exit = match &error {
-            Wal::Io { .. }
-            | Wal::Store(_)
-            | Wal::Replaces { .. }
-            | Wal::NotAnArchive { .. }
-            | Wal::LinkBelow { .. }
-            | Wal::OthersDirectory { .. }
-            | Wal::NothingYet { .. }
-            | Wal::IdentityDamaged { .. }
-            | Wal::Busy { .. }
-            | Wal::ReplayGap { .. }
-            | Wal::EndsBefore { .. }
-            | Wal::OtherWay { .. }
-            | Wal::BrokenLink { .. }
-            | Wal::BranchUnknown { .. }
-            | Wal::NeedUnreadable { .. }
-            | Wal::NeedUnwritten { .. }
-            | Wal::BeingExpired { .. }
-            | Wal::Damaged { .. }
-            | Wal::Newer { .. } => Exit::Media,
-            Wal::OtherCluster { .. }
-            | Wal::OtherSegmentSize { .. }
-            | Wal::OtherContent { .. }
-            | Wal::TwoContents { .. }
-            | Wal::OtherBranch { .. }
-            | Wal::NotTheBackups { .. } => Exit::Conflict,
-            Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => Exit::Source,
-            Wal::BadName { .. } | Wal::Codec(_) => Exit::Usage,
-            Wal::Missing { .. } => Exit::No,
-            Wal::Gap { .. } | Wal::TablespaceTaken { .. } => Exit::NoAnswer,
-        };
-        let failure = Failure::of(exit, &error, None, error.hint());
+        let (exit, own) = place_in_archive(&error);
+        let failure = Failure::of(exit, &error, own, error.hint());
         match &error {
-            Wal::OthersDirectory { owner, .. } => Failure {
-                hint: Some(as_owner(owner)),
+            longshore_wal::Error::OthersDirectory { owner, .. } => Failure {
+                hint: as_owner(owner),
                 ..failure
             },
             _ => failure,
@@ -293,53 +322,69 @@ impl From<longshore_wal::Error> for Failure {
 impl From<longshore_wal::ReceiveError> for Failure {
     fn from(error: longshore_wal::ReceiveError) -> Failure {
         use longshore_wal::ReceiveError;
-        let exit = match error {
+        let (exit, own) = match error {
             ReceiveError::Archive(error) => return error.into(),
-            ReceiveError::Server(_) | ReceiveError::Stream { .. } => Exit::Source,
-            ReceiveError::Taken { .. } => Exit::Media,
-            ReceiveError::Elsewhere { .. } | ReceiveError::Behind { .. } => Exit::Conflict,
+            ReceiveError::Server(_) | ReceiveError::Stream { .. } => {
+                (Exit::Source, numbers::SOURCE)
+            }
+            ReceiveError::Taken { .. } => (Exit::Media, numbers::ARCHIVE),
+            ReceiveError::Elsewhere { .. } | ReceiveError::Behind { .. } => {
+                (Exit::Conflict, numbers::ARCHIVE_CONFLICT)
+            }
         };
-        Failure::of(exit, &error, None, error.hint())
+        Failure::of(exit, &error, own, error.hint())
     }
 }
 
 impl From<longshore_catalog::Error> for Failure {
     fn from(error: longshore_catalog::Error) -> Failure {
         use longshore_catalog::Error;
-        let exit = match &error {
-            Error::Media(_) => Exit::Media,
-            _ => Exit::Usage,
+        let (exit, own) = match &error {
+            Error::Media(media) => (Exit::Media, own_of_media(media)),
+            _ => (Exit::Usage, numbers::REQUEST),
         };
-        Failure::of(exit, &error, error.number(), error.hint())
+        Failure::of(exit, &error, error.number().unwrap_or(own), error.hint())
+    }
+}
+
+/// The exit code of a target's error, and our number for it.
+fn place_at_target(error: &longshore_repository::Error) -> (Exit, u32) {
+    use longshore_repository::Error;
+    match error {
+        Error::Wal(error) => place_in_archive(error),
+        Error::Store(_) => (Exit::Media, numbers::STORE),
+        Error::Name { .. } => (Exit::Usage, numbers::TARGET),
+        Error::NoArchive { .. } => (Exit::Usage, numbers::ARCHIVE),
+        Error::NoLog { .. } => (Exit::Media, numbers::ARCHIVE),
+        Error::LeaseLost { .. }
+        | Error::Unreachable { .. }
+        | Error::NotADirectory { .. }
+        | Error::OthersTarget { .. }
+        | Error::Io { .. }
+        | Error::NoBase { .. }
+        | Error::Branches { .. }
+        | Error::Nothing { .. }
+        | Error::NoSuchLabel { .. }
+        | Error::NotWhole { .. }
+        | Error::NoneBefore { .. }
+        | Error::Chain(_)
+        | Error::Busy { .. } => (Exit::Media, numbers::TARGET),
     }
 }
 
 impl From<longshore_repository::Error> for Failure {
     fn from(error: longshore_repository::Error) -> Failure {
         use longshore_repository::Error;
-        let exit = match error {
+        let error = match error {
             Error::Wal(error) => return error.into(),
             Error::Store(error) => return longshore_media::Error::from(error).into(),
-            Error::Name { .. } | Error::NoArchive { .. } => Exit::Usage,
-            Error::LeaseLost { .. }
-            | Error::Unreachable { .. }
-            | Error::NotADirectory { .. }
-            | Error::OthersTarget { .. }
-            | Error::Io { .. }
-            | Error::NoBase { .. }
-            | Error::Branches { .. }
-            | Error::Nothing { .. }
-            | Error::NoSuchLabel { .. }
-            | Error::NotWhole { .. }
-            | Error::NoneBefore { .. }
-            | Error::NoLog { .. }
-            | Error::Chain(_)
-            | Error::Busy { .. } => Exit::Media,
+            error => error,
         };
-        let failure = Failure::of(exit, &error, error.number(), error.hint());
+        let (exit, own) = place_at_target(&error);
+        let failure = Failure::of(exit, &error, error.number().unwrap_or(own), error.hint());
         match &error {
             Error::OthersTarget { owner, .. } => Failure {
-                hint: Some(as_owner(owner)),
+                hint: as_owner(owner),
                 ..failure
             },
             _ => failure,

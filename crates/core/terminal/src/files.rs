@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longshore_io::{Attributes, File, OpenHow, Storage, Via};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 
 /// Opens a file that a person named.
 pub fn open(storage: &dyn Storage, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -49,12 +49,5 @@ pub fn write(path: &Path, text: &str, storage: &dyn Storage) -> Result<(), Failu
         dir.rename(&part, Path::new(name))?;
         dir.sync(Path::new(""))
     };
-    written().map_err(|error| Failure {
-        exit: Exit::Target,
-        number: None,
-        text: format!("cannot write {}", path.display()),
-        causes: vec![error.to_string()],
-        hint: Some("check the free space and the permissions".to_owned()),
-        left: Default::default(),
-    })
+    written().map_err(|error| Failure::unwritten(format!("cannot write {}", path.display()), error))
 }

@@ -40,9 +40,9 @@ pub struct Global {
     /// Print one JSON object on standard output, also for an error.
     ///
     /// It has the same facts as the text. An error is {"status":"error","exit_code":4,"error":{"code":"media",
-    /// "number":3132,"text":...,"causes":[...],"hint":...}}. `code` is the exit code as a word; a number of null
-    /// means that SQL Server has none for this error. No progress is shown. If the backup itself goes to standard
-    /// output (device `-`), the object goes to standard error.
+    /// "number":3132,"text":...,"causes":[...],"hint":...}}. `code` is the exit code as a word; `number` is SQL Server's
+    /// for this error, or one from 50100 on (docs/errors.md). No progress is shown. If the backup itself goes to
+    /// standard output (device `-`), the object goes to standard error.
     #[arg(long, global = true)]
     pub json: bool,
 

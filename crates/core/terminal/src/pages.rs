@@ -7,6 +7,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 use crate::failure::Failure;
+use crate::numbers;
 
 /// Writes a page for each command and subcommand of which `has_page` says so. Hidden ones have none.
 pub fn write(
@@ -17,12 +18,12 @@ pub fn write(
     let mut command = command.disable_help_subcommand(true);
     command.build();
     all(&command, dir, has_page).map_err(|e| {
-        let mut failure = Failure::usage(
+        Failure::usage(
             format!("cannot write manual pages to {}", dir.display()),
             "name an existing directory that you can write to",
-        );
-        failure.causes.push(e.to_string());
-        failure
+        )
+        .numbered(numbers::FILE_UNUSABLE)
+        .because(e)
     })
 }
 

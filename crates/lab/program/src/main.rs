@@ -37,7 +37,7 @@ fn run() -> Exit {
     let read = read.and_then(|read| Ok((Cli::from_arg_matches(&read)?, is_typed(&read, "config"))));
     let (cli, has_config) = match read {
         Ok(read) => read,
-        Err(error) => return refuse(&error, Exit::Usage),
+        Err(error) => return refuse(&error, Cli::command(), Exit::Usage),
     };
     start_log();
     let output = Output {

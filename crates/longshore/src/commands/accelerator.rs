@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::Context;
 use crate::options::{Accelerator, AcceleratorAction};
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::{Table, bytes, moment};
 use longshore_terminal::text::plain;
 
@@ -59,7 +60,7 @@ pub fn run(options: &Accelerator, context: &Context) -> Result<Exit, Failure> {
 }
 
 fn internal(error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::of(Exit::Internal, error, None, "report this bug")
+    Failure::of(Exit::Internal, error, numbers::INTERNAL, "report this bug")
 }
 
 fn set(context: &Context, mode: Option<OffloadMode>) -> Result<Exit, Failure> {

@@ -30,6 +30,7 @@ use crate::config;
 use crate::options::Backup;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::{Output, Table, bytes, cpu_s_per_gb};
 
 const DAY_US: i64 = 86_400_000_000;
@@ -55,7 +56,7 @@ const NO_BASE: u32 = 3035;
 pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
     let against = options.differing.against();
     match run_against(options, context, against) {
-        Err(failure) if failure.number == Some(NO_BASE) && options.differing.or_full => {
+        Err(failure) if failure.number == NO_BASE && options.differing.or_full => {
             let why = failure.causes.last().unwrap_or(&failure.text);
             let text = format!("this is a full backup: {why}");
             context.output.note(&text);
@@ -189,14 +190,12 @@ fn show(
 
 /// A report of a kind other than the requested one.
 pub fn wrong_report() -> Failure {
-    Failure {
-        exit: Exit::Internal,
-        number: None,
-        text: "internal error: the answer does not fit the request".to_owned(),
-        causes: Vec::new(),
-        hint: Some("report this bug with the command".to_owned()),
-        left: Default::default(),
-    }
+    Failure::new(
+        Exit::Internal,
+        numbers::INTERNAL,
+        "internal error: the answer does not fit the request",
+        "report this bug with the command",
+    )
 }
 
 /// The share that was stored of the files that the base has, too.
@@ -617,13 +616,13 @@ fn source_failure(
     let mut failure = Failure::from(error);
     if is_word && is_missing {
         let known: Vec<_> = context.config.database.keys().map(String::as_str).collect();
-        failure.hint = Some(match known.as_slice() {
+        failure.hint = match known.as_slice() {
             [] => "correct the path, or configure the database: no database is configured; `longshore config check` shows the configuration".into(),
             _ => format!(
                 "correct the path, or name a configured database: {}",
                 known.join(", ")
             ),
-        });
+        };
     }
     failure
 }

@@ -24,6 +24,7 @@ use super::info::{self, age_text};
 use super::{Context, devices, shelves, source};
 use crate::options::Check;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::{bytes, moment};
 use longshore_terminal::text::plain;
 
@@ -88,16 +89,14 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
     if names.is_empty() {
         return Err(Failure::usage(
             "no database is configured",
-            "write a [database.NAME] with its `url` and `target` into the configuration",
-        ));
+            "write a [database.NAME] with its `url` and `target` into the configuration, then run `longshore config check`",
+        )
+        .numbered(numbers::NOT_CONFIGURED));
     }
     for name in &names {
         if !context.config.database.contains_key(name) {
-            let known: Vec<_> = context.config.database.keys().map(String::as_str).collect();
-            return Err(Failure::usage(
-                format!("there is no [database.{name}] in the configuration"),
-                format!("configured databases are: {}", known.join(", ")),
-            ));
+            let (table, known) = (format!("database.{name}"), context.config.database.keys());
+            return Err(devices::not_configured(context, &table, "url", known));
         }
     }
     let databases: Vec<Database> = names

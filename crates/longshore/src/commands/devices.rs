@@ -29,6 +29,7 @@ use super::{Context, labelled};
 use crate::config::Database;
 use crate::options::{Bases, Media};
 use longshore_terminal::failure::Failure;
+use longshore_terminal::numbers;
 
 /// Devices to read from. Held until reading ends, so that no expire removes them.
 pub struct ReadDevices {
@@ -75,19 +76,37 @@ struct BackupRelation {
 /// A target by its name in the configuration.
 pub fn target(context: &Context, name: &str) -> Result<Target, Failure> {
     let found = context.config.target.get(name).ok_or_else(|| {
-        let known: Vec<_> = context.config.target.keys().map(String::as_str).collect();
-        Failure::usage(
-            format!("there is no [target.{name}] in the configuration"),
-            match known.as_slice() {
-                [] => "no configuration names a target; use --config or --to".to_owned(),
-                _ => format!("configured targets are: {}", known.join(", ")),
-            },
-        )
+        let known = context.config.target.keys();
+        not_configured(context, &format!("target.{name}"), "directories", known)
     })?;
     Ok(Target {
         name: name.to_owned(),
         places: found.places()?,
     })
+}
+
+/// The failure for a table that a command names and that the configuration lacks. `key` is one that the table needs,
+/// `known` are the names of its kind.
+pub fn not_configured<'a>(
+    context: &Context,
+    table: &str,
+    key: &str,
+    known: impl Iterator<Item = &'a String>,
+) -> Failure {
+    let file = match &context.config.path {
+        Some(path) => format!("the configuration {}", path.display()),
+        None => "the configuration: no file was found".to_owned(),
+    };
+    let known: Vec<_> = known.map(String::as_str).collect();
+    let instead = match known.as_slice() {
+        [] => String::new(),
+        _ => format!("name a configured one ({}), or ", known.join(", ")),
+    };
+    Failure::usage(
+        format!("there is no [{table}] in {file}"),
+        format!("{instead}write [{table}] with its `{key}`, then run `longshore config check`"),
+    )
+    .numbered(numbers::NOT_CONFIGURED)
 }
 
 /// The named target, else the one configured for the database.
@@ -101,8 +120,9 @@ pub fn target_of(
         Some(name) => target(context, name),
         None => Err(Failure::usage(
             format!("no target is configured for {database}"),
-            "name one with --target, or as `target` in [database.NAME] or [defaults]",
-        )),
+            "name one with --target, or as `target` in [database.NAME] or [defaults]; `longshore config check` shows the targets",
+        )
+        .numbered(numbers::NOT_CONFIGURED)),
     }
 }
 

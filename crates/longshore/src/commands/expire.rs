@@ -18,6 +18,7 @@ use super::wal::Need;
 use super::{Context, interrupt};
 use crate::options::{Expire, Rules};
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::bytes;
 use longshore_terminal::text::plain;
 
@@ -77,7 +78,8 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
                 let failure = Failure::usage(
                     format!("no retention is configured for {}", shelf.database),
                     "configure [retention.NAME] and name it in [database.NAME], or give --keep-full or --keep-days",
-                );
+                )
+                .numbered(numbers::NOT_CONFIGURED);
                 failures.note(&shelf, failure, context);
             }
             continue;
@@ -95,8 +97,9 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
     if databases.is_empty() && failures.is_empty() {
         return Err(Failure::usage(
             "no configured database has a retention",
-            "configure [retention.NAME] and name it in [database.NAME] or [defaults]",
-        ));
+            "configure [retention.NAME] and name it in [database.NAME] or [defaults]; `longshore config check` shows the configuration",
+        )
+        .numbered(numbers::NOT_CONFIGURED));
     }
     let exit = match (cancel.load(Ordering::Relaxed), failures.exit()) {
         (true, _) => Exit::Interrupted,

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use longshore_io::child::{self, NotStarted};
 
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::program::MEASURED;
 
 const LAB: &str = "longshore-lab";
@@ -20,7 +21,8 @@ pub fn run() -> Result<Exit, Failure> {
                 return Failure::usage(
                     "this command needs the program longshore-lab, which is not installed",
                     "run `make install`, or run `make build` and put longshore-lab next to longshore",
-                );
+                )
+                .numbered(numbers::PROGRAM_MISSING);
             }
             NotStarted::NotExecutable { .. } => "install it again: `make install`",
             why if why.is_relative() => {
@@ -29,6 +31,7 @@ pub fn run() -> Result<Exit, Failure> {
             NotStarted::Distrust(_) => "install it where only root can write: `make install`",
         };
         Failure::usage(format!("longshore-lab is not started: {why}"), hint)
+            .numbered(numbers::PROGRAM_MISSING)
     })?;
     let mut lab = child::again_at(&program);
     lab.args(std::env::args_os().skip(1));
@@ -38,7 +41,6 @@ pub fn run() -> Result<Exit, Failure> {
     }
     let error = lab.exec();
     let what = format!("cannot start {}", program.display());
-    let mut failure = Failure::usage(what, "install it again: `make install`");
-    failure.causes.push(error.to_string());
-    Err(failure)
+    let failure = Failure::usage(what, "install it again: `make install`");
+    Err(failure.numbered(numbers::PROGRAM_MISSING).because(error))
 }

@@ -21,7 +21,7 @@ pub fn of_branch(error: Error) -> Failure {
     match commands.is_empty() {
         true => failure,
         false => Failure {
-            hint: Some(format!("name one of them: {}", commands.join(" or "))),
+            hint: format!("name one of them: {}", commands.join(" or ")),
             ..failure
         },
     }

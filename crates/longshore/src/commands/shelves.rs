@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::{Context, devices};
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::{Table, bytes, moment};
 use longshore_terminal::text::plain;
 
@@ -40,8 +41,9 @@ pub fn shelves(
     if names.is_empty() && target.is_none() {
         return Err(Failure::usage(
             "no configured database has a target",
-            "name a database and --target, or configure [database.NAME] with a `target`",
-        ));
+            "name a database and --target, or configure [database.NAME] with a `target`; `longshore config check` shows the configuration",
+        )
+        .numbered(numbers::NOT_CONFIGURED));
     }
     let shelf =
         |name: &String| devices::shelf(context, &devices::target_of(context, target, name)?, name);

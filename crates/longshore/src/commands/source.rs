@@ -9,6 +9,7 @@ use longshore_pipeline::SourceSpec;
 use super::Context;
 use crate::config::Database;
 use longshore_terminal::failure::Failure;
+use longshore_terminal::numbers;
 
 /// The maximum length of a password file.
 const PASSWORD_MAX: usize = 4096;
@@ -66,12 +67,12 @@ fn password(context: &Context, name: &str, database: &Database) -> Result<Option
         Ok((line, file.stat()?.mode))
     };
     let (line, mode) = read().map_err(|e| {
-        let mut failure = Failure::usage(
+        Failure::usage(
             format!("[database.{name}]: cannot read {}", path.display()),
-            "the first line of password_file is the password",
-        );
-        failure.causes.push(e.to_string());
-        failure
+            "write the password as the first line of password_file, then run `longshore config check`",
+        )
+        .numbered(numbers::FILE_UNUSABLE)
+        .because(e)
     })?;
     if mode & 0o077 != 0 {
         context.output.warn(&format!(

@@ -13,7 +13,7 @@ mod near;
 mod place;
 
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,8 @@ use serde::{Deserialize, Deserializer, de};
 use self::place::ConfigPlace;
 use crate::options::values;
 use longshore_terminal::failure::Failure;
+use longshore_terminal::numbers;
+use longshore_terminal::text::command_line;
 
 /// The maximum length of a configuration file.
 const LEN_MAX: u64 = 1 << 20;
@@ -336,15 +338,16 @@ impl Config {
                 Err(e) if named.is_none() && e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => {
                     let hint = match named {
-                        Some(_) => "check --config and LONGSHORE_CONFIG",
+                        Some(_) => {
+                            "correct --config or LONGSHORE_CONFIG, then run `longshore config check`"
+                        }
                         None => {
-                            "check whether HOME or XDG_CONFIG_HOME is another user's, or name a file with --config"
+                            "check whether HOME or XDG_CONFIG_HOME is another user's, or name a file: `longshore config check --config FILE`"
                         }
                     };
                     let what = format!("cannot read the configuration {}", path.display());
-                    let mut failure = Failure::usage(what, hint);
-                    failure.causes.push(e.to_string());
-                    return Err(failure);
+                    let failure = Failure::usage(what, hint).because(e);
+                    return Err(failure.numbered(numbers::CONFIG_UNREADABLE));
                 }
             }
         }
@@ -352,7 +355,7 @@ impl Config {
         let passwords = password_variables(&text);
         let passwords: Vec<&str> = passwords.iter().map(String::as_str).collect();
         let variables = environment::own(std::env::vars_os(), &passwords)
-            .map_err(|(name, what)| refusal(&format!("the variable {name}"), &what))?;
+            .map_err(|(name, what)| refusal(None, &format!("the variable {name}"), &what))?;
         Config::parse(&text, path, variables)
     }
 
@@ -365,17 +368,20 @@ impl Config {
             let at = e.span().map_or(0, |s| s.start).min(text.len());
             let file = path.as_deref().unwrap_or(Path::new("the configuration"));
             let place = ConfigPlace::at(text, at);
-            let failure = refusal(
-                &format!("{}, {}", file.display(), place.shown()),
-                e.message(),
-            );
+            let shown = format!("{}, {}", file.display(), place.shown());
+            let failure = refusal(path.as_deref(), &shown, e.message());
+            let failure = match text.parse::<toml::Table>() {
+                Ok(_) => failure,
+                Err(_) => failure.numbered(numbers::CONFIG_SYNTAX),
+            };
             // A key in the wrong table has no value to write there.
-            let is_unknown = e.message().contains("unknown field");
+            let is_unknown = failure.number == numbers::KEY_UNKNOWN;
             match place.last_word().and_then(place::example) {
                 Some(example) if !is_unknown => Failure {
-                    hint: Some(format!(
-                        "docs/configuration.md describes the keys; write for example {example}"
-                    )),
+                    hint: format!(
+                        "docs/configuration.md describes the keys; write for example {example}, then run `{}`",
+                        check_command(path.as_deref())
+                    ),
                     ..failure
                 },
                 _ => failure,
@@ -386,10 +392,12 @@ impl Config {
         for (name, value) in &variables {
             match environment::apply(name, value, &mut table) {
                 None => {}
-                Some(Err(what)) => return Err(refusal(&format!("the variable {name}"), &what)),
+                Some(Err(what)) => {
+                    return Err(refusal(None, &format!("the variable {name}"), &what));
+                }
                 Some(Ok(())) => {
                     config = Config::deserialize(table.clone())
-                        .map_err(|e| refusal(&format!("the variable {name}"), e.message()))?;
+                        .map_err(|e| refusal(None, &format!("the variable {name}"), e.message()))?;
                     config.variables.push(name.clone());
                 }
             }
@@ -406,14 +414,14 @@ impl Config {
             let place = ConfigPlace::of(text, &what);
             let shown = place.as_ref().map(|place| format!(", {}", place.shown()));
             let example = place.as_ref().and_then(ConfigPlace::last_word);
-            let hint = match example.and_then(place::example) {
-                Some(example) => {
-                    format!("write for example {example}, then run `longshore config check`")
-                }
-                None => "correct this table, then run `longshore config check`".to_owned(),
+            let step = match example.and_then(place::example) {
+                Some(example) => format!("write for example {example}"),
+                None => "correct this table".to_owned(),
             };
+            let hint = format!("{step}, then run `{}`", check_command(self.path.as_deref()));
             let shown = shown.unwrap_or_default();
             Failure::usage(format!("{}{shown}: {what}", path.display()), hint)
+                .numbered(numbers::CONFIG_TABLES)
         })
     }
 
@@ -482,10 +490,14 @@ impl Config {
         retention: Option<&str>,
     ) -> Result<(), String> {
         if let Some(target) = target.filter(|name| !self.target.contains_key(*name)) {
-            return Err(format!("[{table}]: there is no [target.{target}]"));
+            return Err(format!(
+                "[{table}]: `target`: there is no [target.{target}]"
+            ));
         }
         match retention.filter(|name| !self.retention.contains_key(*name)) {
-            Some(retention) => Err(format!("[{table}]: there is no [retention.{retention}]")),
+            Some(retention) => Err(format!(
+                "[{table}]: `retention`: there is no [retention.{retention}]"
+            )),
             None => Ok(()),
         }
     }
@@ -662,10 +674,25 @@ fn password_variables(text: &str) -> Vec<String> {
     of_file.chain(of_environment).collect()
 }
 
-/// The failure for a configuration that cannot be parsed.
-fn refusal(place: &str, message: &str) -> Failure {
+/// The command that reads the configuration again.
+fn check_command(path: Option<&Path>) -> String {
+    let words = ["config", "check"].map(OsString::from).into_iter();
+    match path.filter(|path| !usual_paths().iter().any(|usual| usual == path)) {
+        Some(path) => command_line(words.chain(["--config".into(), path.into()])),
+        None => command_line(words),
+    }
+}
+
+/// The failure for a configuration that cannot be parsed: `path` is the file's, if the mistake is in one.
+fn refusal(path: Option<&Path>, place: &str, message: &str) -> Failure {
     let what = message.replace('\n', "; ");
-    let hint = "docs/configuration.md describes the keys; `longshore config check` checks the file";
+    let hint = format!(
+        "docs/configuration.md describes the keys; correct this one, then run `{}`",
+        check_command(path)
+    );
+    let is_unknown = ["unknown field", "no such variable", "names no key"]
+        .iter()
+        .any(|words| what.contains(words));
     let ticked: Vec<&str> = what.split('`').skip(1).step_by(2).collect();
     let near = match ticked.split_first() {
         Some((word, known)) if what.contains("unknown field") => {
@@ -675,9 +702,12 @@ fn refusal(place: &str, message: &str) -> Failure {
     };
     let hint = match near {
         Some(near) => format!("did you mean `{near}`? {hint}"),
-        None => hint.to_owned(),
+        None => hint,
     };
-    Failure::usage(format!("{place}: {what}"), hint)
+    Failure::usage(format!("{place}: {what}"), hint).numbered(match is_unknown {
+        true => numbers::KEY_UNKNOWN,
+        false => numbers::KEY_VALUE,
+    })
 }
 
 fn usual_paths() -> Vec<PathBuf> {
@@ -794,19 +824,9 @@ mod tests {
     #[test]
     fn a_misspelt_key_gets_the_one_that_was_meant() {
         let failure = parse("[retention.a]\nkeep_ful = 3\n").unwrap_err();
-        assert!(
-            failure
-                .hint
-                .unwrap()
-                .starts_with("did you mean `keep_full`?")
-        );
+        assert!(failure.hint.starts_with("did you mean `keep_full`?"));
         let failure = parse("[databse.a]\nurl = \"x\"\n").unwrap_err();
-        assert!(
-            failure
-                .hint
-                .unwrap()
-                .starts_with("did you mean `database`?")
-        );
+        assert!(failure.hint.starts_with("did you mean `database`?"));
     }
 
     #[test]
@@ -826,8 +846,8 @@ mod tests {
         let failure = parse("[defaults]\nmax_rate = \"fast\"\n").unwrap_err();
         let place = "longshore.toml, line 2, column 12: `defaults.max_rate`: unknown unit";
         assert!(failure.text.starts_with(place), "{}", failure.text);
-        let hint = failure.hint.unwrap();
-        assert!(hint.ends_with("max_rate = \"200M\""), "{hint}");
+        let hint = failure.hint;
+        assert!(hint.contains("max_rate = \"200M\", then run `"), "{hint}");
         // Checks of several keys name the place, too.
         let failure = parse("[target.t]\ndirectories = [\"a\"]\n[retention.r]\nkeep_full = 0\n");
         let failure = failure.unwrap_err();
@@ -836,7 +856,11 @@ mod tests {
                 .text
                 .starts_with("longshore.toml, line 1, column 1: [target.t]")
         );
-        assert!(failure.hint.unwrap().ends_with("`longshore config check`"));
+        assert!(
+            failure
+                .hint
+                .ends_with("`longshore config check --config longshore.toml`")
+        );
         assert!(refusal("[defaults]\nalgorithm = \"RAR\"\n").contains("QAT_DEFLATE"));
     }
 

@@ -8,6 +8,7 @@ mod configured;
 mod device_check;
 mod dry_run;
 mod effects;
+mod errors;
 mod exits;
 mod interrupt;
 mod journey;

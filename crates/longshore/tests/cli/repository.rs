@@ -474,7 +474,7 @@ fn check_answers_with_its_exit_code() {
     stage
         .line("check nobody")
         .exits(2)
-        .says("configured databases are: docs, sales");
+        .says("name a configured one (docs, sales)");
     stage.line("--config /dev/null check").exits(2);
 }
 

@@ -28,6 +28,7 @@ use serde::Serialize;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::files::write;
 use longshore_terminal::interrupt;
+use longshore_terminal::numbers;
 use longshore_terminal::output::{bytes, moment};
 use longshore_terminal::program::MEASURED;
 use longshore_terminal::text::command_line;
@@ -216,12 +217,14 @@ fn measured(caller: Option<OsString>) -> Result<PathBuf, Failure> {
                 format!("the program that {MEASURED} names is not measured: {e}"),
                 format!("unset {MEASURED}, or run `longshore lab bench`, which sets it to itself"),
             )
+            .numbered(numbers::PROGRAM_MISSING)
         }),
         None => child::companion(LONGSHORE, &PLACES).map_err(|e| {
             Failure::usage(
                 format!("the program to be measured is not here: {e}"),
                 "install longshore next to longshore-lab: `make install`",
             )
+            .numbered(numbers::PROGRAM_MISSING)
         }),
     }
 }
@@ -358,16 +361,13 @@ fn failure(error: anyhow::Error) -> Failure {
         Ok(error) => return error.into(),
         Err(error) => error,
     };
-    let exit = match error.chain().any(|e| e.is::<std::io::Error>()) {
-        true => Exit::Target,
-        false => Exit::Usage,
+    let (exit, number) = match error.chain().any(|e| e.is::<std::io::Error>()) {
+        true => (Exit::Target, numbers::UNWRITTEN),
+        false => (Exit::Usage, numbers::REQUEST),
     };
+    let hint = "`longshore lab --help` explains the options";
     Failure {
-        exit,
-        number: None,
-        text: error.to_string(),
         causes: error.chain().skip(1).map(ToString::to_string).collect(),
-        hint: Some("`longshore lab --help` explains the options".to_owned()),
-        left: Default::default(),
+        ..Failure::new(exit, number, error.to_string(), hint)
     }
 }

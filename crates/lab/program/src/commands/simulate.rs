@@ -22,6 +22,7 @@ use longshore_simulator::trace::{self, Pace, Replay, Trace, TraceError, TraceFor
 use longshore_simulator::{Choice, SharedReads};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::files::open;
+use longshore_terminal::numbers;
 use longshore_terminal::output::Table;
 use serde::Serialize;
 
@@ -127,7 +128,7 @@ fn load(options: &Simulate, context: &Context) -> Result<Load, Failure> {
     })?;
     let failed = |e: TraceError| {
         let hint = e.hint();
-        Failure::usage(format!("{}: {e}", path.display()), hint)
+        Failure::usage(format!("{}: {e}", path.display()), hint).numbered(numbers::FILE_UNUSABLE)
     };
     let file = open(&*context.storage, path).map_err(|e| failed(TraceError::Io(e)))?;
     let trace = trace::read(BufReader::new(Bytes { file, at: 0 }), form.transpose()?);
@@ -165,7 +166,7 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
     })?;
     let side = |name: &str, model: Option<&Path>| match model {
         Some(path) => model_at(path, &*context.storage)
-            .map_err(|e| Failure::of(Exit::Usage, &e, None, e.hint())),
+            .map_err(|e| Failure::of(Exit::Usage, &e, numbers::FILE_UNUSABLE, e.hint())),
         None => profile(name),
     };
     let fast = side(fast, options.fast_model.as_deref())?;

@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::commands::Context;
 use crate::options::CacheCalibrate;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::{Table, moment};
 
 #[derive(Serialize)]
@@ -101,11 +102,8 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
 fn measured(options: &CacheCalibrate, context: &Context) -> Result<Vec<Point>, Failure> {
     let io = |e: std::io::Error| {
         let what = format!("{} cannot be measured", options.path.display());
-        Failure {
-            causes: vec![e.to_string()],
-            exit: Exit::Source,
-            ..Failure::usage(what, "name a block device, or a file on the device")
-        }
+        let hint = "name a block device, or a file on the device";
+        Failure::new(Exit::Source, numbers::CACHE, what, hint).because(e)
     };
     let disk = context.storage.disk(&options.path).map_err(io)?;
     let len = disk.stat().map_err(io)?.len;
@@ -125,7 +123,7 @@ fn measured(options: &CacheCalibrate, context: &Context) -> Result<Vec<Point>, F
             point.len, point.depth, point.mean_us
         ));
     });
-    points.map_err(|e: MeasureError| Failure::of(Exit::Source, &e, None, e.hint()))
+    points.map_err(|e: MeasureError| Failure::of(Exit::Source, &e, numbers::CACHE, e.hint()))
 }
 
 /// A model, or why there is none, and how near it comes.
@@ -154,7 +152,7 @@ fn fitted(largest: Option<u32>, points: &[Point]) -> Result<Fitted, Failure> {
             residuals: residuals.clone(),
             why: Some(FitRefusal::Far { near, residuals }),
         }),
-        Err(e) => Err(Failure::of(Exit::No, &e, None, e.hint())),
+        Err(e) => Err(Failure::of(Exit::No, &e, numbers::CACHE, e.hint())),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::options::{
     CacheVerify, CacheWhy, CreateCache, ServeCache,
 };
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::{self, Table};
 
 /// The plugin's file name, as Cargo makes it.
@@ -41,7 +42,7 @@ pub fn create(options: &CreateCache, context: &Context) -> Result<Exit, Failure>
         slot_bytes,
         options.force,
     );
-    let geometry = made.map_err(|e| Failure::of(exit(&e), &e, None, e.hint()))?;
+    let geometry = made.map_err(|e| Failure::of(exit(&e), &e, numbers::CACHE, e.hint()))?;
     let capacity_bytes = geometry.capacity_bytes();
     context.output.say(&format!(
         "{} holds up to {} in {} slots of {}\n",
@@ -77,8 +78,14 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
 /// Becomes nbdkit, so that signals and exit codes are its own.
 pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
     let absolute = |path: &Path| {
-        std::path::absolute(path)
-            .map_err(|e| Failure::of(Exit::Usage, &e, None, "give a path that exists"))
+        std::path::absolute(path).map_err(|e| {
+            Failure::of(
+                Exit::Usage,
+                &e,
+                numbers::FILE_UNUSABLE,
+                "give a path that exists",
+            )
+        })
     };
     let socket = absolute(&options.socket)?;
     free(&socket, context)?;
@@ -87,17 +94,21 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
     let plugin = trusted(&plugin, &[]).map_err(|why| {
         let what = format!("the plugin for nbdkit is not loaded: {why}");
         Failure::usage(what, "install it where only root can write")
+            .numbered(numbers::PROGRAM_MISSING)
     })?;
     let models = models(options, context)?;
-    let mut command = child::installed("nbdkit").map_err(|e| match e {
-        NotStarted::NotFound { .. } => Failure::usage(
-            "cannot start nbdkit: it is in no directory of PATH",
-            "install it: apt-get install nbdkit",
-        ),
-        why => Failure::usage(
-            format!("cannot start nbdkit: {why}"),
-            "install it where only root can write: apt-get install nbdkit",
-        ),
+    let mut command = child::installed("nbdkit").map_err(|e| {
+        let failure = match e {
+            NotStarted::NotFound { .. } => Failure::usage(
+                "cannot start nbdkit: it is in no directory of PATH",
+                "install it: apt-get install nbdkit",
+            ),
+            why => Failure::usage(
+                format!("cannot start nbdkit: {why}"),
+                "install it where only root can write: apt-get install nbdkit",
+            ),
+        };
+        failure.numbered(numbers::PROGRAM_MISSING)
     })?;
     command.args(["--foreground", "--threads"]);
     command
@@ -140,10 +151,7 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
 }
 
 fn failed(exit: Exit, text: impl Into<String>, error: &std::io::Error, hint: &str) -> Failure {
-    let mut failure = Failure::usage(text, hint);
-    failure.exit = exit;
-    failure.causes.push(error.to_string());
-    failure
+    Failure::new(exit, numbers::CACHE, text, hint).because(error)
 }
 
 /// Checks that a socket can be created there.
@@ -162,9 +170,7 @@ fn free(socket: &Path, context: &Context) -> Result<(), Failure> {
     if context.storage.stat(socket).is_ok() {
         let text = format!("{} already exists", socket.display());
         let hint = "if a cache is running there, `longshore cache status` shows it; otherwise choose another path";
-        let mut failure = Failure::usage(text, hint);
-        failure.exit = Exit::Conflict;
-        return Err(failure);
+        return Err(Failure::new(Exit::Conflict, numbers::CACHE, text, hint));
     }
     Ok(())
 }
@@ -188,7 +194,7 @@ fn models<'a>(
     }
     for (_, path) in &named {
         model_at(path, &*context.storage)
-            .map_err(|e| Failure::of(Exit::Usage, &e, None, e.hint()))?;
+            .map_err(|e| Failure::of(Exit::Usage, &e, numbers::FILE_UNUSABLE, e.hint()))?;
     }
     Ok(named)
 }
@@ -218,6 +224,7 @@ fn plugin(named: Option<&Path>, context: &Context) -> Result<PathBuf, Failure> {
             format!("the plugin for nbdkit is not at {}", places[0].display()),
             "build it with `make build`, or name its path with --plugin",
         )
+        .numbered(numbers::PROGRAM_MISSING)
     })
 }
 
@@ -234,10 +241,8 @@ fn ask(socket: &Path, request: &Request) -> Result<Value, Failure> {
             let hint = answer
                 .get("hint")
                 .and_then(Value::as_str)
-                .unwrap_or_default();
-            let mut failure = Failure::usage(text, hint);
-            failure.exit = Exit::Conflict;
-            Err(failure)
+                .unwrap_or("`longshore cache status` shows what the cache does");
+            Err(Failure::new(Exit::Conflict, numbers::CACHE, text, hint))
         }
     }
 }

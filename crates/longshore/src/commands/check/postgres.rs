@@ -26,6 +26,7 @@ use crate::commands::info::age_text;
 use crate::config;
 use crate::options::Check;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 
 /// The destination of a cluster's WAL.
 pub struct Archive<'a> {
@@ -133,8 +134,9 @@ pub fn look(
     context: &Context,
     notes: &mut Notes,
 ) {
-    let told =
-        |e: longshore_pg::client::Error| told(&Failure::of(Exit::Source, &e, None, e.hint()));
+    let told = |e: longshore_pg::client::Error| {
+        told(&Failure::of(Exit::Source, &e, numbers::SOURCE, e.hint()))
+    };
     if let Some(archive) = archive {
         archive.look(notes);
     }

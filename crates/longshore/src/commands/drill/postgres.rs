@@ -32,6 +32,7 @@ use super::Proof;
 use super::scratch::Scratch;
 use crate::commands::Context;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 
 /// Ends the server when our end of the pipe closes. Repeats the signal: a server that has just started ignores
 /// signals.
@@ -213,14 +214,7 @@ fn said(output: &Output) -> String {
 }
 
 fn refused(text: impl Into<String>, hint: &str) -> Failure {
-    Failure {
-        exit: Exit::Target,
-        number: None,
-        text: text.into(),
-        causes: Vec::new(),
-        hint: Some(hint.to_owned()),
-        left: Default::default(),
-    }
+    Failure::new(Exit::Target, numbers::RESTORE_TARGET, text, hint)
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Failure {

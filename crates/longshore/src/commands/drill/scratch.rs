@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::commands::Context;
 use longshore_terminal::failure::Failure;
+use longshore_terminal::numbers;
 
 const PREFIX: &str = "longshore-drill-";
 const LOCK: &str = "lock";
@@ -44,12 +45,12 @@ impl<'a> Scratch<'a> {
             Ok((parent, work.join(&name), lock))
         });
         let (parent, path, lock) = made.map_err(|e| {
-            let mut failure = Failure::usage(
+            Failure::usage(
                 format!("cannot create a directory in {}", work.display()),
                 "name one that you can write to with --work",
-            );
-            failure.causes.push(e.to_string());
-            failure
+            )
+            .numbered(numbers::FILE_UNUSABLE)
+            .because(e)
         })?;
         let scratch = Scratch {
             context,

@@ -12,7 +12,7 @@ use longshore_terminal::text::command_line;
 pub fn advised(failure: Failure, shelf: &Shelf, label: Option<&str>) -> Failure {
     match shelf.sound_before(label) {
         Ok(Some(older)) => Failure {
-            hint: Some(hint(&older)),
+            hint: hint(&older),
             ..failure
         },
         // For anything else, the failure's own hint tells how to find it.

@@ -30,6 +30,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use longshore_terminal::failure::Failure;
+use longshore_terminal::numbers;
 
 const LEN_MAX: usize = 1 << 20;
 const NAME_LEN_MAX: usize = 128;
@@ -258,12 +259,12 @@ impl Logins {
     }
 
     fn failure(&self, what: &str, error: &io::Error) -> Failure {
-        let mut failure = Failure::usage(
+        Failure::usage(
             format!("cannot {what} the logins in {}", self.path.display()),
             "name another file with --logins, or check its owner",
-        );
-        failure.causes.push(error.to_string());
-        failure
+        )
+        .numbered(numbers::FILE_UNUSABLE)
+        .because(error)
     }
 }
 

@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
 use longshore_terminal::failure::Failure;
+use longshore_terminal::numbers;
 
 /// The maximum length of a certificate file.
 const LEN_MAX: usize = 1 << 20;
@@ -85,15 +86,15 @@ impl CertificateFiles {
     }
 
     fn refuse(&self, why: &str) -> Failure {
-        let mut failure = Failure::usage(
+        Failure::usage(
             format!("{} cannot be used for TLS", self.pair.display()),
             format!(
                 "chmod 600 {0}; or remove it: a new pair is made, and clients that pinned the old certificate must pin the new one",
                 self.pair.display()
             ),
-        );
-        failure.causes.push(why.to_owned());
-        failure
+        )
+        .numbered(numbers::FILE_UNUSABLE)
+        .because(why)
     }
 }
 
@@ -213,12 +214,12 @@ fn read(storage: &dyn Storage, path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn refuse(path: &Path, why: &str) -> Failure {
-    let mut failure = Failure::usage(
+    Failure::usage(
         format!("{} cannot be used for TLS", path.display()),
-        "--certificate and --key name PEM files that belong together",
-    );
-    failure.causes.push(why.to_owned());
-    failure
+        "name PEM files that belong together with --certificate and --key",
+    )
+    .numbered(numbers::FILE_UNUSABLE)
+    .because(why)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn unusable(failure: Failure, place: Option<PathBuf>) -> Unusable {
     let causes: String = failure.causes.iter().map(|c| format!(": {c}")).collect();
     Unusable {
         text: failure.text + &causes,
-        hint: failure.hint.unwrap_or_default(),
+        hint: failure.hint,
         place,
     }
 }

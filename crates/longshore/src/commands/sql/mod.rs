@@ -33,6 +33,7 @@ use self::show::{OutputFile, Show, Style, WIDTH_MAX};
 use super::Context;
 use crate::options::Sql;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output;
 
 /// The maximum length of a statement file.
@@ -42,6 +43,9 @@ const LEN_MAX: u64 = 64 << 20;
 struct Answer {
     action: &'static str,
     said: Vec<OutputPiece>,
+    /// Why the rest of the files did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Failure>,
 }
 
 /// The session, and the format of its results.
@@ -54,6 +58,8 @@ struct Terminal<'a> {
     /// The file of `-i` that runs.
     file: Option<String>,
     failed: bool,
+    /// Why a file of `-i` could not be read.
+    unread: Option<Failure>,
     /// The highest severity of all messages.
     severity_max: u8,
     /// The names of the databases.
@@ -87,13 +93,20 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         return Err(Failure::unwritten(text, why));
     }
     let exit = exit_of(options, &terminal, ended);
-    if let Some(keep) = terminal.keep {
-        let status = if keep.errors { "error" } else { "ok" };
-        let answer = Answer {
-            action: "sql",
-            said: keep.said,
-        };
-        context.output.json_as(status, exit, answer);
+    match (terminal.keep, terminal.unread) {
+        (Some(keep), error) => {
+            // A script that ended early failed, whatever its statements said.
+            let has_failed = keep.errors || exit != Exit::Done;
+            let status = if has_failed { "error" } else { "ok" };
+            let answer = Answer {
+                action: "sql",
+                said: keep.said,
+                error,
+            };
+            context.output.json_as(status, exit, answer);
+        }
+        (None, Some(failure)) => context.output.fail(&failure),
+        (None, None) => {}
     }
     Ok(exit)
 }
@@ -132,6 +145,7 @@ fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure
         keep: context.output.json.then(Keep::default),
         file: None,
         failed: false,
+        unread: None,
         severity_max: 0,
     })
 }
@@ -210,12 +224,11 @@ fn output_file(context: &Context, path: &Path) -> Result<Arc<OutputFile>, Failur
     match open() {
         Ok(file) => Ok(Arc::new(OutputFile::new(file))),
         Err(error) => {
-            let mut failure = Failure::usage(
+            let failure = Failure::usage(
                 format!("-o {}: the file cannot be written", path.display()),
-                "name a file in a directory that exists",
+                "name a file in a directory that exists, then run the command again",
             );
-            failure.causes.push(error.to_string());
-            Err(failure)
+            Err(failure.numbered(numbers::FILE_UNUSABLE).because(error))
         }
     }
 }
@@ -268,7 +281,11 @@ fn statements(
         let text = match read(&*terminal.context.storage, path) {
             Ok(text) => text,
             Err(error) => {
-                terminal.tell(&format!("cannot read {}: {error}", path.display()));
+                let what = format!("cannot read {}", path.display());
+                let hint = "correct the path after -i, then run the command again; relative paths begin in the working directory";
+                // As sqlcmd ends, which has this code for a file that it cannot read, too.
+                let failure = Failure::new(Exit::No, numbers::FILE_UNUSABLE, what, hint);
+                terminal.unread = Some(failure.because(error));
                 return Err(ScriptEnd::Failed);
             }
         };

@@ -249,7 +249,9 @@ impl Script {
             return Err(ScriptEnd::Failed);
         }
         let text = client.read(name).map_err(|why| {
-            client.tell(&format!(":r {name}: {why}"));
+            client.tell(&format!(
+                ":r {name}: {why}\nhint: correct the path; relative paths begin in the working directory"
+            ));
             ScriptEnd::Failed
         })?;
         self.depth += 1;

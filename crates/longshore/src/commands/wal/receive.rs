@@ -18,6 +18,7 @@ use crate::commands::source;
 use crate::options::WalReceive;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
+use longshore_terminal::numbers;
 use longshore_terminal::output::{Output, bytes};
 
 /// The interval between two attempts to reach a server that is away.
@@ -184,5 +185,5 @@ fn server(options: &WalReceive, context: &Context) -> Result<client::Options, Fa
     };
     client::Options::of_environment()
         .and_then(|variable| client::Options::parse(url, &variable, &facts::login_name))
-        .map_err(|e| Failure::of(Exit::Usage, &e, None, e.hint()))
+        .map_err(|e| Failure::of(Exit::Usage, &e, numbers::REQUEST, e.hint()))
 }
