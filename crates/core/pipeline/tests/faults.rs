@@ -6,9 +6,12 @@
 
 mod common;
 
+#[path = "../../io/tests/contract/clock.rs"]
+mod clock_contract;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -16,7 +19,7 @@ use common::forge::{Claims, write};
 use common::pieces::differing;
 use common::*;
 use longshore_codec::Algorithm;
-use longshore_io::{Fault, Op, SimDisk, Storage};
+use longshore_io::{Clock, Fault, HostClock, Op, SimDisk, Storage};
 use longshore_kit::random::noise;
 use longshore_media::{DeviceSpec, Error as MediaError};
 use longshore_pipeline::{BackupReport, Disposition, Error, LandingError, SourceSpec, Tuning};
@@ -816,6 +819,118 @@ fn a_run_held_back_by_its_limits_ends_when_it_is_cancelled() {
                 .filter(|p| !before.contains(p) && p != Path::new("/out"))
                 .collect();
             assert_eq!(left, Vec::<PathBuf>::new(), "{at}");
+        }
+    }
+}
+
+/// A clock that cancels the run when it is asked for the date for the `at`th time, from 1. No thread of the run exists
+/// at its last question before the seal, so nothing but the run itself can notice.
+#[derive(Debug)]
+struct CancelAt {
+    at: usize,
+    cancel: Arc<AtomicBool>,
+    asked: AtomicUsize,
+    disk: SimDisk,
+    /// The disk's steps so far, at each question.
+    steps: Mutex<Vec<usize>>,
+}
+
+impl CancelAt {
+    fn new(at: usize, disk: &SimDisk) -> CancelAt {
+        CancelAt {
+            at,
+            cancel: Arc::new(AtomicBool::new(false)),
+            asked: AtomicUsize::new(0),
+            disk: disk.clone(),
+            steps: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+impl Clock for CancelAt {
+    fn now(&self) -> Duration {
+        HostClock.now()
+    }
+
+    fn wall_ns(&self) -> i64 {
+        self.steps.lock().unwrap().push(self.disk.history().len());
+        if self.asked.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
+            self.cancel.store(true, Ordering::Relaxed);
+        }
+        HostClock.wall_ns()
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        HostClock.thread_cpu()
+    }
+
+    fn sleep(&self, how_long: Duration) {
+        HostClock.sleep(how_long);
+    }
+}
+
+#[test]
+fn a_clock_that_cancels_keeps_the_contract_of_all_clocks() {
+    clock_contract::keeps_its_contract(&CancelAt::new(1, &SimDisk::new(1)));
+}
+
+/// Goal: a backup that is cancelled after its last block was written, and before its seal, is no backup.
+/// Method: a first run finds the last question for the date before any stripe gets its name; a second run is cancelled
+/// there.
+#[test]
+fn a_backup_that_is_cancelled_between_its_last_block_and_its_seal_is_none() {
+    for act in [Act::New, Act::Append, Act::Init] {
+        for stripes in [1, 3] {
+            let at = format!("{act:?}, {stripes} stripes");
+            let disposition = match act {
+                Act::New => Disposition::New,
+                Act::Append => Disposition::Append,
+                _ => Disposition::Init { skip: false },
+            };
+            let run = |world: &World, clock: &Arc<CancelAt>| {
+                let mut context = context_on(Arc::new(world.disk.clone()));
+                context.clock = clock.clone();
+                context.cancel = clock.cancel.clone();
+                let source = SourceSpec::Files(vec!["/b".into()]);
+                let mut request = backup_request(source, world.devices(), Algorithm::Lz4);
+                request.disposition = disposition;
+                request.tuning.buffer_bytes = Some(64 << 10);
+                backup(&context, request)
+            };
+            let world = World::new(act, stripes, 7);
+            let (old, before) = (world.disk.history().len(), world.disk.paths());
+            let clock = Arc::new(CancelAt::new(usize::MAX, &world.disk));
+            run(&world, &clock).unwrap();
+            // Blocks are in the files when the last question comes, trailers and names are still to come.
+            let history = world.disk.history();
+            let steps = clock.steps.lock().unwrap().clone();
+            let writes =
+                |range: &[(Op, PathBuf)]| range.iter().filter(|(op, _)| *op == Op::Write).count();
+            let is_before_seal = |&&steps: &&usize| {
+                let named = history[old..steps].iter().any(|(op, _)| *op == Op::Rename);
+                !named && writes(&history[steps..]) >= stripes
+            };
+            let question = steps.iter().take_while(is_before_seal).count();
+            let at_last = steps[question - 1];
+            assert!(
+                writes(&history[old..at_last]) >= stripes,
+                "{at}: no block was written yet"
+            );
+
+            let world = World::new(act, stripes, 7);
+            assert_eq!(world.disk.paths(), before, "{at}");
+            let clock = Arc::new(CancelAt::new(question, &world.disk));
+            let result = run(&world, &clock);
+            assert!(matches!(result, Err(Error::Cancelled)), "{at}: {result:?}");
+            assert_eq!(world.disk.paths(), before, "{at}");
+            if act != Act::New {
+                let context = context_on(Arc::new(world.disk.clone()));
+                let report = verify(&context, world.devices()).unwrap();
+                assert!(
+                    report.is_valid() && report.sets.len() == 1,
+                    "{at}: {report:?}"
+                );
+            }
         }
     }
 }
