@@ -10,6 +10,8 @@ mod sync {
 
 #[path = "../src/dispatch/desk.rs"]
 mod desk;
+#[path = "../src/dispatch/notice_contract.rs"]
+mod notice_contract;
 
 use std::time::Duration;
 
@@ -32,6 +34,11 @@ type TestDesk = Desk<Kept, Job, ()>;
 
 /// What a finisher got: the sequence, the buffer if it came back, and why the work is undone.
 type Got = (u64, Option<Job>, Option<NotDone<()>>);
+
+#[test]
+fn a_part_that_notes_its_return_keeps_the_contract_of_all_kept_parts() {
+    notice_contract::keeps_its_contract(Kept(false), |kept| !kept.0);
+}
 
 fn put(desk: &TestDesk, sequence: u64) {
     let parcel = Parcel {

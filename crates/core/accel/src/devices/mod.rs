@@ -3,6 +3,8 @@
 //! Every accelerator that this program knows has an entry here, whether or not it is present: the status view has a
 //! row for each. Listing them is cheap and touches no device; the first [`Engine::self_test`] loads the libraries.
 
+#[cfg(test)]
+pub(crate) mod contract;
 mod messages;
 pub mod nvcomp;
 pub mod qatzip;
@@ -34,9 +36,11 @@ pub fn known() -> Vec<Arc<dyn Accelerator>> {
     FOUND.clone()
 }
 
-/// An engine that is hardware, with the facts for a status view.
+/// An engine that is hardware, with the facts for a status view. The tests in `contract.rs` check this text for every
+/// accelerator.
 pub trait Accelerator: Engine {
-    /// Cheap; never touches the device.
+    /// Cheap; never touches the device, and changes nothing. The names are constant. While nothing happens to the device
+    /// the facts agree with [`Engine::health`]: there is a refusal unless it is ready, of its state and with its reason.
     fn found(&self) -> AcceleratorFacts;
 }
 

@@ -23,9 +23,12 @@ use std::time::Duration;
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// How the desk informs the kept part.
+/// How the desk informs the kept part. The tests in `notice_contract.rs` check what the part owes, and
+/// `tests/desk_interleavings.rs` what the desk does.
 pub trait DeskNotice {
-    /// The device no longer holds the parcel's bytes, or nobody waits for the device now.
+    /// The device no longer holds the parcel's bytes, or nobody waits for the device now: the part releases what counts for
+    /// the device's memory. Called at most once for each parcel, with the desk locked, so it must neither block nor
+    /// call the desk.
     fn returned(&mut self);
 }
 

@@ -25,6 +25,8 @@ mod finisher;
 mod in_service;
 mod lane;
 #[cfg(test)]
+mod notice_contract;
+#[cfg(test)]
 mod simulation;
 mod standing;
 #[cfg(test)]

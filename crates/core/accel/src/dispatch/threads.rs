@@ -14,16 +14,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use longshore_balance::{Budget, InFlight};
 use longshore_codec::{Algorithm, Level, payload_bound};
 use longshore_io::{Clock, Pool, SimClock};
 
 use super::{
     Admission, Before, Dispatcher, Finish, FinishedBlock, Finisher, InService, LOOK, Mode, Offer,
-    PROBE_BOUND, Terms, Verify,
+    PROBE_BOUND, ParcelRest, Terms, Verify,
 };
 use crate::contract::gunzip;
 use crate::scripted::{Act, Pace, ScriptedEngine};
 use crate::{EngineState, Fault, Task};
+
+/// The rest of a parcel holds the room that its bytes take on a device.
+#[test]
+fn the_rest_of_a_parcel_keeps_the_contract_of_all_kept_parts() {
+    let in_flight = InFlight::default();
+    let pool = Pool::new(1, 4096).unwrap();
+    let rest = ParcelRest {
+        lane: 0,
+        permit: in_flight.try_admit(4096, Budget::new(4096)),
+        task: Task::Compress { level: Level::Low },
+        input: Arc::new(pool.try_take().unwrap()),
+        input_range: 0..4096,
+        output_range: 0..4096,
+        before: Before::Unknown,
+        tag: (),
+    };
+    assert_eq!(in_flight.bytes(), 4096);
+    super::notice_contract::keeps_its_contract(rest, |_| in_flight.bytes() > 0);
+}
 
 const BLOCK: usize = 64 << 10;
 const S: Duration = Duration::from_secs(1);

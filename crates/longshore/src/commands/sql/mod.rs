@@ -9,6 +9,8 @@
 //! (`tsql`).
 
 mod advice;
+#[cfg(test)]
+mod client_contract;
 pub(super) mod configured;
 mod prompt;
 mod record;
@@ -430,6 +432,41 @@ pub(crate) mod sink_suite;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Everything that a user of `-o` is shown is in that file.
+    #[test]
+    fn a_terminal_keeps_the_contract_of_all_clients_of_a_script() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let (results, there, missing) = (path("results"), path("there.sql"), path("missing.sql"));
+        std::fs::write(&there, "SELECT 1\n").unwrap();
+        let cli = ["longshore", "--catalog", "none", "sql", "-o", &results];
+        let cli = <crate::options::Cli as clap::Parser>::try_parse_from(cli).unwrap();
+        let crate::options::Command::Sql(options) = &cli.command else {
+            panic!("{cli:?}");
+        };
+        let context = Context {
+            output: output::Output {
+                json: false,
+                quiet: true,
+                verbose: false,
+                stdout_taken: false,
+            },
+            config: crate::config::Config::default(),
+            storage: Arc::new(longshore_io::Host::new()),
+            clock: Arc::new(longshore_io::HostClock),
+            catalog: None,
+        };
+        let mut terminal = open(options, &context).unwrap();
+        let files = client_contract::Files {
+            there: &there,
+            text: "SELECT 1\n",
+            missing: &missing,
+        };
+        let heard = |_: &Terminal| std::fs::read_to_string(&results).unwrap();
+        client_contract::keeps_its_contract(&mut terminal, &files, heard);
+        assert_eq!((terminal.failed, terminal.severity_max), (true, 16));
+    }
 
     #[test]
     fn scripts_are_read_in_the_encodings_that_tools_write() {

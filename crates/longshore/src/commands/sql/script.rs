@@ -8,17 +8,19 @@
 
 use std::collections::BTreeMap;
 
-/// Runs batches and reads files for a script, which calls from one thread and nothing after a `ScriptEnd`.
+/// Runs batches and reads files for a script, which calls from one thread and nothing after a `ScriptEnd`. The tests in
+/// `client_contract.rs` check this text for every client.
 pub trait Client {
-    /// Runs a batch. `Err`: the reader is gone, or the run was interrupted.
+    /// Runs a batch once and shows what it prints. An error of a statement is in the outcome, and the next batch runs.
+    /// `Err`: the reader is gone, or the run was interrupted.
     ///
     /// `begun`: the line of the text on which it begins, from 1; 0 for lines that are no text of their own.
     fn batch(&mut self, text: &str, begun: usize) -> Result<Ran, ScriptEnd>;
 
-    /// The text of a file that the script names (`:r`).
+    /// The text of a file that the script names (`:r`), whole. `Err`: the reason, which the script tells.
     fn read(&mut self, name: &str) -> Result<String, String>;
 
-    /// A line for the user.
+    /// A line for the user, in the order of the calls and of what batches print.
     fn tell(&mut self, text: &str);
 }
 
@@ -356,6 +358,7 @@ fn go_times(line: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::client_contract::{Files, keeps_its_contract};
     use super::*;
 
     #[derive(Default)]
@@ -363,12 +366,15 @@ mod tests {
         batches: Vec<String>,
         begun: Vec<usize>,
         told: Vec<String>,
+        /// Batches and lines in their order.
+        all: String,
         files: BTreeMap<String, String>,
     }
 
     impl Client for Heard {
         fn batch(&mut self, text: &str, begun: usize) -> Result<Ran, ScriptEnd> {
             self.batches.push(text.trim().to_owned());
+            self.all += text;
             self.begun.push(begun);
             Ok(match text.contains("FAIL") {
                 true => Ran::WithErrors,
@@ -385,7 +391,21 @@ mod tests {
 
         fn tell(&mut self, text: &str) {
             self.told.push(text.to_owned());
+            self.all += &format!("{text}\n");
         }
+    }
+
+    #[test]
+    fn the_record_of_these_tests_keeps_the_contract_of_all_clients() {
+        let mut heard = Heard::default();
+        heard.files.insert("there.sql".into(), "SELECT 1\n".into());
+        let files = Files {
+            there: "there.sql",
+            text: "SELECT 1\n",
+            missing: "missing.sql",
+        };
+        keeps_its_contract(&mut heard, &files, |heard| heard.all.clone());
+        assert_eq!(heard.begun, [1, 3, 5]);
     }
 
     fn run(text: &str) -> (Heard, Result<(), ScriptEnd>) {

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::contract::{compression_jobs, engine_contract, gunzip, pages};
 use crate::devices;
+use crate::devices::contract::keeps_its_contract;
 
 /// One copy of the double, with a script of its own.
 struct Double {
@@ -100,7 +101,9 @@ impl Double {
     }
 
     fn engine(&self) -> Nvcomp {
-        Nvcomp::open(self.options())
+        let engine = Nvcomp::open(self.options());
+        keeps_its_contract(&engine).expect("it is not tested yet");
+        engine
     }
 
     /// An engine that has passed its self-test; the faults begin after it.
@@ -108,6 +111,7 @@ impl Double {
         let engine = self.engine();
         let health = engine.self_test();
         assert_eq!(health.state, EngineState::Ready, "{}", health.reason);
+        assert_eq!(keeps_its_contract(&engine), None);
         self.script(faults);
         engine
     }
@@ -528,7 +532,8 @@ fn a_missing_or_unknown_library_is_named_and_not_tried_further() {
     ] {
         let engine = Nvcomp::open(options);
         let health = engine.self_test();
-        assert_eq!(engine.found().refusal.unwrap().trouble, trouble, "{why}");
+        let refusal = keeps_its_contract(&engine).unwrap();
+        assert_eq!(refusal.trouble, trouble, "{why}");
         assert_eq!(health.state, trouble.state(), "{why}");
         assert!(health.reason.contains(why), "{}", health.reason);
     }

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::contract::{compression_jobs, decompression_jobs, engine_contract, pages, stock_decode};
+use crate::devices::contract::keeps_its_contract;
 
 /// A machine with a device and a library that follows a script. Calls 1 and 2 are the self-test's.
 struct Stage {
@@ -32,6 +33,7 @@ impl Stage {
         stage::machine(&sys).unwrap();
         let library = library.into_os_string();
         let engine = Arc::new(Qatzip::new(Places { sys, library }));
+        keeps_its_contract(&*engine).expect("it is not tested yet");
         Stage { dir, engine }
     }
 
@@ -40,12 +42,13 @@ impl Stage {
     fn ready(self) -> Stage {
         let health = self.engine.self_test();
         assert_eq!(health.state, EngineState::Ready, "{}", health.reason);
+        assert_eq!(keeps_its_contract(&*self.engine), None);
         self
     }
 
     fn refusal(&self) -> Refusal {
         self.engine.self_test();
-        self.engine.found().refusal.expect("it is in service")
+        keeps_its_contract(&*self.engine).expect("it is in service")
     }
 
     /// The outcome of one job of this length.
