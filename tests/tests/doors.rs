@@ -1,9 +1,13 @@
-//! A door between rooms is small, and its text is held by tests: no public trait has more than seven methods, and
+//! Goal: a door between rooms is small, and its text is held by tests: no public trait has more than seven methods, and
 //! `doors.list` names for each its contract suite and everything that implements it, doubles included. A wider trait is
 //! made of several, as `File` is of reading, writing and locking, so that each has a contract that fits on a page.
 //!
-//! A new trait, and a new implementation of an old one, are missing in the list: whoever adds them there has run the suite
-//! over them, or says in a line why there is none.
+//! Method: the code is read as text. A new trait, and a new implementation of an old one, are missing in the list:
+//! whoever adds them there has run the suite over them, or says in a line why there is none. A named implementation must
+//! be in the text that runs the suite: the suite's own file, the files next to it below `tests`, and every function that
+//! calls the suite with those that it uses.
+//!
+//! Not covered: a type that is named there and not given to the suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +31,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// The text of every source file, with its path and its room: the directory of `src` or `tests`.
 fn files() -> Vec<(PathBuf, String, String)> {
-    let root = longshore_tests::root();
+    let root = longshore_tests::root().canonicalize().unwrap();
     let mut paths = Vec::new();
     for part in ["crates", "doubles"] {
         sources(&root.join(part), &mut paths);
@@ -104,30 +108,260 @@ fn implemented(text: &str) -> Vec<(&str, &str)> {
 struct Door {
     suite: String,
     implementations: BTreeSet<String>,
+    /// The makers of each implementation that is not named where the suite runs (`NAME<MAKER`, `NAME<MAKER<ITS-MAKER`);
+    /// the last one is named there.
+    makers: BTreeMap<String, Vec<String>>,
+    /// Implementations that do not run the suite (`!NAME`); a remark above the line has the reason.
+    excused: BTreeSet<String>,
+    remark: String,
 }
 
 fn list() -> BTreeMap<String, Door> {
-    let text = include_str!("doors.list");
-    let lines = text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty());
-    lines
-        .map(|line| {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            let [door, suite, implementations] = cells[..] else {
-                panic!("doors.list: {line}");
-            };
-            let implementations = implementations.split_whitespace().map(Into::into).collect();
-            let suite = suite.to_owned();
-            (
-                door.to_owned(),
-                Door {
-                    suite,
-                    implementations,
-                },
-            )
-        })
-        .collect()
+    let mut doors = BTreeMap::new();
+    let mut remark = String::new();
+    for line in include_str!("doors.list").lines() {
+        if line.is_empty() {
+            remark.clear();
+            continue;
+        }
+        if let Some(text) = line.strip_prefix('#') {
+            remark += text;
+            continue;
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [door, suite, implementations] = cells[..] else {
+            panic!("doors.list: {line}");
+        };
+        let mut made = Door {
+            suite: suite.to_owned(),
+            implementations: BTreeSet::new(),
+            makers: BTreeMap::new(),
+            excused: BTreeSet::new(),
+            remark: remark.clone(),
+        };
+        for word in implementations.split_whitespace() {
+            let mut words = word.split('<');
+            let name = words.next().unwrap_or_default();
+            let makers: Vec<String> = words.map(Into::into).collect();
+            let plain = name.trim_start_matches('!').to_owned();
+            if plain.len() < name.len() {
+                made.excused.insert(plain.clone());
+            }
+            if !makers.is_empty() {
+                made.makers.insert(plain.clone(), makers);
+            }
+            made.implementations.insert(plain);
+        }
+        doors.insert(door.to_owned(), made);
+    }
+    doors
+}
+
+/// Whether a text has the word, as code does: not as a part of a longer one.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_inner = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(is_inner) && !after.is_some_and(is_inner)
+    })
+}
+
+/// The functions of a file, each with its text; found by the indentation that rustfmt gives.
+fn functions(text: &str) -> Vec<(&str, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let inner = line.trim_start();
+        let words = ["pub ", "pub(crate) ", "pub(super) ", "unsafe ", "const "];
+        let bare = words
+            .iter()
+            .fold(inner, |rest, word| rest.strip_prefix(word).unwrap_or(rest));
+        let Some(rest) = bare.strip_prefix("fn ") else {
+            continue;
+        };
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+        let last = format!("{}}}", &line[..line.len() - inner.len()]);
+        let body = lines[at..].iter().take_while(|line| **line != last);
+        let body: Vec<&str> = body.copied().collect();
+        found.push((&rest[..end.unwrap_or(rest.len())], body.join("\n")));
+    }
+    found
+}
+
+/// The text of the functions that call one of `wanted`, with all functions of the file that call them or that they call.
+fn running(text: &str, wanted: &[&str]) -> String {
+    let all = functions(text);
+    let calls = |body: &str, name: &str| {
+        let inner = body.split_once('{').map_or("", |(_, inner)| inner);
+        has_word(inner, name)
+    };
+    let mut known: BTreeSet<usize> = BTreeSet::new();
+    for (at, (_, body)) in all.iter().enumerate() {
+        if wanted.iter().any(|name| calls(body, name)) {
+            known.insert(at);
+        }
+    }
+    loop {
+        let more: Vec<usize> = (0..all.len())
+            .filter(|at| !known.contains(at))
+            .filter(|at| {
+                let (name, body) = &all[*at];
+                known
+                    .iter()
+                    .any(|k| calls(&all[*k].1, name) || calls(body, all[*k].0))
+            })
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        known.extend(more);
+    }
+    let bodies = known.iter().map(|at| all[*at].1.as_str());
+    bodies.collect::<Vec<_>>().join("\n")
+}
+
+/// The modules that a file includes by path, as resolved paths and names.
+fn included(path: &Path, text: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for after in text.split("#[path = \"").skip(1) {
+        let Some((inner, rest)) = after.split_once("\"]") else {
+            continue;
+        };
+        let joined = path.parent().unwrap().join(inner);
+        let name = rest.split("mod ").nth(1).unwrap_or_default();
+        let name = name.split(';').next().unwrap_or_default();
+        if let Ok(resolved) = joined.canonicalize() {
+            found.push((resolved, name.to_owned()));
+        }
+    }
+    found
+}
+
+/// What the tests of the tree read: files, and the modules that they include by path.
+struct Tree {
+    files: Vec<(PathBuf, String, String)>,
+    /// The room of the includer, the included file and the module's name.
+    included: Vec<(String, PathBuf, String)>,
+}
+
+impl Tree {
+    fn read() -> Tree {
+        let files = files();
+        let each = |(path, room, text): &(PathBuf, String, String)| {
+            let of = included(path, text).into_iter();
+            let room = room.clone();
+            of.map(move |(of, name)| (room.clone(), of, name))
+                .collect::<Vec<_>>()
+        };
+        let included = files.iter().flat_map(each).collect();
+        Tree { files, included }
+    }
+
+    /// All text that runs a suite.
+    fn text_that_runs(&self, suite: &Path) -> String {
+        let suite = suite.canonicalize().unwrap();
+        let (parent, stem) = (suite.parent().unwrap(), suite.file_stem().unwrap());
+        let is_folder = stem == "mod";
+        let own = match is_folder {
+            true => parent.to_owned(),
+            false => suite.with_extension(""),
+        };
+        let beside = match is_folder {
+            true => parent.parent().unwrap(),
+            false => parent,
+        };
+        let is_test_binary = beside.parent().is_some_and(|up| up.ends_with("tests"));
+        let found = self.files.iter().find(|(path, ..)| *path == suite);
+        let (_, room, own_text) = found.unwrap_or_else(|| panic!("{}", suite.display()));
+        let mut names = BTreeSet::from([own.file_name().unwrap().to_str().unwrap()]);
+        let mut rooms = BTreeSet::from([room]);
+        for (room, of, name) in &self.included {
+            if *of == suite {
+                names.insert(name);
+                rooms.insert(room);
+            }
+        }
+        let wanted: Vec<&str> = functions(own_text).iter().map(|(name, _)| *name).collect();
+        let mut all = String::new();
+        for (path, room, text) in &self.files {
+            let is_near = *path == suite
+                || path.starts_with(&own)
+                || (is_test_binary && path.starts_with(beside));
+            let uses = |name: &&str| text.contains(&format!("{name}::"));
+            if is_near {
+                all += text;
+            } else if rooms.contains(room) && names.iter().any(uses) {
+                all += &running(text, &wanted);
+            }
+        }
+        all
+    }
+
+    /// Whether some file names both.
+    fn has_both(&self, one: &str, other: &str) -> bool {
+        let mut texts = self.files.iter().map(|(.., text)| text);
+        texts.any(|text| has_word(text, one) && has_word(text, other))
+    }
+}
+
+/// Why a name of the list does not count as run; `text` is all that runs the door's suite.
+fn not_run(of: &Door, name: &str, text: &str, tree: &Tree) -> Option<String> {
+    let makers = of.makers.get(name);
+    if of.excused.contains(name) {
+        let has_reason = makers.is_none() && has_word(&of.remark, name);
+        let why = || format!("a remark above says why {name} does not run the suite");
+        return (!has_reason).then(why);
+    }
+    let Some(makers) = makers else {
+        let why = || format!("nothing that runs {} names {name}", of.suite);
+        return (!has_word(text, name)).then(why);
+    };
+    if has_word(text, name) {
+        return Some(format!(
+            "{name} is named where the suite runs: leave out its maker"
+        ));
+    }
+    let mut made = name;
+    for maker in makers {
+        if !tree.has_both(made, maker) {
+            return Some(format!("{maker} makes no {made}"));
+        }
+        made = maker;
+    }
+    let why = || format!("nothing that runs {} names {made}", of.suite);
+    (!has_word(text, made)).then(why)
+}
+
+#[test]
+fn what_is_named_with_a_suite_is_in_the_text_that_runs_it() {
+    let (list, tree) = (list(), Tree::read());
+    let mut texts = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (door, of) in &list {
+        if of.suite.starts_with("none:") {
+            assert!(of.makers.is_empty() && of.excused.is_empty(), "{door}");
+            continue;
+        }
+        let text = texts
+            .entry(&of.suite)
+            .or_insert_with(|| tree.text_that_runs(&longshore_tests::root().join(&of.suite)));
+        let whys = of.implementations.iter();
+        let whys = whys.filter_map(|name| not_run(of, name, text, &tree));
+        wrong.extend(whys.map(|why| format!("doors.list: {door}: {why}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn functions_that_run_a_suite_are_found_with_what_they_use() {
+    let text = "fn a() {\n    suite(B);\n    c();\n}\nfn c() {\n    D\n}\nmod m {\n    pub(crate) fn e() {\n        F\n    }\n}\nfn g() {\n    a();\n    H\n}\n";
+    let found = running(text, &["suite"]);
+    assert!(
+        has_word(&found, "B") && has_word(&found, "D") && has_word(&found, "H"),
+        "{found}"
+    );
+    assert!(!has_word(&found, "F"), "{found}");
 }
 
 #[test]
