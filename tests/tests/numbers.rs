@@ -32,7 +32,7 @@ fn errors_of(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What `fn number` of the rooms' errors can give.
+/// The numbers that `fn number` of the rooms' errors can give.
 fn of_rooms() -> BTreeSet<u32> {
     let mut files = Vec::new();
     for room in rooms() {

@@ -1,4 +1,9 @@
 //! How a program begins: its log, and its answer to a command line that was not understood.
+//!
+//! Invariants
+//! - A refused command line has the form of every other failure, and its next step names the help of its own command.
+//!
+//! Leaves to others: the table of options (the programs), and the form of a failure (`failure.rs`).
 
 use std::io::IsTerminal;
 

@@ -16,9 +16,9 @@ struct Failing {
     what: &'static str,
     /// Words of the command line, separated by `|`.
     line: &'static str,
-    /// What failed and where.
+    /// The words that say which thing failed and where.
     names: &'static [&'static str],
-    /// Of the next step.
+    /// The words of the next step.
     advises: &'static [&'static str],
 }
 
@@ -153,9 +153,9 @@ const FAILURES: [Failing; 23] = [
     ),
     failing(
         "the value of an option is invalid",
-        "wal|list|--archive|s3:/b",
-        &["'s3:/b'", "'--archive "],
-        &["`longshore wal list --help`"],
+        "backup|app.db|--to|x.bak|--algorithm|RAR",
+        &["'RAR'", "'--algorithm ", "QAT_DEFLATE"],
+        &["`longshore backup --help`"],
     ),
     failing(
         "two options exclude each other",

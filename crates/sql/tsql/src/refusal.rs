@@ -344,6 +344,56 @@ mod tests {
     }
 
     #[test]
+    fn a_run_s_errors_have_the_same_number_here_and_on_the_command_line() {
+        let path = || std::path::PathBuf::from("/a");
+        let io = || io::Error::other("no");
+        let errors = [
+            Error::NotDifferential,
+            Error::Cancelled,
+            Error::Memory {
+                bytes: 1,
+                source: io(),
+            },
+            Error::Thread { source: io() },
+            Error::Room {
+                what: "files",
+                needed: 2,
+                allowed: 1,
+            },
+            Error::Changed {
+                path: path(),
+                what: "grew",
+            },
+            Error::LeftOut { path: path() },
+            Error::NotInSet { path: path() },
+            Error::SourceKind { kind: 9 },
+            Error::DeviceKept {
+                device: "a".into(),
+                what: "b",
+            },
+            Error::Source(longshore_pipeline::SourceError::InUse { path: path() }),
+            Error::Landing(LandingError::TargetExists { path: path() }),
+            Error::Landing(LandingError::Cluster(ClusterError::RestoredLogLost {
+                path: path(),
+            })),
+            Error::Landing(LandingError::Cluster(ClusterError::NotHeld {
+                path: path(),
+                what: "no".into(),
+            })),
+            Error::Landing(LandingError::Cluster(ClusterError::Running {
+                path: path(),
+                process: "1".into(),
+            })),
+            Error::NoLog,
+            Error::LogUnproved,
+        ];
+        for error in errors {
+            let number = error.number().unwrap_or(OWN.number);
+            assert_eq!(of(&error)[0].number, number, "{error}");
+        }
+    }
+
+    #[test]
     fn a_missing_file_is_what_scripts_look_for() {
         let text = media(&Media::Missing {
             device: "/tmp/x.bak".into(),
