@@ -21,8 +21,6 @@ pub mod correction {
 
 /// Whether a device is still what it is thought to be ([`crate::Drift`]).
 pub mod drift {
-    /// The narrowest band.
-    pub const FACTOR_LEAST: f64 = 1.01;
     /// The alarm ends within this share of the band (of its logarithm).
     pub const BACK: f64 = 0.5;
 }
@@ -71,12 +69,8 @@ pub mod accelerator {
     pub const DRIFT: f64 = 2.0;
     /// Weight of a new call in that average.
     pub const DRIFT_WEIGHT: f64 = 1.0 / 16.0;
-    /// Calls before the first alarm.
-    pub const DRIFT_SETTLED: u32 = 32;
     /// An epoch of the guard: some hundred blocks on a machine that justifies an accelerator.
     pub const EPOCH_US: u64 = 100_000;
-    /// The share that CPUs must add to a device's work to be worth their time.
-    pub const WORTH: f64 = 0.03;
     /// Calls measured before the slowest of a hundred is believed.
     pub const MEASURED: u64 = 8;
     /// Calls after which the depth is adapted.
@@ -99,18 +93,14 @@ pub mod accelerator {
 pub mod cache {
     /// Reads longer than this are bulk on any device.
     pub const SMALL_BYTES: u64 = 64 << 10;
-    /// A stream is bulk after this many bytes.
-    pub const STREAM_BYTES: u64 = 512 << 10;
-    /// Streams tracked.
-    pub const STREAMS: usize = 64;
+    /// More than there are clients: that many streams are tracked, and as many missed reads whose fills may follow.
+    pub const CLIENTS: usize = 64;
     /// A part of a cut request below this size is not worth a command.
     pub const PART_BYTES: u64 = 16 << 10;
-    /// From this size of a device's chunk on, several parts of a read may fall into one.
-    pub const CHUNK_LARGE: u64 = 64 << 10;
     /// The fast side is crowded if it is busy for more than this share of the time.
     pub const CROWDED_FROM: f64 = 0.5;
-    /// A typical long read of a database: the allowance starts from it.
-    pub const TYPICAL_BYTES: f64 = 512.0 * 1024.0;
+    /// A typical long read of a database: the allowance starts from it, and a stream that became longer is bulk.
+    pub const TYPICAL_BYTES: u64 = 512 << 10;
     /// Weight of a read in the averages over reads.
     pub const READ_WEIGHT: f64 = 1.0 / 64.0;
 
@@ -125,8 +115,6 @@ pub mod cache {
     /// side's share of the bandwidth: a higher maximum makes small reads wait for little gain; a lower one costs most
     /// if the slow side does little.
     pub const MOST: f64 = 0.42;
-    /// The assumed number of uses of a copy before it is void or evicted.
-    pub const REUSE: f64 = 1.0;
 
     /// Requests of a kind are frequent if the last one is no older than this many of their usual gaps…
     pub const GAPS: f64 = 16.0;
@@ -149,16 +137,12 @@ pub mod cache {
     /// The length of an epoch of the guard in lone reads of the slow side, and its minimum in µs.
     pub const EPOCH_READS: f64 = 64.0;
     pub const EPOCH_LEAST_US: f64 = 5_000.0;
-    /// Weight of new progress in its average. The estimates are compared with an average: with a few requests in an
-    /// epoch, a lucky moment alone would look like a better side, and a trial costs time.
-    pub const PROGRESS_WEIGHT: f64 = 0.25;
 
-    /// `balance`: the first share, reads between two steps, the size of a step, and the least share of either side,
-    /// so that both are measured.
+    /// `balance`: the first share, reads between two steps, and the size of a step, which is also the least share of
+    /// either side, so that both are measured.
     pub const SHARE_FIRST: f64 = 0.9;
     pub const SHARE_ROUND: u32 = 64;
     pub const SHARE_STEP: f64 = 0.02;
-    pub const SHARE_LEAST: f64 = 0.02;
     /// Weight of a read in the latency of its side.
     pub const SHARE_WEIGHT: f64 = 1.0 / 16.0;
 }
@@ -182,9 +166,6 @@ pub mod keep {
     pub const LEAST_US: f32 = 1e-3;
     /// The share of its worth that a slot keeps after it kept another out.
     pub const WORTH_KEPT: f32 = 0.9;
-    /// Recently missed reads whose worth is remembered: fills follow their reads within about as many reads as there
-    /// are clients.
-    pub const MISSED: usize = 64;
     /// Mean count of a slot's uses when counts are halved.
     pub const USES: usize = 16;
 

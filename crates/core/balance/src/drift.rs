@@ -5,7 +5,7 @@
 //! average outside the band raises the alarm, and an average inside half the band ends it. A band can ask for a
 //! number of requests before the first alarm, and for a time that either state must last.
 
-use crate::constants::drift::{BACK, FACTOR_LEAST};
+use crate::constants::drift::BACK;
 
 /// The expectations that a device must miss, and for how long, before it counts as another device.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,7 +42,7 @@ impl Drift {
     pub fn new(band: Band) -> Drift {
         Drift {
             band,
-            limit: band.factor.max(FACTOR_LEAST).ln(),
+            limit: band.factor.ln(),
             mean: 0.0,
             seen: 0,
             since_us: None,

@@ -3,8 +3,6 @@
 //!
 //! Source: Little's law.
 
-use crate::constants::cache::CHUNK_LARGE;
-
 /// The requests in flight on one device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
@@ -128,12 +126,7 @@ impl Outlook {
     pub fn join_bytes(&self) -> u64 {
         let command = self.rate * self.command_us;
         let turn = (self.rate * (self.command_us + self.chunk_us)).min(self.chunk_bytes as f64);
-        let joined = if self.chunk_bytes > CHUNK_LARGE {
-            command.max(turn)
-        } else {
-            command
-        };
-        joined as u64
+        command.max(turn) as u64
     }
 
     /// How long a lone read takes in µs.

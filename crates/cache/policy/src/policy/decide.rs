@@ -8,7 +8,7 @@
 
 use std::ops::RangeInclusive;
 
-use longshore_balance::constants::keep::MISSED;
+use longshore_balance::constants::cache::CLIENTS;
 
 use crate::model::Nanos;
 
@@ -193,16 +193,17 @@ impl Policy {
 }
 
 /// Recently missed reads that are filled, and what a copy would have saved for each of their slots: the worth of a
-/// slot depends on the read to which it belongs.
+/// slot depends on the read to which it belongs. Fills follow their reads within about as many reads as there are
+/// clients.
 struct RecentMisses {
-    reads: [(u64, u64, f32); MISSED],
+    reads: [(u64, u64, f32); CLIENTS],
     next: usize,
 }
 
 impl Default for RecentMisses {
     fn default() -> RecentMisses {
         RecentMisses {
-            reads: [(1, 0, 0.0); MISSED],
+            reads: [(1, 0, 0.0); CLIENTS],
             next: 0,
         }
     }
@@ -213,7 +214,7 @@ impl RecentMisses {
         let (first, last) = (*slots.start(), *slots.end());
         let each = saved_us / (last - first + 1) as f64;
         self.reads[self.next] = (first, last, each as f32);
-        self.next = (self.next + 1) % MISSED;
+        self.next = (self.next + 1) % CLIENTS;
     }
 
     /// The value of the newest read that included this slot.
@@ -239,7 +240,7 @@ mod tests {
             (missed.share_of(3), missed.share_of(4)),
             (Some(10.0), Some(3.0))
         );
-        (0..MISSED as u64 - 1).for_each(|n| missed.note(100 + n..=100 + n, 1.0));
+        (0..CLIENTS as u64 - 1).for_each(|n| missed.note(100 + n..=100 + n, 1.0));
         assert_eq!((missed.share_of(3), missed.share_of(4)), (None, Some(3.0)));
     }
 }

@@ -4,7 +4,7 @@
 //! each other. Streams are kept by the offset of their next read, in a table of fixed size; the one idle longest makes
 //! room.
 
-use longshore_balance::constants::cache::STREAMS;
+use longshore_balance::constants::cache::CLIENTS;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Stream {
@@ -16,14 +16,14 @@ struct Stream {
 
 #[derive(Debug)]
 pub struct Streams {
-    table: [Stream; STREAMS],
+    table: [Stream; CLIENTS],
     clock: u64,
 }
 
 impl Default for Streams {
     fn default() -> Streams {
         Streams {
-            table: [Stream::default(); STREAMS],
+            table: [Stream::default(); CLIENTS],
             clock: 0,
         }
     }
@@ -38,7 +38,7 @@ impl Streams {
             .iter()
             .position(|s| s.run > 0 && s.next == offset);
         let at = found.unwrap_or_else(|| {
-            let oldest = (0..STREAMS).min_by_key(|i| self.table[*i].used);
+            let oldest = (0..CLIENTS).min_by_key(|i| self.table[*i].used);
             oldest.unwrap_or(0)
         });
         let before = found.map_or(0, |at| self.table[at].run);

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use longshore_balance::constants::accelerator;
+use longshore_balance::constants::{accelerator, fit};
 use longshore_balance::{Band, Estimate, Spread};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -29,7 +29,8 @@ impl InService {
         let band = Band {
             factor: accelerator::DRIFT,
             weight: accelerator::DRIFT_WEIGHT,
-            settled: accelerator::DRIFT_SETTLED,
+            // Until a window is full, the best times are still being found.
+            settled: fit::WINDOW,
             lasting_us: 0,
         };
         let calls = u32::try_from(engine.caps().calls_max).unwrap_or(u32::MAX);

@@ -41,7 +41,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_balance::constants::accelerator::{EPOCH_US, SLACK_QUARTERS, WORTH};
+use longshore_balance::constants::accelerator::{EPOCH_US, SLACK_QUARTERS};
+use longshore_balance::constants::guard::MARGIN;
 use longshore_balance::{Guard, Permit, Serve};
 use longshore_codec::Algorithm;
 use longshore_io::{Buffer, Clock};
@@ -417,7 +418,8 @@ impl<T: Send + 'static> Inner<T> {
         let blocks_per_us = self.devices_per_s() / len as f64 / 1e6;
         let cores_left = self.terms.cpus as f64 - blocks_per_us * feed_us;
         let more_per_us = cores_left / core_us.max(1) as f64;
-        more_per_us < blocks_per_us * WORTH
+        // As for the guard, a gain within the margin is none.
+        blocks_per_us + more_per_us < blocks_per_us * MARGIN
     }
 
     /// The devices' rate if they were always fed, in bytes per second.

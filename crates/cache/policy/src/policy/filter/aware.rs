@@ -120,7 +120,8 @@ fn estimate(outlook: Outlook) -> Estimate {
 impl Aware {
     pub fn new(sides: Sides) -> Aware {
         let share = sides.fast.rate / (sides.fast.rate + sides.slow.rate);
-        let typical = cache::TYPICAL_BYTES * share / sides.fast.bandwidth_delay_bytes.max(1.0);
+        let typical =
+            cache::TYPICAL_BYTES as f64 * share / sides.fast.bandwidth_delay_bytes.max(1.0);
         let idling = Idling {
             busy: cache::BUSY,
             idle_share: cache::IDLE_SHARE * (1.0 - share).powi(2),
@@ -209,7 +210,7 @@ impl Aware {
     }
 
     /// Whether a copy would save more than it costs: the longer wait of the requests queued on the fast side, or of
-    /// requests that arrive meanwhile. The copy may be void before it is used.
+    /// requests that arrive meanwhile. The copy is assumed to be used once: later uses are as uncertain as this one.
     fn worth_a_fill(&self, view: &View, len: u64) -> bool {
         let (fast, slow) = (&self.fast, &self.slow);
         let [usual_fast, usual_slow] = self.usual.map(Usual::load);
@@ -221,7 +222,7 @@ impl Aware {
         let fast = &self.told.fast;
         let others = self.busy + fast.waiting(view.fast);
         let filling_us = others * len as f64 * fast.write_harm_us;
-        cache::REUSE * saved_us > filling_us
+        saved_us > filling_us
     }
 
     /// Bytes for the fast side so that both sides finish together.
@@ -253,9 +254,10 @@ impl Filter for Aware {
         self.busy += (f64::from(u8::from(busy)) - self.busy) * cache::READ_WEIGHT;
         self.usual[0].note(view.fast);
         self.usual[1].note(view.slow);
-        let is_small = asked.len <= cache::SMALL_BYTES && asked.run_bytes <= cache::STREAM_BYTES;
+        let is_small = asked.len <= cache::SMALL_BYTES && asked.run_bytes <= cache::TYPICAL_BYTES;
         // Weighed by length: long reads move the average further.
-        let weight = (asked.len as f64 * cache::READ_WEIGHT / cache::TYPICAL_BYTES).min(1.0);
+        let typicals = asked.len as f64 / cache::TYPICAL_BYTES as f64;
+        let weight = (typicals * cache::READ_WEIGHT).min(1.0);
         self.small_share += (f64::from(u8::from(is_small)) - self.small_share) * weight;
         let ours = match is_small {
             true => self.small(view, asked),

@@ -39,7 +39,7 @@ impl Steer for Balance {
             true => cache::SHARE_STEP,
             false => -cache::SHARE_STEP,
         };
-        let share = (mixer.share() + step).clamp(cache::SHARE_LEAST, 1.0 - cache::SHARE_LEAST);
+        let share = (mixer.share() + step).clamp(cache::SHARE_STEP, 1.0 - cache::SHARE_STEP);
         mixer.set_share(share);
     }
 }

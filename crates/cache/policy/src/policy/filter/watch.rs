@@ -6,7 +6,7 @@
 //! into account that clients also write, which no choice makes faster: the present progress, or its average if that is
 //! lower, times the ratio of a mean request's present time to its time on that side.
 
-use longshore_balance::constants::cache;
+use longshore_balance::constants::{cache, guard};
 use longshore_balance::{Estimate, Guard, Serve};
 
 use super::ReadRequest;
@@ -111,7 +111,7 @@ impl SideGuard {
             self.rate = done as f64 * 1e6 / passed as f64;
             self.average = match self.average {
                 0.0 => self.rate,
-                old => old + (self.rate - old) * cache::PROGRESS_WEIGHT,
+                old => old + (self.rate - old) * guard::WEIGHT,
             };
             self.counted = (now_us, self.done_bytes);
         }
