@@ -23,16 +23,21 @@ use longshore_codec::Algorithm;
 use parking_lot::Mutex;
 
 use super::desk::{Generation, NotDone, PullResult, ReturnState};
-use super::{InService, Inner, Mode, Terms};
+use super::{InService, Inner, LOOK, Mode, Terms};
 use crate::devices::RUN_TIME;
 use crate::{Engine, EngineState, Fault, Job, Outcome};
 
-/// How long a lane out of service waits before its next check.
-const NAP: Duration = Duration::from_millis(20);
-/// A part of a batch waits for the rest for this part of a slow call's time, and within these bounds.
+/// How long a lane out of service, or a worker without room, waits before its next check.
+pub const NAP: Duration = Duration::from_millis(20);
+/// A part of a batch waits for the rest for this part of a slow call's time.
 const PATIENCE_PART: u32 = 4;
+/// A lane without work wakes at most this often.
 const PATIENCE_LEAST: Duration = Duration::from_millis(2);
-const PATIENCE_MOST: Duration = Duration::from_millis(50);
+/// The time that all calls together may be expected to take is the bound of one call divided by this: a call is given
+/// up only if it takes far longer than expected.
+const BOUND_PARTS: f64 = 2.0;
+/// The fastest device for which there are enough buffers in hybrid mode does the work of this many cores.
+const DEVICE_CORES: usize = 20;
 
 pub struct Lane {
     accelerator: Arc<InService>,
@@ -118,13 +123,13 @@ impl InService {
     }
 
     /// Buffers of `buffer_bytes` that keep it busy: a batch for each call, and as many waiting. In hybrid mode, also
-    /// the amount that a device ten times as fast as two cores does while these compress.
+    /// the amount that a device as fast as [`DEVICE_CORES`] cores does while the CPUs compress.
     pub fn buffers_busy(&self, mode: Mode, buffer_bytes: usize, cpus: usize) -> usize {
         let caps = self.engine().caps();
         let batch = caps.batch_bytes.start.div_ceil(buffer_bytes.max(1)).max(1);
         let least = match mode {
             Mode::Hardware => 0,
-            Mode::Hybrid => 20 + 2 * cpus,
+            Mode::Hybrid => DEVICE_CORES + 2 * cpus,
         };
         (2 * batch * caps.calls_max.max(1)).max(least)
     }
@@ -136,7 +141,10 @@ impl Lane {
         let busy = accelerator.buffers_busy(terms.mode, terms.buffer_bytes, terms.cpus);
         let (shared, most) = match terms.mode {
             Mode::Hardware => (busy, busy),
-            Mode::Hybrid => (busy.min(terms.allowance_buffers.div_ceil(2)), 2 * busy),
+            Mode::Hybrid => (
+                busy.min(terms.allowance_buffers.div_ceil(2)),
+                ALONE as usize * busy,
+            ),
         };
         let bytes = |buffers: usize| {
             buffers.min(terms.allowance_buffers) as u64 * terms.buffer_bytes as u64
@@ -145,7 +153,7 @@ impl Lane {
             shared_bytes: bytes(shared),
             allowance_bytes: bytes(most),
             buffer_bytes: terms.buffer_bytes as u64,
-            calls_within_s: terms.hang_bound.as_secs_f64() / 2.0,
+            calls_within_s: terms.hang_bound.as_secs_f64() / BOUND_PARTS,
             enough_bytes: AtomicU64::new(0),
             accelerator,
             in_flight: InFlight::default(),
@@ -188,11 +196,11 @@ impl Lane {
         let (calls, rate) = {
             let known = self.accelerator.known();
             (
-                known.service.count().min(16),
+                u32::try_from(known.service.count()).unwrap_or(u32::MAX),
                 known.estimate.rate_bytes_per_s(),
             )
         };
-        let trusted = self.buffer_bytes << calls;
+        let trusted = self.buffer_bytes.saturating_mul(2u64.saturating_pow(calls));
         // A slow device must not seem to hang because its batches are large.
         let ends = 2.0 * self.calls_max() as f64;
         let in_time = rate.map_or(0, |rate| (rate * self.calls_within_s / ends) as u64);
@@ -272,7 +280,8 @@ impl Lane {
     /// How long a part of a batch waits for the rest.
     pub fn patience(&self) -> Duration {
         let patience = self.slow_call().unwrap_or_default() / PATIENCE_PART;
-        patience.clamp(PATIENCE_LEAST, PATIENCE_MOST)
+        // Waiting for a batch never makes the writer wait long enough for a hedge.
+        patience.clamp(PATIENCE_LEAST, LOOK / 2)
     }
 
     /// Sets the bytes that may be in flight. Jobs in hung calls count as held for ever. `core_us`: the time of one

@@ -54,7 +54,7 @@ use desk::{Desk, DeskNotice, FinishedParcel, Parcel};
 pub use finisher::{FinishedBlock, Finisher};
 pub use in_service::InService;
 pub use lane::EngineUse;
-use lane::Lane;
+use lane::{Lane, NAP};
 pub(crate) use standing::HUNG_MAX;
 
 /// Which of the two compresses.
@@ -86,10 +86,10 @@ pub struct Terms {
     pub slack_bytes: Option<u64>,
 }
 
-/// The usual time between two calls of [`Dispatcher::tick`].
+/// The usual time between two calls of [`Dispatcher::tick`]. So a block may hold up the writer for at least this long.
 const LOOK: Duration = Duration::from_millis(100);
-/// A block may hold up the writer for at least this long.
-const HEDGE_LEAST: Duration = Duration::from_millis(100);
+/// A block may hold up the writer for this many times the slowest of a hundred calls.
+const HEDGE_CALLS: u32 = 4;
 /// A self-test may load libraries and start a device.
 const PROBE_BOUND: Duration = Duration::from_secs(30);
 
@@ -234,10 +234,10 @@ impl<T: Send + 'static> Dispatcher<T> {
         self.inner.admit(len_bytes as u64, remaining_bytes)
     }
 
-    /// Waits until a device may have room, a few milliseconds at most. The caller must not hold the right to compute.
+    /// Waits until a device may have room, some milliseconds at most. The caller must not hold the right to compute.
     pub fn wait_for_room(&self) {
         let (lock, room) = &self.inner.room;
-        room.wait_for(&mut lock.lock(), Duration::from_millis(20));
+        room.wait_for(&mut lock.lock(), NAP);
     }
 
     /// Hands a block over. [`Dispatcher::next`] will return it whatever happens to the device.
@@ -524,12 +524,12 @@ impl<T: Send + 'static> Inner<T> {
                 let patience = self.lanes.iter().filter_map(Lane::slow_call).max();
                 let measured = || self.lanes.iter().any(Lane::is_measured);
                 let bound = match (patience, self.terms.mode) {
-                    (Some(p99), _) => 4 * p99,
+                    (Some(p99), _) => HEDGE_CALLS * p99,
                     // The first block of a device that may be slow.
-                    (None, Mode::Hybrid) if !measured() => HEDGE_LEAST,
+                    (None, Mode::Hybrid) if !measured() => LOOK,
                     (None, _) => self.terms.hang_bound,
                 };
-                if now.saturating_sub(since) > bound.max(HEDGE_LEAST) && self.desk.hedge(head) {
+                if now.saturating_sub(since) > bound.max(LOOK) && self.desk.hedge(head) {
                     tracing::debug!(sequence = head, "a block is done again: the writer waits");
                 }
             }
