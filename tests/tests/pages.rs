@@ -29,6 +29,7 @@ fn pages() -> Vec<PathBuf> {
     let mut found = files(&root(), "md");
     found.extend(files(&docs, "md"));
     found.extend(files(&docs.join("decisions"), "md"));
+    found.extend(files(&docs.join("results"), "md"));
     for page in ["contrib/systemd", "tests/golden", "tests/clients"] {
         found.push(root().join(page).join("README.md"));
     }
