@@ -1,19 +1,19 @@
 //! The head of each file: a file of more than 100 lines says what it is for, what holds in it, and what it leaves to
-//! others. The head of a file of more than 300 lines has a part for each of the last two. A file of tests of more than
-//! 300 lines names its goal instead, and its method or what it does not cover.
+//! others, with a part for each of the last two. A file of tests of more than 300 lines names its goal instead, and its
+//! method or what it does not cover.
 //!
-//! Only the number of lines and the parts' first words can be checked; whether a head is true is up to the reviewer.
-//! Shorter files of tests have the names of their tests instead.
+//! Only the number of lines, the parts' first words and the names of other files can be checked; whether a head is true
+//! is up to the reviewer. Shorter files of tests have the names of their tests instead.
 
 use std::path::{Path, PathBuf};
 
-/// Files longer than this need a head.
+/// Files longer than this need a head, and sources one with parts.
 const LINES_MAX: usize = 100;
 /// The fewest lines of a head.
 const HEAD_LEAST: usize = 3;
 
-/// The head of a file longer than this has parts.
-const LINES_MAX_OF_A_SHORT_HEAD: usize = 300;
+/// Files of tests longer than this name their goal.
+const LINES_MAX_OF_TESTS: usize = 300;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -65,16 +65,32 @@ fn has(code: &str, word: &str) -> bool {
     head(code).any(|line| line.trim_start().starts_with(word))
 }
 
-/// Whether a long head names what holds in the file and what the file leaves to others.
+/// Whether a long file does not say what holds in it, or what it leaves to others.
 fn lacks_a_part(code: &str) -> bool {
-    code.lines().count() > LINES_MAX_OF_A_SHORT_HEAD
-        && !(has(code, "Invariant") && has(code, "Leaves to others:"))
+    code.lines().count() > LINES_MAX && !(has(code, "Invariant") && has(code, "Leaves to others:"))
 }
 
 /// Whether a long file of tests does not say what it shows and how, or what it does not show.
 fn lacks_its_goal(code: &str) -> bool {
     let is_told = has(code, "Goal:") && (has(code, "Method:") || has(code, "Not covered:"));
-    code.lines().count() > LINES_MAX_OF_A_SHORT_HEAD && !is_told
+    code.lines().count() > LINES_MAX_OF_TESTS && !is_told
+}
+
+/// The Rust files that a head names between backquotes.
+fn named(code: &str) -> Vec<String> {
+    let text: Vec<&str> = head(code).collect();
+    let text = text.join(" ");
+    let between = text.split('`').skip(1).step_by(2);
+    between
+        .filter(|name| name.ends_with(".rs") && !name.contains(' '))
+        .map(|name| name.trim_start_matches("../").to_owned())
+        .collect()
+}
+
+/// The names of which no path is the end.
+fn unknown(names: Vec<String>, paths: &[String]) -> Vec<String> {
+    let is_known = |name: &String| paths.iter().any(|p| p.ends_with(&format!("/{name}")));
+    names.into_iter().filter(|n| !is_known(n)).collect()
 }
 
 /// The paths, from the root, of the files for which `lacks` is true.
@@ -99,7 +115,7 @@ fn a_long_file_says_what_it_is_for() {
 }
 
 #[test]
-fn a_very_long_file_says_what_holds_and_what_it_leaves_to_others() {
+fn a_long_file_says_what_holds_and_what_it_leaves_to_others() {
     let lacking = lacking(&Files::all().sources, lacks_a_part);
     assert!(
         lacking.is_empty(),
@@ -108,12 +124,27 @@ fn a_very_long_file_says_what_holds_and_what_it_leaves_to_others() {
 }
 
 #[test]
-fn a_very_long_file_of_tests_names_its_goal_and_its_method_or_its_limit() {
+fn a_long_file_of_tests_names_its_goal_and_its_method_or_its_limit() {
     let lacking = lacking(&Files::all().tests, lacks_its_goal);
     assert!(
         lacking.is_empty(),
         "begin a line of the head with \"Goal:\" and one with \"Method:\" or \"Not covered:\": {lacking:#?}"
     );
+}
+
+#[test]
+fn the_files_that_heads_name_exist() {
+    let files = Files::all();
+    let all = || files.sources.iter().chain(&files.tests);
+    let paths: Vec<String> = all().map(|p| p.display().to_string()).collect();
+    let mut missing = Vec::new();
+    for path in all() {
+        let names = named(&std::fs::read_to_string(path).unwrap());
+        let unknown = unknown(names, &paths).into_iter();
+        let path = path.strip_prefix(root()).unwrap().display();
+        missing.extend(unknown.map(|name| format!("{path}: {name}")));
+    }
+    assert!(missing.is_empty(), "name files that exist: {missing:#?}");
 }
 
 #[test]
@@ -128,8 +159,8 @@ fn a_short_file_needs_no_head_and_a_long_one_needs_three_lines() {
 }
 
 #[test]
-fn a_very_long_file_needs_both_parts_in_its_head() {
-    let long = "fn f() {}\n".repeat(LINES_MAX_OF_A_SHORT_HEAD + 1);
+fn a_long_file_needs_both_parts_in_its_head() {
+    let long = "fn f() {}\n".repeat(LINES_MAX + 1);
     let (holds, leaves) = (
         "//! Invariants\n//! - One.\n",
         "//! Leaves to others: two.\n",
@@ -146,12 +177,21 @@ fn a_very_long_file_needs_both_parts_in_its_head() {
 }
 
 #[test]
-fn a_very_long_file_of_tests_needs_a_goal_and_a_method_or_a_limit() {
-    let long = "fn f() {}\n".repeat(LINES_MAX_OF_A_SHORT_HEAD + 1);
+fn a_long_file_of_tests_needs_a_goal_and_a_method_or_a_limit() {
+    let long = "fn f() {}\n".repeat(LINES_MAX_OF_TESTS + 1);
     let [goal, method, limit] = ["Goal", "Method", "Not covered"].map(|w| format!("//! {w}: x.\n"));
     assert!(lacks_its_goal(&format!("{goal}{long}")));
     assert!(lacks_its_goal(&format!("{method}{limit}{long}")));
     assert!(!lacks_its_goal(&format!("{goal}{method}{long}")));
     assert!(!lacks_its_goal(&format!("{goal}{limit}{long}")));
     assert!(!lacks_its_goal("fn f() {}\n"));
+}
+
+#[test]
+fn a_name_in_a_head_is_the_end_of_a_path() {
+    let head =
+        "//! The pool (`../pool.rs`), `a/b.rs` and\n//! [`Pool`], `c` and `x y.rs`.\n\n// `z.rs`\n";
+    assert_eq!(named(head), ["pool.rs", "a/b.rs"]);
+    let paths = ["r/a/b.rs", "r/mypool.rs"].map(str::to_owned);
+    assert_eq!(unknown(named(head), &paths), ["pool.rs"]);
 }

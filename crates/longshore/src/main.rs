@@ -1,6 +1,12 @@
 //! The command line: options, configuration, progress, exit codes.
 //!
-//! `longshore_pipeline::run` moves all bytes; this crate states the request and shows the result.
+//! Invariants
+//! - A panic has an exit code of its own, and so has an answer that could not be printed, unless the caller reads only
+//!   the code.
+//! - If the caller is PostgreSQL's recovery, every code but a certain "not found" tells it to stop.
+//! - Limits of the process are set before the first thread starts.
+//!
+//! Leaves to others: `longshore_pipeline::run` moves all bytes; this crate states the request and shows the result.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

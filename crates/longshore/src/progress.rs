@@ -1,7 +1,10 @@
 //! Progress for people: a bar on terminals, plain lines elsewhere.
 //!
-//! It always goes to standard error, because a backup may go to standard output; with --json and --quiet nothing is
-//! shown. Plain lines are few: every ten percent, or every ten seconds without one.
+//! Invariants
+//! - It always goes to standard error, because a backup may go to standard output; with --json and --quiet nothing is
+//!   shown.
+//! - Plain lines are few: every ten percent, or every ten seconds without one.
+//! - While stripes are completed, a second Ctrl-C says what it may have left.
 //!
 //! Leaves to others: counting (`pipeline`), and warnings and results (`terminal`).
 

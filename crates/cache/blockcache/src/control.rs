@@ -1,8 +1,13 @@
 //! The control socket: a client sends one line of JSON and receives one line.
 //!
-//! A client that can open the socket may do everything; its mode is 0600. A client that sends nothing, or too much, is
-//! disconnected. A few clients are served at once, so that a client that waits for a long answer keeps nobody from
-//! reading the state.
+//! Invariants
+//! - A client that can open the socket may do everything; its mode is 0600. A file that is no dead socket is never
+//!   replaced.
+//! - A client that sends nothing, or too much, is disconnected. No client ends the service.
+//! - A few clients are served at once, so that a client that waits for a long answer keeps nobody from reading the
+//!   state.
+//!
+//! Leaves to others: carrying requests out (`engine`), and showing answers (the program's `cache`).
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};

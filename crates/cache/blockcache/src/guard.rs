@@ -9,6 +9,9 @@
 //! - A lost, damaged or foreign guard believes no cache.
 //! - After [`Guard::void`] has returned, no cache written before is believed again.
 //!
+//! Leaves to others: when to write which word (`open.rs`, `store`), and whether another program changed the backend
+//! (`content.rs`, `watch.rs`).
+//!
 //! 48 bytes: `LSGUARD1`, state (4: 0 void, 1 starting, 2 running), 0 (4), session (8), tie (16), 0 (4), CRC-32C (4).
 
 use std::io;

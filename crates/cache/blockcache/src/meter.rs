@@ -1,9 +1,11 @@
 //! Requests in flight on each device, and counters of finished work, which any thread may read at any time.
 //!
-//! A request is counted until its guard is dropped, also if it fails or panics, so a gauge returns to zero. Counters
-//! only grow. A reader may see two counters of different moments; nothing decides by their difference.
+//! Invariants
+//! - A request is counted until its guard is dropped, also if it fails or panics, so a gauge returns to zero.
+//! - Counters only grow. A reader may see two counters of different moments; nothing decides by their difference.
+//! - A counter is defined once, with its meaning: its snapshot and its help cannot differ.
 //!
-//! Leaves to others: what the numbers mean to a policy (`policy`), and showing them (`status.rs`).
+//! Leaves to others: what the numbers mean to a policy (`longshore-policy`), and showing them (`status.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,9 +1,15 @@
-//! A shadow policy: what it would cache and serve if it decided. No I/O.
+//! A shadow policy: what it would cache and serve if it decided.
 //!
-//! It sees the same requests at the same moments, and the same devices. It cannot see the effects of its own
-//! decisions: how loaded the devices would be, and how long requests would take. So it answers which data would be
-//! kept and hit; for the routes of hits, what it would do at this point in place of the active policy. A fill takes no
-//! time here and is never dropped.
+//! It sees the same requests at the same moments, and the same devices. It cannot see the effects of its own decisions:
+//! how loaded the devices would be, and how long requests would take. So it answers which data would be kept and hit;
+//! for the routes of hits, what it would do at this point in place of the active policy.
+//!
+//! Invariants
+//! - It does no I/O, and changes nothing of the cache at work.
+//! - A block is held here if and only if the shadow's policy has it.
+//! - A fill takes no time here and is never dropped.
+//!
+//! Leaves to others: telling it of requests (`engine`), and the policies (`longshore-policy`).
 
 use std::collections::HashMap;
 

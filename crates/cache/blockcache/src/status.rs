@@ -1,7 +1,9 @@
 //! The state and content of a cache at one moment, for people, scripts and Prometheus.
 //!
-//! Names are part of the interface and do not change. The numbers are read without stopping requests, so two of them
-//! may be of different moments.
+//! Invariants
+//! - Names are part of the interface and do not change; each has its unit at its end.
+//! - The numbers are read without stopping requests, so two of them may be of different moments.
+//! - A cache that failed is shown as failed: the backend serves everything then.
 //!
 //! Leaves to others: counting (`meter.rs`), and asking over the socket (`control.rs`).
 

@@ -5,6 +5,8 @@
 //! - One recording at a time: a new one replaces the one before.
 //! - Memory is bounded by [`RECORDS_MAX`]. A recording that nobody fetches is given up when it is full or after
 //!   [`PATIENCE`], whichever is first; a later fetch gets an error. No recording has gaps.
+//!
+//! Leaves to others: fetching (`control.rs`), and what a trace is used for (`longshore-simulator`).
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

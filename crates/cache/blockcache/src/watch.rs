@@ -2,10 +2,13 @@
 //! tell this session's writes from another program's.
 //!
 //! Invariants
-//! - While the log holds a fingerprint of the watched places, they have it, and no client's write to one of them is
-//!   in flight.
+//! - While the log holds a fingerprint of the watched places, they have it, and no client's write to one of them is in
+//!   flight.
 //! - Nothing is written to the backend later than the time that the log gives for this session.
 //! - The lock is never held during I/O, nor together with the directory's.
+//!
+//! Leaves to others: making the journal durable before the write (the caller), taking fingerprints, and comparing them
+//! at a start (`content.rs`, `open.rs`).
 
 use std::ops::Range;
 

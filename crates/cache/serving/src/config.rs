@@ -1,7 +1,10 @@
 //! nbdkit's command line for the plugin: `key=value`.
 //!
-//! Each setting is checked by itself when it comes, and their combination once at the end, before nbdkit goes into the
-//! background: after that nobody reads an error. Paths are made absolute, since nbdkit changes its directory.
+//! Invariants
+//! - Each setting is checked by itself when it comes, and their combination once at the end, before nbdkit goes into
+//!   the background: after that nobody reads an error.
+//! - Paths are made absolute, since nbdkit changes its directory.
+//! - Without models of both devices the default policy is one that does not need them.
 //!
 //! Leaves to others: opening what the settings name (`served.rs`).
 

@@ -2,11 +2,14 @@
 //!
 //! A plugin is [`plugin!`] over a [`World`], and nothing else.
 //!
-//! Threads start after nbdkit has forked, and end before the plugin is unloaded; that is a clean stop. Requests come
-//! in parallel, over several connections that share one engine, so a flush on one covers the writes of all.
+//! Invariants
+//! - No panic crosses into nbdkit. A panic in a request is `EIO` for that request; a panic while the plugin starts ends
+//!   nbdkit with an error.
+//! - Threads start after nbdkit has forked, and end before the plugin is unloaded; that is a clean stop.
+//! - Requests come in parallel, over several connections that share one engine, so a flush on one covers the writes of
+//!   all.
 //!
-//! Invariant: no panic crosses into nbdkit. A panic in a request is `EIO` for that request; a panic while the plugin
-//! starts ends nbdkit with an error.
+//! Leaves to others: the cache itself (`longshore-blockcache`), settings (`config.rs`), and threads (`served.rs`).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,6 +1,8 @@
 //! An engine with the threads that it needs: one that makes checkpoints, and the control socket.
 //!
-//! The threads start after nbdkit has forked and have ended when `stop` returns; a stop makes the content durable.
+//! Invariants
+//! - The threads start after nbdkit has forked and have ended when `stop` returns; a stop makes the content durable.
+//! - The backend is served even if the cache cannot be used; the log says why.
 //!
 //! Leaves to others: requests (`lib.rs`), the cache (`blockcache`), and the protocol of the control socket
 //! (`blockcache::control`).

@@ -1,7 +1,13 @@
 //! The contract of every engine, as a suite that all engines and all their doubles run.
 //!
-//! The judge is a decoder that shares no code with the engine. A healthy engine must do every job: a suite that let
-//! every engine leave work undone could not fail.
+//! Invariants
+//! - The judge is a decoder that shares no code with the engine.
+//! - The suite returns how many jobs were done, and the caller demands all of them from a healthy engine: a suite that
+//!   let every engine leave work undone could not fail.
+//! - Jobs have the least room that a real caller gives, so an engine that writes too much is found.
+//!
+//! Leaves to others: speed, hangs and failures of a device (the doubles' own tests), and the text of the promises
+//! (`engine.rs`).
 
 use std::sync::Arc;
 

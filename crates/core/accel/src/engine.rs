@@ -1,8 +1,8 @@
 //! The trait of everything that compresses: CPU libraries and accelerators.
 //!
 //! A [`Job`] owns its buffers. So a device that hangs keeps the job's buffers: memory that it may still write into
-//! cannot be freed or reused, and no quarantine list is needed. The plain bytes are shared, so that software can do
-//! the job again while a device still holds it.
+//! cannot be freed or reused, and no quarantine list is needed. The plain bytes are shared, so that software can do the
+//! job again while a device still holds it.
 //!
 //! Invariants
 //! - An engine hands back every job of a batch, in the same order, none [`Outcome::Pending`].
@@ -10,6 +10,9 @@
 //!   before it is used.
 //! - An engine cannot fail a backup. It can only leave work to software, and software never leaves any: it returns
 //!   [`Outcome::Recompute`] only for a payload that does not decode, which is the payload's fault.
+//!
+//! Leaves to others: deadlines and the choice of an engine (`dispatch`), and whether the promises are kept
+//! (`contract.rs`).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,6 +3,13 @@
 //! A backup without an accelerator does not use it: its workers compress the bytes that they have just read, while
 //! these are in their core's cache. This engine serves callers that already hold a job: work that an accelerator did
 //! not do.
+//!
+//! Invariants
+//! - Every compression is done: it cannot fail. A payload that does not decode is `Corrupt`.
+//! - A call computes on the caller's thread and waits for no other one.
+//! - There are as many codecs as there were calls at the same time.
+//!
+//! Leaves to others: the algorithms (`longshore-codec`).
 
 use longshore_codec::{Algorithm, Compressor, Decompressor, Error, Level, PLAIN_LEN_MAX};
 use parking_lot::Mutex;

@@ -2,7 +2,15 @@
 //!
 //! A vendor's library may hang, abort the process, or decide once for the life of the process that there is no device.
 //! That must affect neither the process that asks nor the tests of other libraries. So each accelerator is tested in a
-//! new process, which answers in JSON. The processes run at the same time, each with the same time limit.
+//! new process, which answers in JSON.
+//!
+//! Invariants
+//! - The processes run at the same time if the system has threads to give, each with the same time limit; one that has
+//!   not answered by then is killed, and is not waited for.
+//! - An answer is believed only from a process that ended well, and only up to a bounded length.
+//! - A test that gave no answer counts against a device only if sysfs shows one.
+//!
+//! Leaves to others: the test itself ([`Accelerator`], in `longshore-accel`), and the limit (the callers).
 
 use std::io::Read;
 use std::path::Path;

@@ -1,8 +1,11 @@
 //! Counters of backups that use accelerators, readable by other processes: `running/` next to the catalog.
 //!
-//! A run keeps one small file there, replaces it about once a second and removes it at the end. A file whose process
-//! no longer exists (by process number and start time) is stale: readers ignore and remove it. The counters are
-//! expendable: no error here fails a backup.
+//! Invariants
+//! - A run keeps one small file there, replaces it as a whole about once a second and removes it at the end.
+//! - A file whose process no longer exists (by process number and start time) is stale: readers ignore and remove it.
+//! - The counters are expendable: no error here fails a backup, and nothing is synced.
+//!
+//! Leaves to others: counting (`longshore-accel`), and showing the counters (`status`).
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,7 +1,12 @@
 //! The constants that were chosen, not derived: one place for this room and for the two that decide with it.
 //!
-//! docs/decisions/balance.md has a row for each, with the measurement that set it or the words that there is none; a
-//! test compares the two. A constant of a published algorithm stays with that algorithm.
+//! Invariants
+//! - docs/decisions/balance.md has a row for each constant, with the measurement that set it or the words that there is
+//!   none; a test compares the two.
+//! - No caller has a number of its own that decides between devices.
+//!
+//! Leaves to others: constants of published algorithms, which stay with their algorithm, and measured numbers of
+//! devices (profiles, calibrations).
 
 /// The estimate for a device without a profile ([`crate::Estimate::fitted`]).
 pub mod fit {

@@ -9,6 +9,12 @@
 //! - [`Allowance`]: by sight, where each byte in flight makes a more urgent request wait. It grows when a request finds
 //!   the device idle, and shrinks when a request finds it busy.
 //!
+//! Invariants
+//! - A depth stays within its two bounds, an allowance between 1 product and its maximum, whatever is measured.
+//! - A step that was tried and did not pay is given back after one round, and the wait before the next trial doubles.
+//!
+//! Leaves to others: the BDP itself (`estimate.rs`), when a round ends, and admitting requests (`budget.rs`).
+//!
 //! Source: Brakmo and Peterson, TCP Vegas, 1995.
 
 use crate::Budget;

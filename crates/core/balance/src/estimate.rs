@@ -1,15 +1,22 @@
 //! Estimates: when would that device finish a request, given what is in flight on it?
 //!
 //! An [`Estimate`] is an [`Outlook`] that learns from finished requests, and watches whether the device is still the
-//! one that it describes. The load is an argument of every question. There are two ways to learn:
+//! one that it describes. There are two ways to learn:
 //!
 //! - A device whose outlook was *told*, by a profile or a calibration, is corrected. The ratio of measured to expected
 //!   time is averaged separately for short and long requests and for a device with and without a queue, and scales all
-//!   later expectations. So an outlook with wrong sizes but of the right kind costs a few hundred requests. Corrections
-//!   stay within the [`Trust`] in what was told. A device outside of it is another device: it keeps missing its
-//!   expectations, and the alarm is raised.
+//!   later expectations. So an outlook with wrong sizes but of the right kind costs a few hundred requests.
 //! - A device of which nothing was told is *fitted*: rate and fixed time come from its requests alone. If it drifts,
 //!   all that was learnt is forgotten.
+//!
+//! Invariants
+//! - Load and time are arguments of every question; nothing is measured here.
+//! - Corrections stay within the [`Trust`] in what was told. A device outside of it is another device: it keeps missing
+//!   its expectations, and the alarm is raised.
+//! - One request moves a correction by a bounded step, and a time that is no number moves nothing.
+//! - A device of which nothing is known is expected to be done at once, so that it gets work and is measured.
+//!
+//! Leaves to others: the model of a device (`outlook.rs`), fitting (`fit.rs`), and what an alarm changes (the callers).
 
 use crate::constants::correction;
 use crate::drift::{Band, Drift, DriftAlarm};

@@ -1,13 +1,19 @@
 //! What the finished requests of a device of unknown kind say: a rate and a fixed time.
 //!
 //! Two numbers describe a device: its rate while it has enough work, and its latency, the time a request needs beyond
-//! its own transfer when no other request is ahead of it. Both are learnt from finished requests, as BBR does. The
-//! rate is the best seen lately over the life of a request, because a device that lacks work looks slower than it is
-//! and never faster. The latency is the lowest seen lately, because a queue only adds to it. *Lately* means the
-//! present and the previous of two windows, so a device that became slower is noticed after one and a half windows.
+//! its own transfer when no other request is ahead of it. Both are learnt from finished requests, as BBR does. The rate
+//! is the best seen lately over the life of a request, because a device that lacks work looks slower than it is and
+//! never faster. The latency is the lowest seen lately, because a queue only adds to it.
 //!
 //! As soon as request sizes differ enough, a line is fitted through all requests (bytes delivered meanwhile against
 //! time taken) to separate the two: its slope is the time for a byte, its intercept the fixed time.
+//!
+//! Invariants
+//! - *Lately* means the present and the previous of two windows, so a device that became slower is noticed after one
+//!   and a half windows.
+//! - Rates and times are never negative, and no division is by zero, also for a device that delivered nothing.
+//!
+//! Leaves to others: when to forget (`estimate.rs`), and what the numbers say of a request (`outlook.rs`).
 //!
 //! Source: Cardwell et al., BBR, 2016; Little's law.
 

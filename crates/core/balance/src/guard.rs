@@ -4,14 +4,16 @@
 //! power limit. No model knows all of that. So the guard measures total progress in short epochs under three choices,
 //! *both*, *first* alone and *second* alone, and keeps the best one. It tries the other choices for a bounded share of
 //! the time, and only those that could come near the best according to the caller's knowledge of their speed, so that
-//! trials cost little even if they find nothing. A choice that lost is tried again later, and the wait doubles
-//! with each loss. If epochs under one choice differ from each other, a trial says little: a new choice must then be
-//! better by that difference, too.
+//! trials cost little even if they find nothing. A choice that lost is tried again later, and the wait doubles with
+//! each loss. If epochs under one choice differ from each other, a trial says little: a new choice must then be better
+//! by that difference, too.
 //!
 //! Invariants
 //! - Epochs spent on other choices than the best known take at most [`SHARE`] of the time, plus [`CREDIT`] epochs.
 //! - A choice replaces the present one only if its progress was better by [`MARGIN`], and by the usual difference of
 //!   epochs under one choice, in [`WINS`] trials. *Both* is the exception: it need only be better.
+//!
+//! Leaves to others: measuring progress and the devices' own speeds, and obeying the choice (the callers).
 
 use crate::constants::guard::{CREDIT, MARGIN, NEAR, QUIET, REST, SHARE, WEIGHT, WINS};
 

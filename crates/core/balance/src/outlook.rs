@@ -1,6 +1,13 @@
 //! An outlook on a device: a few numbers, told or measured, which may be wrong, and what they say of a request under a
 //! given load.
 //!
+//! Invariants
+//! - Times are in µs and rates in bytes/µs; every answer is a time or a number of bytes, never a decision.
+//! - The load is an argument: an outlook has no state, and the same question has the same answer.
+//! - More load never makes a request faster.
+//!
+//! Leaves to others: learning the numbers (`estimate.rs`, `fit.rs`), and where profiles come from (the callers).
+//!
 //! Source: Little's law.
 
 /// The requests in flight on one device.

@@ -1,8 +1,9 @@
 //! The address of an object, as an operator writes it.
 //!
-//! A text that begins like an address is never taken for a file's name, even if this version speaks to no such store.
-//! The scheme is kept in lower case, so that one object has one spelling. `parts` checks bucket and key; until then an
-//! address may be malformed.
+//! Invariants
+//! - A text that begins like an address is never taken for a file's name, even if this version speaks to no such store.
+//! - The scheme is kept in lower case, so that one object has one spelling.
+//! - Until [`Address::parts`] has checked bucket and key, an address may be malformed.
 //!
 //! Leaves to others: settings and connections (`settings.rs`, `store.rs`).
 

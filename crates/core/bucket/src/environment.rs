@@ -1,7 +1,13 @@
-//! Variables as the settings read them: a value that the client of a store could not work with is refused by the
-//! variable's name, and the value itself is never repeated, because it may be a secret.
+//! Variables as the settings read them.
 //!
-//! Left to others: which variable means what, and which of several goes first.
+//! Invariants
+//! - A value that the client of a store could not work with is refused by the variable's name; the value itself is
+//!   never repeated, because it may be a secret.
+//! - An empty variable counts as none.
+//! - An address of a server has no user, password, query or fragment: it would be lost, or be a secret in each message.
+//!
+//! Leaves to others: which variable means what, and which of several goes first (`settings.rs`, `credentials.rs`,
+//! `network.rs`).
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,8 +1,11 @@
 //! Errors of object stores, with one hint for each.
 //!
-//! A variant names the object or the bucket, and the action that failed. The hint is one sentence that says what to do
-//! next. `may_pass` decides whether the same request may succeed later, and `is_refusal` whether the store certainly
-//! did nothing.
+//! Invariants
+//! - A variant names the object or the bucket, and the action that failed. The hint is one sentence that says what to
+//!   do next.
+//! - `is_refusal` is true only where the store certainly did nothing: its one answer said so, and no earlier request
+//!   can have been done.
+//! - `may_pass` is true where the same request may succeed later.
 //!
 //! Leaves to others: turning an answer of the store into a variant (`store.rs`, `watched.rs`).
 

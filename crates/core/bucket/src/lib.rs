@@ -14,7 +14,7 @@
 //!   credentials.
 //! - No request goes where an answer sends it: redirects are errors.
 //!
-//! Left to others: which bytes an object has, and how a set of objects becomes one backup.
+//! Leaves to others: which bytes an object has, and how a set of objects becomes one backup.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

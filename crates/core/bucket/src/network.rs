@@ -1,10 +1,14 @@
 //! The way of a request to a server: through the proxy that the environment names, and never to a place that a server
 //! names.
 //!
-//! A redirect is an answer like any other, and not followed: the request has a signature, and often a session's token,
-//! that no other host may see. What the answer says of the right place is noted for the message.
+//! Invariants
+//! - A redirect is an answer like any other, and not followed: the request has a signature, and often a session's
+//!   token, that no other host may see. What the answer says of the right place is noted for the message.
+//! - Proxies never see requests to link-local addresses, where machines and containers ask for their credentials.
+//! - No message has the address of a proxy: it may hold a password.
 //!
-//! Proxies never see requests to link-local addresses, where machines and containers ask for their credentials.
+//! Leaves to others: what is asked, its signature and its repetition (`object_store`), and which host is the store's
+//! (`settings.rs`).
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,8 +1,13 @@
-//! Many small objects: what lies below a prefix, when each was written by the store's own clock, and what that clock
-//! says now.
+//! Many small objects: what is below a prefix, when each was written by the store's own clock, and what that clock says
+//! now.
 //!
-//! No clock of this machine is asked. The time is the `Date` of the answer itself; where the store sends none, it is the
-//! newest of the times of the objects in the answer, which is never later than the store's own.
+//! Invariants
+//! - No clock of this machine is asked. The time is the `Date` of the answer itself; where the store sends none, it is
+//!   the newest of the times of the objects in the answer. It is never later than the store's own.
+//! - What a store keeps to is shown by a probe, not believed.
+//!
+//! Leaves to others: what the objects mean (leases, marks, stripes: `longshore-repository`, `longshore-wal`), and
+//! objects of many parts (`upload.rs`).
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;

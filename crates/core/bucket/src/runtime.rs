@@ -1,8 +1,10 @@
 //! The runtime's two threads, and the answers that callers wait for.
 //!
-//! The first bucket that is opened or asked starts the runtime, and it lives as long as the process. A request begins
-//! when its [`Ticket`] is made. Dropping the ticket aborts the request, and each way of waiting consumes the ticket.
-//! `wait` looks at the caller's cancel flag ten times a second.
+//! Invariants
+//! - The first bucket that is opened or asked starts the runtime, and it lives as long as the process: there is one.
+//! - A request begins when its [`Ticket`] is made. Dropping the ticket aborts the request, and each way of waiting
+//!   consumes the ticket.
+//! - A wait notices the caller's cancel flag within `LOOK`.
 //!
 //! Leaves to others: the requests themselves and their repetition (`store.rs`, `object_store`).
 

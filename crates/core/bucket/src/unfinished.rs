@@ -1,8 +1,14 @@
 //! Uploads that were begun and neither completed nor aborted: a process that is killed leaves them, and a store charges
 //! for their parts.
 //!
-//! `object_store` does not list them. So the one request that does is made here, signed by its means, sent on its way
-//! and repeated as it would be. Which uploads may be aborted is decided by whoever knows what they were for.
+//! `object_store` does not list them. So the one request that does is made here, and signed by its means.
+//!
+//! Invariants
+//! - A listing that succeeds is complete: a page that comes twice, or that cannot be read, is an error.
+//! - A request is repeated only while the store is busy or silent, and a bounded number of times.
+//! - An upload that ended meanwhile counts as aborted.
+//!
+//! Leaves to others: which uploads may be aborted (`longshore-repository`, which knows what they were for).
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -1,10 +1,12 @@
 //! Errors of the catalog.
 //!
-//! There is one variant for each remedy: two failures with the same next command are one variant. No variant fails a
-//! backup or a restore; the callers warn with the text and the hint. A catalog that does not exist yet is no error, it
-//! is created.
+//! Invariants
+//! - There is one variant for each remedy: two failures with the same next command are one variant.
+//! - Every error has SQL Server's number and a next step; one about the file names its path.
+//! - A catalog that does not exist yet is no error, it is created.
 //!
-//! The programs map numbers and exit codes.
+//! Leaves to others: exit codes (the programs). No variant fails a backup or a restore: the callers warn with the text
+//! and the hint.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,17 @@
 //! Removes rows from the history, like msdb's procedures: sets that ended long ago, or those of one database.
 //!
-//! A set is removed with its files, its engines and the restores made from it; media are removed with their last set.
-//! The next differential or log backup of a cluster finds its base only in the history, so age does not remove the
-//! last full and the last log set of each database that others may build upon. Media are not changed, and
-//! [`Catalog::rebuild`] can relearn them.
-//!
 //! A long history is removed in many small transactions: backups that end meanwhile find the catalog free, and the
-//! caller can stop it. Each set is removed completely or not at all.
+//! caller can stop it.
+//!
+//! Invariants
+//! - Each set is removed completely or not at all, with its files, its engines and the restores made from it; media are
+//!   removed with their last set. No row ever refers to a missing row.
+//! - The next differential or log backup of a cluster finds its base only in the history, so age does not remove the
+//!   last full and the last log set of each database that others may build upon.
+//! - Media are not changed, and [`Catalog::rebuild`] can relearn them.
+//!
+//! Leaves to others: the removal of backups themselves (`longshore-repository`), and which moment is old enough (the
+//! caller).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

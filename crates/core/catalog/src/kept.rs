@@ -1,7 +1,10 @@
 //! State of a T-SQL server between its runs: logical devices, restored databases, restores that wait for more.
 //!
-//! Each change is one transaction, made before the statement reports success. A row describes what was there then;
-//! whoever uses it checks that the files still exist.
+//! Invariants
+//! - Each change is one transaction, made before the statement reports success.
+//! - Names are unique: a logical device's whatever its case, and each database has one location and one restore that
+//!   waits.
+//! - A row describes what was there then; whoever uses it checks that the files still exist.
 //!
 //! Leaves to others: the meaning of the state (`tsql`), and history (`write.rs`).
 

@@ -1,9 +1,12 @@
 //! The state of a database's log chain according to the history: which sets the next log backup may continue.
 //!
-//! History may contain the sets of a copy, so several predecessors are offered, newest first and a bounded number of
-//! them; the archive decides which of them it continues.
+//! Invariants
+//! - Copy-only sets, and sets on media that cannot be read back, are never predecessors.
+//! - History may contain the sets of a copy, so several predecessors are offered, newest first and a bounded number of
+//!   them.
+//! - Full backups that ended before the last log backup are left out, except the newest one.
 //!
-//! Leaves to others: that decision (`log.rs` of the pipeline).
+//! Leaves to others: the decision which of them the archive continues (`log.rs` of the pipeline).
 
 use rusqlite::{OptionalExtension, Row, params};
 use uuid::Uuid;

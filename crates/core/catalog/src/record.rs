@@ -1,7 +1,10 @@
 //! The records: plain facts, as on the media, or as known by a run whose media cannot be read back.
 //!
-//! A record has the same content whether it comes from a run or from the media, so that a rebuilt history equals the
-//! first one as far as the media tell. Paths of files are absolute.
+//! Invariants
+//! - A record has the same content whether it comes from a run or from the media, so that a rebuilt history equals the
+//!   first one as far as the media tell. They do not tell which engines worked.
+//! - Paths of files are absolute: the history may be read from another working directory.
+//! - A set with too many files has no list of them, rather than a part of one.
 //!
 //! Leaves to others: writing records (`write.rs`), and reading media.
 

@@ -1,8 +1,14 @@
 //! Server settings, as `sp_configure` shows them.
 //!
 //! `value` is the requested value, `value_in_use` the effective one. They differ until the change takes effect:
-//! RECONFIGURE for most settings, a restart for hardware offload. A setting that was never changed has no row; its
-//! default is here.
+//! RECONFIGURE for most settings, a restart for hardware offload.
+//!
+//! Invariants
+//! - A value outside of a setting's range is never stored.
+//! - A setting that was never changed has no row; its default is here, and is 0 for all of them.
+//! - A change takes effect at once only for callers without a running server ([`Effect::Now`]).
+//!
+//! Leaves to others: what a setting does, and rights to change it (`tsql`, and the programs).
 
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -7,9 +7,17 @@
 //! | 8 | 4 | plain bytes |
 //! | 12 | 2 × count | stored length of each chunk, less one |
 //! | 12 + 2 × count | | the chunks |
-//! All numbers are little-endian. Every chunk but the last stands for 65,536 plain bytes, and count follows from that.
-//! A chunk as long as its plain bytes contains those bytes; any shorter one is a separate MS-XCA LZ77+Huffman stream.
-//! No stock tool reads such chunks, hence a frame that stock tools skip.
+//!
+//! All numbers are little-endian. No stock tool reads such chunks, hence a frame that stock tools skip.
+//!
+//! Invariants
+//! - Every chunk but the last stands for 65,536 plain bytes, and count follows from that.
+//! - A chunk as long as its plain bytes contains those bytes; any shorter one is a separate MS-XCA LZ77+Huffman stream;
+//!   none is longer. So a payload never exceeds [`stored_len`].
+//! - A payload is accepted only if its frame, its plain length and its last chunk end exactly where the payload and the
+//!   plain bytes end.
+//!
+//! Leaves to others: the chunks themselves (`xpress`), and how much a chunk must save to be worth it ([`worth`]).
 
 use crate::encoded::{Encoded, worth};
 use crate::{Level, PayloadError, xpress};

@@ -1,7 +1,10 @@
 //! Compresses buffers to payloads: one [`Compressor`] for each worker thread.
 //!
-//! A compressor owns its engines' memory and reuses it for every buffer. No payload is longer than [`payload_bound`],
-//! and a worker never waits for another.
+//! Invariants
+//! - No payload is longer than [`payload_bound`] of its plain length, so compression never runs out of room.
+//! - A compressor owns its engines' memory and reuses it for every buffer; a worker never waits for another.
+//! - A buffer of zeros gets the payload of the last one of its length, byte for byte.
+//! - A level outside the algorithm's scale is refused when the compressor is made, not at the first buffer.
 //!
 //! Leaves to others: the engines (`engines.rs` and the modules of algorithms), and decoding (`decompress.rs`).
 

@@ -18,9 +18,11 @@
 //!
 //! Invariants
 //! - Members of one payload cover its plain bytes in order, without a gap, none of them empty.
-//! - The writer makes members of equal size (within a byte), at most [`MEMBER_PLAIN_MAX`]: no
-//!   runt member pays for its own Huffman tables at the end. The reader takes any size.
+//! - The writer makes members of equal size (within a byte), at most [`MEMBER_PLAIN_MAX`]: no runt member pays for its
+//!   own Huffman tables at the end. The reader takes any size.
 //! - A member never exceeds [`stored_len`]: incompressible data is stored in it.
+//!
+//! Leaves to others: deflating, inflating, and comparing the CRC-32 (`members.rs`).
 //!
 //! Source: QATzip 1.3.1, `qatzip_gzip.c`; RFC 1951 and 1952.
 

@@ -1,7 +1,14 @@
 //! Canonical Huffman codes of limited length, for MS_XPRESS and deflate.
 //!
-//! The lengths alone determine a code: codes are assigned in order of length, then of symbol ([MS-XCA] 2.1.4.2, RFC
-//! 1951 3.2.2). Both formats have at most 15 bits and 512 symbols.
+//! Invariants
+//! - The lengths alone determine a code: codes are assigned in order of length, then of symbol ([MS-XCA] 2.1.4.2, RFC
+//!   1951 3.2.2).
+//! - The lengths fill the code space exactly, also after codes were cut to the limit; the rarest symbols have the
+//!   longest codes.
+//! - A symbol has a code if and only if it occurs.
+//!
+//! Leaves to others: codes for fewer than two symbols, and how lengths are written (the two formats). Both have at most
+//! 15 bits and 512 symbols.
 
 /// Both formats' longest code; a caller may ask for less.
 pub(crate) const CODE_BITS_MAX: usize = 15;

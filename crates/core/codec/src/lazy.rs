@@ -1,7 +1,12 @@
 //! Chooses matches with one step of lookahead: a match is taken unless the next position has a better one.
 //!
-//! MS_XPRESS and our own deflate differ in where matches may lie and how they are written; their [`Search`] and `emit`
-//! deal with that.
+//! Invariants
+//! - Matches and literals cover the content once, in order; position 0 is always a literal.
+//! - A search starts at most 8 bytes before the content's end, so that it can read 8 bytes at once.
+//! - The cost is bounded on data without matches: after 256 literals in a row, positions are skipped.
+//!
+//! Leaves to others: finding matches ([`Search`]; MS_XPRESS and our own deflate differ in where matches may be), and
+//! writing them (`emit`).
 
 #[cfg(test)]
 pub(crate) mod contract;

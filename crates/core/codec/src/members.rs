@@ -1,9 +1,12 @@
 //! QAT_DEFLATE in software: buffers to gzip-ext members and back, with the best available deflate engine.
 //!
-//! Every member has its lengths and its checksum, and is never longer than the bound that the caller's buffer has:
-//! bytes that do not compress are stored. The format does not depend on the engine.
+//! Invariants
+//! - A member is never longer than the bound that the caller's buffer has: bytes that do not compress are stored.
+//! - The layout does not depend on the engine, so every engine decodes every payload.
+//! - A payload is accepted only if its members fill it and give exactly the plain bytes, and each CRC-32 matches.
 //!
-//! Leaves to others: the engines themselves (`deflate`), and choosing levels (`engines.rs`).
+//! Leaves to others: a member's layout (`gzext.rs`), the engines themselves (`deflate`), and choosing levels
+//! (`engines.rs`).
 
 use crate::deflate::{self, Deflater, Inflater, Isal};
 use crate::encoded::{Encoded, worth};

@@ -3,15 +3,16 @@
 //! Blocks that hardly shrink often contain few matches (TPC-C's random strings, packed or hashed columns), and
 //! searching for matches at every position is most of the work. So this is measured: the second poor block in a row is
 //! compressed both ways. If the sparse search loses almost nothing, the next blocks are searched sparsely, until one
-//! shrinks much better than the measured block, or until it is time to measure again. If it loses, nothing is tried
-//! for a while.
+//! shrinks much better than the measured block, or until it is time to measure again. If it loses, nothing is tried for
+//! a while.
 //!
 //! Invariants
 //! - A block that shrinks well has been searched closely, whatever came before. So a payload may depend on the blocks
 //!   before it, by a few percent of a poor block's size.
 //! - If good and poor blocks alternate, each is searched closely, and none twice.
 //!
-//! Nothing of this kind pays for deflate: ISA-L is as fast on such data as codes made from a sparse search.
+//! Leaves to others: the two searches themselves (`zstd.rs`). Nothing of this kind pays for deflate: ISA-L is as fast
+//! on such data as codes made from a sparse search.
 
 /// How a block is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

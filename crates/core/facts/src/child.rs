@@ -1,7 +1,10 @@
 //! The resources that another program used, measured from outside.
 //!
-//! CPU time is the kernel's account and exact; peak memory is sampled, so growth in a program's last moments may be
-//! missed. Standard output is kept if the command pipes it.
+//! Invariants
+//! - CPU time is the kernel's account and exact, with threads and reaped children.
+//! - Peak memory is the program's own, never this process's at the time of the fork. It is sampled, so growth in a
+//!   program's last moments may be missed.
+//! - The program is always waited for. Standard output is kept if the command pipes it.
 //!
 //! Leaves to others: what the numbers are compared with (the studies).
 

@@ -1,6 +1,9 @@
 //! Mount points, and the statistics of their block devices, from /proc and /sys.
 //!
-//! A fact that the system does not give is absent, never 0. A file system without a block device has no statistics.
+//! Invariants
+//! - A fact that the system does not give is absent, never 0. A file system without a block device has no statistics.
+//! - The deepest mount above a path holds it; of several on one mount point, the last.
+//! - A sector in the kernel's statistics is 512 bytes, whatever the device's own is.
 //!
 //! Leaves to others: files and directories (`longshore-io`), and what the numbers mean.
 

@@ -1,9 +1,13 @@
 //! Limits that the system sets for this process: open files, memory, address space.
 //!
-//! Only the soft limit on open files is ever changed, once, at most to the hard limit. A restore keeps a share of the
-//! descriptors free for everything else in the process.
+//! Invariants
+//! - Only the soft limit on open files is ever changed, once, at most to the hard limit. If a sandbox refuses, it stays
+//!   as it was.
+//! - A limit on memory is the lowest of all control groups above the process; a limit that cannot be read counts as
+//!   none.
+//! - An absent limit is `None`, never a large number.
 //!
-//! Leaves to others: deciding how much memory a run takes (`pipeline/plan.rs`).
+//! Leaves to others: deciding how much memory a run takes (`plan.rs` of the pipeline), and how many files it opens.
 
 use std::fs;
 use std::path::{Path, PathBuf};

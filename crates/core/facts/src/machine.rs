@@ -1,7 +1,10 @@
 //! The machine: processors, memory, kernel, from /proc.
 //!
-//! CPU times are those of the whole machine, other programs included, and only grow; differences of two readings are
-//! what counts. A value that cannot be read is absent.
+//! Invariants
+//! - CPU times are those of the whole machine, other programs included, and only grow; differences of two readings are
+//!   what counts.
+//! - Guest time counts once: the kernel includes it in user time.
+//! - A value that cannot be read is absent or an error, never 0.
 //!
 //! Leaves to others: what this process used (`process_usage`).
 

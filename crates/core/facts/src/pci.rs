@@ -1,6 +1,9 @@
 //! Devices on the PCI buses, as /sys shows them.
 //!
-//! Reads only what every user may read, and touches no device. A directory that vanishes meanwhile is skipped.
+//! Invariants
+//! - Reads only what every user may read, and touches no device.
+//! - A directory that vanishes meanwhile is skipped. A machine without PCI has no devices, which is no error.
+//! - A file of the system is read up to a bounded length.
 //!
 //! Leaves to others: which device is an accelerator (`longshore-accelerators`).
 

@@ -1,7 +1,12 @@
 //! The user of this process, by name.
 //!
-//! Names come from the passwd database through the C library, so a directory service counts too. The environment names
-//! the user that logged in, which after `su`, in a unit or in a container is another user or nobody.
+//! Invariants
+//! - Names come from the passwd database through the C library, so a directory service counts too. The environment
+//!   names the user that logged in, which after `su`, in a unit or in a container is another user or nobody: it is
+//!   asked only for records, and last.
+//! - Records always have a text for the user; a role to log in with has a name or an error.
+//!
+//! Leaves to others: which role connects to a server (`longshore-pg`), and what a record shows.
 
 use std::ffi::CStr;
 use std::io;

@@ -2,6 +2,14 @@
 //!
 //! The polynomial is Castagnoli's, as in iSCSI (RFC 3720). The instructions are chosen at run time: carry-less
 //! multiplication on 512-bit registers where the processor has it.
+//!
+//! Invariants
+//! - A checksum depends on the bytes alone: whole, appended in pieces, or joined from the sums of two runs, it is the
+//!   same.
+//! - Joining and the sum of zeros read no data; their cost depends on the bits of the length.
+//!
+//! Leaves to others: which bytes a stored sum covers (the formats of media, catalog and cache), and what a mismatch
+//! means.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -2,6 +2,14 @@
 //!
 //! Every child process is started through this module. Otherwise a variable such as `LD_PRELOAD` or `PGOPTIONS`, or a
 //! file named `nbdkit` in the working directory, could steer a program that runs with our rights.
+//!
+//! Invariants
+//! - A program that is looked for passes [`trusted`]; so does one that a caller names. An entry of `PATH` that fails is
+//!   skipped, and its reason is told only if no other entry has the program.
+//! - A child gets a fixed `PATH` and the variables in `KEPT`, and no others. The one exception is a second copy of this
+//!   program or a companion ([`again`]), whose configuration includes the environment.
+//!
+//! Leaves to others: the rule of trust (`trust.rs`), waiting for a child and reading its output (`child/answer.rs`).
 
 mod answer;
 

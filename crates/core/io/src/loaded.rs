@@ -1,10 +1,15 @@
 //! Libraries loaded at run time: which may be loaded, which file it was, and why loading failed.
 //!
-//! Loading runs the library's code with this user's rights. So a path must be absolute and no other user may be able
-//! to change the file or a directory above it; a bare name is left to the loader, unless the environment adds another
-//! user's directory.
+//! Loading runs the library's code with this user's rights.
 //!
-//! Leaves to others: which libraries are wanted, and calling them (`longshore-accel`).
+//! Invariants
+//! - A path is passed on only if it is absolute and no other user can change the file or a directory above it; the
+//!   loader gets its real path.
+//! - A bare name is left to the loader, but refused while `LD_LIBRARY_PATH` names a directory that another user can
+//!   change, or could create.
+//!
+//! Leaves to others: the rule of trust (`trust.rs`); which libraries are wanted, and loading and calling them
+//! (`longshore-accel`).
 
 use std::error::Error;
 use std::ffi::{CStr, OsStr, OsString, c_void};

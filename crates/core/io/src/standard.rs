@@ -7,6 +7,8 @@
 //! Invariants
 //! - Writing to a pipe or a socket never blocks: each call writes at most what there is room for.
 //! - The descriptors' flags stay unchanged, because they are shared with the program that started this one.
+//!
+//! Leaves to others: when to cancel (the caller sets the flag), and what the bytes mean.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;

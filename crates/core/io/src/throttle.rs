@@ -1,11 +1,15 @@
 //! A ceiling on a rate in bytes per second: a token bucket over a [`Clock`].
 //!
 //! Tokens arrive at the rate and are saved up to a burst. A caller that takes more than there are goes into debt and
-//! sleeps until the debt is paid; callers are served in the order of arrival. So a request larger than the burst is
-//! served too, and over any span of `t` seconds at most `burst + rate × t` bytes pass.
+//! sleeps until the debt is paid. So a request larger than the burst is served too.
 //!
-//! The rate can change at any time; sleepers notice within a tenth of a second. Removing the limit releases all of
-//! them, which is how a run is aborted.
+//! Invariants
+//! - Over any span of `t` seconds at most `burst + rate × t` bytes pass.
+//! - Callers are served in the order of arrival.
+//! - The rate can change at any time; sleepers notice within a tenth of a second. Removing the limit releases all of
+//!   them, which is how a run is aborted.
+//!
+//! Leaves to others: the rate and the burst, and which bytes are counted (the callers).
 
 use std::fmt;
 use std::num::NonZeroU64;

@@ -1,8 +1,16 @@
 //! Decides whether a program or a library is safe to run with our rights.
 //!
-//! Loading a file runs its code with the rights of the process that loads it. A file is trusted only if no other user
-//! can change it, or any directory or symbolic link on its path. Root, this process's user, and users that the caller
-//! names are trusted.
+//! Loading a file runs its code with the rights of the process that loads it. Root, this process's user, and users that
+//! the caller names are trusted.
+//!
+//! Invariants
+//! - A path is trusted only if no other user can change the file, or any directory or symbolic link on the way to it. A
+//!   directory with the sticky bit may be writable by all.
+//! - A relative path is never trusted: it depends on the working directory.
+//! - The path that is returned has no symbolic links, so the caller opens the file that was checked.
+//!
+//! Leaves to others: a change by a trusted user between the check and the use, and what is done with a path that is not
+//! trusted (`child.rs`, `loaded.rs`).
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -1,9 +1,11 @@
 //! Why a PostgreSQL cluster cannot be restored as requested.
 //!
-//! There is one variant for each remedy. Failures of the file system are not here but in `error.rs`, which also maps
-//! SQL Server's numbers.
+//! Invariants
+//! - There is one variant for each remedy, and each has its next step ([`ClusterError::hint`]).
+//! - Each refusal names what it is about: the directory, the tablespace or the LSN.
 //!
-//! `longshore-terminal` maps exit codes.
+//! Leaves to others: failures of the file system and SQL Server's numbers (`error.rs`), and exit codes
+//! (`longshore-terminal`).
 
 use std::path::PathBuf;
 

@@ -1,8 +1,12 @@
 //! Why a restore's target cannot be written.
 //!
-//! There is one variant for each remedy: free space, another directory, `--replace`, or stopping a program. Every
-//! refusal comes before the first name in the target changes; after it, whatever fails, the old names go back. SQL
-//! Server's number is for T-SQL; `longshore-terminal` maps exit codes.
+//! Invariants
+//! - There is one variant for each remedy: free space, another directory, `--replace`, or stopping a program. Each
+//!   names the path and has its next step ([`Error::hint`]).
+//! - A refusal comes before the first name in the target changes; after it, whatever fails, the old names go back.
+//!
+//! Leaves to others: clusters (`cluster_error.rs`), and exit codes (`longshore-terminal`). SQL Server's number is for
+//! T-SQL.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -6,6 +6,8 @@
 //!   restore can create it, and a restore that lost it moves nothing in.
 //! - Only the holder of the lock removes the lock file, as the last file in the staging directory: a restore that
 //!   starts afterwards must not lose its own files.
+//!
+//! Leaves to others: what is in the staging directory, and removing what a dead restore left there (`place/mod.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,8 +1,14 @@
-//! Files that neither a backup nor a restore may overwrite: WAL archives, sets at targets, and the media and files
-//! that the run itself needs.
+//! Files that neither a backup nor a restore may overwrite: WAL archives, sets at targets, and the media and files that
+//! the run itself needs.
 //!
-//! An archive is recognised by its identity file and a set by its directory's label, wherever they are and whoever
-//! uses them. Single files are recognised by device and inode, so another name of a file makes no difference.
+//! Invariants
+//! - An archive is recognised by its identity file and a set by its directory's label, wherever they are and whoever
+//!   uses them.
+//! - Single files are recognised by device and inode, so another name of a file makes no difference.
+//! - The names of the history's side files are kept even if nothing has them now.
+//! - Replacing a directory is refused if anything below it must stay.
+//!
+//! Leaves to others: which media and files a run needs (the pipeline), and backups' own targets.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

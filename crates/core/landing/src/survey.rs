@@ -1,7 +1,9 @@
 //! The changes that a restore would make in its target, found without writing anything.
 //!
-//! The refusals that need no lock come as they would from the restore itself. A survey takes no lock, so another
-//! program may change the target before the restore runs; and it does not ask whether a program uses a database.
+//! Invariants
+//! - Nothing is written and no lock is taken, so another program may change the target before the restore runs.
+//! - The refusals that need no lock come as they would from the restore itself. Whether a program uses a database is
+//!   not asked.
 //!
 //! Leaves to others: the restore's own checks (`place`, `cluster`), which are made again.
 

@@ -1,11 +1,14 @@
 //! Reads a stripe ahead of its consumer, on separate threads.
 //!
-//! With one read at a time, a device is idle between two reads, and its queue is filled by other programs if they
-//! write to it. Bytes in the page cache are not read ahead: that would only move them between cores.
+//! With one read at a time, a device is idle between two reads, and its queue is filled by other programs if they write
+//! to it. Bytes in the page cache are not read ahead: that would only move them between cores.
 //!
 //! Invariants
-//! - Buffers are allocated at the start, one for each lane.
+//! - Buffers are allocated at the start, one for each lane, and a lane has at most one read in flight.
 //! - Results are delivered in the order of the offsets; an error is delivered when its offset is reached.
+//! - A request is served even if no lane has read it, or none could start: then the caller's thread reads.
+//!
+//! Leaves to others: the number of lanes and the buffers' sizes (the callers), and parsing what was read (`window.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

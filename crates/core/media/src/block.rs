@@ -1,7 +1,14 @@
 //! Assembles a block: manifest records, block record and payload, in one contiguous run.
 //!
-//! The length of everything before the payload depends on the manifest alone. So a worker knows where the payload
-//! starts before it compresses, and compresses directly to that position.
+//! Invariants
+//! - The length of everything before the payload depends on the manifest alone. So a worker knows where the payload
+//!   starts before it compresses, and compresses directly to that position.
+//! - A reader accepts the parts of a manifest only in their order, all of one set and sequence, and only if their
+//!   number, their length and their CRC are those of the block record.
+//! - A reader's memory is bounded by [`MANIFEST_MAX`], whatever the records say.
+//!
+//! Leaves to others: the extents in a manifest (`manifest.rs`), the fields of the block record (`header.rs`), the
+//! framing of records (`record.rs`), and compression.
 
 use uuid::Uuid;
 

@@ -1,8 +1,17 @@
 //! Backup devices: where stripes are stored.
 //!
-//! A stripe is written once, from start to end, and appears under its device's name only when complete. It is read by
-//! ranges, or sequentially if the device is a pipe. The traits also suit object stores: they require neither rename
-//! nor append, and completing a stripe is the device's task.
+//! The traits also suit object stores: they require neither rename nor append, and completing a stripe is the device's
+//! task.
+//!
+//! Invariants
+//! - A stripe is written once, from start to end, and appears under its device's name only when complete.
+//! - Dropping a stripe before `keep` leaves the device as it was found, except for bytes after the offset that was
+//!   appended at.
+//! - A device does what it promises or fails with [`Error::Unsupported`] and changes nothing.
+//! - A stripe is read by ranges, or sequentially if the device is a pipe.
+//!
+//! Leaves to others: the order of syncs and completions over several stripes (`set_writer.rs`), and the four kinds of
+//! devices (`device/`).
 
 mod bucket;
 mod file;

@@ -1,10 +1,18 @@
-//! The index: a redundant, compressed copy of all manifests, for listing a set or reading one file
-//! without scanning its stripes.
+//! The index: a redundant, compressed copy of all manifests, for listing a set or reading one file without scanning its
+//! stripes.
 //!
-//! While a family is written, its index grows in chunks of about [`CHUNK_RAW`] bytes. A full chunk is compressed and
-//! written to the stripe at once, so memory does not grow with the backup. Each chunk points to the chunk before it;
-//! the trailer points to the last one. A chunk is one run of `Index` records. A restore of the whole set does not need
-//! the index.
+//! While a family is written, its index grows in chunks of about [`CHUNK_RAW`] bytes. Each chunk points to the chunk
+//! before it; the trailer points to the last one. A chunk is one run of `Index` records.
+//!
+//! Invariants
+//! - A full chunk is compressed and written to the stripe at once, so memory does not grow with the backup.
+//! - A chunk holds whole rows, and every record of a chunk repeats the chunk's lengths and its pointer; a difference is
+//!   an error.
+//! - A reader decompresses at most [`CHUNK_RAW_MAX`] bytes, whatever the chunk says.
+//! - A restore of the whole set does not need the index.
+//!
+//! Leaves to others: where a chunk is written and found (`set_writer.rs`, `set_reader.rs`), and the content of a
+//! manifest (`manifest.rs`).
 
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;

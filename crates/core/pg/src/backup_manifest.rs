@@ -1,7 +1,17 @@
 //! `backup_manifest`: the files of a base backup, with lengths and checksums.
 //!
-//! PostgreSQL's tools hash the text, so it is written line by line exactly as the server writes it. Version 1 is for
-//! majors 13 to 16; version 2, from 17 on, adds the system identifier. Source: PostgreSQL 18, `backup_manifest.c`.
+//! Version 1 is for majors 13 to 16; version 2, from 17 on, adds the system identifier.
+//!
+//! Invariants
+//! - The text is line by line exactly as the server writes it, except for blanks in its head: PostgreSQL's tools hash
+//!   the text.
+//! - The head has the same length for every major version, so the files' lines can be written before the version is
+//!   known.
+//! - The last line is the SHA-256 of everything before it.
+//!
+//! Leaves to others: which files are listed, their checksums, and writing the file (`longshore-landing`).
+//!
+//! Source: PostgreSQL 18, `backup_manifest.c`.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;

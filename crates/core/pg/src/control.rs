@@ -1,7 +1,14 @@
 //! `global/pg_control`: the cluster's properties and its position in the WAL.
 //!
-//! Each major version writes a layout number into the file; numbers that are not in the table are refused, never
-//! guessed. Offsets are those of 64-bit little-endian machines, on which this was tested.
+//! Invariants
+//! - Nothing is used before the checksum matches, except the layout number that says where the checksum is.
+//! - Each major version writes a layout number into the file; numbers that are not in the table are refused, never
+//!   guessed.
+//! - A value that no server writes is refused even if the checksum is right.
+//!
+//! Leaves to others: reading the file, again if it was being written, and what a state means for a backup or restore.
+//! Offsets are those of 64-bit little-endian machines, on which this was tested.
+//!
 //! Source: PostgreSQL 14 to 18, `src/include/catalog/pg_control.h`.
 
 use crate::{Lsn, SegmentSize, Timeline};

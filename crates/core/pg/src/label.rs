@@ -1,7 +1,15 @@
 //! `backup_label` and `tablespace_map`: the files that a server needs together with a backup's files.
 //!
-//! Source: PostgreSQL 18, `src/backend/access/transam/xlogbackup.c`, `xlog.c` (do_pg_backup_start),
-//! `xlogrecovery.c` (read_backup_label, read_tablespace_map).
+//! Invariants
+//! - A file that lacks a line, or has an invalid one, gives nothing: no field is guessed.
+//! - The label is only read. It is stored as the server wrote it.
+//! - A map that is written and read again has the same tablespaces, whatever bytes their paths have; locations are
+//!   absolute.
+//!
+//! Leaves to others: writing the files to a restored cluster (`longshore-landing`), and asking the server for them.
+//!
+//! Source: PostgreSQL 18, `src/backend/access/transam/xlogbackup.c`, `xlog.c` (do_pg_backup_start), `xlogrecovery.c`
+//! (read_backup_label, read_tablespace_map).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,9 +1,17 @@
 //! Pages: their LSNs and their checksums.
 //!
 //! The checksum is 32 parallel FNV-1a hashes over the page's 32-bit words, folded into one and mixed with the block
-//! number in the relation. A page of 8 KiB in the core's cache takes 112 ns with AVX2 and 376 ns without (one core of an AMD
-//! EPYC that has AVX-512, whose wider registers take 119 ns: each row waits for the multiplication of the row before it, so
-//! more lanes at a time gain nothing).
+//! number in the relation. A page of 8 KiB in the core's cache takes 112 ns with AVX2 and 376 ns without (one core of
+//! an AMD EPYC that has AVX-512, whose wider registers take 119 ns: each row waits for the multiplication of the row
+//! before it, so more lanes at a time gain nothing).
+//!
+//! Invariants
+//! - A [`Page`] has a length that PostgreSQL's pages can have, so its header is always there.
+//! - Both ways to compute a checksum give the same; the processor decides between them at run time.
+//! - The checksum in the page does not count in its own sum, and a sum is never 0, which would mean that there is none.
+//!
+//! Leaves to others: whether a page that fails was torn or is damaged (`longshore-source`).
+//!
 //! Source: PostgreSQL 18, `src/include/storage/checksum_impl.h`, `bufpage.h`.
 
 use crate::Lsn;

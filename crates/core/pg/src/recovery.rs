@@ -1,7 +1,16 @@
 //! Recovery settings of a restored server: how far to replay, where to find WAL, what to do then.
 //!
-//! The settings are appended to `postgresql.auto.conf`, where the last value of each setting counts. Recovery targets
-//! in the stored file are removed: the server accepts at most one, and an empty value does not unset another.
+//! The settings are appended to `postgresql.auto.conf`, where the last value of each setting counts.
+//!
+//! Invariants
+//! - Recovery targets in the stored file are removed: the server accepts at most one, and an empty value does not unset
+//!   another. All other stored lines stay as they are.
+//! - A value is one line in quotes, whatever it contains: it cannot begin another setting.
+//! - A setting is written only for a server that knows it; an older one would not start.
+//!
+//! Leaves to others: whether the target can be reached (`longshore-wal`), and writing the file and the signal file
+//! (`longshore-landing`).
+//!
 //! Source: PostgreSQL 18 manual, "Archive Recovery" and "Recovery Target".
 
 use std::fmt::Write;

@@ -1,5 +1,11 @@
 //! Names of relation files: `16384`, `16384_vm.2`, `t3_16390_fsm`.
 //!
+//! Invariants
+//! - A name is read only if PostgreSQL could have written it: numbers without leading zeros, no segment number 0.
+//! - Any other name is no relation file, and that is no error.
+//!
+//! Leaves to others: in which directories relation files are, and which of them are backed up (`longshore-source`).
+//!
 //! Source: PostgreSQL 18, `src/backend/storage/file/reinit.c`, `src/common/relpath.c`.
 
 /// A fork of a relation.

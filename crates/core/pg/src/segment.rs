@@ -1,9 +1,11 @@
 //! Names of WAL segments: timeline, LSN and segment size in 24 hexadecimal digits.
 //!
-//! A name means nothing without the segment size of its cluster. Timelines are 1 or more; 0 is refused where a name or
-//! a number is read.
+//! Invariants
+//! - A name means nothing without the segment size of its cluster, so every conversion asks for it.
+//! - Timelines are 1 or more; 0 is refused where a name or a number is read.
+//! - A segment's size is a power of two from 1 MiB to 1 GiB.
 //!
-//! Leaves to others: other names in pg_wal (`wal/name.rs`).
+//! Leaves to others: other names in pg_wal (`wal/name.rs`), and a last part that is too large for the segment size.
 
 use std::fmt;
 use std::num::NonZeroU32;

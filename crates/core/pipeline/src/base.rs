@@ -1,9 +1,13 @@
 //! The base of a differential backup: which set it is, and what the source must know about it.
 //!
-//! A set is a base only if it is complete, undamaged and of the same cluster and branch. Nothing is guessed: if none
-//! qualifies, the backup fails, or is made in full if the request allows it.
+//! Invariants
+//! - A set is a base only if it is complete, unmarked, not copy-only, of PostgreSQL and of the database that was asked
+//!   for, and has page sums. The newest one that fits is taken.
+//! - Nothing is guessed: if no set qualifies, the error tells for each set why.
+//! - The media that hold the base are never overwritten by the backup that needs it.
 //!
-//! Leaves to others: comparing pages (`page_sums.rs`), and finding the sets of a restore (`chain`).
+//! Leaves to others: whether the cluster is still on the base's branch (the source), comparing pages (`page_sums.rs`),
+//! and the sets of a restore (`chain`).
 
 use std::sync::Arc;
 

@@ -1,9 +1,12 @@
 //! Which accelerators a run will use, decided before bytes move, and how much of its memory they get.
 //!
-//! Without a usable accelerator, software does everything and nothing fails. Memory of accelerators is part of the
-//! run's printed bound. The numbers here have rows in docs/decisions/codec.md.
+//! Invariants
+//! - Without a usable accelerator, software does everything and nothing fails; a notice says why if an accelerator was
+//!   requested.
+//! - Memory of accelerators is part of the run's printed bound: buffers, spare buffers, finishers and the devices' own.
 //!
-//! Leaves to others: giving out blocks (`longshore-accel`), and finding devices (`longshore-accelerators`).
+//! Leaves to others: giving out blocks (`longshore-accel`), and finding devices (`longshore-accelerators`). The numbers
+//! here have rows in docs/decisions/codec.md.
 
 use std::sync::Arc;
 use std::time::Duration;

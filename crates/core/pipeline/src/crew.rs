@@ -1,9 +1,13 @@
 //! Threads that fail together: the first error wins, and no thread keeps waiting.
 //!
-//! When a thread fails or panics, pools are closed and limits are lifted, so every other thread sees it at its next
-//! wait. The caller gets the first error, not one that followed from it.
+//! Invariants
+//! - The caller gets the first error, not one that followed from it.
+//! - A thread that fails or panics closes the pools and lifts the limits, so every other thread sees it at its next
+//!   wait.
+//! - A thread that the system cannot start fails the run; nobody waits for work that it would have done.
 //!
-//! Leaves to others: starting threads, and what they do (`load`, `unload`).
+//! Leaves to others: starting threads, and what they do (`load`, `unload`). A thread that waits for something else than
+//! a pool, a turn or the rate must look at `has_failed` itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};

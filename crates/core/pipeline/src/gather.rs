@@ -1,9 +1,15 @@
 //! Blocks gathered from the differences in based files.
 //!
 //! A worker reads runs of based files into the free part of its input buffer and keeps the differences from the base
-//! there; the next run is read after them. The sums of all pages of a run are kept, whether or not the page is. Once
-//! another run might not fit, or none waits, the buffer becomes a block. Only then does it get its number: a worker
-//! that finds no differences for a long time holds up no other block.
+//! there; the next run is read after them. Once another run might not fit, or none waits, the buffer becomes a block.
+//!
+//! Invariants
+//! - The sums of all pages of a run are kept, whether or not the page is.
+//! - A run is taken only if it fits even when all of it differs, and its sums fit in the manifest.
+//! - A block gets its number when it is complete: a worker that finds no differences for a long time holds up no other
+//!   block.
+//!
+//! Leaves to others: handing out runs (`feed.rs`), and finding what differs (`page_sums.rs`, `load/read.rs`).
 
 use std::ops::Range;
 use std::sync::Arc;

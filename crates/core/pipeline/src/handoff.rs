@@ -1,7 +1,11 @@
 //! From workers to stripe writers: finished blocks wait here, in order of sequence.
 //!
-//! With one stripe, blocks leave in sequence. With several, each writer takes the earliest available block when its
-//! device is ready, so a slow device gets fewer. The buffer pool bounds how many blocks can wait.
+//! Invariants
+//! - With one stripe, blocks leave in sequence without a gap. After a failure, blocks after a gap never leave.
+//! - With several, each writer takes the earliest available block when its device is ready, so a slow device gets
+//!   fewer.
+//!
+//! Leaves to others: how many blocks can wait (the buffer pool bounds it), and writing them (`load/write.rs`).
 
 use std::collections::BTreeMap;
 

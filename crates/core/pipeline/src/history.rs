@@ -1,6 +1,13 @@
 //! Records runs in the catalog.
 //!
-//! Failures are returned as texts: the backup or restore itself has succeeded, so they are warnings (3009).
+//! Invariants
+//! - A failure here never fails a run: the backup or restore itself has succeeded. It comes back as a text, for a
+//!   warning (3009).
+//! - Without a catalog nothing is recorded and nothing is read.
+//! - A set on files is recorded as its media say, read back; only for NUL, pipes and buckets the run's own values are
+//!   used.
+//!
+//! Leaves to others: the tables of the history (`longshore-catalog`), and showing the warning.
 
 use std::path::Path;
 use std::sync::Arc;

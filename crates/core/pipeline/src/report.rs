@@ -1,7 +1,9 @@
 //! The result of a run: the same facts for people, `--json` and history.
 //!
-//! A number that was not measured is absent, never 0. Field names are those of the JSON and do not change; a new fact
-//! is a new field.
+//! Invariants
+//! - A number that was not measured is absent, never 0.
+//! - Field names are those of the JSON and do not change; a new fact is a new field.
+//! - Lists that a run could make endless are cut to their first entries, next to a count or a flag of all.
 //!
 //! Leaves to others: showing (the programs), measuring (`measure.rs`), and recording (`history.rs`).
 

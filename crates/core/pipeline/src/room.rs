@@ -1,8 +1,15 @@
 //! Whether a run fits the system's limits, and how its size is reduced to fit.
 //!
-//! Fewer buffers need fewer workers, which open fewer files; smaller buffers need less memory. Both only cost time. So
-//! under tight limits a run reduces the sizes that were not set explicitly; if that is not enough, it is refused with
-//! the number that it needs. Without this check it would be killed, or fail at some file in the middle.
+//! Fewer buffers need fewer workers, which open fewer files; smaller buffers need less memory. Both only cost time.
+//! Without this check a run would be killed, or fail at some file in the middle.
+//!
+//! Invariants
+//! - A size that was set explicitly is never changed, nor is the buffer size that media determine.
+//! - A run that does not fit with its smallest sizes is refused with the number that it needs and the number that is
+//!   allowed.
+//! - Buffers are reduced in number first, then in size; size is not reduced to save open files.
+//!
+//! Leaves to others: the sizes of a run without limits (`plan.rs`), and reading the limits (`longshore-facts`).
 
 use longshore_facts as facts;
 use longshore_landing::FILES_OWN;

@@ -2,6 +2,13 @@
 //!
 //! A full backup needs no other. A differential one holds the differences from its parent, so it needs the parent, and
 //! the parent's parent, down to a full one. A missing or damaged link makes every backup that depends on it worthless.
+//!
+//! Invariants
+//! - A chain ends with a full backup, all its sets are whole and of one cluster, or the first broken link is named.
+//! - A chain is found among the sets that were given; a circle of parents ends as an error.
+//!
+//! Leaves to others: finding sets and their health (`shelf.rs`), and what a broken chain means for retention
+//! (`retention.rs`) or for a restore (`recover.rs`).
 
 use longshore_pg::Witness;
 use longshore_wal::LogRange;

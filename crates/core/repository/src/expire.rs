@@ -1,12 +1,18 @@
 //! Expiry: removes the backups that no retention rule covers.
 //!
 //! The place of a backup says first that its removal has begun; from then on it no longer counts as a backup. Then it
-//! is checked whether a program has borrowed it meanwhile; then its stripes are removed. A crash in between leaves a
-//! removal that the next expire finishes, never half a backup under its name. Differentials are removed before the
-//! backups they depend on.
+//! is checked whether a program has borrowed it meanwhile; then its stripes are removed.
 //!
-//! One expire at a time works on a shelf. WAL is removed last: a backup without its WAL is worthless, while WAL
-//! without backups only takes space.
+//! Invariants
+//! - A crash leaves a removal that the next expire finishes, never half a backup under its name.
+//! - Differentials are removed before the backups they depend on. A backup in use, or one that cannot be removed, keeps
+//!   its whole chain.
+//! - One expire at a time works on a shelf.
+//! - WAL is removed last: a backup without its WAL is worthless, while WAL without backups only takes space. The WAL
+//!   that may go is decided again, from what is there then.
+//!
+//! Leaves to others: the rules (`retention.rs`), removing in directories and buckets (`place.rs`), and WAL files
+//! (`reliance.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,13 @@
 //! Labels: the names of backups at a target.
 //!
-//! `20270131T020000Z-full-1a2b3c4d`: the start of the backup (UTC), its type, and eight random digits. Sorted as text,
-//! labels are sorted by time. A label is for people and for sorting; the media say what a set is.
+//! `20270131T020000Z-full-1a2b3c4d`: the start of the backup (UTC), its type, and eight random digits.
+//!
+//! Invariants
+//! - Sorted as text, labels are sorted by time.
+//! - Only a text of exactly this form is a label; any other name is a stray.
+//! - A label is for people and for sorting; the media say what a set is.
+//!
+//! Leaves to others: making the label's directory, which fails if another backup has the name (`place.rs`).
 
 use std::fmt;
 use std::str::FromStr;

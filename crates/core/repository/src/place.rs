@@ -1,13 +1,15 @@
-//! Where the backups of one database lie, behind doors: directories are the one place, buckets the other.
+//! Where the backups of one database are, behind doors: directories are the one place, buckets the other.
 //!
-//! A place knows names, leases and removals. What a backup is, which one is whole, and which ones go, is decided above
-//! these doors and is the same for every place.
+//! A place knows names, leases and removals.
 //!
-//! What every place promises
+//! Invariants, the promises of every place
 //! - A new backup has a live lease before its first byte is written.
 //! - A reader's lease and a removal of the same backup notice each other, whichever is first.
 //! - A backup whose removal has begun is [`LabelFiles::removing`] until nothing of it is left, or until the removal was
 //!   taken back as a whole.
+//!
+//! Leaves to others: what a backup is, which one is whole, and which ones go; that is decided above these doors and is
+//! the same for every place (`shelf.rs`, `retention.rs`).
 
 pub(crate) mod buckets;
 pub(crate) mod directories;

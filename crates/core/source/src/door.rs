@@ -1,8 +1,13 @@
 //! The contract between a database adaptor and the pipeline.
 //!
 //! A source is described once, then gives entries volume by volume, and each entry's content is read in extents and
-//! settled. A source never writes to what it reads, and bytes that it returns belong to the snapshot or the content
-//! reports a change. `tests/contract/suite.rs` runs over all adaptors.
+//! settled. `tests/contract/suite.rs` runs over all adaptors.
+//!
+//! Invariants
+//! - A source never writes to what it reads.
+//! - Bytes that it returns belong to the snapshot, or the content reports a change when it is settled.
+//! - An entry has exactly the length that it was listed with, even if its file changes.
+//! - Each path comes once.
 //!
 //! Leaves to others: order of reading, threads and memory (the pipeline).
 

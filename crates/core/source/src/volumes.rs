@@ -1,8 +1,12 @@
 //! Which parts of a tree have their own I/O capacity.
 //!
-//! A volume begins at a mount point (from `/proc/self/mountinfo`; mounts of one device are one volume) or at a
-//! directory that the caller maps to a volume name, so that one machine can simulate several volumes. The deepest such
-//! directory above a file decides. If mount points cannot be read, each root is one volume.
+//! Invariants
+//! - A volume begins at a mount point, or at a directory that the caller maps to a volume name, so that one machine can
+//!   simulate several volumes. The deepest such directory above a file decides.
+//! - Mounts of one device are one volume, and so are directories mapped to one name.
+//! - Mount points that cannot be read fail nothing: each root is one volume then.
+//!
+//! Leaves to others: dividing the walk at these directories (`files/roots.rs`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -1,6 +1,13 @@
 //! Ctrl-C: the first asks the run to end, the second ends the program at once.
 //!
-//! SIGTERM and SIGHUP count too, so that a service manager's stop leaves nothing half-valid either.
+//! Invariants
+//! - SIGTERM and SIGHUP count too, so that a service manager's stop leaves nothing half-valid either. A signal that is
+//!   ignored on purpose (nohup, a background job) stays ignored.
+//! - A handler does only what signals allow: atomic loads and stores, `write` and `_exit`.
+//! - A file that reaches its size limit fails its write; it does not end the program.
+//!
+//! Leaves to others: looking at the flag (every run), and stripes and staging directories that an end at once leaves:
+//! they are invalid by construction.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};

@@ -1,6 +1,12 @@
 //! The values that options take: sizes, rates, dates, devices, pairs.
 //!
-//! Every value is parsed here, once, into a type that cannot hold an invalid one; commands see no text.
+//! Invariants
+//! - Every value is parsed here, once, into a type that cannot hold an invalid one; commands see no text.
+//! - Units are powers of 1024. A time for a recovery has its zone; other dates are local.
+//! - An option for a path refuses the address of an object store, which would otherwise become a directory of that
+//!   name.
+//!
+//! Leaves to others: whether a value suits the others of its command, and whether what it names exists.
 
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};

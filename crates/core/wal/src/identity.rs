@@ -2,6 +2,13 @@
 //!
 //! Four lines of text: a title, `system` and its identifier, `segment_bytes` and their number, `crc32c` and the
 //! checksum of the lines before in eight hexadecimal digits. In an empty archive a single line in the middle says so.
+//!
+//! Invariants
+//! - A mark is read only if it is, byte for byte, what [`Mark::encode`] writes: there is one text for each identity.
+//! - The text is at most `Mark::LEN_MAX` bytes, so a reader's memory is bounded.
+//!
+//! Leaves to others: writing the file safely, and which of two first writers decides (`place/directories.rs`,
+//! `place/buckets.rs`).
 
 use longshore_io::crc32c;
 use longshore_pg::SegmentSize;

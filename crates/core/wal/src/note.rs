@@ -1,9 +1,14 @@
 //! Notes from a look-ahead to the calls that follow it: this same file is in that archive, durably.
 //!
-//! A note identifies both files, the server's and the archive's, by device, inode, length and time of last change. It
-//! does not match a file that was written, renamed or replaced since, nor one that the archive no longer has, or that
-//! another disk in its place has. Notes only save reading the file again; without one, or with a torn one, the bytes
-//! are compared. So they need no sync.
+//! Invariants
+//! - A note identifies both files, the server's and the archive's, by device, inode, length and time of last change. It
+//!   does not match a file that was written, renamed or replaced since, nor one that the archive no longer has, or that
+//!   another disk in its place has.
+//! - Notes only save reading the file again; without one, or with a torn one, the bytes are compared. So they need no
+//!   sync.
+//! - A note is used once by the call that it is for.
+//!
+//! Leaves to others: pushing, and comparing bytes (`archive.rs`, `ahead.rs`).
 
 use std::io;
 use std::path::{Path, PathBuf};

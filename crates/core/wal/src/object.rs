@@ -1,12 +1,15 @@
 //! One file of the archive, byte by byte: a head record, compressed blocks, an end record, in a standard container.
 //!
-//! `docs/postgres-wal.md`, section "Objects", is the specification; a test compares its tables with the code.
-//! Pure: bytes in, values out.
+//! `docs/postgres-wal.md`, section "Objects", is the specification; a test compares its tables with the code. Pure:
+//! bytes in, values out.
 //!
 //! Invariants
 //! - The head gives the number of blocks and so the length of the end record: both ends are found from the file's
 //!   length alone, and every byte between them belongs to a block.
 //! - Decoders accept any bytes without panic, and every length is checked before memory is allocated.
+//!
+//! Leaves to others: reading blocks and comparing their checksums (`stored.rs`), compressing (`press.rs`), and the
+//! framing of records (`longshore-media`).
 
 use longshore_codec::{Algorithm, PLAIN_LEN_MAX, payload_bound};
 use longshore_io::{crc32c, crc32c_join};

@@ -5,6 +5,9 @@
 //! Invariants
 //! - Writes begin at multiples of [`ALIGN_BYTES`]; only the last one may end elsewhere.
 //! - The buffer never grows.
+//!
+//! Leaves to others: a buffer that holds the longest piece and a unit more (the caller's duty), and making the file
+//! durable.
 
 use std::io;
 

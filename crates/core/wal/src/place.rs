@@ -1,12 +1,14 @@
-//! Where an archive's files lie, behind a door: a directory is the one place, a prefix in a bucket the other.
+//! Where an archive's files are, behind a door: a directory is the one place, a prefix in a bucket the other.
 //!
-//! A place knows names and bytes. The code above this door decides what a WAL file is, whose it is and whether it may get
-//! in, in the same way for every place.
+//! A place knows names and bytes.
 //!
-//! The promises of every place
+//! Invariants, the promises of every place
 //! - A file has its name only when it is complete and durable.
 //! - No file of WAL is ever replaced: of two writers of one name one is told that the other was first.
 //! - `None` means that there certainly is no such file. A place that does not answer is an error.
+//!
+//! Leaves to others: what a WAL file is, whose it is and whether it may get in; the code above this door decides it in
+//! the same way for every place (`archive.rs`).
 
 pub(super) mod buckets;
 pub(super) mod directories;

@@ -1,7 +1,10 @@
 //! Reads files from the archive: finds, checks and decodes them.
 //!
-//! Every byte that is returned was compared with its checksums; damage is an error with the file and the offset, never
-//! other bytes.
+//! Invariants
+//! - Every byte that is returned was compared with its checksums; damage is an error with the file and the offset,
+//!   never other bytes.
+//! - A fetched file gets its name only when it is complete and durable; it replaces an older file of that name.
+//! - Verifying a segment also proves that its pages are of this cluster and of timelines that lead to its own.
 //!
 //! Leaves to others: where files are (`archive.rs`), and their form (`stored.rs`).
 

@@ -1,8 +1,14 @@
 //! The last push that an archive refused because the archive holds another branch's WAL. The server writes the refusal
 //! to its own log, which is rarely read; a user who inspects the archive must see it, too.
 //!
-//! One line of text in the archive's file `refused`: the file's name, the host, microseconds since the Unix epoch. It
-//! proves nothing and decides nothing, so a missing or damaged line counts as none.
+//! One line of text in the archive's file `refused`: the file's name, the host, microseconds since the Unix epoch.
+//!
+//! Invariants
+//! - The note proves nothing and decides nothing: a missing or damaged line counts as none, and a failure to write it
+//!   is ignored.
+//! - A refusal counts until the archive has taken segments for a day since; without a newer segment it stays.
+//!
+//! Leaves to others: refusing (`archive.rs`), and showing the warning (the programs).
 
 use std::path::Path;
 

@@ -1,7 +1,10 @@
 //! How far the archive allows a backup to be replayed, for reports about backups.
 //!
-//! Says what is missing within the backup's own WAL, without which it is worthless, and what is missing after it.
-//! Nothing is refused here.
+//! Invariants
+//! - What is missing within the backup's own WAL, without which it is worthless, is told apart from what is missing
+//!   after it.
+//! - Nothing is refused here.
+//! - The latest timeline is found as PostgreSQL finds it: number by number, until a history file is missing.
 //!
 //! Leaves to others: the proof before a restore (`proof.rs`).
 

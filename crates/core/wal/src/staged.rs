@@ -3,15 +3,18 @@
 //! A file is written as `NAME.tmp` and renamed at the end. Its writer holds its lock, so two processes never write one
 //! file; the next writer recognises a killed writer's file (its lock is free) and removes it.
 //!
-//! Where locks may not reach all writers ([`DirRead::keeps_locks`]: NFS, FUSE), that would remove a file that another host
-//! is writing, and give the name to half of its successor. There each writer has a separate file, `NAME.ID.tmp`, no
-//! writer waits for another, and a hard link gives the name, which only one of them gets. A later writer of that name
-//! removes a killed writer's file if it was not changed for 15 minutes.
+//! Where locks may not reach all writers ([`DirRead::keeps_locks`]: NFS, FUSE), that would remove a file that another
+//! host is writing, and give the name to half of its successor. There each writer has a separate file, `NAME.ID.tmp`,
+//! no writer waits for another, and a hard link gives the name, which only one of them gets. A later writer of that
+//! name removes a killed writer's file if it was not changed for 15 minutes.
 //!
 //! Invariants
 //! - Bytes are durable before the name is, and the name before success is reported.
-//! - Only the holder of the lock on `NAME.tmp` gives or refuses `NAME`; without locks only the file's own writer
-//!   writes it.
+//! - Only the holder of the lock on `NAME.tmp` gives or refuses `NAME`; without locks only the file's own writer writes
+//!   it.
+//!
+//! Leaves to others: what is written, and whether a name may be replaced (the caller chooses `publish` or
+//! `publish_new`).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,12 @@
 //! One file of an archive: its head, its end and its blocks, each checked when it is read.
 //!
-//! Bytes that are not a complete file of this name are `Damaged`, with the block and its offset; a file of a later
-//! version is `Newer`. No length in the file is believed before it was checked.
+//! Invariants
+//! - Bytes that are not a complete file of this name are `Damaged`, with the block and its offset; a file of a later
+//!   version is `Newer`.
+//! - No length in the file is believed before it was checked.
+//! - Stored bytes reach a decoder only if their checksum is right, and plain bytes reach the caller only if theirs is.
 //!
-//! Leaves to others: the layout (`form.rs`), and finding files (`archive.rs`).
+//! Leaves to others: the layout (`object.rs`), and finding files (`archive.rs`).
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Which policy is simulated: one of the daemon's, or a rival.
 //!
-//! Names are those of `--policy`: FILTER or FILTER+BASE. Rivals exist here only, to be compared with; the daemon
-//! cannot be given one.
+//! Invariants
+//! - Names are those of `--policy`: FILTER or FILTER+BASE. A name of the daemon means the daemon's own code.
+//! - Rivals exist here only, to be compared with; the daemon cannot be given one.
 //!
 //! Leaves to others: the daemon's own choices (`longshore-policy`), and the rivals' code (`rivals`).
 

@@ -1,7 +1,9 @@
 //! Compares algorithms: time, CPU, ratio and speed-up for each database.
 //!
-//! Backups of all kinds alternate, and the median counts, so that a disturbance spreads over all of them. Speed-up is
-//! over MS_XPRESS at its default level, as in the published results.
+//! Invariants
+//! - Backups of all kinds alternate, and the median counts, so that a disturbance spreads over all of them.
+//! - Speed-up is over MS_XPRESS at its default level, as in the published results.
+//! - Each backup is removed before the next.
 //!
 //! Leaves to others: timing one backup (`timing.rs`), and the forms of a report.
 

@@ -1,10 +1,14 @@
 //! Compares software, an accelerator and both together: does hybrid mode pay on this machine?
 //!
 //! Backups of one source in all three modes, alternating, in one process: the accelerator's estimates from one run
-//! serve the next, as they do when backups follow one another. The first backup of each mode is not counted. Ratios
-//! are taken within a round, so that a drift in the machine's speed affects them little.
+//! serve the next, as they do when backups follow one another.
 //!
-//! With a double in place of the accelerator's library this measures how work is divided, never a device.
+//! Invariants
+//! - The first backup of each mode is not counted.
+//! - Ratios are taken within a round, so that a drift in the machine's speed affects them little.
+//! - With a double in place of the accelerator's library this measures how work is divided, never a device.
+//!
+//! Leaves to others: dividing the work (`longshore-accel`), timing one backup (`timing.rs`), and the forms of a report.
 
 use std::path::PathBuf;
 

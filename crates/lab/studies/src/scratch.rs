@@ -1,7 +1,12 @@
 //! Space for the stripes and restored files of a study.
 //!
-//! A study gets a new directory in each directory that it was given, and removes these at its end, except after a
-//! crash. Nothing else in the given directories is touched.
+//! Invariants
+//! - A study gets a new directory in each directory that it was given, and removes these at its end, except after a
+//!   crash.
+//! - Nothing else in the given directories is touched.
+//! - Settling makes earlier writes and removals durable, so that no measurement pays for another's.
+//!
+//! Leaves to others: how much space there is, and what is measured (the studies).
 
 use std::io;
 use std::path::{Path, PathBuf};

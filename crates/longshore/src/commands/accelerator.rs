@@ -1,7 +1,9 @@
 //! `accelerator`: shows what was found and what is used; enables and disables accelerators.
 //!
-//! Libraries are loaded and tested in a process of their own with a time limit, so that one that hangs or crashes does
-//! not take the command with it. Enabling changes server settings only, from the next backup on.
+//! Invariants
+//! - Libraries are loaded and tested in a process of their own with a time limit, so that one that hangs or crashes
+//!   does not take the command with it. If hardware is not wanted, none is loaded.
+//! - Enabling changes server settings only, from the next backup on.
 //!
 //! Leaves to others: finding and testing (`longshore-accelerators`, `longshore-accel`).
 

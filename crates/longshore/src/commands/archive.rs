@@ -1,8 +1,10 @@
 //! The location of a cluster's WAL archive: a directory or a prefix in a bucket, named directly or found through the
 //! database.
 //!
-//! A symbolic link is followed only where the user named the directory itself. Below a target none is: a user who can
-//! write to the target must not decide where WAL goes.
+//! Invariants
+//! - A symbolic link is followed only where the user named the directory itself. Below a target none is: a user who can
+//!   write to the target must not decide where WAL goes.
+//! - The directory above an archive must exist: it may be the mount point of a file system that is not mounted.
 //!
 //! Leaves to others: opening the archive (`longshore-wal`).
 

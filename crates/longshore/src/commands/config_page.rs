@@ -3,6 +3,12 @@
 //!
 //! Understands the Markdown that the page uses: headings, paragraphs, tables, lists, fences, and code, bold and links
 //! within a line. A table row becomes a paragraph with its first cell as the tag.
+//!
+//! Invariants
+//! - No text of the page becomes a request of roff, and every character is one that each roff reads.
+//! - Every key of every table is in the manual page.
+//!
+//! Leaves to others: the other manual pages (made from the options), and Markdown that the page does not use.
 
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
 pub const NAME: &str = "longshore.toml.5";

@@ -1,7 +1,13 @@
-//! The findings of `config check` beyond the grammar of the configuration: missing paths, invalid connection strings,
-//! a source that would back up its own backups, contradictory retention rules.
+//! The findings of `config check` beyond the grammar of the configuration: missing paths, invalid connection strings, a
+//! source that would back up its own backups, contradictory retention rules.
 //!
-//! No finding stops another command: a disk may be mounted later, and a command needs only what it names.
+//! Invariants
+//! - No finding stops another command: a disk may be mounted later, and a command needs only what it names.
+//! - Each finding is one sentence that begins with the table it is about.
+//! - Nothing is created and no server is asked. Paths are compared with links followed.
+//!
+//! Leaves to others: the grammar (`config`), showing the findings (`project.rs`), and whether a backup would work
+//! (`check`).
 
 use std::path::{Path, PathBuf};
 

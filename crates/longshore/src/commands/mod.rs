@@ -1,7 +1,9 @@
 //! Executes each command: lowers its options to a request, runs it, shows the report.
 //!
-//! One [`Context`] has what every command works with: output, configuration, catalog, storage, clock. A command
-//! returns its exit code or one failure; nothing below prints an error itself.
+//! Invariants
+//! - One [`Context`] has what every command works with: output, configuration, catalog, storage, clock.
+//! - A command returns its exit code or one failure; nothing below prints an error itself.
+//! - Options precede the configuration. Limits of the configuration do not slow a restore.
 //!
 //! Leaves to others: options (`options`), the forms of output and the exit codes of errors (`terminal`), and the work
 //! (the rooms).

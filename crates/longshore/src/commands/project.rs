@@ -1,9 +1,12 @@
 //! `config check`, `completions`, `man`: about the program, not about backups.
 //!
-//! `config check` shows what a configuration means with all defaults filled in, and the origin of a password but never
-//! its value. Completions and manual pages are made from the table of options, so that they cannot differ from it.
+//! Invariants
+//! - `config check` shows what a configuration means with all defaults filled in, and the origin of a password but
+//!   never its value.
+//! - Completions and manual pages are made from the table of options, so that they cannot differ from it.
 //!
-//! Leaves to others: reading the configuration (`config`), and finding out whether things exist (`check`).
+//! Leaves to others: reading the configuration (`config`), and finding out whether things exist (`findings.rs`,
+//! `check`).
 
 use clap::CommandFactory;
 use longshore_pg::client::without_password;

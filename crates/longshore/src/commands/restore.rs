@@ -1,10 +1,13 @@
 //! `restore`: lowers options to one request, and prints the report as one table.
 //!
-//! The backup and its WAL are chosen first, and the choice is printed before anything is written. If the chosen backup
-//! cannot be read, the command that restores the previous good one is printed.
+//! Invariants
+//! - The backup and its WAL are chosen first, and the choice is printed before anything is written.
+//! - If the chosen backup cannot be read, the command that restores the previous good one is printed.
+//! - A restore that leaves a doubt (damage at its source, lost attributes, another branch's WAL, no history) has the
+//!   exit code of warnings.
 //!
-//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), a dry run (`restore/preview.rs`), and moving
-//! bytes (`pipeline`).
+//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), a dry run (`restore/preview.rs`), and
+//! moving bytes (`pipeline`).
 
 mod beginning;
 pub mod older;

@@ -1,7 +1,10 @@
 //! `verify`: the answer is yes or no, and damage is an answer, not a failure.
 //!
-//! Exit code 1 means that damage was found; a failure means that there is no answer, because the media could not be
-//! read at all. Findings with one remedy are followed by one hint.
+//! Invariants
+//! - Exit code 1 means that damage was found; a failure means that there is no answer, because the media could not be
+//!   read at all.
+//! - Findings with one remedy are followed by one hint.
+//! - What was not checked is said: a differential set whose chain was not looked at is valid alone.
 //!
 //! Leaves to others: reading and checking (`pipeline`), and choosing devices (`devices.rs`).
 

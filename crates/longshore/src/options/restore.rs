@@ -1,5 +1,10 @@
 //! `longshore restore`: its options, and what its help says.
 //!
+//! Invariants
+//! - There is no default for the target, and nothing is overwritten without `--replace`: no restore writes over the
+//!   original by accident.
+//! - Each option has its default with the reason, and the help says what the command is not for.
+//!
 //! Leaves to others: what the options mean together (`commands/restore.rs`), and the recovery of clusters
 //! (`options/recovery.rs`).
 

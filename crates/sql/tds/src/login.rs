@@ -1,7 +1,9 @@
 //! LOGIN7: the client's identity and its requests (MS-TDS 2.2.6.4).
 //!
-//! Every offset and length in the message is checked before it is used, and the message itself is bounded. The
-//! password is a `Secret` that no message shows.
+//! Invariants
+//! - Every offset and length in the message is checked before it is used, and the message itself is bounded.
+//! - The password is a `Secret` that no message shows; the copy of its bytes that is made here is wiped.
+//! - A version that is not spoken is refused; a newer client is answered with the newest version.
 //!
 //! Leaves to others: checking the password and the wishes (the server).
 

@@ -1,9 +1,11 @@
 //! PRELOGIN: the capabilities of both sides, exchanged first (MS-TDS 2.2.6.5).
 //!
-//! Options may come in any order, and unknown ones are skipped; offsets outside of the message are an error. Both
-//! answers together decide which encryption follows.
+//! Invariants
+//! - Options may come in any order, and unknown ones are skipped; offsets outside of the message are an error.
+//! - A client that says nothing about encryption counts as one without it.
+//! - The answer has an option only if the client may get it: federated authentication is answered only if it was asked.
 //!
-//! Leaves to others: the encryption itself (the server).
+//! Leaves to others: which encryption follows from both answers, and the encryption itself (the server).
 
 use crate::cursor::Cursor;
 use crate::error::Error;

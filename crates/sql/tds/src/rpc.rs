@@ -1,7 +1,10 @@
 //! Calls of procedures (MS-TDS 2.2.6.6).
 //!
-//! Calls, parameters and the length of a name are bounded, and nothing is allocated by a length that the client only
-//! claims. A parameter keeps its name, its type and whether it is for output.
+//! Invariants
+//! - Calls, parameters and the length of a name are bounded, and nothing is allocated by a length that the client only
+//!   claims.
+//! - A parameter keeps its name, its type and whether it is for output.
+//! - A call by name and one by number are the same call.
 //!
 //! Leaves to others: what a procedure does, and types and values (`value.rs`).
 

@@ -1,7 +1,9 @@
 //! Texts on the wire: UTF-16, and code page 1252, the one of this server's collation.
 //!
-//! Bytes that are no text of their encoding are an error or become a replacement as the protocol's clients expect;
-//! nothing panics. Passwords are wiped when they are dropped.
+//! Invariants
+//! - Bytes that are no text of their encoding become a replacement as the protocol's clients expect; nothing panics.
+//! - A text is cut only between characters, and lengths are in UTF-16 units.
+//! - Passwords are not printed, and are wiped when they are dropped.
 //!
 //! Leaves to others: where texts are in messages (`login.rs`, `value.rs`).
 

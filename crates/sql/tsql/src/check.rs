@@ -1,10 +1,14 @@
-//! Finds mistakes in a batch before any of it runs: undeclared variables, queries that do not parse, BREAK and
-//! CONTINUE outside a loop.
+//! Finds mistakes in a batch before any of it runs: undeclared variables, queries that do not parse, BREAK and CONTINUE
+//! outside a loop.
 //!
-//! SQL Server compiles a batch before it runs it, so a mistake at the end must keep the first statement from running.
-//! Mistakes that depend on data or on earlier statements of the batch are not found here.
+//! Invariants
+//! - A mistake at the end of a batch keeps the first statement from running, as in SQL Server, which compiles a batch
+//!   before it runs it.
+//! - The first mistake is reported, with its own line where that is known, else with its statement's.
+//! - Nothing is run and nothing is changed.
 //!
-//! Leaves to others: grammar (`syntax`), and running (`run.rs`).
+//! Leaves to others: grammar (`syntax`), running (`run.rs`), and mistakes that depend on data or on earlier statements
+//! of the batch.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,15 @@
 //! The server's log, as `sp_readerrorlog` shows it: the backups and restores, and why they failed.
 //!
 //! A text file next to the catalog, one line for each entry: `2026-03-01 22:15:04.120 Backup      Database backed up.
-//! …`. It is for people: no statement depends on it, and an entry that cannot be written is left out. When it reaches
-//! [`LEN_MAX`] bytes it becomes `errorlog.1`, and the previous one is removed.
+//! …`.
+//!
+//! Invariants
+//! - It is for people: no statement depends on it, and an entry that cannot be written is left out.
+//! - An entry is one line, whatever its text contains.
+//! - When the file reaches [`LEN_MAX`] bytes it becomes `errorlog.1`, and the previous one is removed; of several
+//!   programs that find it full, one renames it.
+//!
+//! Leaves to others: which events have an entry (the statements), and the rows of `sp_readerrorlog`.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,10 @@
 //! The inputs and results of statements: variables, outcomes, and how a batch ends.
 //!
-//! A statement either continues the batch, ends it, or ends the connection; that is a value here and not an error.
-//! Errors of statements are messages that were already sent.
+//! Invariants
+//! - A statement either continues the batch, ends it, or ends the connection; that is a value here and not an error.
+//! - Every message that is sent is counted: the outcome has the highest severity, and a procedure's status is that of
+//!   its last error.
+//! - Messages of a failure are sent once: those in [`Stop::Failed`] are not sent yet, all others are.
 //!
 //! Leaves to others: running statements (`run.rs`), and the state of the session (`session.rs`).
 

@@ -7,6 +7,8 @@
 //! Invariants
 //! - Every claimed byte is given back exactly once, when its [`Claim`] is dropped.
 //! - A claim that is refused to grow stays unchanged.
+//!
+//! Leaves to others: how many bytes something takes (the callers estimate), and SQLite's own memory (`query`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,12 @@
 //! Messages: number, severity, state, text, line; and the table of all messages of this server.
 //!
-//! Numbers, severities and patterns are SQL Server's if it has one for the fact (`sys.messages`, SQL Server 2022).
-//! Facts without a number there use [`OWN`]; extensions of ours have 50001 and up, where users' messages begin.
+//! Invariants
+//! - Numbers, severities and patterns are SQL Server's if it has one for the fact (`sys.messages`, SQL Server 2022).
+//!   Facts without a number there use [`OWN`]; extensions of ours have 50001 and up, where users' messages begin.
+//! - A pattern gets as many values as it has places.
+//! - A line counts from 1.
+//!
+//! Leaves to others: the table (`message/table.rs`), and which error of a room becomes which message (`refusal.rs`).
 
 mod table;
 

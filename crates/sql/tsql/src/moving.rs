@@ -1,8 +1,14 @@
 //! Runs the pipeline and passes its news to the sink.
 //!
-//! The pipeline works in its own thread and reports from others; the sink belongs to the caller's thread alone. So
-//! news passes through a bounded channel: progress is dropped if the channel is full (the next report says more), and
-//! a client that is gone ends the run as a cancel does.
+//! The pipeline works in its own thread and reports from others; the sink belongs to the caller's thread alone. So news
+//! passes through a bounded channel.
+//!
+//! Invariants
+//! - Nobody who moves bytes waits for a client: progress is dropped if the channel is full (the next report says more).
+//! - A client that is gone ends the run as a cancel does, and the run's end is awaited.
+//! - A percent is told once, and percents only grow.
+//!
+//! Leaves to others: the pipeline, and what news becomes which message (the statements).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};

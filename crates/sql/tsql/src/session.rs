@@ -1,8 +1,10 @@
 //! A session: the state that lasts between its batches.
 //!
-//! A session belongs to one client and one thread; only its cancel flag is shared. Its memory is claimed from the
-//! server's before it is used: variables, and parsed statements by the length of their text. A reset returns it to the
-//! state after login.
+//! Invariants
+//! - A session belongs to one client and one thread; only its cancel flag is shared.
+//! - Its memory is claimed from the server's before it is used: variables, and parsed statements by the length of their
+//!   text.
+//! - A reset returns it to the state after login; only its number stays, and open transactions if requested.
 //!
 //! Leaves to others: running batches (`run.rs`), and what all sessions share (`server`).
 

@@ -13,6 +13,8 @@
 //! - Every statement that did something, or failed, ends with a `done`; a batch that did not compile has one `done` in
 //!   all. On the wire all but a batch's last `done` have the MORE bit.
 //! - After [`ReceiverGone`] nothing more is sent; a running backup is ended as by a cancel.
+//!
+//! Leaves to others: showing results (the programs), and tokens on the wire (`longshore-tds`).
 
 use crate::message::Message;
 use crate::value::{Column, Value};

@@ -3,6 +3,10 @@
 //! Invariants
 //! - The total of a session's values is bounded ([`VALUES_MAX`]), including nested batches and the values passed to
 //!   them: no login can take the memory that other sessions' backups need.
+//! - Names are compared without case.
+//! - A value that does not fit changes nothing: the variable keeps its old value.
+//!
+//! Leaves to others: types and conversion (`convert.rs`), and the bound over all sessions (`memory.rs`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,8 +1,11 @@
 //! What operators ask of a running engine: another policy, a shadow policy, figures, reasons, a comparison of
 //! everything cached with the backend.
 //!
-//! Requests continue meanwhile, and no answer stops them. A comparison that a write has overtaken is void and counts
-//! for nothing.
+//! Invariants
+//! - Requests continue meanwhile, and no answer stops them.
+//! - A comparison that a write has overtaken is void and counts for nothing. Only a repair drops lines, and only those
+//!   that differ.
+//! - Another policy, or a shadow, changes no cached data.
 //!
 //! Leaves to others: the control socket (`control.rs`), and the shape of answers (`status.rs`).
 

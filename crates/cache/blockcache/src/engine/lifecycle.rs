@@ -6,6 +6,9 @@
 //! - A detached cache is not believed again: writes may follow that it does not see.
 //! - After [`Engine::stop`] all cached data is durable, and the cache is marked as cleanly stopped. An engine that is
 //!   only dropped leaves the state of a crash, but no thread.
+//!
+//! Leaves to others: what a cache is found to hold when it is attached (`open.rs`), and the order of syncs in a
+//! checkpoint (`store`).
 
 use super::*;
 use crate::format::BackendContent;

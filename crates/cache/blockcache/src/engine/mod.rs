@@ -6,13 +6,16 @@
 //!
 //! The modules, each with its invariants in its head: `read`, `write`, `flush` (clients' requests, and checkpoints),
 //! `fill` (copies into the cache), `lifecycle` (threads; attach, resize, detach, stop), `insight` (operators'
-//! requests). With `together`, a miss waits for another client's read of the same bytes. This file holds the parts
-//! that all of them share.
+//! requests). With `together`, a miss waits for another client's read of the same bytes. This file holds the parts that
+//! all of them share.
 //!
 //! Invariants
 //! - Bytes that a client reads were on the backend, or were written to it, while the read was in flight.
 //! - A client's request fails only if the backend fails it (or as [`Store::secure`] says), and then it always fails.
 //! - Memory: [`Settings::buffers`] buffers of [`BUFFER_BYTES`], allocated once, and the table of slots.
+//!
+//! Leaves to others: the table of slots and its durability (`store`, `journal`), decisions (`longshore-policy`), and
+//! clients' protocols (`longshore-serving`).
 
 mod fill;
 mod flush;

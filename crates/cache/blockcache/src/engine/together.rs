@@ -7,6 +7,8 @@
 //! - A read that fails, or panics, returns nothing to the clients that joined it; each of them reads for itself.
 //! - Memory: a joined read's bytes are copied once, up to [`BUFFER_BYTES`](super::BUFFER_BYTES) for each read in
 //!   flight.
+//!
+//! Leaves to others: the reads and writes themselves (`read.rs`, `write.rs`), which announce their ranges here.
 
 use std::ops::Range;
 use std::sync::Arc;

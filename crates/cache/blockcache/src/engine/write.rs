@@ -1,9 +1,11 @@
 //! Writes, and zeroing: through to the backend, after the cached lines of the range were invalidated.
 //!
 //! Invariants
-//! - The backend is written only while the lines of the range are taken, so that no older content is cached
-//!   afterwards.
+//! - The backend is written only while the lines of the range are taken, so that no older content is cached afterwards.
 //! - After [`Engine::stop`] nothing is written.
+//!
+//! Leaves to others: invalidating lines durably before the write (`store`), durability on the backend (`flush.rs`), and
+//! copies into the cache (`fill.rs`).
 
 use super::fill::Job;
 use super::*;

@@ -1,8 +1,16 @@
 //! Fits a profile to measured latencies.
 //!
-//! Each candidate is judged by running the model itself at every measured size and depth. The search descends along
-//! one parameter after another, in shrinking steps, from several chunk sizes: the chunk size decides which of the
-//! other parameters can explain which effect.
+//! Each candidate is judged by running the model itself at every measured size and depth. The search descends along one
+//! parameter after another, in shrinking steps, from several chunk sizes: the chunk size decides which of the other
+//! parameters can explain which effect.
+//!
+//! Invariants
+//! - A profile is accepted only if it is near the measurement in most of the cells, and there are more cells than
+//!   parameters. Otherwise the refusal has the differences.
+//! - The result depends on the measurements alone: predictions use one seed.
+//! - The search ends: steps are fixed, and each change must improve by a share.
+//!
+//! Leaves to others: measuring (`measure.rs`), the model (`model`), and files (`file.rs`).
 
 use super::Point;
 use crate::model::{Profile, ProfileTrust};

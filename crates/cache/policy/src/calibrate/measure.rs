@@ -1,7 +1,11 @@
 //! Measures a device: reads at random places, several at a time, for each size and depth of a plan.
 //!
-//! The device is only read, past the page cache, and the bytes in flight are bounded. The clock is an argument, so a
-//! test can measure a simulated device.
+//! Invariants
+//! - The device is only read, past the page cache, and the bytes in flight are bounded by the plan.
+//! - A cell has at least some reads, however long they take; the first read that fails, or is short, ends the
+//!   measurement.
+//! - Each cell and each run reads other places: a cache in the device may keep earlier ones.
+//! - The clock is an argument, so a test can measure a simulated device.
 //!
 //! Leaves to others: fitting a model to the cells (`fit.rs`).
 

@@ -1,7 +1,10 @@
 //! The parameters of devices, and the pairs of them that are studied.
 //!
-//! A profile says how far it can be trusted. Calibrated profiles are fitted to published measurements, and tests hold
-//! them to these; provisional ones come from data sheets, and nothing may quote them as facts about a device.
+//! Invariants
+//! - A profile says how far it can be trusted. Calibrated profiles are fitted to published measurements, and tests hold
+//!   them to these; provisional ones come from data sheets, and nothing may quote them as facts about a device.
+//! - Times are in µs, sizes in bytes, rates in bytes/µs.
+//! - Every pair names two profiles that exist.
 //!
 //! Leaves to others: how the parameters act (`device.rs`), and measuring a device of one's own (`calibrate`).
 

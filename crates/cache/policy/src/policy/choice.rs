@@ -1,7 +1,9 @@
 //! The choice of a policy: a filter, a base list, and whether replacement considers the devices.
 //!
-//! A name has one meaning in the daemon, the simulator and all messages. Only policies that a cache at work may have
-//! are here; rivals to compare with are in the lab.
+//! Invariants
+//! - A name has one meaning in the daemon, the simulator and all messages, and a choice is printed by the name from
+//!   which it is read.
+//! - Only policies that a cache at work may have are here; rivals to compare with are in the lab.
 //!
 //! Leaves to others: making the policy (`decide.rs`, `filter`, `replace`).
 

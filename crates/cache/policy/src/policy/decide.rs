@@ -1,7 +1,9 @@
 //! The policy for its driver: one filter and one replacement list with one interface.
 //!
-//! The driver reports everything that happens, in the order in which it happens, and carries out what it is told.
-//! Calls are fast, none blocks, and none reads a clock: times are arguments.
+//! Invariants
+//! - The driver reports everything that happens, in the order in which it happens, and carries out what it is told.
+//! - Calls are fast, none blocks, and none reads a clock: times are arguments.
+//! - A slot that is filled is valued by its share of the read that missed it, if that read is still remembered.
 //!
 //! Leaves to others: where a hit is served (`filter`), the order of eviction (`replace`), and moving bytes (the
 //! driver).

@@ -15,15 +15,15 @@
 //! on each side, times that requests took. It knows a device by an [`Outlook`], which may be wrong.
 //!
 //! Invariants
-//! - A slot is resident from the [`FillDecision`] that names it until a `FillDecision` evicts it, [`Policy::evict`] returns it
-//!   or [`Policy::dropped`] is told. There are never more than [`Policy::slots`].
+//! - A slot is resident from the [`FillDecision`] that names it until a `FillDecision` evicts it, [`Policy::evict`]
+//!   returns it or [`Policy::dropped`] is told. There are never more than [`Policy::slots`].
 //! - [`ReadPlan::fast_bytes`] is at most [`Read::held_bytes`] and, if something is left to the slow side, whole lines.
 //! - Data that the driver does not fill (a plan said no) is not placed: a read that was only bypassed fills nothing.
 //! - Time is an argument. No clock, no I/O, no randomness except from the seed; one schedule gives one run.
 //! - In the steady state a decision allocates nothing and takes no more than a few microseconds.
 //!
-//! Left to the driver: locks (a policy is `Send`, not `Sync`), order on media, checksums, and the rule that a side may
-//! serve only bytes that it holds in their present version.
+//! Leaves to others: the driver has locks (a policy is `Send`, not `Sync`), order on media, checksums, and the rule
+//! that a side may serve only bytes that it holds in their present version.
 
 mod choice;
 mod decide;

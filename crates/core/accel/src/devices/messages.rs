@@ -12,11 +12,16 @@
 //! | 17435, 17437 | it will be used in hardware mode, or in software mode |
 //! | 17438 | at run time: it failed, or is out of service now ([`RUN_TIME`]) |
 //!
-//! 17411 and 17412 (configuration unchanged, changed) come from the code that configures. The others do not occur
-//! here: 17415 and 17416 (components are missing or do not match), 17436 (an edition allows software only), 17439 and
-//! 17440 (a session cannot be torn down) and 17441 (libraries are needed for a restore). SQL Server 2022 has messages
-//! with these numbers. 17435 to 17437 have SQL Server's meaning. The meaning of the others is not published, so their
-//! order is a guess and their words are ours.
+//! SQL Server 2022 has messages with these numbers. 17435 to 17437 have SQL Server's meaning. The meaning of the others
+//! is not published, so their order is a guess and their words are ours.
+//!
+//! Invariants
+//! - The last message about an accelerator says in which mode it is used, whatever failed before.
+//! - A failure is a warning. Missing hardware is not: software does the work.
+//!
+//! Leaves to others: 17411 and 17412 (configuration unchanged, changed), which the code that configures writes. The
+//! others do not occur: 17415 and 17416 (components are missing or do not match), 17436 (an edition allows software
+//! only), 17439 and 17440 (a session cannot be torn down) and 17441 (libraries are needed for a restore).
 
 use super::{AcceleratorFacts, Trouble};
 use crate::Health;

@@ -1,7 +1,14 @@
 //! Accelerators: found at run time with dlopen, never at build time.
 //!
-//! Every accelerator that this program knows has an entry here, whether or not it is present: the status view has a
-//! row for each. Listing them is cheap and touches no device; the first [`Engine::self_test`] loads the libraries.
+//! Invariants
+//! - Every accelerator that this program knows has an entry here, whether or not it is present: the status view has a
+//!   row for each. There is one of each in a process.
+//! - Listing them is cheap and touches no device; the first [`Engine::self_test`] loads the libraries.
+//! - A call into a vendor's library is counted until it returns: while there are any, the process must end by `_exit`
+//!   ([`holds_exit`]).
+//!
+//! Leaves to others: the two vendors' libraries (`qatzip`, `nvcomp`), giving out work (`dispatch`), and ending the
+//! process (the programs).
 
 #[cfg(test)]
 pub(crate) mod contract;

@@ -1,8 +1,10 @@
 //! Finishes a block: checks an accelerator's result, and does in software what is missing or wrong.
 //!
-//! Every result is compared with lengths, framing and the checksum that the CPU computed before the accelerator saw
-//! the bytes. A block is always finished: whatever the device did, software can do it from the input, which is kept
-//! until then.
+//! Invariants
+//! - Every result is compared with lengths, framing and the checksum that the CPU computed before the accelerator saw
+//!   the bytes.
+//! - A block is always finished: whatever the device did, software can do it from the input, which is kept until then.
+//! - A buffer that a device may still write to is never used for the block.
 //!
 //! Leaves to others: which results are also decoded (`check.rs`), and what a fault costs the device (`standing.rs`).
 

@@ -11,6 +11,8 @@
 //! - Off is final.
 //! - Only a self-test that passed leads back to Ready.
 //! - Pure: time is an argument.
+//!
+//! Leaves to others: running the self-test (`in_service.rs`), and finding a fault (`finisher.rs`, `threads.rs`).
 
 use std::time::Duration;
 

@@ -1,8 +1,13 @@
 //! A report on the machine: its means for backups, those that it lacks, and the command that fixes it.
 //!
-//! Reads `/sys`, `/proc` and `/etc`, below roots that a test may fake, and changes nothing. No device is accessed: in
-//! particular a QAT device's heartbeat is not read, because reading it makes the driver act. A file that only root can
-//! read is reported as unknown, not as wrong.
+//! Invariants
+//! - Reads `/sys`, `/proc` and `/etc`, below roots that a test may fake, and changes nothing.
+//! - No device is accessed: in particular a QAT device's heartbeat is not read, because reading it makes the driver
+//!   act.
+//! - A file that only root can read is reported as unknown, not as wrong.
+//! - Everything that is wanting has a fix: a command, or a step to take by hand.
+//!
+//! Leaves to others: testing devices (`probe.rs`), the vendors' checks (`qat.rs`, `nvidia.rs`), and showing the report.
 
 mod nvidia;
 mod qat;

@@ -1,5 +1,12 @@
 //! NVIDIA: device, driver, libraries.
 //!
+//! Invariants
+//! - The first thing that is missing is named, in the order in which things must be installed: device, driver,
+//!   libraries.
+//! - A machine without a GPU and without the driver has nothing to fix, whatever other devices of NVIDIA it has.
+//!
+//! Leaves to others: loading the libraries and testing the GPU (`probe.rs`).
+//!
 //! Source: NVIDIA's driver installation guide (packages of its repositories), Debian's and Ubuntu's own.
 
 use longshore_accel::Trouble;

@@ -9,6 +9,8 @@
 //! - Every block is compressed with its own codes. Incompressible input comes out longer than it was, does not fit in
 //!   the output and is refused: the caller stores it.
 //!
+//! Leaves to others: inflating (ISA-L, libdeflate or miniz_oxide, in `deflate.rs`), and storing (`gzext.rs`).
+//!
 //! Source: RFC 1951.
 
 #![forbid(unsafe_code)]

@@ -2,8 +2,15 @@
 //!
 //! A reader of MS-XCA always holds 16 to 31 bits: it starts with two words and reads the next word as soon as fewer
 //! than 16 bits are left. Bytes in the stream (long match lengths) are read from the reader's position at that moment,
-//! up to two words ahead of the bits around them. So the writer keeps words and bytes apart, and combines them once
-//! all words are known.
+//! up to two words ahead of the bits around them. So the writer keeps words and bytes apart, and combines them once all
+//! words are known.
+//!
+//! Invariants
+//! - A strewn byte is where a reader is that has read exactly the bits put before it.
+//! - The buffers have room for the worst chunk of either kind, so nothing grows while a chunk is written.
+//! - A finished writer is empty again: no bit of a chunk reaches the next.
+//!
+//! Leaves to others: at most 48 bits between two flushes (the caller's duty), and which codes are put (`stream.rs`).
 
 use super::{CHUNK_BYTES_MAX, LONG_LEN, MATCH_LEN_MIN, VERY_LONG_LEN};
 

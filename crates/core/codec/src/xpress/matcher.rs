@@ -5,8 +5,14 @@
 //! short matches the nearest one is enough, since the offset determines their cost. Everything together fits in a
 //! second-level cache; the tables that every byte touches, 52 KiB, almost fit in a first-level cache.
 //!
-//! Tables are cleared, not tagged: an empty entry means position 0, which is as good a candidate as any, since the
-//! bytes of every candidate are compared. So no search may be made at position 0.
+//! Invariants
+//! - The bytes of every candidate are compared, so a table's content changes the size of the output, never its meaning.
+//! - Tables are cleared, not tagged: an empty entry means position 0, which is as good a candidate as any. So no search
+//!   may be made at position 0.
+//! - The lazy search never gives a match of length 3 at offset 1: its symbol ends a chunk.
+//!
+//! Leaves to others: the choice among matches (`lazy.rs`, `optimal.rs`). `optimal.rs` avoids the end's symbol by its
+//! price.
 
 use super::CHUNK_BYTES_MAX;
 use super::Window;

@@ -1,9 +1,9 @@
 //! MS_XPRESS: the LZ77+Huffman form of MS-XCA, one chunk of up to 64 KiB at a time.
 //!
-//! A chunk is a table of 512 code lengths, four bits each, and a bit stream of literals and matches ([MS-XCA] 2.1.4
-//! and 2.2). One Huffman code serves both: a symbol is a byte, or the length of a match and the magnitude of its
-//! offset. The bits below the magnitude follow uncoded. For a match longer than 17 bytes, the rest of the length
-//! follows in whole bytes.
+//! A chunk is a table of 512 code lengths, four bits each, and a bit stream of literals and matches ([MS-XCA] 2.1.4 and
+//! 2.2). One Huffman code serves both: a symbol is a byte, or the length of a match and the magnitude of its offset.
+//! The bits below the magnitude follow uncoded. For a match longer than 17 bytes, the rest of the length follows in
+//! whole bytes.
 //!
 //! Invariants
 //! - A chunk depends on its plain bytes and the level, and on nothing that the encoder saw before.
@@ -11,6 +11,8 @@
 //!   although the format has a match with this number.
 //! - The decoder accepts chunks with and without that symbol, requires a complete Huffman code, and refuses a chunk
 //!   that is longer or shorter than its content.
+//!
+//! Leaves to others: chunks that do not shrink, and the frame around chunks (`chunks.rs`).
 
 #![forbid(unsafe_code)]
 

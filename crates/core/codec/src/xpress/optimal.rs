@@ -2,6 +2,13 @@
 //!
 //! The price of a symbol follows from its frequency, which follows from the choice. So the first prices come from a
 //! greedy choice, and the next ones from the choice made with the first.
+//!
+//! Invariants
+//! - The choices cover the chunk once, in order; position 0 is a literal.
+//! - The symbol of the chunk's end is never chosen as a match: its price exceeds that of any other way.
+//! - The work is bounded: a fixed number of rounds and of candidates at each position, and none inside a long match.
+//!
+//! Leaves to others: finding candidates (`matcher.rs`), and writing the stream (`stream.rs`).
 
 use super::Window;
 use super::matcher::{Candidate, Matcher};

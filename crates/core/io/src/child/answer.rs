@@ -2,6 +2,15 @@
 //!
 //! The program and the programs that it starts are one process group, which is ended when the answer is there or is no
 //! longer wanted. So nothing waits for a process in the background that keeps the program's output open.
+//!
+//! Invariants
+//! - The group is killed on every way out of [`ask`], errors too, and always before its leader is reaped: a reaped
+//!   number could belong to somebody else.
+//! - Memory is bounded: standard output ends the call when it exceeds the caller's limit, and of standard error only
+//!   the end is kept.
+//! - A wait notices cancellation and the time limit within `LOOK`.
+//!
+//! Leaves to others: which program may be started and with which environment (`child.rs`), and what an answer means.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;

@@ -7,13 +7,13 @@
 //!
 //! Invariants
 //! - A descriptor of a claimed file is parked with the claim and closed when the last claim on the file ends.
-//! - A new claim waits for closes in progress, and no close overlaps the start of a claim: a lock taken after the
-//!   claim cannot be dropped by a close that was decided before it.
+//! - A new claim waits for closes in progress, and no close overlaps the start of a claim: a lock taken after the claim
+//!   cannot be dropped by a close that was decided before it.
 //! - A file claimed by a snapshot is not opened for anybody else. The register is asked by device and inode before the
 //!   open, so that another name (hard link, bind mount, `/proc/self/fd`) makes no difference. It is asked again after
 //!   the open, because the name may have changed in between; a descriptor opened by then is parked.
 //!
-//! Left to others: descriptors that SQLite's library itself closes (the library has such a register of its own), and
+//! Leaves to others: descriptors that SQLite's library itself closes (the library has such a register of its own), and
 //! the order in which an owner releases them: the connection first, the claim last.
 
 use std::collections::HashMap;

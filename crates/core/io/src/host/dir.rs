@@ -1,10 +1,16 @@
 //! A directory of the real file system.
 //!
-//! Names are resolved below the open directory and follow no symbolic link; where the kernel has no `openat2`, one
-//! component at a time. Opening never waits for a FIFO's other end, and does not update the access time where this
-//! user may suppress that.
+//! Opening does not update the access time where this user may suppress that.
 //!
-//! Leaves to others: files once they are open, and the twin for tests (`sim`).
+//! Invariants
+//! - A name is resolved below the open directory and follows no symbolic link, on kernels without `openat2` too.
+//! - Opening never waits for a FIFO's other end, and gives a regular file or an error.
+//! - A file that a snapshot of this process claims is not opened: it is identified by device and inode first.
+//! - A mode is set after the owner, because a change of the owner clears the set-id bits. If the owner cannot be set,
+//!   the set-id bits are not set either.
+//!
+//! Leaves to others: the resolution itself (`beneath.rs`), files once they are open (`file.rs`), extended attributes
+//! (`xattrs.rs`), and the twin for tests (`sim`).
 
 use crate::{DirAttributes, DirChange, DirRead, DirSync};
 use std::ffi::{CString, OsStr, OsString};

@@ -9,6 +9,10 @@
 //! - All descriptors of a file are closed together when its last handle is dropped. The close is delayed while this
 //!   process holds SQLite's locks on the file ([`claims`]).
 //! - Reading leaves no trace: the access time does not change where the system allows that.
+//! - A directory made by `create_dir_all` is durable with the names above it, up to the mount point, except those in
+//!   directories that this user cannot change.
+//!
+//! Leaves to others: what a call promises (the traits of the crate's door), and names (`names.rs`).
 
 mod beneath;
 mod cached;

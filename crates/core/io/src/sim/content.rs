@@ -1,6 +1,13 @@
 //! The bytes of a simulated file: pages, and holes where there is no page.
 //!
 //! Pages are shared between copies until one of them writes, so that a disk image costs little.
+//!
+//! Invariants
+//! - Bytes after the end of the file are zero: a file that is cut and grows again reads as zeros there.
+//! - Disk space is counted by pages that exist; a hole uses none.
+//! - A torn write loses whole sectors of the disk, never part of one.
+//!
+//! Leaves to others: which changes are durable (`state.rs`), and which of them a power cut keeps (`images.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -3,6 +3,11 @@
 //! Calls are counted by kind, so a test can fail each of them in turn. A *step* is a call that changes something or
 //! makes it durable; crashes are tried between steps.
 //!
+//! Invariants
+//! - A fault hits a call only if all its limits match: kind, path, range, step, and the number of matches before it.
+//! - A call that begins before a bad range is cut short at the range's start, and does not count as hit.
+//! - Chance comes from the disk's seed alone, so a failing run can be repeated.
+//!
 //! Leaves to others: carrying the calls out (`dir.rs`, `file.rs`), and power cuts (`state.rs`).
 
 use std::ops::Range;

@@ -1,9 +1,14 @@
 //! An open file of a simulated disk.
 //!
-//! A handle keeps its file after the name is gone, as a descriptor does. Every call goes through the disk's rules for
-//! faults; written bytes are durable only after a sync. Locks belong to handles.
+//! Invariants
+//! - Every call on the file's bytes goes through the disk's rules for faults and power.
+//! - Written bytes are durable only after a sync that succeeded.
+//! - A handle keeps its file after the name is gone, as a descriptor does. A lock belongs to its handle and ends with
+//!   it.
+//! - A write to a full disk is short by whole pages, and fails only if nothing fits.
 //!
-//! Leaves to others: bytes and their durability (`state.rs`, `content.rs`), and names (`dir.rs`).
+//! Leaves to others: bytes and their durability (`state.rs`, `content.rs`), and names (`dir.rs`). Locks on ranges are
+//! not simulated: no other program exists.
 
 use crate::{FileLock, FileRead, FileWrite};
 use std::fmt;

@@ -1,7 +1,13 @@
 //! The images a power cut can leave, chosen among all possible outcomes.
 //!
 //! Any subset of what was not synced may be there, down to single sectors of a write, as far as a journaling file
-//! system allows it. The choice comes from a seed, so a failing image can be made again.
+//! system allows it.
+//!
+//! Invariants
+//! - Every image is what was durable, with some of the later changes applied in their order.
+//! - The first image lost everything that was not durable. The second, if it differs, kept all of it. No two outcomes
+//!   are the same.
+//! - The choice comes from the disk's seed and step, so a failing image can be made again.
 //!
 //! Leaves to others: what is durable (`state.rs`), and running programs on an image (the tests).
 

@@ -1,7 +1,17 @@
 //! The checksum of every restored file, from the checked bytes of the blocks, in any order.
 //!
 //! They are written as a `backup_manifest`, so that PostgreSQL's own `pg_verifybackup` can compare the files on disk
-//! with the backup. Only unfinished files are in memory; lines of complete files are written at once.
+//! with the backup.
+//!
+//! Invariants
+//! - A sum comes from the bytes that were decoded and checked, not from the file that was written; ranges that no block
+//!   covers count as zeros.
+//! - Only unfinished files are in memory; lines of complete files are written at once.
+//! - WAL and the manifest itself have no line, as in a server's own manifest.
+//! - The head and the last line are written at the end: without them no tool accepts the file.
+//!
+//! Leaves to others: the text (`longshore-pg`), each byte once (the callers), and the manifest's name and durability
+//! (`cluster/mod.rs`).
 
 use std::collections::HashMap;
 use std::io;

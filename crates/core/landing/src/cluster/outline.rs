@@ -1,9 +1,13 @@
 //! The contents of a set, read from its index before anything is written.
 //!
-//! The outline says which paths are the cluster's, which belong to tablespaces, and whether the set has what a server
-//! needs to start. Decisions about directories are made from it, so that a refusal comes before the first byte.
+//! Invariants
+//! - A path is the data directory's, a tablespace's link, or in a tablespace, by PostgreSQL's own form of names; a
+//!   number with leading zeros is no OID.
+//! - Memory does not depend on the length of names: each takes about 60 bytes. Keys are random, so no set can be made
+//!   whose names collide.
+//! - The index is believed here only for decisions; the blocks are checked when they are restored.
 //!
-//! Leaves to others: where tablespaces go (`spaces.rs`), and writing.
+//! Leaves to others: where tablespaces go (`spaces.rs`), whether they fit (`room.rs`), and writing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};

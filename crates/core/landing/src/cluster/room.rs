@@ -1,6 +1,11 @@
 //! Checks, volume by volume, whether a cluster fits, before anything is written or removed.
 //!
-//! Only clusters that cannot fit are refused: holes count as content, both in the set and in existing files.
+//! Invariants
+//! - Only clusters that cannot fit are refused: holes count as content, both in the set and in existing files.
+//! - Directories on one device share its free space: their needs are added up.
+//! - Space of existing files counts only if the restore replaces or removes them in place.
+//!
+//! Leaves to others: how many bytes a set has (`outline.rs`), and a disk that fills up later (the writes fail).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

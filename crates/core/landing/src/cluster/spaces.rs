@@ -1,7 +1,12 @@
 //! The locations of tablespaces: as mapped by the operator, or as stored, if the operator accepts that explicitly.
 //!
-//! A set's own claim about a location outside the target is not enough: the author of the media would choose where
-//! this program writes.
+//! Invariants
+//! - A set's own claim about a location outside the target is not enough: the author of the media would choose where
+//!   this program writes. The links of the cluster in the target are shown, not followed.
+//! - A tablespace has one location, an absolute path without `.` and `..`.
+//! - No location overlaps the data directory or another one, by its text, or through links and mounts.
+//!
+//! Leaves to others: opening the directories, and links to them (`cluster/mod.rs`).
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};

@@ -1,8 +1,15 @@
 //! Subscriptions that a restored server would continue.
 //!
-//! A subscriber's workers use their replication slots at the publishers. A copy that opens while its original runs
-//! uses the same slots: each gets a part of the changes, or the original is shut out. The catalog `pg_subscription`
-//! says which are enabled; it is read as backed up, before replay.
+//! A subscriber's workers use their replication slots at the publishers. A copy that opens while its original runs uses
+//! the same slots: each gets a part of the changes, or the original is shut out. The catalog `pg_subscription` says
+//! which are enabled.
+//!
+//! Invariants
+//! - The catalog is read as backed up, before replay, so one that was recently dropped or disabled may still be named.
+//! - Nothing is changed, and nothing fails: a catalog that cannot be read names none.
+//! - No bytes panic, and memory is bounded.
+//!
+//! Leaves to others: preventing them (`--no-subscriptions`, in `longshore-pg`'s `recovery.rs`), and showing the notice.
 //!
 //! Source: PostgreSQL 14 to 18, `catalog/pg_subscription.h`, `utils/cache/relmapper.c`, `storage/bufpage.h`,
 //! `access/htup_details.h`.

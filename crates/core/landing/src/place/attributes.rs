@@ -1,8 +1,14 @@
 //! Gives a restored name its mode, owner, times and extended attributes.
 //!
-//! Invariant: at no moment does a name grant more rights than it had, even if its access control list cannot be
-//! restored. If there is a list, a mode's group bits are the list's mask: without the list they would widen the rights
-//! of the owning group. And a user whom the list names may have had fewer rights than all others.
+//! Invariants
+//! - At no moment does a name grant more rights than it had, even if its access control list cannot be restored. If
+//!   there is a list, a mode's group bits are the list's mask: without the list they would widen the rights of the
+//!   owning group. And a user whom the list names may have had fewer rights than all others.
+//! - An extended attribute that is refused is recorded and counted, and does not fail the restore. A label of SELinux
+//!   does not count: it belongs to the machine.
+//!
+//! Leaves to others: the system calls and their order for mode and owner (`longshore-io`), and when a directory gets
+//! its attributes (`place/mod.rs`).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,12 @@
 //! Shared by the blocks of a file: its descriptor, its space, and its completion.
 //!
-//! Blocks arrive in any order and from several threads. The length of a file is set first and once; its last block
-//! completes it. Reserving space is only an attempt, since the writes show whether it fits.
+//! Invariants
+//! - Blocks arrive in any order and from several threads; a file is complete when all its bytes and its first entry
+//!   have come.
+//! - The length of a file is set once, before its bytes or by the worker that creates it.
+//! - The number of open files is bounded as far as their users allow: an idle descriptor is closed when there are too
+//!   many.
+//! - Reserving space is only an attempt, within a bound over all files: the writes show whether it fits.
 //!
 //! Leaves to others: names (`names.rs`), attributes (`attributes.rs`), and durability (`durable.rs`).
 

@@ -1,9 +1,12 @@
 //! The interface between a restore and everything that receives its files.
 //!
-//! Names and data come in any order and from several threads; nothing has its final name before
-//! [`Destination::finish`]. An error at any point leaves the target as it was, but for a staging directory that the
-//! next restore removes. A delta is the exception: it changes existing files, and leaves a data directory that cannot
-//! start until a later delta is complete.
+//! Invariants
+//! - Names and data come in any order and from several threads; nothing has its final name before
+//!   [`Destination::finish`].
+//! - An error at any point leaves the target as it was, but for a staging directory that the next restore removes. A
+//!   delta is the exception: it changes existing files, and leaves a data directory that cannot start until a later
+//!   delta is complete.
+//! - Several roots are sealed before any of them is switched; a switch that fails takes its names back.
 //!
 //! Leaves to others: directories of files (`mod.rs`), clusters (`cluster`), and which bytes are wanted (the pipeline).
 

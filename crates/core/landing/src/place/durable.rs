@@ -4,12 +4,15 @@
 //! directory. A tree with more names, or one that this user may not walk, is synced with the whole file system; that
 //! waits for the dirty pages of every other program, too.
 //!
-//! Invariant: afterwards everything below the root survives a power cut, whoever wrote it. Files that a delta restore
-//! found to be right may be in the page cache only.
+//! Invariants
+//! - Afterwards everything below the root survives a power cut, whoever wrote it. Files that a delta restore found to
+//!   be right may be in the page cache only.
+//! - A file that was written is synced through a descriptor that was open all the time ([`OpenFiles`]), so an error in
+//!   the system's own delayed writing is reported. If there are more files than may be open, the whole file system is
+//!   synced, which reports it, too.
 //!
-//! A file that was written is synced through a descriptor that was open all the time ([`OpenFiles`]), so an error in the
-//! system's own delayed writing is reported. If there are more files than may be open, the whole file system is
-//! synced, which reports it, too.
+//! Leaves to others: file systems mounted below the root after a sync of the whole one, and final names
+//! (`place/mod.rs`).
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};

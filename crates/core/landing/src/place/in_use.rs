@@ -1,16 +1,19 @@
-//! Finds out whether a SQLite database that a restore is about to replace is in use, and locks it until it is
-//! replaced.
+//! Finds out whether a SQLite database that a restore is about to replace is in use, and locks it until it is replaced.
 //!
-//! The locks are SQLite's own, on the same bytes: EXCLUSIVE on the database file (pending, reserved and shared bytes;
-//! a connection that has used a write-ahead log holds a shared lock as long as it lives), and all locks of the log's
-//! shared-memory file (`-shm`). They are held until the new database has its name, so that no acknowledged commit can
-//! come in between. They belong to their handle, and conflict with locks of this process, too.
+//! The locks are SQLite's own, on the same bytes: EXCLUSIVE on the database file (pending, reserved and shared bytes; a
+//! connection that has used a write-ahead log holds a shared lock as long as it lives), and all locks of the log's
+//! shared-memory file (`-shm`). They belong to their handle, and conflict with locks of this process, too.
 //!
-//! An idle connection in rollback mode holds no lock. It is detected by its open file, if the system reports that (to
-//! a file's owner and to root, on local file systems).
+//! Invariants
+//! - The locks are held until the new database has its name, so that no acknowledged commit can come in between.
+//! - An idle connection in rollback mode holds no lock. It is detected by its open file, if the system reports that (to
+//!   a file's owner and to root, on local file systems).
+//! - On a file system whose locks may not reach all programs ([`DirRead::keeps_locks`]), nothing proves that a database
+//!   is unused, so it is not treated as unused.
+//! - A program that opened the old file and waits for a lock finds no database in it afterwards, if this user could
+//!   write to it.
 //!
-//! On a file system whose locks may not reach all programs ([`DirRead::keeps_locks`]), nothing proves that a database is
-//! unused, so it is not treated as unused.
+//! Leaves to others: replacing the file, and `--replace-in-use` (`place/mod.rs`).
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};

@@ -1,9 +1,11 @@
 //! Standard output and input as a device: one sequential stripe.
 //!
-//! A pipe cannot seek: it is read and written once, from front to back, and nothing is appended or completed later.
-//! Waits for the other end are cancelled when the run is.
+//! Invariants
+//! - A pipe is read and written once, from front to back: any other offset, appending and completing later are refused.
+//! - Every wait for the other end is cancelled when the run is.
+//! - Completing and syncing promise nothing: the program at the other end makes the bytes durable.
 //!
-//! Leaves to others: the format of a stripe, and files (`file.rs`).
+//! Leaves to others: waiting on descriptors (`longshore_io::standard`), the format of a stripe, and files (`file.rs`).
 
 use std::io::ErrorKind;
 use std::sync::atomic::AtomicBool;

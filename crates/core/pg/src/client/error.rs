@@ -1,10 +1,13 @@
 //! Errors in talking to a server.
 //!
-//! No text contains the connection string, which may have a password. A refusal by the server keeps the server's own
-//! words and its SQLSTATE, by which callers decide; the translated text is only for people. A NOTICE or WARNING of the
-//! server is no error.
+//! Invariants
+//! - No text contains the connection string, which may have a password.
+//! - A refusal by the server keeps the server's own words and its SQLSTATE, by which callers decide; the translated
+//!   text is only for people.
+//! - Every error has a next step ([`Error::hint`]).
 //!
-//! The rooms above add what they were doing; `longshore-terminal` maps exit codes.
+//! Leaves to others: what the caller was doing (the rooms above add it), exit codes (`longshore-terminal`), and a
+//! server's NOTICE or WARNING, which is no error.
 
 use std::fmt;
 use std::io;

@@ -1,7 +1,12 @@
 //! Connection strings without their passwords, for messages.
 //!
-//! Only parts that were parsed are shown. If a text may be a connection string but is not valid, its password may be
-//! anywhere, so none of it is shown.
+//! Invariants
+//! - Only parts that were parsed are shown. If a text may be a connection string but is not valid, its password may be
+//!   anywhere, so none of it is shown.
+//! - A value is shown only if its key is one of libpq's and its name does not contain "password".
+//! - A path, and a text that cannot hold a password, is shown unchanged.
+//!
+//! Leaves to others: parsing a string in order to connect (`options.rs`), and the list of keys.
 
 use super::options::is_key;
 use super::text::is_url;

@@ -1,10 +1,13 @@
 //! From a socket to a session: encryption, the startup message, the password.
 //!
-//! Servers of a list are tried in order, and the first that answers decides. `sslmode` means what it means to libpq: a
-//! connection that must be encrypted is never tried in plain text, and a password goes only to a server that was
-//! verified as far as the options demand.
+//! Invariants
+//! - Servers of a list are tried in order, and the first that answers decides, even if it refuses.
+//! - `sslmode` means what it means to libpq: only with `prefer` a connection is tried again, or goes on, in plain text.
+//! - A password in clear text goes only over an encrypted connection; with SCRAM the server must prove that it knows
+//!   the password.
+//! - Nothing after the server's one-byte answer is read before TLS starts, so an attacker cannot inject data.
 //!
-//! Leaves to others: reading options (`options.rs`), and messages after the start.
+//! Leaves to others: reading options (`options.rs`), verifying certificates (`tls.rs`), and messages after the start.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -1,5 +1,11 @@
 //! Connection strings: splits `postgres://` URLs and `key=value` lists into keys and values.
 //!
+//! Invariants
+//! - Keys and values come in the order given. An empty value in a URL is left out; one in a list is kept.
+//! - An error text quotes keys, never values: a value may be a password, or the rest of one.
+//!
+//! Leaves to others: which keys exist and what they mean (`options.rs`), and texts for people (`shown.rs`).
+//!
 //! Source: PostgreSQL 18 documentation, libpq, "Connection Strings".
 
 /// Whether a text has the form of a connection URL.

@@ -1,5 +1,14 @@
 //! Encryption, and what the server must prove.
 //!
+//! Invariants
+//! - A certificate is not checked only where libpq does not check it either: with `prefer`, and with `require` without
+//!   a root file.
+//! - With `verify-full` the name must fit, also for a self-signed certificate that is itself a root.
+//! - The server's signature on the handshake is always verified.
+//!
+//! Leaves to others: whether a connection is encrypted at all (`startup.rs`), and reading files and their permissions
+//! (`files.rs`).
+//!
 //! Source: PostgreSQL 18 documentation, libpq, "SSL Support", table of `sslmode`.
 
 use std::net::TcpStream;

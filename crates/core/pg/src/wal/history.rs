@@ -1,12 +1,20 @@
 //! `.history` files: the timelines that lead to one timeline, and where each was left.
 //!
 //! A line is timeline, LSN and reason, separated by tabs; `#` begins a remark. The file of timeline 3 names 1 and 2,
-//! never 3 itself; timeline 1 has no file. Source: PostgreSQL 18, `timeline.c`.
+//! never 3 itself; timeline 1 has no file.
 //!
 //! Two restores of one backup open on timelines with the same number, from the same LSN, for the same reason. A remark
 //! ([`restored_from`]) distinguishes them: a server that opens on a new timeline copies the history file of the
 //! previous one, including remarks, and appends its own line. That file may belong to timeline 1; PostgreSQL does not
 //! read it otherwise.
+//!
+//! Invariants
+//! - In a [`History`] timelines and LSNs only grow, and all are before the timeline that it leads to.
+//! - Two texts are the same history if they differ only in remarks of restores that go on from that timeline.
+//!
+//! Leaves to others: which history a server follows (`longshore-wal`), and the relation of two branches (`lineage.rs`).
+//!
+//! Source: PostgreSQL 18, `timeline.c`.
 
 use crate::{Lsn, Timeline};
 

@@ -4,6 +4,14 @@
 //! has files there, and then replays into those files. So a copy that recovers on its origin's machine writes into the
 //! origin's tablespace: observed with PostgreSQL 14 and 15, whose origin had different rows afterwards.
 //!
+//! Invariants
+//! - Nothing is created and nothing is refused; the answer is a list of dangers.
+//! - A directory counts as another server's if it has files of the same major version and this cluster's link does not
+//!   lead there already.
+//! - WAL that cannot be followed ends the search without an error: the server checks the rest itself.
+//!
+//! Leaves to others: reading segments, and telling the operator (`longshore-landing`, and the program's `wal get`).
+//!
 //! Source: PostgreSQL 14 to 18, `commands/tablespace.c` and `commands/tablespace.h`.
 
 use std::ffi::OsStr;

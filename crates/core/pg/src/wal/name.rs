@@ -1,7 +1,9 @@
 //! The names of files that PostgreSQL archives: segments, partial segments, histories, backup marks.
 //!
-//! Exactly the names that PostgreSQL passes to archive_command are read; others are refused, so that no name can lead
-//! out of the archive. A name that is read is written the same.
+//! Invariants
+//! - Exactly the names that PostgreSQL passes to archive_command are read; others are refused, so that no name can lead
+//!   out of the archive.
+//! - A name that is read is written the same.
 //!
 //! Leaves to others: the arithmetic of segments (`segment.rs`), and what is in the files.
 

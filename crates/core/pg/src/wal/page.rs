@@ -11,8 +11,15 @@
 //! | 32 | 4 | long only: bytes of a segment |
 //! | 36 | 4 | long only: bytes of a page |
 //!
-//! Numbers are in the byte order of the server's machine; only little-endian is supported. Source: PostgreSQL 14 to
-//! 18, `access/xlog_internal.h`.
+//! Invariants
+//! - A segment's header is accepted only if its magic is known, it is a long one, and each field has a value that a
+//!   server writes: its sizes are safe to compute with.
+//! - A page belongs to an LSN only if its header says so; a page of zeros was never written.
+//!
+//! Leaves to others: records and their checksums (`wal/records.rs`). Numbers are in the byte order of the server's
+//! machine; only little-endian is supported.
+//!
+//! Source: PostgreSQL 14 to 18, `access/xlog_internal.h`.
 
 use crate::{Lsn, SegmentSize, Timeline};
 

@@ -1,7 +1,11 @@
 //! A backup before its first byte moves: source and devices are open; sizes and set header are decided.
 //!
-//! All that can be refused is refused here, before the target changes: a base that does not fit, a stripe inside the
-//! source, a memory bound that cannot be met.
+//! Invariants
+//! - The target is unchanged. A base that does not fit, a stripe inside the source and a memory bound that cannot be
+//!   met are refused here.
+//! - The plan that is printed has the sizes that the run uses; its memory bound includes those of the source, the
+//!   devices, the accelerators and the base's page sums.
+//! - A differential backup keeps the sum key of its base: one key for a chain.
 //!
 //! Leaves to others: moving bytes (`load`), sealing and recording (`mod.rs`, `history.rs`).
 

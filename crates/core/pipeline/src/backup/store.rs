@@ -1,7 +1,10 @@
 //! Moves a backup's blocks to its stripes, proves that its WAL exists, and seals the set.
 //!
-//! The order is the invariant: all blocks, then the source's end, then the proof about WAL, then the seal. A failure
-//! at any step leaves no valid set.
+//! Invariants
+//! - The order: all blocks, then the source's end, then the proof about WAL, then the seal. A failure at any step
+//!   leaves no valid set.
+//! - A backup whose place on its shelf was lost is not sealed, and one that loses it during the seal fails.
+//! - An error names what object stores still have of the failed set.
 //!
 //! Leaves to others: workers and writers (`load`), the proof (`archived.rs`), and the format (`longshore-media`).
 

@@ -8,6 +8,9 @@
 //! - A chain is complete, or it is refused and the broken link is named.
 //! - No claim of one set about another is trusted: identity, kind and system are compared with the other set's own
 //!   header.
+//!
+//! Leaves to others: choosing the set to restore and the media to look on (the restore's request), and reading blocks
+//! (`unload`).
 
 mod error;
 mod merge;

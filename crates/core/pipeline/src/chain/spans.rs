@@ -1,7 +1,13 @@
 //! Runs of bytes: the parts of files that one set provides.
 //!
-//! 16 bytes per run; adjacent runs are joined. Scattered changed pages cause many runs: a tenth of a database, spread
-//! evenly, takes about 200 KB per GB of database.
+//! Scattered changed pages cause many runs: a tenth of a database, spread evenly, takes about 200 KB per GB of
+//! database.
+//!
+//! Invariants, once `seal` was called
+//! - Runs are sorted by row and offset, 16 bytes each; adjacent runs are joined while the length fits.
+//! - Runs of a row do not overlap, or `seal` named the row.
+//!
+//! Leaves to others: rows, that is which file a run belongs to, and what an overlap means (`merge.rs`).
 
 use std::ops::Range;
 

@@ -5,8 +5,11 @@
 //!
 //! Invariants
 //! - Header, manifest and payload of a block are one contiguous run of its buffer.
-//! - With [`Algorithm::None`] the plain bytes lie where they are stored, at an aligned offset: they are read straight
+//! - With [`Algorithm::None`] the plain bytes are where they are stored, at an aligned offset: they are read straight
 //!   to that position and never copied.
+//!
+//! Leaves to others: cutting jobs (`feed.rs`), compressing (`longshore-codec`), the bytes of header and manifest
+//! (`longshore-media`).
 
 use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
 use longshore_io::{Buffer, crc32c, crc32c_append, crc32c_join};

@@ -1,13 +1,17 @@
 //! The threads of a backup: each worker reads, checks and compresses a buffer while it stays in its core's cache.
 //!
-//! In the order of a buffer's walk: `read` takes a task from the feed and reads it, here it is offered to an accelerator
-//! (`offload`) or compressed, `block` makes the stored block of it, and `write` passes that to the stripes' writers.
+//! In the order of a buffer's walk: `read` takes a task from the feed and reads it, here it is offered to an
+//! accelerator (`offload`) or compressed, `block` makes the stored block of it, and `write` passes that to the stripes'
+//! writers.
 //!
 //! Invariants
 //! - A worker computes only while it holds its turn. One that returns from a read outside the page cache may compute in
 //!   addition to the others, so that no core waits while a turn changes hands.
 //! - The source is released as soon as everything was read, before anything waits for the target.
 //! - A failure of one thread ends all of them; what they made so far stays with the caller.
+//!
+//! Leaves to others: what is read, and in which order (`feed.rs`), failing together (`crew.rs`), and sealing the set
+//! (`backup/store.rs`).
 
 mod block;
 mod offload;

@@ -1,5 +1,5 @@
 //! Backups with an accelerator: between the worker that has read a block and the writer that needs it, the block may
-//! pass through `codec`'s dispatcher.
+//! pass through the dispatcher of `longshore-accel`.
 //!
 //! A worker that has read a block offers it. If the block is accepted, the worker continues reading; *finishers*,
 //! threads that compute under the same gate as workers, check the accelerator's result or compress the block again in
@@ -12,6 +12,9 @@
 //!   never come out of the former.
 //! - One block can always be finished: the block that the writer waits for has separate output buffers (`spare`), in
 //!   case later blocks hold all others.
+//!
+//! Leaves to others: choosing a device and checking its result (`longshore-accel`), and how many buffers are lent
+//! (`choice.rs`).
 
 use std::sync::Arc;
 

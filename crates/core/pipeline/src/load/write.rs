@@ -4,6 +4,8 @@
 //! - A stripe that is full takes no more blocks while another one does; the last one fails.
 //! - Blocks that hold only marks come after all data.
 //! - The NUL device never waits, so workers write to it themselves.
+//!
+//! Leaves to others: the order in which blocks leave (`handoff.rs`), and bytes on the device (`longshore-media`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,8 +1,10 @@
 //! A restore from its plan to its end: the decisions, and the moving bytes.
 //!
-//! The decisions that depend on the media alone come first, then those about archive and destination; every refusal
-//! comes before the first byte is written. The streams that were opened to decide are the ones that are read, since a
-//! pipe can be read only once.
+//! Invariants
+//! - The decisions that depend on the media alone come first, then those about archive and destination; every refusal
+//!   that needs no bytes comes before the first byte is written.
+//! - The streams that were opened to decide are the ones that are read, since a pipe can be read only once.
+//! - Files get their names only after every wave was written and everything that was asked for was found.
 //!
 //! Leaves to others: decoding (`unload`), writing (`writer.rs`), and the order of a chain (`chain`).
 

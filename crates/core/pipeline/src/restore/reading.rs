@@ -1,7 +1,9 @@
 //! The sets that a restore reads: one set, or a differential one with all sets it needs.
 //!
-//! Sets are ordered by depth, and the requested one is 0. A pipe can only hold the requested set, since it cannot be
-//! searched.
+//! Invariants
+//! - Sets are ordered by depth, and the requested one is 0.
+//! - A pipe can only hold the requested set, since it cannot be searched.
+//! - An index that cannot be read costs time, not data: a single set is then read completely.
 //!
 //! Leaves to others: finding and merging sets (`chain`), and decoding (`unload`).
 

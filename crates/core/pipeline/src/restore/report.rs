@@ -1,10 +1,13 @@
 //! Reports a finished restore: to its caller, to the observer and to the history.
 //!
-//! Comes after everything is durable under its name, so nothing here can make the restore fail; a history that cannot
-//! be written is a warning. Dangers of the restored copy, such as subscriptions that would run, are named before
-//! anybody starts it.
+//! Invariants
+//! - Everything is durable under its name already, so nothing here can make the restore fail; a history that cannot be
+//!   written is a warning.
+//! - Dangers of the restored copy, such as subscriptions that would run, are named before anybody starts it.
+//! - Every warning reaches the observer and the report.
 //!
-//! Leaves to others: the restore (`prepared.rs`), and showing the report (the programs).
+//! Leaves to others: the restore (`prepared.rs`), finding the dangers (`longshore-landing`), and showing the report
+//! (the programs).
 
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,11 @@
 //! The destination of a restore: which kind receives the set, and whether the set fits.
 //!
-//! A set of a cluster goes to a cluster's directory, others to a directory of files; what the options ask must suit
-//! the kind, else the restore is refused. Space is compared before anything is written.
+//! Invariants
+//! - A whole set of a cluster goes to a cluster's directory; parts of one, and everything else, to plain names. Options
+//!   that do not suit the kind are refused.
+//! - The media that are read, and Longshore's own files, are never replaced.
+//! - Space is compared before anything is written; only a set that cannot fit is refused.
+//! - [`DestinationNeeds::survey`] refuses what the restore would refuse, and writes nothing.
 //!
 //! Leaves to others: writing (`landing`), and recovery's settings (`longshore-pg`).
 

@@ -1,8 +1,13 @@
 //! Restores with an accelerator that decompresses: the mirror image of `load/offload.rs`.
 //!
-//! A worker checks a payload's stored CRC-32C and offers the payload. The result must have the plain CRC-32C in the
-//! block's header; otherwise software decodes the block again, and only a block that software cannot decode either is
-//! damaged. Blocks do not wait for one another, so any of them can be finished with a spare buffer.
+//! Invariants
+//! - A result is used only if it has the plain CRC-32C in the block's header; otherwise software decodes the block
+//!   again, and only a block that software cannot decode either is damaged.
+//! - Blocks do not wait for one another, so any of them can be finished with a spare buffer.
+//! - A block's number here is new: a damaged header's sequence may not be unique.
+//!
+//! Leaves to others: the stored CRC-32C, which the worker has checked before (`unload/mod.rs`), and choosing a device
+//! (`longshore-accel`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

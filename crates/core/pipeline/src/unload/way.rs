@@ -3,8 +3,15 @@
 //!
 //! Which of the two takes less CPU time depends on the machine's caches and on the algorithm. A copy costs a pass over
 //! the plain bytes; a buffer that comes back from a device may have left the core's cache, so decoding into it is
-//! slower. Both are measured on the run's own blocks and the cheaper one is used; the other is tried again from time
-//! to time.
+//! slower.
+//!
+//! Invariants
+//! - The choice changes CPU time only: both ways write the same bytes.
+//! - Each way is measured on the run's own blocks before one is preferred, and the other is tried again from time to
+//!   time.
+//! - Earlier blocks fade, so a change of the data is noticed.
+//!
+//! Leaves to others: decoding and the copy (`unload/mod.rs`), and measuring CPU time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,8 +1,15 @@
 //! A lease in an object store: an object that its holder writes again every minute.
 //!
-//! Its name says who holds it, as a lease's in a directory does; its content is the host, for people. Whether it is
-//! alive is judged by the store's clock alone. So is whether its holder was in time: the store's answer to each writing
-//! has the store's time, and two answers further apart than a lease lives mean that others could take it for dead.
+//! Its name says who holds it, as a lease's in a directory does; its content is the host, for people.
+//!
+//! Invariants
+//! - Whether a lease is alive is judged by the store's clock alone. So is whether its holder was in time: the store's
+//!   answer to each writing has the store's time, and two answers further apart than a lease lives mean that others
+//!   could take it for dead.
+//! - A lease that was lost once stays lost: its holder's [`Hold::confirm`] fails from then on.
+//! - A lease whose removal is forbidden says by its content that its holder has ended.
+//!
+//! Leaves to others: listing leases, and what a dead one allows (`place/buckets.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};

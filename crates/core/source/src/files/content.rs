@@ -1,8 +1,10 @@
 //! The bytes of one plain file, and whether it changed while it was read.
 //!
-//! The file is opened at its first use, so that waiting entries hold no descriptor. Its attributes before and after
-//! the reading decide whether it changed; a file that became shorter is filled up with zeros to the listed length and
-//! counts as changed.
+//! Invariants
+//! - The file is opened at its first use, so waiting entries hold no descriptor; it is opened at most once.
+//! - Its attributes when listed, when opened and when settled decide whether it changed. A name that was added or
+//!   removed is no change.
+//! - Bytes that the file no longer has are zeros up to the listed length, and the file counts as changed.
 //!
 //! Leaves to others: what a change means to the backup (the pipeline), and finding files (`walk.rs`).
 

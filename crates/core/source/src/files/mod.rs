@@ -1,8 +1,7 @@
 //! Plain files and directory trees.
 //!
-//! Each volume is walked separately, depth first, when a caller asks for its next entry; nothing runs ahead.
-//! Everything is reached through an open directory, so no symbolic link below a root is followed, even if the tree
-//! changes.
+//! Each volume is walked separately, depth first, when a caller asks for its next entry; nothing runs ahead. Everything
+//! is reached through an open directory, so no symbolic link below a root is followed, even if the tree changes.
 //!
 //! Paths in the backup: a single directory gives its contents, relative to itself (its own attributes are not kept); a
 //! single file gives its name; of several roots, each appears under its own last component, as given. A directory on
@@ -15,7 +14,7 @@
 //! - A file has exactly the length it was listed with. Its content reports whether it changed; directories that vanish
 //!   and special files are reported at the end.
 //!
-//! Left to others: consistency between files. The files of another program's database are consistent only if that
+//! Leaves to others: consistency between files. The files of another program's database are consistent only if that
 //! program does not write during the backup.
 
 mod content;

@@ -1,10 +1,12 @@
 //! Turns the paths that a person gave into the starting points of each volume's walk.
 //!
-//! Every path is checked before any is read: it exists, and no two of them would be restored to the same name. Each
-//! directory belongs to exactly one volume, so nothing is stored twice. A SQLite database brings the files next to it
-//! along, since it may not be consistent without them.
+//! Invariants
+//! - Every path is checked before any is read: it exists, is a file or a directory, and no two of them would be
+//!   restored to the same name.
+//! - A directory on which another volume begins is left to that volume's walk, so nothing below a root is walked twice.
+//! - A SQLite database brings the files next to it along, since it may not be consistent without them.
 //!
-//! Leaves to others: the walk itself (`walk.rs`).
+//! Leaves to others: the walk itself (`walk.rs`), and which directory is a volume (`volumes.rs`).
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};

@@ -1,8 +1,11 @@
 //! Determines from a server's own files which branch of its cluster it is on, and how earlier backups relate to it.
 //!
-//! Starts no backup and writes nothing. If the server's files are not readable, it is asked over a replication
-//! connection (`remote/branch.rs`). If it takes none, only its system identifier is known, and the relation of earlier
-//! backups stays open; it is never guessed.
+//! Invariants
+//! - No backup is started and nothing is written.
+//! - A relation that cannot be decided stays unknown; it is never guessed. If the server's files are not readable, it
+//!   is asked over a replication connection (`remote/branch.rs`); if it takes none, only its system identifier is
+//!   known.
+//! - A base that may be of another branch no longer counts as of this server's run, so all its pages are compared.
 //!
 //! Leaves to others: comparing histories and samples (`longshore-pg`), and what a relation means for a backup (the
 //! pipeline and the programs).

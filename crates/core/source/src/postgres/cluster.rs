@@ -1,7 +1,11 @@
 //! Shared by all parts of one backup: the session, the facts about the cluster, its directory.
 //!
-//! The control file is read again until its checksum is right, since a reading during a write is torn. The facts are
-//! read once, so that all parts of the backup agree about them.
+//! Invariants
+//! - A directory is used only if it is the one of the server that answered: same system identifier, a `postmaster.pid`
+//!   with the server's start time, and both or neither a standby.
+//! - The control file is read again while its checksum is wrong, since a reading during a write is torn; one that stays
+//!   wrong is an error.
+//! - The facts are read once, so that all parts of the backup agree about them.
 //!
 //! Leaves to others: the session itself (`session.rs`), and the files (`tree.rs`).
 

@@ -1,7 +1,14 @@
 //! The bytes of one file of a running cluster.
 //!
-//! A file may grow, shrink or vanish while it is read: replaying the WAL repeats everything that happened after the
-//! backup began. Only the length matters: exactly the listed length is stored, and missing bytes are zeros.
+//! Invariants
+//! - Exactly the listed length is given; bytes that a relation's file no longer has are zeros. A file may grow, shrink
+//!   or vanish while it is read: replaying the WAL repeats everything that happened after the backup began.
+//! - A WAL segment is different: it must exist, be complete, be this cluster's segment of its name, and still have its
+//!   name at the end.
+//! - No read succeeds after the backup session was lost.
+//!
+//! Leaves to others: which files belong to the backup (`rules.rs`, `tree.rs`), the judgement of a page (`pages.rs`),
+//! and which pages need not be read (`differs.rs`).
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -17,12 +17,14 @@
 //! | main forks only | free space maps are not logged, and the other forks are small |
 //! | the database's directory was neither created nor moved meanwhile | its files came from elsewhere |
 //!
-//! If any condition fails, every page is read. If all hold, a random sample of the skipped pages is read anyway. A
-//! sampled page that differs from the base, and whose own LSN precedes the start of this backup, ends the backup
-//! ([`BaseRefusal::NotNamed`]).
+//! Invariants
+//! - If any condition fails, every page is read, and a notice says why.
+//! - If all hold, a random sample of the skipped pages is read anyway. A sampled page that differs from the base, and
+//!   whose own LSN precedes the start of this backup, ends the backup ([`BaseRefusal::NotNamed`]).
 //!
-//! One case is noticed only by that sample: a machine that was reset to a snapshot including its memory, so that the
-//! server's run continues from a state before the base.
+//! Leaves to others: reading summaries (`changes.rs`), sums and the sample (the pipeline), and one case that only the
+//! sample notices: a machine that was reset to a snapshot including its memory, so that the server's run continues from
+//! a state before the base.
 
 use std::ops::Range;
 

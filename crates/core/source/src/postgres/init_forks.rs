@@ -1,11 +1,18 @@
 //! The init forks of unlogged relations, read after everything else.
 //!
-//! When recovery begins, the server empties each relation that has an init fork: it removes the other forks and, at
-//! the end of recovery, creates the main fork from the init fork. If the backup holds a main fork whose init fork
-//! appears only by replay, the server finds the main fork's name in use and does not start. That happens to an
-//! unlogged table created during the backup if its main fork is seen before its init fork exists; an index build may
-//! lie between the two. So init forks are listed after the server has ended the backup: every init fork that replay
-//! creates up to there is included. A younger one belongs to a relation that no transaction of the backup sees.
+//! When recovery begins, the server empties each relation that has an init fork: it removes the other forks and, at the
+//! end of recovery, creates the main fork from the init fork. If the backup holds a main fork whose init fork appears
+//! only by replay, the server finds the main fork's name in use and does not start. That happens to an unlogged table
+//! created during the backup if its main fork is seen before its init fork exists; an index build may be between the
+//! two.
+//!
+//! Invariants
+//! - Init forks are listed after the server has ended the backup: every init fork that replay creates up to there is
+//!   included. A younger one belongs to a relation that no transaction of the backup sees.
+//! - A directory or fork that vanished meanwhile is skipped: its removal is in the WAL.
+//! - Memory: one directory's names as the system reads them.
+//!
+//! Leaves to others: when to list them, and the main forks of unlogged relations (`tree.rs`).
 //!
 //! Source: PostgreSQL 18, `src/backend/storage/file/reinit.c` (ResetUnloggedRelations).
 

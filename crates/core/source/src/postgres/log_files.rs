@@ -1,11 +1,16 @@
 //! The WAL files of a backup: segments and timeline histories.
 //!
-//! A restored server must not archive again what its origin has archived, so each file comes with a mark that says it
-//! is archived.
-//!
 //! Segments before the last are complete if they are the right ones, because a server syncs each before it begins the
 //! next. Only the records of the last segment show how far it is filled: no switch ended a standby's last segment, and
 //! it may hold anything after the LSN that its primary has reached.
+//!
+//! Invariants
+//! - Each file comes with a mark that says it is archived: a restored server must not archive again what its origin has
+//!   archived.
+//! - A segment has the full length of a segment, or it counts as missing.
+//! - No history of a timeline after the backup's is included: a restored server would follow it beyond the WAL it has.
+//!
+//! Leaves to others: which segments a backup needs, and whether a segment's bytes are the right ones (`content.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,8 +1,12 @@
-//! The server's own copy of its WAL, to compare an archive with: an archive may hold another branch's segment under
-//! the same name.
+//! The server's own copy of its WAL, to compare an archive with: an archive may hold another branch's segment under the
+//! same name.
 //!
-//! WAL is read from pg_wal or asked from the server. A segment that the server has recycled is gone, which is an
-//! answer and no error.
+//! WAL is read from pg_wal or asked from the server.
+//!
+//! Invariants
+//! - A segment that the server has recycled is gone, which is an answer and no error. The same holds if its file was
+//!   renamed while it was read.
+//! - Only WAL that was certainly written is requested from a server: a request for more would block.
 //!
 //! Leaves to others: the comparison and its meaning (`branch.rs`, and `archived.rs` of the pipeline).
 

@@ -1,9 +1,15 @@
 //! Page checksums, verified while the bytes are in the core's cache.
 //!
 //! A page that is written while it is read may be torn. That is not damage: it was changed after the backup began, so
-//! the WAL holds a full image of it. Such a page shows this by its LSN, which lies between the backup's start and the
-//! end of the WAL. A page whose checksum fails and whose LSN does not lie there is read again a few times, since a
-//! write takes microseconds. A page that still fails is damaged.
+//! the WAL holds a full image of it. Such a page shows this by its LSN.
+//!
+//! Invariants
+//! - A page is damaged only if its checksum fails in every one of a few readings, and its LSN is never between the
+//!   backup's start and the end of the WAL. A write takes microseconds.
+//! - A page that was truncated meanwhile is not damaged: replay truncates it again.
+//! - Every damaged page is counted; the first ones are named. If the request says so, the first one fails the backup.
+//!
+//! Leaves to others: the checksum itself (`longshore-pg`), and marking the set (the pipeline).
 //!
 //! Source: PostgreSQL 18, `basebackup.c` (verify_page_checksum); the upper bound is ours: a damaged header can contain
 //! any LSN.

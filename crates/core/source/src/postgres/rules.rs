@@ -1,8 +1,15 @@
-//! Which files of a data directory belong in a backup. Works on names only; opens nothing.
+//! Which files of a data directory belong in a backup.
+//!
+//! Invariants
+//! - The verdict depends on the name alone; nothing is opened.
+//! - Files that `pg_basebackup` leaves out are left out, and in addition `recovery.signal` and `standby.signal`, as
+//!   pgBackRest does: a restore writes its own.
+//! - The control file is left out here because it is read last.
+//!
+//! Leaves to others: walking and links (`tree.rs`), and which forks of a relation are stored.
 //!
 //! Source: PostgreSQL 18, `src/backend/backup/basebackup.c` (excludeDirContents, excludeFiles),
-//! `src/include/common/relpath.h`. `recovery.signal` and `standby.signal` are left out as pgBackRest does: a restore
-//! writes its own.
+//! `src/include/common/relpath.h`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -2,17 +2,19 @@
 //!
 //! Before a writer changes a page of the database file, it copies the page to the journal. If it dies, the journal is
 //! *hot*: the valid state is the database file with those original pages in place of its own, truncated to the length
-//! in the journal's header. SQLite writes the originals back when it opens the database. A backup writes nothing, so
-//! it uses them instead of the file's pages.
+//! in the journal's header. SQLite writes the originals back when it opens the database.
 //!
-//! Validity is decided exactly as in `pager_playback`: segments begin at sectors, each with a count of records and a
-//! nonce for their checksums. The first record that is short, has no page number or does not match its checksum ends
-//! the journal; pages beyond the old length are skipped.
+//! Invariants
+//! - Nothing is written: the originals are used in place of the file's pages.
+//! - Validity is decided exactly as in `pager_playback`: segments begin at sectors, each with a count of records and a
+//!   nonce for their checksums. The first record that is short, has no page number or does not match its checksum ends
+//!   the journal; pages beyond the old length are skipped.
+//! - A journal of several databases is recognised, and never taken for one of this database alone.
 //!
-//! Left to others: the locks ([`super::snapshot`]).
+//! Leaves to others: the locks ([`super::snapshot`]), and reading the originals (`overlay.rs`).
 //!
-//! Source: SQLite file format, section 3; `pager.c` (`hasHotJournal`, `readJournalHdr`,
-//! `readSuperJournal`, `pager_playback`). All numbers are big-endian.
+//! Source: SQLite file format, section 3; `pager.c` (`hasHotJournal`, `readJournalHdr`, `readSuperJournal`,
+//! `pager_playback`). All numbers are big-endian.
 
 use std::path::Path;
 

@@ -14,8 +14,8 @@
 //!   reset the log, but no checkpoint writes the database file. The count of frames copied back is read between two
 //!   reads of the unchanged header. If it reaches the commit, the database file alone is the state, under either lock;
 //!   if not, we cannot hold lock 0.
-//! - *Or commits wait.* Without a log, SQLite's SHARED lock keeps the database file unchanged, until the end or until
-//!   a copy that shares its blocks was made.
+//! - *Or commits wait.* Without a log, SQLite's SHARED lock keeps the database file unchanged, until the end or until a
+//!   copy that shares its blocks was made.
 //! - *Or all programs wait.* If a writer died in a transaction, its journal has the original of every page that it may
 //!   have changed. The state is the database file with those originals in place of its own pages, truncated to its
 //!   former length. No other program can read, write or roll back while we hold the SHARED lock.
@@ -26,11 +26,11 @@
 //! - Nothing is written: no checkpoint, no rollback of a hot journal, no additional `-wal` or `-shm` left, and none
 //!   created that the database's owner could not use. If a log was left without its `-shm`, the `-shm` is created, as
 //!   by every reader, and stays.
-//! - Our descriptors are opened before the transaction and closed after it ([`held`]), and nothing else in this
-//!   process opens the files meanwhile: they are claimed ([`longshore_io::Claim`]).
+//! - Our descriptors are opened before the transaction and closed after it ([`held`]), and nothing else in this process
+//!   opens the files meanwhile: they are claimed ([`longshore_io::Claim`]).
 //! - Memory: 8 bytes per log frame that waits for a checkpoint, or per page in a hot journal, at most 1 GiB.
 //!
-//! Left to others: a journal of several databases (refused, with a hint), writers that do not lock (`nolock=1`,
+//! Leaves to others: a journal of several databases (refused, with a hint), writers that do not lock (`nolock=1`,
 //! `unix-none`), and several names of one database file, each of which has its own log.
 
 mod content;

@@ -5,6 +5,9 @@
 //! - Each page comes from one record, the last one of its page that the state includes.
 //! - A record is checked again whenever it is read: an overwritten record is an error, never a page.
 //! - Memory: 8 bytes per record while it is built, 8 bytes per page afterwards.
+//!
+//! Leaves to others: which records the state includes (`wal.rs`, `journal.rs`), and the layout of a record
+//! (`frames.rs`, `records.rs`).
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,8 +1,11 @@
 //! A file in memory, of one receiver: a segment that no disk of this host needs to keep.
 //!
-//! It has no name, and nothing in it is durable: a sync is refused, so that nobody takes one for done.
+//! Invariants
+//! - It has no name, so no other handle reaches it, and it is gone when it is dropped.
+//! - Nothing in it is durable: a sync is refused, so that nobody takes one for done.
+//! - Bytes read as they were written; a gap reads as zeros.
 //!
-//! Leaves to others: how long a segment is (`workplace.rs`).
+//! Leaves to others: how long a segment is, and what is durable instead (`workplace.rs`).
 
 use std::io;
 use std::ops::Range;

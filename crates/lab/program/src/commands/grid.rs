@@ -1,9 +1,11 @@
 //! `longshore cache grid`: runs a policy over all loads and judges the results.
 //!
-//! Goals are judged only by cells that ran. With --again, a cell below the bound gets new seeds, and both results are
-//! reported.
+//! Invariants
+//! - Goals are judged only by cells that ran.
+//! - With --again, a cell below the bound gets new seeds, and both results are reported: the second never replaces the
+//!   first.
 //!
-//! Leaves to others: the cells and their runs (`longshore-simulator`).
+//! Leaves to others: the cells, their runs and the goals (`longshore-simulator`).
 
 use longshore_policy::policy::UnknownPolicy;
 use longshore_simulator::Choice;

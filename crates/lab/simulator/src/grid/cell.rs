@@ -1,6 +1,8 @@
 //! The cells of the grid: pairs of devices, loads, depths, resident shares and writes.
 //!
-//! The list of cells is fixed, and its order too, so that results of two runs can be compared cell by cell.
+//! Invariants
+//! - The list of cells is fixed, and its order too, so that results of two runs can be compared cell by cell.
+//! - A cell's measured time depends on its load and its devices, within bounds.
 //!
 //! Leaves to others: running cells (`run.rs`), and the goals (`verdict.rs`).
 

@@ -1,7 +1,10 @@
 //! Runs the cells of a grid: each policy on each load, until it is steady.
 //!
-//! A cell's result depends on its parameters and its seed only, so cells can run in any order. A run that never
-//! becomes steady is counted and reported as unsteady.
+//! Invariants
+//! - A cell's result depends on its parameters and its seeds only, so cells can run in any order; results come in the
+//!   cells' order.
+//! - A run that never becomes steady is counted and reported as unsteady.
+//! - Errors in the view of the devices are given to the policy under test alone, not to those it is compared with.
 //!
 //! Leaves to others: which cells there are (`cell.rs`), and judging the results (`verdict.rs`).
 

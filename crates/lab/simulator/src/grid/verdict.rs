@@ -1,9 +1,12 @@
 //! Compares the grid's results with its goals.
 //!
-//! A goal names the cells that it covers, and every cell that misses it is named in the table: a mean never hides a
-//! cell. Nothing here changes a result.
+//! Invariants
+//! - A goal names the cells that it covers, and counts every one that misses it: a mean never hides a cell where the
+//!   goal is for each.
+//! - A goal without cells is left out, and is never met.
+//! - Nothing here changes a result.
 //!
-//! Leaves to others: the cells and their runs (`cell.rs`, `run.rs`).
+//! Leaves to others: the cells and their runs (`cell.rs`, `run.rs`), and naming the cells that miss (the program).
 
 use super::cell::{Cell, LoadKind, Loop};
 use super::run::{CellRun, Figures};

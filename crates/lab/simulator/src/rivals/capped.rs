@@ -1,7 +1,9 @@
 //! Filters that protect the fast side from overload, as products do: bcache's, and a throttle.
 //!
-//! They follow the products' sources and defaults, which each filter names, and are tuned neither for nor against the
-//! comparison.
+//! Invariants
+//! - They follow the products' sources and defaults, which each filter names, and are tuned neither for nor against the
+//!   comparison.
+//! - One schedule gives one run: shares are spread evenly, not by chance, and time is an argument.
 //!
 //! Leaves to others: policies that the daemon can have (`longshore-policy`).
 

@@ -1,8 +1,11 @@
 //! The content of the simulated cache device: a bit for each line of every resident slot.
 //!
 //! Invariants
-//! - A cached line has the backend's present version: a write invalidates its lines when it begins, and a copy of
-//!   older content is refused by its slot's version.
+//! - A cached line has the backend's present version: a write invalidates its lines when it begins, and a copy of older
+//!   content is refused by its slot's version.
+//! - Only a resident slot has lines; one that is evicted loses the copies in flight, too.
+//!
+//! Leaves to others: which slots are resident (the policy), and the time that copies take (the simulation).
 
 use std::ops::Range;
 

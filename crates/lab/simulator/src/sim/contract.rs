@@ -1,5 +1,9 @@
-//! The text of [`Source`] as a test of any source of requests: its driver takes what is due, keeps some of it in flight, and
-//! looks too early, too.
+//! The text of [`Source`] as a test of any source of requests: its driver takes what is due, keeps some of it in
+//! flight, and looks too early, too.
+//!
+//! Invariants of the suite
+//! - Looking changes nothing, and nothing is taken before it is due.
+//! - A source that breaks one promise fails: a lying source for each promise shows it.
 //!
 //! Leaves to others: what a source of requests is for (`tests.rs`, `phases.rs` and the tests of traces).
 

@@ -2,6 +2,12 @@
 //!
 //! Closed loop: each client has one request in flight and sends the next when it has finished. Open loop: requests
 //! arrive at their own times, whether or not earlier ones have finished.
+//!
+//! Invariants
+//! - The same seed gives the same requests, whatever the policy does with them in an open loop.
+//! - In a closed loop there are never more requests in flight than clients.
+//!
+//! Leaves to others: what one client asks (`mix.rs`), and carrying requests out (the simulation).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

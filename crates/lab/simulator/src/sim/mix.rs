@@ -1,7 +1,9 @@
 //! Synthetic loads: groups of clients that each have one request in flight.
 //!
-//! The text form is that of `--mix`, and what it cannot say is refused with the reason. Offsets come from the run's
-//! seed, so equal seeds give equal loads.
+//! Invariants
+//! - The text form is that of `--mix`, and what it cannot say is refused with the form that it can.
+//! - Offsets come from the run's seed, so equal seeds give equal loads.
+//! - Requests are aligned to their own length, a power of two, and stay inside the region.
 //!
 //! Leaves to others: the loop that sends requests (`load.rs`), and recorded traces (`trace`).
 

@@ -1,6 +1,8 @@
 //! The results of a run: throughput, latencies, hits and the use of each device.
 //!
-//! Figures count only what ended within the measured time. Latencies are in µs of virtual time.
+//! Invariants
+//! - Figures count only what ended within the measured time. Latencies are in µs of virtual time.
+//! - A ratio of nothing is 0, never a division by zero.
 //!
 //! Leaves to others: comparing runs (`grid`), and showing them (the program).
 

@@ -1,7 +1,13 @@
 //! Whether a run has reached its steady state, measured by throughput, window by window.
 //!
-//! A run is steady when three windows in a row are equal within chance, and the policy reports that it steers. Windows
-//! are as long as the policy needs for about forty of its steps, so that a slow climb shows as a difference.
+//! Windows are as long as the policy needs for about forty of its steps, so that a slow climb shows as a difference.
+//!
+//! Invariants
+//! - A run is steady only when three windows in a row are equal within chance, each with each.
+//! - The allowed difference follows from the requests' lengths, within 1 to 2 %.
+//!
+//! Leaves to others: whether the policy steers yet, and what to do with a run that never becomes steady (the
+//! simulation).
 
 use longshore_policy::model::Nanos;
 

@@ -1,7 +1,9 @@
 //! The forms of recorded traces: one line of each, and how a form is recognised by its first line.
 //!
-//! A line that is not of the form gives nothing, and the caller decides; no field is guessed. Times become nanoseconds
-//! and lengths bytes here, whatever the form's units.
+//! Invariants
+//! - A line that is not of the form gives nothing, and the caller decides; no field is guessed.
+//! - Times become nanoseconds and lengths bytes here, whatever the form's units.
+//! - A request fits the address space and the bounds of a request or a discard.
 //!
 //! Leaves to others: reading files and sorting (`mod.rs`), and replaying (`replay.rs`).
 

@@ -1,8 +1,14 @@
 //! The yardstick: every part of the work by itself, single-threaded, and the limit that several cores could reach.
 //!
 //! *limit* = cores ÷ (1/codec + 1/page-cache read + 1/each checksum that the format requires). A buffer is 1 MiB as in
-//! the pipeline and is compressed right after it was read; checksums are timed on bytes in a core's L2 cache. Wall
-//! time determines the limit, CPU time the sum with which a pipeline's CPU time is compared.
+//! the pipeline and is compressed right after it was read; checksums are timed on bytes in a core's L2 cache.
+//!
+//! Invariants
+//! - Wall time determines the limit, CPU time the sum with which a pipeline's CPU time is compared.
+//! - What a codec encodes is decoded and compared: a wrong codec has no speed.
+//! - The file that is written is removed, also after an error.
+//!
+//! Leaves to others: the corpus (`corpus.rs`), the rounds of the pipeline (`rounds.rs`), and the page (`page.rs`).
 
 use anyhow::{Result, ensure};
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};

@@ -2,8 +2,13 @@
 //!
 //! The limits assume that a transfer costs only the CPU time of its system calls. Interrupts cost more, and so does a
 //! virtual machine's host if it moves the bytes with the CPUs on which the guest computes. These programs have no
-//! pipeline: blocks are in memory, and no thread waits for another. Their distance from the limit is a loss that no
-//! pipeline on this machine can avoid.
+//! pipeline: their distance from the limit is a loss that no pipeline on this machine can avoid.
+//!
+//! Invariants
+//! - Blocks are in memory, more of them than caches hold, and no thread waits for another.
+//! - As many bytes are computed as the source has, on all cores, while as many are moved.
+//!
+//! Leaves to others: each part by itself (`bare.rs`).
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

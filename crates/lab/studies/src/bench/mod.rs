@@ -1,11 +1,15 @@
 //! How near Longshore comes to the machine's limits: the measurements that `make bench` records.
 //!
-//! The yardstick is measured, not assumed: codec, page-cache read and checksums, each by itself on one core
-//! ([`bare`]), or all cores and the device at once ([`beside`]), in the same interleaved rounds as the pipeline
-//! ([`rounds`]), over the same files. Memory and ceilings are measured from outside ([`outside`]). Medians are
-//! compared, and shown with their spread.
+//! The yardstick is measured, not assumed: codec, page-cache read and checksums, each by itself on one core ([`bare`]),
+//! or all cores and the device at once ([`beside`]), in the same interleaved rounds as the pipeline ([`rounds`]), over
+//! the same files. Memory and ceilings are measured from outside ([`outside`]).
 //!
-//! Absolute figures belong to the machine; shares of the limit can be compared between machines.
+//! Invariants
+//! - Medians are compared, and shown with their spread.
+//! - Absolute figures belong to the machine, which the report describes; shares of the limit can be compared between
+//!   machines.
+//!
+//! Leaves to others: the pipeline that is measured, and the form of the report (`report`).
 
 mod bare;
 mod beside;

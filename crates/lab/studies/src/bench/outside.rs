@@ -2,6 +2,13 @@
 //!
 //! Peak memory compared with the bound that the program prints, the ceilings on rate and CPU, and other common
 //! compressors.
+//!
+//! Invariants
+//! - A run that fails ends the measurement with its output: no figure comes from a failed run.
+//! - A compressor that is not installed, or fails, has no row.
+//! - No password is on a command line.
+//!
+//! Leaves to others: the kernel's account (`longshore-facts`), and judging the figures (`page.rs`).
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,7 +1,11 @@
 //! Steps that may hang or take too long, each on its own thread, so that the report is written in any case.
 //!
-//! A step that exceeds its limit is abandoned with its thread: the device may still use its memory. From then on no
-//! step uses the device.
+//! Invariants
+//! - A step that exceeds its limit is abandoned with its thread: the device may still use its memory. From then on no
+//!   step uses the device.
+//! - No step starts when the time is over. A step that fails or panics is a line of the report.
+//!
+//! Leaves to others: what a step does, and the report (`device_check/mod.rs`).
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};

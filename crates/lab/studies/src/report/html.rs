@@ -1,8 +1,12 @@
 //! A report as one self-contained HTML file.
 //!
-//! Every text from the report is escaped here; the script reads its data from a JSON block, in which `<` is written as
-//! `\u003c` so that no text can end the block. A content security policy in the page forbids loading any other
-//! resource.
+//! Invariants
+//! - Every text from the report is escaped here; the script reads its data from a JSON block, in which `<` is written
+//!   as `\u003c` so that no text can end the block.
+//! - A content security policy in the page forbids loading any other resource.
+//! - Charts are counted in the order in which the script draws them.
+//!
+//! Leaves to others: style, script and charting library (`assets`), and the report's content (the studies).
 
 use std::borrow::Cow;
 

@@ -1,10 +1,15 @@
 //! Reports: the findings of a study, as text, Markdown, JSON and one HTML file with plots.
 //!
-//! A [`Report`] is data: sections with prose, a table and charts. A study builds one; all forms are made from it and
-//! cannot disagree. The HTML file contains its style, its script, a charting library and the report's own JSON: it
-//! opens without a network, today and in years, and the numbers can be read back from it.
+//! A [`Report`] is data: sections with prose, a table and charts. The HTML file contains its style, its script, a
+//! charting library and the report's own JSON: it opens without a network, today and in years, and the numbers can be
+//! read back from it.
 //!
-//! A value that was not measured is `None`, shown as a dash and left out of a line; it is never 0.
+//! Invariants
+//! - A study builds one report; all forms are made from it and cannot disagree.
+//! - A value that was not measured is `None`, shown as a dash and left out of a line; it is never 0.
+//! - Reasons against quoting the figures stand before the headline.
+//!
+//! Leaves to others: measuring (the studies), and each form (`html.rs`, `markdown.rs`, `text.rs`).
 
 mod html;
 mod markdown;

@@ -1,7 +1,11 @@
 //! Dates and times as text, the way SQLite's own functions read them.
 //!
-//! A sample has no *now*: everything is counted from fixed dates. Days count from 1970-01-01,
-//! milliseconds from that day's midnight.
+//! Invariants
+//! - A sample has no *now*: everything is counted from fixed dates. Days count from 1970-01-01, milliseconds from that
+//!   day's midnight.
+//! - A text has a fixed width, and is the date that SQLite computes for the same day.
+//!
+//! Leaves to others: which days a sample uses (`stae`, `tprocc`).
 
 pub const MS_PER_DAY: i64 = 86_400_000;
 

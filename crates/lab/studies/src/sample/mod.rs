@@ -9,9 +9,10 @@
 //! (small files do) it is loaded again with a corrected number.
 //!
 //! Invariants
-//! - Equal specs give byte-identical files, with the same version of SQLite. Nothing reads a
-//!   clock or the environment.
+//! - Equal specs give byte-identical files, with the same version of SQLite. Nothing reads a clock or the environment.
 //! - A name is taken only by a complete, synced database; see [`store`].
+//!
+//! Leaves to others: the rows (`tprocc`, `stae`), and a file while it is loaded (`store.rs`).
 
 mod calendar;
 mod random;

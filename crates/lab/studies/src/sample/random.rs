@@ -1,11 +1,14 @@
 //! Random numbers and strings that are the same on every machine, for ever.
 //!
 //! A library's generator may change between releases; a sample must not, or published figures could no longer be
-//! compared. So this is xoshiro256++ (Blackman and Vigna, 2019), seeded through SplitMix64, and everything on top of
-//! it is integer arithmetic: no floating-point function whose last bit depends on the platform.
+//! compared. So this is xoshiro256++ (Blackman and Vigna, 2019), seeded through SplitMix64.
 //!
-//! Every table draws from its own stream, so that a change to one table leaves the others unchanged, and a value can
-//! be drawn again when another table needs it.
+//! Invariants
+//! - Everything is integer arithmetic: no floating-point function whose last bit depends on the platform.
+//! - Every table draws from its own stream, so that a change to one table leaves the others unchanged, and a value can
+//!   be drawn again when another table needs it.
+//!
+//! Leaves to others: what is drawn (`tprocc`, `stae`).
 
 /// Letters and digits in the order a draw of 0 to 61 picks them.
 const ALPHANUMERIC: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

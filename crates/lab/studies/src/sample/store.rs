@@ -1,9 +1,15 @@
 //! A SQLite file while it is being loaded, and its publication under its final name.
 //!
 //! Rows are inserted without a journal and without syncs, in key order; indexes are built at the end, where SQLite
-//! sorts once instead of splitting pages a million times. That is safe only because the file has a temporary name
-//! until it is complete and synced: an interrupted run leaves `NAME.part`, which the next run replaces, and never a
-//! half-loaded database under the requested name.
+//! sorts once instead of splitting pages a million times.
+//!
+//! Invariants
+//! - The file has a temporary name until it is complete and synced: an interrupted run leaves `NAME.part`, which the
+//!   next run replaces, and never a half-loaded database under the requested name.
+//! - A log or journal of a replaced file is removed before the new file gets the name.
+//! - A name that is taken is refused, unless it is to be replaced.
+//!
+//! Leaves to others: tables and rows (`tprocc`, `stae`), and the size (`sample/mod.rs`).
 
 use std::cell::Cell;
 use std::ffi::OsString;

@@ -1,7 +1,9 @@
 //! `longshore cache calibrate`: fits a model to a real device.
 //!
-//! The device is only read. A model that does not predict the measured cells is not written, and the exit code is 1,
-//! since a wrong model makes a policy worse than none.
+//! Invariants
+//! - The device is only read.
+//! - A model that does not predict the measured cells is not written, and the exit code is 1, since a wrong model makes
+//!   a policy worse than none. The measured cells are shown in both cases.
 //!
 //! Leaves to others: measuring, fitting and the file's form (`longshore-policy`).
 

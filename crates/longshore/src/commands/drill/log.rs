@@ -2,6 +2,14 @@
 //!
 //! A server that finds its WAL in `pg_wal` needs no restore_command, and so neither our program nor the right to read
 //! the archive.
+//!
+//! Invariants
+//! - WAL is fetched only after the proof that a restore to the backup's own moment demands.
+//! - WAL that is missing or damaged is a finding of the drill; other errors end it.
+//! - The files belong to the owner of `pg_wal`, as the server demands.
+//!
+//! Leaves to others: the proof and the checks of each file (`longshore-wal`), and starting the server
+//! (`drill/postgres.rs`).
 
 use std::path::Path;
 

@@ -1,8 +1,12 @@
 //! The directory in which a drill works: its own, and removed at the end, whatever happens.
 //!
-//! A drill that is killed leaves its directory. Each drill holds a lock in its directory, so the next drill in the
-//! same place knows which directories are abandoned, and removes those. Only directories of the same user are
-//! considered.
+//! Invariants
+//! - A drill that is killed leaves its directory. Each drill holds a lock in its directory, so the next drill in the
+//!   same place knows which directories are abandoned, and removes those.
+//! - Only directories of the same user, with the name of a drill's, are considered.
+//! - The lock is removed last, so the remains of an interrupted removal are still known as abandoned.
+//!
+//! Leaves to others: what is in the directory, and ending its server before it is removed (`drill/postgres.rs`).
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,11 @@
 //! The input of a restore: named devices, or the right backup of a database and the WAL after it.
 //!
-//! With a recovery target, the newest backup before it is chosen, and the archive is proved to have the WAL between
-//! the two, before anything is written. Backups that were skipped are named with the reason. A lease keeps the chosen
-//! backup until reading ends.
+//! Invariants
+//! - With a recovery target, the newest backup before it is chosen, and the archive is proved to have the WAL between
+//!   the two, before anything is written.
+//! - Backups that were skipped are named with the reason.
+//! - A lease keeps the chosen backup until reading ends.
+//! - A target in the future is refused: a server would stop without opening.
 //!
 //! Leaves to others: choosing (`longshore-repository`), and proving (`longshore-wal`).
 

@@ -1,6 +1,9 @@
 //! `restore --dry-run`: which sets would be read, what would be changed, and how long it would take.
 //!
-//! The time is that of the last restore of this database in the history; without one, none is named.
+//! Invariants
+//! - Nothing is written, not even a catalog.
+//! - The time is that of the last restore of this database in the history; without one, and for chosen files, none is
+//!   named.
 //!
 //! Leaves to others: what a restore would do (`pipeline`), and the choice of the backup (`beginning.rs`).
 

@@ -1,8 +1,10 @@
 //! ODBC's procedure calls, `{? = CALL name (?, 'text')}`, as a batch that is prepared like any other.
 //!
-//! Question marks become parameters of the batch. A form that is not understood is refused with a message.
+//! Invariants
+//! - Question marks become parameters of the batch, in their order; those inside quoted texts do not count.
+//! - A form that is not understood is refused with a message.
 //!
-//! Leaves to others: running the batch (`work.rs`).
+//! Leaves to others: whether the procedure exists, and running the batch (`work.rs`).
 
 use longshore_tsql::{Message, Type, message};
 

@@ -1,10 +1,13 @@
 //! Failed logins: how long each waits for its answer, and one log line each, up to a limit.
 //!
-//! Anyone can cause failed logins, and the log has limited room. Above [`LINES_MAX`] a minute, failures are only
-//! counted, and one line gives the number, so that an attack cannot push its own traces out of the log.
+//! Invariants
+//! - Anyone can cause failed logins, and the log has limited room. Above [`LINES_MAX`] a minute, failures are only
+//!   counted, and one line gives the number, so that an attack cannot push its own traces out of the log.
+//! - Each further failure from the same address doubles the wait, up to a bound. Only failures wait: a client that
+//!   knows a password is never kept out by one that does not.
+//! - Memory is bounded: so many addresses are remembered, and a name in the log is short and on one line.
 //!
-//! Each further failure from the same address doubles the wait. Only failures wait: a client that knows a password is
-//! never kept out by one that does not.
+//! Leaves to others: checking passwords, waiting, and writing the lines (`logins.rs`).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -2,6 +2,14 @@
 //!
 //! TLS 1.2 only: under TDS 7 the handshake travels in packets, and TLS 1.3 sends handshake messages after that which
 //! would not. (SQL Server does the same.)
+//!
+//! Invariants
+//! - A pair that is made here is made once, and durable before clients can see it: they pin it. Two servers that start
+//!   at the same time use the same pair.
+//! - A key that others can read or write is refused.
+//! - Each login has a full handshake: no session is kept.
+//!
+//! Leaves to others: the handshake and the bytes (`wire.rs`), and whether a client wants encryption (`longshore-tds`).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -5,9 +5,11 @@
 //! limit.
 //!
 //! Invariants
-//! - Answers are whole messages: one for each request, and one more for each Attention, after the answer of the
-//!   request that it ended.
+//! - Answers are whole messages: one for each request, and one more for each Attention, after the answer of the request
+//!   that it ended.
 //! - After a socket error nothing more is sent, and the reader is woken.
+//!
+//! Leaves to others: reading and its time limits (`connection.rs`), and tokens and packets (`longshore-tds`).
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,7 +1,11 @@
 //! What standard error says of a batch with an error: its file, and the next step.
 //!
-//! Results and messages stay as sqlcmd prints them, because scripts parse them. So the lines come after the batch, to
-//! standard error, and never between rows.
+//! Invariants
+//! - Results and messages stay as sqlcmd prints them, because scripts parse them. So the lines come after the batch, to
+//!   standard error, and never between rows.
+//! - The first error that is shown is the one that is explained.
+//!
+//! Leaves to others: printing (`sql`), and messages whose own text has the next step (`longshore-tsql`).
 
 use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Sink, Value};
 

@@ -1,7 +1,10 @@
 //! The configuration as T-SQL sees it: databases by name, and defaults for what statements omit.
 //!
-//! A database that is configured wrongly has a name all the same, and the reason is the answer to every statement that
-//! uses it. Looking for accelerators has a time limit.
+//! Invariants
+//! - A database that is configured wrongly has a name all the same, and the reason is the answer to every statement
+//!   that uses it.
+//! - A database that was given on the command line replaces one of the configuration.
+//! - Looking for accelerators has a time limit, and loads no library if hardware is not wanted.
 //!
 //! Leaves to others: reading the configuration (`config`), and statements (`tsql`).
 

@@ -1,7 +1,11 @@
 //! Statements typed by a person: editing, history, completion of words.
 //!
-//! The history is next to the catalog, readable by its owner only. Errors in reading or writing it are ignored: no
-//! statement depends on it.
+//! Invariants
+//! - The history is next to the catalog, readable by its owner only, and bounded in lines and bytes.
+//! - Errors in reading or writing it are ignored: no statement depends on it.
+//! - Lines of two prompts are both kept: typed lines are appended to what is there.
+//!
+//! Leaves to others: the meaning of what was typed (`sql`), and the words of options and views (`longshore-tsql`).
 
 use std::io;
 use std::path::{Path, PathBuf};

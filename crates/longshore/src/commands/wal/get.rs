@@ -1,7 +1,13 @@
 //! `wal get`: fetches one file from the archive.
 //!
-//! Recovery takes every exit code up to 125 as the end of the WAL, so only a certain "not found" may use such a code;
-//! `main` turns all other failures of this command, usage errors too, into [`Exit::NoAnswer`].
+//! Invariants
+//! - Recovery takes every exit code up to 125 as the end of the WAL, so only a certain "not found" may use such a code;
+//!   `main` turns all other failures of this command, usage errors too, into [`Exit::NoAnswer`].
+//! - A recovery does not end before a gap, nor before a segment that does not continue the one before it, unless the
+//!   user allowed that; a standby tries again.
+//! - The look-ahead never decides: each call makes sure of its own file.
+//!
+//! Leaves to others: the archive, and the checks of a segment (`longshore-wal`).
 
 use std::path::Path;
 

@@ -1,7 +1,11 @@
 //! `wal list`: shows the contents of an archive: unbroken runs of segments, and timeline histories.
 //!
-//! Nothing is changed. A gap is shown as a second run of the same timeline, with exit code 5; --verify reads
-//! everything and answers with exit code 1 for damage. An archive that refuses another branch's WAL is code 5, too.
+//! Invariants
+//! - Nothing is changed.
+//! - A gap is shown as a second run of the same timeline, with exit code 5; an archive that refuses another branch's
+//!   WAL is code 5, too.
+//! - --verify reads everything and answers with exit code 1 for damage. A segment that retention removed meanwhile is
+//!   no damage.
 //!
 //! Leaves to others: finding runs and checking (`longshore-wal`).
 

@@ -1,6 +1,11 @@
 //! `wal`: the commands that PostgreSQL's archive_command and restore_command run.
 //!
-//! Startup time matters: the server runs one process per file.
+//! Invariants
+//! - Startup time matters: the server runs one process per file, so nothing is opened that the command does not need.
+//! - A level and an algorithm come from one place: the first that names either of them has both.
+//! - A look-ahead that does not start only makes later calls slower.
+//!
+//! Leaves to others: each command (`push.rs`, `get.rs` and the others), and the archive (`longshore-wal`).
 
 mod create;
 mod get;

@@ -1,7 +1,9 @@
 //! `wal needs`: lists the targets that rely on an archive, from the records that they left there.
 //!
-//! A record is removed only if the user names it. Without the certainty that all records are there, the answer says
-//! so, and no WAL is removed from the archive.
+//! Invariants
+//! - A record is removed only if the user names it.
+//! - Without the certainty that all records are there, the answer says so with the exit code of warnings, and no WAL is
+//!   removed from the archive.
 //!
 //! Leaves to others: records (`longshore-wal`), and expiring (`longshore-repository`).
 

@@ -1,7 +1,9 @@
 //! `wal push`: stores one file in the archive, as the server's archive_command.
 //!
-//! Exit code 0 means that the file is in the archive, durably; PostgreSQL removes its own copy then. No code is above
-//! 125, which would end the server's archiver. The look-ahead never decides: each call makes sure of its own file.
+//! Invariants
+//! - Exit code 0 means that the file is in the archive, durably; PostgreSQL removes its own copy then.
+//! - No code is above 125, which would end the server's archiver.
+//! - The look-ahead never decides: each call makes sure of its own file. Nothing that waits is ever dropped.
 //!
 //! Leaves to others: the archive (`longshore-wal`).
 

@@ -1,7 +1,10 @@
 //! `wal receive`: receives the WAL as a stream, until it is stopped.
 //!
-//! A server that is away is tried again every few seconds, and the log says so; an error that no retry can mend ends
-//! the command. Only WAL that is durable in the archive is reported to the server.
+//! Invariants
+//! - A server that is away is tried again every few seconds, and the log says so; an error that no retry can mend ends
+//!   the command.
+//! - Only WAL that is durable in the archive is reported to the server.
+//! - Without a replication slot nothing is received: the server would not keep WAL for it.
 //!
 //! Leaves to others: the stream and the archive (`longshore-wal`).
 

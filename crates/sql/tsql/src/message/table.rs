@@ -1,7 +1,10 @@
 //! The table: one line for each message, by number.
 //!
-//! Number, severity, state and text are SQL Server's where it has the message; Longshore's own have numbers from 50000
-//! on. Scripts and agents look for the numbers, so a number never changes its meaning.
+//! Invariants
+//! - Number, severity, state and text are SQL Server's where it has the message; Longshore's own have numbers from
+//!   50000 on.
+//! - Scripts and agents look for the numbers, so a number never changes its meaning. Numbers ascend, and each is there
+//!   once.
 //!
 //! Leaves to others: filling in values and lines (`message.rs`).
 

@@ -1,6 +1,11 @@
 //! Comparison of texts: collations by SQL Server's names, and their names in SQLite.
 //!
-//! Trailing blanks never count.
+//! Invariants
+//! - Trailing blanks never count.
+//! - A collation that would treat other texts as equal than ours is refused by name, never replaced by a similar one.
+//! - Two sides with different collations are an error, as in SQL Server; without any, the server's counts.
+//!
+//! Leaves to others: LIKE (`like.rs`), and where a collation comes from in an expression (`translate`).
 
 use std::cmp::Ordering;
 

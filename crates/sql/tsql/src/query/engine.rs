@@ -1,10 +1,13 @@
 //! SQLite in memory, for one query: its views, T-SQL's functions, and rows in T-SQL's types.
 //!
-//! A query sees its views and, attached for reading, the catalog. Lengths and memory are bounded, and the cancel flag
-//! is looked at every few thousand instructions, so that no query holds a server up.
+//! Invariants
+//! - A query sees its views and, attached, the catalog, and can change neither.
+//! - The length of a value, and SQLite's memory in the whole process, are bounded. The cancel flag is read every few
+//!   thousand instructions, so no query holds a server up.
+//! - Rows of views belong to one query: only a database without views is kept for the next.
 //!
-//! Leaves to others: translating T-SQL (`translate`), the rows of views (`schema.rs`), T-SQL's functions (`function.rs`), and
-//! the forms of values (`cell.rs`).
+//! Leaves to others: translating T-SQL (`translate`), the rows of views (`schema.rs`), T-SQL's functions
+//! (`function.rs`), and the forms of values (`cell.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,10 @@
 //! LIKE's patterns: `%`, `_`, `[a-z]`, `[^a-z]`, and an escape character.
 //!
-//! The number of comparisons is bounded, so no pattern holds a server up: an answer that would take longer is an
-//! error.
+//! Invariants
+//! - The number of comparisons is bounded, so no pattern holds a server up: an answer that would take longer is none.
+//! - A set without its end matches nothing.
 //!
-//! Leaves to others: collations (`folds` is an argument), and NULL.
+//! Leaves to others: the message for an answer that takes too long, collations (`folds` is an argument), and NULL.
 
 /// The most comparisons of characters for one answer: some tenths of a second.
 const STEPS_MAX: usize = 200_000_000;

@@ -4,16 +4,19 @@
 //! text ──sqlparser──▶ tree ──translate──▶ SQLite's SQL, values, types ──engine──▶ rows of T-SQL's types
 //! ```
 //!
-//! The translation passes on only constructs that it knows and refuses all others, so no text of a query reaches
-//! SQLite unchanged. [`schema`] describes the views; those of msdb read the catalog, which is attached read-only, the
-//! others are filled when a query names them.
+//! [`schema`] describes the views; those of msdb read the catalog, which is attached read-only, the others are filled
+//! when a query names them.
 //!
-//! Limits of the arithmetic: numbers with a fraction are binary floating point inside and rounded to their type's
-//! scale at each step, so about 15 digits are exact. An operation that would lose digits before the point is refused
-//! (8115).
+//! Limits of the arithmetic: numbers with a fraction are binary floating point inside and rounded to their type's scale
+//! at each step, so about 15 digits are exact. An operation that would lose digits before the point is refused (8115).
 //!
-//! Nothing here knows sessions: a session lends the part of it that a query may read ([`QueryContext`]), and keeps the
-//! engine and the trees of a batch.
+//! Invariants
+//! - The translation passes on only constructs that it knows and refuses all others, so no text of a query reaches
+//!   SQLite unchanged.
+//! - Nothing here knows sessions: a session lends the part of it that a query may read ([`QueryContext`]).
+//!
+//! Leaves to others: keeping the engine and the trees of a batch (the session), and which statements contain queries
+//! (`statement`).
 
 mod cell;
 mod collation;

@@ -1,9 +1,12 @@
 //! Date and time arithmetic: DATEADD, DATEDIFF, DATEPART and related functions.
 //!
-//! Results and errors are SQL Server's: DATEDIFF counts boundaries, months end at their last day, and a date outside
-//! of the type's range is an error. Everything is calculated without a time zone of this machine.
+//! Invariants
+//! - Results and errors are SQL Server's: DATEDIFF counts boundaries, months end at their last day, and a date outside
+//!   of the type's range is none.
+//! - Everything is calculated without a time zone of this machine.
+//! - No number panics: counts that do not fit are the largest or the smallest.
 //!
-//! Leaves to others: the forms of dates in texts (`convert.rs`), and the present time.
+//! Leaves to others: the forms of dates in texts (`convert.rs`), the messages, and the present time.
 
 use jiff::Span;
 use jiff::civil::Weekday;

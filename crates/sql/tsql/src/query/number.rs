@@ -1,7 +1,10 @@
 //! The result types of arithmetic, by T-SQL's rules.
 //!
-//! Precision and scale follow SQL Server's documentation: digits before the point are kept, and the scale is reduced
-//! to six at the least where 38 digits do not suffice.
+//! Invariants
+//! - Precision and scale follow SQL Server's documentation: digits before the point are kept, and the scale is reduced
+//!   to six at the least where 38 digits do not suffice.
+//! - Every pair of types has a result, and of two types the one with the higher precedence wins, whichever side it is
+//!   on.
 //!
 //! Leaves to others: the calculation (`function.rs`), and conversions (`convert.rs`).
 

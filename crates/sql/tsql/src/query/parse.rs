@@ -1,10 +1,14 @@
 //! Reads a query's text into a tree, by the parser that T-SQL's grammar is known to.
 //!
-//! Invariants
-//! - No text nests deeper than a thread's stack allows: lengths, depths and runs of operators are bounded before and while
-//!   the parser reads.
-//!
 //! What the parser does not know is written out for it: `$1.50`, and `SELECT @x += y`.
+//!
+//! Invariants
+//! - No text nests deeper than a thread's stack allows: lengths, depths and runs of operators are bounded before and
+//!   while the parser reads.
+//! - A mistake has the offset in the text as the client wrote it, also where something was written out.
+//! - A text is one query, or it is refused.
+//!
+//! Leaves to others: keeping trees and lines of a batch (`reader.rs`), and what a tree means (`translate`).
 
 use sqlparser::ast::{Query, Statement as Parsed};
 use sqlparser::dialect::MsSqlDialect;

@@ -1,7 +1,14 @@
 //! Queries and expressions as they were read, by their text or their form.
 //!
 //! To read one takes longer than to run it, and most run many times: in loops, because a batch says the same again, or
-//! because it says the same of other literals. A [`ExpressionForm`] serves them all.
+//! because it says the same of other literals. An [`ExpressionForm`] serves them all.
+//!
+//! Invariants
+//! - The trees that are kept are bounded by the bytes of their texts; at the bound all are dropped.
+//! - A query has no form: there a literal may be a name, or a column's place.
+//! - A mistake has its line in the batch, and shows what the client wrote, never the text that was put around it.
+//!
+//! Leaves to others: the parser (`parse.rs`), and forms (`syntax/form.rs`).
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};

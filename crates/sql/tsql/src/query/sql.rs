@@ -2,6 +2,9 @@
 //!
 //! Invariants
 //! - The length is that of the written text, so it can be bounded before anything is written.
+//! - Values are numbers of parameters, never text.
+//!
+//! Leaves to others: making the tree (`translate`), and evaluating it (`direct`).
 
 use std::fmt;
 

@@ -1,7 +1,13 @@
 //! State that outlives the program: logical devices, restored databases, restores that wait for more.
 //!
-//! The catalog stores it, for every server that uses the catalog; this is a copy. It is read again when the catalog's
-//! files have changed, at most once for each batch. Without a catalog it lasts as long as the program.
+//! Invariants
+//! - The catalog stores it, for every server that uses the catalog; this is a copy. A change is stored before it is in
+//!   the copy.
+//! - The copy is read again when the catalog's files have changed, at most once for each batch. Without a catalog it
+//!   lasts as long as the program.
+//! - A catalog that cannot be read is a warning: backups must not depend on this state.
+//!
+//! Leaves to others: the tables (`longshore-catalog`), and whether what a row names still exists (the statements).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,10 @@
 //! `sp_configure`, RECONFIGURE and ALTER SERVER CONFIGURATION: the server settings, which are in the catalog.
 //!
-//! As in SQL Server, a value is configured first and in use after RECONFIGURE. Names may be shortened as long as they
-//! are unique. A value outside of its range is refused before it is stored.
+//! Invariants
+//! - As in SQL Server, a value is configured first and in use after RECONFIGURE, or after a restart for hardware
+//!   offload.
+//! - Names may be shortened as long as they are unique. Advanced settings are found only if they are shown.
+//! - A value outside of its range is refused before it is stored.
 //!
 //! Leaves to others: storing settings (`longshore-catalog`), and what they do (`pipeline`).
 

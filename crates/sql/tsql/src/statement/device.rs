@@ -1,9 +1,13 @@
 //! Translates a statement's devices to those of the media.
 //!
-//! Relative paths are below the backup directory, and with a server only directories that statements may name are
-//! accepted. A device of a kind that does not exist here is refused; none is replaced by another.
+//! Invariants
+//! - Relative paths are below the backup directory.
+//! - With a server only paths that statements may reach are accepted, with links followed, whether a statement, the
+//!   catalog or a set names them. The refusal does not tell whether the path exists.
+//! - A device of a kind that does not exist here is refused; none is replaced by another.
 //!
-//! Leaves to others: objects (`object`), logical devices (`longshore-catalog`), and opening devices (`longshore-media`).
+//! Leaves to others: objects (`object.rs`), logical devices (`longshore-catalog`), and opening devices
+//! (`longshore-media`).
 
 use std::ffi::OsStr;
 use std::fmt::Display;

@@ -3,6 +3,8 @@
 //! Invariants
 //! - Only a data directory that a restore still holds is removed: no server can have run on it.
 //! - Databases of the configuration, and completely restored files, are never removed.
+//!
+//! Leaves to others: emptying the directory (`longshore-landing`), and the state of restores (`server/persistent.rs`).
 
 use longshore_catalog::RestoreSequence;
 use longshore_landing::HeldCluster;

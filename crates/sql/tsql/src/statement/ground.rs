@@ -1,7 +1,13 @@
 //! Ownership of paths: no statement writes onto a database, the catalog or a PostgreSQL data directory other than the
 //! one it names.
 //!
-//! Paths are compared in their real form, with symbolic links followed and `..` resolved for all existing names.
+//! Invariants
+//! - Paths are compared in their real form, with symbolic links followed and `..` resolved for all existing names.
+//! - A database that cannot be used still owns its files, and a restore that waits for more owns its directory.
+//! - SQLite's files next to a database belong to it, whether or not they exist.
+//!
+//! Leaves to others: refusing (`restore.rs`, `backup.rs`), and files that a running restore protects
+//! (`longshore-landing`).
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,7 +1,10 @@
 //! The objects that statements name with URL: which texts are addresses, and which addresses a statement may reach.
 //!
-//! An address is `s3://BUCKET/KEY`. SQL Server's own form begins with the store's host, and a host must never be taken
-//! for a bucket: what may be one is refused.
+//! Invariants
+//! - An address is `s3://BUCKET/KEY`. SQL Server's own form begins with the store's host, and a host must never be
+//!   taken for a bucket: what may be one is refused.
+//! - A prefix of allowed objects ends at a slash: no name that merely begins the same is below it.
+//! - A refused text is not repeated: it may have a secret in it.
 //!
 //! Leaves to others: the store, its credentials and whether object stores are used at all (`longshore-bucket`).
 

@@ -1,7 +1,10 @@
 //! The common part of all restoring statements: the request, the run, and the messages at its end.
 //!
-//! Decides whether a restored cluster may archive its WAL: only if it provably replaces the configured server. In
-//! doubt the copy does not archive, because it would write a new timeline into the original's archive.
+//! Invariants
+//! - A restored cluster may archive its WAL only if it provably replaces the configured server. In doubt the copy does
+//!   not archive, because it would write a new timeline into the original's archive.
+//! - Limits of the configuration do not slow a restore: they spare a workload during backups.
+//! - The last message of a restore comes after all warnings, and is the one that SQL Server ends with.
 //!
 //! Leaves to others: what each statement may replace (`restore.rs`), and the restore itself (`pipeline`).
 

@@ -6,12 +6,14 @@
 //!     literals  'set 1 of ', 7
 //! ```
 //!
-//! Two expressions of one form differ in their literals only, so one tree serves both. Scripts that a program writes say
-//! the same thing thousands of times with other literals.
+//! Two expressions of one form differ in their literals only, so one tree serves both. Scripts that a program writes
+//! say the same thing thousands of times with other literals.
 //!
 //! Invariants
-//! - A mark stands only where a value may stand: what else is written as a literal, such as a type's length, stays in the
-//!   form. Where that cannot be told from the tokens, there is no form.
+//! - A mark stands only where a value may stand: what else is written as a literal, such as a type's length, stays in
+//!   the form. Where that cannot be told from the tokens, there is no form.
+//!
+//! Leaves to others: keeping trees by their form (`query/reader.rs`), and values in the place of marks (`query`).
 
 use super::lexer::{Lexer, Token, TokenKind};
 

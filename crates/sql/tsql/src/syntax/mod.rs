@@ -10,7 +10,8 @@
 //!   length; a text longer than [`LEN_MAX`] is refused.
 //! - Statements and queries are recognised by their tokens only, never by their whole text.
 //!
-//! Queries and expressions are kept as [`Fragment`]s: runs of tokens that [`crate::query`] interprets.
+//! Leaves to others: queries and expressions, which are kept as [`Fragment`]s: runs of tokens that [`crate::query`]
+//! interprets.
 
 use std::str::FromStr;
 

@@ -1,8 +1,13 @@
-//! The options after WITH: one table says how each is spelled and written, in which statements it may occur, and how
-//! it is handled.
+//! The options after WITH: one table says how each is spelled and written, in which statements it may occur, and how it
+//! is handled.
 //!
-//! The parser reads the table, lowering refuses by it, and `docs/tsql.md` shows it (a test compares the two). No
-//! option is ignored without a reason in this table.
+//! Invariants
+//! - The parser reads the table, lowering refuses by it, and `docs/tsql.md` shows it (a test compares the two): there
+//!   is no second list.
+//! - No option is ignored without a reason in this table.
+//! - An option that belongs to no statement of a verb is refused for that verb.
+//!
+//! Leaves to others: parsing values (`parser/option.rs`), and what an option does (`statement`).
 
 /// The syntax after an option's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,12 @@
 //! Filters: where a hit is served, and whether a miss is filled.
 //!
-//! Here are those that a cache at work can have. A comparison of policies makes its own filters and gives them to
-//! [`Policy::with`](super::Policy::with).
+//! Invariants
+//! - A filter decides each request once, before it is sent, and never fails or waits; one schedule gives one run.
+//! - A filter that does not define a method behaves as a classic cache does.
+//! - A hit that is whole is never filled, and no plan gives the fast side bytes that it does not hold.
+//!
+//! Leaves to others: which slots are kept (`replace`). Here are the filters that a cache at work can have; a comparison
+//! of policies makes its own and gives them to [`Policy::with`](super::Policy::with).
 
 mod aware;
 mod balance;

@@ -1,10 +1,16 @@
 //! The no-regret guard of the cache: is serving hits from both sides better than from one alone?
 //!
 //! [`longshore_balance::Guard`] compares progress under the three choices and tries only choices that could come near
-//! the best. The progress of one side alone is the lower of two estimates. The first is Little's law: the bytes now
-//! in flight, divided by the time that a mean request would take if all of them were on that side. The second takes
-//! into account that clients also write, which no choice makes faster: the present progress, or its average if that is
+//! the best. The progress of one side alone is the lower of two estimates. The first is Little's law: the bytes now in
+//! flight, divided by the time that a mean request would take if all of them were on that side. The second takes into
+//! account that clients also write, which no choice makes faster: the present progress, or its average if that is
 //! lower, times the ratio of a mean request's present time to its time on that side.
+//!
+//! Invariants
+//! - Progress is the bytes that clients have read, joined reads included; fills and writes do not count.
+//! - A choice is tried only if both estimates are high: either may be far off, and a useless trial costs time.
+//!
+//! Leaves to others: the trials and their bounds (`longshore_balance::Guard`), and routing each read (`aware.rs`).
 
 use longshore_balance::constants::{cache, guard};
 use longshore_balance::{Estimate, Guard, Serve};

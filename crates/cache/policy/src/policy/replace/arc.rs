@@ -1,6 +1,13 @@
 //! ARC: one list for slots requested once, one for slots requested again, and ghosts of both, which move the border
 //! between them.
 //!
+//! Invariants
+//! - A slot is in one of the four lists, or in none.
+//! - Slots requested once and their ghosts are at most as many as there are slots; all lists together at most twice as
+//!   many.
+//!
+//! Leaves to others: evicting when there is no room (the owner, see [`Base`]), and what a copy is worth (`valued.rs`).
+//!
 //! Source: Megiddo and Modha, FAST 2003, figure 4.
 
 use super::queue::{Queue, chained};

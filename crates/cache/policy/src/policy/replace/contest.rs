@@ -7,9 +7,11 @@
 //! Invariants
 //! - A slot is in the sample for ever or never, and its neighbours with it: a long read is only served fast if all of
 //!   it is cached; a partly cached one counts half.
-//! - A copy exists only if it would have been read and written, and costs the fast side's time for that. Without
-//!   either rule, readers that follow each other closely make admitting everything look better than it is.
+//! - A copy exists only if it would have been read and written, and costs the fast side's time for that. Without either
+//!   rule, readers that follow each other closely make admitting everything look better than it is.
 //! - Every switch costs content, so frequencies decide unless admitting everything saves clearly more.
+//!
+//! Leaves to others: admitting in the real cache (`order.rs`), and the two lists (`valued.rs`).
 
 use std::ops::RangeInclusive;
 

@@ -1,5 +1,9 @@
-//! The text of [`Base`] and [`Residents`] as a test of every base: an owner that uses, admits, evicts, voids and resizes at
-//! random, keeps to the protocol, and now and then does not. A [`Single`] is run as the base that it makes.
+//! The text of [`Base`] and [`Residents`] as a test of every base: an owner that uses, admits, evicts, voids and
+//! resizes at random, keeps to the protocol, and now and then does not. A [`Single`] is run as the base that it makes.
+//!
+//! Invariants of the suite
+//! - After every step the base and the owner agree about which slots are resident.
+//! - A base that breaks one promise fails: a lying base for each promise shows it.
 //!
 //! Leaves to others: whether a base decides as its paper says (`tests.rs`).
 

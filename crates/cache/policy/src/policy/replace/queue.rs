@@ -6,6 +6,8 @@
 //! Invariants
 //! - A slot is in the list once and in the index, or in neither.
 //! - Positions are reused; the vector never exceeds the largest number of slots present at once.
+//!
+//! Leaves to others: what an order or a mark means (the bases).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,5 +1,13 @@
 //! S3-FIFO: a small queue for new slots, a main queue for those used there, ghosts of the others.
 //!
+//! Invariants
+//! - A slot is in one of the two queues or a ghost, never two of these.
+//! - A ghost that returns goes to the main queue. There are at most as many ghosts as the main queue has room for.
+//! - The search for a victim ends: a slot leaves the small queue once, and each round of the main one lowers all
+//!   counts.
+//!
+//! Leaves to others: evicting when there is no room (the owner, see [`Base`]), and what a copy is worth (`valued.rs`).
+//!
 //! Source: Yang et al., SOSP 2023, with its 10 % and its counters up to 3.
 
 use super::queue::{Queue, chained};

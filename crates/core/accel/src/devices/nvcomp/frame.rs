@@ -1,8 +1,14 @@
 //! Frames a device's chunks as a payload: gzip-ext members around compressed chunks, stored members around the rest.
 //!
-//! Neighbouring chunks that are stored share members as software would make them. So a payload never exceeds
-//! [`payload_bound`](crate::payload_bound), which is computed for software's members: a compressed chunk saves more
-//! than its own member costs.
+//! Invariants
+//! - A payload never exceeds [`payload_bound`](crate::payload_bound), which is computed for software's members:
+//!   neighbouring chunks that are stored share members as software would make them, and a compressed chunk saves more
+//!   than its own member costs.
+//! - The members cover the plain bytes in order, without a gap.
+//! - An output that is too small is refused, never overrun.
+//!
+//! Leaves to others: compressing chunks and their CRC-32 (the device, `lane.rs`), and a member's layout (`gzext` of
+//! `longshore-codec`).
 
 use std::ops::Range;
 

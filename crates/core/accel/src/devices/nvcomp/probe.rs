@@ -1,5 +1,10 @@
 //! Measurements for a check of the device: the speed of plain copies, and the behaviour without free memory.
 //!
+//! Invariants
+//! - Copied bytes are nobody's: no result is read, and memory is freed only after the streams have ended.
+//! - The first copies do not count: they pay for waking the bus.
+//! - Held memory is given back when its holder is dropped.
+//!
 //! Leaves to others: batches (`lane.rs`), and the memory and the streams of this (`driver.rs`).
 
 use std::sync::Arc;

@@ -1,8 +1,17 @@
 //! The self-test: every operation of a backup, once, judged by decoders that are not NVIDIA's.
 //!
 //! It compresses one, two and three chunks at a time and a whole mixture of zeros, noise and text, with tails of every
-//! awkward length. miniz_oxide and, if present, ISA-L inflate each payload, and the result is compared. The gather
-//! kernel and the device's checksums are optional: if they are at fault, the test passes without them.
+//! awkward length. miniz_oxide and, if present, ISA-L inflate each payload, and the result is compared.
+//!
+//! Invariants
+//! - An engine is in service only after every payload of one configuration was right.
+//! - The gather kernel and the device's checksums are optional: if they are at fault, the test passes without them.
+//!   Wrong results with neither of them are final.
+//! - No lock is held while a library is called: every step may block for ever.
+//! - An engine that is off stays off.
+//!
+//! Leaves to others: a time limit (the callers test in another process, or on a thread that may hang), and what a
+//! refusal costs the device (`nvcomp/mod.rs`).
 
 use std::sync::Arc;
 

@@ -1,7 +1,15 @@
-//! The declarations of `qatzip.h`: structures, parameters, return codes. No function of the library is called here.
+//! The declarations of `qatzip.h`: structures, parameters, return codes.
+//!
+//! Invariants
+//! - Sizes and offsets of the structures are asserted when this is compiled, and compared with the library's own when
+//!   it is loaded: a library built with other members is refused ([`Params::read_by`]).
+//! - Every return code of the header has a name and a fault; an unknown one is a failure of the device.
+//! - After a code that is not clean, the device counts as still writing ([`is_clean`]).
+//!
+//! Leaves to others: loading the library and calling it (`library.rs`).
 //!
 //! Source: QATzip 1.1.2 to 1.3.1, x86-64 Linux. `QzSession_T` and `QzSessionParamsDeflate_T` have one layout in all of
-//! them; a library built with `ERR_INJECTION` has another, which [`Params::read_by`] notices.
+//! them; a library built with `ERR_INJECTION` has another.
 
 use std::ffi::{c_int, c_uchar, c_uint, c_ulong, c_void};
 

@@ -1,8 +1,14 @@
-//! QAT devices as sysfs describes them. sysfs is read before the library is loaded: a process in which the library
-//! once found no device stays without one.
+//! QAT devices as sysfs describes them. sysfs is read before the library is loaded: a process in which the library once
+//! found no device stays without one.
 //!
-//! Nothing here touches a device. In particular the heartbeat file is not read: reading it makes the driver send a
-//! request, and Intel warns that checks by more than one program can take a device out of service.
+//! Invariants
+//! - Nothing here touches a device. In particular the heartbeat file is not read: reading it makes the driver send a
+//!   request, and Intel warns that checks by more than one program can take a device out of service.
+//! - A driver that does not report state or services is believed to serve: the library decides.
+//! - Virtual functions count only where there are no physical ones, as in a guest.
+//!
+//! Leaves to others: the library's own view of the devices (`library.rs`), and the operator's report
+//! (`longshore-accelerators`).
 //!
 //! Source: Linux, `Documentation/ABI/testing/sysfs-driver-qat`; qatlib and QATzip for the ids.
 

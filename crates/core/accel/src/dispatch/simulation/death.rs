@@ -1,7 +1,12 @@
-//! Goal: a device that dies in the middle of a backup costs no more than the time until its death is noticed. A hang
-//! is noticed within its bound. Within one second after that, throughput equals that of software alone, and no block
-//! is lost or made twice. A device that recovers serves again.
-//! Method: the simulation, with devices that fail or hang after three seconds.
+//! Goal: a device that dies in the middle of a backup costs no more than the time until its death is noticed. Method:
+//! the simulation, with devices that fail or hang after three seconds.
+//!
+//! Invariants that are shown
+//! - A hang is noticed within its bound, a failure with the first call that ends.
+//! - Within one second after that, throughput equals that of software alone, and no block is lost or made twice.
+//! - A device that recovers serves again within the back-off.
+//!
+//! Leaves to others: the model of devices and blocks (`simulation.rs`), and real devices and threads.
 
 use super::{Fate, Ran, World, simulate};
 use crate::dispatch::{LOOK, Mode};

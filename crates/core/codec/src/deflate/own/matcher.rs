@@ -3,10 +3,14 @@
 //! Two hash tables, of the next eight and of the next four bytes, hold the latest position of each hash. A third table
 //! for three bytes, as MS_XPRESS has it, costs a fifth of the speed on database pages and saves 1 % of size or less.
 //!
-//! Entries are positions modulo 32 KiB, so every entry, however old, stands for a position within a match's reach: no
-//! search has to check the distance. An old entry merely stands for another position than the one entered. That
-//! position is as good a candidate as any, since the bytes of every candidate are compared. An empty entry means
-//! position 0 of the window, so no search may be made there.
+//! Invariants
+//! - Entries are positions modulo 32 KiB, so every entry, however old, stands for a position within a match's reach: no
+//!   search has to check the distance. An old entry merely stands for another position than the one entered, which is
+//!   as good a candidate as any.
+//! - The bytes of every candidate are compared, so a table's content changes the size of the output, never its meaning.
+//! - An empty entry means position 0 of the window, so no search may be made there.
+//!
+//! Leaves to others: which of two matches to take (`lazy.rs`), and the contract of a search (`lazy/contract.rs`).
 
 use super::{DISTANCE_MAX, MATCH_LEN_MAX, MATCH_LEN_MIN, Window};
 use crate::lazy::{Match, Search};

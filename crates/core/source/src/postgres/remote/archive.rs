@@ -2,6 +2,15 @@
 //!
 //! Since PostgreSQL 15 a single COPY carries all archives, with a type byte before each message. Before, there was one
 //! COPY for each tablespace and a last one for the data directory.
+//!
+//! Invariants
+//! - Members are given in the order in which they arrive; nothing is stored. The caller takes all bytes of a member
+//!   before the next one.
+//! - An archive that ends within a member is an error, never a short member.
+//! - A report of damaged pages at the end is a finding of a complete backup; any other refusal loses the session.
+//!
+//! Leaves to others: the headers in an archive (`tar.rs`), and the connection (`longshore-pg`).
+//!
 //! Source: PostgreSQL 18 documentation, "Streaming Replication Protocol", BASE_BACKUP.
 
 use std::ffi::OsString;

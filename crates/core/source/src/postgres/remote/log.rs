@@ -1,8 +1,15 @@
 //! Scans the WAL that a server sends, in transit, for events about database directories ([`super::super::copies`]).
 //!
 //! The bytes arrive in order, in pieces, and the reader of records requests them in order. The reader has a separate
-//! thread, so that neither side must be turned into a state machine. It ends when the WAL has ended or cannot be
-//! followed; in the second case there is no result.
+//! thread, so that neither side must be turned into a state machine.
+//!
+//! Invariants
+//! - There is a result only if the WAL was followed up to the LSN that the caller names; otherwise the events are
+//!   unknown, never few.
+//! - The backup never waits for a reader that has ended. Memory is bounded by the queue and by the most events.
+//! - A WAL that cannot be followed does not fail the backup here.
+//!
+//! Leaves to others: what an event means (`copies.rs`), and backing up the WAL itself.
 
 use std::io;
 use std::path::Path;

@@ -1,5 +1,11 @@
-//! Parses the headers of the tar archives that a server sends. The bytes are untrusted: nothing is used before the
-//! checksum matches, and no path leaves its archive.
+//! Parses the headers of the tar archives that a server sends.
+//!
+//! Invariants
+//! - The bytes are untrusted: no field is used before the header's checksum matches.
+//! - No path leaves its archive: `..` and absolute names are refused. A link's target is kept as it is.
+//! - A kind of member other than file, directory and symbolic link is refused, never skipped.
+//!
+//! Leaves to others: the bytes of members and the order of archives (`archive.rs`).
 //!
 //! Source: POSIX.1-2017, pax, "ustar Interchange Format"; PostgreSQL 18, `src/port/tar.c` (sizes of 8 GiB and more in
 //! base 256).

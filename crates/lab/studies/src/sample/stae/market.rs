@@ -1,6 +1,13 @@
 //! Companies, their securities, and prices as random walks.
 //!
-//! All prices are whole cents, so that no rounding depends on the platform.
+//! Invariants
+//! - All prices are whole cents, so that no rounding depends on the platform, and stay between a lowest and a highest
+//!   price.
+//! - A day's low is at most its open and its close, and its high at least; a day opens near the close of the day
+//!   before.
+//! - A security's walk depends on the seed and its number alone.
+//!
+//! Leaves to others: trades at these prices (the other modules of `stae`), and names (`names.rs`).
 
 use anyhow::Result;
 

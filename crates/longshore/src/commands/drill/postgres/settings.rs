@@ -1,9 +1,16 @@
-//! The settings of a drill's server. With them, nothing in production's configuration runs code, connects out, or
-//! writes outside the scratch directory.
+//! The settings of a drill's server.
 //!
-//! The server reads no configuration file of the cluster, not even `postgresql.auto.conf`, so every setting that is
-//! not listed here has its default. Settings that matter are listed even at their default: they are given on the
-//! command line, where no file overrides them. A test compares this list with `pg_settings` of each major version.
+//! The server reads no configuration file of the cluster, not even `postgresql.auto.conf`, so every setting that is not
+//! listed here has its default. Settings that matter are listed even at their default: they are given on the command
+//! line, where no file overrides them.
+//!
+//! Invariants
+//! - With them, nothing in production's configuration runs code, connects out, or writes outside the scratch directory.
+//! - A server gets only settings that its major version knows: it refuses to start with an unknown one. A test compares
+//!   this list with `pg_settings` of each major version.
+//!
+//! Leaves to others: paths and the port (`drill/postgres.rs`), and what the database's own code can do to a checking
+//! session that this list does not name.
 
 use std::ops::RangeInclusive;
 

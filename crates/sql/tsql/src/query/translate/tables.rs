@@ -1,7 +1,11 @@
 //! Translates FROM: views, common table expressions, derived tables and joins.
 //!
-//! Tables of a FROM become the innermost scope of names; whoever asks for the scope removes it again. A name that is
-//! no view is refused with SQL Server's message.
+//! Invariants
+//! - Tables of a FROM become the innermost scope of names; whoever asks for the scope removes it again. After an error
+//!   there is none.
+//! - A name that is no view is refused with SQL Server's message, and a kind of table or join that is not known here by
+//!   name.
+//! - Two tables of one FROM have different names.
 //!
 //! Leaves to others: the views' columns and rows (`schema.rs`), and expressions in ON (`expression.rs`).
 

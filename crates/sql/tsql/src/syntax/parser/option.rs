@@ -1,7 +1,9 @@
 //! Parses WITH and the options after it, by the table of options.
 //!
-//! The table says which value an option takes and in which statements it may be; the parser has no list of its own. An
-//! unknown option is refused with SQL Server's message and, if one is near, the option that was probably meant.
+//! Invariants
+//! - The table says which value an option takes and in which statements it may be; the parser has no list of options of
+//!   its own.
+//! - An unknown option is refused with SQL Server's message and, if one is near, the option that was probably meant.
 //!
 //! Leaves to others: the table (`syntax/option.rs`), and what an option does (`statement`).
 
