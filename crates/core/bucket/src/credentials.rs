@@ -84,7 +84,7 @@ impl CredentialProvider for Lacking {
     }
 }
 
-/// What a program printed, until it ends.
+/// The credentials that a program printed, until they expire.
 struct Held {
     credential: Arc<AwsCredential>,
     until_s: Option<i64>,

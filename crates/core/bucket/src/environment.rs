@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 
-/// What a value may consist of.
+/// The characters that a value may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Printable ASCII without spaces: keys, tokens, role names, addresses.

@@ -135,7 +135,7 @@ impl Error {
         }
     }
 
-    /// What the operator can do now, in one sentence.
+    /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Address { .. } => {
@@ -161,7 +161,7 @@ impl Error {
             Error::Redirected { .. } => {
                 "set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to the server that has the bucket, then run the command again"
             }
-            // What OpenSSL makes by default of `req -x509`.
+            // OpenSSL's `req -x509` makes such a certificate by default.
             Error::Silent { why, .. } if why.contains("CaUsedAsEndEntity") => {
                 "the server's certificate is an authority's own: let that authority sign another for the server, or make one with `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`"
             }

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! - A redirect is an answer like any other, and not followed: the request has a signature, and often a session's
-//!   token, that no other host may see. What the answer says of the right place is noted for the message.
+//!   token, that no other host may see. The right place that the answer names is noted for the message.
 //! - Proxies never see requests to link-local addresses, where machines and containers ask for their credentials.
 //! - No message has the address of a proxy: it may hold a password.
 //!
@@ -208,7 +208,7 @@ impl HttpService for Staying {
     }
 }
 
-/// What an answer says of the right place, if it says that this is another one.
+/// The right place that an answer names, if it says that this is not it.
 fn elsewhere(status: StatusCode, headers: &HeaderMap, own: &str) -> Option<Elsewhere> {
     let header = |name: &str| {
         let text = headers.get(name)?.to_str().ok()?;

@@ -4,7 +4,7 @@
 //! Invariants
 //! - No clock of this machine is asked. The time is the `Date` of the answer itself; where the store sends none, it is
 //!   the newest of the times of the objects in the answer. It is never later than the store's own.
-//! - What a store keeps to is shown by a probe, not believed.
+//! - A store's promises are shown by a probe, not believed.
 //!
 //! Leaves to others: what the objects mean (leases, marks, stripes: `longshore-repository`, `longshore-wal`), and
 //! objects of many parts (`upload.rs`).
@@ -31,7 +31,7 @@ pub struct Listed {
     pub modified_ns: i64,
 }
 
-/// What lies below a prefix.
+/// The objects and folders below a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Below {
     pub objects: Vec<Listed>,

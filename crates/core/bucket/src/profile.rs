@@ -18,7 +18,7 @@ impl Profile {
         };
         let mut found = Profile::default();
         let mut is_there = false;
-        // What stands in the file of credentials wins.
+        // The file of credentials comes last and wins.
         for (text, sections) in [(config, of_config), (credentials, vec![name.to_owned()])] {
             is_there |= found.merge(text, &sections);
         }

@@ -49,7 +49,7 @@ pub fn handle() -> Result<Handle, Error> {
     Ok(handle)
 }
 
-/// The answer to a request that is under way. Dropping it ends the request.
+/// The answer to a request in flight. Dropping it ends the request.
 #[derive(Debug)]
 pub struct Ticket<T> {
     answer: Receiver<Result<T, Error>>,

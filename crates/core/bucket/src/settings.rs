@@ -63,7 +63,7 @@ fn part_asked() -> Option<u64> {
     PART_MIB_RANGE.contains(&asked).then(|| asked * MIB)
 }
 
-/// What is needed to speak to a bucket.
+/// The settings with which a bucket is reached.
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) endpoint: Option<String>,
@@ -267,7 +267,7 @@ fn source(
     Ok(Source::Instance { endpoint })
 }
 
-/// What Kubernetes or a container service put into the environment.
+/// The credentials that Kubernetes or a container service put into the environment.
 fn of_machine(env: &Environment) -> Result<Option<Source>, String> {
     let get = |name| env.get(name, Form::Signs);
     let token_file = env.get("AWS_WEB_IDENTITY_TOKEN_FILE", Form::Text)?;

@@ -39,7 +39,7 @@ use crate::settings::{Patience, Settings};
 use crate::source::Source;
 use crate::{Bucket, Error};
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     Pass,
@@ -126,7 +126,7 @@ struct State {
     habits: Habits,
 }
 
-/// What a store does otherwise than the best ones.
+/// The faults of a store that keeps fewer promises than the best ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Habits {
     /// It does not heed If-None-Match.
@@ -319,12 +319,12 @@ impl Store {
         self.state(|s| s.objects.get(key).map(|o| o.bytes.to_vec()))
     }
 
-    /// Who wrote the object.
+    /// The number of the writer of the object.
     pub fn writer(&self, key: &str) -> Option<usize> {
         self.state(|s| Some(s.objects.get(key)?.who))
     }
 
-    /// The lengths of the parts of which an object was made cannot be seen any more; those of open uploads can.
+    /// The keys of open uploads, and the lengths of their parts; a completed object no longer shows its parts.
     pub fn uploads(&self) -> Vec<(String, Vec<usize>)> {
         self.state(|s| {
             let parts = |p: &Pending| p.parts.values().map(|(b, _)| b.len()).collect();

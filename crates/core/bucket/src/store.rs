@@ -50,13 +50,13 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(10);
 const REGION: &str = "us-east-1";
 
-/// What a store says of an object.
+/// A store's answer about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub len: u64,
     /// The ETag: another content has another one.
     pub tag: Option<String>,
-    /// What the upload was labelled with.
+    /// The label that the upload was given.
     pub label: Option<String>,
     /// The time of its last change by the store's clock, in nanoseconds since the Unix epoch.
     pub modified_ns: i64,
@@ -75,14 +75,14 @@ impl Head {
     }
 }
 
-/// What a conditional creation found.
+/// The result of a conditional creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
     Created,
     There,
 }
 
-/// What a request needs that `object_store` has no call for.
+/// The parts of a request for which `object_store` has no call.
 #[derive(Clone)]
 pub(crate) struct Asking {
     /// The bucket's own address.
@@ -379,7 +379,7 @@ impl Bucket {
         }
     }
 
-    /// What the store says of the object; `None` if there is none. A missing bucket is an error.
+    /// The store's answer about the object; `None` if there is none. A missing bucket is an error.
     pub fn head(&self, key: &Path, cancel: &AtomicBool) -> Result<Option<Head>, Error> {
         self.head_within(key, cancel, Duration::ZERO)
     }

@@ -55,7 +55,7 @@ pub enum Standing {
     Unknown,
 }
 
-/// What an upload has become.
+/// The state of an upload that has ended, or may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UploadEnd {
     pub standing: Standing,
@@ -80,7 +80,7 @@ impl UploadTrace {
     }
 }
 
-/// An upload under way. Dropping it before it is complete aborts it.
+/// An upload in progress. Dropping it before it is complete aborts it.
 #[derive(Debug)]
 pub struct Upload {
     bucket: Bucket,
@@ -251,7 +251,7 @@ impl Upload {
         let asked = self
             .bucket
             .ask("abort the upload to", &self.key, async move {
-                // A part that arrives after the abort would stay. Whoever held the tickets has dropped them.
+                // A part that arrives after the abort would stay. All tickets were dropped before.
                 while in_flight.load(Ordering::Acquire) > 0 {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -333,7 +333,7 @@ impl Completed {
     }
 }
 
-/// What the completion requires of the name. An object without an ETag cannot be required.
+/// The condition on the name under which the upload is completed. An object without an ETag cannot be required.
 fn condition(found: Option<&Head>) -> Option<Condition> {
     match found {
         None => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),

@@ -51,7 +51,7 @@ fn date_ns(text: &str) -> Option<i64> {
     i64::try_from(zoned.timestamp().as_nanosecond()).ok()
 }
 
-/// What one call has seen.
+/// The answers that one call has seen.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
     pub tries: u32,
@@ -194,7 +194,7 @@ impl HttpService for Client {
             seen.code = element(&text, "Code");
             seen.message = element(&text, "Message");
         });
-        // What a store cannot do it cannot do later either, and every 5xx is repeated.
+        // Every 5xx is repeated, but a store that cannot do this now cannot do it later either.
         if status == StatusCode::NOT_IMPLEMENTED {
             parts.status = StatusCode::BAD_REQUEST;
         }

@@ -222,7 +222,7 @@ fn a_wait_ends_when_it_is_cancelled() {
     assert!(matches!(ended, Err(Error::Cancelled { .. })), "{ended:?}");
 }
 
-/// Who completes a name that is another's by now is refused, replaces nothing and leaves nothing.
+/// A writer that completes a name which is another's by now is refused, replaces nothing and leaves nothing.
 #[test]
 fn a_completion_replaces_only_what_was_found_at_the_beginning() {
     for (was_there, is_early) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -260,7 +260,7 @@ fn a_completion_replaces_only_what_was_found_at_the_beginning() {
     }
 }
 
-/// The repeated completion meets our own object, or no upload any more.
+/// The repeated completion meets our own object, or an upload that is gone.
 #[test]
 fn a_completion_that_was_done_and_is_refused_when_repeated_counts() {
     for again in [
@@ -420,7 +420,7 @@ fn an_upload_that_could_not_be_aborted_is_named() {
     assert_eq!(store.uploads().len(), before);
 }
 
-/// Whatever a store is silent about, an interrupted completion ends, and says what it knows.
+/// An interrupted completion ends even where a store is silent, and says what it knows.
 #[test]
 fn a_completion_that_is_interrupted_does_not_wait_for_ever() {
     let silence = || Act::Delay(Duration::from_secs(10_000));

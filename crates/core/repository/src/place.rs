@@ -45,7 +45,7 @@ pub(crate) struct Found {
     pub now_ns: i64,
 }
 
-/// What lies under one label.
+/// The files under one label.
 #[derive(Debug, Default)]
 pub(crate) struct LabelFiles {
     pub stripes: Vec<DeviceSpec>,
@@ -155,7 +155,7 @@ pub(crate) trait Marks {
     fn home(&self) -> Result<PathBuf, Error>;
 }
 
-/// What became of uploads that killed backups left in a store, which charges for their parts.
+/// The end of uploads that killed backups left in a store, which charges for their parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftUploads {
     pub aborted: u64,
@@ -171,7 +171,7 @@ pub(crate) trait Remover {
     /// Removes a backup unless a program uses it; one that is not there is removed already.
     fn remove(&self, label: &Label) -> Result<Removal, Error>;
 
-    /// Aborts the uploads of backups that have ended. What the store refuses is in the answer, since no backup depends
+    /// Aborts the uploads of backups that have ended. A refusal of the store is in the answer, since no backup depends
     /// on it.
     ///
     /// Errors: the lock was lost, or there was no answer.
@@ -213,7 +213,7 @@ impl Target {
         }
     }
 
-    /// What the stores of a target's buckets keep to, shown by a probe; nothing for directories.
+    /// The promises that the stores of a target's buckets keep, shown by a probe; none for directories.
     pub fn probe(
         &self,
         storage: &Arc<dyn Storage>,

@@ -1,4 +1,4 @@
-//! What an archive has, what it lacks, and the removal of WAL that no backup needs.
+//! The WAL that an archive has and lacks, and the removal of WAL that no backup needs.
 //!
 //! Memory is bounded by one directory of 2^32 bytes of WAL at a time, and by the number of gaps; the list that `segments`
 //! returns has one name for each segment.

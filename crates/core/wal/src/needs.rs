@@ -51,7 +51,7 @@ pub fn is_need(directory: &str, name: &str) -> bool {
     directory.eq_ignore_ascii_case(NEEDS) && (is_record || name.eq_ignore_ascii_case(KNOWN))
 }
 
-/// What the backups at one target need from an archive.
+/// The WAL that the backups at one target need from an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
     /// The random mark of the target's directory. Names and paths identify nothing: two hosts may use the same.

@@ -41,7 +41,7 @@ pub use error::ReceiveError;
 /// How long the stream may be silent before received bytes are made durable.
 const LULL: Duration = Duration::from_millis(100);
 
-/// What to receive, and how.
+/// The WAL to receive, and how.
 #[derive(Debug, Clone)]
 pub struct ReceivePlan {
     /// The replication slot, which makes the server keep WAL that was not received.
@@ -449,7 +449,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// What to report as flushed, one message after the other.
+    /// The LSNs to report as flushed, one message after the other.
     ///
     /// A workplace that does not last reports an LSN only to move the slot, and then none: a server that stops waits for
     /// the last report of a flush to reach the end of its WAL, and takes the written LSN if there is none. The slot keeps

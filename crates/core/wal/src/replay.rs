@@ -1,8 +1,7 @@
 //! How far the archive allows a backup to be replayed, for reports about backups.
 //!
 //! Invariants
-//! - What is missing within the backup's own WAL, without which it is worthless, is told apart from what is missing
-//!   after it.
+//! - A gap within the backup's own WAL, without which it is worthless, is told apart from one after it.
 //! - Nothing is refused here.
 //! - The latest timeline is found as PostgreSQL finds it: number by number, until a history file is missing.
 //!
@@ -13,7 +12,7 @@ use longshore_pg::{Lsn, SegmentSize, Timeline, TimelineChoice};
 
 use super::{Error, LogRange, Run, Span, WalArchive};
 
-/// What the archive has for a backup.
+/// The WAL that the archive has for a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     /// The timeline that is followed: the latest that descends from the backup.

@@ -41,7 +41,7 @@ use crate::label::{BackupKind, Label};
 use crate::lease::{self, Holder, Use};
 use crate::target::{self, MARK, REMOVING, bad_name, family_name, family_of};
 
-/// What a probe is named, so that one that is left is known.
+/// The beginning of a probe's name, by which one that was left is known.
 const PROBE: &str = ".longshore-probe-";
 
 /// Labels that are judged at once. Each waits for one request at a time.
@@ -111,7 +111,7 @@ impl Spot {
         self.bucket.remove(&self.key, &NEVER)
     }
 
-    /// What the lease that lies here says.
+    /// The content of the lease here.
     fn holder(&self, modified_ns: i64, now_ns: i64) -> Result<Heard, StoreError> {
         let name = self.key.filename().unwrap_or_default();
         let is_old = is_stale(modified_ns, now_ns);
@@ -158,7 +158,7 @@ pub(crate) fn holders(
     Ok(live)
 }
 
-/// What a lease says of its holder.
+/// The state of a lease's holder.
 enum Heard {
     Live(Holder),
     /// It has ended, and not for longer than a lease lives: a listing that is as old may lack what it did last.
@@ -305,7 +305,7 @@ impl Buckets {
         found.now_ns = below.now_ns;
         let mut strays = BTreeSet::new();
         for (folder, mut objects) in below.by_folder() {
-            // What a console makes to show a folder has no name below it.
+            // An object that a console makes to show a folder has no name below it.
             objects.retain(|(name, _)| !name.is_empty());
             let Ok(label) = folder.parse::<Label>() else {
                 let is_own = |name: &str| {
@@ -478,7 +478,7 @@ impl Place for Buckets {
             let other = self.probe(other)?;
             abilities.no_removal = abilities.no_removal.or(other.no_removal);
         }
-        // What killed expires left.
+        // Probes and leases of programs that have ended.
         for spot in left.iter().filter(|_| abilities.no_removal.is_none()) {
             spot.remove()?;
         }
@@ -508,7 +508,7 @@ impl Spot {
 }
 
 impl Buckets {
-    /// What the first bucket's store keeps to, shown by a probe.
+    /// The promises that the first bucket's store keeps, shown by a probe.
     fn probe(&self, home: &Spot) -> Result<Abilities, Error> {
         // One for each host: who may not remove it leaves one, and not one each time.
         let host: String = facts::host_name()

@@ -171,7 +171,7 @@ impl Directories {
     /// The database's directory in an open one of the target's, created if missing.
     fn make_home(&self, index: usize, directory: &dyn Dir) -> Result<Arc<dyn Dir>, Error> {
         let (name, path) = (Path::new(&self.database), self.path(index));
-        // Whoever made it before may have been killed before the name was durable.
+        // The process that made it may have been killed before the name was durable.
         let made = match directory.create_shared_dir(name) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             made => made.map(|()| true),

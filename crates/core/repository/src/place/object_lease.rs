@@ -56,7 +56,7 @@ struct Shared {
     /// The store's time of the last writing.
     last_ns: Mutex<Option<i64>>,
     lost: AtomicBool,
-    /// Ends a request that is under way.
+    /// Ends a request in flight.
     stop: AtomicBool,
 }
 
@@ -123,7 +123,7 @@ impl ObjectLease {
             leave: AtomicBool::new(false),
         };
         if let Err(error) = lease.shared.renew(&AtomicBool::new(false)) {
-            // What cannot be written need not be removed, and what may not be written cannot be.
+            // A lease that could not be written need not be removed; one that may not be written cannot be.
             if matches!(&error, Error::Store(e) if e.is_forbidden()) {
                 lease.shared.stop.store(true, Ordering::Relaxed);
             }
@@ -199,7 +199,7 @@ impl Drop for ObjectLease {
         let done = match self.leave.load(Ordering::Relaxed) {
             true => ended(LEFT),
             false => match shared.bucket.remove(&shared.key, &never) {
-                // Whoever may write, and not remove, says so by writing.
+                // A holder that may write, and not remove, says so by writing.
                 Err(error) if error.is_forbidden() => ended(DONE),
                 removed => removed,
             },

@@ -331,7 +331,7 @@ fn a_power_cut_at_any_step_of_fetching_leaves_the_complete_segment_or_none() {
             }
         }
     }
-    // What would not be seen without the sync is not shown by the above.
+    // The above does not show what a missing sync would lose.
     let disk = prepared(1);
     disk.inject(Fault::forgotten_sync().on(Op::SyncDir));
     fetch_there(&disk).unwrap();

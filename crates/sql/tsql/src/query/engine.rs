@@ -139,7 +139,7 @@ impl Engine {
     ) -> Result<u64, Stop> {
         let wrong = |e: rusqlite::Error| self.wrong(&e);
         let mut statement = self.db.prepare_cached(&plan.sql).map_err(wrong)?;
-        // What a subquery that was grouped does not need, no parameter names.
+        // A grouped subquery may need fewer values: no parameter names the others.
         let values = plan.values.iter().take(statement.parameter_count());
         let values: Result<Vec<_>, _> = values.map(cell).collect();
         let mut rows = statement

@@ -152,7 +152,7 @@ struct SelectedColumns {
     with: Vec<String>,
 }
 
-/// What a SELECT is for.
+/// The purpose of a SELECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SelectPurpose {
     Values,
@@ -251,7 +251,7 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// What follows FROM in a SELECT, but for its limit.
+/// The clauses after FROM in a SELECT, but for its limit.
 struct Clauses {
     sql: String,
     /// Each row comes from one row: nothing is grouped or computed over rows.
@@ -572,7 +572,7 @@ impl Translator<'_> {
         clauses.aggregate || clauses.window
     }
 
-    /// What GROUP BY names, in SQLite's words; empty without one.
+    /// The expressions that GROUP BY names, in SQLite's words; empty without one.
     fn group_by(&mut self, by: &GroupByExpr) -> Result<String, Message> {
         match by {
             GroupByExpr::Expressions(by, modifiers) if modifiers.is_empty() => {

@@ -126,7 +126,7 @@ impl Translator<'_> {
         }
     }
 
-    /// What has no value but is true or not.
+    /// An expression that has no value but is true or not.
     fn predicate(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
         match expr {
             Expr::IsNull(inner) => {

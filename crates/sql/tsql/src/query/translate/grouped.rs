@@ -11,7 +11,7 @@
 //! no index of the catalog has. Of the second it makes `g` once, and an index of its keys: the time grows as the sets do.
 //!
 //! Invariants
-//! - The rows are the same. What may fail for a row that the subquery would not have looked at is not grouped.
+//! - The rows are the same. A subquery is not grouped if that could fail for a row that it would not have read.
 //! - Where an index of the catalog finds the rows, nothing is grouped: a query of few rows stays short.
 //!
 //! Leaves to others: translating the conditions' sides (`expression.rs`); the scopes that they reach (`comparison.rs`);
@@ -49,7 +49,7 @@ fn is_safe(sql: &str) -> bool {
 /// The most alternatives of an OR that are looked up one by one.
 const ALTERNATIVES_MAX: usize = 4;
 
-/// What AND combines in a WHERE clause.
+/// One of the conditions that AND combines in a WHERE clause.
 #[derive(Debug)]
 pub(super) enum Condition {
     Comparison {
@@ -135,7 +135,7 @@ struct Pair<'a> {
     clause: &'static str,
 }
 
-/// What becomes of each condition.
+/// The conditions, by the way in which each is used.
 #[derive(Default)]
 struct SortedConditions<'a> {
     keys: Vec<Pair<'a>>,
