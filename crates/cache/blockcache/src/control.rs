@@ -7,7 +7,7 @@
 //! - A few clients are served at once, so that a client that waits for a long answer keeps nobody from reading the
 //!   state.
 //!
-//! Leaves to others: carrying requests out (`engine`), and showing answers (the program's `cache`).
+//! Leaves to others: carrying requests out (`cached`), and showing answers (the program's `cache`).
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::open::{Backend, attach};
-use crate::{Engine, Error};
+use crate::{CachedBackend, Error};
 
 /// The longest line that is read.
 const LINE_MAX: usize = 64 << 10;
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Clients served at once; further ones are disconnected.
 const CLIENTS_MAX: usize = 8;
 
-/// A request to a running engine.
+/// A request to a cached backend at work.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Request {
@@ -74,7 +74,7 @@ pub enum Request {
 
 /// Executes a request. The answer has `error` and `hint` if it failed.
 pub fn answer(
-    engine: &Engine,
+    cached: &CachedBackend,
     storage: &dyn Storage,
     backend: &Backend,
     request: Request,
@@ -84,53 +84,53 @@ pub fn answer(
     };
     match request {
         Request::Status => {
-            json!({"status": engine.status(), "shadow": engine.shadow(), "counters": engine.counters(),
-            "reasons": engine.reasons().into_iter().collect::<std::collections::BTreeMap<_, _>>()})
+            json!({"status": cached.status(), "shadow": cached.shadow(), "counters": cached.counters(),
+            "reasons": cached.reasons().into_iter().collect::<std::collections::BTreeMap<_, _>>()})
         }
         Request::Prometheus => {
-            json!({"text": engine.status().prometheus(&engine.counters(), &engine.reasons())})
+            json!({"text": cached.status().prometheus(&cached.counters(), &cached.reasons())})
         }
-        Request::Why { count } => json!({"lines": engine.why(count)}),
+        Request::Why { count } => json!({"lines": cached.why(count)}),
         Request::Policy { name } => done(match name.parse() {
             Ok(choice) => {
-                engine.set_policy(choice);
+                cached.set_policy(choice);
                 Ok(json!({"policy": name}))
             }
             Err(_) => Err(Error::Policy { name }),
         }),
-        Request::Checkpoint => match engine.checkpoint(true) {
-            Ok(()) => json!({"status": engine.status()}),
+        Request::Checkpoint => match cached.checkpoint(true) {
+            Ok(()) => json!({"status": cached.status()}),
             Err(error) => {
                 json!({"error": error.to_string(), "hint": "the backend failed; see its log"})
             }
         },
-        Request::Detach => done(engine.detach().map(|()| json!({}))),
+        Request::Detach => done(cached.detach().map(|()| json!({}))),
         Request::Attach { path } => done(
-            attach(storage, engine, backend, &path, true)
+            attach(storage, cached, backend, &path, true)
                 .map(|start| json!({"start": start, "why": start.why()})),
         ),
         Request::Resize { bytes } => done(
-            engine
+            cached
                 .resize(bytes)
                 .map(|capacity| json!({"capacity_bytes": capacity})),
         ),
         Request::Shadow { name } => done(match name.as_deref().map(str::parse).transpose() {
-            Ok(choice) => engine
+            Ok(choice) => cached
                 .set_shadow(choice)
-                .map(|()| json!({"shadow": engine.shadow()})),
+                .map(|()| json!({"shadow": cached.shadow()})),
             Err(_) => Err(Error::Policy {
                 name: name.unwrap_or_default(),
             }),
         }),
-        Request::Record => json!({"number": engine.record()}),
-        Request::Recorded { number, end } => done(engine.recorded(number).map(|taken| {
+        Request::Record => json!({"number": cached.record()}),
+        Request::Recorded { number, end } => done(cached.recorded(number).map(|taken| {
             if end && !taken.more {
-                engine.end_recording(number);
+                cached.end_recording(number);
             }
             json!({"lines": taken.lines, "requests": taken.requests, "more": taken.more})
         })),
         Request::Verify { repair } => done(
-            engine
+            cached
                 .verify(repair)
                 .map(|(compared, differing)| json!({"compared": compared, "differing": differing})),
         ),
@@ -235,7 +235,7 @@ fn read_line(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Sends a request to the engine that listens at `path`.
+/// Sends a request to the cached backend whose socket is at `path`.
 pub fn ask(path: &Path, request: &Request) -> io::Result<Value> {
     let stream = UnixStream::connect(path)?;
     let text = serde_json::to_string(request)?;

@@ -16,7 +16,7 @@
 //! - A slot's `version` changes whenever one of its valid lines becomes invalid: bytes read under another version are
 //!   worthless.
 //!
-//! Leaves to others: I/O (`engine`), and the durable table (`journal.rs`).
+//! Leaves to others: I/O (`cached`), and the durable table (`journal.rs`).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -182,7 +182,7 @@ impl Directory {
             directory.sums.extend(table.sums(number));
             let mut slot = Slot {
                 state: State::Free,
-                block: held.block,
+                block: held.cache_block,
                 valid: 0,
                 durable: 0,
                 version: 0,
@@ -190,12 +190,12 @@ impl Directory {
             };
             if held.lines != 0 {
                 let top = u64::from(Lines::BITS - held.lines.leading_zeros());
-                let end = held.block.checked_mul(per_slot)?.checked_add(top)?;
-                let twice = directory.held.insert(held.block, number).is_some();
+                let end = held.cache_block.checked_mul(per_slot)?.checked_add(top)?;
+                let twice = directory.held.insert(held.cache_block, number).is_some();
                 // The policy has room for everything that was ever cached at once.
                 if twice
                     || end > backend_lines
-                    || !directory.policy.restore(BlockNumber(held.block))
+                    || !directory.policy.restore(BlockNumber(held.cache_block))
                 {
                     return None;
                 }
@@ -611,7 +611,7 @@ impl Directory {
         let there = sums.filter(|(line, _)| candidate.valid >> line & 1 == 1);
         journal.append(JournalRecord::Set {
             slot: candidate.slot,
-            block: slot.block,
+            cache_block: slot.block,
             lines: candidate.valid,
             sums: there.map(|(_, sum)| *sum).collect(),
         });

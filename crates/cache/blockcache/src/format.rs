@@ -34,7 +34,7 @@
 //!
 //! Each log is stored twice, far apart; a block that is damaged in one copy is read from the other.
 //!
-//! Record: `1`, slot (4), block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
+//! Record: `1`, slot (4), cache block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
 //! `2`, slot (4): the slot holds nothing. `3`, fingerprint known (1), fingerprint of the watched places or 0 (16), time of
 //! change (8), time up to which this session may write (8): what the backend is while it is served.
 //!
@@ -106,7 +106,7 @@ pub struct Superblock {
     pub session: u64,
     pub backend: BackendMark,
     pub tie: Tie,
-    /// Blocks that the live log had when this was written: a log with fewer is damaged.
+    /// Log blocks that the live log had when this was written: a log with fewer is damaged.
     pub log_len: u32,
     /// Of a clean stop; otherwise empty.
     pub content: BackendContent,
@@ -214,7 +214,7 @@ impl Superblock {
 pub enum JournalRecord {
     Set {
         slot: u32,
-        block: u64,
+        cache_block: u64,
         lines: Lines,
         /// One for each line, in order.
         sums: Vec<u32>,
@@ -230,13 +230,13 @@ impl JournalRecord {
         match self {
             JournalRecord::Set {
                 slot,
-                block,
+                cache_block,
                 lines,
                 sums,
             } => {
                 out.push(SET);
                 out.extend(slot.to_le_bytes());
-                out.extend(block.to_le_bytes());
+                out.extend(cache_block.to_le_bytes());
                 out.extend(lines.to_le_bytes());
                 sums.iter().for_each(|sum| out.extend(sum.to_le_bytes()));
             }
@@ -273,13 +273,13 @@ impl JournalRecord {
     fn decode(cursor: &mut Cursor<'_>) -> Option<JournalRecord> {
         match cursor.take(1)?[0] {
             SET => {
-                let (slot, block) = (cursor.u32()?, cursor.u64()?);
+                let (slot, cache_block) = (cursor.u32()?, cursor.u64()?);
                 let lines = u16::from_le_bytes(cursor.take(2)?.try_into().ok()?);
                 let sums: Option<Vec<u32>> =
                     (0..lines.count_ones()).map(|_| cursor.u32()).collect();
                 Some(JournalRecord::Set {
                     slot,
-                    block,
+                    cache_block,
                     lines,
                     sums: sums?,
                 })
@@ -313,7 +313,7 @@ pub struct LogPosition {
 
 /// One block of a log, [`LINE`] bytes, of a commit that `began` at that index; `records` are at most
 /// `LINE - BLOCK_HEAD` bytes.
-pub(crate) fn encode_block(place: &LogPosition, began: u32, records: &[u8], out: &mut [u8]) {
+pub(crate) fn encode_log_block(place: &LogPosition, began: u32, records: &[u8], out: &mut [u8]) {
     let mut body = Vec::with_capacity(LINE as usize);
     body.extend(&place.tie[..8]);
     body.extend(place.generation.to_le_bytes());
@@ -330,14 +330,14 @@ pub(crate) fn encode_block(place: &LogPosition, began: u32, records: &[u8], out:
 
 /// The content of a log block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
+pub struct LogBlock {
     /// The index at which its commit began: all blocks before that were durable.
     pub began: u32,
     pub records: Vec<JournalRecord>,
 }
 
 /// The block at `place`; `None` if other bytes are there.
-pub fn decode_block(place: &LogPosition, bytes: &[u8]) -> Option<Block> {
+pub fn decode_log_block(place: &LogPosition, bytes: &[u8]) -> Option<LogBlock> {
     let bytes = bytes.get(..LINE as usize)?;
     let mut cursor = Cursor(bytes);
     let sound = cursor.take(4)? == BLOCK_MAGIC && cursor.u32()? == crc32c(&bytes[8..]);
@@ -355,7 +355,7 @@ pub fn decode_block(place: &LogPosition, bytes: &[u8]) -> Option<Block> {
     while !cursor.0.is_empty() {
         records.push(JournalRecord::decode(&mut cursor)?);
     }
-    Some(Block { began, records })
+    Some(LogBlock { began, records })
 }
 
 struct Cursor<'a>(&'a [u8]);
@@ -447,7 +447,7 @@ mod tests {
             JournalRecord::Backend(ServedBackend::default()),
             JournalRecord::Set {
                 slot: 3,
-                block: 1 << 40,
+                cache_block: 1 << 40,
                 lines: 0b1000_0000_0000_0101,
                 sums: vec![1, 2, 3],
             },
@@ -459,9 +459,9 @@ mod tests {
             records.iter().map(JournalRecord::len).sum::<usize>()
         );
         let mut block = vec![0; LINE as usize];
-        encode_block(&place, 1, &body, &mut block);
-        let expected = Block { began: 1, records };
-        assert_eq!(decode_block(&place, &block), Some(expected));
+        encode_log_block(&place, 1, &body, &mut block);
+        let expected = LogBlock { began: 1, records };
+        assert_eq!(decode_log_block(&place, &block), Some(expected));
         let others = [
             LogPosition { index: 3, ..place },
             LogPosition {
@@ -478,12 +478,12 @@ mod tests {
             },
         ];
         for other in others {
-            assert_eq!(decode_block(&other, &block), None);
+            assert_eq!(decode_log_block(&other, &block), None);
         }
         for bit in (0..LINE as usize * 8).step_by(61) {
             let mut damaged = block.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode_block(&place, &damaged), None, "bit {bit}");
+            assert_eq!(decode_log_block(&place, &damaged), None, "bit {bit}");
         }
     }
 }

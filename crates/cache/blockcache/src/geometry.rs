@@ -5,11 +5,11 @@
 //! | super  | super  | log 0  | log 1  | log 0'  | log 1'  | slot 0 | slot 1 | …
 //! ```
 //!
-//! The backend is divided into *blocks* of one slot's size.
+//! The backend is divided into *cache blocks* of one slot's size.
 //!
 //! Invariants
 //! - A cache that has grown beyond its original size has its logs after its slots; the first slot never moves.
-//! - A block is held by at most one slot, in *lines* of 4 KiB each, any of which may be missing.
+//! - A cache block is held by at most one slot, in *lines* of 4 KiB each, any of which may be missing.
 //! - A line that the end of the backend cuts is never cached.
 //!
 //! Leaves to others: the bytes of superblock and log (`format.rs`), and which block is in which slot (`directory.rs`).

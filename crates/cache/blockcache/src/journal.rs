@@ -45,7 +45,7 @@ const BODY: usize = LINE as usize - BLOCK_HEAD;
 /// The durable content of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotRecord {
-    pub block: u64,
+    pub cache_block: u64,
     /// No bits: the slot is empty.
     pub lines: Lines,
 }
@@ -123,7 +123,7 @@ impl Table {
             },
             JournalRecord::Set {
                 slot,
-                block,
+                cache_block,
                 lines,
                 sums,
             } => {
@@ -132,7 +132,7 @@ impl Table {
                     return false;
                 };
                 *held = SlotRecord {
-                    block: *block,
+                    cache_block: *cache_block,
                     lines: *lines,
                 };
                 let at = *slot as usize * per_slot;
@@ -155,7 +155,7 @@ impl Table {
         let there = sums.filter(|(line, _)| held.lines >> line & 1 == 1);
         JournalRecord::Set {
             slot,
-            block: held.block,
+            cache_block: held.cache_block,
             lines: held.lines,
             sums: there.map(|(_, sum)| *sum).collect(),
         }
@@ -245,7 +245,7 @@ impl<'a> LogReader<'a> {
     }
 
     /// A block of one copy of the log; `None` if it is damaged or cannot be read.
-    fn block(&mut self, copy: usize, index: u32) -> Option<format::Block> {
+    fn block(&mut self, copy: usize, index: u32) -> Option<format::LogBlock> {
         let whole = |(first, bytes): &(u32, Vec<u8>)| {
             let at = index.checked_sub(*first)? as usize * LINE as usize;
             (at + LINE as usize <= bytes.len()).then_some(at)
@@ -267,7 +267,7 @@ impl<'a> LogReader<'a> {
             session: self.superblock.session,
             index,
         };
-        format::decode_block(&place, &self.at_hand[copy].1[at..])
+        format::decode_log_block(&place, &self.at_hand[copy].1[at..])
     }
 
     fn fetch(&mut self, copy: usize, first: u32, blocks: u32) -> io::Result<()> {
@@ -463,7 +463,7 @@ impl Journal {
             next: state.next_index,
         };
         let next = MutexGuard::unlocked(state, || {
-            let mut blocks = Blocks::default();
+            let mut blocks = LogBlocks::default();
             pending.iter().for_each(|record| blocks.push(record));
             if !log.has_room(&blocks) {
                 return Ok(None);
@@ -509,7 +509,7 @@ impl Journal {
             next: 0,
         };
         state.pending.clear();
-        let mut blocks = Blocks::default();
+        let mut blocks = LogBlocks::default();
         let mut slots = 0..superblock.geometry.slots;
         while !slots.is_empty() {
             let filled = slots
@@ -584,9 +584,9 @@ impl Journal {
 
 /// Records in as few blocks as their order allows.
 #[derive(Default)]
-struct Blocks(Vec<Vec<u8>>);
+struct LogBlocks(Vec<Vec<u8>>);
 
-impl Blocks {
+impl LogBlocks {
     fn push(&mut self, record: &JournalRecord) {
         match self.0.last_mut() {
             Some(block) if block.len() + record.len() <= BODY => record.encode(block),
@@ -612,7 +612,7 @@ struct LogWriter<'a> {
 }
 
 impl LogWriter<'_> {
-    fn has_room(&self, blocks: &Blocks) -> bool {
+    fn has_room(&self, blocks: &LogBlocks) -> bool {
         let end = u64::from(self.next) + blocks.0.len() as u64;
         end <= u64::from(self.superblock.geometry.log_blocks)
     }
@@ -641,7 +641,7 @@ impl LogWriter<'_> {
                     session,
                     index,
                 };
-                format::encode_block(&place, self.began, records, out);
+                format::encode_log_block(&place, self.began, records, out);
             }
             for copy in 0..2 {
                 let at = geometry.log_at(generation, copy) + u64::from(self.next) * LINE;

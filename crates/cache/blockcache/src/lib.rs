@@ -5,7 +5,7 @@
 //! be stale. A policy of `longshore_policy` decides what is cached and where it is served.
 //!
 //! Its parts, each with its invariants in its head: `directory` (which lines are valid, which requests are in flight;
-//! no I/O), `journal` (the durable table of slots), `store` (one attached cache and how it fails), `engine`
+//! no I/O), `journal` (the durable table of slots), `store` (one attached cache and how it fails), `cached`
 //! (requests), `tape` (recordings of clients' requests). `guard` records, next to the backend, which cache may be
 //! believed; `open` reopens a cache, and asks `content` and `watch` whether the backend is unchanged.
 //!
@@ -23,11 +23,11 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod cached;
 mod content;
 pub mod control;
 mod decisions;
 mod directory;
-mod engine;
 mod error;
 pub mod format;
 mod geometry;
@@ -44,9 +44,9 @@ mod store;
 mod tape;
 mod watch;
 
+pub use cached::{BUFFER_BYTES, CHECKPOINT_EVERY, CachedBackend, Settings};
 pub use decisions::{Decision, RequestKind};
 use directory::ByteTrust;
-pub use engine::{BUFFER_BYTES, CHECKPOINT_EVERY, Engine, Settings};
 pub use error::Error;
 pub use geometry::{Geometry, LINE, Lines};
 pub use meter::{Counters, Latency};

@@ -29,9 +29,9 @@ use std::sync::Arc;
 use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c};
 
 use crate::Error;
+use crate::cached::{CachedBackend, Settings, policy};
 use crate::content::{self, Look};
 use crate::directory::Directory;
-use crate::engine::{Engine, Settings, policy};
 use crate::format::{BackendContent, BackendMark, ServedBackend, Superblock};
 use crate::geometry::{Geometry, LINE};
 use crate::guard::{Guard, Word};
@@ -234,7 +234,7 @@ fn empty(geometry: Geometry) -> Result<Table, Error> {
 /// A backend that is ready to be served.
 #[derive(Debug)]
 pub struct OpenedBackend {
-    pub engine: Engine,
+    pub cached: CachedBackend,
     /// How the cache came to its content; an error says why it cannot be used, and the backend is served without it.
     /// `None`: no cache was requested.
     pub cache: Option<Result<Start, Error>>,
@@ -254,8 +254,8 @@ pub fn open(
     let path = &*backend.path;
     let file = take(storage, path)?;
     let len = file.stat().map_err(failed("look at", path))?.len;
-    let engine = Engine::new(file, len, settings, clock)?;
-    let cache = cache.map(|cache| attach(storage, &engine, backend, cache, false));
+    let cached = CachedBackend::new(file, len, settings, clock)?;
+    let cache = cache.map(|cache| attach(storage, &cached, backend, cache, false));
     if !matches!(cache, Some(Ok(_))) {
         let path = backend.guard_path(storage)?;
         let guard = Guard::at(storage, &path).map_err(failed("open the directory of", &path))?;
@@ -265,22 +265,22 @@ pub fn open(
             _ => guard.void().map_err(failed("write", &path))?,
         }
     }
-    Ok(OpenedBackend { engine, cache })
+    Ok(OpenedBackend { cached, cache })
 }
 
-/// Attaches the cache at `path` to an engine that `backend` was opened for.
+/// Attaches the cache at `path` to a cached backend that `backend` was opened for.
 ///
 /// Nothing is served from the cache until this returns. `online`: clients may have written without a cache, so its old
 /// content is not believed.
 pub fn attach(
     storage: &dyn Storage,
-    engine: &Engine,
+    cached: &CachedBackend,
     backend: &Backend,
     path: &Path,
     online: bool,
 ) -> Result<Start, Error> {
-    let _one = engine.attaching();
-    if engine.is_attached() {
+    let _one = cached.attaching();
+    if cached.is_attached() {
         return Err(Error::Attached);
     }
     let cache = Cache::take(storage, path)?;
@@ -288,13 +288,13 @@ pub fn attach(
     let guard =
         Guard::at(storage, &guard_path).map_err(failed("open the directory of", &guard_path))?;
     let word = guard.read().map_err(failed("read", &guard_path))?;
-    let slow = &**engine.backend();
+    let slow = &**cached.backend();
     if !online {
         // The times recorded below must not be older ones after a power cut.
         slow.sync_with_times()
             .map_err(failed("sync", &backend.path))?;
     }
-    let settings = engine.settings();
+    let settings = cached.settings();
     let seen = BackendFacts::of(slow, &backend.path, settings.slow_via)?;
     let geometry = cache.superblock.geometry;
     let backend_lines = seen.mark.len / LINE;
@@ -313,7 +313,7 @@ pub fn attach(
         mut table,
         directory,
     } = content.map_or_else(|| LoadedCache::empty(geometry, load), Ok)?;
-    let clock = engine.clock();
+    let clock = cached.clock();
     // Clients that are served already write while this looks.
     let served = ServedBackend {
         watched: (!online).then_some(seen.look.fingerprint),
@@ -331,10 +331,10 @@ pub fn attach(
     let file = cache.file;
     let journal = Journal::begin(Arc::clone(&file), next, table).map_err(failed("write", path))?;
     vouch(Word::Running { tie, session })?;
-    engine.put(Store::new(Parts {
+    cached.put(Store::new(Parts {
         file,
         via: settings.fast_via,
-        backend: Arc::clone(engine.backend()),
+        backend: Arc::clone(cached.backend()),
         slow_via: settings.slow_via,
         clock,
         watch: BackendWatch::new(seen.look.watched, served),
@@ -344,7 +344,7 @@ pub fn attach(
         directory,
         journal,
         guard,
-        meter: engine.meter(),
+        meter: cached.meter(),
     }))?;
     Ok(start)
 }
@@ -546,7 +546,7 @@ fn sample(
     let lines = |slot: u32| {
         let held = table.held(slot);
         let there = (0..geometry.lines_per_slot()).filter(move |line| held.lines >> line & 1 == 1);
-        there.map(move |line| (held.block, line, slot))
+        there.map(move |line| (held.cache_block, line, slot))
     };
     let all = (0..geometry.slots).flat_map(lines);
     let mut random = seed;

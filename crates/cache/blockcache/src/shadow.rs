@@ -9,7 +9,7 @@
 //! - A block is held here if and only if the shadow's policy has it.
 //! - A fill takes no time here and is never dropped.
 //!
-//! Leaves to others: telling it of requests (`engine`), and the policies (`longshore-policy`).
+//! Leaves to others: telling it of requests (`cached`), and the policies (`longshore-policy`).
 
 use std::collections::HashMap;
 

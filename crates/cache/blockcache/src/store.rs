@@ -6,7 +6,7 @@
 //! - Once the store has [failed](Store::has_failed), nothing is cached, and no cache written before is believed again.
 //! - The lock of the core is never held during I/O.
 //!
-//! Leaves to others: requests (`engine`), which lines are cached (`directory.rs`), and the durable table
+//! Leaves to others: requests (`cached`), which lines are cached (`directory.rs`), and the durable table
 //! (`journal.rs`).
 
 use std::io;

@@ -75,7 +75,7 @@ pub struct TapeExtract {
     pub more: bool,
 }
 
-/// See the module. Times are the engine's clock.
+/// See the module. Times are by the cached backend's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Tape {
     running: AtomicBool,
@@ -86,7 +86,7 @@ impl Tape {
     /// Begins a recording; returns its number.
     pub(crate) fn begin(&self, now: Duration) -> u64 {
         let mut recording = self.recording.lock();
-        // The time distinguishes the recordings of one engine.
+        // The time distinguishes the recordings of one cached backend.
         let before = recording.as_ref().map_or(0, |r| r.number);
         let number = (now.as_nanos() as u64).max(before + 1);
         *recording = Some(Recording {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_blockcache::{Backend, Engine, Settings, create, open};
+use longshore_blockcache::{Backend, CachedBackend, Settings, create, open};
 use longshore_io::{Host, HostClock, Via};
 use longshore_kit::alloc::{self, Counting};
 use longshore_policy::model::Profile;
@@ -43,27 +43,27 @@ fn taken(dir: &Path, policy: &str, capacity: u64, slot_bytes: u32) -> ([usize; 2
     let clock = Arc::new(HostClock);
     let opened = open(&Host::new(), &named, Some(&cache), settings("none"), clock).unwrap();
     opened.cache.unwrap().unwrap();
-    let engine = opened.engine;
-    let capacity = engine.status().capacity_bytes;
+    let cached = opened.cached;
+    let capacity = cached.status().capacity_bytes;
     // One line of each slot is enough for the table, and keeps the disk out of it.
-    let pass = |engine: &Engine, from: u64, to: u64| {
+    let pass = |cached: &CachedBackend, from: u64, to: u64| {
         for offset in (from..to).step_by(slot_bytes as usize) {
             // Twice, for policies that admit nothing the first time.
             for _ in 0..2 {
-                engine.read(&mut [0; 4096], offset).unwrap();
+                cached.read(&mut [0; 4096], offset).unwrap();
             }
         }
     };
-    pass(&engine, 0, capacity);
-    let status = engine.status();
+    pass(&cached, 0, capacity);
+    let status = cached.status();
     assert!(status.free_slots * 20 <= status.held_slots, "{status:?}");
-    engine.set_policy(policy.parse().unwrap());
+    cached.set_policy(policy.parse().unwrap());
     let full = alloc::live() - before;
     for _ in 0..4 {
-        pass(&engine, 0, len);
+        pass(&cached, 0, len);
     }
     let later = alloc::live() - before;
-    drop(engine);
+    drop(cached);
     ([full, later], capacity)
 }
 

@@ -6,8 +6,8 @@
 //! - No panic crosses into nbdkit. A panic in a request is `EIO` for that request; a panic while the plugin starts ends
 //!   nbdkit with an error.
 //! - Threads start after nbdkit has forked, and end before the plugin is unloaded; that is a clean stop.
-//! - Requests come in parallel, over several connections that share one engine, so a flush on one covers the writes of
-//!   all.
+//! - Requests come in parallel, over several connections that share one cached backend, so a flush on one covers the
+//!   writes of all.
 //!
 //! Leaves to others: the cache itself (`longshore-blockcache`), settings (`config.rs`), and threads (`served.rs`).
 
@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use longshore_blockcache::Engine;
+use longshore_blockcache::CachedBackend;
 use nbdkit::{Error, ExtentHandle, ExtentType, Flags, FuaFlags, Result, Server, ThreadModel};
 use parking_lot::Mutex;
 
@@ -41,7 +41,7 @@ static HELP: OnceLock<String> = OnceLock::new();
 
 /// One connection to a plugin whose files and time are `W`'s.
 pub struct Connection<W> {
-    engine: Arc<Engine>,
+    cached: Arc<CachedBackend>,
     world: PhantomData<fn() -> W>,
 }
 
@@ -151,7 +151,7 @@ impl<W: World + Default + 'static> Server for Connection<W> {
     fn open(_readonly: bool) -> Result<Box<dyn Server>> {
         caught(|| match SERVED.lock().as_ref() {
             Some(served) => Ok(Box::new(Connection::<W> {
-                engine: served.engine(),
+                cached: served.cached(),
                 world: PhantomData,
             }) as Box<dyn Server>),
             None => Err(Error::new(libc::ESHUTDOWN, "not serving")),
@@ -159,7 +159,7 @@ impl<W: World + Default + 'static> Server for Connection<W> {
     }
 
     fn get_size(&self) -> Result<i64> {
-        caught(|| i64::try_from(self.engine.len()).map_err(|e| Error::new(libc::EFBIG, e)))
+        caught(|| i64::try_from(self.cached.len()).map_err(|e| Error::new(libc::EFBIG, e)))
     }
 
     fn can_write(&self) -> Result<bool> {
@@ -191,26 +191,26 @@ impl<W: World + Default + 'static> Server for Connection<W> {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        guarded(|| self.engine.read(buf, offset))
+        guarded(|| self.cached.read(buf, offset))
     }
 
     fn write_at(&self, buf: &[u8], offset: u64, flags: Flags) -> Result<()> {
-        guarded(|| self.engine.write(buf, offset, flags.contains(Flags::FUA)))
+        guarded(|| self.cached.write(buf, offset, flags.contains(Flags::FUA)))
     }
 
     fn flush(&self) -> Result<()> {
-        guarded(|| self.engine.flush())
+        guarded(|| self.cached.flush())
     }
 
     /// Trimmed bytes read as zeros. NBD does not demand that; it keeps the cache and the backend equal.
     fn trim(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
         let durable = flags.contains(Flags::FUA);
-        guarded(|| self.engine.zero(offset, count.into(), true, durable))
+        guarded(|| self.cached.zero(offset, count.into(), true, durable))
     }
 
     fn zero(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
         let (trim, durable) = (flags.contains(Flags::MAY_TRIM), flags.contains(Flags::FUA));
-        guarded(|| self.engine.zero(offset, count.into(), trim, durable))
+        guarded(|| self.cached.zero(offset, count.into(), trim, durable))
     }
 
     fn extents(
@@ -223,7 +223,7 @@ impl<W: World + Default + 'static> Server for Connection<W> {
         let end = offset + u64::from(count);
         let mut at = offset;
         while at < end {
-            let data = guarded(|| self.engine.next_data(at))?.unwrap_or(end..end);
+            let data = guarded(|| self.cached.next_data(at))?.unwrap_or(end..end);
             let (start, stop) = (data.start.clamp(at, end), data.end.clamp(at, end));
             if at < start {
                 extents.add(at, start - at, ExtentType::HoleZero)?;
@@ -240,15 +240,15 @@ impl<W: World + Default + 'static> Server for Connection<W> {
     }
 }
 
-/// A file that reaches its size limit (`ulimit -f`, `LimitFSIZE`) is treated as a full disk: the write fails, the cache is
-/// given up or the client gets the error. By default the signal ends the server. A handler that was set before, or an
-/// ignored signal, stays.
+/// A file that reaches its size limit (`ulimit -f`, `LimitFSIZE`) is treated as a full disk: the write fails, the cache
+/// is given up or the client gets the error. By default the signal ends the server. A handler that was set before, or
+/// an ignored signal, stays.
 fn outlive_file_limits() {
     extern "C" fn nothing(_signal: libc::c_int) {}
     let handler: extern "C" fn(libc::c_int) = nothing;
-    // SAFETY: all zeros are a valid `sigaction`, and both structures outlive the calls. The kernel demands a handler that does
-    // only what signals allow, with the signature of its flags: this one does nothing, and without SA_SIGINFO it takes one
-    // number.
+    // SAFETY: all zeros are a valid `sigaction`, and both structures outlive the calls. The kernel demands a handler
+    // that does only what signals allow, with the signature of its flags: this one does nothing, and without SA_SIGINFO
+    // it takes one number.
     unsafe {
         let mut before: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut before);

@@ -1,4 +1,4 @@
-//! An engine with the threads that it needs: one that makes checkpoints, and the control socket.
+//! A cached backend with the threads that it needs: one that makes checkpoints, and the control socket.
 //!
 //! Invariants
 //! - The threads start after nbdkit has forked and have ended when `stop` returns; a stop makes the content durable.
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use longshore_blockcache::{
-    Backend, CHECKPOINT_EVERY, Engine, OpenedBackend, Start, control, open,
+    Backend, CHECKPOINT_EVERY, CachedBackend, OpenedBackend, Start, control, open,
 };
 use longshore_io::{Clock, HostClock, Storage};
 use tracing_subscriber::EnvFilter;
@@ -27,7 +27,7 @@ use crate::config::ServingPlan;
 const TICK: Duration = Duration::from_millis(200);
 
 pub struct Served {
-    engine: Arc<Engine>,
+    cached: Arc<CachedBackend>,
     keeper: JoinHandle<()>,
     /// Dropping it ends the checkpoint thread.
     ticking: Sender<()>,
@@ -50,39 +50,39 @@ impl Served {
         start_log();
         let cache = plan.cache.as_deref();
         let opened = open(&*storage, &plan.backend, cache, plan.settings, clock);
-        let OpenedBackend { engine, cache } = opened.map_err(|e| text(&e))?;
-        tell_of_cache(cache, &engine);
-        let engine = Arc::new(engine);
+        let OpenedBackend { cached, cache } = opened.map_err(|e| text(&e))?;
+        tell_of_cache(cache, &cached);
+        let cached = Arc::new(cached);
         let (ticking, ticks) = bounded::<()>(0);
-        let keeper = keeper(Arc::clone(&engine), ticks)?;
+        let keeper = keeper(Arc::clone(&cached), ticks)?;
         let control = match plan.control {
             None => None,
-            Some(path) => Some(Control::start(path, &engine, storage, plan.backend)?),
+            Some(path) => Some(Control::start(path, &cached, storage, plan.backend)?),
         };
         Ok(Served {
-            engine,
+            cached,
             keeper,
             ticking,
             control,
         })
     }
 
-    pub fn engine(&self) -> Arc<Engine> {
-        Arc::clone(&self.engine)
+    pub fn cached(&self) -> Arc<CachedBackend> {
+        Arc::clone(&self.cached)
     }
 
     /// A clean stop: cached data is durable and available at the next start.
     pub fn stop(self) {
         drop(self.ticking);
         let _ended = self.keeper.join();
-        self.engine.end_soon();
+        self.cached.end_soon();
         if let Some(control) = self.control {
             control.ended.store(true, SeqCst);
             control::wake(&control.path);
             let _ended = control.thread.join();
             let _gone = std::fs::remove_file(&control.path);
         }
-        match self.engine.stop() {
+        match self.cached.stop() {
             Ok(()) => tracing::info!("stopped cleanly"),
             Err(error) => tracing::error!(%error, "the stop was not clean"),
         }
@@ -93,17 +93,17 @@ impl Control {
     /// Listens at `path` and answers each request in a thread of its own.
     fn start(
         path: PathBuf,
-        engine: &Arc<Engine>,
+        cached: &Arc<CachedBackend>,
         storage: Arc<dyn Storage>,
         backend: Backend,
     ) -> Result<Control, String> {
         let listener = control::listen(&path)
             .map_err(|e| format!("cannot listen at {}: {e}", path.display()))?;
         let ended = Arc::new(AtomicBool::new(false));
-        let (flag, engine) = (Arc::clone(&ended), Arc::clone(engine));
+        let (flag, cached) = (Arc::clone(&ended), Arc::clone(cached));
         let serve = move || {
             control::serve(&listener, &flag, |request| {
-                control::answer(&engine, &*storage, &backend, request)
+                control::answer(&cached, &*storage, &backend, request)
             });
         };
         let thread = thread::Builder::new().spawn(serve).map_err(no_thread)?;
@@ -127,11 +127,14 @@ fn start_log() {
         .try_init();
 }
 
-fn tell_of_cache(cache: Option<Result<Start, longshore_blockcache::Error>>, engine: &Engine) {
+fn tell_of_cache(
+    cache: Option<Result<Start, longshore_blockcache::Error>>,
+    cached: &CachedBackend,
+) {
     match cache {
         None => tracing::info!("serving without a cache"),
         Some(Ok(start)) => {
-            let held_bytes = engine.status().held_bytes;
+            let held_bytes = cached.status().held_bytes;
             match start.is_believed() || start == Start::Fresh {
                 true => tracing::info!(?start, held_bytes, "the cache is attached"),
                 false => tracing::warn!(?start, "the cache is attached and {}", start.why()),
@@ -148,12 +151,12 @@ fn tell_of_cache(cache: Option<Result<Start, longshore_blockcache::Error>>, engi
 }
 
 /// Makes the cache's checkpoints until the other end of `ticks` is dropped.
-fn keeper(engine: Arc<Engine>, ticks: Receiver<()>) -> Result<JoinHandle<()>, String> {
+fn keeper(cached: Arc<CachedBackend>, ticks: Receiver<()>) -> Result<JoinHandle<()>, String> {
     let keep = move || {
         let mut last = HostClock.now();
         while ticks.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             let due = HostClock.now() - last >= CHECKPOINT_EVERY;
-            if let Err(error) = engine.checkpoint(due) {
+            if let Err(error) = cached.checkpoint(due) {
                 tracing::error!(%error, "the backend cannot be synced");
             }
             if due {

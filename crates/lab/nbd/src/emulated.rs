@@ -2,7 +2,7 @@
 //!
 //! The device's model is told of a transfer when it begins; the transfer is done on the file, and answers when the
 //! model has finished it, but not sooner than the file. All times of the model are stretched by a factor, so that the
-//! host's own time is small compared with them; the engine must use a clock that is slower by the same factor
+//! host's own time is small compared with them; the cached backend must use a clock that is slower by the same factor
 //! ([`SlowClock`]).
 //!
 //! The host's part is counted: how much later than the model requests were answered, because the file was slower or

@@ -1,7 +1,7 @@
-//! Goal: scripts give the texts that administrators expect, through the real program.
-//! Method: the output is compared line by line with the text kept next to each script. The scripts are ours, modelled on
-//! what administrators use. Times, rates and the machine's name are masked; `LONGSHORE_WRITE_ANSWERS=1` rewrites the kept
-//! texts, to be read before they are committed.
+//! Goal: scripts give the texts that administrators expect, through the real program. Method: the output is compared
+//! line by line with the text kept next to each script. The scripts are ours, modelled on what administrators use.
+//! Times, rates and the machine's name are masked; `LONGSHORE_WRITE_ANSWERS=1` rewrites the kept texts, to be read
+//! before they are committed.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -106,7 +106,7 @@ fn the_statements_of_maintenance_procedures() {
 }
 
 #[test]
-fn refusals_are_those_of_the_real_engine() {
+fn refusals_are_those_of_the_real_server() {
     let stage = Stage::new();
     stage.check("negative");
     for name in ["n.bak", "m.bak", "o.bak", "ok2.bak", "x.db"] {

@@ -109,8 +109,8 @@ impl Session {
             Err(message) => Err(message.into()),
         };
         self.leave();
-        // A session that waits for its client keeps no engine.
-        self.engine.drop_it();
+        // A session that waits for its client keeps no database in memory.
+        self.sqlite.drop_it();
         self.reader.forget();
         let flow = match flow {
             Err(Stop::Failed(messages)) => self.fail(messages, &mut out),

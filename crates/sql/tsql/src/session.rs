@@ -17,7 +17,7 @@ use longshore_pipeline::RunContext;
 use crate::flow::{FIRST_DATABASE, Login, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
-use crate::query::{EngineCache, QueryContext, Reader};
+use crate::query::{QueryContext, Reader, SqliteCache};
 use crate::server::{Activity, Server, SessionNumber};
 use crate::syntax::Name;
 use crate::value::Value;
@@ -60,7 +60,7 @@ pub struct Session {
     pub(crate) nesting: usize,
     pub(crate) tries: usize,
     /// Kept while a batch runs.
-    pub(crate) engine: EngineCache,
+    pub(crate) sqlite: SqliteCache,
     /// Kept while a batch runs.
     pub(crate) reader: Reader,
 }
@@ -87,7 +87,7 @@ impl Session {
             given: Claim::default(),
             nesting: 0,
             tries: 0,
-            engine: EngineCache::default(),
+            sqlite: SqliteCache::default(),
             reader: Reader::default(),
         }
     }
@@ -140,7 +140,7 @@ impl Session {
 
     /// Declares that the values returned by the last call were sent: their memory is released.
     pub fn rest(&mut self) {
-        self.engine.drop_it();
+        self.sqlite.drop_it();
         self.variables = Variables::default();
         self.given = Claim::default();
     }
@@ -198,7 +198,7 @@ impl Session {
             transactions: self.transactions,
             caught: self.caught.as_ref(),
             cancel: &self.cancel,
-            engines: &self.engine,
+            sqlite_cache: &self.sqlite,
             reader: &self.reader,
         }
     }

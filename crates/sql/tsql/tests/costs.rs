@@ -1,6 +1,6 @@
 //! Goal: an expression costs the same wherever it stands in a batch, whether its text or its literals repeat or not.
 //! Method: allocations are counted. They are the same on every machine, and whatever reads an expression again, keeps
-//! its tree or asks the engine makes many. The example `expression_speed` measures times (docs/scale.md).
+//! its tree or asks SQLite makes many. The example `expression_speed` measures times (docs/scale.md).
 
 mod common;
 #[path = "sinks/suite.rs"]
@@ -54,7 +54,8 @@ fn allocations(session: &mut Session, statement: &dyn Fn(usize) -> String, times
     alloc::calls() - before
 }
 
-/// Allocations for each statement of a batch. The costs of a batch itself are not counted, nor is anything that is made once.
+/// Allocations for each statement of a batch. The costs of a batch itself are not counted, nor is anything that is made
+/// once.
 fn each(session: &mut Session, statement: &dyn Fn(usize) -> String) -> f64 {
     allocations(session, statement, 9);
     let few = allocations(session, statement, FEW);
@@ -111,14 +112,14 @@ fn a_statement_takes_few_allocations_and_as_many_in_a_long_batch_as_in_a_short_o
     assert!(each <= 40.0, "{each}");
 }
 
-/// The engine is asked for what is unusual, and costs more: if it were asked for the others, these tests would fail.
+/// SQLite is asked for what is unusual, and costs more: if it were asked for the others, these tests would fail.
 #[test]
-fn a_statement_of_the_engine_takes_more_allocations() {
+fn a_statement_that_needs_sqlite_takes_more_allocations() {
     let stage = Stage::new();
     let mut session = stage.session();
     let asked = each(&mut session, &|_| "SET @i = (SELECT @i + 1)".to_owned());
     let usual = each(&mut session, &|_| "SET @i = @i + 1".to_owned());
-    println!("{asked:.1} with the engine, {usual:.1} without");
+    println!("{asked:.1} with SQLite, {usual:.1} without");
     assert!(asked > 2.0 * usual, "{asked} and {usual}");
 }
 
@@ -142,8 +143,8 @@ fn other_literals_take_no_more_allocations_than_the_same_text() {
     }
 }
 
-/// Nothing is kept of usual expressions: when each was read twice by the parser of queries and prepared, a text of its own
-/// took several times as much as one that came again.
+/// Nothing is kept of usual expressions: when each was read twice by the parser of queries and prepared, a text of its
+/// own took several times as much as one that came again.
 #[test]
 fn texts_that_do_not_repeat_take_no_more_allocations_than_the_same_text() {
     let stage = Stage::new();

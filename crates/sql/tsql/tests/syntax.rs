@@ -20,7 +20,7 @@ fn printed_again(text: &str) {
 }
 
 #[test]
-fn statements_that_the_real_engine_rejects_are_rejected() {
+fn statements_that_the_real_server_rejects_are_rejected() {
     for text in [
         "BACKUP DATABASE a TO DISK = 'x' WITH COMPRESSION (LEVEL = HIGH)",
         "BACKUP DATABASE a TO DISK = 'x' WITH COMPRESSION (ALGORITHM = FOO)",
@@ -74,7 +74,7 @@ fn an_option_of_the_other_verb_is_not_recognized() {
 }
 
 #[test]
-fn statements_that_the_real_engine_accepts_are_accepted_and_printed_without_loss() {
+fn statements_that_the_real_server_accepts_are_accepted_and_printed_without_loss() {
     for text in [
         "RESTORE HEADERONLY FROM DISK = 'x' WITH RECOVERY, MOVE 'a' TO 'b'",
         "BACKUP DATABASE [a]]b] TO DISK = N'it''s', DISK = @d WITH RETAINDAYS = '5', INIT",

@@ -26,10 +26,10 @@ fn superblock(session: u64) -> Superblock {
     }
 }
 
-fn set(slot: u32, block: u64) -> JournalRecord {
+fn set(slot: u32, cache_block: u64) -> JournalRecord {
     JournalRecord::Set {
         slot,
-        block,
+        cache_block,
         lines: u16::MAX,
         sums: vec![slot; 16],
     }

@@ -1,4 +1,4 @@
--- What the real engine refuses, one batch each. Each ends before anything is written.
+-- What the real server refuses, one batch each. Each ends before anything is written.
 BACKUP DATABASE shop TO DISK = 'n.bak' WITH COMPRESSION (LEVEL = HIGH)
 GO
 BACKUP DATABASE shop TO DISK = 'n.bak' WITH COMPRESSION (ALGORITHM = FOO)

@@ -1,14 +1,15 @@
 //! The part of a session that a query may read.
 //!
 //! Invariants
-//! - A query changes nothing of a session but what it keeps for the next one: the engine and the trees of a batch.
+//! - A query changes nothing of a session but what it keeps for the next one: SQLite's database and the trees of a
+//!   batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::engine::{Engine, EngineCache};
 use super::reader::Reader;
 use super::schema::View;
+use super::sqlite::{Sqlite, SqliteCache};
 use crate::flow::{Login, Variable};
 use crate::message::Message;
 use crate::server::Server;
@@ -33,7 +34,7 @@ pub(crate) struct QueryContext<'a> {
     /// The message that a CATCH block handles.
     pub caught: Option<&'a Message>,
     pub cancel: &'a Arc<AtomicBool>,
-    pub engines: &'a EngineCache,
+    pub sqlite_cache: &'a SqliteCache,
     pub reader: &'a Reader,
 }
 
@@ -46,13 +47,13 @@ impl<'a> QueryContext<'a> {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// An engine with the rows of these views.
-    pub fn engine(&self, views: &[&'static View]) -> Result<Box<Engine>, Message> {
-        self.engines.take(self.server, self.cancel, views)
+    /// A database in memory with the rows of these views.
+    pub fn sqlite(&self, views: &[&'static View]) -> Result<Box<Sqlite>, Message> {
+        self.sqlite_cache.take(self.server, self.cancel, views)
     }
 
-    /// Keeps an engine that was opened for these views for the next query, if it may.
-    pub fn give_back(&self, engine: Box<Engine>, views: &[&'static View]) {
-        self.engines.give_back(engine, views);
+    /// Keeps a database that was opened for these views for the next query, if it may.
+    pub fn give_back(&self, sqlite: Box<Sqlite>, views: &[&'static View]) {
+        self.sqlite_cache.give_back(sqlite, views);
     }
 }

@@ -1,6 +1,6 @@
 //! T-SQL's functions that SQLite lacks, or has with another meaning, as functions of SQLite.
 //!
-//! A refusal's message is stored for the engine, since SQLite passes on only a text.
+//! A refusal's message is stored for `sqlite.rs`, since SQLite passes on only a text.
 //!
 //! Invariants
 //! - Each call checks the cancel flag first, and refuses arguments that are too large in total.

@@ -1,7 +1,7 @@
 //! Queries and expressions: T-SQL's SELECT over the server's views, by an embedded SQLite.
 //!
 //! ```text
-//! text ──sqlparser──▶ tree ──translate──▶ SQLite's SQL, values, types ──engine──▶ rows of T-SQL's types
+//! text ──sqlparser──▶ tree ──translate──▶ SQLite's SQL, values, types ──SQLite──▶ rows of T-SQL's types
 //! ```
 //!
 //! [`schema`] describes the views; those of msdb read the catalog, which is attached read-only, the others are filled
@@ -15,14 +15,13 @@
 //!   SQLite unchanged.
 //! - Nothing here knows sessions: a session lends the part of it that a query may read ([`QueryContext`]).
 //!
-//! Leaves to others: keeping the engine and the trees of a batch (the session), and which statements contain queries
-//! (`statement`).
+//! Leaves to others: keeping SQLite's database and the trees of a batch (the session), and which statements contain
+//! queries (`statement`).
 
 mod cell;
 mod collation;
 mod context;
 mod direct;
-mod engine;
 mod function;
 mod known;
 mod like;
@@ -33,6 +32,7 @@ mod plan;
 mod reader;
 mod schema;
 mod sql;
+mod sqlite;
 #[cfg(test)]
 mod tests;
 mod translate;
@@ -43,11 +43,11 @@ use crate::syntax::{Fragment, Operand};
 use crate::value::{Type, Value};
 
 pub(crate) use context::QueryContext;
-pub(crate) use engine::{Engine, EngineCache};
 pub(crate) use known::{text_kind, value_of};
 pub(crate) use plan::QueryPlan;
 pub(crate) use reader::{QuerySource, Reader};
 pub use schema::{VIEWS, View};
+pub(crate) use sqlite::{Sqlite, SqliteCache};
 
 /// Finds the meaning of a query. Errors: what cannot be read or is not known here.
 pub(crate) fn prepare(context: &QueryContext, query: &Fragment) -> Result<QueryPlan, Message> {
@@ -111,17 +111,17 @@ fn one(context: &QueryContext, asked: QuerySource) -> Result<Variable, Message> 
     let [column] = plan.columns.as_slice() else {
         return Err(message::SYNTAX.with(&[&","]));
     };
-    let engine = context.engine(&plan.views)?;
+    let sqlite = context.sqlite(&plan.views)?;
     let mut first = None;
     let mut more = false;
-    let ran = engine.run(&plan, &mut |mut row| {
+    let ran = sqlite.run(&plan, &mut |mut row| {
         match first {
             None => first = row.pop(),
             Some(_) => more = true,
         }
         Ok(())
     });
-    context.give_back(engine, &plan.views);
+    context.give_back(sqlite, &plan.views);
     match ran {
         Ok(_) if more => Err(message::SUBQUERY_ROWS.plain()),
         Ok(_) => Ok(Variable {

@@ -1,4 +1,4 @@
-//! A query as the translation leaves it and the engine runs it.
+//! A query as the translation leaves it and SQLite runs it.
 
 use super::schema::View;
 use crate::value::{Column, Value};

@@ -1,10 +1,10 @@
-//! Goal: short ways give the same as long ones: expressions by their form and by their text, with and without the
-//! engine, and subqueries that are grouped and not grouped.
+//! Goal: short ways give the same as long ones: expressions by their form and by their text, with and without
+//! SQLite, and subqueries that are grouped and not grouped.
 //! Method: generated expressions and queries go both ways, and the results are compared.
 //! Not covered: whether a result is SQL Server's (`tests/queries.rs`).
 //!
-//! The contract of the nodes ([`Nodes`], which is [`Leaves`], [`Operators`] and [`Calls`]) is `compare_ways`: for texts made
-//! at random, the tree is the parser's, and whoever makes no tree takes exactly the texts of which there is one.
+//! The contract of the nodes ([`Nodes`], which is [`Leaves`], [`Operators`] and [`Calls`]) is `compare_ways`: for texts
+//! made at random, the tree is the parser's, and whoever makes no tree takes exactly the texts of which there is one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -258,9 +258,9 @@ proptest! {
     }
 }
 
-// Expressions without the engine.
+// Expressions without SQLite.
 
-/// Whether the short way gave a value; it is the engine's, and the tree is the parser's.
+/// Whether the short way gave a value; it is SQLite's, and the tree is the parser's.
 fn compare_ways(session: &Session, asked: QuerySource) -> Result<bool, TestCaseError> {
     let tree = direct::read(asked.written());
     prop_assert_eq!(direct::reads(asked), tree.is_some(), "{:?}", asked);
@@ -370,7 +370,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn the_short_way_gives_what_the_engine_gives(
+    fn the_short_way_gives_what_sqlite_gives(
         texts in prop::collection::vec(prop_oneof![expressions(), of_all_functions()], 8),
     ) {
         let dir = tempfile::tempdir().unwrap();
@@ -451,7 +451,7 @@ fn all_depths() {
 }
 
 #[test]
-fn usual_expressions_need_no_engine() {
+fn usual_expressions_need_no_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let session = with_variables(session(&dir));
     for text in [
@@ -475,7 +475,7 @@ fn usual_expressions_need_no_engine() {
         let asked = QuerySource::Expression(&fragment);
         assert!(compare_ways(&session, asked).unwrap(), "{text}");
     }
-    // The engine refuses such a number, though nothing needs it.
+    // SQLite refuses such a number, though nothing needs it.
     let large = fragment("SERVERPROPERTY(9223372036854775808)").unwrap();
     let large = QuerySource::Expression(&large);
     assert_eq!(direct::value(&session.query_context(), large), None);
@@ -572,15 +572,15 @@ fn moment(second: u32) -> String {
 fn ask(session: &Session, text: &str) -> (Vec<Vec<Value>>, i32, bool) {
     let text = text.to_owned();
     let plan = by_text(session, QuerySource::Query(&Fragment::new(text))).unwrap();
-    let engine = session.query_context().engine(&plan.views).unwrap();
+    let sqlite = session.query_context().sqlite(&plan.views).unwrap();
     let mut rows = Vec::new();
-    let ran = engine.run(&plan, &mut |row| {
+    let ran = sqlite.run(&plan, &mut |row| {
         rows.push(row);
         Ok(())
     });
     ran.map_err(|stop| stop.message()).unwrap();
     let is_grouped = plan.sql.contains("MATERIALIZED");
-    (rows, engine.instructions(&plan), is_grouped)
+    (rows, sqlite.instructions(&plan), is_grouped)
 }
 
 /// Where a `#` stands, a condition of `c` may be added, and of `d` where a `~` stands.
@@ -666,8 +666,8 @@ proptest! {
     }
 }
 
-/// Such a subquery makes one row of all, reads a value of the query outside for each of its groups, or does not look at the
-/// row outside if no row is left inside.
+/// Such a subquery makes one row of all, reads a value of the query outside for each of its groups, or does not look at
+/// the row outside if no row is left inside.
 #[test]
 fn aggregates_in_clauses_and_outer_values_that_may_fail_are_not_grouped() {
     let dir = tempfile::tempdir().unwrap();
@@ -737,11 +737,12 @@ fn no_row_is_looked_at_that_the_subquery_would_not_have_looked_at() {
     }
 }
 
-/// Goal: a query that reads the table for each row outside ends soon after a cancel (an attention, a signal, a client that
-/// left), and keeps nobody from writing to the catalog meanwhile. Steps are counted, so a slow machine changes nothing.
+/// Goal: a query that reads the table for each row outside ends soon after a cancel (an attention, a signal, a client
+/// that left), and keeps nobody from writing to the catalog meanwhile. Steps are counted, so a slow machine changes
+/// nothing.
 #[test]
 fn a_cancel_ends_a_query_after_a_few_thousand_steps_and_writers_never_wait_for_it() {
-    const STEPS_MAX: i32 = 2 * crate::query::engine::STEPS;
+    const STEPS_MAX: i32 = 2 * crate::query::sqlite::STEPS;
     let dir = tempfile::tempdir().unwrap();
     let sets = 400;
     let all = (0..sets).map(|i| (Some(format!("database {i}")), "D", Some(i), None));
@@ -761,9 +762,9 @@ fn a_cancel_ends_a_query_after_a_few_thousand_steps_and_writers_never_wait_for_i
         assert!(whole > 20 * STEPS_MAX, "{whole}: {condition}");
 
         let plan = by_text(&session, QuerySource::Query(&Fragment::new(text))).unwrap();
-        let engine = session.query_context().engine(&plan.views).unwrap();
+        let sqlite = session.query_context().sqlite(&plan.views).unwrap();
         let catalog = dir.path().join("catalog.db");
-        let ran = engine.run(&plan, &mut |_| {
+        let ran = sqlite.run(&plan, &mut |_| {
             // The first row has come, and the rest is still to be found.
             let catalog = Catalog::open(&catalog).unwrap();
             assert!(catalog.add_device(condition, "/b").unwrap());
@@ -776,14 +777,14 @@ fn a_cancel_ends_a_query_after_a_few_thousand_steps_and_writers_never_wait_for_i
             message::ABORTED.plain().number,
             "{condition}"
         );
-        let steps = engine.instructions(&plan);
+        let steps = sqlite.instructions(&plan);
         assert!(steps <= STEPS_MAX, "{steps}: {condition}");
         session.cancel_flag().store(false, Ordering::Relaxed);
     }
 }
 
-/// Not grouped, the first of these took 20,000 instructions for each of 5,000 sets, and four times as many sets would have
-/// taken four times as many for each.
+/// Not grouped, the first of these took 20,000 instructions for each of 5,000 sets, and four times as many sets would
+/// have taken four times as many for each.
 #[test]
 fn a_subquery_over_a_long_history_takes_a_few_steps_for_each_set() {
     const STEPS_MAX: i32 = 130;

@@ -6,7 +6,7 @@
 //! - Tables get our own aliases (`t0`, `t1`, …), so no name of the query has a meaning for SQLite.
 //!
 //! Leaves to others: parsing (`parse.rs`); FROM (`translate/tables.rs`), expressions (`translate/expression.rs`), calls
-//! (`translate/call.rs`) and grouping (`translate/grouped.rs`); running the SQL (`engine.rs`).
+//! (`translate/call.rs`) and grouping (`translate/grouped.rs`); running the SQL (`sqlite.rs`).
 
 mod call;
 mod comparison;
@@ -184,7 +184,8 @@ fn not_here(what: &str) -> Message {
     message::NOT_HERE.with(&[&what])
 }
 
-/// Finds the meaning of a query, in which marks stand for the literals. Errors: names that are not there, constructs that this server does not know.
+/// Finds the meaning of a query, in which marks stand for the literals. Errors: names that are not there, constructs
+/// that this server does not know.
 pub(super) fn query(
     context: &QueryContext,
     query: &Query,
@@ -754,8 +755,8 @@ impl Translator<'_> {
         })
     }
 
-    /// Makes the rows of the innermost query first, in their order, and lets its tables' columns mean those. Returns the
-    /// name of these rows and their definition.
+    /// Makes the rows of the innermost query first, in their order, and lets its tables' columns mean those. Returns
+    /// the name of these rows and their definition.
     fn made_first(&mut self, rows: &str, end: &str) -> (String, String) {
         let alias = self.new_alias();
         let mut columns = Vec::new();
@@ -849,7 +850,7 @@ impl Translator<'_> {
         }
     }
 
-    /// An expression of a select list. The engine checks those of the outermost query against their types.
+    /// An expression of a select list. SQLite checks those of the outermost query against their types.
     fn item(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
         match self.queries {
             1 => self.unheld(expr),

@@ -4,7 +4,7 @@
 
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out};
-use crate::query::{self, Engine, QueryPlan};
+use crate::query::{self, QueryPlan, Sqlite};
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::Fragment;
@@ -17,25 +17,25 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
     if !plan.views.is_empty() {
         session.begin_implicitly();
     }
-    let engine = session.query_context().engine(&plan.views)?;
-    let done = run(session, &engine, &plan, out);
-    session.query_context().give_back(engine, &plan.views);
+    let sqlite = session.query_context().sqlite(&plan.views)?;
+    let done = run(session, &sqlite, &plan, out);
+    session.query_context().give_back(sqlite, &plan.views);
     done
 }
 
-fn run(session: &mut Session, engine: &Engine, plan: &QueryPlan, out: &mut Out) -> Flow {
+fn run(session: &mut Session, sqlite: &Sqlite, plan: &QueryPlan, out: &mut Out) -> Flow {
     if plan.assigns.is_empty() {
         out.sink.columns(&plan.columns)?;
-        let rows = engine.run(plan, &mut |row| Ok(out.sink.row(&row)?))?;
+        let rows = sqlite.run(plan, &mut |row| Ok(out.sink.row(&row)?))?;
         session.row_count = rows;
         session.leave();
         return Ok(out.done(Command::Select, Some(rows))?);
     }
     if !plan.steps.is_empty() {
-        return set_stepwise(session, engine, plan);
+        return set_stepwise(session, sqlite, plan);
     }
     let mut last = None;
-    let rows = engine.run(plan, &mut |row| {
+    let rows = sqlite.run(plan, &mut |row| {
         last = Some(row);
         Ok(())
     })?;
@@ -51,12 +51,12 @@ fn run(session: &mut Session, engine: &Engine, plan: &QueryPlan, out: &mut Out) 
 }
 
 /// Each row sets the variables, and the next one reads them. After an error they have the values of the rows before it.
-fn set_stepwise(session: &mut Session, engine: &Engine, plan: &QueryPlan) -> Flow {
+fn set_stepwise(session: &mut Session, sqlite: &Sqlite, plan: &QueryPlan) -> Flow {
     let mut before = Vec::new();
     for name in &plan.steps {
         before.push(session.variable(name)?.clone());
     }
-    let (rows, after) = engine.run_stepwise(plan, before);
+    let (rows, after) = sqlite.run_stepwise(plan, before);
     session.leave();
     for (name, variable) in plan.steps.iter().zip(after) {
         session.set_variable(name, variable.value)?;

@@ -1,12 +1,12 @@
 //! Evaluates an expression's tree as SQLite does, where that is simple.
 //!
-//! T-SQL's rules are in the tree already: its types, its conversions and the functions of ours. SQLite's own operators, over
-//! its own five kinds of values, remain.
+//! T-SQL's rules are in the tree already: its types, its conversions and the functions of ours. SQLite's own operators,
+//! over its own five kinds of values, remain.
 //!
 //! Invariants
 //! - No more than some megabytes are held: the reader bounds the values, [`LEN_MAX`] their lengths.
-//! - A value from here is the one that SQLite gives. Errors, kinds of values that an operator rarely meets, and values near
-//!   a bound have none, and SQLite decides.
+//! - A value from here is the one that SQLite gives. Errors, kinds of values that an operator rarely meets, and values
+//!   near a bound have none, and SQLite decides.
 //!
 //! Leaves to others: the tree (`query/sql.rs`), and the functions (`query/function.rs`).
 
@@ -21,11 +21,11 @@ use crate::message::Message;
 use crate::value::{Type, Value};
 use crate::variables::bytes;
 
-/// The longest text or binary that is handled here, in bytes: with longer ones, the engine is not what takes the time.
+/// The longest text or binary that is handled here, in bytes: with longer ones, SQLite is not what takes the time.
 const LEN_MAX: usize = 64 << 10;
 
-/// An expression's value in SQLite's form; `None`: SQLite has to evaluate it. It refuses a value that it cannot keep even
-/// where the expression does not need it.
+/// An expression's value in SQLite's form; `None`: SQLite has to evaluate it. It refuses a value that it cannot keep
+/// even where the expression does not need it.
 pub(super) fn evaluated(
     sql: &Sql,
     parameters: Vec<Parameter>,

@@ -1,11 +1,11 @@
-//! Expressions that need no engine: read, translated and evaluated here.
+//! Expressions that need no SQLite: read, translated and evaluated here.
 //!
 //! ```text
 //! text ──read──▶ tree ──translate──▶ tree of SQL, values, type ──evaluate──▶ value
 //! ```
 //!
-//! The translation is that of queries, so there is one set of T-SQL's rules. An expression that is unusual, or fails, is
-//! not evaluated here; the engine evaluates it and has the last word about its error.
+//! The translation is that of queries, so there is one set of T-SQL's rules. An expression that is unusual, or fails,
+//! is not evaluated here; SQLite evaluates it and has the last word about its error.
 
 mod evaluate;
 mod node;
@@ -30,7 +30,7 @@ fn text(asked: QuerySource<'_>) -> Option<&str> {
     }
 }
 
-/// The value of an expression, and of a condition 1 or 0. `None`: the engine has to say.
+/// The value of an expression, and of a condition 1 or 0. `None`: SQLite has to say.
 pub(super) fn value(context: &QueryContext, asked: QuerySource) -> Option<Variable> {
     let expr = read::read(text(asked)?)?;
     let is_condition = matches!(asked, QuerySource::Condition(_));

@@ -16,8 +16,8 @@ use sqlparser::ast::{
 
 use super::{Table, Translator, column_alias, not_here, quoted, renamed};
 use crate::message::{self, Message};
-use crate::query::engine::table_of;
 use crate::query::schema::{Rows, View};
+use crate::query::sqlite::table_of;
 use crate::value::Type;
 
 /// The parts of a name; omitted ones (`msdb..backupset`) are empty.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use longshore_blockcache::format::Superblock;
-use longshore_blockcache::{Engine, Start};
+use longshore_blockcache::{CachedBackend, Start};
 use longshore_io::SimDisk;
 
 use crate::faults::serves_rightly;
@@ -39,32 +39,32 @@ fn lived(seed: u64, clean: bool) -> Lived {
         }
         bytes[..metadata].to_vec()
     };
-    let mut live = |engine: &Engine, rounds: u64| {
+    let mut live = |cached: &CachedBackend, rounds: u64| {
         for round in 0..rounds {
-            serves_rightly(&disk, engine, seed * 1000 + round, 6);
+            serves_rightly(&disk, cached, seed * 1000 + round, 6);
             look();
         }
     };
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    live(&engine, 60);
-    engine.stop().unwrap();
-    drop(engine);
-    let (engine, how) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    live(&cached, 60);
+    cached.stop().unwrap();
+    drop(cached);
+    let (cached, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(how, Start::Warm);
-    live(&engine, 60);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-    engine.checkpoint(true).unwrap();
+    live(&cached, 60);
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    cached.checkpoint(true).unwrap();
     let early = look();
-    engine.set_policy("slow".parse().unwrap());
+    cached.set_policy("slow".parse().unwrap());
     for block in 0..(LINES / 4) as u64 {
         let offset = block * 4 * LINE as u64;
-        engine.write(&[0xf5; LINE], offset, false).unwrap();
+        cached.write(&[0xf5; LINE], offset, false).unwrap();
         look();
     }
     if clean {
-        engine.stop().unwrap();
+        cached.stop().unwrap();
     }
-    drop(engine);
+    drop(cached);
     look();
     let superblocks = versions[&0].len();
     assert!(
@@ -83,14 +83,14 @@ fn lived(seed: u64, clean: bool) -> Lived {
 }
 
 /// Whether all cached data equals the backend's.
-fn right(engine: &Engine, truth: &[u8]) -> bool {
+fn right(cached: &CachedBackend, truth: &[u8]) -> bool {
     let mut line = [0; LINE];
-    engine
+    cached
         .held()
         .into_iter()
         .flat_map(|range| range.step_by(LINE))
         .all(|at| {
-            engine.read(&mut line, at).unwrap();
+            cached.read(&mut line, at).unwrap();
             line == truth[at as usize..][..LINE]
         })
 }
@@ -100,9 +100,9 @@ impl Lived {
     fn starts_right(&self, cache: &[u8], what: &str) -> Option<Start> {
         self.put(cache);
         match start(&self.disk, settings("none")) {
-            Ok((engine, how)) => {
+            Ok((cached, how)) => {
                 assert_eq!(
-                    differing(&engine, &self.disk),
+                    differing(&cached, &self.disk),
                     Vec::<usize>::new(),
                     "{what}, {how:?}"
                 );
@@ -212,10 +212,10 @@ fn a_gap_in_the_log_is_not_taken_for_its_end() {
                 let mut cache = lived.with(at, &new);
                 cache[copies[1] as usize * LINE..][..LINE].copy_from_slice(&other);
                 lived.put(&cache);
-                let (engine, start) = start(&lived.disk, settings("none")).unwrap();
+                let (cached, start) = start(&lived.disk, settings("none")).unwrap();
                 let what = format!("block {at}: {how}, {and_how}: {start:?}");
                 // If only the sample at the start noticed it, the log did not.
-                let right = right(&engine, &lived.end.backend) && start != Start::LinesDiffer;
+                let right = right(&cached, &lived.end.backend) && start != Start::LinesDiffer;
                 match start {
                     Start::Damaged => damaged.push(at),
                     _ => believed.push((at, right)),
@@ -245,12 +245,12 @@ fn a_spoiled_block_after_a_power_cut_serves_nothing_stale() {
     let lived = lived(5, false);
     let steps = lived.disk.steps();
     let mut random = Random(5);
-    let (engine, _) = {
+    let (cached, _) = {
         lived.put(&lived.end.cache);
         start(&lived.disk, settings("none")).unwrap()
     };
-    serves_rightly(&lived.disk, &engine, 6, 60);
-    drop(engine);
+    serves_rightly(&lived.disk, &cached, 6, 60);
+    drop(cached);
     assert!(lived.disk.steps() > steps);
     let mut starts = 0;
     for image in lived.disk.images(40) {
@@ -269,9 +269,9 @@ fn a_spoiled_block_after_a_power_cut_serves_nothing_stale() {
             }
             image.write_file(CACHE, &cache).unwrap();
             image.write_file(Image::GUARD, &end.guard).unwrap();
-            if let Ok((engine, how)) = start(&image, settings("none")) {
+            if let Ok((cached, how)) = start(&image, settings("none")) {
                 assert_eq!(
-                    differing(&engine, &image),
+                    differing(&cached, &image),
                     Vec::<usize>::new(),
                     "block {number}, {how:?}"
                 );
@@ -290,11 +290,11 @@ fn an_older_table_is_noticed_by_the_backends_content() {
     let mut cache = lived.end.cache.clone();
     cache[..lived.early.len()].copy_from_slice(&lived.early);
     lived.put(&cache);
-    let (engine, how) = start(&lived.disk, settings("none")).unwrap();
+    let (cached, how) = start(&lived.disk, settings("none")).unwrap();
     assert!(
         matches!(how, Start::LinesDiffer | Start::ContentChanged),
         "{how:?}"
     );
-    assert_eq!(engine.status().held_bytes, 0);
-    assert!(right(&engine, &lived.end.backend));
+    assert_eq!(cached.status().held_bytes, 0);
+    assert!(right(&cached, &lived.end.backend));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use longshore_blockcache::{Engine, Start};
+use longshore_blockcache::{CachedBackend, Start};
 use longshore_io::{SimDisk, Storage};
 
 use crate::{BACKEND, LINE, Random, differing, disk, settings, start};
@@ -54,7 +54,7 @@ impl Model {
 }
 
 /// Random requests, until one fails; `true`: none did.
-fn load(engine: &Engine, model: &mut Model, seed: u64, count: usize) -> bool {
+fn load(cached: &CachedBackend, model: &mut Model, seed: u64, count: usize) -> bool {
     let mut random = Random(seed);
     let len = model.live.len() as u64;
     let work = |model: &mut Model, random: &mut Random| -> io::Result<()> {
@@ -69,27 +69,27 @@ fn load(engine: &Engine, model: &mut Model, seed: u64, count: usize) -> bool {
         let bytes = bytes.min(len - offset) as usize;
         match random.below(20) {
             0 => {
-                engine.flush()?;
+                cached.flush()?;
                 model.flushed();
             }
-            1 | 2 => engine.checkpoint(true)?,
+            1 | 2 => cached.checkpoint(true)?,
             3 => {
                 model.write(&vec![0; bytes], offset as usize);
-                engine.zero(offset, bytes as u64, random.below(2) == 0, false)?;
+                cached.zero(offset, bytes as u64, random.below(2) == 0, false)?;
             }
             4..=11 => {
                 let new: Vec<u8> = (0..bytes).map(|_| random.below(256) as u8).collect();
                 // A failed write may have happened.
                 model.write(&new, offset as usize);
                 let durable = random.below(8) == 0;
-                engine.write(&new, offset, durable)?;
+                cached.write(&new, offset, durable)?;
                 if durable {
                     model.flushed();
                 }
             }
             _ => {
                 let mut out = vec![0; bytes];
-                engine.read(&mut out, offset)?;
+                cached.read(&mut out, offset)?;
                 assert_eq!(
                     out,
                     model.live[offset as usize..][..bytes],
@@ -105,10 +105,10 @@ fn load(engine: &Engine, model: &mut Model, seed: u64, count: usize) -> bool {
 /// One life: opens, works, stops. Returns whether it ended well, and the model.
 fn live(disk: &SimDisk, policy: &str, seed: u64, count: usize) -> (bool, Model) {
     let mut model = Model::new(disk.read_file(BACKEND).unwrap());
-    let Ok((engine, _)) = start(disk, settings(policy)) else {
+    let Ok((cached, _)) = start(disk, settings(policy)) else {
         return (false, model);
     };
-    let whole = load(&engine, &mut model, seed, count) && engine.stop().is_ok();
+    let whole = load(&cached, &mut model, seed, count) && cached.stop().is_ok();
     if whole {
         model.flushed();
     }
@@ -148,26 +148,26 @@ fn survives_cuts(policy: &str, slots: u64, slot_bytes: u32, seed: u64, count: us
                 model.allows(&image.read_file(BACKEND).unwrap()),
                 "{at}: a write is lost"
             );
-            let (engine, how) = start(&image, settings(policy)).unwrap();
+            let (cached, how) = start(&image, settings(policy)).unwrap();
             assert!(
                 matches!(how, Start::Warm | Start::AfterCrash),
                 "{at}: {how:?}"
             );
-            warm += engine.status().held_bytes;
-            assert_eq!(differing(&engine, &image), Vec::<usize>::new(), "{at}");
+            warm += cached.status().held_bytes;
+            assert_eq!(differing(&cached, &image), Vec::<usize>::new(), "{at}");
             assert_eq!(
-                engine.counters().damaged,
+                cached.counters().damaged,
                 0,
                 "{at}: found by its sum, not by order"
             );
             let mut model = Model::new(image.read_file(BACKEND).unwrap());
-            assert!(load(&engine, &mut model, seed + 2, 10));
-            engine.stop().unwrap();
-            drop(engine);
-            let (engine, how) = start(&image, settings(policy)).unwrap();
+            assert!(load(&cached, &mut model, seed + 2, 10));
+            cached.stop().unwrap();
+            drop(cached);
+            let (cached, how) = start(&image, settings(policy)).unwrap();
             assert_eq!(how, Start::Warm, "{at}");
             assert_eq!(
-                differing(&engine, &image),
+                differing(&cached, &image),
                 Vec::<usize>::new(),
                 "{at}, later"
             );
@@ -220,9 +220,9 @@ fn a_cache_that_missed_writes_is_not_believed() {
     assert!(live(&disk, "none", 10, 60).0);
     // The cache is put back to its state before the second life.
     disk.write_file(crate::CACHE, &old).unwrap();
-    let (engine, how) = start(&disk, settings("none")).unwrap();
+    let (cached, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(how, Start::NotVouched);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-    drop(engine);
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    drop(cached);
     let _unused: &dyn Storage = &disk;
 }

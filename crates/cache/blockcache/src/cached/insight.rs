@@ -1,5 +1,5 @@
-//! What operators ask of a running engine: another policy, a shadow policy, figures, reasons, a comparison of
-//! everything cached with the backend.
+//! The requests of operators to a cached backend at work: another policy, a shadow policy, figures, reasons, a
+//! comparison of everything cached with the backend.
 //!
 //! Invariants
 //! - Requests continue meanwhile, and no answer stops them.
@@ -16,7 +16,7 @@ use crate::shadow::{Comparison, Shadow, ShadowTotals};
 use crate::tape::TapeExtract;
 use crate::{ByteTrust, Error, Status};
 
-impl Engine {
+impl CachedBackend {
     /// Compares everything cached with the backend; with `repair`, drops the lines that differ. Requests continue
     /// meanwhile. Returns how many lines were compared, and how many differ.
     pub fn verify(&self, repair: bool) -> Result<(u64, u64), Error> {
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// Starts recording the clients' requests; returns the recording's number. It ends with the next recording, with
-    /// [`Engine::end_recording`], and if nobody has fetched from it for 10 s.
+    /// [`CachedBackend::end_recording`], and if nobody has fetched from it for 10 s.
     pub fn record(&self) -> u64 {
         self.shared.tape.begin(self.shared.clock.now())
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longshore_blockcache::{Counters, Engine, Error, attach};
+use longshore_blockcache::{CachedBackend, Counters, Error, attach};
 use longshore_io::{Fault, File, Op, OpenHow, SimDisk, Storage, Via};
 
 use crate::{CACHE, LINE, Random, backend, differing, disk, settings, start};
@@ -20,7 +20,7 @@ const SLOT_BYTES: u32 = 16 << 10;
 
 /// A client with its own lines, neighbours of others' in the same blocks: it reads what it wrote last, and no request
 /// fails. It also reads the others' lines.
-fn client(engine: &Engine, number: usize, seed: u64, over: &AtomicBool) {
+fn client(cached: &CachedBackend, number: usize, seed: u64, over: &AtomicBool) {
     let mut random = Random(seed * 100 + number as u64);
     let mut written = [None::<u8>; LINES / CLIENTS];
     while !over.load(SeqCst) {
@@ -29,7 +29,7 @@ fn client(engine: &Engine, number: usize, seed: u64, over: &AtomicBool) {
         match random.below(9) {
             0..=2 => {
                 let byte = random.below(256) as u8;
-                engine
+                cached
                     .write(&[byte; LINE], offset, random.below(6) == 0)
                     .unwrap();
                 written[mine] = Some(byte);
@@ -37,13 +37,13 @@ fn client(engine: &Engine, number: usize, seed: u64, over: &AtomicBool) {
             3 => {
                 let mut out = vec![0; LINE * (1 + random.below(12) as usize)];
                 let first = random.below(80);
-                engine.read(&mut out, first * LINE as u64).unwrap();
+                cached.read(&mut out, first * LINE as u64).unwrap();
             }
-            4 if random.below(4) == 0 => engine.flush().unwrap(),
-            5 if random.below(8) == 0 => engine.checkpoint(true).unwrap(),
+            4 if random.below(4) == 0 => cached.flush().unwrap(),
+            5 if random.below(8) == 0 => cached.checkpoint(true).unwrap(),
             _ => {
                 let mut out = [0; LINE];
-                engine.read(&mut out, offset).unwrap();
+                cached.read(&mut out, offset).unwrap();
                 if let Some(byte) = written[mine] {
                     assert!(out == [byte; LINE], "line {mine} of client {number}");
                 }
@@ -55,7 +55,7 @@ fn client(engine: &Engine, number: usize, seed: u64, over: &AtomicBool) {
 /// A stage on which clients work while their cache is disturbed.
 struct Storm {
     disk: SimDisk,
-    engine: Engine,
+    cached: CachedBackend,
     over: AtomicBool,
     /// Whether every wanted fill happens: filler threads may never get to it while clients do not rest.
     fills: bool,
@@ -67,10 +67,10 @@ impl Storm {
         let disk = disk(seed, LINES, SLOTS, SLOT_BYTES);
         let mut settings = settings(policy);
         (settings.fillers, settings.clients) = (fillers, CLIENTS + 1);
-        let (engine, _) = start(&disk, settings).unwrap();
+        let (cached, _) = start(&disk, settings).unwrap();
         let storm = Storm {
             disk,
-            engine,
+            cached,
             over: AtomicBool::new(false),
             fills: fillers == 0,
         };
@@ -87,7 +87,7 @@ impl Storm {
                     let storm = &storm;
                     scope.spawn(move || {
                         let _all_end = End(&storm.over);
-                        client(&storm.engine, number, seed, &storm.over);
+                        client(&storm.cached, number, seed, &storm.over);
                     })
                 })
                 .collect();
@@ -98,9 +98,9 @@ impl Storm {
             assert!(ended.iter().all(Result::is_ok), "a client was served wrong");
         });
         storm.disk.heal();
-        assert_eq!(differing(&storm.engine, &storm.disk), Vec::<usize>::new());
-        storm.engine.stop().unwrap();
-        drop(storm.engine);
+        assert_eq!(differing(&storm.cached, &storm.disk), Vec::<usize>::new());
+        storm.cached.stop().unwrap();
+        drop(storm.cached);
         started_right(&storm.disk, "after the end");
     }
 
@@ -110,7 +110,7 @@ impl Storm {
         match self.fills {
             true => self.until(what, || {
                 deed();
-                met(&self.engine.counters())
+                met(&self.cached.counters())
             }),
             false => self.requests(100),
         }
@@ -128,9 +128,9 @@ impl Storm {
     /// Waits until the clients have done that many requests.
     fn requests(&self, count: u64) {
         let done = |counters: &Counters| counters.reads + counters.writes;
-        let before = done(&self.engine.counters());
+        let before = done(&self.cached.counters());
         self.until("requests", || {
-            done(&self.engine.counters()) >= before + count
+            done(&self.cached.counters()) >= before + count
         });
     }
 
@@ -148,19 +148,19 @@ impl Storm {
 
     /// Replaces the cache by an empty one.
     fn another(&self) {
-        if self.engine.status().cache != "detached" {
-            self.engine.detach().unwrap();
+        if self.cached.status().cache != "detached" {
+            self.cached.detach().unwrap();
         }
         // The last requests to the old one may still be in flight.
         while self.disk.heal().write_file(CACHE, &fresh()).is_err() {}
         loop {
-            match attach(&self.disk, &self.engine, &backend(), Path::new(CACHE), true) {
+            match attach(&self.disk, &self.cached, &backend(), Path::new(CACHE), true) {
                 Ok(_) => break,
                 Err(Error::InUse { .. }) => thread::yield_now(),
                 Err(other) => panic!("{other}"),
             }
         }
-        assert_eq!(self.engine.status().cache, "attached");
+        assert_eq!(self.cached.status().cache, "attached");
     }
 }
 
@@ -180,8 +180,8 @@ fn fine(resized: Result<u64, Error>) {
 
 fn started_right(image: &SimDisk, what: &str) {
     match start(image, settings("none")) {
-        Ok((engine, how)) => {
-            let differs = differing(&engine, image);
+        Ok((cached, how)) => {
+            let differs = differing(&cached, image);
             assert_eq!(differs, Vec::<usize>::new(), "{what}, {how:?}");
         }
         // The cache is damaged beyond recognition, and reports it.
@@ -199,7 +199,7 @@ fn clients_see_nothing_of_a_cache_device_that_fails_while_they_work() {
             let failed = |what: &str, fault: Fault| {
                 storm.another();
                 storm.requests(150);
-                let before = storm.engine.counters().cache_errors;
+                let before = storm.cached.counters().cache_errors;
                 storm.disk.inject(fault.below("/fast"));
                 storm.meet(what, || (), |now| now.cache_errors > before);
                 storm.survives_a_cut(what);
@@ -243,7 +243,7 @@ fn clients_see_nothing_of_a_cache_device_that_is_overwritten_while_they_work() {
                         .write_all_at(&garbage, range.start, Via::Cache)
                         .unwrap();
                 };
-                let before = storm.engine.counters().damaged;
+                let before = storm.cached.counters().damaged;
                 match range.end == len {
                     true => storm.meet(what, spoil, |now| now.damaged > before),
                     false => spoil(),
@@ -256,7 +256,7 @@ fn clients_see_nothing_of_a_cache_device_that_is_overwritten_while_they_work() {
             storm.requests(150);
             // Later writes beyond its end extend it again, with zeros in between.
             let seen = |now: &Counters| now.cache_errors + now.damaged;
-            let before = seen(&storm.engine.counters());
+            let before = seen(&storm.cached.counters());
             let cut = || storm.cache().set_len(slots.start).unwrap();
             storm.meet("it ends early", cut, |now| seen(now) > before);
             storm.requests(100);
@@ -271,7 +271,7 @@ fn clients_see_nothing_of_a_cache_device_that_is_overwritten_while_they_work() {
 fn clients_see_nothing_of_the_changes_that_are_made_while_they_work() {
     for (seed, policy, fillers) in [(7, "none", 0), (8, "aware", 2)] {
         Storm::rages(policy, seed, fillers, |storm| {
-            let engine = &storm.engine;
+            let cached = &storm.cached;
             let mut random = Random(seed);
             let mut done = [0; 8];
             while done.iter().any(|count| *count < 3) {
@@ -281,33 +281,33 @@ fn clients_see_nothing_of_the_changes_that_are_made_while_they_work() {
                 let another = policies[random.below(5) as usize].parse().unwrap();
                 match what {
                     0 => {
-                        engine.detach().unwrap();
+                        cached.detach().unwrap();
                         storm.requests(20);
                         storm.survives_a_cut("detached");
                         storm.another();
                     }
                     1 => {
-                        let grown = engine.resize((6 + random.below(20)) << 20);
+                        let grown = cached.resize((6 + random.below(20)) << 20);
                         fine(grown);
                     }
                     2 => {
-                        let cut = engine.resize((2 + random.below(3)) << 20);
+                        let cut = cached.resize((2 + random.below(3)) << 20);
                         fine(cut);
                     }
-                    3 => engine.set_policy(another),
-                    4 => engine.set_shadow(Some(another)).unwrap(),
-                    5 => engine.set_shadow(None).unwrap(),
-                    6 => assert_eq!(engine.verify(false).unwrap().1, 0),
-                    _ => engine.checkpoint(true).unwrap(),
+                    3 => cached.set_policy(another),
+                    4 => cached.set_shadow(Some(another)).unwrap(),
+                    5 => cached.set_shadow(None).unwrap(),
+                    6 => assert_eq!(cached.verify(false).unwrap().1, 0),
+                    _ => cached.checkpoint(true).unwrap(),
                 }
                 storm.requests(30);
                 if done.iter().sum::<u32>() % 6 == 0 {
                     storm.survives_a_cut("changed");
                 }
-                let status = engine.status();
+                let status = cached.status();
                 assert_eq!((status.cache, status.cache_errors), ("attached", 0));
             }
-            assert_eq!(engine.counters().damaged, 0);
+            assert_eq!(cached.counters().damaged, 0);
         });
     }
 }

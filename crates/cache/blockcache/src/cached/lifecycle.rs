@@ -1,11 +1,11 @@
-//! An engine's life: its threads, and the cache that is attached, resized and detached while it serves.
+//! A cached backend's life: its threads, and the cache that is attached, resized and detached while it serves.
 //!
 //! Invariants
 //! - A cache is attached or removed while no request is in flight; a request that hangs in the cache device is waited
 //!   for no longer than [`LEAVE_WITHIN`].
 //! - A detached cache is not believed again: writes may follow that it does not see.
-//! - After [`Engine::stop`] all cached data is durable, and the cache is marked as cleanly stopped. An engine that is
-//!   only dropped leaves the state of a crash, but no thread.
+//! - After [`CachedBackend::stop`] all cached data is durable, and the cache is marked as cleanly stopped. A cached
+//!   backend that is only dropped leaves the state of a crash, but no thread.
 //!
 //! Leaves to others: what a cache is found to hold when it is attached (`open.rs`), and the order of syncs in a
 //! checkpoint (`store`).
@@ -20,14 +20,14 @@ use parking_lot::MutexGuard;
 /// How long to wait for requests in a detached cache device before it is closed; all other requests wait meanwhile.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
-impl Engine {
-    /// An engine for `backend`, of `len` bytes, without a cache.
+impl CachedBackend {
+    /// A cached backend for `backend`, of `len` bytes, without a cache.
     pub(crate) fn new(
         backend: Arc<dyn File>,
         len: u64,
         settings: Settings,
         clock: Arc<dyn Clock>,
-    ) -> Result<Engine, Error> {
+    ) -> Result<CachedBackend, Error> {
         let pool = Pool::new(settings.buffers(), BUFFER_BYTES as usize)
             .map_err(|source| Error::Memory { source })?;
         let fillers = settings.fillers;
@@ -51,19 +51,19 @@ impl Engine {
             attaching: Mutex::new(()),
             store: RwLock::new(None),
         });
-        let engine = Engine {
+        let cached = CachedBackend {
             shared,
             jobs: RwLock::new(None),
             fillers: Mutex::new(Vec::new()),
         };
         if fillers > 0 {
             let (jobs, queue) = bounded(fill::queue(fillers));
-            *engine.jobs.write() = Some(jobs);
+            *cached.jobs.write() = Some(jobs);
             for _ in 0..fillers {
-                let (shared, queue) = (Arc::clone(&engine.shared), queue.clone());
+                let (shared, queue) = (Arc::clone(&cached.shared), queue.clone());
                 let fill = move || shared.fill_all(&queue);
                 match std::thread::Builder::new().spawn(fill) {
-                    Ok(filler) => engine.fillers.lock().push(filler),
+                    Ok(filler) => cached.fillers.lock().push(filler),
                     // Without any such thread every fill is dropped, and counted.
                     Err(error) => {
                         tracing::warn!(%error, "cannot start a thread for fills; raise the limit on threads");
@@ -72,7 +72,7 @@ impl Engine {
                 }
             }
         }
-        Ok(engine)
+        Ok(cached)
     }
 
     pub(crate) fn is_attached(&self) -> bool {
@@ -138,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// [`Engine::stop`] comes soon: long work other than clients' requests ends now.
+    /// [`CachedBackend::stop`] comes soon: long work other than clients' requests ends now.
     pub fn end_soon(&self) {
         self.shared.ending.store(true, SeqCst);
     }
@@ -183,7 +183,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for CachedBackend {
     /// Leaves the state of a crash, but no thread.
     fn drop(&mut self) {
         self.end_fillers();

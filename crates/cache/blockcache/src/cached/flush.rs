@@ -13,7 +13,7 @@ pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
 /// A checkpoint comes sooner once one slot in this many is not durable: a crash may lose that share.
 const VOLATILE_SHARE: u32 = 20;
 
-impl Engine {
+impl CachedBackend {
     /// Returns after all earlier writes have reached the backend's medium.
     pub fn flush(&self) -> io::Result<()> {
         let begun = self.shared.clock.now();

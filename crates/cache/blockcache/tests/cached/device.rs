@@ -113,26 +113,26 @@ fn a_device_in_use_is_refused_its_guard_must_be_named_and_another_one_in_its_pla
     }
     let start = |device: &Path| {
         let opened = serve_again(device, guard.clone(), Some(&fast.0));
-        (opened.engine, opened.cache.unwrap().unwrap())
+        (opened.cached, opened.cache.unwrap().unwrap())
     };
-    let (engine, how) = start(&first.0);
+    let (cached, how) = start(&first.0);
     assert_eq!(how, Start::Fresh);
     assert!(alone(&first.0).is_err() && alone(&fast.0).is_err());
-    engine.read(&mut [0; LINE], 0).unwrap();
-    engine.stop().unwrap();
-    drop(engine);
-    let (engine, how) = start(&first.0);
+    cached.read(&mut [0; LINE], 0).unwrap();
+    cached.stop().unwrap();
+    drop(cached);
+    let (cached, how) = start(&first.0);
     assert_eq!(
-        (how, engine.status().held_bytes),
+        (how, cached.status().held_bytes),
         (Start::Warm, LINE as u64)
     );
-    engine.stop().unwrap();
-    drop((engine, first));
+    cached.stop().unwrap();
+    drop((cached, first));
 
     let other = Loop::new(&b).unwrap();
-    let (engine, how) = start(&other.0);
+    let (cached, how) = start(&other.0);
     assert_eq!(
-        (how, engine.status().held_bytes),
+        (how, cached.status().held_bytes),
         (Start::BackendChanged, 0)
     );
 }
@@ -198,19 +198,19 @@ fn after(make: &[&str], clean: bool, deed: Deed) -> Option<Start> {
     let guard = Some(path("guard"));
     let serve = || {
         let opened = serve_again(&device.0, guard.clone(), Some(&cache));
-        (opened.engine, opened.cache.unwrap().unwrap())
+        (opened.cached, opened.cache.unwrap().unwrap())
     };
-    let (engine, how) = serve();
+    let (cached, how) = serve();
     assert_eq!(how, Start::Fresh);
     let mut bytes = vec![0; 1 << 20];
     for mib in 0..48 {
-        engine.read(&mut bytes, mib << 20).unwrap();
+        cached.read(&mut bytes, mib << 20).unwrap();
     }
     match clean {
-        true => engine.stop().unwrap(),
-        false => engine.checkpoint(true).unwrap(),
+        true => cached.stop().unwrap(),
+        false => cached.checkpoint(true).unwrap(),
     }
-    drop(engine);
+    drop(cached);
     match deed {
         Deed::Nothing => {}
         Deed::LooksAtIt => {
@@ -259,15 +259,15 @@ fn after(make: &[&str], clean: bool, deed: Deed) -> Option<Start> {
             bare.sync_all().unwrap();
         }
     }
-    let (engine, how) = serve();
+    let (cached, how) = serve();
     let (mut held, mut line, mut truth) = (0, vec![0; LINE], vec![0; LINE]);
     let bare = fs::File::open(&device.0).unwrap();
-    for at in engine
+    for at in cached
         .held()
         .into_iter()
         .flat_map(|range| range.step_by(LINE))
     {
-        engine.read(&mut line, at).unwrap();
+        cached.read(&mut line, at).unwrap();
         bare.read_exact_at(&mut truth, at).unwrap();
         assert!(line == truth, "{deed:?}: stale at {at}, {how:?}");
         held += 1;
@@ -333,17 +333,17 @@ fn a_cache_starts_empty_if_its_backend_shows_nothing() {
     };
     let start = || {
         let opened = serve_again(&device.0, Some(dir.path().join("guard")), Some(&image));
-        (opened.engine, opened.cache.unwrap().unwrap())
+        (opened.cached, opened.cache.unwrap().unwrap())
     };
     for clean in [true, false] {
-        let (engine, _) = start();
-        engine.read(&mut [0; LINE], 0).unwrap();
+        let (cached, _) = start();
+        cached.read(&mut [0; LINE], 0).unwrap();
         match clean {
-            true => engine.stop().unwrap(),
-            false => engine.checkpoint(true).unwrap(),
+            true => cached.stop().unwrap(),
+            false => cached.checkpoint(true).unwrap(),
         }
-        drop(engine);
-        let (engine, how) = start();
-        assert_eq!((how, engine.status().held_bytes), (Start::Unproved, 0));
+        drop(cached);
+        let (cached, how) = start();
+        assert_eq!((how, cached.status().held_bytes), (Start::Unproved, 0));
     }
 }

@@ -29,7 +29,7 @@ struct Plan {
     reason: longshore_policy::policy::Reason,
 }
 
-impl Engine {
+impl CachedBackend {
     /// Fills `out` from `offset`. `InvalidInput` beyond the end; otherwise fails as the backend does.
     pub fn read(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
         self.shared.inside(offset, out.len() as u64)?;

@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub start: u64,
 }
 
-impl Engine {
+impl CachedBackend {
     /// Queues a fill, or drops it.
     pub(super) fn offer(&self, job: Job) {
         match &*self.jobs.read() {

@@ -16,59 +16,59 @@ const LINES: usize = 2000;
 /// A warm cache, and how many bytes it holds: everything fits.
 fn warm() -> (SimDisk, u64) {
     let disk = disk(1, LINES, 200, 64 << 10);
-    let (engine, how) = start(&disk, settings("none")).unwrap();
+    let (cached, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(how, Start::Fresh);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-    let held = engine.status().held_bytes;
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    let held = cached.status().held_bytes;
     assert_eq!(held, (LINES * LINE) as u64);
-    engine.stop().unwrap();
-    drop(engine);
+    cached.stop().unwrap();
+    drop(cached);
     (disk, held)
 }
 
 #[test]
 fn nothing_is_written_after_a_stop() {
     let (disk, _) = warm();
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    engine.stop().unwrap();
-    engine.write(&[9; LINE], 0, false).unwrap_err();
-    engine.zero(0, LINE as u64, true, false).unwrap_err();
-    drop(engine);
-    let (engine, how) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    cached.stop().unwrap();
+    cached.write(&[9; LINE], 0, false).unwrap_err();
+    cached.zero(0, LINE as u64, true, false).unwrap_err();
+    drop(cached);
+    let (cached, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(how, Start::Warm);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 #[test]
 fn a_clean_stop_keeps_everything_and_reads_are_hits() {
     let (disk, held) = warm();
-    let (engine, how) = start(&disk, settings("none")).unwrap();
-    assert_eq!((how, engine.status().held_bytes), (Start::Warm, held));
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-    let counters = engine.counters();
+    let (cached, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!((how, cached.status().held_bytes), (Start::Warm, held));
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    let counters = cached.counters();
     assert_eq!(counters.hits + 1, counters.reads, "all but the odd end");
 }
 
 #[test]
 fn a_hit_is_a_read_of_what_is_held_and_counts_once() {
     let disk = disk(1, 64, 40, 64 << 10);
-    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
     let read = |lines: std::ops::Range<u64>| {
         let mut line = vec![0; LINE];
         for number in lines {
-            engine.read(&mut line, number * LINE as u64).unwrap();
+            cached.read(&mut line, number * LINE as u64).unwrap();
         }
-        let counters = engine.counters();
+        let counters = cached.counters();
         (counters.reads, counters.hits)
     };
     assert_eq!(read(0..5), (5, 0));
     assert_eq!(read(0..5), (10, 5));
     assert_eq!(read(0..5), (15, 10));
     assert_eq!(read(4..7), (18, 11));
-    engine.write(&[9; LINE], 0, false).unwrap();
+    cached.write(&[9; LINE], 0, false).unwrap();
     // A read of which a part is held is none.
-    engine.read(&mut [0; 2 * LINE], 6 * LINE as u64).unwrap();
-    let counters = engine.counters();
+    cached.read(&mut [0; 2 * LINE], 6 * LINE as u64).unwrap();
+    let counters = cached.counters();
     assert_eq!(
         (counters.reads, counters.hits, counters.part_hits),
         (19, 11, 1)
@@ -80,10 +80,10 @@ fn a_hit_is_a_read_of_what_is_held_and_counts_once() {
 fn a_power_cut_during_a_start_costs_nothing() {
     let small = || {
         let disk = disk(1, 400, 40, 64 << 10);
-        let (engine, _) = start(&disk, settings("none")).unwrap();
-        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-        engine.stop().unwrap();
-        drop(engine);
+        let (cached, _) = start(&disk, settings("none")).unwrap();
+        assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+        cached.stop().unwrap();
+        drop(cached);
         disk.settle();
         disk
     };
@@ -95,10 +95,10 @@ fn a_power_cut_during_a_start_costs_nothing() {
         let disk = small().cut_power_at(step);
         assert!(start(&disk, settings("none")).is_err());
         for image in disk.images(8) {
-            let (engine, how) = start(&image, settings("none")).unwrap();
-            let held = engine.status().held_bytes;
+            let (cached, how) = start(&image, settings("none")).unwrap();
+            let held = cached.status().held_bytes;
             assert_eq!(held, 400 * LINE as u64, "{how:?} at step {step}");
-            assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+            assert_eq!(differing(&cached, &image), Vec::<usize>::new());
         }
     }
 }
@@ -108,29 +108,29 @@ fn a_power_cut_during_a_start_costs_nothing() {
 fn a_power_cut_during_a_start_brings_nothing_back_that_is_not_vouched_for() {
     let stale = || {
         let disk = disk(1, 100, 10, 64 << 10);
-        let (engine, _) = start(&disk, settings("none")).unwrap();
-        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-        engine.stop().unwrap();
-        drop(engine);
+        let (cached, _) = start(&disk, settings("none")).unwrap();
+        assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+        cached.stop().unwrap();
+        drop(cached);
         // Serves without its cache.
         let backend = crate::backend();
         let opened = open(&disk, &backend, None, settings("none"), Arc::new(HostClock));
-        opened.unwrap().engine.stop().unwrap();
+        opened.unwrap().cached.stop().unwrap();
         disk.settle();
         disk
     };
     let whole = stale();
     let before = whole.steps();
-    let (engine, how) = start(&whole, settings("none")).unwrap();
-    assert_eq!((how, engine.status().held_bytes), (Start::NotVouched, 0));
-    drop(engine);
+    let (cached, how) = start(&whole, settings("none")).unwrap();
+    assert_eq!((how, cached.status().held_bytes), (Start::NotVouched, 0));
+    drop(cached);
     assert!(whole.steps() > before + 8);
     for step in before..whole.steps() {
         let disk = stale().cut_power_at(step);
         assert!(start(&disk, settings("none")).is_err());
         for image in disk.images(8) {
-            let (engine, how) = start(&image, settings("none")).unwrap();
-            let held = engine.status().held_bytes;
+            let (cached, how) = start(&image, settings("none")).unwrap();
+            let held = cached.status().held_bytes;
             assert_eq!(held, 0, "{how:?} at step {step}");
         }
     }
@@ -139,21 +139,21 @@ fn a_power_cut_during_a_start_brings_nothing_back_that_is_not_vouched_for() {
 #[test]
 fn a_crash_keeps_nine_tenths_while_a_twentieth_is_being_written() {
     let (disk, held) = warm();
-    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
     // One line in every sixteenth block: each costs a crash its whole slot.
     for block in (0..LINES / 16).step_by(16) {
-        engine
+        cached
             .write(&[7; LINE], (block * 16 * LINE) as u64, false)
             .unwrap();
-        engine.checkpoint(false).unwrap();
+        cached.checkpoint(false).unwrap();
     }
-    drop(engine);
+    drop(cached);
     for image in disk.images(4) {
-        let (engine, how) = start(&image, settings("none")).unwrap();
+        let (cached, how) = start(&image, settings("none")).unwrap();
         assert_eq!(how, Start::AfterCrash);
-        let kept = engine.status().held_bytes;
+        let kept = cached.status().held_bytes;
         assert!(kept * 10 >= held * 9, "{kept} of {held}");
-        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        assert_eq!(differing(&cached, &image), Vec::<usize>::new());
     }
 }
 
@@ -161,19 +161,19 @@ fn a_crash_keeps_nine_tenths_while_a_twentieth_is_being_written() {
 #[test]
 fn a_crash_keeps_nine_tenths_of_what_many_writes_touched() {
     let (disk, held) = warm();
-    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
     for block in 0..LINES / 16 {
-        engine
+        cached
             .write(&[7; 16 * LINE], (block * 16 * LINE) as u64, false)
             .unwrap();
-        engine.checkpoint(false).unwrap();
+        cached.checkpoint(false).unwrap();
     }
-    drop(engine);
+    drop(cached);
     for image in disk.images(4) {
-        let (engine, _) = start(&image, settings("none")).unwrap();
-        let kept = engine.status().held_bytes;
+        let (cached, _) = start(&image, settings("none")).unwrap();
+        let kept = cached.status().held_bytes;
         assert!(kept * 10 >= held * 9, "{kept} of {held}");
-        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        assert_eq!(differing(&cached, &image), Vec::<usize>::new());
     }
 }
 
@@ -183,12 +183,12 @@ fn a_backend_that_somebody_changed_while_nothing_ran_is_noticed() {
     let mut bytes = disk.read_file(BACKEND).unwrap();
     bytes[5 * LINE] ^= 1;
     disk.write_file(BACKEND, &bytes).unwrap();
-    let (engine, how) = start(&disk, settings("none")).unwrap();
+    let (cached, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(
-        (how, engine.status().held_bytes),
+        (how, cached.status().held_bytes),
         (Start::BackendChanged, 0)
     );
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// A snapshot of the backend's file system, guard included, taken while it was served; then writes, a stop, and the
@@ -196,30 +196,30 @@ fn a_backend_that_somebody_changed_while_nothing_ran_is_noticed() {
 #[test]
 fn a_backend_that_was_put_back_to_an_earlier_state_is_noticed() {
     let (disk, _) = warm();
-    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
     disk.settle();
     let snapshot = disk.images(1).remove(0);
-    engine.write(&[9; LINE], 0, true).unwrap();
-    engine.stop().unwrap();
-    drop(engine);
+    cached.write(&[9; LINE], 0, true).unwrap();
+    cached.stop().unwrap();
+    drop(cached);
     let cache = disk.read_file(CACHE).unwrap();
     snapshot.write_file(CACHE, &cache).unwrap();
-    let (engine, how) = start(&snapshot, settings("none")).unwrap();
+    let (cached, how) = start(&snapshot, settings("none")).unwrap();
     assert_eq!(how, Start::BackendChanged);
-    assert_eq!(differing(&engine, &snapshot), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &snapshot), Vec::<usize>::new());
 }
 
 /// The mark of a clean stop is taken from times that a power cut cannot revert.
 #[test]
 fn a_power_cut_after_a_clean_stop_costs_nothing() {
     let (disk, held) = warm();
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    engine.write(&[9; LINE], 0, false).unwrap();
-    engine.stop().unwrap();
-    drop(engine);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    cached.write(&[9; LINE], 0, false).unwrap();
+    cached.stop().unwrap();
+    drop(cached);
     for image in disk.images(4) {
-        let (engine, how) = start(&image, settings("none")).unwrap();
-        assert_eq!((how, engine.status().held_bytes), (Start::Warm, held));
+        let (cached, how) = start(&image, settings("none")).unwrap();
+        assert_eq!((how, cached.status().held_bytes), (Start::Warm, held));
     }
 }
 
@@ -230,28 +230,28 @@ fn a_backend_of_another_size_is_noticed_after_a_crash_too() {
     let mut bytes = disk.read_file(BACKEND).unwrap();
     bytes.truncate(100 * LINE);
     disk.write_file(BACKEND, &bytes).unwrap();
-    let (engine, how) = start(&disk, settings("none")).unwrap();
+    let (cached, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(how, Start::BackendChanged);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// Another program changed one byte after a crash, at a time at which this cache may have written: the file's times
 /// reveal nothing.
 fn changed_after_a_crash(at: usize) -> Start {
     let disk = disk(1, 300, 40, 64 << 10);
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-    engine.write(&[7; LINE], 20 * LINE as u64, true).unwrap();
-    engine.checkpoint(true).unwrap();
-    drop(engine);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    cached.write(&[7; LINE], 20 * LINE as u64, true).unwrap();
+    cached.checkpoint(true).unwrap();
+    drop(cached);
     disk.settle();
     let mut bytes = disk.read_file(BACKEND).unwrap();
     bytes[at] ^= 1;
     disk.write_file(BACKEND, &bytes).unwrap();
-    let (engine, how) = start(&disk, settings("none")).unwrap();
-    assert_eq!(engine.status().held_bytes, 0, "{how:?}");
-    assert_eq!(engine.status().start, Some(how));
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    let (cached, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(cached.status().held_bytes, 0, "{how:?}");
+    assert_eq!(cached.status().start, Some(how));
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
     how
 }
 
@@ -266,16 +266,16 @@ fn a_file_that_somebody_changed_after_a_crash_is_noticed_by_its_content() {
     assert_eq!(changed_after_a_crash(150 * LINE + 9), Start::LinesDiffer);
 }
 
-/// The lines that are compared at a start are others each time, and lie all over the cache: a change of a tenth is found at
-/// every start, one of a thousandth not at each.
+/// The lines that are compared at a start are others each time, and lie all over the cache: a change of a tenth is
+/// found at every start, one of a thousandth not at each.
 #[test]
 fn a_change_of_a_tenth_is_found_by_the_sample() {
     let changed = |lines: &mut dyn Iterator<Item = usize>| {
         let (disk, _) = warm();
-        let (engine, _) = start(&disk, settings("none")).unwrap();
+        let (cached, _) = start(&disk, settings("none")).unwrap();
         // So that the file's time of change may be ours.
-        engine.write(&[7; LINE], LINE as u64, false).unwrap();
-        drop(engine);
+        cached.write(&[7; LINE], LINE as u64, false).unwrap();
+        drop(cached);
         let mut bytes = disk.read_file(BACKEND).unwrap();
         lines.for_each(|line| bytes[line * LINE] ^= 1);
         disk.write_file(BACKEND, &bytes).unwrap();
@@ -300,9 +300,9 @@ fn a_change_of_a_tenth_is_found_by_the_sample() {
 #[test]
 fn a_detached_cache_is_not_trusted_again() {
     let (disk, _) = warm();
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    engine.detach().unwrap();
-    drop(engine);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    cached.detach().unwrap();
+    drop(cached);
     assert_eq!(start(&disk, settings("none")).unwrap().1, Start::NotVouched);
 }
 
@@ -356,14 +356,14 @@ fn a_file_that_was_written_later_than_this_cache_writes_is_noticed_after_a_crash
                 Arc::new(Behind),
             );
             let opened = opened.unwrap();
-            (opened.engine, opened.cache.unwrap().unwrap())
+            (opened.cached, opened.cache.unwrap().unwrap())
         };
-        let (engine, _) = serve();
-        (0..16).for_each(|mib| engine.read(&mut vec![0; 1 << 20], mib << 20).unwrap());
-        engine.write(&[4; LINE], 0, true).unwrap();
-        engine.checkpoint(true).unwrap();
-        engine.write(&[5; LINE], 9 << 20, true).unwrap();
-        drop(engine);
+        let (cached, _) = serve();
+        (0..16).for_each(|mib| cached.read(&mut vec![0; 1 << 20], mib << 20).unwrap());
+        cached.write(&[4; LINE], 0, true).unwrap();
+        cached.checkpoint(true).unwrap();
+        cached.write(&[5; LINE], 9 << 20, true).unwrap();
+        drop(cached);
         std::thread::sleep(std::time::Duration::from_millis(1700));
         if somebody {
             let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -390,10 +390,10 @@ fn a_cache_of_the_version_before_begins_empty() {
         block[100..].fill(0);
     }
     disk.write_file(CACHE, &bytes).unwrap();
-    let (engine, how) = start(&disk, settings("none")).unwrap();
-    assert_eq!((how, engine.status().held_bytes), (Start::Unproved, 0));
-    engine.stop().unwrap();
-    drop(engine);
+    let (cached, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!((how, cached.status().held_bytes), (Start::Unproved, 0));
+    cached.stop().unwrap();
+    drop(cached);
     assert_eq!(start(&disk, settings("none")).unwrap().1, Start::Warm);
 }
 
@@ -409,10 +409,10 @@ fn a_lost_guard_costs_the_content_and_no_byte() {
 #[test]
 fn writes_without_the_cache_make_it_unbelievable() {
     let (disk, _) = warm();
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    engine.detach().unwrap();
-    engine.write(&[9; LINE], 0, true).unwrap();
-    drop(engine);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    cached.detach().unwrap();
+    cached.write(&[9; LINE], 0, true).unwrap();
+    drop(cached);
     not_vouched(&disk);
 }
 
@@ -431,16 +431,16 @@ fn served_without(name: &str, asked: Option<&Path>) {
     let clock = Arc::new(HostClock);
     let opened = open(&disk, &named, asked, settings("none"), clock).unwrap();
     assert!(!matches!(opened.cache, Some(Ok(_))));
-    opened.engine.write(&[9; LINE], 0, true).unwrap();
+    opened.cached.write(&[9; LINE], 0, true).unwrap();
     drop(opened);
     not_vouched(&disk);
 }
 
 /// The cache starts empty and serves the backend's content.
 fn not_vouched(disk: &SimDisk) {
-    let (engine, how) = start(disk, settings("none")).unwrap();
-    assert_eq!((how, engine.status().held_bytes), (Start::NotVouched, 0));
-    assert_eq!(differing(&engine, disk), Vec::<usize>::new());
+    let (cached, how) = start(disk, settings("none")).unwrap();
+    assert_eq!((how, cached.status().held_bytes), (Start::NotVouched, 0));
+    assert_eq!(differing(&cached, disk), Vec::<usize>::new());
 }
 
 #[test]
@@ -455,14 +455,14 @@ fn all_names_of_a_backend_have_one_guard() {
 }
 
 #[test]
-fn a_backend_or_a_cache_is_served_by_one_engine_at_a_time() {
+fn a_backend_or_a_cache_is_served_only_once_at_a_time() {
     let (disk, _) = warm();
-    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
     assert!(matches!(
         start(&disk, settings("none")),
         Err(Error::InUse { .. })
     ));
-    drop(engine);
+    drop(cached);
     start(&disk, settings("none")).unwrap();
 }
 

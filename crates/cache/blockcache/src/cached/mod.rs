@@ -50,7 +50,7 @@ pub use flush::CHECKPOINT_EVERY;
 /// The longest run of bytes handled at once; longer requests are split.
 pub const BUFFER_BYTES: u64 = 1 << 20;
 
-/// The settings of an engine. None of them is stored on a device.
+/// The settings of a cached backend. None of them is stored on a device.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub choice: Choice,
@@ -72,7 +72,7 @@ impl Settings {
     }
 }
 
-/// The state that all threads of an engine share.
+/// The state that all threads of a cached backend share.
 struct Shared {
     backend: Arc<dyn File>,
     len: u64,
@@ -103,13 +103,13 @@ struct Shared {
 }
 
 /// A backend, with a cache or for the moment without. See the module.
-pub struct Engine {
+pub struct CachedBackend {
     shared: Arc<Shared>,
     jobs: RwLock<Option<Sender<fill::Job>>>,
     fillers: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Engine {
+impl CachedBackend {
     /// Bytes of the backend, and so of the served device.
     pub fn len(&self) -> u64 {
         self.shared.len
@@ -125,9 +125,9 @@ impl Engine {
     }
 }
 
-impl fmt::Debug for Engine {
+impl fmt::Debug for CachedBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine")
+        f.debug_struct("CachedBackend")
             .field("len", &self.shared.len)
             .finish_non_exhaustive()
     }

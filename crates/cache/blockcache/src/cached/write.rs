@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - The backend is written only while the lines of the range are taken, so that no older content is cached afterwards.
-//! - After [`Engine::stop`] nothing is written.
+//! - After [`CachedBackend::stop`] nothing is written.
 //!
 //! Leaves to others: invalidating lines durably before the write (`store`), durability on the backend (`flush.rs`), and
 //! copies into the cache (`fill.rs`).
@@ -13,7 +13,7 @@ use crate::decisions::{Decision, RequestKind};
 use crate::meter::Way;
 use longshore_policy::policy::Write;
 
-impl Engine {
+impl CachedBackend {
     /// Writes `bytes` at `offset`; with `durable` they are on the backend's medium when the call returns.
     pub fn write(&self, bytes: &[u8], offset: u64, durable: bool) -> io::Result<()> {
         self.shared.inside(offset, bytes.len() as u64)?;

@@ -7,28 +7,28 @@ use crate::{LINE, Random, disk, settings, start};
 fn a_shadow_of_the_policy_at_work_would_do_what_was_done() {
     for policy in ["none", "none+arc", "slow"] {
         let disk = disk(1, 640, 20, 16 << 10);
-        let (engine, _) = start(&disk, settings(policy)).unwrap();
+        let (cached, _) = start(&disk, settings(policy)).unwrap();
         let mut random = Random(1);
         let mut work = |count| {
             for _ in 0..count {
                 let offset = random.below(600) * LINE as u64;
                 let len = LINE * (1 + random.below(8) as usize);
                 match random.below(4) {
-                    0 => engine.write(&vec![1; len], offset, false).unwrap(),
-                    _ => engine.read(&mut vec![0; len], offset).unwrap(),
+                    0 => cached.write(&vec![1; len], offset, false).unwrap(),
+                    _ => cached.read(&mut vec![0; len], offset).unwrap(),
                 }
             }
         };
         // A policy that remembers evicted blocks can be followed from its beginning only.
         let early = if policy.ends_with("arc") { 0 } else { 300 };
         work(early);
-        engine.set_shadow(Some(policy.parse().unwrap())).unwrap();
+        cached.set_shadow(Some(policy.parse().unwrap())).unwrap();
         work(1000);
-        let told = engine.shadow().unwrap();
+        let told = cached.shadow().unwrap();
         assert!(told.did.reads > 500, "{told:?}");
         assert_eq!(told.would, told.did, "{policy}");
-        engine.set_shadow(None).unwrap();
-        assert!(engine.shadow().is_none());
+        cached.set_shadow(None).unwrap();
+        assert!(cached.shadow().is_none());
     }
 }
 
@@ -36,8 +36,8 @@ fn a_shadow_of_the_policy_at_work_would_do_what_was_done() {
 #[test]
 fn a_shadow_shows_the_content_that_another_policy_would_keep() {
     let disk = disk(1, 640, 20, 16 << 10);
-    let (engine, _) = start(&disk, settings("none+lru")).unwrap();
-    engine
+    let (cached, _) = start(&disk, settings("none+lru")).unwrap();
+    cached
         .set_shadow(Some("none+larc".parse().unwrap()))
         .unwrap();
     for round in 0..40 {
@@ -45,12 +45,12 @@ fn a_shadow_shows_the_content_that_another_policy_would_keep() {
         for block in 0..24 {
             for _ in 0..if block < 12 { 2 } else { 1 } {
                 let offset = (block * 4 * LINE) as u64;
-                engine.read(&mut [0; 4 * LINE], offset).unwrap();
+                cached.read(&mut [0; 4 * LINE], offset).unwrap();
             }
         }
         assert!(round < 40);
     }
-    let told = engine.shadow().unwrap();
+    let told = cached.shadow().unwrap();
     assert_eq!(told.policy, "none+larc");
     assert!(told.would.hits > told.did.hits, "{told:?}");
     assert!(told.would.fill_bytes < told.did.fill_bytes, "{told:?}");

@@ -1,6 +1,6 @@
 //! Metadata that this program did not write.
 
-use longshore_blockcache::format::{LogPosition, Superblock, decode_block};
+use longshore_blockcache::format::{LogPosition, Superblock, decode_log_block};
 use longshore_blockcache::guard::Word;
 use longshore_blockcache::{Error, LINE};
 use proptest::prelude::*;
@@ -12,13 +12,13 @@ use crate::{Image, Random, differing, disk, settings, start};
 #[test]
 fn forged_metadata_is_refused_or_fails_no_request() {
     let whole = disk(1, 64, 8, 16 << 10);
-    let (engine, _) = start(&whole, settings("none")).unwrap();
-    assert_eq!(differing(&engine, &whole), Vec::<usize>::new());
+    let (cached, _) = start(&whole, settings("none")).unwrap();
+    assert_eq!(differing(&cached, &whole), Vec::<usize>::new());
     // As after a crash of a session that wrote: then no time of the backend keeps the cache from being believed.
     let same = whole.read_file(crate::BACKEND).unwrap()[8192..][..512].to_vec();
-    engine.write(&same, 8192, true).unwrap();
-    engine.checkpoint(true).unwrap();
-    drop(engine);
+    cached.write(&same, 8192, true).unwrap();
+    cached.checkpoint(true).unwrap();
+    drop(cached);
     let image = Image::of(&whole);
     let metadata = image.metadata_blocks();
     let (mut refused, mut empty, mut held) = (0, 0, 0);
@@ -43,14 +43,14 @@ fn forged_metadata_is_refused_or_fails_no_request() {
         match start(&whole, settings("none")) {
             Err(Error::NoCache { .. }) => refused += 1,
             Err(other) => panic!("seed {seed}: {other}"),
-            Ok((engine, _)) => {
-                match engine.status().held_bytes {
+            Ok((cached, _)) => {
+                match cached.status().held_bytes {
                     0 => empty += 1,
                     _ => held += 1,
                 }
-                let mut out = vec![0; engine.len() as usize];
-                engine.read(&mut out, 0).unwrap();
-                engine.checkpoint(true).unwrap();
+                let mut out = vec![0; cached.len() as usize];
+                cached.read(&mut out, 0).unwrap();
+                cached.checkpoint(true).unwrap();
             }
         }
     }
@@ -85,8 +85,8 @@ proptest! {
             let generation = u64::from_le_bytes(block[16..24].try_into().unwrap());
             let session = u64::from_le_bytes(block[24..32].try_into().unwrap());
             let here = u32::from_le_bytes(block[32..36].try_into().unwrap());
-            decode_block(&LogPosition { tie, generation, session, index: here }, &block);
-            decode_block(&LogPosition { tie, generation, session, index }, &block);
+            decode_log_block(&LogPosition { tie, generation, session, index: here }, &block);
+            decode_log_block(&LogPosition { tie, generation, session, index }, &block);
         }
         Superblock::decode(&bytes);
         Word::decode(&bytes);

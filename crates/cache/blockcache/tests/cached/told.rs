@@ -2,26 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longshore_blockcache::Engine;
+use longshore_blockcache::CachedBackend;
 use longshore_policy::policy::Reason;
 use serde_json::Value;
 
 use crate::{LINE, Random, disk, settings, start};
 
-/// An engine that has done some of everything.
-fn worked() -> Engine {
+/// A cached backend that has done some of everything.
+fn worked() -> CachedBackend {
     let disk = disk(1, 640, 20, 16 << 10);
-    let (engine, _) = start(&disk, settings("aware")).unwrap();
+    let (cached, _) = start(&disk, settings("aware")).unwrap();
     let mut random = Random(1);
     for _ in 0..500 {
         let offset = random.below(600) * LINE as u64;
         match random.below(4) {
-            0 => engine.write(&[1; LINE], offset, false).unwrap(),
-            _ => engine.read(&mut [0; 2 * LINE], offset).unwrap(),
+            0 => cached.write(&[1; LINE], offset, false).unwrap(),
+            _ => cached.read(&mut [0; 2 * LINE], offset).unwrap(),
         }
     }
-    engine.flush().unwrap();
-    engine
+    cached.flush().unwrap();
+    cached
 }
 
 /// The names in the first column of the page's table of counters, and the text after it.
@@ -43,10 +43,10 @@ fn keys(value: &Value) -> BTreeSet<String> {
 
 #[test]
 fn every_figure_is_explained_and_every_explanation_is_of_a_figure() {
-    let engine = worked();
+    let cached = worked();
     let (explained, text) = explained();
-    let mut told = keys(&serde_json::to_value(engine.status()).unwrap());
-    told.append(&mut keys(&serde_json::to_value(engine.counters()).unwrap()));
+    let mut told = keys(&serde_json::to_value(cached.status()).unwrap());
+    told.append(&mut keys(&serde_json::to_value(cached.counters()).unwrap()));
     assert_eq!(told, explained);
     for reason in Reason::ALL {
         let name = format!("`{}`", reason.name());
@@ -54,9 +54,9 @@ fn every_figure_is_explained_and_every_explanation_is_of_a_figure() {
     }
     // Prometheus' names are derived from these.
     let metrics = families(
-        &engine
+        &cached
             .status()
-            .prometheus(&engine.counters(), &engine.reasons()),
+            .prometheus(&cached.counters(), &cached.reasons()),
     );
     for name in metrics.keys() {
         let plain = name.strip_prefix("longshore_cache_").unwrap();
@@ -143,9 +143,9 @@ fn families(text: &str) -> BTreeMap<String, Family> {
 
 #[test]
 fn prometheus_gets_its_own_format_and_the_same_figures() {
-    let engine = worked();
-    let (status, counters) = (engine.status(), engine.counters());
-    let families = families(&status.prometheus(&counters, &engine.reasons()));
+    let cached = worked();
+    let (status, counters) = (cached.status(), cached.counters());
+    let families = families(&status.prometheus(&counters, &cached.reasons()));
     for (name, family) in &families {
         assert!(
             family.help && !family.kind.is_empty() && !family.samples.is_empty(),

@@ -1,5 +1,5 @@
-//! The engine on simulated disks: power cuts, faults, hostile metadata, concurrency. The oracle is the backend itself
-//! and a model of the writes.
+//! The cached backend on simulated disks: power cuts, faults, hostile metadata, concurrency. The oracle is the backend
+//! itself and a model of the writes.
 
 #[path = "../../../../core/io/tests/contract/clock.rs"]
 mod clock_contract;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_blockcache::format::Superblock;
-use longshore_blockcache::{Backend, Engine, Error, Settings, Start, create, open};
+use longshore_blockcache::{Backend, CachedBackend, Error, Settings, Start, create, open};
 use longshore_io::{HostClock, SimDisk, Storage, Via};
 use longshore_kit::Random;
 use longshore_policy::model::PROFILES;
@@ -76,20 +76,20 @@ fn disk(seed: u64, lines: usize, slots: u64, slot_bytes: u32) -> SimDisk {
     disk
 }
 
-fn start(disk: &dyn Storage, settings: Settings) -> Result<(Engine, Start), Error> {
+fn start(disk: &dyn Storage, settings: Settings) -> Result<(CachedBackend, Start), Error> {
     let cache = Some(Path::new(CACHE));
     let opened = open(disk, &backend(), cache, settings, Arc::new(HostClock))?;
-    Ok((opened.engine, opened.cache.unwrap()?))
+    Ok((opened.cached, opened.cache.unwrap()?))
 }
 
 /// Reads everything through the cache, first the cached data, then line by line, and returns the lines that differ
 /// from the backend's bytes.
-fn differing(engine: &Engine, disk: &SimDisk) -> Vec<usize> {
+fn differing(cached: &CachedBackend, disk: &SimDisk) -> Vec<usize> {
     let truth = disk.read_file(BACKEND).unwrap();
     let mut line = vec![0; LINE];
-    for range in engine.held() {
+    for range in cached.held() {
         for start in range.step_by(LINE) {
-            engine.read(&mut line, start).unwrap();
+            cached.read(&mut line, start).unwrap();
             if line != truth[start as usize..][..LINE] {
                 return vec![start as usize / LINE];
             }
@@ -97,7 +97,7 @@ fn differing(engine: &Engine, disk: &SimDisk) -> Vec<usize> {
     }
     let differs = |(number, chunk): (usize, &[u8])| {
         let out = &mut line[..chunk.len()];
-        engine.read(out, (number * LINE) as u64).unwrap();
+        cached.read(out, (number * LINE) as u64).unwrap();
         (out != chunk).then_some(number)
     };
     truth.chunks(LINE).enumerate().filter_map(differs).collect()

@@ -1,6 +1,6 @@
 //! A backup scans the disk while a database works on it.
 
-use longshore_blockcache::Engine;
+use longshore_blockcache::CachedBackend;
 
 use crate::{LINE, Random, disk, settings, start};
 
@@ -9,30 +9,30 @@ const LINES: usize = 4000;
 const HOT: u64 = 400;
 
 /// Reads of 8 KiB in the hot part; returns the share of hits.
-fn work(engine: &Engine, random: &mut Random, count: u64) -> f64 {
-    let before = engine.counters().hits;
+fn work(cached: &CachedBackend, random: &mut Random, count: u64) -> f64 {
+    let before = cached.counters().hits;
     for _ in 0..count {
         let offset = random.below(HOT / 2) * 2 * LINE as u64;
-        engine.read(&mut [0; 2 * LINE], offset).unwrap();
+        cached.read(&mut [0; 2 * LINE], offset).unwrap();
     }
-    (engine.counters().hits - before) as f64 / count as f64
+    (cached.counters().hits - before) as f64 / count as f64
 }
 
 /// The share of hits before, during and after everything is read twice from beginning to end, 256 KiB at a time.
 fn scanned(policy: &str) -> [f64; 3] {
     // Room for the hot part and a fifth more, of a tenth of the disk.
     let disk = disk(1, LINES, 30, 64 << 10);
-    let (engine, _) = start(&disk, settings(policy)).unwrap();
+    let (cached, _) = start(&disk, settings(policy)).unwrap();
     let mut random = Random(3);
-    work(&engine, &mut random, 3000);
-    let before = work(&engine, &mut random, 1000);
+    work(&cached, &mut random, 3000);
+    let before = work(&cached, &mut random, 1000);
     let mut during = Vec::new();
     for offset in (0..2 * LINES as u64 - 64).step_by(64) {
         let offset = offset % (LINES as u64 - 64) * LINE as u64;
-        engine.read(&mut vec![0; 64 * LINE], offset).unwrap();
-        during.push(work(&engine, &mut random, 4));
+        cached.read(&mut vec![0; 64 * LINE], offset).unwrap();
+        during.push(work(&cached, &mut random, 4));
     }
-    let after = work(&engine, &mut random, 200);
+    let after = work(&cached, &mut random, 200);
     [
         before,
         during.iter().sum::<f64>() / during.len() as f64,

@@ -35,7 +35,7 @@ pub(super) const STEPS: i32 = 10_000;
 /// databases are read with small caches. A query that makes many long texts at once must fail, not the process.
 const HEAP_MAX: i64 = 512 << 20;
 
-pub struct Engine {
+pub struct Sqlite {
     db: Connection,
     /// The message of a function of ours that refused: SQLite passes on only its text.
     refusal: Arc<Mutex<Option<Message>>>,
@@ -44,42 +44,42 @@ pub struct Engine {
     cancel: Arc<AtomicBool>,
 }
 
-/// The engine that a session keeps while a batch runs: opening one costs more than most expressions.
+/// The database in memory that a session keeps while a batch runs: opening one costs more than most expressions.
 #[derive(Default)]
-pub(crate) struct EngineCache(std::cell::Cell<Option<Box<Engine>>>);
+pub(crate) struct SqliteCache(std::cell::Cell<Option<Box<Sqlite>>>);
 
-impl EngineCache {
+impl SqliteCache {
     pub fn drop_it(&mut self) {
         self.0.set(None);
     }
 
-    /// The engine that was kept if no view is needed, else one with the views' rows.
+    /// The database that was kept if no view is needed, else one with the views' rows.
     pub fn take(
         &self,
         server: &Server,
         cancel: &Arc<AtomicBool>,
         views: &[&'static View],
-    ) -> Result<Box<Engine>, Message> {
+    ) -> Result<Box<Sqlite>, Message> {
         match self.0.take().filter(|_| views.is_empty()) {
             Some(kept) => Ok(kept),
-            None => Ok(Box::new(Engine::open(server, cancel, views)?)),
+            None => Ok(Box::new(Sqlite::open(server, cancel, views)?)),
         }
     }
 
-    /// Keeps the engine for the next expression. An engine with views is not kept: their rows belong to one moment.
-    pub fn give_back(&self, engine: Box<Engine>, views: &[&'static View]) {
+    /// Keeps a database for the next expression. One with views is not kept: their rows belong to one moment.
+    pub fn give_back(&self, sqlite: Box<Sqlite>, views: &[&'static View]) {
         if views.is_empty() {
-            self.0.set(Some(engine));
+            self.0.set(Some(sqlite));
         }
     }
 }
 
-impl Engine {
+impl Sqlite {
     fn open(
         server: &Server,
         cancel: &Arc<AtomicBool>,
         views: &[&'static View],
-    ) -> Result<Engine, Message> {
+    ) -> Result<Sqlite, Message> {
         let refusal = Arc::new(Mutex::new(None));
         let steps = Steps::default();
         let prepare = || -> rusqlite::Result<Connection> {
@@ -111,7 +111,7 @@ impl Engine {
         db.pragma_update(None, "query_only", true)
             .map_err(|e| failed(&e))?;
         let cancel = cancel.clone();
-        Ok(Engine {
+        Ok(Sqlite {
             db,
             refusal,
             steps,

@@ -11,7 +11,7 @@ use crate::{BACKEND, CACHE, LINE, Random, differing, disk, settings, start};
 /// Random reads and writes compared with a model, with checkpoints; no request may fail and no read be wrong.
 pub fn serves_rightly(
     disk: &SimDisk,
-    engine: &longshore_blockcache::Engine,
+    cached: &longshore_blockcache::CachedBackend,
     seed: u64,
     count: usize,
 ) {
@@ -23,17 +23,17 @@ pub fn serves_rightly(
         let len = len.min(model.len() - line);
         if random.below(3) == 0 {
             let new = vec![random.below(256) as u8; len];
-            engine
+            cached
                 .write(&new, line as u64, random.below(4) == 0)
                 .unwrap();
             model[line..line + len].copy_from_slice(&new);
         } else {
             let mut out = vec![0; len];
-            engine.read(&mut out, line as u64).unwrap();
+            cached.read(&mut out, line as u64).unwrap();
             assert_eq!(out, model[line..line + len]);
         }
         if random.below(10) == 0 {
-            engine.checkpoint(true).unwrap();
+            cached.checkpoint(true).unwrap();
         }
     }
     assert_eq!(disk.read_file(BACKEND).unwrap(), model);
@@ -41,10 +41,10 @@ pub fn serves_rightly(
 
 fn warmed(seed: u64) -> SimDisk {
     let disk = disk(seed, 64, 8, 16 << 10);
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    serves_rightly(&disk, &engine, seed, 100);
-    engine.stop().unwrap();
-    drop(engine);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    serves_rightly(&disk, &cached, seed, 100);
+    cached.stop().unwrap();
+    drop(cached);
     disk
 }
 
@@ -53,7 +53,7 @@ fn no_error_of_the_cache_device_at_any_time_reaches_a_client() {
     for op in [Op::Read, Op::Write, Op::Sync] {
         for seed in 0..12 {
             let disk = warmed(seed);
-            let (engine, _) = start(&disk, settings("none")).unwrap();
+            let (cached, _) = start(&disk, settings("none")).unwrap();
             let fault = Fault::errno(libc::EIO)
                 .on(op)
                 .below("/fast")
@@ -63,17 +63,17 @@ fn no_error_of_the_cache_device_at_any_time_reaches_a_client() {
             } else {
                 fault
             });
-            serves_rightly(&disk, &engine, seed, 200);
+            serves_rightly(&disk, &cached, seed, 200);
             assert!(
-                engine.counters().cache_errors > 0,
+                cached.counters().cache_errors > 0,
                 "{op:?}, {seed}: no fault hit"
             );
-            drop(engine);
+            drop(cached);
             disk.heal();
             // The device works again, and its content is correct or not believed.
-            let (engine, _) = start(&disk, settings("none")).unwrap();
+            let (cached, _) = start(&disk, settings("none")).unwrap();
             assert_eq!(
-                differing(&engine, &disk),
+                differing(&cached, &disk),
                 Vec::<usize>::new(),
                 "{op:?}, {seed}"
             );
@@ -91,7 +91,7 @@ fn one_error_anywhere_in_the_log_costs_no_cache_and_no_byte() {
     for op in [Op::Write, Op::Sync] {
         for nth in 1..40 {
             let disk = warmed(nth);
-            let (engine, _) = start(&disk, settings("none")).unwrap();
+            let (cached, _) = start(&disk, settings("none")).unwrap();
             disk.inject(
                 Fault::errno(libc::EIO)
                     .on(op)
@@ -99,25 +99,25 @@ fn one_error_anywhere_in_the_log_costs_no_cache_and_no_byte() {
                     .nth(nth)
                     .times(1),
             );
-            serves_rightly(&disk, &engine, nth, 60);
-            hit += u64::from(engine.counters().cache_errors > 0);
-            assert_eq!(engine.status().cache, "attached", "{op:?}, {nth}");
+            serves_rightly(&disk, &cached, nth, 60);
+            hit += u64::from(cached.counters().cache_errors > 0);
+            assert_eq!(cached.status().cache, "attached", "{op:?}, {nth}");
             disk.heal();
-            serves_rightly(&disk, &engine, nth + 1, 20);
-            engine.checkpoint(true).unwrap();
-            assert!(engine.status().durable_bytes > 0, "{op:?}, {nth}");
-            serves_rightly(&disk, &engine, nth + 2, 10);
-            drop(engine);
+            serves_rightly(&disk, &cached, nth + 1, 20);
+            cached.checkpoint(true).unwrap();
+            assert!(cached.status().durable_bytes > 0, "{op:?}, {nth}");
+            serves_rightly(&disk, &cached, nth + 2, 10);
+            drop(cached);
             for image in disk.images(4) {
-                let (engine, how) = start(&image, settings("none")).unwrap();
+                let (cached, how) = start(&image, settings("none")).unwrap();
                 assert_eq!(how, Start::AfterCrash, "{op:?}, {nth}");
                 assert_eq!(
-                    differing(&engine, &image),
+                    differing(&cached, &image),
                     Vec::<usize>::new(),
                     "{op:?}, {nth}"
                 );
                 assert_eq!(
-                    engine.counters().damaged,
+                    cached.counters().damaged,
                     0,
                     "{op:?}, {nth}: found by its sum, not by order"
                 );
@@ -131,7 +131,7 @@ fn one_error_anywhere_in_the_log_costs_no_cache_and_no_byte() {
 #[test]
 fn a_part_of_the_log_that_cannot_be_written_is_left_for_the_other() {
     let disk = warmed(5);
-    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
     let superblock = |disk: &SimDisk| {
         longshore_blockcache::format::Superblock::decode(&disk.read_file(CACHE).unwrap()).unwrap()
     };
@@ -144,17 +144,17 @@ fn a_part_of_the_log_that_cannot_be_written_is_left_for_the_other() {
             .below(CACHE)
             .at_bytes(half..half + len),
     );
-    serves_rightly(&disk, &engine, 5, 60);
+    serves_rightly(&disk, &cached, 5, 60);
     let after = superblock(&disk);
-    assert_eq!(engine.status().cache, "attached");
+    assert_eq!(cached.status().cache, "attached");
     assert_eq!(after.generation % 2, (before.generation + 1) % 2);
     assert!(after.generation > before.generation);
-    drop(engine);
+    drop(cached);
     disk.heal();
     for image in disk.images(6) {
-        let (engine, how) = start(&image, settings("none")).unwrap();
+        let (cached, how) = start(&image, settings("none")).unwrap();
         assert_eq!(how, Start::AfterCrash);
-        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        assert_eq!(differing(&cached, &image), Vec::<usize>::new());
     }
 }
 
@@ -175,7 +175,7 @@ fn a_power_cut_after_an_error_of_the_log_leaves_no_stale_line() {
         [sync, write]
     };
     let run = |disk: &SimDisk| {
-        let Ok((engine, _)) = start(disk, settings("none")) else {
+        let Ok((cached, _)) = start(disk, settings("none")) else {
             return;
         };
         for fault in faults() {
@@ -185,19 +185,19 @@ fn a_power_cut_after_an_error_of_the_log_leaves_no_stale_line() {
         for _ in 0..40 {
             let offset = random.below(60) * LINE as u64;
             let done = match random.below(4) {
-                0 => engine.checkpoint(true),
-                1 => engine.read(&mut [0; 2 * LINE], offset),
-                _ => engine.write(&[random.below(256) as u8; LINE], offset, false),
+                0 => cached.checkpoint(true),
+                1 => cached.read(&mut [0; 2 * LINE], offset),
+                _ => cached.write(&[random.below(256) as u8; LINE], offset, false),
             };
             if done.is_err() {
                 return;
             }
         }
-        assert_eq!(engine.status().cache, "attached");
+        assert_eq!(cached.status().cache, "attached");
         assert!(
-            engine.counters().cache_errors >= 4,
+            cached.counters().cache_errors >= 4,
             "{}",
-            engine.counters().cache_errors
+            cached.counters().cache_errors
         );
     };
     let whole = warmed(8);
@@ -209,7 +209,7 @@ fn a_power_cut_after_an_error_of_the_log_leaves_no_stale_line() {
         let disk = warmed(8).cut_power_at(step);
         run(&disk);
         for image in disk.images(4) {
-            let (engine, how) = start(&image, settings("none")).unwrap();
+            let (cached, how) = start(&image, settings("none")).unwrap();
             believed += u32::from(how.is_believed());
             // The superblock of a failed attempt leads to a log that the next attempt overwrites.
             assert!(
@@ -217,11 +217,11 @@ fn a_power_cut_after_an_error_of_the_log_leaves_no_stale_line() {
                 "step {step}: {how:?}"
             );
             assert_eq!(
-                differing(&engine, &image),
+                differing(&cached, &image),
                 Vec::<usize>::new(),
                 "step {step}"
             );
-            assert_eq!(engine.counters().damaged, 0, "step {step}");
+            assert_eq!(cached.counters().damaged, 0, "step {step}");
         }
     }
     assert!(believed > 200, "{believed}");
@@ -233,15 +233,15 @@ fn a_power_cut_after_an_error_of_the_log_leaves_no_stale_line() {
 fn a_cache_device_that_vanished_and_came_back_is_not_believed() {
     for seed in 0..8 {
         let disk = warmed(seed);
-        let (engine, how) = start(&disk, settings("none")).unwrap();
+        let (cached, how) = start(&disk, settings("none")).unwrap();
         assert_eq!(how, Start::Warm);
         disk.inject(Fault::errno(libc::ENXIO).below("/fast"));
-        serves_rightly(&disk, &engine, seed, 60);
-        assert_eq!(engine.status().cache, "failed");
+        serves_rightly(&disk, &cached, seed, 60);
+        assert_eq!(cached.status().cache, "failed");
         for image in disk.images(4) {
-            let (engine, how) = start(&image, settings("none")).unwrap();
+            let (cached, how) = start(&image, settings("none")).unwrap();
             assert_eq!(how, Start::NotVouched);
-            assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+            assert_eq!(differing(&cached, &image), Vec::<usize>::new());
         }
     }
 }
@@ -251,17 +251,17 @@ fn a_cache_device_that_vanished_and_came_back_is_not_believed() {
 #[test]
 fn a_write_fails_if_neither_the_cache_nor_its_guard_can_record_it() {
     let disk = warmed(3);
-    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
     disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/fast"));
     disk.inject(Fault::errno(libc::EROFS).on(Op::Create).below("/slow"));
     disk.inject(Fault::errno(libc::EROFS).on(Op::RemoveFile).below("/slow"));
     let failed =
-        (0..60).filter(|line| engine.write(&[5; LINE], line * LINE as u64, false).is_err());
+        (0..60).filter(|line| cached.write(&[5; LINE], line * LINE as u64, false).is_err());
     assert!(failed.count() > 0);
-    drop(engine);
+    drop(cached);
     for image in disk.images(4) {
-        let (engine, _) = start(&image, settings("none")).unwrap();
-        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        let (cached, _) = start(&image, settings("none")).unwrap();
+        assert_eq!(differing(&cached, &image), Vec::<usize>::new());
     }
 }
 
@@ -277,17 +277,17 @@ fn wrong_bits_on_the_cache_device_reach_no_client() {
             bytes[at] ^= 1 << random.below(8);
         }
         disk.write_file(CACHE, &bytes).unwrap();
-        let (engine, how) = start(&disk, settings("none")).unwrap();
+        let (cached, how) = start(&disk, settings("none")).unwrap();
         assert_eq!(how, Start::Warm);
-        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-        assert!(engine.counters().damaged > 0);
-        let status = engine.status();
+        assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+        assert!(cached.counters().damaged > 0);
+        let status = cached.status();
         assert!(status.retired_slots > 0);
-        serves_rightly(&disk, &engine, seed, 100);
+        serves_rightly(&disk, &cached, seed, 100);
         // The rest is still used, unless the device failed too often.
-        let (fills, whole) = (engine.counters().fills, status.cache == "attached");
-        engine.read(&mut vec![0; 60 * LINE], 0).unwrap();
-        assert!(!whole || status.retired_slots > 6 || engine.counters().fills > fills);
+        let (fills, whole) = (cached.counters().fills, status.cache == "attached");
+        cached.read(&mut vec![0; 60 * LINE], 0).unwrap();
+        assert!(!whole || status.retired_slots > 6 || cached.counters().fills > fills);
     }
 }
 
@@ -299,8 +299,8 @@ fn verify_finds_what_differs_and_repair_drops_it() {
 }
 
 fn differences_are_found_and_dropped(disk: &SimDisk) {
-    let (engine, _) = start(disk, settings("none")).unwrap();
-    let (compared, differ) = engine.verify(false).unwrap();
+    let (cached, _) = start(disk, settings("none")).unwrap();
+    let (compared, differ) = cached.verify(false).unwrap();
     assert!(compared > 0);
     assert_eq!(differ, 0);
     // Another program writes past the cache, which cannot notice it.
@@ -308,19 +308,19 @@ fn differences_are_found_and_dropped(disk: &SimDisk) {
     bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
     disk.write_file(BACKEND, &bytes).unwrap();
     assert!(
-        !differing(&engine, disk).is_empty(),
+        !differing(&cached, disk).is_empty(),
         "it was noticed after all"
     );
-    let (compared, differ) = engine.verify(true).unwrap();
+    let (compared, differ) = cached.verify(true).unwrap();
     assert!(compared >= differ && differ > 0);
-    assert_eq!(differing(&engine, disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, disk), Vec::<usize>::new());
 }
 
 #[test]
 fn errors_of_the_backend_reach_the_client_and_leave_nothing_wrong() {
     for seed in 0..10 {
         let disk = warmed(seed);
-        let (engine, _) = start(&disk, settings("none")).unwrap();
+        let (cached, _) = start(&disk, settings("none")).unwrap();
         disk.inject(
             Fault::errno(libc::EIO)
                 .below(BACKEND)
@@ -340,39 +340,39 @@ fn errors_of_the_backend_reach_the_client_and_leave_nothing_wrong() {
             let offset = random.below(60) * LINE as u64;
             errors += match random.below(2) {
                 0 => u32::from(
-                    engine
+                    cached
                         .write(&[random.below(256) as u8; 2 * LINE], offset, false)
                         .is_err(),
                 ),
-                _ => u32::from(engine.read(&mut [0; 2 * LINE], offset).is_err()),
+                _ => u32::from(cached.read(&mut [0; 2 * LINE], offset).is_err()),
             };
         }
         assert!(errors > 0);
         disk.heal();
-        assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+        assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
     }
 }
 
 #[test]
 fn a_sync_that_fails_in_a_checkpoint_fails_the_next_flush_once() {
     let disk = warmed(1);
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    engine.read(&mut [0; LINE], 0).unwrap();
-    engine.write(&[1; LINE], 0, false).unwrap();
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    cached.read(&mut [0; LINE], 0).unwrap();
+    cached.write(&[1; LINE], 0, false).unwrap();
     disk.inject(Fault::errno(libc::EIO).below(BACKEND).on(Op::Sync).times(1));
-    engine.checkpoint(true).unwrap_err();
-    engine.flush().unwrap_err();
-    engine.flush().unwrap();
+    cached.checkpoint(true).unwrap_err();
+    cached.flush().unwrap_err();
+    cached.flush().unwrap();
     // The system returns data that the failed sync may have lost, and later syncs succeed without it: nothing is
     // cached or believed from now on.
-    engine.read(&mut [0; LINE], 0).unwrap();
-    engine.checkpoint(true).unwrap();
-    let status = engine.status();
+    cached.read(&mut [0; LINE], 0).unwrap();
+    cached.checkpoint(true).unwrap();
+    let status = cached.status();
     assert_eq!((status.cache, status.held_bytes), ("failed", 0));
-    drop(engine);
+    drop(cached);
     for image in disk.images(8) {
-        let (engine, how) = start(&image, settings("none")).unwrap();
+        let (cached, how) = start(&image, settings("none")).unwrap();
         assert_eq!(how, Start::NotVouched);
-        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        assert_eq!(differing(&cached, &image), Vec::<usize>::new());
     }
 }

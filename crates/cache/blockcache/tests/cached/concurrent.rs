@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use longshore_blockcache::{Engine, Start, attach};
+use longshore_blockcache::{CachedBackend, Start, attach};
 use longshore_io::{Fault, Op};
 
 use crate::{CACHE, Image, LINE, Random, backend, differing, disk, settings, start};
@@ -23,7 +23,7 @@ fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
     let disk = disk(1, 96, 6, 16 << 10);
     let mut settings = settings(policy);
     (settings.fillers, settings.clients) = (fillers, CLIENTS + 2);
-    let (engine, _) = start(&disk, settings).unwrap();
+    let (cached, _) = start(&disk, settings).unwrap();
     if slow {
         let pause = Fault::delay(Duration::from_micros(300)).sometimes();
         disk.inject(pause.clone().on(Op::Read).below("/slow"));
@@ -33,7 +33,7 @@ fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
     thread::scope(|scope| {
         let writers: Vec<_> = (0..CLIENTS)
             .map(|client| {
-                let engine = &engine;
+                let cached = &cached;
                 scope.spawn(move || {
                     let mut random = Random(client as u64);
                     let mut written = [None::<u8>; 24];
@@ -42,11 +42,11 @@ fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
                         let offset = ((mine * CLIENTS + client) * LINE) as u64;
                         if random.below(3) == 0 {
                             let byte = random.below(256) as u8;
-                            engine.write(&[byte; LINE], offset, false).unwrap();
+                            cached.write(&[byte; LINE], offset, false).unwrap();
                             written[mine] = Some(byte);
                         } else {
                             let mut out = [0; LINE];
-                            engine.read(&mut out, offset).unwrap();
+                            cached.read(&mut out, offset).unwrap();
                             if let Some(byte) = written[mine] {
                                 assert!(out.iter().all(|b| *b == byte), "line {mine} of {client}");
                             }
@@ -57,16 +57,16 @@ fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
             .collect();
         // Readers of everything, and the thread that makes checkpoints.
         for seed in [10, 11] {
-            let (engine, over) = (&engine, &over);
+            let (cached, over) = (&cached, &over);
             scope.spawn(move || {
                 let mut random = Random(seed);
                 while !over.load(SeqCst) {
                     let mut out = vec![0; LINE * (1 + random.below(16) as usize)];
-                    engine
+                    cached
                         .read(&mut out, random.below(80) * LINE as u64)
                         .unwrap();
                     if random.below(20) == 0 {
-                        engine.checkpoint(true).unwrap();
+                        cached.checkpoint(true).unwrap();
                     }
                 }
             });
@@ -79,12 +79,12 @@ fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
         );
     });
     disk.heal();
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-    assert_eq!(engine.counters().damaged, 0);
-    engine.stop().unwrap();
-    drop(engine);
-    let (engine, _) = start(&disk, crate::settings(policy)).unwrap();
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    assert_eq!(cached.counters().damaged, 0);
+    cached.stop().unwrap();
+    drop(cached);
+    let (cached, _) = start(&disk, crate::settings(policy)).unwrap();
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn reads_follow_writes_under_the_device_aware_policy() {
 #[test]
 fn a_fill_that_a_write_overtook_is_void() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let (engine, _) = start(&disk, settings("none")).unwrap();
-    let engine = Arc::new(engine);
-    let writer = Arc::clone(&engine);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    let cached = Arc::new(cached);
+    let writer = Arc::clone(&cached);
     // The bytes are read before the write, as on a slow disk, so the reader has the old ones.
     disk.inject(
         Fault::meanwhile(move || writer.write(&[9; LINE], 0, false).unwrap())
@@ -119,11 +119,11 @@ fn a_fill_that_a_write_overtook_is_void() {
             .times(1),
     );
     let mut out = [0; LINE];
-    engine.read(&mut out, 0).unwrap();
+    cached.read(&mut out, 0).unwrap();
     assert_ne!(out, [9; LINE], "the write came first");
-    engine.read(&mut out, 0).unwrap();
+    cached.read(&mut out, 0).unwrap();
     assert_eq!(out, [9; LINE]);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// Readers that miss bytes being read wait for that read, and get their own part of it.
@@ -132,22 +132,22 @@ fn a_miss_waits_for_another_clients_read_of_the_same_bytes() {
     // Whether they overlap is chance: they try until they have.
     loop {
         let disk = disk(1, 64, 8, 16 << 10);
-        let (engine, _) = start(&disk, settings("aware")).unwrap();
+        let (cached, _) = start(&disk, settings("aware")).unwrap();
         let truth = disk.read_file(backend().path).unwrap();
         let pause = Fault::delay(Duration::from_millis(5)).on(Op::Read);
         disk.inject(pause.below("/slow"));
         thread::scope(|scope| {
             for (first, lines) in [(0, 8), (0, 8), (3, 2)] {
-                let (engine, truth) = (&engine, &truth);
+                let (cached, truth) = (&cached, &truth);
                 scope.spawn(move || {
                     let mut out = vec![0; lines * LINE];
                     let at = first * LINE;
-                    engine.read(&mut out, at as u64).unwrap();
+                    cached.read(&mut out, at as u64).unwrap();
                     assert!(out == truth[at..at + out.len()], "from line {first}");
                 });
             }
         });
-        if engine.counters().joined == 2 {
+        if cached.counters().joined == 2 {
             break;
         }
     }
@@ -157,17 +157,17 @@ fn a_miss_waits_for_another_clients_read_of_the_same_bytes() {
 #[test]
 fn a_miss_after_a_write_does_not_wait_for_a_read_begun_before_it() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let (engine, _) = start(&disk, settings("aware")).unwrap();
-    let engine = Arc::new(engine);
-    let other = Arc::clone(&engine);
+    let (cached, _) = start(&disk, settings("aware")).unwrap();
+    let cached = Arc::new(cached);
+    let other = Arc::clone(&cached);
     let (told, news) = std::sync::mpsc::channel();
     let deed = move || {
-        let (engine, told) = (Arc::clone(&other), told.clone());
+        let (cached, told) = (Arc::clone(&other), told.clone());
         let (done, over) = std::sync::mpsc::channel::<()>();
         thread::spawn(move || {
-            engine.write(&[9; LINE], 0, false).unwrap();
+            cached.write(&[9; LINE], 0, false).unwrap();
             let mut out = [0; LINE];
-            engine.read(&mut out, 0).unwrap();
+            cached.read(&mut out, 0).unwrap();
             told.send(out).unwrap();
             drop(done);
         });
@@ -175,41 +175,41 @@ fn a_miss_after_a_write_does_not_wait_for_a_read_begun_before_it() {
         let _ended = over.recv_timeout(Duration::from_secs(5));
     };
     disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/slow").times(1));
-    engine.read(&mut [0; LINE], 0).unwrap();
+    cached.read(&mut [0; LINE], 0).unwrap();
     assert!(news.recv().unwrap() == [9; LINE]);
-    assert_eq!(engine.counters().joined, 0);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(cached.counters().joined, 0);
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// A cached line of a block, so that policies keep what is written there.
-fn held(disk: &longshore_io::SimDisk) -> Arc<Engine> {
-    let (engine, _) = start(disk, settings("none")).unwrap();
-    engine.read(&mut [0; LINE], 0).unwrap();
-    assert_eq!(engine.status().held_bytes, LINE as u64);
-    Arc::new(engine)
+fn held(disk: &longshore_io::SimDisk) -> Arc<CachedBackend> {
+    let (cached, _) = start(disk, settings("none")).unwrap();
+    cached.read(&mut [0; LINE], 0).unwrap();
+    assert_eq!(cached.status().held_bytes, LINE as u64);
+    Arc::new(cached)
 }
 
 /// A write is in flight and its line is not cached; a read correctly sees the old bytes. They are not kept.
 #[test]
 fn nothing_is_filled_that_a_write_is_about_to_change() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let engine = held(&disk);
-    let reader = Arc::clone(&engine);
+    let cached = held(&disk);
+    let reader = Arc::clone(&cached);
     let deed = move || reader.read(&mut [0; LINE], 0).unwrap();
     disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
-    engine.write(&[9; LINE], 0, false).unwrap();
+    cached.write(&[9; LINE], 0, false).unwrap();
     let mut out = [0; LINE];
-    engine.read(&mut out, 0).unwrap();
+    cached.read(&mut out, 0).unwrap();
     assert_eq!(out, [9; LINE]);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// A write is in flight; a read correctly sees the old bytes. A read after the write must read for itself.
 #[test]
 fn a_miss_after_a_write_does_not_wait_for_a_read_begun_during_it() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let (engine, _) = start(&disk, settings("aware")).unwrap();
-    let engine = Arc::new(engine);
+    let (cached, _) = start(&disk, settings("aware")).unwrap();
+    let cached = Arc::new(cached);
     let (begun, reads) = std::sync::mpsc::channel();
     let (written, end) = std::sync::mpsc::channel::<()>();
     let end = std::sync::Mutex::new(end);
@@ -219,7 +219,7 @@ fn a_miss_after_a_write_does_not_wait_for_a_read_begun_during_it() {
         let _ended = end.lock().unwrap().recv_timeout(Duration::from_secs(20));
     };
     disk.inject(Fault::meanwhile(slow).on(Op::Read).below("/slow").times(1));
-    let other = Arc::clone(&engine);
+    let other = Arc::clone(&cached);
     let reads = std::sync::Mutex::new(reads);
     let deed = move || {
         let other = Arc::clone(&other);
@@ -227,9 +227,9 @@ fn a_miss_after_a_write_does_not_wait_for_a_read_begun_during_it() {
         reads.lock().unwrap().recv().unwrap();
     };
     disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
-    engine.write(&[9; LINE], 0, false).unwrap();
+    cached.write(&[9; LINE], 0, false).unwrap();
     let (told, news) = std::sync::mpsc::channel();
-    let last = Arc::clone(&engine);
+    let last = Arc::clone(&cached);
     thread::spawn(move || {
         let mut out = [0; LINE];
         last.read(&mut out, 0).unwrap();
@@ -239,16 +239,16 @@ fn a_miss_after_a_write_does_not_wait_for_a_read_begun_during_it() {
     let answered = news.recv_timeout(Duration::from_secs(5));
     drop(written);
     assert!(answered.or_else(|_| news.recv()).unwrap() == [9; LINE]);
-    assert_eq!(engine.counters().joined, 0);
+    assert_eq!(cached.counters().joined, 0);
 }
 
 /// Two clients write one line at the same time: the cache ends with the backend's content.
 #[test]
 fn of_two_writes_of_one_line_the_second_waits_for_the_first() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let engine = held(&disk);
+    let cached = held(&disk);
     let (sender, second) = std::sync::mpsc::channel();
-    let other = Arc::clone(&engine);
+    let other = Arc::clone(&cached);
     let deed = move || {
         let (other, sender) = (Arc::clone(&other), sender.clone());
         let (told, ended) = std::sync::mpsc::channel();
@@ -262,41 +262,41 @@ fn of_two_writes_of_one_line_the_second_waits_for_the_first() {
         let _ = ended.recv_timeout(Duration::from_millis(200));
     };
     disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
-    engine.write(&[9; LINE], 0, false).unwrap();
+    cached.write(&[9; LINE], 0, false).unwrap();
     second.recv().unwrap();
     let mut out = [0; LINE];
-    engine.read(&mut out, 0).unwrap();
+    cached.read(&mut out, 0).unwrap();
     assert_eq!(out, [8; LINE]);
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// A hit is in flight; a write and its fill happen before the cache device is read. That is not damage.
 #[test]
 fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let engine = held(&disk);
-    let writer = Arc::clone(&engine);
+    let cached = held(&disk);
+    let writer = Arc::clone(&cached);
     let deed = move || writer.write(&[9; LINE], 0, false).unwrap();
     disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
     let mut out = [0; LINE];
-    engine.read(&mut out, 0).unwrap();
+    cached.read(&mut out, 0).unwrap();
     assert_eq!(out, [9; LINE]);
-    let counters = engine.counters();
+    let counters = cached.counters();
     assert_eq!((counters.outdated, counters.damaged), (1, 0));
-    assert_eq!(engine.status().retired_slots, 0);
+    assert_eq!(cached.status().retired_slots, 0);
 }
 
 /// A sync fails while a write is in flight: the write may be lost with it, so it is not cached.
 #[test]
 fn bytes_written_around_a_failed_sync_are_not_held() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let engine = held(&disk);
-    let other = Arc::clone(&engine);
+    let cached = held(&disk);
+    let other = Arc::clone(&cached);
     let deed = move || drop(other.flush().unwrap_err());
     disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
     disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
-    engine.write(&[9; LINE], 0, false).unwrap();
-    assert_eq!(engine.status().held_bytes, 0);
+    cached.write(&[9; LINE], 0, false).unwrap();
+    assert_eq!(cached.status().held_bytes, 0);
 }
 
 /// The same if the guard cannot be written either, so that the cache continues: neither the write nor a fill that was
@@ -305,8 +305,8 @@ fn bytes_written_around_a_failed_sync_are_not_held() {
 fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up() {
     for (under_way, op) in [("/slow", Op::Write), ("/fast", Op::Write)] {
         let disk = disk(1, 64, 8, 16 << 10);
-        let engine = held(&disk);
-        let other = Arc::clone(&engine);
+        let cached = held(&disk);
+        let other = Arc::clone(&cached);
         let deed = move || drop(other.flush().unwrap_err());
         let failing = Fault::errno(libc::EIO);
         disk.inject(
@@ -319,10 +319,10 @@ fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up(
         disk.inject(failing.on(Op::Sync).below("/slow/backend").times(1));
         disk.inject(Fault::meanwhile(deed).on(op).below(under_way).times(1));
         match under_way {
-            "/slow" => engine.write(&[9; LINE], 0, false).unwrap(),
-            _ => engine.read(&mut [0; LINE], LINE as u64).unwrap(),
+            "/slow" => cached.write(&[9; LINE], 0, false).unwrap(),
+            _ => cached.read(&mut [0; LINE], LINE as u64).unwrap(),
         }
-        let status = engine.status();
+        let status = cached.status();
         assert_eq!(
             (status.cache, status.held_bytes),
             ("attached", 0),
@@ -335,9 +335,9 @@ fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up(
 #[test]
 fn a_failed_sync_fails_every_flush_in_flight() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let engine = held(&disk);
+    let cached = held(&disk);
     let (sender, second) = std::sync::mpsc::channel();
-    let other = Arc::clone(&engine);
+    let other = Arc::clone(&cached);
     let deed = move || {
         let (other, sender) = (Arc::clone(&other), sender.clone());
         let (told, ended) = std::sync::mpsc::channel();
@@ -357,19 +357,19 @@ fn a_failed_sync_fails_every_flush_in_flight() {
     };
     disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
     disk.inject(Fault::meanwhile(deed).on(Op::Sync).below("/slow").times(1));
-    engine.write(&[9; LINE], 0, false).unwrap();
-    engine.flush().unwrap_err();
+    cached.write(&[9; LINE], 0, false).unwrap();
+    cached.flush().unwrap_err();
     second.recv().unwrap().unwrap_err();
-    engine.flush().unwrap();
+    cached.flush().unwrap();
 }
 
 /// A read hangs in the cache device; detaching must not wait for it, nor may others wait for the detaching.
 #[test]
 fn a_cache_device_that_hangs_can_be_detached() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let engine = held(&disk);
+    let cached = held(&disk);
     let (sender, over) = std::sync::mpsc::channel();
-    let other = Arc::clone(&engine);
+    let other = Arc::clone(&cached);
     let deed = move || {
         let (other, (told, detached)) = (Arc::clone(&other), std::sync::mpsc::channel());
         thread::spawn(move || {
@@ -384,34 +384,34 @@ fn a_cache_device_that_hangs_can_be_detached() {
             .unwrap();
     };
     disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
-    engine.read(&mut [0; LINE], 0).unwrap();
+    cached.read(&mut [0; LINE], 0).unwrap();
     assert_eq!(over.recv().unwrap().unwrap(), "detached");
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// Status queries, policy changes, attach and detach at the same time do not wait for each other in a circle.
 #[test]
 fn queries_and_changes_do_not_deadlock() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let engine = held(&disk);
+    let cached = held(&disk);
     let over = Arc::new(AtomicBool::new(false));
     let (ended, all) = std::sync::mpsc::channel();
-    let work = |deed: Box<dyn Fn(&Engine) + Send>| {
-        let (engine, over, ended) = (Arc::clone(&engine), Arc::clone(&over), ended.clone());
+    let work = |deed: Box<dyn Fn(&CachedBackend) + Send>| {
+        let (cached, over, ended) = (Arc::clone(&cached), Arc::clone(&over), ended.clone());
         thread::spawn(move || {
             while !over.load(SeqCst) {
-                deed(&engine);
+                deed(&cached);
             }
             let _ = ended.send(());
         });
     };
-    (0..2).for_each(|_| work(Box::new(|engine| drop(engine.status()))));
+    (0..2).for_each(|_| work(Box::new(|cached| drop(cached.status()))));
     for policy in ["none", "balance"] {
         let choice = policy.parse().unwrap();
-        work(Box::new(move |engine| engine.set_policy(choice)));
+        work(Box::new(move |cached| cached.set_policy(choice)));
     }
     let again = disk.clone();
-    let attached = Arc::clone(&engine);
+    let attached = Arc::clone(&cached);
     thread::spawn(move || {
         for _ in 0..200 {
             attached.detach().unwrap();
@@ -424,24 +424,24 @@ fn queries_and_changes_do_not_deadlock() {
         all.recv_timeout(Duration::from_secs(60))
             .expect("nobody waits for ever");
     }
-    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// A write comes between the two syncs of a checkpoint: its bytes are not certainly on either medium.
 #[test]
 fn a_checkpoint_does_not_make_later_writes_durable() {
     let disk = disk(1, 64, 8, 16 << 10);
-    let engine = held(&disk);
-    let writer = Arc::clone(&engine);
+    let cached = held(&disk);
+    let writer = Arc::clone(&cached);
     let deed = move || writer.write(&[9; LINE], 0, false).unwrap();
     disk.inject(Fault::meanwhile(deed).on(Op::Sync).below("/fast").times(1));
-    engine.checkpoint(true).unwrap();
+    cached.checkpoint(true).unwrap();
     disk.heal();
-    drop(engine);
+    drop(cached);
     for image in disk.images(16) {
-        let (engine, how) = start(&image, settings("none")).unwrap();
+        let (cached, how) = start(&image, settings("none")).unwrap();
         // The sample at the start, which covers everything in so small a cache, must not be what finds it.
         assert_eq!(how, Start::AfterCrash);
-        assert_eq!(differing(&engine, &image), Vec::<usize>::new());
+        assert_eq!(differing(&cached, &image), Vec::<usize>::new());
     }
 }
