@@ -4,7 +4,7 @@
 //! - Reading is strict: a name that is missing, unknown or given twice, or a value outside of its range, is refused,
 //!   because a policy would act on it for as long as the cache runs.
 //! - A model that was written is read as the same one, except that writes take as long as reads.
-//! - A model that was read can be computed with: no count is zero, and no time too small for a clock.
+//! - A model that was read can be computed with: no count is zero, and no unit's time or rate too small for a clock.
 //!
 //! Leaves to others: measuring and fitting (`measure.rs`, `fit.rs`), and the parameters' meaning (`model`).
 
