@@ -267,7 +267,7 @@ fn facts(header: &longshore_media::SetHeader) -> Vec<String> {
         say("run", hex(&lineage.run.unwrap()));
         let witness = lineage.witness.unwrap();
         say("witness_timeline", witness.timeline.number().to_string());
-        say("witness_len", witness.len.to_string());
+        say("witness_len", witness.len_bytes.to_string());
         say("witness_start", witness.start.0.to_string());
         say("witness_page", witness.page_bytes.to_string());
         say("witness", hex(&witness.digest));
@@ -298,7 +298,7 @@ fn facts(header: &longshore_media::SetHeader) -> Vec<String> {
         let before = witness.before.unwrap();
         say(
             "before",
-            format!("{} bytes, {}", before.len, hex(&before.digest)),
+            format!("{} bytes, {}", before.len_bytes, hex(&before.digest)),
         );
     }
     let identity = &header.identity;

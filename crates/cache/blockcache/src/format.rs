@@ -91,7 +91,7 @@ pub struct ServedBackend {
 /// A backend's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BackendMark {
-    pub len: u64,
+    pub len_bytes: u64,
     pub inode: u64,
     /// Time of the last change, which no user can set; 0 if unknown.
     pub changed_ns: i64,
@@ -107,7 +107,7 @@ pub struct Superblock {
     pub backend: BackendMark,
     pub tie: Tie,
     /// Log blocks that the live log had when this was written: a log with fewer is damaged.
-    pub log_len: u32,
+    pub log_blocks: u32,
     /// Of a clean stop; otherwise empty.
     pub content: BackendContent,
 }
@@ -123,11 +123,11 @@ impl Superblock {
         out.extend(self.sequence.to_le_bytes());
         out.extend(self.generation.to_le_bytes());
         out.extend(self.session.to_le_bytes());
-        out.extend(self.backend.len.to_le_bytes());
+        out.extend(self.backend.len_bytes.to_le_bytes());
         out.extend(self.backend.inode.to_le_bytes());
         out.extend(self.backend.changed_ns.to_le_bytes());
         out.extend(self.tie);
-        out.extend(self.log_len.to_le_bytes());
+        out.extend(self.log_blocks.to_le_bytes());
         out.extend(self.geometry.made_slots.to_le_bytes());
         let known = match self.content {
             BackendContent {
@@ -170,12 +170,12 @@ impl Superblock {
             generation: cursor.u64()?,
             session: cursor.u64()?,
             backend: BackendMark {
-                len: cursor.u64()?,
+                len_bytes: cursor.u64()?,
                 inode: cursor.u64()?,
                 changed_ns: cursor.u64()? as i64,
             },
             tie: cursor.take(16)?.try_into().ok()?,
-            log_len: cursor.u32()?,
+            log_blocks: cursor.u32()?,
             content: BackendContent::default(),
         };
         let _made_slots = cursor.u32()?;
@@ -203,7 +203,7 @@ impl Superblock {
             superblock.session,
         ];
         let sane = counters.iter().all(|counter| *counter < u64::MAX / 2);
-        let fits = superblock.log_len <= superblock.geometry.log_blocks;
+        let fits = superblock.log_blocks <= superblock.geometry.log_blocks;
         let sound = valid && clean <= 1 && fits && sane;
         (sound && sum == crc32c(&bytes[..len - 4])).then_some(superblock)
     }
@@ -388,12 +388,12 @@ mod tests {
             generation: 3,
             session: 9,
             backend: BackendMark {
-                len: 1 << 30,
+                len_bytes: 1 << 30,
                 inode: 12,
                 changed_ns: -5,
             },
             tie: [6; 16],
-            log_len: 5,
+            log_blocks: 5,
             content: BackendContent {
                 fingerprint: Some([3; 16]),
                 tells: true,

@@ -201,7 +201,7 @@ pub fn replay(file: &dyn File, superblock: &Superblock) -> io::Result<Option<Tab
     };
     let mut log = LogReader::new(file, superblock);
     let end = match superblock.clean {
-        true => superblock.log_len,
+        true => superblock.log_blocks,
         false => geometry.log_blocks,
     };
     let mut at = 0;
@@ -214,7 +214,7 @@ pub fn replay(file: &dyn File, superblock: &Superblock) -> io::Result<Option<Tab
         }
         at += 1;
     }
-    if at < superblock.log_len {
+    if at < superblock.log_blocks {
         return Ok(None);
     }
     // An interrupted commit may leave any of its blocks, but no later commit began before it was complete.
@@ -536,7 +536,7 @@ impl Journal {
         let saved = MutexGuard::unlocked(state, || {
             log.write(&blocks.0)?;
             self.sync_device()?;
-            superblock.log_len = log.next;
+            superblock.log_blocks = log.next;
             self.save_superblock(&mut superblock)
         });
         // If two superblocks had one number, nothing would show which counts.
@@ -553,7 +553,7 @@ impl Journal {
         let mut superblock = {
             let state = self.state.lock();
             Superblock {
-                log_len: state.next_index,
+                log_blocks: state.next_index,
                 ..state.superblock
             }
         };

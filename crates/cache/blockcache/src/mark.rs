@@ -12,12 +12,12 @@ pub(crate) fn mark(backend: &dyn File) -> io::Result<BackendMark> {
     let identity = || backend.identity().map_or(0, |names| hash(names.as_bytes()));
     Ok(match stat.kind {
         FileKind::File => BackendMark {
-            len: stat.len,
+            len_bytes: stat.len,
             inode: stat.ino,
             changed_ns: stat.ctime_ns,
         },
         _ => BackendMark {
-            len: stat.len,
+            len_bytes: stat.len,
             inode: identity(),
             // A block device's times do not depend on its content.
             changed_ns: 0,

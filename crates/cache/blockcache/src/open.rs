@@ -160,7 +160,7 @@ fn fill(
         session: 0,
         backend: BackendMark::default(),
         tie: *uuid::Uuid::new_v4().as_bytes(),
-        log_len: 0,
+        log_blocks: 0,
         content: BackendContent::default(),
     };
     // From here on, nothing is left of an earlier cache.
@@ -297,7 +297,7 @@ pub fn attach(
     let settings = cached.settings();
     let seen = BackendFacts::of(slow, &backend.path, settings.slow_via)?;
     let geometry = cache.superblock.geometry;
-    let backend_lines = seen.mark.len / LINE;
+    let backend_lines = seen.mark.len_bytes / LINE;
     let load = |table: &Table| {
         Directory::load(table, geometry, backend_lines, policy(&settings, geometry))
     };
@@ -401,7 +401,7 @@ impl TrustedCache {
 impl BackendFacts {
     fn of(backend: &dyn File, path: &Path, via: Via) -> Result<BackendFacts, Error> {
         let mark = mark(backend).map_err(failed("look at", path))?;
-        let look = content::look(backend, mark.len, via).map_err(failed("read", path))?;
+        let look = content::look(backend, mark.len_bytes, via).map_err(failed("read", path))?;
         let stat = backend.stat().map_err(failed("look at", path))?;
         Ok(BackendFacts {
             mark,
@@ -500,7 +500,7 @@ fn next_session(superblock: &Superblock, mark: &BackendMark, believed: bool) -> 
 /// Whether the backend is the one that the cache knows. After a crash [`judge_crash`] decides.
 fn judge(superblock: &Superblock, seen: &BackendFacts) -> Start {
     let (known, mark) = (superblock.backend, &seen.mark);
-    if known.len != mark.len || known.inode != mark.inode {
+    if known.len_bytes != mark.len_bytes || known.inode != mark.inode {
         return Start::BackendChanged;
     }
     match superblock.clean {
@@ -609,7 +609,7 @@ mod tests {
         };
         let judge = |known: Option<u8>, found, tells, is_device, changed_ns| {
             let mark = BackendMark {
-                len: 0,
+                len_bytes: 0,
                 inode: 0,
                 changed_ns,
             };

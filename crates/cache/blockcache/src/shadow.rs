@@ -124,7 +124,7 @@ impl Shadow {
         let held_bytes = inside(&found);
         let read = Read {
             offset,
-            len,
+            len_bytes: len,
             held_bytes,
         };
         let plan = self.policy.read(view, read);
@@ -153,7 +153,7 @@ impl Shadow {
         }
         let write = Write {
             offset,
-            len,
+            len_bytes: len,
             held_bytes: held_bytes.min(len),
         };
         if self.policy.write(view, write).admit {

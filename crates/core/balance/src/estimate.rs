@@ -145,7 +145,7 @@ impl Estimate {
     /// The rate while the device had enough work; `None` if nothing was told and no request has finished.
     pub fn rate_bytes_per_s(&self) -> Option<f64> {
         let rate = match &self.way {
-            Way::Told(corrected) => Some(corrected.told.rate),
+            Way::Told(corrected) => Some(corrected.told.rate_bytes_per_us),
             Way::Fitted { fit, .. } => fit.rate(),
         };
         rate.map(|rate| rate * 1e6)
@@ -230,7 +230,7 @@ mod tests {
         overlaps: true,
         command_us: 1.0,
         command_bytes: 128 << 10,
-        rate: 3000.0,
+        rate_bytes_per_us: 3000.0,
         bandwidth_delay_bytes: 200_000.0,
         ..Outlook::UNKNOWN
     };
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_fixed_part_passes_in_the_queue_only_where_units_overlap() {
-        let after = |queue_us: f64| Load::of((queue_us * DRIVE.rate) as u64);
+        let after = |queue_us: f64| Load::of((queue_us * DRIVE.rate_bytes_per_us) as u64);
         let serial = Outlook {
             overlaps: false,
             ..DRIVE

@@ -113,7 +113,7 @@ impl Fit {
             .unwrap_or_else(|| (1.0 / seen.max(RATE_LEAST), least(|best| best.fixed_us)));
         Outlook {
             base_us: fixed_us,
-            rate: 1.0 / byte_us,
+            rate_bytes_per_us: 1.0 / byte_us,
             bandwidth_delay_bytes: seen * least(|best| best.latency_us),
             ..Outlook::UNKNOWN
         }

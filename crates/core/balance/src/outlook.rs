@@ -54,7 +54,7 @@ pub struct Outlook {
     pub command_us: f64,
     pub command_bytes: u64,
     /// For reads.
-    pub rate: f64,
+    pub rate_bytes_per_us: f64,
     /// By how much a written byte delays reads, in µs.
     pub write_harm_us: f64,
     /// The longest delay of a read by writes, in µs, however many writes wait.
@@ -76,7 +76,7 @@ impl Outlook {
         overlaps: false,
         command_us: 0.0,
         command_bytes: u64::MAX,
-        rate: f64::INFINITY,
+        rate_bytes_per_us: f64::INFINITY,
         write_harm_us: 0.0,
         write_stall_us: 0.0,
         write_wait_us: 0.0,
@@ -90,26 +90,28 @@ impl Outlook {
         Outlook {
             base_us: self.base_us * factor,
             command_us: self.command_us * factor,
-            rate: self.rate / factor,
+            rate_bytes_per_us: self.rate_bytes_per_us / factor,
             ..self
         }
     }
 
-    /// Commands that a read of `len` bytes becomes.
-    pub fn commands(&self, len: u64) -> f64 {
-        len.div_ceil(self.command_bytes.max(1)).max(1) as f64
+    /// Commands that a read of `len_bytes` bytes becomes.
+    pub fn commands(&self, len_bytes: u64) -> f64 {
+        len_bytes.div_ceil(self.command_bytes.max(1)).max(1) as f64
     }
 
     /// The total cost in µs of serving a read after this load: its own time, and the added wait of the requests after
     /// it.
-    pub fn cost_us(&self, len: u64, before: Load) -> f64 {
-        self.loaded_us(len, before) + self.waiting(before) * len as f64 / self.rate
+    pub fn cost_us(&self, len_bytes: u64, before: Load) -> f64 {
+        self.loaded_us(len_bytes, before)
+            + self.waiting(before) * len_bytes as f64 / self.rate_bytes_per_us
     }
 
     /// The load, expressed in bytes of reads.
     pub fn read_bytes(&self, load: Load) -> f64 {
         let written = load.written_bytes as f64;
-        let delays = (written * self.write_wait_us).min(self.write_stall_us) * self.rate;
+        let delays =
+            (written * self.write_wait_us).min(self.write_stall_us) * self.rate_bytes_per_us;
         load.in_flight_bytes as f64 - written + delays.min(written)
     }
 
@@ -131,23 +133,25 @@ impl Outlook {
     /// Two reads no further apart than this take longer than one read that includes the bytes between them: by another
     /// command, and by another turn if they fall into one chunk.
     pub fn join_bytes(&self) -> u64 {
-        let command = self.rate * self.command_us;
-        let turn = (self.rate * (self.command_us + self.chunk_us)).min(self.chunk_bytes as f64);
+        let command = self.rate_bytes_per_us * self.command_us;
+        let turn = (self.rate_bytes_per_us * (self.command_us + self.chunk_us))
+            .min(self.chunk_bytes as f64);
         command.max(turn) as u64
     }
 
     /// How long a lone read takes in µs.
-    pub fn lone_us(&self, len: u64) -> f64 {
-        self.loaded_us(len, Load::default())
+    pub fn lone_us(&self, len_bytes: u64) -> f64 {
+        self.loaded_us(len_bytes, Load::default())
     }
 
     /// The time of a read in µs after this load: its own time, the fixed part of every read, and the queue, by bytes or
     /// by commands. Where the fixed part passes in the queue, the longer of the two counts. If the two are similar,
     /// part of the queue passes while the read's own chunks are fetched and part does not: the root of the sum of
     /// squares is near the model's result.
-    pub fn loaded_us(&self, len: u64, before: Load) -> f64 {
-        let own = self.commands(len) * self.command_us + len as f64 / self.rate;
-        let moved = self.read_bytes(before) / self.rate;
+    pub fn loaded_us(&self, len_bytes: u64, before: Load) -> f64 {
+        let own =
+            self.commands(len_bytes) * self.command_us + len_bytes as f64 / self.rate_bytes_per_us;
+        let moved = self.read_bytes(before) / self.rate_bytes_per_us;
         let commanded = before.in_flight_requests as f64 * self.command_us;
         let queue = moved.max(commanded);
         own + match self.overlaps {

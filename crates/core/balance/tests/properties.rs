@@ -134,7 +134,7 @@ proptest! {
         asked in any::<[u64; 4]>(),
     ) {
         let trust = Trust { small_bytes: 1 << 16, weight: 1.0 / 32.0, factors: [0.4, 2.5] };
-        let told = Outlook { base_us: 64.0, overlaps: true, rate: 3000.0, ..Outlook::UNKNOWN };
+        let told = Outlook { base_us: 64.0, overlaps: true, rate_bytes_per_us: 3000.0, ..Outlook::UNKNOWN };
         let load = |[bytes, requests, written]: [u64; 3]| Load {
             in_flight_bytes: bytes,
             in_flight_requests: requests,

@@ -26,7 +26,7 @@ use crate::{Address, Bucket, Created, Error};
 pub struct Listed {
     /// The name below the prefix that was listed.
     pub name: String,
-    pub len: u64,
+    pub len_bytes: u64,
     /// The time of its last change by the store's clock, in nanoseconds since the Unix epoch.
     pub modified_ns: i64,
 }
@@ -181,7 +181,7 @@ impl Error {
 fn listed(prefix: &Path, object: &object_store::ObjectMeta) -> Listed {
     Listed {
         name: relative(prefix, &object.location),
-        len: object.size,
+        len_bytes: object.size,
         modified_ns: object
             .last_modified
             .timestamp_nanos_opt()

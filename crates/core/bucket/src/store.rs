@@ -53,7 +53,7 @@ const REGION: &str = "us-east-1";
 /// A store's answer about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    pub len: u64,
+    pub len_bytes: u64,
     /// The ETag: another content has another one.
     pub tag: Option<String>,
     /// The label that the upload was given.
@@ -65,7 +65,7 @@ pub struct Head {
 impl Head {
     fn of(meta: &ObjectMeta, attributes: &Attributes) -> Head {
         Head {
-            len: meta.size,
+            len_bytes: meta.size,
             tag: meta.e_tag.clone(),
             label: attributes
                 .get(&Attribute::Metadata(LABEL.into()))

@@ -274,7 +274,7 @@ fn with_place(
     };
     let bucket = Bucket::connect("abc", settings(&all), || bent.clone()).unwrap();
     for _ in 0..2 {
-        assert_eq!(looked_at(&bucket).unwrap().unwrap().len, 1);
+        assert_eq!(looked_at(&bucket).unwrap().unwrap().len_bytes, 1);
         // A refused or failed refresh is not repeated within a tenth of a second, and the old credentials serve.
         std::thread::sleep(std::time::Duration::from_millis(150));
     }

@@ -329,7 +329,9 @@ impl Completed {
     }
 
     fn is(&self, found: Option<&Head>) -> bool {
-        found.is_some_and(|head| head.len == self.len && head.label.as_ref() == Some(&self.label))
+        found.is_some_and(|head| {
+            head.len_bytes == self.len && head.label.as_ref() == Some(&self.label)
+        })
     }
 }
 
@@ -346,7 +348,12 @@ fn condition(found: Option<&Head>) -> Option<Condition> {
 
 /// The object that is there now, for messages.
 pub fn described(found: Option<&Head>) -> String {
-    let Some(Head { len, label, .. }) = found else {
+    let Some(Head {
+        len_bytes: len,
+        label,
+        ..
+    }) = found
+    else {
         return "nothing is there now".to_owned();
     };
     match label {

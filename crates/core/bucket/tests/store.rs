@@ -50,7 +50,7 @@ fn an_object_appears_when_it_is_complete_and_not_before() {
     assert_eq!(store.object("dir/a").unwrap(), parts().concat());
     let head = bucket.head(&key("dir/a"), &NO).unwrap().unwrap();
     assert_eq!(
-        (head.len, head.label.as_deref()),
+        (head.len_bytes, head.label.as_deref()),
         (10_077, Some("label of dir/a"))
     );
     let mut middle = [0; 200];

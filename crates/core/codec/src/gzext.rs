@@ -95,7 +95,7 @@ pub struct Member<'a> {
     pub deflate: &'a [u8],
     pub plain_len: usize,
     pub crc32: u32,
-    /// Length in the payload, header and footer included.
+    /// Bytes of the payload, header and footer included.
     pub len: usize,
 }
 

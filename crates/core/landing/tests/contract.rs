@@ -292,7 +292,7 @@ fn put(to: &dyn Destination, kind: To, seed: u8) -> Result<(), Error> {
     let piece = |i: usize| {
         to.put_piece(&FilePiece {
             path: Path::new("sub/pieces"),
-            len: LEN as u64,
+            len_bytes: LEN as u64,
             parts: &[part(i)],
         })
     };

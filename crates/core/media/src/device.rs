@@ -232,20 +232,20 @@ pub trait FamilyWrite: Send {
 }
 
 /// One aligned buffer.
-pub(crate) fn buffer(device: &str, len: usize) -> Result<Buffer, Error> {
-    let mut buffers = buffers(device, 1, len)?;
+pub(crate) fn buffer(device: &str, len_bytes: usize) -> Result<Buffer, Error> {
+    let mut buffers = buffers(device, 1, len_bytes)?;
     Ok(buffers.remove(0))
 }
 
 /// `count` aligned buffers in one allocation: devices prefer large pages, which small buffers then share.
-pub(crate) fn buffers(device: &str, count: usize, len: usize) -> Result<Vec<Buffer>, Error> {
+pub(crate) fn buffers(device: &str, count: usize, len_bytes: usize) -> Result<Vec<Buffer>, Error> {
     let io = |source| Error::Io {
         action: "get memory for",
         device: device.to_owned(),
         offset: 0,
         source,
     };
-    let pool = Pool::new(count, len).map_err(io)?;
+    let pool = Pool::new(count, len_bytes).map_err(io)?;
     let taken = std::iter::from_fn(|| pool.try_take()).collect::<Vec<_>>();
     debug_assert_eq!(taken.len(), count);
     Ok(taken)

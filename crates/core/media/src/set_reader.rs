@@ -396,7 +396,7 @@ impl MediaSet {
                     picks.push(Pick {
                         sequence: row.sequence,
                         offset: row.offset,
-                        len: row.len,
+                        len_bytes: row.len,
                         manifest_crc: crc32c(&row.manifest),
                     });
                 }

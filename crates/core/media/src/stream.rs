@@ -55,7 +55,7 @@ pub struct BlockStream {
 pub(crate) struct Pick {
     pub sequence: u64,
     pub offset: u64,
-    pub len: u32,
+    pub len_bytes: u32,
     pub manifest_crc: u32,
 }
 
@@ -73,7 +73,7 @@ impl PickedBlock {
         picks.sort_by_key(|p| std::cmp::Reverse(p.offset));
         let mut run = (0, 0);
         let with_run = |pick: Pick| {
-            let end = pick.offset.saturating_add(u64::from(pick.len));
+            let end = pick.offset.saturating_add(u64::from(pick.len_bytes));
             run = (pick.offset, if end == run.0 { run.1 } else { end });
             (pick, run.1)
         };
@@ -180,7 +180,7 @@ impl BlockStream {
     /// Total bytes of the picked blocks.
     pub fn picked_bytes(&self) -> u64 {
         let picks = self.picked.iter().flat_map(|p| p.picks.as_slice());
-        picks.map(|(pick, _)| u64::from(pick.len)).sum()
+        picks.map(|(pick, _)| u64::from(pick.len_bytes)).sum()
     }
 
     pub fn header(&self) -> &SetHeader {
@@ -282,7 +282,7 @@ impl BlockStream {
             self.trailer = Some(picked.trailer.clone());
             return Ok(None);
         };
-        picked.bytes += u64::from(pick.len);
+        picked.bytes += u64::from(pick.len_bytes);
         self.window.go_to(pick.offset, run_end)?;
         loop {
             let offset = self.window.offset();
@@ -300,7 +300,7 @@ impl BlockStream {
                         .block(body)
                         .map_err(|e| bad(&self.window, offset, e))?;
                     let block = self.payload(offset, header, manifest, payload)?;
-                    let end = pick.offset.checked_add(u64::from(pick.len));
+                    let end = pick.offset.checked_add(u64::from(pick.len_bytes));
                     if block.header.sequence != pick.sequence
                         || block.header.manifest_crc != pick.manifest_crc
                         || Some(self.window.offset()) != end

@@ -31,7 +31,7 @@ const VERSION_2_SINCE: u32 = 17;
 pub struct ManifestFile<'a> {
     /// Relative to the data directory; tablespaces as `pg_tblspc/OID/...`.
     pub path: &'a Path,
-    pub len: u64,
+    pub len_bytes: u64,
     /// Nanoseconds since the Unix epoch.
     pub mtime_ns: i64,
     pub crc32c: u32,
@@ -78,7 +78,7 @@ pub fn line(file: &ManifestFile, is_first: bool) -> String {
     let checksum = hex(&file.crc32c.to_le_bytes());
     text.push_str(&format!(
         ", \"Size\": {}, \"Last-Modified\": \"{}\", \"Checksum-Algorithm\": \"CRC32C\", \"Checksum\": \"{checksum}\" }}",
-        file.len,
+        file.len_bytes,
         gmt(file.mtime_ns),
     ));
     text
@@ -152,13 +152,13 @@ mod tests {
     fn the_text_is_as_a_server_writes_it() {
         let version = ManifestFile {
             path: Path::new("PG_VERSION"),
-            len: 3,
+            len_bytes: 3,
             mtime_ns: 1_795_253_650_000_000_000,
             crc32c: 0xe27b_4e99,
         };
         let odd = ManifestFile {
             path: Path::new(std::ffi::OsStr::from_bytes(b"a\xff")),
-            len: 0,
+            len_bytes: 0,
             mtime_ns: 0,
             crc32c: 0,
         };

@@ -160,7 +160,7 @@ pub struct Witness {
     /// The start of a WAL page.
     pub start: Lsn,
     /// At most 64 KiB and one record.
-    pub len: u32,
+    pub len_bytes: u32,
     /// Bytes of a WAL page.
     pub page_bytes: u32,
     pub digest: Digest,
@@ -171,8 +171,8 @@ pub struct Witness {
 /// A whole segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Before {
-    /// Bytes of the segment: at most 64 MiB.
-    pub len: u32,
+    /// All bytes of the segment: at most 64 MiB.
+    pub len_bytes: u32,
     pub digest: Digest,
 }
 
@@ -223,11 +223,11 @@ impl Witness {
         Ok(Witness {
             timeline,
             start,
-            len: bytes.len() as u32,
+            len_bytes: bytes.len() as u32,
             page_bytes,
             digest: Digest::of([bytes.as_slice()]),
             before: before.map(|digest| Before {
-                len: len as u32,
+                len_bytes: len as u32,
                 digest,
             }),
         })
@@ -257,11 +257,11 @@ impl Witness {
         Some(Witness {
             timeline,
             start: Lsn(segment.0 + (from * page) as u64),
-            len: own.len() as u32,
+            len_bytes: own.len() as u32,
             page_bytes,
             digest: Digest::of([own]),
             before: before.map(|digest| Before {
-                len: len as u32,
+                len_bytes: len as u32,
                 digest,
             }),
         })
@@ -269,7 +269,7 @@ impl Witness {
 
     /// Whether both cover the same LSNs, so that they can be compared.
     fn is_at(&self, other: &Witness) -> bool {
-        let place = |w: &Witness| (w.timeline, w.start, w.len);
+        let place = |w: &Witness| (w.timeline, w.start, w.len_bytes);
         place(self) == place(other)
     }
 
@@ -281,7 +281,7 @@ impl Witness {
 
     /// The LSN after its last byte.
     pub fn end(&self) -> Lsn {
-        Lsn(self.start.0.saturating_add(u64::from(self.len)))
+        Lsn(self.start.0.saturating_add(u64::from(self.len_bytes)))
     }
 
     /// Compares the WAL that `read` provides. A segment file that a server keeps for reuse has pages with other LSNs:
@@ -290,7 +290,7 @@ impl Witness {
         &self,
         mut read: impl FnMut(Timeline, Lsn, &mut [u8]) -> io::Result<()>,
     ) -> WitnessResult {
-        let mut bytes = vec![0; self.len as usize];
+        let mut bytes = vec![0; self.len_bytes as usize];
         match read(self.timeline, self.start, &mut bytes) {
             Ok(()) => {}
             Err(e) => {
@@ -313,7 +313,7 @@ impl Witness {
             }
         }
         let is_before = |before: Before| {
-            let len = u64::from(before.len);
+            let len = u64::from(before.len_bytes);
             let from = (self.start.0 / len).checked_sub(1)? * len;
             let found = segment_digest(|at, buf| read(self.timeline, at, buf), Lsn(from), len)?;
             Some(found == before.digest)
@@ -778,7 +778,7 @@ impl Lineage {
         let witness = self.witness;
         let timeline = witness.map_or(0, |w| w.timeline.number());
         out.extend_from_slice(&timeline.to_le_bytes());
-        out.extend_from_slice(&witness.map_or(0, |w| w.len).to_le_bytes());
+        out.extend_from_slice(&witness.map_or(0, |w| w.len_bytes).to_le_bytes());
         out.extend_from_slice(&witness.map_or(0, |w| w.start.0).to_le_bytes());
         out.extend_from_slice(&witness.map_or(0, |w| w.page_bytes).to_le_bytes());
         out.extend_from_slice(&witness.map_or([0; 16], |w| w.digest.0));
@@ -801,7 +801,7 @@ impl Lineage {
             });
         }
         if let Some(before) = witness.and_then(|w| w.before) {
-            out.extend_from_slice(&before.len.to_le_bytes());
+            out.extend_from_slice(&before.len_bytes.to_le_bytes());
             out.extend_from_slice(&before.digest.0);
         }
         out
@@ -836,7 +836,7 @@ impl Lineage {
                 Some(Witness {
                     timeline: Timeline::new(witness_timeline)?,
                     start,
-                    len,
+                    len_bytes: len,
                     page_bytes,
                     digest,
                     before: None,
@@ -855,12 +855,12 @@ impl Lineage {
         let before = match flags & BEFORE_KNOWN {
             0 => None,
             _ => Some(Before {
-                len: u32::from_le_bytes(take(&mut rest)?),
+                len_bytes: u32::from_le_bytes(take(&mut rest)?),
                 digest: Digest(take(&mut rest)?),
             }),
         };
         let is_segment = |len: u64| len <= BEFORE_MAX && SegmentSize::new(len).is_some();
-        if before.is_some_and(|before| len == 0 || !is_segment(before.len.into())) {
+        if before.is_some_and(|before| len == 0 || !is_segment(before.len_bytes.into())) {
             return None;
         }
         let witness = witness.map(|witness| Witness { before, ..witness });

@@ -41,11 +41,11 @@ fn lineage() -> Lineage {
         witness: Some(Witness {
             timeline: timeline(2),
             start: Lsn(0x6000),
-            len: 0x77,
+            len_bytes: 0x77,
             page_bytes: 8192,
             digest: Digest([8; 16]),
             before: Some(Before {
-                len: 16 << 20,
+                len_bytes: 16 << 20,
                 digest: Digest([9; 16]),
             }),
         }),

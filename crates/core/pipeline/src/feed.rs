@@ -80,7 +80,7 @@ impl OpenFile {
 pub struct Piece {
     pub file: Arc<OpenFile>,
     pub offset: u64,
-    pub len: usize,
+    pub len_bytes: usize,
     /// Offset in the buffer.
     pub at: usize,
     /// Where the sums of its pages go.
@@ -106,7 +106,7 @@ pub struct Job {
 
 impl Piece {
     pub fn is_cached(&self) -> bool {
-        let range = self.offset..self.offset + self.len as u64;
+        let range = self.offset..self.offset + self.len_bytes as u64;
         self.file.content.is_cached(range)
     }
 }
@@ -139,7 +139,7 @@ pub struct Scan {
     pub volume: usize,
     pub based: Arc<BasedFile>,
     pub offset: u64,
-    pub len: usize,
+    pub len_bytes: usize,
     pub look: Look,
 }
 
@@ -147,14 +147,14 @@ impl Scan {
     /// Bytes that must be read for it.
     pub fn read_len(&self) -> usize {
         match self.look {
-            Look::Compare | Look::Sample => self.len,
+            Look::Compare | Look::Sample => self.len_bytes,
             Look::Carry => 0,
         }
     }
 
     /// The number of its pages.
     pub fn pages(&self) -> usize {
-        self.len / self.based.page_bytes as usize
+        self.len_bytes / self.based.page_bytes as usize
     }
 }
 
@@ -213,7 +213,7 @@ impl Handed for Scan {
     }
 
     fn is_cached(&self) -> bool {
-        let range = self.offset..self.offset + self.len as u64;
+        let range = self.offset..self.offset + self.len_bytes as u64;
         self.look == Look::Carry || self.based.file.content.is_cached(range)
     }
 }
@@ -347,7 +347,7 @@ impl<'a> Feed<'a> {
                     volume,
                     based: scanned.based.clone(),
                     offset,
-                    len,
+                    len_bytes: len,
                     look,
                 }));
             }
@@ -706,7 +706,7 @@ impl Cursor {
             job.pieces.push(Piece {
                 file: self.file.clone(),
                 offset: self.next,
-                len,
+                len_bytes: len,
                 at: job.plain_len,
                 sums,
             });

@@ -184,7 +184,7 @@ mod tests {
                 volume: 0,
                 based: based.clone(),
                 offset: (run * len) as u64,
-                len,
+                len_bytes: len,
                 look: Look::Carry,
             };
             gathered.keep(&scan, &mut buffer, &[], vec![1; CARRIED_PAGES]);
@@ -211,7 +211,7 @@ mod tests {
                 for (run, changed) in pages.chunks(run_max / page).enumerate() {
                     let (first, len) = (run * (run_max / page), changed.len() * page);
                     let offset = (first * page) as u64;
-                    let scan = Scan { volume: 0, based: based.clone(), offset, len, look: Look::Compare };
+                    let scan = Scan { volume: 0, based: based.clone(), offset, len_bytes: len, look: Look::Compare };
                     if !gathered.has_room(run_max, buffer_bytes) {
                         let plain_len = gathered.plain_len();
                         let job = std::mem::take(&mut gathered).into_job(0, || 0).unwrap();

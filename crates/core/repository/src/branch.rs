@@ -621,7 +621,7 @@ pub(crate) mod tests {
         lineage.witness = Some(Witness {
             timeline,
             start: Lsn(lsn * 8192),
-            len: 100,
+            len_bytes: 100,
             page_bytes: 8192,
             before: None,
             digest: Digest::of([&[home][..], &lsn.to_le_bytes()]),

@@ -228,7 +228,7 @@ fn of_server(at: i64, number: u64, home: u8, page: Option<&[u8]>) -> SetFacts {
     lineage.witness = page.map(|page| Witness {
         timeline,
         start: place(number),
-        len: page.len() as u32,
+        len_bytes: page.len() as u32,
         page_bytes: PAGE as u32,
         before: None,
         digest: Digest::of([page]),

@@ -367,7 +367,7 @@ impl WalArchive {
                 files.push(StoredFile {
                     name: parsed,
                     file: place.join(&name),
-                    len: entry.len,
+                    len: entry.len_bytes,
                 });
             }
         }

@@ -45,7 +45,7 @@ const UNCLAIMED_NAME: &str = "longshore-wal.new";
 pub(super) struct Entry {
     pub name: OsString,
     /// 0 for directories, and where no lengths were asked for.
-    pub len: u64,
+    pub len_bytes: u64,
 }
 
 /// How a file will be read.

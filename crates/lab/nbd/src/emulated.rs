@@ -237,7 +237,15 @@ impl EmulatedDevice {
                 state.last - 1
             });
             let len = len.max(1) as u64;
-            state.device.submit(now, id, Request { op, offset, len });
+            state.device.submit(
+                now,
+                id,
+                Request {
+                    op,
+                    offset,
+                    len_bytes: len,
+                },
+            );
             state.open.insert(id, None);
             // Waiting threads must compute their next step again.
             self.stepped.notify_all();

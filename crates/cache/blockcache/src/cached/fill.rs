@@ -64,7 +64,7 @@ impl Shared {
             side: Side::Fast,
             op: Op::Write,
             purpose: Purpose::Fill,
-            len,
+            len_bytes: len,
             took_us: (self.clock.now() - begun).as_secs_f64() * 1e6,
             before: entered,
         });

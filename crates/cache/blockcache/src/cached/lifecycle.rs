@@ -159,7 +159,8 @@ impl CachedBackend {
             store.checkpoint(|| self.shared.sync_backend_and_times(&store))?;
             if !store.has_failed() {
                 let mark = crate::mark::mark(&*self.shared.backend)?;
-                let look = content::look(&*self.shared.backend, mark.len, self.shared.slow_via);
+                let look =
+                    content::look(&*self.shared.backend, mark.len_bytes, self.shared.slow_via);
                 // Content that cannot be read now is unknown at the next start, which then begins empty.
                 let content = look.map_or_else(
                     |error| {

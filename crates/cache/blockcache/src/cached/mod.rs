@@ -220,7 +220,7 @@ impl Shared {
             side: answered.side,
             op: answered.op,
             purpose: answered.purpose,
-            len: answered.len,
+            len_bytes: answered.len,
             took_us: answered.took.as_secs_f64() * 1e6,
             before: answered.before,
         });

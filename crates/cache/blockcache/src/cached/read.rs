@@ -204,7 +204,7 @@ impl Shared {
         let held_bytes = inside_of(geometry, &fast, offset, len);
         let read = Read {
             offset,
-            len,
+            len_bytes: len,
             held_bytes,
         };
         let view = self.view(store);

@@ -38,22 +38,28 @@ impl CachedBackend {
     }
 
     /// Makes a range read as zeros. `may_trim`: its space may be released.
-    pub fn zero(&self, offset: u64, len: u64, may_trim: bool, durable: bool) -> io::Result<()> {
-        self.shared.inside(offset, len)?;
+    pub fn zero(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+        may_trim: bool,
+        durable: bool,
+    ) -> io::Result<()> {
+        self.shared.inside(offset, len_bytes)?;
         let begun = self.shared.clock.now();
         add(&self.shared.meter.zeroed, 1);
         let failures = self.shared.syncs_failed.load(SeqCst);
         let store = self.shared.store();
         self.shared.writable()?;
         let _writing = match store.as_ref() {
-            Some(store) => Some(store.begin_write(offset, len)?),
+            Some(store) => Some(store.begin_write(offset, len_bytes)?),
             None => None,
         };
-        let _together = self.shared.together.write(offset..offset + len);
-        let punched = may_trim && self.shared.backend.punch(offset..offset + len)?;
+        let _together = self.shared.together.write(offset..offset + len_bytes);
+        let punched = may_trim && self.shared.backend.punch(offset..offset + len_bytes)?;
         if !punched {
-            let zeros = vec![0; len.min(BUFFER_BYTES) as usize];
-            for (at, part) in cut(offset, len) {
+            let zeros = vec![0; len_bytes.min(BUFFER_BYTES) as usize];
+            for (at, part) in cut(offset, len_bytes) {
                 let (backend, via) = (&self.shared.backend, self.shared.slow_via);
                 let written = backend.write_all_at(&zeros[..part.len()], at, via);
                 self.shared.seen(written)?;
@@ -69,7 +75,7 @@ impl CachedBackend {
             false => tape::Op::Zero,
         };
         let ended = self.shared.clock.now();
-        self.shared.tape.note(op, offset, len, begun, ended);
+        self.shared.tape.note(op, offset, len_bytes, begun, ended);
         Ok(())
     }
 
@@ -95,7 +101,7 @@ impl CachedBackend {
             let held_bytes = inside_of(store.geometry, &found, offset, bytes.len() as u64);
             let write = Write {
                 offset,
-                len: bytes.len() as u64,
+                len_bytes: bytes.len() as u64,
                 held_bytes,
             };
             (held_bytes, core.policy().write(&view, write))

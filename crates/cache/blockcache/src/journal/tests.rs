@@ -21,7 +21,7 @@ fn superblock(session: u64) -> Superblock {
         session,
         backend: BackendMark::default(),
         tie: [7; 16],
-        log_len: 0,
+        log_blocks: 0,
         content: crate::format::BackendContent::default(),
     }
 }

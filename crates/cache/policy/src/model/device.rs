@@ -24,12 +24,12 @@ pub enum Op {
     Write,
 }
 
-/// One request. `len` is 1 or more.
+/// One request. `len_bytes` is 1 or more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     pub op: Op,
     pub offset: u64,
-    pub len: u64,
+    pub len_bytes: u64,
 }
 
 /// A request that moves no data.
@@ -150,11 +150,11 @@ impl Device {
     /// Takes a request at `now`, which must not be before an earlier request, nor before the last [`Device::advance`].
     /// `id` must not be that of another request in flight; it should be small, since the table grows to the largest.
     pub fn submit(&mut self, now: Nanos, id: u64, request: Request) {
-        self.in_flight += request.len;
-        self.begin(id, request.len);
+        self.in_flight += request.len_bytes;
+        self.begin(id, request.len_bytes);
         let buffered = request.op == Op::Write && self.profile.write_buffer.is_some();
         let command_bytes = u64::from(self.profile.command_bytes);
-        let end = request.offset + request.len;
+        let end = request.offset + request.len_bytes;
         let mut start = request.offset;
         while start < end {
             let stop = end.min(start + command_bytes);

@@ -14,7 +14,7 @@ impl Profile {
             overlaps: true,
             command_us: self.command_us,
             command_bytes: u64::from(self.command_bytes),
-            rate: self.read_link,
+            rate_bytes_per_us: self.read_link,
             write_harm_us: harm_us,
             write_wait_us: match self.shared_link {
                 true => harm_us,
@@ -40,9 +40,9 @@ impl Profile {
         needed.min(1.0) * self.write_us / in_units
     }
 
-    /// Commands that a request of `len` bytes becomes.
-    pub fn commands(&self, len: u64) -> u64 {
-        len.div_ceil(u64::from(self.command_bytes)).max(1)
+    /// Commands that a request of `len_bytes` bytes becomes.
+    pub fn commands(&self, len_bytes: u64) -> u64 {
+        len_bytes.div_ceil(u64::from(self.command_bytes)).max(1)
     }
 
     fn link(&self, op: Op) -> f64 {
@@ -60,21 +60,23 @@ impl Profile {
     }
 
     /// Latency of a lone request in µs.
-    pub fn unloaded_us(&self, op: Op, len: u64) -> f64 {
+    pub fn unloaded_us(&self, op: Op, len_bytes: u64) -> f64 {
         let chunk = f64::from(self.chunk_bytes);
-        let chunks = len.div_ceil(u64::from(self.chunk_bytes)).max(1);
+        let chunks = len_bytes.div_ceil(u64::from(self.chunk_bytes)).max(1);
         let rounds = chunks.div_ceil(u64::from(self.units)) as f64;
         let (unit, link) = (self.unit_us(op), self.link(op));
         // Either the units finish last, or the link, which cannot begin before the first chunk is ready.
-        let units_last = unit * rounds + chunk.min(len as f64) / link;
-        let link_last = unit + len as f64 / link;
-        self.fixed_us + self.commands(len) as f64 * self.command_us + units_last.max(link_last)
+        let units_last = unit * rounds + chunk.min(len_bytes as f64) / link;
+        let link_last = unit + len_bytes as f64 / link;
+        self.fixed_us
+            + self.commands(len_bytes) as f64 * self.command_us
+            + units_last.max(link_last)
     }
 
-    /// The highest rate in bytes per µs for requests of `len` bytes.
-    pub fn capacity(&self, op: Op, len: u64) -> f64 {
+    /// The highest rate in bytes per µs for requests of `len_bytes` bytes.
+    pub fn capacity(&self, op: Op, len_bytes: u64) -> f64 {
         let units = f64::from(self.units) * f64::from(self.chunk_bytes) / self.unit_us(op);
-        let per_command = len.min(u64::from(self.command_bytes)) as f64;
+        let per_command = len_bytes.min(u64::from(self.command_bytes)) as f64;
         units.min(self.link(op)).min(per_command / self.command_us)
     }
 
@@ -84,8 +86,8 @@ impl Profile {
     }
 
     /// The time of a request in µs with `in_flight` bytes before it: as much as a policy can know.
-    pub fn loaded_us(&self, op: Op, len: u64, in_flight: u64) -> f64 {
-        let moved = (in_flight + len) as f64 / self.link(op);
-        self.fixed_us + self.unit_us(op) + self.commands(len) as f64 * self.command_us + moved
+    pub fn loaded_us(&self, op: Op, len_bytes: u64, in_flight: u64) -> f64 {
+        let moved = (in_flight + len_bytes) as f64 / self.link(op);
+        self.fixed_us + self.unit_us(op) + self.commands(len_bytes) as f64 * self.command_us + moved
     }
 }

@@ -12,9 +12,9 @@ pub struct Steady {
 }
 
 impl Profile {
-    /// Reads of `len` bytes at random places, `depth` (1 or more) at a time, until `count` have finished, not counting
-    /// those that found an idle device.
-    pub fn steady(&self, len: u64, depth: u32, count: u64, seed: u64) -> Steady {
+    /// Reads of `len_bytes` bytes at random places, `depth` (1 or more) at a time, until `count` have finished, not
+    /// counting those that found an idle device.
+    pub fn steady(&self, len_bytes: u64, depth: u32, count: u64, seed: u64) -> Steady {
         let mut device = Device::new(self, seed);
         let mut begun: Vec<Nanos> = vec![0; depth as usize];
         let mut place = seed;
@@ -23,9 +23,17 @@ impl Profile {
             place = place
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            let offset = (place >> 33) * len.max(4096);
+            let offset = (place >> 33) * len_bytes.max(4096);
             let op = Op::Read;
-            device.submit(now, id, Request { op, offset, len });
+            device.submit(
+                now,
+                id,
+                Request {
+                    op,
+                    offset,
+                    len_bytes,
+                },
+            );
         };
         (0..u64::from(depth)).for_each(|id| submit(&mut device, 0, id));
         let (mut ended, mut sum_us, mut from, mut until) = (0, 0.0, 0, 0);
@@ -47,7 +55,7 @@ impl Profile {
         let counted = ended.saturating_sub(idle);
         Steady {
             mean_us: sum_us / counted.max(1) as f64,
-            rate: (counted * len) as f64 / ((until - from).max(1) as f64 / 1000.0),
+            rate: (counted * len_bytes) as f64 / ((until - from).max(1) as f64 / 1000.0),
         }
     }
 }

@@ -31,7 +31,7 @@ fn closed_loop_with_pauses(
             ready.pop();
             let request = next(submitted);
             device.submit(now, submitted, request);
-            begun.insert(submitted, (now, request.len));
+            begun.insert(submitted, (now, request.len_bytes));
             submitted += 1;
         }
         let paused = ready.peek().map(|at| at.0);
@@ -61,7 +61,7 @@ fn reads(len: u64) -> impl FnMut(u64) -> Request {
     move |n| Request {
         op: Op::Read,
         offset: scattered(n) % (1 << 24) * len.max(4096),
-        len,
+        len_bytes: len,
     }
 }
 
@@ -143,7 +143,7 @@ fn the_optane_collects_no_garbage() {
     let write = |n: u64| Request {
         op: Op::Write,
         offset: scattered(n) % (1 << 20) * 4096,
-        len: 4096,
+        len_bytes: 4096,
     };
     for depth in [1, 16] {
         // Each unit is overwritten thousands of times.
@@ -159,12 +159,12 @@ fn on_the_optane_sequential_is_no_faster_than_random_and_writes_load_it_like_rea
     let sequential = |n: u64| Request {
         op: Op::Read,
         offset: n * 4096,
-        len: 4096,
+        len_bytes: 4096,
     };
     let write = |n: u64| Request {
         op: Op::Write,
         offset: scattered(n) % (1 << 20) * 4096,
-        len: 4096,
+        len_bytes: 4096,
     };
     let random = closed_loop(optane, 1, 5000, reads(4096)).0;
     assert!(within(
@@ -190,7 +190,7 @@ fn small_and_unaligned_accesses_cost_whole_chunks() {
         let request = move |n: u64| Request {
             op,
             offset: scattered(n) % (1 << 20) * 8192 + offset,
-            len,
+            len_bytes: len,
         };
         closed_loop(optane, depth, 3000, request)
     };
@@ -211,12 +211,12 @@ fn crowded_accesses_to_one_chunk_wait_for_each_other() {
     let crowded = |_: u64| Request {
         op: Op::Read,
         offset: 0,
-        len: 4096,
+        len_bytes: 4096,
     };
     let (apart, _, _) = closed_loop(optane, 7, 7000, |n| Request {
         op: Op::Read,
         offset: n * 4096,
-        len: 4096,
+        len_bytes: 4096,
     });
     let (together, _, _) = closed_loop(optane, 7, 7000, crowded);
     assert!(together > 3.0 * apart, "{together} {apart}");
@@ -235,7 +235,7 @@ fn buffered_writes_are_acknowledged_at_once_until_the_buffer_is_full() {
     let write = |n: u64| Request {
         op: Op::Write,
         offset: n << 20,
-        len: 1 << 20,
+        len_bytes: 1 << 20,
     };
     let (_, _, few) = closed_loop(&flash, 1, 30, write);
     assert!(few[29] < 500.0, "{}", few[29]);

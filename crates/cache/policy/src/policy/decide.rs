@@ -79,20 +79,20 @@ impl Policy {
     /// Where to serve a client's read, and whether to fill.
     pub fn read(&mut self, view: &View, read: Read) -> ReadPlan {
         let asked = ReadRequest {
-            len: read.len,
-            held_bytes: read.held_bytes.min(read.len),
-            run_bytes: self.streams.follow(read.offset, read.len),
+            len_bytes: read.len_bytes,
+            held_bytes: read.held_bytes.min(read.len_bytes),
+            run_bytes: self.streams.follow(read.offset, read.len_bytes),
         };
         let plan = ReadPlan {
             join: self.shares,
             ..self.filter.read(view, &asked)
         };
         let saved = self.filter.saved_us(view, &asked);
-        let (first, last) = self.numbers_of(read.offset, read.len);
+        let (first, last) = self.numbers_of(read.offset, read.len_bytes);
         let sides = self.filter.sides();
         let slot = self.slot_bytes as f64;
         let fill = Fill {
-            delay: (1000.0 * sides.slow.loaded_us(read.len, view.slow)) as u64,
+            delay: (1000.0 * sides.slow.loaded_us(read.len_bytes, view.slow)) as u64,
             us: (sides.fast.write_harm_us * slot) as f32,
         };
         self.content.read(first..=last, saved, view.now, fill);
@@ -100,14 +100,14 @@ impl Policy {
             self.missed.note(first..=last, saved);
         }
         if plan.fast_bytes > 0 {
-            self.saved_us += saved * plan.fast_bytes as f64 / read.len.max(1) as f64;
+            self.saved_us += saved * plan.fast_bytes as f64 / read.len_bytes.max(1) as f64;
         }
         plan
     }
 
     /// Whether the cache keeps a copy of a client's write.
     pub fn write(&mut self, view: &View, write: Write) -> WritePlan {
-        for slot in self.slots_of(write.offset, write.len) {
+        for slot in self.slots_of(write.offset, write.len_bytes) {
             self.content.touch_unvalued(slot);
         }
         self.filter.write(view, &write)
@@ -126,7 +126,7 @@ impl Policy {
             return FillDecision::Here;
         }
         let asked = ReadRequest {
-            len: read_bytes.max(1),
+            len_bytes: read_bytes.max(1),
             held_bytes: 0,
             run_bytes: 0,
         };

@@ -66,8 +66,8 @@ pub struct View {
 pub struct Read {
     pub offset: u64,
     /// 1 or more.
-    pub len: u64,
-    /// Bytes of these that the cache holds in their present version; 0 is a miss, `len` a full hit.
+    pub len_bytes: u64,
+    /// Bytes of these that the cache holds in their present version; 0 is a miss, `len_bytes` a full hit.
     pub held_bytes: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct ReadPlan {
 pub struct Write {
     pub offset: u64,
     /// 1 or more.
-    pub len: u64,
+    pub len_bytes: u64,
     /// How many of these bytes the cache held before this write invalidated them.
     pub held_bytes: u64,
 }
@@ -201,7 +201,7 @@ pub struct EndedRequest {
     pub side: Side,
     pub op: Op,
     pub purpose: Purpose,
-    pub len: u64,
+    pub len_bytes: u64,
     pub took_us: f64,
     /// The load on that side when it was submitted, without itself.
     pub before: Load,

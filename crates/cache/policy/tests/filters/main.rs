@@ -43,11 +43,11 @@ impl Filter for Lying {
         ReadPlan {
             join_bytes: 0,
             fast_bytes: match self.lie {
-                Lie::ServesWhatIsNotHeld => asked.len,
+                Lie::ServesWhatIsNotHeld => asked.len_bytes,
                 _ => asked.held_bytes,
             },
             join: false,
-            admit: self.lie == Lie::FillsWhatIsThere || asked.held_bytes < asked.len,
+            admit: self.lie == Lie::FillsWhatIsThere || asked.held_bytes < asked.len_bytes,
             reason: Reason::Always,
         }
     }

@@ -98,7 +98,7 @@ fn read(filter: &mut dyn Filter, asked: &mut dyn Filter, view: &View, numbers: &
         _ => numbers.below(len + 1),
     };
     let request = ReadRequest {
-        len,
+        len_bytes: len,
         held_bytes,
         run_bytes: len + numbers.below(64 << 20),
     };
@@ -115,7 +115,7 @@ fn write(filter: &mut dyn Filter, asked: &mut dyn Filter, view: &View, numbers: 
     let len = 4096 << numbers.below(12);
     let write = Write {
         offset: numbers.below(1 << 40),
-        len,
+        len_bytes: len,
         held_bytes: numbers.below(2) * len,
     };
     let plan = filter.write(view, &write);
@@ -133,7 +133,7 @@ fn ended(filter: &mut dyn Filter, asked: &mut dyn Filter, now: Nanos, numbers: &
             Op::Read
         },
         purpose: [Purpose::Client, Purpose::Joined, Purpose::Fill][numbers.below(3) as usize],
-        len: 4096 << numbers.below(10),
+        len_bytes: 4096 << numbers.below(10),
         // From nothing to an hour.
         took_us: [0.0, 80.0, 2000.0, 3.6e9][numbers.below(4) as usize],
         before: numbers.load(),

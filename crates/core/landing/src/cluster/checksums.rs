@@ -174,7 +174,7 @@ impl State {
     ) -> io::Result<()> {
         let listed = ManifestFile {
             path,
-            len,
+            len_bytes: len,
             mtime_ns,
             crc32c,
         };

@@ -463,7 +463,7 @@ impl RootContent for InPlace {
 
     fn put_piece(&self, piece: &FilePiece) -> Result<(), Error> {
         let name = self.name(piece.path);
-        let file = self.sized(&name, piece.len)?;
+        let file = self.sized(&name, piece.len_bytes)?;
         self.rewrite_all(&name, &*file, piece.parts)
     }
 

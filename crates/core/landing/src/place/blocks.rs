@@ -72,7 +72,7 @@ impl Target {
         let mut growing = self.growing.lock();
         let mut last = entry.clone();
         let whole = growing.get_mut(name).is_some_and(|g| {
-            g.written += bytes;
+            g.written_bytes += bytes;
             g.introduced |= entry.first;
             // Only the first entry of a name has all its attributes.
             if entry.first {
@@ -170,7 +170,7 @@ impl Target {
                 let file = self.create(name)?;
                 let known = PartialFile {
                     file: Some(file.clone()),
-                    written: 0,
+                    written_bytes: 0,
                     introduced: false,
                     entry: entry.clone(),
                     reserved_to: 0,

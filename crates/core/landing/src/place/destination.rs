@@ -48,7 +48,7 @@ pub enum ReplacePolicy {
 pub struct FilePiece<'a> {
     pub path: &'a Path,
     /// Length of the whole file.
-    pub len: u64,
+    pub len_bytes: u64,
     pub parts: &'a [(Extent, &'a [u8])],
 }
 

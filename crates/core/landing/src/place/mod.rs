@@ -414,7 +414,7 @@ impl RootContent for Target {
 
     fn put_piece(&self, piece: &FilePiece) -> Result<(), Error> {
         let name = self.staged(piece.path)?;
-        let file = self.sized(&name, piece.len)?;
+        let file = self.sized(&name, piece.len_bytes)?;
         self.write(&name, &*file, piece.parts)
     }
 

@@ -18,7 +18,7 @@ const RESERVE_BYTES: u64 = 64 << 20;
 /// A file written by several blocks.
 pub(super) struct PartialFile {
     pub(super) file: Option<Arc<dyn File>>,
-    pub(super) written: u64,
+    pub(super) written_bytes: u64,
     /// Whether the block that introduces the file was written: workers may take blocks in another order.
     pub(super) introduced: bool,
     pub(super) entry: Entry,
@@ -30,7 +30,7 @@ pub(super) struct PartialFile {
 
 impl PartialFile {
     pub(super) fn is_whole(&self) -> bool {
-        self.introduced && self.written >= self.entry.len
+        self.introduced && self.written_bytes >= self.entry.len
     }
 
     /// The range to reserve before a write up to `end`, if any.

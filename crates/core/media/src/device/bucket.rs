@@ -430,7 +430,7 @@ impl BucketRead {
         let window = ahead.run.clamp(WINDOW_MIN, WINDOW_MAX);
         while ahead.spans.iter().filter(|s| s.start > offset).count() < AHEAD {
             let start = ahead.spans.back().map_or(offset, Span::end);
-            let len = window.min(self.head.len - start);
+            let len = window.min(self.head.len_bytes - start);
             if len == 0 {
                 break;
             }
@@ -500,11 +500,15 @@ impl BucketRead {
 
 impl FamilyRead for BucketRead {
     fn len_bytes(&self) -> Result<Option<u64>, Error> {
-        Ok(Some(self.head.len))
+        Ok(Some(self.head.len_bytes))
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
-        let len = self.head.len.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let len = self
+            .head
+            .len_bytes
+            .saturating_sub(offset)
+            .min(buf.len() as u64) as usize;
         if len > 0 {
             self.read(&mut buf[..len], offset)?;
         }

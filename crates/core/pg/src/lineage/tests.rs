@@ -24,7 +24,7 @@ fn witness(at: u64, n: u8) -> Witness {
     Witness {
         timeline: timeline(1),
         start: Lsn(at),
-        len: 100,
+        len_bytes: 100,
         page_bytes: 8192,
         digest: digest(n),
         before: None,
@@ -178,10 +178,10 @@ fn the_segment_before_counts_too_where_it_is_there() {
         }
     };
     let place = Witness {
-        len: 8192,
+        len_bytes: 8192,
         digest: Digest::of([&own[..8192]]),
         before: Some(Before {
-            len: SEGMENT as u32,
+            len_bytes: SEGMENT as u32,
             digest: Digest::of([before.as_slice()]),
         }),
         ..witness(2 * SEGMENT, 0)
@@ -206,7 +206,7 @@ fn the_segment_before_counts_too_where_it_is_there() {
     let at_place = |before: Option<u8>| Lineage {
         witness: Some(Witness {
             before: before.map(|n| Before {
-                len: SEGMENT as u32,
+                len_bytes: SEGMENT as u32,
                 digest: digest(n),
             }),
             ..place
@@ -318,10 +318,10 @@ fn any_lineage() -> impl Strategy<Value = Lineage> {
                 home: home.then_some(Digest(bytes)),
                 run: cut.then_some(Digest(bytes)),
                 witness: seen.then_some(Witness {
-                    len,
+                    len_bytes: len,
                     digest: Digest(bytes),
                     before: recovery.then_some(Before {
-                        len: 16 << 20,
+                        len_bytes: 16 << 20,
                         digest: Digest(bytes),
                     }),
                     ..witness(a, 0)
@@ -354,7 +354,7 @@ proptest! {
     #[test]
     fn no_bytes_panic_and_none_take_memory(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         if let Some(lineage) = Lineage::decode(&bytes) {
-            prop_assert!(lineage.witness.is_none_or(|w| w.len <= WITNESS_LEN_MAX));
+            prop_assert!(lineage.witness.is_none_or(|w| w.len_bytes <= WITNESS_LEN_MAX));
         }
     }
 

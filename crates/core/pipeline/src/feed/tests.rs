@@ -340,7 +340,7 @@ fn event(work: &Work) -> Event {
     let job = match work {
         Work::Scan(scan) => {
             let path = scan.based.entry.path.clone();
-            return Event::Scan(path, scan.offset, scan.len as u64, scan.look);
+            return Event::Scan(path, scan.offset, scan.len_bytes as u64, scan.look);
         }
         Work::Job(job) => job,
     };
@@ -349,7 +349,7 @@ fn event(work: &Work) -> Event {
     for place in job
         .pieces
         .iter()
-        .filter_map(|piece| Some((piece.sums?, piece.len)))
+        .filter_map(|piece| Some((piece.sums?, piece.len_bytes)))
     {
         let (SumsPlace { at, page_bytes }, len) = place;
         let pages = len / page_bytes as usize;
@@ -378,7 +378,7 @@ fn event(work: &Work) -> Event {
             Item::Mark(_) => unreachable!(),
         }
     }
-    let piece = |p: &Piece| (p.file.path.clone(), p.offset, p.len, p.at);
+    let piece = |p: &Piece| (p.file.path.clone(), p.offset, p.len_bytes, p.at);
     Event::Job {
         sequence: job.sequence,
         named,

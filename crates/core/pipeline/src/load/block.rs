@@ -55,7 +55,7 @@ impl BlockPosition {
 
 /// A payload that is in place in its output buffer.
 pub struct Payload {
-    pub len: usize,
+    pub len_bytes: usize,
     /// The CRC-32C of the bytes before compression.
     pub plain_crc: u32,
     /// The CRC-32C of the payload.
@@ -101,7 +101,7 @@ impl BlockForm {
         let n = job.plain_len;
         let payload = match self.algorithm {
             _ if n == 0 => Payload {
-                len: 0,
+                len_bytes: 0,
                 plain_crc: crc32c(&[]),
                 stored_crc: crc32c(&[]),
             },
@@ -111,7 +111,7 @@ impl BlockForm {
                 let plain_crc = crc32c(&input[..n]);
                 let len = compressor.compress(&input[..n], room).len;
                 Payload {
-                    len,
+                    len_bytes: len,
                     plain_crc,
                     stored_crc: crc32c(&room[..len]),
                 }
@@ -133,7 +133,7 @@ impl BlockForm {
             set: self.set,
             sequence: job.sequence,
             plain_len,
-            stored_len: payload.len as u32,
+            stored_len: payload.len_bytes as u32,
             plain_crc: payload.plain_crc,
             stored_crc: payload.stored_crc,
             manifest_crc: 0,
@@ -150,7 +150,7 @@ impl BlockForm {
         Ready {
             output,
             start: position.start,
-            end: position.payload + payload.len,
+            end: position.payload + payload.len_bytes,
             sequence: job.sequence,
             plain_len,
             stored_crc: payload.stored_crc,
@@ -169,7 +169,7 @@ fn framed(output: &mut Buffer, position: BlockPosition, len: usize) -> Payload {
     let plain_crc = crc32c(&output[data..data + len]);
     let stored_crc = crc32c_join(crc32c(&frame.prefix), plain_crc, len as u64);
     Payload {
-        len: NoneFrame::PREFIX_LEN + len + NoneFrame::SUFFIX_LEN,
+        len_bytes: NoneFrame::PREFIX_LEN + len + NoneFrame::SUFFIX_LEN,
         plain_crc,
         stored_crc: crc32c_append(stored_crc, &frame.suffix),
     }

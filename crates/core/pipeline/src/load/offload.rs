@@ -176,7 +176,7 @@ impl Offload {
                 plain_crc,
             } = settled.tag;
             let payload = Payload {
-                len,
+                len_bytes: len,
                 plain_crc,
                 stored_crc: crc32c(&settled.output[position.payload..][..len]),
             };

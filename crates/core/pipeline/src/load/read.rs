@@ -222,9 +222,9 @@ impl LoadShared<'_> {
             if !cached {
                 *turn = None;
                 reads += 1;
-                cold_bytes += piece.len as u64;
+                cold_bytes += piece.len_bytes as u64;
             }
-            let plain = &mut plain[piece.at..][..piece.len];
+            let plain = &mut plain[piece.at..][..piece.len_bytes];
             piece.file.content.read_at(plain, piece.offset, via)?;
             // This closes the file: a block may have more files than a process may have open.
             if let Some(change) = piece.file.piece_done()? {
@@ -305,11 +305,11 @@ impl LoadShared<'_> {
         }
         let at = clock.now();
         let via = if cached { Via::Cache } else { Via::Direct };
-        let run = &mut input[gathered.plain_len()..][..scan.len];
+        let run = &mut input[gathered.plain_len()..][..scan.len_bytes];
         let content = &based.file.content;
         content.read_at(run, scan.offset, via)?;
         let counters = &self.counters;
-        let len = scan.len as u64;
+        let len = scan.len_bytes as u64;
         counters.scanned_bytes.fetch_add(len, Ordering::Relaxed);
         let mut at = at;
         if !cached {
@@ -371,7 +371,8 @@ impl LoadShared<'_> {
             let Some(place) = piece.sums else {
                 continue;
             };
-            let pages = plain[piece.at..][..piece.len].chunks_exact(place.page_bytes as usize);
+            let pages =
+                plain[piece.at..][..piece.len_bytes].chunks_exact(place.page_bytes as usize);
             let room = job.manifest[place.at..].chunks_exact_mut(SUM_LEN);
             for (page, room) in pages.zip(room) {
                 room.copy_from_slice(&key.sum(page).to_le_bytes());

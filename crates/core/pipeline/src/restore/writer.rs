@@ -164,7 +164,7 @@ impl<'a> Writer<'a> {
         merge.note(file, &pieces);
         Ok(self.target.put_piece(&FilePiece {
             path: &entry.path,
-            len: merge.len(file),
+            len_bytes: merge.len(file),
             parts: &pieces,
         })?)
     }

@@ -350,7 +350,7 @@ impl Buckets {
                 } else if family_of(name).is_some_and(|family| family.1) {
                     let address = address_of(&spot.join(name).address)?;
                     files.stripes.push(DeviceSpec::Bucket(address));
-                    files.bytes += object.len;
+                    files.bytes += object.len_bytes;
                 } else {
                     strays.insert(object.name.clone());
                 }

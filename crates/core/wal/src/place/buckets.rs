@@ -143,11 +143,11 @@ impl Place for Prefix {
         let level = self.bucket.level(&self.key(below), &NEVER)?;
         let objects = level.objects.into_iter().map(|object| Entry {
             name: object.name.into(),
-            len: object.len,
+            len_bytes: object.len_bytes,
         });
         let folders = level.folders.into_iter().map(|name| Entry {
             name: name.into(),
-            len: 0,
+            len_bytes: 0,
         });
         // An object that a console makes to show a folder has no name below it.
         let named = |entry: &Entry| !entry.name.is_empty();
@@ -236,12 +236,12 @@ impl Object {
 
 impl Stored for Object {
     fn len(&self) -> Result<u64, Error> {
-        Ok(self.head.len)
+        Ok(self.head.len_bytes)
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
         let end = offset.saturating_add(buf.len() as u64);
-        if end > self.head.len {
+        if end > self.head.len_bytes {
             let short = io::Error::from(io::ErrorKind::UnexpectedEof);
             return Err(Error::io_at("read", self.path(), offset)(short));
         }
@@ -249,7 +249,7 @@ impl Stored for Object {
             buf.copy_from_slice(&self.first[offset as usize..end as usize]);
             return Ok(());
         }
-        let tail = self.head.len.saturating_sub(LOOK_BYTES);
+        let tail = self.head.len_bytes.saturating_sub(LOOK_BYTES);
         if offset < tail {
             buf.copy_from_slice(&self.read(offset..end)?);
             return Ok(());
@@ -257,7 +257,7 @@ impl Stored for Object {
         let mut last = self.last.lock();
         let (from, bytes) = match &mut *last {
             Some(last) => last,
-            none => none.insert((tail, self.read(tail..self.head.len)?)),
+            none => none.insert((tail, self.read(tail..self.head.len_bytes)?)),
         };
         let at = (offset - *from) as usize;
         buf.copy_from_slice(&bytes[at..at + buf.len()]);
@@ -266,7 +266,7 @@ impl Stored for Object {
 
     fn stat(&self) -> Result<Stat, Error> {
         Ok(Stat {
-            len: self.head.len,
+            len: self.head.len_bytes,
             mtime_ns: self.head.modified_ns,
             ctime_ns: self.head.modified_ns,
             ino: sum(self.head.tag.as_deref().unwrap_or_default()),

@@ -227,7 +227,10 @@ impl Place for Directory {
                     Err(e) => return Err(Error::io("look at", path().join(name))(e)),
                 }
             }
-            entries.push(Entry { name, len });
+            entries.push(Entry {
+                name,
+                len_bytes: len,
+            });
         }
         Ok(entries)
     }

@@ -178,7 +178,7 @@ fn read(stage: &Stage, file: &str) -> Option<Vec<u8>> {
 /// The finished files of a directory, with their lengths.
 fn names(stage: &Stage, below: &str) -> Vec<(String, u64)> {
     let listed = stage.place().list(Path::new(below), true).unwrap();
-    let named = |entry: Entry| (entry.name.into_string().unwrap(), entry.len);
+    let named = |entry: Entry| (entry.name.into_string().unwrap(), entry.len_bytes);
     let mut names: Vec<_> = listed.into_iter().map(named).collect();
     names.retain(|(name, _)| !name.ends_with(".tmp"));
     names.sort();
@@ -434,7 +434,7 @@ impl Place for Lying {
     fn list(&self, below: &Path, lengths: bool) -> Result<Vec<Entry>, Error> {
         self.place.list(below, lengths).map(|mut entries| {
             if self.lie == Lie::ListsNoLengths {
-                entries.iter_mut().for_each(|entry| entry.len = 0);
+                entries.iter_mut().for_each(|entry| entry.len_bytes = 0);
             }
             entries
         })

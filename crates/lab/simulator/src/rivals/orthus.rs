@@ -146,7 +146,7 @@ impl Filter for Orthus {
     fn read(&mut self, view: &View, asked: &ReadRequest) -> ReadPlan {
         self.tick(view.now);
         self.lookups += 1;
-        self.misses += u64::from(asked.held_bytes < asked.len);
+        self.misses += u64::from(asked.held_bytes < asked.len_bytes);
         match self.phase {
             Phase::Filling { .. } => plan(asked, true, true, Reason::Always),
             Phase::Climbing { .. } => {
@@ -158,7 +158,7 @@ impl Filter for Orthus {
 
     fn ended(&mut self, ended: &EndedRequest) {
         if ended.purpose != Purpose::Fill {
-            self.bytes += ended.len;
+            self.bytes += ended.len_bytes;
         }
         self.tick(ended.now);
     }

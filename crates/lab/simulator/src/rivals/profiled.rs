@@ -19,14 +19,17 @@ pub fn profiled(sides: Sides) -> SharedFilter<ProfiledShare> {
 }
 
 fn promised(sides: &Sides, slower: f64) -> f64 {
-    let (fast, slow) = (sides.fast.rate, sides.slow.rate / slower);
+    let (fast, slow) = (
+        sides.fast.rate_bytes_per_us,
+        sides.slow.rate_bytes_per_us / slower,
+    );
     fast / (fast + slow)
 }
 
 impl Steer for ProfiledShare {
     fn steer(&mut self, ended: &EndedRequest, sides: &Sides, mixer: &mut Mixer) {
         if ended.side == Side::Slow && ended.op == Op::Read {
-            let expected = sides.slow.loaded_us(ended.len, ended.before);
+            let expected = sides.slow.loaded_us(ended.len_bytes, ended.before);
             let ratio = (ended.took_us / expected.max(1e-3)).clamp(0.1, 10.0);
             self.slower += (ratio - self.slower) / 64.0;
             mixer.set_share(promised(sides, self.slower));

@@ -32,7 +32,7 @@ fn read(filter: &mut dyn Filter, now: Nanos, held_bytes: u64, run_bytes: u64) ->
         slow: IDLE,
     };
     let asked = ReadRequest {
-        len: 4096,
+        len_bytes: 4096,
         held_bytes,
         run_bytes,
     };
@@ -49,7 +49,7 @@ fn ended(filter: &mut dyn Filter, now: Nanos, side: Side, took_us: f64) {
         side,
         op: Op::Read,
         purpose: Purpose::Client,
-        len: 4096,
+        len_bytes: 4096,
         took_us,
         before: IDLE,
     });
@@ -126,7 +126,10 @@ fn bcache_lets_streams_of_four_mebibytes_bypass_and_some_requests_while_it_is_co
 fn a_profile_gives_the_share_of_the_bandwidths_and_follows_the_slow_sides() {
     let mut profile = filter("profile");
     let share = |slower: f64| {
-        let (fast, slow) = (sides().fast.rate, sides().slow.rate / slower);
+        let (fast, slow) = (
+            sides().fast.rate_bytes_per_us,
+            sides().slow.rate_bytes_per_us / slower,
+        );
         fast / (fast + slow)
     };
     let is = |filter: &dyn Filter| filter.gauges().share.unwrap();

@@ -40,7 +40,7 @@ pub fn keeps_its_contract(source: &mut dyn Source, took: Nanos, count: usize) ->
                 }
                 now = now.max(due);
                 let arrival = source.take(now).expect("a request is due");
-                let is_empty = matches!(arrival.ask, Ask::Io(request) if request.len == 0);
+                let is_empty = matches!(arrival.ask, Ask::Io(request) if request.len_bytes == 0);
                 assert!(!is_empty, "{arrival:?}");
                 given.push((now, arrival.ask));
                 in_flight.push((now + took, arrival));

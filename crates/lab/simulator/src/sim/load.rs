@@ -32,7 +32,7 @@ impl Ask {
     /// Bytes that move.
     pub fn bytes(self) -> u64 {
         match self {
-            Ask::Io(request) => request.len,
+            Ask::Io(request) => request.len_bytes,
             Ask::Flush | Ask::Discard { .. } => 0,
         }
     }

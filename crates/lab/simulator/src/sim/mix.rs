@@ -122,7 +122,11 @@ impl Client {
         } else {
             Op::Read
         };
-        Request { op, offset, len }
+        Request {
+            op,
+            offset,
+            len_bytes: len,
+        }
     }
 
     /// Where to read, among `places` places.

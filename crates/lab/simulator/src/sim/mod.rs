@@ -307,14 +307,18 @@ impl<'a> Run<'a> {
     }
 
     fn write(&mut self, now: Nanos, arrival: Arrival, request: Request) {
-        let Request { offset, len, .. } = request;
+        let Request {
+            offset,
+            len_bytes: len,
+            ..
+        } = request;
         let bytes = offset..offset + len;
         self.content.runs(bytes.clone(), &mut self.runs);
         let held_bytes = held(&self.runs);
         let view = self.view(now);
         let write = Write {
             offset,
-            len,
+            len_bytes: len,
             held_bytes,
         };
         let plan = self.policy.write(&view, write);
@@ -336,7 +340,11 @@ impl<'a> Run<'a> {
     }
 
     fn read(&mut self, now: Nanos, arrival: Arrival, request: Request) {
-        let Request { op, offset, len } = request;
+        let Request {
+            op,
+            offset,
+            len_bytes: len,
+        } = request;
         let bytes = outward(&(offset..offset + len));
         let mut runs = std::mem::take(&mut self.runs);
         self.content.runs(bytes.clone(), &mut runs);
@@ -345,7 +353,7 @@ impl<'a> Run<'a> {
         let view = self.view(now);
         let read = Read {
             offset,
-            len,
+            len_bytes: len,
             held_bytes,
         };
         let plan = self.policy.read(&view, read);
@@ -389,7 +397,16 @@ impl<'a> Run<'a> {
                 continue;
             }
             reads |= side == Side::Slow;
-            self.submit(now, side, Request { op, offset, len }, Of::Ask(ask));
+            self.submit(
+                now,
+                side,
+                Request {
+                    op,
+                    offset,
+                    len_bytes: len,
+                },
+                Of::Ask(ask),
+            );
         }
         // A request that reads nothing from the slow side has nothing new to copy.
         if let Some(asked) = self.asked.get_mut(ask).filter(|_| !reads) {
@@ -416,16 +433,16 @@ impl<'a> Run<'a> {
         let part = Part {
             op: request.op,
             offset: request.offset,
-            len: request.len,
+            len: request.len_bytes,
             begun: now,
             before: self.loads[i],
             of,
             joined: Vec::new(),
             written: false,
         };
-        self.loads[i].in_flight_bytes += request.len;
+        self.loads[i].in_flight_bytes += request.len_bytes;
         self.loads[i].in_flight_requests += 1;
-        self.loads[i].written_bytes += written(request.op, request.len);
+        self.loads[i].written_bytes += written(request.op, request.len_bytes);
         let id = self.parts[i].insert(part);
         self.devices[i].submit(now, id as u64, request);
     }
@@ -450,7 +467,7 @@ impl<'a> Run<'a> {
                 Of::Ask(_) | Of::Order(_) => Purpose::Client,
                 Of::Fill(_) => Purpose::Fill,
             },
-            len: part.len,
+            len_bytes: part.len,
             took_us: (now - part.begun) as f64 / 1000.0,
             before: part.before,
         };
@@ -466,7 +483,7 @@ impl<'a> Run<'a> {
         }
         for (ask, len) in part.joined {
             ended.purpose = Purpose::Joined;
-            ended.len = len;
+            ended.len_bytes = len;
             self.policy.ended(&ended);
             self.served(now, side, ask, len);
         }
@@ -490,7 +507,11 @@ impl<'a> Run<'a> {
             settling.ended(asked.ask.bytes());
         }
         match asked.ask {
-            Ask::Io(Request { op, offset, len }) => {
+            Ask::Io(Request {
+                op,
+                offset,
+                len_bytes: len,
+            }) => {
                 self.tally.ended(now, op, len, took_us);
                 if op == Op::Write {
                     self.content.void(offset..offset + len);
@@ -537,7 +558,7 @@ impl<'a> Run<'a> {
         let request = Request {
             op: Op::Write,
             offset: first.1.start,
-            len: last.1.end - first.1.start,
+            len_bytes: last.1.end - first.1.start,
         };
         self.submit(now, Side::Fast, request, Of::Fill(pieces));
     }

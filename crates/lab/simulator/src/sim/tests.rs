@@ -244,7 +244,16 @@ fn a_miss_waits_for_a_read_in_flight_and_a_miss_after_a_write_does_not() {
         Profile::named("ebs-gp3-base").unwrap(),
     );
     let (len, reads) = (512 << 10, 16);
-    let at = |ms: Nanos, op, offset| (ms * MS, Ask::Io(Request { op, offset, len }));
+    let at = |ms: Nanos, op, offset| {
+        (
+            ms * MS,
+            Ask::Io(Request {
+                op,
+                offset,
+                len_bytes: len,
+            }),
+        )
+    };
     let under = |sharing: SharedReads, name: &str, list: Vec<(Nanos, Ask)>| {
         let scenario = Scenario {
             fast,
@@ -308,7 +317,14 @@ fn a_flush_waits_for_what_the_flash_has_in_its_buffer_and_what_was_discarded_is_
     };
     let len = 4 << 20;
     let (offset, op) = (0, Op::Write);
-    let write = (0, Ask::Io(Request { op, offset, len }));
+    let write = (
+        0,
+        Ask::Io(Request {
+            op,
+            offset,
+            len_bytes: len,
+        }),
+    );
     let at = |ms: Nanos| (ms * MS, Ask::Flush);
     let rest = outcome(vec![at(0)]).flushes;
     let (first, late) = (
@@ -331,7 +347,7 @@ fn a_flush_waits_for_what_the_flash_has_in_its_buffer_and_what_was_discarded_is_
             Ask::Io(Request {
                 op,
                 offset,
-                len: 4096,
+                len_bytes: 4096,
             }),
         )
     };

@@ -80,7 +80,11 @@ fn request(at: f64, op: Op, offset: u64, len: u64, took: Option<f64>) -> Option<
         return Some(Line::Skipped);
     }
     offset.checked_add(len).filter(|end| *end <= 1 << 62)?;
-    let ask = Ask::Io(Request { op, offset, len });
+    let ask = Ask::Io(Request {
+        op,
+        offset,
+        len_bytes: len,
+    });
     (len <= REQUEST_MAX).then_some(Line::Request { at, ask, took })
 }
 

@@ -114,9 +114,11 @@ impl Trace {
     /// Bytes of all slots that any request touches.
     pub fn touched_bytes(&self, slot_bytes: u64) -> u64 {
         let slots = self.records.iter().flat_map(|record| match record.ask {
-            Ask::Io(Request { offset, len, .. }) => {
-                offset / slot_bytes..(offset + len).div_ceil(slot_bytes)
-            }
+            Ask::Io(Request {
+                offset,
+                len_bytes: len,
+                ..
+            }) => offset / slot_bytes..(offset + len).div_ceil(slot_bytes),
             Ask::Flush | Ask::Discard { .. } => 0..0,
         });
         slots.collect::<HashSet<u64>>().len() as u64 * slot_bytes
@@ -266,7 +268,7 @@ fn numbers(mut input: impl Read) -> Result<Trace, TraceError> {
             ask: Ask::Io(Request {
                 op: Op::Read,
                 offset: u64::from(u32::from_le_bytes(number)) * 4096,
-                len: 4096,
+                len_bytes: 4096,
             }),
             depth: None,
         });

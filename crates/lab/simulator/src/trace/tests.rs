@@ -17,7 +17,11 @@ fn last(text: &str) -> (Nanos, Op, u64, u64) {
         .iter()
         .rev()
         .filter_map(|record| match record.ask {
-            Ask::Io(Request { op, offset, len }) => Some((record.at, op, offset, len)),
+            Ask::Io(Request {
+                op,
+                offset,
+                len_bytes: len,
+            }) => Some((record.at, op, offset, len)),
             Ask::Flush | Ask::Discard { .. } => None,
         });
     requests.next().unwrap()
@@ -76,7 +80,7 @@ fn flushes_trims_and_zeroes_are_read_where_a_form_has_them() {
     let write = Ask::Io(Request {
         op: Op::Write,
         offset: at + 4096,
-        len: 8192,
+        len_bytes: 8192,
     });
     assert_eq!(asks(blk), [Ask::Flush, discard(at + 4096, 8192), write]);
 }
@@ -92,7 +96,14 @@ fn numbers_are_read_only_when_asked_for() {
     let trace = read(&bytes[..], Some(TraceFormat::Numbers)).unwrap();
     let op = Op::Read;
     let (offset, len) = (9 * 4096, 4096);
-    assert_eq!(trace.records[1].ask, Ask::Io(Request { op, offset, len }));
+    assert_eq!(
+        trace.records[1].ask,
+        Ask::Io(Request {
+            op,
+            offset,
+            len_bytes: len
+        })
+    );
     assert!(matches!(
         read(&bytes[..], None),
         Err(TraceError::UnknownForm { .. })
@@ -209,7 +220,12 @@ fn check(bytes: &[u8], form: Option<TraceFormat>) {
     assert!(trace.records.is_sorted_by_key(|record| record.at));
     for record in &trace.records {
         let (offset, len) = match record.ask {
-            Ask::Io(Request { offset, len, .. }) | Ask::Discard { offset, len } => (offset, len),
+            Ask::Io(Request {
+                offset,
+                len_bytes: len,
+                ..
+            })
+            | Ask::Discard { offset, len } => (offset, len),
             Ask::Flush => continue,
         };
         assert!(len > 0 && offset.checked_add(len).is_some());

@@ -119,7 +119,8 @@ fn estimate(outlook: Outlook) -> Estimate {
 
 impl Aware {
     pub fn new(sides: Sides) -> Aware {
-        let share = sides.fast.rate / (sides.fast.rate + sides.slow.rate);
+        let share = sides.fast.rate_bytes_per_us
+            / (sides.fast.rate_bytes_per_us + sides.slow.rate_bytes_per_us);
         let typical =
             cache::TYPICAL_BYTES as f64 * share / sides.fast.bandwidth_delay_bytes.max(1.0);
         let idling = Idling {
@@ -154,7 +155,7 @@ impl Aware {
     fn small(&mut self, view: &View, asked: &ReadRequest) -> ReadPlan {
         self.small.note(view.now);
         let (fast, slow) = (&self.fast, &self.slow);
-        let len = asked.len;
+        let len = asked.len_bytes;
         let (fast_us, slow_us) = (
             fast.loaded_us(len, view.fast),
             slow.loaded_us(len, view.slow),
@@ -182,7 +183,7 @@ impl Aware {
 
     fn bulk(&mut self, view: &View, asked: &ReadRequest) -> ReadPlan {
         self.bulk.note(view.now);
-        let mut bytes = self.even_cut(view, asked.len);
+        let mut bytes = self.even_cut(view, asked.len_bytes);
         if self.small.about(view.now) {
             let Sides { fast, slow } = &self.told;
             let in_flight = fast.link_bytes(view.fast);
@@ -193,13 +194,13 @@ impl Aware {
                 bytes = bytes.min(room as f64);
             }
         }
-        let admit = self.worth_a_fill(view, asked.len);
+        let admit = self.worth_a_fill(view, asked.len_bytes);
         // Whole lines, so that neither part reads a line for the other.
         let mut fast_bytes = (bytes.max(0.0) as u64).min(asked.held_bytes) & !(LINE_BYTES - 1);
         if fast_bytes < cache::PART_BYTES {
             fast_bytes = 0;
         }
-        if asked.len - fast_bytes < cache::PART_BYTES {
+        if asked.len_bytes - fast_bytes < cache::PART_BYTES {
             fast_bytes = asked.held_bytes;
         }
         ReadPlan {
@@ -240,8 +241,8 @@ impl Aware {
             slow.outlook(parts[1], view.slow),
         );
         let (fast_us, slow_us) = (fast.loaded_us(0, view.fast), slow.loaded_us(0, view.slow));
-        let share = fast.rate / (fast.rate + slow.rate);
-        let cut = share * (len as f64 + (slow_us - fast_us) * slow.rate);
+        let share = fast.rate_bytes_per_us / (fast.rate_bytes_per_us + slow.rate_bytes_per_us);
+        let cut = share * (len as f64 + (slow_us - fast_us) * slow.rate_bytes_per_us);
         // Neither side starts before its commands are taken.
         cut.clamp(0.0, len as f64)
     }
@@ -254,9 +255,10 @@ impl Filter for Aware {
         self.busy += (f64::from(u8::from(busy)) - self.busy) * cache::READ_WEIGHT;
         self.usual[0].note(view.fast);
         self.usual[1].note(view.slow);
-        let is_small = asked.len <= cache::SMALL_BYTES && asked.run_bytes <= cache::TYPICAL_BYTES;
+        let is_small =
+            asked.len_bytes <= cache::SMALL_BYTES && asked.run_bytes <= cache::TYPICAL_BYTES;
         // Weighed by length: long reads move the average further.
-        let typicals = asked.len as f64 / cache::TYPICAL_BYTES as f64;
+        let typicals = asked.len_bytes as f64 / cache::TYPICAL_BYTES as f64;
         let weight = (typicals * cache::READ_WEIGHT).min(1.0);
         self.small_share += (f64::from(u8::from(is_small)) - self.small_share) * weight;
         let ours = match is_small {
@@ -280,7 +282,7 @@ impl Filter for Aware {
     }
 
     fn write(&mut self, view: &View, write: &Write) -> WritePlan {
-        match self.worth_a_fill(view, write.len) {
+        match self.worth_a_fill(view, write.len_bytes) {
             true => keep_what_was_held(write),
             false => WritePlan {
                 admit: false,
@@ -301,11 +303,11 @@ impl Filter for Aware {
         };
         estimate.learn(&Completion {
             now_us: ended.now / 1000,
-            len_bytes: ended.len,
+            len_bytes: ended.len_bytes,
             took_us: ended.took_us,
             before: ended.before,
             // Requests end about in the order in which they began.
-            delivered_bytes: ended.before.in_flight_bytes.saturating_add(ended.len),
+            delivered_bytes: ended.before.in_flight_bytes.saturating_add(ended.len_bytes),
         });
     }
 
@@ -314,8 +316,8 @@ impl Filter for Aware {
     }
 
     fn saved_us(&self, view: &View, asked: &ReadRequest) -> f64 {
-        let fast = self.fast.loaded_us(asked.len, view.fast);
-        let slow = self.slow.loaded_us(asked.len, view.slow);
+        let fast = self.fast.loaded_us(asked.len_bytes, view.fast);
+        let slow = self.slow.loaded_us(asked.len_bytes, view.slow);
         (slow - fast).max(0.0)
     }
 

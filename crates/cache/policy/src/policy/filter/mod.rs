@@ -27,8 +27,8 @@ use super::{
 #[derive(Debug, Clone, Copy)]
 pub struct ReadRequest {
     /// 1 or more.
-    pub len: u64,
-    /// At most `len`.
+    pub len_bytes: u64,
+    /// At most `len_bytes`.
     pub held_bytes: u64,
     /// Sequential bytes that end with this read, including it.
     pub run_bytes: u64,
@@ -90,8 +90,8 @@ pub struct Sides {
 
 impl Sides {
     pub fn saved_us(&self, view: &View, asked: &ReadRequest) -> f64 {
-        let fast = self.fast.loaded_us(asked.len, view.fast);
-        let slow = self.slow.loaded_us(asked.len, view.slow);
+        let fast = self.fast.loaded_us(asked.len_bytes, view.fast);
+        let slow = self.slow.loaded_us(asked.len_bytes, view.slow);
         let saved = slow - fast;
         if saved.is_finite() {
             saved.max(0.0)
@@ -103,7 +103,7 @@ impl Sides {
 
 /// A plan for a read: the fast side serves all cached bytes, or none.
 pub fn plan(asked: &ReadRequest, fast: bool, admit: bool, reason: Reason) -> ReadPlan {
-    let whole = asked.held_bytes == asked.len;
+    let whole = asked.held_bytes == asked.len_bytes;
     ReadPlan {
         join_bytes: 0,
         fast_bytes: if fast { asked.held_bytes } else { 0 },

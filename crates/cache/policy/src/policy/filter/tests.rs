@@ -32,7 +32,7 @@ fn read(filter: &mut dyn Filter, now: Nanos, held_bytes: u64, run_bytes: u64) ->
         slow: IDLE,
     };
     let asked = ReadRequest {
-        len: 4096,
+        len_bytes: 4096,
         held_bytes,
         run_bytes,
     };
@@ -49,7 +49,7 @@ fn ended(filter: &mut dyn Filter, now: Nanos, side: Side, took_us: f64) {
         side,
         op: Op::Read,
         purpose: Purpose::Client,
-        len: 4096,
+        len_bytes: 4096,
         took_us,
         before: IDLE,
     });

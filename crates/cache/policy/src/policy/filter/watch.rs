@@ -59,7 +59,10 @@ impl SideGuard {
     }
 
     pub fn read(&mut self, asked: &ReadRequest) {
-        let (len, held) = (asked.len as f64, asked.held_bytes as f64 / asked.len as f64);
+        let (len, held) = (
+            asked.len_bytes as f64,
+            asked.held_bytes as f64 / asked.len_bytes as f64,
+        );
         self.mean_bytes += (len - self.mean_bytes) * cache::READ_WEIGHT;
         self.held += (held - self.held) * cache::READ_WEIGHT;
     }
@@ -67,7 +70,7 @@ impl SideGuard {
     pub fn ended(&mut self, ended: &EndedRequest) {
         // No device ran for it, and it says nothing about times; but it is progress.
         if ended.purpose == Purpose::Joined {
-            self.done_bytes = self.done_bytes.saturating_add(ended.len);
+            self.done_bytes = self.done_bytes.saturating_add(ended.len_bytes);
         }
         if ended.purpose == Purpose::Client {
             let read = ended.op == Op::Read;
@@ -78,9 +81,9 @@ impl SideGuard {
             };
             *mean += (ended.took_us - *mean) * cache::READ_WEIGHT;
             self.writes += (f64::from(u8::from(!read)) - self.writes) * cache::READ_WEIGHT;
-            self.done_bytes = self
-                .done_bytes
-                .saturating_add(if read { ended.len } else { 0 });
+            self.done_bytes =
+                self.done_bytes
+                    .saturating_add(if read { ended.len_bytes } else { 0 });
         }
     }
 

@@ -20,7 +20,7 @@ type Bytes = BTreeMap<PathBuf, u64>;
 
 fn told_of_scan(scan: &Scan) -> Told {
     let path = scan.based.entry.path.clone();
-    let range = (path, scan.offset, scan.len as u64);
+    let range = (path, scan.offset, scan.len_bytes as u64);
     (scan.volume, BTreeSet::from([range]))
 }
 
@@ -28,7 +28,7 @@ fn told_of_work(work: &Work) -> Told {
     match work {
         Work::Scan(scan) => told_of_scan(scan),
         Work::Job(job) => {
-            let piece = |p: &Piece| (p.file.path.clone(), p.offset, p.len as u64);
+            let piece = |p: &Piece| (p.file.path.clone(), p.offset, p.len_bytes as u64);
             let itself = (format!("job {}", job.sequence).into(), 0, 0);
             let ranges = job.pieces.iter().map(piece).chain([itself]);
             (job.volume, ranges.collect())
@@ -137,7 +137,7 @@ impl<const LIE: u8> Handed for Lying<LIE> {
         if LIE == GIVES_BACK_LESS
             && let Work::Scan(scan) = &mut self.work
         {
-            scan.len /= 2;
+            scan.len_bytes /= 2;
         }
         if LIE != FORGETS_WHAT_IS_GIVEN_BACK {
             feed.put_back(self.work);
