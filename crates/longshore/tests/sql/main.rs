@@ -1,7 +1,7 @@
-//! Goal: scripts give the texts that administrators expect, through the real program. Method: the output is compared
-//! line by line with the text kept next to each script. The scripts are ours, modelled on what administrators use.
-//! Times, rates and the machine's name are masked; `LONGSHORE_WRITE_ANSWERS=1` rewrites the kept texts, to be read
-//! before they are committed.
+//! Goal: scripts give the texts that administrators expect, through the real program.
+//! Method: the output is compared line by line with the text kept next to each script. The scripts are ours, modelled
+//! on what administrators use. Times, rates and the machine's name are masked; `LONGSHORE_WRITE_ANSWERS=1` rewrites the
+//! kept texts, to be read before they are committed.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,6 +1,10 @@
 //! The text of [`Accelerator`] as a test of any accelerator: those that this program knows, in every state that their
 //! doubles bring them into, and doubles that lie.
 //!
+//! Invariants
+//! - Nothing is asked of the accelerator that a program would not ask of it while others use it.
+//! - A broken promise panics; a refusal is no broken promise.
+//!
 //! Leaves to others: the work of an engine (`crate::contract`), and which state a fault leads to (each device's tests).
 
 use super::{Accelerator, Refusal, messages};

@@ -1,6 +1,10 @@
 //! The text of [`Client`] as a test of any client of a script: the terminal, the record of the script's own tests, and
 //! doubles that lie.
 //!
+//! Invariants
+//! - Only what the user was shown counts, not how the client keeps it.
+//! - A broken promise panics.
+//!
 //! Leaves to others: the script's part (`script.rs`), and the form of results (`show.rs`).
 
 use super::script::{Client, Ran, ScriptEnd};
