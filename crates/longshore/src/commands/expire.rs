@@ -60,7 +60,8 @@ struct ExpireVerdict {
     #[serde(flatten)]
     row: Row,
     fate: &'static str,
-    used_by: Option<String>,
+    /// The reader that came after the decision; `used_by` of the row has those before it.
+    spared_for: Option<String>,
     /// The store's answer to its removal.
     retained_because: Option<String>,
 }
@@ -298,7 +299,7 @@ impl ExpireVerdict {
                 Fate::Retained { why } | Fate::Partly { why } => Some(why.clone()),
                 _ => None,
             },
-            used_by: match fate {
+            spared_for: match fate {
                 Fate::Spared { holder } => Some(holder),
                 _ => None,
             },

@@ -55,7 +55,8 @@ pub struct Database {
 /// A database's WAL.
 #[derive(Serialize)]
 pub struct Wal {
-    pub system: u64,
+    /// PostgreSQL's system identifier.
+    pub system: String,
     pub segment_bytes: u64,
     pub runs: Vec<Span>,
     pub segments: u64,
@@ -173,7 +174,7 @@ fn wal(
     };
     let runs = archive.runs().map_err(longshore_repository::Error::from)?;
     let mut wal = Wal {
-        system: identity.system,
+        system: identity.system.to_string(),
         segment_bytes: identity.segment_size.bytes(),
         segments: runs.iter().map(|r| r.span.segments).sum(),
         stored_bytes: runs.iter().map(|r| r.stored_bytes).sum(),
@@ -209,6 +210,7 @@ fn wal(
 /// begins at `from` or later.
 fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usize>, wal: &mut Wal) {
     let facts = listing.facts();
+    let system = archive.identity().map(|identity| identity.system);
     // Backups from whose end no segment is missing, and the timeline that is followed from there.
     let mut unbroken = Vec::new();
     let mut oldest = true;
@@ -216,7 +218,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
         let Some(complete) = set.complete() else {
             continue;
         };
-        let Some(log) = facts[i].log.filter(|l| l.system == wal.system) else {
+        let Some(log) = facts[i].log.filter(|l| Some(l.system) == system) else {
             continue;
         };
         let replay = match archive.replay(&log, complete.trailer.log.included) {
@@ -449,7 +451,12 @@ fn branch_metrics(databases: &[Database]) -> String {
             let Some(finish_us) = branch.last_good_finish_us else {
                 continue;
             };
-            let cluster = || branch.system.map(|system| format!("cluster {system}"));
+            let cluster = || {
+                branch
+                    .system
+                    .as_ref()
+                    .map(|system| format!("cluster {system}"))
+            };
             let identity = branch.identity.clone().or_else(cluster).unwrap_or_default();
             lines += &format!(
                 "{name}{{database=\"{}\",target=\"{}\",branch=\"{}\",identity=\"{}\"}} {}\n",

@@ -119,7 +119,8 @@ pub struct Row {
 /// The WAL that a backup needs.
 #[derive(Debug, Serialize)]
 pub struct LogRow {
-    pub system: u64,
+    /// PostgreSQL's system identifier: as a text, since JSON readers round numbers of this size.
+    pub system: String,
     pub timeline: u32,
     pub first: String,
     pub last: String,
@@ -166,7 +167,7 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
             log: complete.and_then(|c| {
                 let range = facts[i].log?;
                 Some(LogRow {
-                    system: range.system,
+                    system: range.system.to_string(),
                     timeline: range.first_timeline,
                     first: longshore_pg::Lsn(range.first_lsn).to_string(),
                     last: longshore_pg::Lsn(range.last_lsn).to_string(),
@@ -190,7 +191,7 @@ pub struct BranchRow {
     /// The number used in the backups' `branches`.
     pub number: usize,
     /// PostgreSQL's system identifier; `None`: a source without WAL.
-    pub system: Option<u64>,
+    pub system: Option<String>,
     /// The identity of a source without WAL: its configured name, else machine and path.
     pub identity: Option<String>,
     /// Its newest backup.
@@ -216,7 +217,7 @@ pub fn branch_rows(listing: &Listing, now_us: i64) -> Vec<BranchRow> {
         let origin = &facts[branch.tip()].identity.origin;
         BranchRow {
             number,
-            system: branch.system,
+            system: branch.system.map(|system| system.to_string()),
             identity: branch.system.is_none().then(|| origin.name.clone()),
             newest: facts[branch.tip()].label.to_string(),
             backups: branch.sets.len(),

@@ -52,7 +52,7 @@ fn a_server_killed_under_load_comes_back_warm_and_right() {
         stage.signal(libc::SIGKILL);
         let _failed_rightly = load.wait().unwrap();
         stage.serve(&["--policy", "slow"]);
-        warm += stage.status()["status"]["held_bytes"].as_u64().unwrap();
+        warm += stage.status()["state"]["held_bytes"].as_u64().unwrap();
         stage.reads_as_the_backend();
         stage.stop();
     }

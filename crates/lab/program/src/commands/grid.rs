@@ -57,6 +57,7 @@ struct CellResult {
 
 #[derive(Serialize)]
 struct Report<'a> {
+    action: &'static str,
     simulated: bool,
     policy: &'a str,
     seeds: Vec<u64>,
@@ -149,6 +150,7 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
     let goals = verdicts(&all);
     context.output.say(&text(options, &all, &again, &goals));
     let report = Report {
+        action: "cache_grid",
         simulated: true,
         policy: &options.policy,
         seeds: seeds.collect(),

@@ -77,6 +77,13 @@ fn run_context(context: &Context) -> RunContext {
 }
 
 #[derive(Serialize)]
+struct Reported<'a> {
+    action: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+#[derive(Serialize)]
 struct Built<'a> {
     action: &'static str,
     bytes: u64,
@@ -350,7 +357,9 @@ fn answer(
         write(path, &report.to_markdown(), &*context.storage)?;
     }
     context.output.say(&report.to_text());
-    context.output.json(exit, &report);
+    let action = "lab_report";
+    let report = &report;
+    context.output.json(exit, Reported { action, report });
     Ok(exit)
 }
 

@@ -61,6 +61,7 @@ struct Row<'a> {
 
 #[derive(Serialize)]
 struct Study<'a> {
+    action: &'static str,
     fast: &'a str,
     slow: &'a str,
     simulated: bool,
@@ -220,6 +221,7 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
         rows.push(row(name, &simulate(name)?, better));
     }
     Ok(Study {
+        action: "cache_simulate",
         fast: fast.name,
         slow: slow.name,
         simulated: true,

@@ -19,6 +19,7 @@ use longshore_blockcache::control::{self, Request};
 use longshore_io::child::{self, NotStarted};
 use longshore_io::{File, OpenHow, Via, trusted};
 use longshore_policy::calibrate::model_at;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::commands::Context;
@@ -51,10 +52,9 @@ pub fn create(options: &CreateCache, context: &Context) -> Result<Exit, Failure>
         geometry.slots,
         output::bytes(geometry.slot_bytes.into())
     ));
-    let answer = serde_json::json!({"capacity_bytes": capacity_bytes, "slots": geometry.slots,
+    let answer = json!({"capacity_bytes": capacity_bytes, "slots": geometry.slots,
         "slot_bytes": geometry.slot_bytes});
-    context.output.json(Exit::Done, answer);
-    Ok(Exit::Done)
+    Ok(told("cache_create", Exit::Done, answer, context))
 }
 
 fn exit(error: &longshore_blockcache::Error) -> Exit {
@@ -73,6 +73,19 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
         | Error::Ending => Exit::Conflict,
         Error::Io { .. } | Error::NoCache { .. } | Error::Memory { .. } => Exit::Media,
     }
+}
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    #[serde(flatten)]
+    members: Value,
+}
+
+/// Gives the answer of a command as JSON, if that was requested.
+fn told(action: &'static str, exit: Exit, members: Value, context: &Context) -> Exit {
+    context.output.json(exit, Answer { action, members });
+    exit
 }
 
 /// Becomes nbdkit, so that signals and exit codes are its own.
@@ -255,12 +268,17 @@ pub fn status(options: &CacheStatus, context: &Context) -> Result<Exit, Failure>
             .and_then(Value::as_str)
             .unwrap_or_default();
         context.output.say(text);
-        context.output.json(Exit::Done, &answer);
-        return Ok(Exit::Done);
+        return Ok(told("cache_metrics", Exit::Done, answer, context));
     }
-    let answer = ask(&options.socket, &Request::Status)?;
+    let mut answer = ask(&options.socket, &Request::Status)?;
+    // Every answer has a `status` of its own.
+    if let Some(members) = answer.as_object_mut()
+        && let Some(state) = members.remove("status")
+    {
+        members.insert("state".to_owned(), state);
+    }
     let mut table = Table::new(&["", ""]);
-    for part in ["status", "counters", "reasons"] {
+    for part in ["state", "counters", "reasons"] {
         for (name, value) in answer
             .get(part)
             .and_then(Value::as_object)
@@ -277,8 +295,7 @@ pub fn status(options: &CacheStatus, context: &Context) -> Result<Exit, Failure>
         }
     }
     context.output.say(&table.to_string());
-    context.output.json(Exit::Done, &answer);
-    Ok(Exit::Done)
+    Ok(told("cache_status", Exit::Done, answer, context))
 }
 
 fn shown(name: &str, number: &serde_json::Number) -> String {
@@ -321,8 +338,7 @@ pub fn why(options: &CacheWhy, context: &Context) -> Result<Exit, Failure> {
         table.row(names.map(cell).to_vec());
     }
     context.output.say(&table.to_string());
-    context.output.json(Exit::Done, &answer);
-    Ok(Exit::Done)
+    Ok(told("cache_why", Exit::Done, answer, context))
 }
 
 /// The interval at which a recording is fetched: far shorter than the time until it is full.
@@ -366,8 +382,7 @@ pub fn trace(options: &CacheTrace, context: &Context) -> Result<Exit, Failure> {
         path.display()
     ));
     let answer = json!({"requests": requests, "seconds": options.seconds, "trace": path});
-    context.output.json(Exit::Done, answer);
-    Ok(Exit::Done)
+    Ok(told("cache_trace", Exit::Done, answer, context))
 }
 
 /// A file that is not there yet.
@@ -390,16 +405,14 @@ pub fn policy(options: &CachePolicy, context: &Context) -> Result<Exit, Failure>
     context
         .output
         .say(&format!("the policy is {}\n", options.name));
-    context.output.json(Exit::Done, answer);
-    Ok(Exit::Done)
+    Ok(told("cache_policy", Exit::Done, answer, context))
 }
 
 pub fn attach(options: &CacheAttach, context: &Context) -> Result<Exit, Failure> {
     let path = std::path::absolute(&options.cache).unwrap_or_else(|_| options.cache.clone());
     let answer = ask(&options.socket, &Request::Attach { path })?;
     context.output.say("attached\n");
-    context.output.json(Exit::Done, answer);
-    Ok(Exit::Done)
+    Ok(told("cache_attach", Exit::Done, answer, context))
 }
 
 pub fn detach(options: &CacheDetach, context: &Context) -> Result<Exit, Failure> {
@@ -407,8 +420,7 @@ pub fn detach(options: &CacheDetach, context: &Context) -> Result<Exit, Failure>
     context
         .output
         .say("detached; the backend serves everything\n");
-    context.output.json(Exit::Done, answer);
-    Ok(Exit::Done)
+    Ok(told("cache_detach", Exit::Done, answer, context))
 }
 
 pub fn resize(options: &CacheResize, context: &Context) -> Result<Exit, Failure> {
@@ -419,8 +431,7 @@ pub fn resize(options: &CacheResize, context: &Context) -> Result<Exit, Failure>
         "the cache holds up to {}\n",
         output::bytes(capacity.unwrap_or(0))
     ));
-    context.output.json(Exit::Done, answer);
-    Ok(Exit::Done)
+    Ok(told("cache_resize", Exit::Done, answer, context))
 }
 
 pub fn shadow(options: &CacheShadow, context: &Context) -> Result<Exit, Failure> {
@@ -450,10 +461,8 @@ pub fn shadow(options: &CacheShadow, context: &Context) -> Result<Exit, Failure>
             context.output.say(&table.to_string());
         }
     }
-    context
-        .output
-        .json(Exit::Done, serde_json::json!({"shadow": shadow}));
-    Ok(Exit::Done)
+    let answer = json!({"shadow": shadow});
+    Ok(told("cache_shadow", Exit::Done, answer, context))
 }
 
 pub fn verify(options: &CacheVerify, context: &Context) -> Result<Exit, Failure> {
@@ -470,6 +479,5 @@ pub fn verify(options: &CacheVerify, context: &Context) -> Result<Exit, Failure>
             ""
         }
     ));
-    context.output.json(exit, answer);
-    Ok(exit)
+    Ok(told("cache_verify", exit, answer, context))
 }
