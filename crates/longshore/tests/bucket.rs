@@ -167,6 +167,7 @@ impl Server {
 
 fn ended(expected: i32, command: &mut Command) -> Output {
     let output = command.output().unwrap();
+    longshore_kit::schema::check_if_answer(&output.stdout);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(
         output.status.code(),

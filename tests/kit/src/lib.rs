@@ -1,6 +1,7 @@
 //! What tests of several crates share: each of these exists once.
 //!
 //! - [`program`]: runs the program, waits for it, measures it;
+//! - [`schema`]: the page of all answers of `--json`, and answers that are as it says;
 //! - [`random`]: numbers and content from a seed;
 //! - [`alloc`]: an allocator that counts;
 //! - [`place`]: directories for servers and their backups;
@@ -14,6 +15,7 @@ pub mod place;
 pub mod postgres;
 pub mod program;
 pub mod random;
+pub mod schema;
 pub mod tree;
 
 pub use postgres::{

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::schema::{check_if_answer, checked};
+
 /// The program, without a user's history and configuration, and without input.
 pub fn command<S: AsRef<OsStr>>(
     program: impl AsRef<Path>,
@@ -43,16 +45,18 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The answer of a run with `--json`.
+/// The answer of a run with `--json`, which is as its page says.
+#[track_caller]
 pub fn answer(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap()
+    checked(&text(&output.stdout))
 }
 
 pub fn succeed(command: &mut Command) -> Output {
     end(command, 0)
 }
 
-/// Runs to the end; panics if the exit code differs.
+/// Runs to the end; panics if the exit code differs, or an answer is not as its page says.
+#[track_caller]
 pub fn end(command: &mut Command, code: i32) -> Output {
     let output = command.output().unwrap();
     assert_eq!(
@@ -62,6 +66,7 @@ pub fn end(command: &mut Command, code: i32) -> Output {
         text(&output.stdout),
         text(&output.stderr)
     );
+    check_if_answer(&output.stdout);
     output
 }
 
@@ -74,7 +79,10 @@ pub struct Ran {
 }
 
 impl Ran {
+    /// Panics if there is an answer that is not as its page says.
+    #[track_caller]
     pub fn of(output: &Output) -> Ran {
+        check_if_answer(&output.stdout);
         Ran {
             code: output.status.code().unwrap_or(-1),
             out: text(&output.stdout),
@@ -161,9 +169,10 @@ pub struct Used {
 }
 
 impl Used {
+    #[track_caller]
     pub fn answer(&self) -> Value {
-        serde_json::from_slice(&self.stdout)
-            .unwrap_or_else(|e| panic!("{e}: {} {}", text(&self.stdout), self.stderr))
+        assert!(!self.stdout.is_empty(), "no answer: {}", self.stderr);
+        checked(&text(&self.stdout))
     }
 }
 

@@ -128,7 +128,7 @@ fn without_the_lab_the_command_names_what_is_missing_and_nothing_else_is_run_in_
     }
     let mut json = command(&program, dir.path(), "lab bench --json");
     let refused = json.env("PATH", "").output().unwrap();
-    let answer: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+    let answer = longshore_kit::program::answer(&refused);
     assert_eq!(answer["exit_code"], 2);
 
     // Where packagers put what only other programs start.

@@ -24,7 +24,7 @@ fn without_a_library_the_check_says_so_and_the_answer_is_no() {
     command.env("LONGSHORE_NVCOMP", "/nowhere/libnvcomp.so.5");
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = longshore_kit::program::answer(&output);
     assert_eq!(checks(&report), [("self-test".into(), "NO".into())]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -60,7 +60,7 @@ fn a_check_keeps_its_sample_leaves_its_stripe_and_ends_in_the_time_asked_for() {
         let output = command.env("LONGSHORE_NVCOMP", &double.nvcomp).output();
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(code), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
+        longshore_kit::program::answer(&output)
     };
     // An older file of the stripe's name is replaced.
     stage.write("gpu.bak", b"older");

@@ -1,5 +1,7 @@
 //! `--json`: one object on standard output, whatever happens.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::stage::{Ran, Stage};
@@ -7,40 +9,110 @@ use crate::stage::{Ran, Stage};
 #[track_caller]
 fn object(ran: &Ran) -> Value {
     assert_eq!(ran.out.trim_end().lines().count(), 1, "{}", ran.out);
-    let value: Value = serde_json::from_str(&ran.out).unwrap();
-    assert!(value.is_object());
+    let value = longshore_kit::schema::checked(&ran.out);
     assert_eq!(value["exit_code"], ran.code, "{value}");
     value
 }
+
+/// Each action that this suite has an answer of, by a command line that ends well. The answers are compared with
+/// `docs/json.md`: no member is missing, unknown or of another type.
+const LINES: [(&str, &str); 26] = [
+    (
+        "backup app.db --to a.bak --to b.bak --verify --json",
+        "backup",
+    ),
+    ("--json verify a.bak b.bak", "verify"),
+    (
+        "restore a.bak b.bak --to out --dry-run --json",
+        "restore_dry_run",
+    ),
+    ("restore a.bak b.bak --to out --json", "restore"),
+    ("list a.bak b.bak --json", "list"),
+    ("list a.bak b.bak --files --json", "files"),
+    ("list a.bak --label-only --json", "label"),
+    ("history --json", "history"),
+    ("history --restores --json", "restores"),
+    ("catalog rebuild a.bak b.bak --json", "catalog_rebuild"),
+    ("catalog settings --json", "settings"),
+    ("config check --json", "config_check"),
+    ("accelerator status --json", "accelerator_status"),
+    ("accelerator enable --json", "accelerator_enable"),
+    ("accelerator disable --json", "accelerator_disable"),
+    ("backup app --json", "backup"),
+    ("list --target t --json", "list"),
+    ("info --json", "info"),
+    ("check --json", "check"),
+    ("drill app --json", "drill"),
+    ("expire --json", "expire"),
+    ("wal create --archive wal --json", "wal_create"),
+    ("wal needs --archive wal --json", "wal_needs"),
+    ("sql --json -Q SELECT(1)", "sql"),
+    ("cache create cache --size 20M --json", "cache_create"),
+    ("serve --remove-login eve --json", "remove-login"),
+];
+
+/// The actions that are answered in other suites, or by other tests of this one.
+const ELSEWHERE: [&str; 21] = [
+    // Their status depends on the machine.
+    "add-login",
+    "doctor",
+    // tests/wal
+    "wal_get",
+    "wal_list",
+    "wal_push",
+    "wal_receive",
+    // tests/cache
+    "cache_attach",
+    "cache_calibrate",
+    "cache_detach",
+    "cache_grid",
+    "cache_metrics",
+    "cache_policy",
+    "cache_resize",
+    "cache_shadow",
+    "cache_simulate",
+    "cache_status",
+    "cache_trace",
+    "cache_verify",
+    "cache_why",
+    // lab.rs has both.
+    "lab_report",
+    "lab_sample",
+];
 
 #[test]
 fn every_command_answers_with_one_object() {
     let stage = Stage::new();
     stage.database("app.db", 2);
-    for (line, action) in [
-        (
-            "backup app.db --to a.bak --to b.bak --verify --json",
-            "backup",
-        ),
-        ("--json verify a.bak b.bak", "verify"),
-        ("restore a.bak b.bak --to out --json", "restore"),
-        ("list a.bak b.bak --json", "list"),
-        ("list a.bak b.bak --files --json", "files"),
-        ("list a.bak --label-only --json", "label"),
-        ("history --json", "history"),
-        ("history --restores --json", "restores"),
-        ("catalog rebuild a.bak b.bak --json", "catalog_rebuild"),
-        ("catalog settings --json", "settings"),
-        ("config check --json", "config_check"),
-        ("accelerator status --json", "accelerator_status"),
-        ("accelerator disable --json", "accelerator_disable"),
-    ] {
+    let config = format!(
+        "[target.t]\ndirectories = [\"{0}/t\"]\n[retention.r]\nkeep_full = 1\n[database.app]\n\
+         url = \"sqlite:{0}/app.db\"\ntarget = \"t\"\nretention = \"r\"\n",
+        stage.path("").display()
+    );
+    stage.write("no-config/longshore/longshore.toml", config.as_bytes());
+    std::fs::create_dir(stage.path("t")).unwrap();
+    let mut login = stage.command(&["serve", "--add-login", "eve", "--json"]);
+    login.env("LONGSHORE_LOGIN_PASSWORD", "a long one for the test");
+    let added = object(&Ran::of(&login.output().unwrap()).exits(0));
+    assert_eq!(added["action"], "add-login");
+    for (line, action) in LINES {
         let ran = stage.line(line).exits(0);
         let value = object(&ran);
         assert_eq!(value["action"], action, "{line}");
         assert_eq!(value["status"], "ok", "{line}");
         assert!(ran.err.is_empty(), "{line}: {}", ran.err);
     }
+    // It warns of everything that this machine lacks.
+    let doctor = stage.line("doctor --json");
+    assert_eq!(object(&doctor)["action"], "doctor");
+}
+
+#[test]
+fn every_action_of_the_page_is_answered_in_a_suite() {
+    let lines = LINES.iter().map(|(_, action)| *action);
+    let told: BTreeSet<&str> = lines.chain(ELSEWHERE).collect();
+    let page: BTreeSet<&str> = longshore_kit::schema::page().actions().collect();
+    assert_eq!(told, page);
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl Shared {
     fn run(&self, words: &[&str]) -> (i32, Value, String) {
         let output = self.command(words).output().unwrap();
         let said = text(&output.stderr);
+        longshore_kit::schema::check_if_answer(&output.stdout);
         let told = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
         (output.status.code().unwrap(), told, said)
     }
@@ -301,6 +302,7 @@ fn a_copy_that_answers_at_the_same_address_is_another_branch() {
                 command.args(["--catalog", "none"]);
             }
             let output = command.output().unwrap();
+            longshore_kit::schema::check_if_answer(&output.stdout);
             let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             let said = format!("{}{}", text(&output.stderr), told["warnings"]);
             assert!(told["set"].is_string(), "{said}");

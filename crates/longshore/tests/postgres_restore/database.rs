@@ -439,7 +439,7 @@ fn a_newer_full_backup_heals_a_gap_and_a_later_gap_is_an_alarm_again() {
     };
     let from = || {
         let output = succeed(&mut main.command("--json info main"));
-        let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let info = longshore_kit::program::answer(&output);
         let wal = &info["databases"][0]["wal"];
         (
             wal["recoverable_from"].as_str().map(str::to_owned),

@@ -109,7 +109,7 @@ fn a_drill_proves_the_wal_of_its_backup_and_names_what_is_missing() {
     let place = main.stage.path("log/main").join(&newest[..16]);
     std::fs::remove_file(place.join(format!("{newest}.zst"))).unwrap();
     let output = end(drill(&main).arg("--json"), 1);
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = longshore_kit::program::answer(&output);
     let proofs = answer["proofs"].as_array().unwrap();
     let log = proofs.iter().find(|proof| proof["what"] == "log").unwrap();
     assert_eq!(log["sound"], false);

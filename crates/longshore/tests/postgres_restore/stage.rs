@@ -106,6 +106,7 @@ pub fn tablespace(server: &Server, name: &str) -> PathBuf {
 /// Runs to the end: with a warning the exit code is 5, without one it is 0.
 pub fn judged(command: &mut Command) -> Output {
     let output = command.output().unwrap();
+    longshore_kit::schema::check_if_answer(&output.stdout);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     let answer: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
     let in_answer = answer["warnings"]

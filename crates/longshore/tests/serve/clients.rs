@@ -99,7 +99,7 @@ fn expected(stage: &Stage, script: &str) -> Vec<Item> {
         .command(&["--json", "sql", "-i", path.to_str().unwrap()])
         .output()
         .unwrap();
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = longshore_kit::program::answer(&output);
     let said = answer["said"].as_array().unwrap();
     said.iter()
         .filter_map(|said| match said.get("rows") {

@@ -52,8 +52,12 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
             "pg_wal/RECOVERYXLOG",
             "--archive",
             &archive,
+            "--json",
         ];
-        code(&run(&server, &args))
+        let output = run(&server, &args);
+        let told = longshore_kit::program::answer(&output);
+        assert_eq!(told["exit_code"], code(&output), "{told}");
+        code(&output)
     };
     // Nothing has arrived yet: whether the segment exists is unknown.
     assert_eq!(get(&names[0]), NO_ANSWER);
@@ -70,7 +74,7 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
         &archive,
         "--json",
     ];
-    let again: serde_json::Value = serde_json::from_slice(&run(&server, &args).stdout).unwrap();
+    let again = longshore_kit::program::answer(&run(&server, &args));
     assert_eq!(
         (&again["already"], &again["name"]),
         (&true.into(), &names[0].as_str().into())

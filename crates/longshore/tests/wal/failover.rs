@@ -80,7 +80,7 @@ fn a_standby_continues_archiving_after_a_failover_to_another() {
 
         let output = push(&third, &archive, &name);
         assert_eq!(code(&output), 0, "{}", text(&output));
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let answer = longshore_kit::program::answer(&output);
         let history =
             std::fs::read_to_string(third.data_dir().join("pg_wal/00000002.history")).unwrap();
         let fork = history.split_whitespace().nth(1).unwrap();

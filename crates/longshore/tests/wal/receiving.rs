@@ -205,9 +205,13 @@ fn a_new_archive_begins_where_its_slot_does() {
         let first = server.psql("select pg_walfile_name(restart_lsn) from pg_replication_slots");
         work(&server, 3);
         let place = server.psql("select pg_current_wal_flush_lsn()");
-        let output = receive(&server, &streamed, &["--once", "--until", &place]).output();
+        let output = receive(&server, &streamed, &["--once", "--until", &place])
+            .arg("--json")
+            .output();
         let output = output.unwrap();
         assert_eq!(code(&output), 0, "{}", text(&output));
+        let told = longshore_kit::program::answer(&output);
+        assert!(told["segments"].as_u64().unwrap() > 0, "{told}");
         assert_eq!(segments(&streamed)[0], first);
         assert_eq!(list(&server, &streamed)["gaps"], 0);
     }

@@ -133,7 +133,7 @@ fn a_stream_into_a_bucket_survives_kills_of_both_sides_and_a_promotion() {
         assert!(compared >= 10, "PostgreSQL {major}: {compared}\n{log}");
         let output = run_there(&store, &server, &["wal", "list", "--verify", "--json"]);
         assert_eq!(code(&output), 0, "{}", text(&output));
-        let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let listed = longshore_kit::program::answer(&output);
         assert_eq!(listed["gaps"], 0, "PostgreSQL {major}: {listed}\n{log}");
     }
 }

@@ -214,7 +214,7 @@ fn segments_of_two_branches_do_not_pass_for_one_log() {
         let args = ["wal", "list", "--verify", "--json", "--archive", archive];
         let output = run(server, &args);
         assert_eq!(code(&output), 1, "PostgreSQL {major}: {}", text(&output));
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let answer = longshore_kit::program::answer(&output);
         let broken = &answer["broken"][0];
         assert_eq!(broken["before"], last.as_str(), "{answer}");
         assert_eq!(broken["name"], later[0].as_str(), "{answer}");
@@ -319,7 +319,7 @@ fn a_check_finds_a_refused_push() {
         ];
         let output = run(server, &args);
         assert_eq!(code(&output), 1, "PostgreSQL {major}: {}", text(&output));
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let answer = longshore_kit::program::answer(&output);
         let database = &answer["databases"][0];
         let found = |what: &str| {
             let findings = database["findings"].as_array().unwrap().iter();
@@ -337,7 +337,7 @@ fn a_check_finds_a_refused_push() {
         let fails = "select count(*) from pg_stat_archiver where failed_count > 0";
         server.wait_for(fails, "1");
         let output = run(server, &args);
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let answer = longshore_kit::program::answer(&output);
         let archiver = &answer["databases"][0]["archiver"];
         assert_eq!(archiver["fails"], true, "PostgreSQL {major}: {answer}");
         assert!(archiver["ready"].as_u64().unwrap() > 0, "{answer}");

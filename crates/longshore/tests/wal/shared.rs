@@ -50,7 +50,7 @@ impl Site {
     fn answer(&self, target: &str, args: &[&str], expected: i32) -> Value {
         let output = self.at(target, &[args, &["--json"]].concat());
         assert_eq!(code(&output), expected, "{}", text(&output));
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
+        longshore_kit::program::answer(&output)
     }
 
     fn back_up(&self, target: &str) {

@@ -71,7 +71,8 @@ pub fn new_archive(server: &Server, name: &str) -> String {
 /// The answer of `wal list`.
 pub fn list(server: &Server, archive: &str) -> Value {
     let output = run(server, &["wal", "list", "--json", "--archive", archive]);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
+    assert!(!output.stdout.is_empty(), "{}", text(&output));
+    longshore_kit::program::answer(&output)
 }
 
 /// The names of the segments that an archive has, from its directories.
