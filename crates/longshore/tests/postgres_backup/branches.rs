@@ -281,15 +281,8 @@ fn a_copy_that_answers_at_the_same_address_is_another_branch() {
         server.start();
         let url = server.url();
         let back_up = || {
-            let mut words = vec![
-                "backup",
-                &url,
-                "--database",
-                "main",
-                "--target",
-                "t",
-                "--json",
-            ];
+            let options = ["--database", "main", "--target", "t", "--json"];
+            let mut words = [&["backup", &url][..], &options].concat();
             if !is_stranger {
                 words.push("--remote");
             }
