@@ -19,7 +19,7 @@ use common::forge::{Claims, write};
 use common::pieces::differing;
 use common::*;
 use longshore_codec::Algorithm;
-use longshore_io::{Clock, Fault, HostClock, Op, SimDisk, Storage};
+use longshore_io::{Clock, Fault, Gate, HostClock, Op, SimDisk, Storage};
 use longshore_kit::random::noise;
 use longshore_media::{DeviceSpec, Error as MediaError};
 use longshore_pipeline::{BackupReport, Disposition, Error, LandingError, SourceSpec, Tuning};
@@ -707,6 +707,47 @@ fn two_buffers_and_four_volumes_slowest_first_do_not_deadlock() {
             assert_eq!(read(&disk, "/out"), read(&disk, "/src"), "{at}");
         }
     }
+}
+
+/// Goal: a worker that waits for a buffer keeps no other one from computing.
+/// Method: the first block is slow to read, and a single stripe takes blocks in order. Meanwhile as many others finish as
+/// may compute at once, and each wants a buffer that only the first block's end makes free.
+#[test]
+fn workers_that_wait_for_a_buffer_leave_their_turn_to_others() {
+    const BLOCK: usize = 64 << 10;
+    let disk = SimDisk::new(5);
+    disk.write_file("/m/neighbour", b"").unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let others = Gate::inside_max(cores);
+    disk.write_file("/src/a", &noise(1, BLOCK)).unwrap();
+    for n in 0..4 * others {
+        let bytes = noise(2 + n as u64, BLOCK);
+        disk.write_file(format!("/src/b{n:03}"), &bytes).unwrap();
+    }
+    let delay = |path: &str, millis| {
+        let slow = Fault::delay(Duration::from_millis(millis));
+        disk.inject(slow.on(Op::Read).below(path));
+    };
+    delay("/src/a", 400);
+    // All workers read at the same time, so each gets one block.
+    for n in 0..others {
+        delay(&format!("/src/b{n:03}"), 40);
+    }
+    let devices = vec![DeviceSpec::File("/m/a.bak".into())];
+    let source = SourceSpec::Files(vec!["/src".into()]);
+    let mut request = backup_request(source, devices.clone(), Algorithm::Lz4);
+    request.tuning = Tuning {
+        buffer_count: Some(others + 1),
+        buffer_bytes: Some(BLOCK),
+    };
+    let context = context_on(Arc::new(disk.clone()));
+    let report = in_time("turns", {
+        let context = context.clone();
+        move || backup(&context, request).unwrap()
+    });
+    assert_eq!(report.run.plan.workers, others + 1);
+    restore(&context, restore_request(devices, Path::new("/out"))).unwrap();
+    assert!(read(&disk, "/out") == read(&disk, "/src"));
 }
 
 #[test]
