@@ -129,3 +129,78 @@ impl BackendWatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longshore_io::{SimDisk, Storage};
+
+    use super::*;
+    use crate::format::{BackendContent, BackendMark, Superblock};
+    use crate::geometry::Geometry;
+    use crate::journal::Table;
+
+    fn journal() -> Journal {
+        let disk = SimDisk::new(1);
+        disk.mount("/fast").unwrap();
+        disk.write_file("/fast/cache", &vec![0; 4 << 20]).unwrap();
+        let superblock = Superblock {
+            geometry: Geometry::fit(4 << 20, 64 << 10).unwrap(),
+            clean: false,
+            sequence: 0,
+            generation: 0,
+            session: 1,
+            backend: BackendMark::default(),
+            tie: [7; 16],
+            log_len: 0,
+            content: BackendContent::default(),
+        };
+        let table = Table::empty(superblock.geometry).unwrap();
+        let file = disk.disk(Path::new("/fast/cache")).unwrap();
+        Journal::begin(file, superblock, table).unwrap()
+    }
+
+    /// Goal: a fingerprint counts only if no watched place was being written while it was taken: else a start after a
+    /// crash would take this session's own write for another program's.
+    #[test]
+    fn a_watched_place_that_is_written_while_it_is_looked_at_stays_unknown() {
+        let journal = journal();
+        let place = 4096..8192;
+        // Whether the place is unknown after a look: writes before, in and after it, each at these offsets.
+        let is_unknown = |before: Option<u64>, amid: Option<u64>, ends_amid: bool| {
+            let served = ServedBackend {
+                watched: Some([1; 16]),
+                changed_ns: 0,
+                until_ns: 0,
+            };
+            let watch = BackendWatch::new(vec![place.clone()], served);
+            let begin = |at| {
+                watch.begin(at, 100, 0, &journal);
+            };
+            begin(place.start);
+            watch.end(place.start, 100);
+            assert!(watch.is_unknown());
+            before.into_iter().for_each(begin);
+            let quiet = watch.quiet();
+            amid.into_iter().for_each(begin);
+            if ends_amid {
+                before
+                    .into_iter()
+                    .chain(amid)
+                    .for_each(|at| watch.end(at, 100));
+            }
+            watch.settle(quiet, 5, Some([9; 16]), &journal);
+            watch.is_unknown()
+        };
+        let (there, edge, elsewhere) = (5000, 4096 - 50, 8192);
+        assert!(!is_unknown(None, None, true));
+        assert!(!is_unknown(Some(elsewhere), Some(elsewhere), false));
+        for at in [there, edge] {
+            for ends_amid in [false, true] {
+                assert!(is_unknown(Some(at), None, ends_amid));
+                assert!(is_unknown(None, Some(at), ends_amid));
+            }
+        }
+    }
+}
