@@ -1,7 +1,8 @@
 //! The cache gets more of its device, or less, while it serves.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use longshore_blockcache::{Error, Start};
 use longshore_io::{Fault, Op};
@@ -58,6 +59,49 @@ fn a_cache_that_shrinks_gives_its_file_back_and_keeps_what_it_has_room_for() {
     assert_eq!(how, Start::Warm);
     assert!(cached.status().held_bytes > capacity * 3 / 4);
     assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+}
+
+/// Goal: no fill writes to a slot that was taken away: the file would be long again.
+/// Method: the write of a fill begins, and goes on when the change of size is done or has waited for a while.
+#[test]
+fn a_cache_that_shrinks_waits_for_a_fill_that_is_being_written() {
+    const BLOCK: u64 = 64 << 10;
+    let disk = disk(1, 1200, 100, BLOCK as u32);
+    let mut settings = settings("none");
+    settings.fillers = 1;
+    let (engine, _) = start(&disk, settings).unwrap();
+    let read = |block: u64| engine.read(&mut vec![0; BLOCK as usize], block * BLOCK);
+    let has_filled = |count: u64| {
+        while engine.counters().fills < count {
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // Slots are used in order.
+    for block in 0..70 {
+        read(block).unwrap();
+        has_filled(block + 1);
+    }
+    let (begin, begun) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
+    let (begin, ended) = (Mutex::new(begin), Mutex::new(ended));
+    let wait = Fault::meanwhile(move || {
+        begin.lock().unwrap().send(()).unwrap();
+        let _or_enough = ended
+            .lock()
+            .unwrap()
+            .recv_timeout(Duration::from_millis(200));
+    });
+    disk.inject(wait.on(Op::Write).below(CACHE).times(1));
+    read(70).unwrap();
+    begun.recv().unwrap();
+    let len = disk.read_file(CACHE).unwrap().len() as u64 / 2;
+    engine.resize(len).unwrap();
+    // Nobody waits for this if the change of size has waited.
+    let _too_late = end.send(());
+    has_filled(71);
+    assert!(disk.read_file(CACHE).unwrap().len() as u64 <= len);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
+    assert_eq!(engine.counters().damaged, 0);
 }
 
 /// Up and down, with requests in between, by several threads at once, and with a crash at the end.
