@@ -255,6 +255,9 @@ mod tests {
         let path = dir.path().join("control");
         drop(UnixListener::bind(&path).unwrap());
         let live = listen(&path).unwrap();
+        // A client that can open it may do everything.
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         assert_eq!(listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(live);
         drop(listen(&path).unwrap());

@@ -193,6 +193,7 @@ fn prometheus_gets_its_own_format_and_the_same_figures() {
     let value = |name: &str| families[&format!("longshore_cache_{name}")].samples[0].2;
     assert_eq!(value("held_bytes"), status.held_bytes as f64);
     assert_eq!(value("attached"), 1.0);
+    assert_eq!(value("saved_seconds"), status.saved_us / 1e6);
     for (name, _, count) in counters.each() {
         assert_eq!(value(&format!("{name}_total")), count as f64, "{name}");
     }
