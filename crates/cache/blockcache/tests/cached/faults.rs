@@ -3,6 +3,8 @@
 //! bits and power cuts are injected.
 //! Not covered: clients at work in several threads (`storm.rs`).
 
+use std::sync::Arc;
+
 use longshore_blockcache::Start;
 use longshore_io::{Fault, Op, SimDisk};
 
@@ -314,6 +316,51 @@ fn differences_are_found_and_dropped(disk: &SimDisk) {
     let (compared, differ) = cached.verify(true).unwrap();
     assert!(compared >= differ && differ > 0);
     assert_eq!(differing(&cached, disk), Vec::<usize>::new());
+}
+
+/// Goal: a write waits until its block's leaving is durable, however many blocks left at once: else a power cut could bring
+/// back what the cache had of it.
+/// Method: a repair drops one block more than are remembered without asking which of them are durable.
+#[test]
+fn a_write_waits_for_the_leaving_of_its_block_among_many() {
+    const MANY: usize = 257;
+    let disk = disk(1, MANY + 20, 400, LINE as u32);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    differing(&engine, &disk);
+    engine.checkpoint(true).unwrap();
+    // The first write notes until when this session writes, and makes that durable.
+    let write = |line: usize| engine.write(&[1; LINE], (line * LINE) as u64, false);
+    write(MANY + 10).unwrap();
+    let mut bytes = disk.read_file(BACKEND).unwrap();
+    let changed = &mut bytes[LINE..(1 + MANY) * LINE];
+    changed.iter_mut().for_each(|byte| *byte ^= 0x55);
+    disk.write_file(BACKEND, &bytes).unwrap();
+    assert_eq!(engine.verify(true).unwrap().1, MANY as u64);
+    let before = engine.counters().clearings;
+    write(MANY / 2).unwrap();
+    assert_eq!(engine.counters().clearings, before + 1);
+}
+
+/// Method: while a verification reads from the backend what it has just read from the cache, a client writes to it.
+#[test]
+fn a_comparison_that_a_write_has_overtaken_finds_nothing() {
+    let disk = disk(1, 40, 100, 64 << 10);
+    let (engine, _) = start(&disk, settings("none")).unwrap();
+    let engine = Arc::new(engine);
+    differing(&engine, &disk);
+    let writer = Arc::clone(&engine);
+    // One line of each slot, whichever is compared first.
+    let write = Fault::meanwhile(move || {
+        for line in [0, 16, 32] {
+            let written = writer.write(&[9; LINE], line * LINE as u64, false);
+            written.unwrap();
+        }
+    });
+    disk.inject(write.on(Op::Read).below(BACKEND).times(1));
+    assert_eq!(engine.verify(true).unwrap().1, 0);
+    disk.heal();
+    assert_eq!(engine.verify(true).unwrap().1, 0);
+    assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 
 #[test]
