@@ -237,3 +237,52 @@ fn read_file(
     let named = dir.stat(name)?;
     Ok((named.dev, named.ino) == (stat.dev, stat.ino))
 }
+
+#[cfg(test)]
+mod tests {
+    use longshore_io::{Fault, Op, SimDisk};
+
+    use super::*;
+
+    /// Goal: bytes that were read while the server recycled their segment count for nothing: it renames the file, and
+    /// writes another segment to it.
+    /// Method: the segment is read in two parts. Before the second one, its file gets a later name, and perhaps its name
+    /// another file.
+    #[test]
+    fn a_segment_that_is_recycled_while_it_is_read_is_gone() {
+        let size = SegmentSize::new(2 * PART as u64).unwrap();
+        let timeline = Timeline::new(1).unwrap();
+        let name = SegmentName::holding(timeline, Lsn(size.bytes()), size);
+        let later = SegmentName::holding(timeline, Lsn(9 * size.bytes()), size);
+        let place = PathBuf::from("/pg_wal");
+        for (is_recycled, is_replaced) in [(false, false), (true, false), (true, true)] {
+            let disk = SimDisk::new(1);
+            let path = place.join(name.to_string());
+            let bytes = vec![7; size.bytes() as usize];
+            disk.write_file(&path, &bytes).unwrap();
+            let dir = disk.dir(&place).unwrap();
+            let (server, new) = (disk.clone(), place.clone());
+            let recycle = Fault::meanwhile(move || {
+                let dir = server.dir(&new).unwrap();
+                let (from, to) = (name.to_string(), later.to_string());
+                if is_recycled {
+                    dir.rename(from.as_ref(), to.as_ref()).unwrap();
+                }
+                if is_replaced {
+                    let other = vec![8; size.bytes() as usize];
+                    server.write_file(new.join(from), &other).unwrap();
+                }
+            });
+            let second = PART as u64..2 * PART as u64;
+            disk.inject(recycle.on(Op::Read).at_bytes(second).times(1));
+            let own = OwnLog::files(dir, place.clone(), size);
+            let mut read = 0;
+            let mut sink = |part: &[u8]| {
+                read += part.len() as u64;
+                ControlFlow::Continue(())
+            };
+            let is_own = own.read(name, size.bytes(), &mut sink).unwrap();
+            assert_eq!((is_own, read), (!is_recycled, size.bytes()));
+        }
+    }
+}
