@@ -335,6 +335,35 @@ mod tests {
         assert!(unwanted.is_err());
     }
 
+    /// Method: the caller gives up while the program runs, as one whose run was interrupted does.
+    #[test]
+    fn a_program_whose_caller_has_gone_is_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let text = format!(
+            "echo $$ > {0}.new; mv {0}.new {0}; exec sleep 3600",
+            pid.display()
+        );
+        let process = Process::new("p".to_owned(), tool(dir.path(), &text));
+        let process = Arc::new(process);
+        let asked = crate::runtime::handle().unwrap().spawn({
+            let process = process.clone();
+            async move { process.get_credential().await.is_ok() }
+        });
+        let pause = || std::thread::sleep(Duration::from_millis(5));
+        while !pid.exists() {
+            pause();
+        }
+        let number = std::fs::read_to_string(&pid).unwrap();
+        asked.abort();
+        let lives = Path::new("/proc").join(number.trim());
+        let begun = HostClock.now();
+        while lives.exists() {
+            assert!(HostClock.now() - begun < PATIENCE / 6, "it still runs");
+            pause();
+        }
+    }
+
     #[test]
     fn the_last_line_of_a_program_is_shown_without_secrets() {
         let arguments = ["--pin".to_owned(), "hunter2x".to_owned()];

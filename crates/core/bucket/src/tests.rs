@@ -476,6 +476,15 @@ impl HttpService for Dead {
     }
 }
 
+/// The time itself is not waited for here: `a_store_that_is_away_is_waited_for_by_time_and_not_by_number` shows that it
+/// counts.
+#[test]
+fn requests_are_repeated_for_three_minutes() {
+    let patience = settings(&KEYS).patience;
+    assert_eq!(patience.total, Duration::from_secs(180));
+    assert_eq!(patience.retries, usize::MAX);
+}
+
 #[test]
 fn a_store_that_answered_no_repetition_is_asked_once_until_it_answers() {
     let mut settings = settings(&KEYS);

@@ -391,6 +391,34 @@ fn a_store_that_is_away_is_waited_for_by_time_and_not_by_number() {
     assert!(store.asked().len() - before > 12);
 }
 
+/// Goal: no part arrives after its upload was aborted: a store may keep it, and charge for it.
+#[test]
+fn an_abort_waits_for_the_parts_that_are_under_way() {
+    let store = Store::default();
+    let bucket = store.bucket().unwrap();
+    let upload = bucket.begin(&key("a"), "l".into(), &NO).unwrap();
+    store.script(|asked| match asked.is_part() {
+        true => Act::Delay(Duration::from_millis(100)),
+        false => Act::Pass,
+    });
+    let ticket = upload.part(0, Bytes::from_static(b"x")).unwrap();
+    drop(upload);
+    // The store took it, so its upload was there.
+    ticket.wait(&NO).unwrap();
+    assert_eq!(store.uploads(), []);
+}
+
+/// Method: the store has one byte less than was sent, as the writer counts.
+#[test]
+fn an_object_of_another_length_is_not_the_one_that_was_sent() {
+    let store = Store::default();
+    let bucket = store.bucket().unwrap();
+    let (upload, done) = sent(&bucket, "a").unwrap();
+    let made = upload.complete(done, 10_078, None, &NO).unwrap();
+    let error = made.look(&NO).unwrap_err();
+    assert!(matches!(error, Error::Overtaken { .. }), "{error}");
+}
+
 #[test]
 fn an_upload_that_could_not_be_aborted_is_named() {
     let store = Store::default();
