@@ -48,6 +48,8 @@ fn a_failure_inside_a_call_is_seen_by_its_caller() {
         ("EXEC @rc = sp_executesql N'PRINT 1/0'".into(), "8134 8134"),
         ("EXEC @rc = sp_executesql N'PRINT 1'".into(), "0 0"),
         ("EXEC @rc = sp_executesql N''".into(), "0 0"),
+        // An empty text fails at nothing, whatever was before it.
+        ("PRINT 1/0; EXEC ('')".into(), "7 0"),
         (
             "EXEC @rc = sp_configure 'no such option', 1".into(),
             "1 15123",
