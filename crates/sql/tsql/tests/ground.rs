@@ -340,8 +340,17 @@ fn no_statement_leaves_the_directories_that_it_may_name() {
         fs::create_dir(stage.path(dir)).unwrap();
     }
     std::os::unix::fs::symlink(stage.path("out"), stage.path("in/link")).unwrap();
+    // A device from before the server had a list of directories.
+    let early = stage.path("out/early.bak");
+    let add = format!(
+        "EXEC sp_addumpdevice 'disk', 'early', '{}'",
+        early.display()
+    );
+    run(&mut stage.session(), &add);
     stage.directories = Some(vec![stage.path("in")]);
     let mut session = stage.session();
+    let early = run(&mut session, "BACKUP DATABASE shop TO early");
+    assert_eq!(numbers(&early).first(), Some(&3201), "{:?}", said(&early));
     let inside = stage.path("in/a.bak").display().to_string();
     let good = run(
         &mut session,
