@@ -153,7 +153,7 @@ mod tests {
             session: 1,
             backend: BackendMark::default(),
             tie: [7; 16],
-            log_len: 0,
+            log_blocks: 0,
             content: BackendContent::default(),
         };
         let table = Table::empty(superblock.geometry).unwrap();
