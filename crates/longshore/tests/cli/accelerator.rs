@@ -419,7 +419,7 @@ fn an_objective_chooses_the_mode_of_auto_and_is_reported_where_it_chooses_nothin
     let engine = |line: &str| {
         let answer = machine.answer(&format!("{line} --json"), 0);
         let engine = answer["run"]["plan"]["engine"].as_str().unwrap().to_owned();
-        (engine, answer["warnings"].to_string())
+        (engine, answer["notes"].to_string())
     };
     for (n, line) in ["backup data --to b", "restore set.bak --to r"]
         .into_iter()

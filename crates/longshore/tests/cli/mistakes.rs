@@ -201,7 +201,7 @@ fn the_files_of_a_server_at_work_are_copied_with_a_warning() {
     for source in ["files:srv/cluster", "srv"] {
         stage
             .line(&format!("backup {source} --to x.bak --format"))
-            .exits(0)
+            .exits(5)
             .says("1 PostgreSQL servers run there or were killed")
             .says("cluster/postmaster.pid");
     }

@@ -173,12 +173,18 @@ fn manual_pages_and_completions_are_well_formed() {
 /// Neither asks for the tests' tools: no setup, and no program but cargo and the compiler before cargo runs.
 #[test]
 fn building_and_installing_need_no_tool_of_the_tests() {
-    for target in ["build", "install", "deb", "rpm"] {
+    for (target, profile) in [
+        ("build", "--release"),
+        ("install", "--release"),
+        ("deb", "--profile dist"),
+        ("rpm", "--profile dist"),
+    ] {
         let mut make = Command::new("make");
         make.arg("-C").arg(repository()).args(["-n", target]);
         make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
         let told = said(&mut make);
-        assert!(told.contains("build --release -p longshore "), "{told}");
+        let build = format!("build {profile} -p longshore ");
+        assert!(told.contains(&build), "{target}: {told}");
         assert!(!told.contains("setup.sh"), "{target}: {told}");
     }
 }

@@ -109,10 +109,6 @@ impl Source for Files {
                 .warning("directories vanished before they were read"),
             all.unlinked
                 .warning("names of hard-linked files were backed up as separate files"),
-            databases.warning(
-                "SQLite databases were copied as plain files, with their logs: each is consistent only if no program \
-                 wrote to it during the backup; sqlite:FILE backs up a database in use",
-            ),
             all.logs.warning(
                 "SQLite logs show databases in use; only sqlite:FILE makes a consistent backup of them",
             ),
@@ -120,8 +116,15 @@ impl Source for Files {
                 "PostgreSQL servers run there or were killed; only postgres://... backs up a running server",
             ),
         ];
+        let notes = [
+            all.special.warning(SPECIAL_LEFT_OUT),
+            databases.warning(
+                "SQLite databases were copied as plain files, with their logs: each is consistent only if no program \
+                 wrote to it during the backup; sqlite:FILE backs up a database in use",
+            ),
+        ];
         Ok(SourceSummary {
-            notes: Vec::from_iter(all.special.warning(SPECIAL_LEFT_OUT)),
+            notes: notes.into_iter().flatten().collect(),
             warnings: warnings
                 .into_iter()
                 .flatten()

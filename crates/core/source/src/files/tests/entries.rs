@@ -197,7 +197,13 @@ fn sqlite_databases_are_recognised_and_a_single_one_takes_its_logs_along() {
             read(entry);
         }
     }
-    let told = finish(source);
+    let SourceSummary {
+        warnings,
+        notes: told,
+        ..
+    } = source.finish().unwrap();
+    // The log says that the database may be in use.
+    assert!(warnings.len() == 1 && warnings[0].starts_with("1 SQLite logs"));
     let databases = told
         .iter()
         .find(|text| text.contains("plain files"))
