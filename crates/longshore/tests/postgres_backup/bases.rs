@@ -343,4 +343,9 @@ fn a_backup_to_a_target_finds_its_base() {
         .unwrap()
         .clone();
     assert_eq!(last["needs"][0], label(0).as_str());
+    // The newest backup that could be a base is that one, which is differential itself.
+    let mut command = program(&["backup", "main", "--differential", "--json"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert_eq!(differential(&answer(&output))["parent"], full["set"]);
 }

@@ -210,6 +210,24 @@ fn moments_of_options_are_taken_as_they_are_meant_or_refused() {
     }
 }
 
+#[test]
+fn a_moment_to_stop_at_is_refused_for_a_database_without_a_log() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let made = run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    assert_eq!(numbers(&made).last(), Some(&3014), "{:?}", said(&made));
+    let restore = "RESTORE DATABASE shop FROM DISK = 'a.bak' WITH REPLACE";
+    let refused = run(&mut session, &format!("{restore}, STOPAT = '2026-01-01'"));
+    assert_eq!(numbers(&refused), [3145, 3013], "{:?}", said(&refused));
+    let restored = run(&mut session, restore);
+    assert_eq!(
+        numbers(&restored).last(),
+        Some(&3014),
+        "{:?}",
+        said(&restored)
+    );
+}
+
 /// Goal: of two options that exclude each other, none wins silently.
 #[test]
 fn options_that_exclude_each_other_are_refused_together() {
