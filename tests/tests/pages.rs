@@ -234,6 +234,32 @@ fn numbers(path: &Path) -> BTreeMap<String, String> {
     found
 }
 
+/// Whether a name of ARCHITECTURE.md, such as `pipeline/load` or `io/pool.rs`, is a file or folder: of the repository, or
+/// of a crate's sources, whose `src` the page leaves out.
+fn exists(name: &str) -> bool {
+    let (room, rest) = name.split_once('/').unwrap_or((name, ""));
+    let of_room = |parent: &str| {
+        let sources = root().join("crates").join(parent).join(room).join("src");
+        sources.join(rest).exists() || sources.join(rest).with_extension("rs").exists()
+    };
+    let products = ["", "core", "sql", "cache", "lab"];
+    root().join(name).exists() || products.into_iter().any(of_room)
+}
+
+#[test]
+fn every_file_and_folder_that_the_architecture_names_exists() {
+    let page = text(&root().join("ARCHITECTURE.md"));
+    let is_path = |name: &&str| {
+        let plain = |c: char| c.is_ascii_lowercase() || "_/.".contains(c);
+        name.contains('/') && !name.starts_with('/') && name.chars().all(plain)
+    };
+    let named: BTreeSet<&str> = page.split('`').skip(1).step_by(2).filter(is_path).collect();
+    assert!(named.len() > 30, "{named:?}");
+    let missing: Vec<_> = named.into_iter().filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(!exists("blockcache/engine") && exists("blockcache/cached"));
+}
+
 #[test]
 fn every_number_of_the_dispatcher_has_a_row_that_says_what_set_it() {
     let dispatch = root().join("crates/core/accel/src/dispatch");

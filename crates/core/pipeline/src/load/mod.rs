@@ -69,14 +69,6 @@ pub struct LoadShared<'a> {
     pub base: Option<Arc<PageSums>>,
 }
 
-pub fn mark_kind(change: Change) -> MarkKind {
-    match change {
-        Change::Modified => MarkKind::Modified,
-        Change::Shrunk => MarkKind::Shrunk,
-        Change::Vanished => MarkKind::Vanished,
-    }
-}
-
 /// The result of the reading threads.
 struct ReadResult {
     totals: FileTotals,
@@ -275,5 +267,14 @@ impl LoadShared<'_> {
 
     fn gate_is_limited(&self) -> bool {
         self.request.limits.cpu_percent.is_some()
+    }
+}
+
+/// The form in which the media keep a change.
+pub fn mark_kind(change: Change) -> MarkKind {
+    match change {
+        Change::Modified => MarkKind::Modified,
+        Change::Shrunk => MarkKind::Shrunk,
+        Change::Vanished => MarkKind::Vanished,
     }
 }

@@ -21,36 +21,6 @@ use crate::feed::Job;
 use crate::handoff::Handoff;
 use crate::measure::lap;
 
-/// The end of a stripe's work.
-#[derive(Debug, PartialEq, Eq)]
-enum Drained {
-    /// No block is left for it.
-    Whole,
-    /// A block is left, and every stripe is full.
-    AllFull,
-}
-
-/// Gives blocks to one of several stripes; `write` says whether the stripe is full afterwards. `full` counts the stripes
-/// that are.
-fn drain<B>(
-    handoff: &Handoff<B>,
-    (full, stripes): (&AtomicUsize, usize),
-    mut write: impl FnMut(B) -> Result<bool, Error>,
-) -> Result<Drained, Error> {
-    let mut is_full = false;
-    while let Some(block) = handoff.take() {
-        if is_full {
-            return Ok(Drained::AllFull);
-        }
-        is_full = write(block)?;
-        // The others take the blocks that follow. The last one waits for the end, which may come now.
-        if is_full && full.fetch_add(1, Ordering::Relaxed) + 1 < stripes {
-            break;
-        }
-    }
-    Ok(Drained::Whole)
-}
-
 impl LoadShared<'_> {
     /// Hands a block to the stripes' writers.
     pub fn put(&self, ready: Ready) -> Result<(), Error> {
@@ -61,21 +31,6 @@ impl LoadShared<'_> {
         // NUL never blocks, so no writer thread is needed.
         let family = (ready.sequence % self.direct.len() as u64) as usize;
         self.write_block(&mut self.direct[family].lock(), &ready)
-    }
-
-    fn write_block(&self, family: &mut FamilyWriter, ready: &Ready) -> Result<(), Error> {
-        let bytes = ready.bytes();
-        self.counters
-            .stored_bytes
-            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        family.put_block(&BlockOut {
-            bytes,
-            sequence: ready.sequence,
-            plain_len: ready.plain_len,
-            stored_crc: ready.stored_crc,
-            manifest: &ready.manifest,
-        })?;
-        Ok(())
     }
 
     /// One stripe's writer.
@@ -96,6 +51,21 @@ impl LoadShared<'_> {
             family.finish_data()?;
         }
         Ok(family)
+    }
+
+    fn write_block(&self, family: &mut FamilyWriter, ready: &Ready) -> Result<(), Error> {
+        let bytes = ready.bytes();
+        self.counters
+            .stored_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        family.put_block(&BlockOut {
+            bytes,
+            sequence: ready.sequence,
+            plain_len: ready.plain_len,
+            stored_crc: ready.stored_crc,
+            manifest: &ready.manifest,
+        })?;
+        Ok(())
     }
 
     /// Writes blocks that hold only marks, after all data.
@@ -180,4 +150,34 @@ mod tests {
             assert_eq!(refused.count(), 1, "round {round}: {ends:?}");
         }
     }
+}
+
+/// The end of a stripe's work.
+#[derive(Debug, PartialEq, Eq)]
+enum Drained {
+    /// No block is left for it.
+    Whole,
+    /// A block is left, and every stripe is full.
+    AllFull,
+}
+
+/// Gives blocks to one of several stripes; `write` says whether the stripe is full afterwards. `full` counts the stripes
+/// that are.
+fn drain<B>(
+    handoff: &Handoff<B>,
+    (full, stripes): (&AtomicUsize, usize),
+    mut write: impl FnMut(B) -> Result<bool, Error>,
+) -> Result<Drained, Error> {
+    let mut is_full = false;
+    while let Some(block) = handoff.take() {
+        if is_full {
+            return Ok(Drained::AllFull);
+        }
+        is_full = write(block)?;
+        // The others take the blocks that follow. The last one waits for the end, which may come now.
+        if is_full && full.fetch_add(1, Ordering::Relaxed) + 1 < stripes {
+            break;
+        }
+    }
+    Ok(Drained::Whole)
 }
