@@ -300,6 +300,7 @@ unsafe extern "C" fn cuModuleGetFunction(
 }
 
 #[unsafe(no_mangle)]
+// The signature is the library's.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C" fn cuLaunchKernel(
     _function: *mut c_void,

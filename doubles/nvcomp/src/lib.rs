@@ -14,6 +14,7 @@
 //! A script controls its faults: the environment variable `LONGSHORE_DOUBLE_NVCOMP` when the library is first called,
 //! or `double_script`. See [`script`].
 
+// The names are the libraries'.
 #![allow(non_snake_case)]
 
 mod cuda;

@@ -138,6 +138,7 @@ unsafe extern "C" fn nvcompBatchedDeflateCompressGetTempSize(
 }
 
 #[unsafe(no_mangle)]
+// The signature is the library's.
 #[allow(clippy::too_many_arguments)]
 extern "C" fn nvcompBatchedDeflateCompressAsync(
     inputs: u64,
@@ -196,6 +197,7 @@ unsafe extern "C" fn nvcompBatchedCRC32GetHeuristicConf(
 }
 
 #[unsafe(no_mangle)]
+// The signature is the library's.
 #[allow(clippy::too_many_arguments)]
 extern "C" fn nvcompBatchedCRC32Async(
     inputs: u64,

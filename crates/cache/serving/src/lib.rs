@@ -220,23 +220,25 @@ impl<W: World + Default + 'static> Server for Connection<W> {
         flags: Flags,
         extents: &mut ExtentHandle,
     ) -> Result<()> {
-        let end = offset + u64::from(count);
-        let mut at = offset;
-        while at < end {
-            let data = guarded(|| self.cached.next_data(at))?.unwrap_or(end..end);
-            let (start, stop) = (data.start.clamp(at, end), data.end.clamp(at, end));
-            if at < start {
-                extents.add(at, start - at, ExtentType::HoleZero)?;
+        caught(|| {
+            let end = offset.saturating_add(u64::from(count));
+            let mut at = offset;
+            while at < end {
+                let data = guarded(|| self.cached.next_data(at))?.unwrap_or(end..end);
+                let (start, stop) = (data.start.clamp(at, end), data.end.clamp(at, end));
+                if at < start {
+                    extents.add(at, start - at, ExtentType::HoleZero)?;
+                }
+                if start < stop {
+                    extents.add(start, stop - start, ExtentType::Allocated)?;
+                }
+                if flags.contains(Flags::REQ_ONE) {
+                    break;
+                }
+                at = stop.max(start);
             }
-            if start < stop {
-                extents.add(start, stop - start, ExtentType::Allocated)?;
-            }
-            if flags.contains(Flags::REQ_ONE) {
-                break;
-            }
-            at = stop.max(start);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -229,7 +229,8 @@ impl Opaque {
 
     fn u32_at(&self, offset: usize) -> u32 {
         assert!(offset + 4 <= self.len && offset.is_multiple_of(4));
-        // SAFETY: inside the allocation and aligned, as asserted; any bytes make a u32.
+        // SAFETY: a read demands that the four bytes are inside the allocation, aligned for u32 and initialised. The
+        // first two are asserted; all bytes of `lines` are initialised, and any bytes make a u32.
         unsafe { self.lines.as_ptr().byte_add(offset).cast::<u32>().read() }
     }
 }

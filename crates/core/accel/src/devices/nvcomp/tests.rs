@@ -43,7 +43,8 @@ impl Double {
 
     fn script(&self, script: &str) {
         let text = CString::new(script).unwrap();
-        // SAFETY: the double's function of this type; the text outlives the call.
+        // SAFETY: a symbol must have the type under which it is called: the double defines `double_script` so. It wants
+        // a text that ends with a zero byte and outlives the call, as this one does.
         let understood = unsafe {
             let set: libloading::Symbol<unsafe extern "C" fn(*const c_char) -> i32> =
                 self.library.get("double_script").unwrap();
@@ -54,7 +55,8 @@ impl Double {
 
     fn calls(&self, name: &str) -> u64 {
         let name = CString::new(name).unwrap();
-        // SAFETY: the double's function of this type; the name outlives the call.
+        // SAFETY: a symbol must have the type under which it is called: the double defines `double_calls` so. It wants a
+        // name that ends with a zero byte and outlives the call, as this one does.
         unsafe {
             let calls: libloading::Symbol<unsafe extern "C" fn(*const c_char) -> u64> =
                 self.library.get("double_calls").unwrap();
@@ -72,7 +74,8 @@ impl Double {
     }
 
     fn used_bytes(&self) -> u64 {
-        // SAFETY: the double's function of this type.
+        // SAFETY: a symbol must have the type under which it is called: the double defines `double_used` so. It wants
+        // nothing.
         unsafe {
             let used: libloading::Symbol<unsafe extern "C" fn() -> u64> =
                 self.library.get("double_used").unwrap();
@@ -81,7 +84,8 @@ impl Double {
     }
 
     fn release(&self) {
-        // SAFETY: the double's function of this type.
+        // SAFETY: a symbol must have the type under which it is called: the double defines `double_release` so. It may be
+        // called from any thread, at any time.
         unsafe {
             let release: libloading::Symbol<unsafe extern "C" fn()> =
                 self.library.get("double_release").unwrap();
