@@ -48,10 +48,10 @@ bench: setup build ## Measures against the limits of this machine; report in .wo
 	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md
 	@echo "$(WORK)/bench/report.html"
 
-bench-postgres: setup build ## Backups, restores and archiving of a PostgreSQL cluster, beside pgBackRest, WAL-G and pg_basebackup where installed
+bench-postgres: setup build ## Backups, restores and archiving of a PostgreSQL cluster, next to pgBackRest, WAL-G and pg_basebackup where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres $(BENCH)
 
-bench-buckets: setup build ## Backups of a PostgreSQL cluster to an object store on this machine, beside pgBackRest and WAL-G where installed
+bench-buckets: setup build ## Backups of a PostgreSQL cluster to an object store on this machine, next to pgBackRest and WAL-G where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres --rows bucket $(BENCH)
 
 soak: export LONGSHORE_TEST_DIR = /tmp

@@ -36,6 +36,8 @@ const PATIENCE_LEAST: Duration = Duration::from_millis(2);
 /// The time that all calls together may be expected to take is the bound of one call divided by this: a call is given
 /// up only if it takes far longer than expected.
 const BOUND_PARTS: f64 = 2.0;
+/// The call that is taken for the slowest one of a device: ninety-nine of a hundred are faster.
+const SLOW_CALL: f64 = 0.99;
 /// The fastest device for which there are enough buffers in hybrid mode does the work of this many cores.
 const DEVICE_CORES: usize = 20;
 
@@ -201,7 +203,7 @@ impl Lane {
             )
         };
         let trusted = self.buffer_bytes.saturating_mul(2u64.saturating_pow(calls));
-        // A slow device must not seem to hang because its batches are large.
+        // A slow device must not seem to hang because its batches are large. A batch may end at twice its start, below.
         let ends = 2.0 * self.calls_max() as f64;
         let in_time = rate.map_or(0, |rate| (rate * self.calls_within_s / ends) as u64);
         let most = share.min(trusted).min(in_time.max(self.buffer_bytes));
@@ -272,7 +274,7 @@ impl Lane {
     /// The 99th percentile of its calls, once that is known.
     pub fn slow_call(&self) -> Option<Duration> {
         let known = self.accelerator.known();
-        let p99 = known.service.quantile_us(0.99);
+        let p99 = known.service.quantile_us(SLOW_CALL);
         let believed = known.service.count() >= MEASURED;
         p99.filter(|_| believed).map(Duration::from_micros)
     }
@@ -310,6 +312,7 @@ impl Lane {
                 // The bytes that the device does while all cores that could feed it compress, and half more.
                 let unfed = self.bytes_within(core_us.unwrap_or(0));
                 let unfed = unfed.saturating_mul(UNFED_HALVES) / 2;
+                // A depth that helps is found in steps of half a bandwidth-delay product.
                 let busy = Budget::of(1.0 + f64::from(steps) / 2.0, bdp).limit_bytes;
                 least.max(unfed).max(busy).min(self.shared_bytes.min(left))
             }

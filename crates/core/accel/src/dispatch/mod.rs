@@ -481,6 +481,8 @@ impl<T: Send + 'static> Inner<T> {
                 0 => self.terms.hang_bound.max(PROBE_BOUND),
                 _ => self.terms.hang_bound,
             };
+            // The next look comes too late for a call that passes its bound before it; a bound that is shorter than a
+            // look keeps at least half of its time.
             elapsed + LOOK.min(bound / 2) > bound
         });
         for lane in &lanes {

@@ -115,6 +115,7 @@ impl SideGuard {
     fn count(&mut self, now_us: u64) {
         let (since, before) = self.counted;
         let passed = now_us.saturating_sub(since);
+        // Counted twice in an epoch of the guard, so that a count is never older than half of one.
         if passed >= self.epoch_us / 2 {
             let done = self.done_bytes.saturating_sub(before);
             self.rate = done as f64 * 1e6 / passed as f64;

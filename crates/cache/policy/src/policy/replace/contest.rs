@@ -93,6 +93,7 @@ impl Contest {
             };
             let hits = self.sampled.iter().filter(there).count();
             let part = hits as f64 / self.sampled.len() as f64;
+            // A request that is there in part saves between nothing, as it waits for the rest, and that part: the mean.
             let whole = if part == 1.0 { 1.0 } else { 0.0 };
             *saved += f64::from(saved_us) * (part + whole) / 2.0;
             for slot in &self.sampled {
