@@ -3,6 +3,14 @@
 //! Callers keep the duties of cuda.h: a pointer for an answer is valid for one value of its type, a name is a C string, and
 //! a launch has an argument for each parameter of its kernel. Numbers that a caller may get wrong are looked up instead:
 //! addresses of memory, streams and events. A panic in one of these functions aborts the test's process.
+//!
+//! Invariants
+//! - Each function keeps the name and the C signature of cuda.h, and counts its calls, except `cuGetErrorName` and
+//!   those that tests call (`double_*`).
+//! - A handle that names no stream or event is refused with a CUDA error; it is never used as an address.
+//!
+//! Leaves to others: the device's state and work (`world.rs`), the functions of nvCOMP (`nvcomp.rs`), and the faults
+//! (`script.rs`).
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 

@@ -1,5 +1,12 @@
 //! The functions of `libnvcomp.so.5` and `.so.6`. Both ways to ask for scratch sizes exist; the version says which one
 //! a caller should use.
+//!
+//! Invariants
+//! - Work is only queued here; the device does it when a caller waits for it.
+//! - Options are valid only with reserved bytes of zero, as the headers require. Too little scratch memory and another
+//!   CRC than gzip's are refused.
+//!
+//! Leaves to others: streams, memory and the work itself (`world.rs`), and the faults (`script.rs`).
 
 use std::ffi::{c_int, c_void};
 

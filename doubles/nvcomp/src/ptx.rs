@@ -5,6 +5,14 @@
 //! orders that a GPU may take. Any other instruction is an error: the kernel does not load.
 //!
 //! Source: PTX ISA 8.5, the sections of the instructions below.
+//!
+//! Invariants
+//! - A kernel runs only if every instruction of its text is known; none is skipped.
+//! - A thread ends after a bounded number of instructions, and an access that is not aligned or not allocated ends the
+//!   run.
+//!
+//! Leaves to others: the memory behind [`Memory`] (`world.rs`), and the promises that each such memory keeps
+//! (`ptx/contract.rs`).
 
 #[cfg(test)]
 pub mod contract;

@@ -18,6 +18,12 @@
 //! | `silent=N` | every Nth chunk has neither length nor status |
 //! | `crc=N` | every Nth chunk's checksum is wrong |
 //! | `ptx=refuse`, `ptx=wrong` | the kernel does not load; it moves chunks to the wrong place |
+//!
+//! Invariants
+//! - A word that is not understood is an error, so a test with a misspelt fault fails.
+//! - An empty script has no faults.
+//!
+//! Leaves to others: the faults' effects, which `world.rs` applies.
 
 use std::collections::HashMap;
 

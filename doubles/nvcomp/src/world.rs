@@ -4,6 +4,9 @@
 //! - A stream's work is done in order, and only when a caller waits for it, for an event after it, or for another
 //!   stream that waits for it.
 //! - Every byte that work touches lies in one allocation; otherwise the device is lost (`sticky`).
+//!
+//! Leaves to others: the C functions (`cuda.rs`, `nvcomp.rs`), the execution of kernels (`ptx.rs`), and the text of the
+//! faults (`script.rs`).
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap, VecDeque};

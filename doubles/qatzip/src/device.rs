@@ -1,4 +1,12 @@
 //! The simulated device: instances, service times, and the faults of the script.
+//!
+//! Invariants
+//! - The device serves at most as many calls at a time as the script has instances; it refuses one more.
+//! - Calls are numbered from 1 over all threads, so a fault meets the call that the script names.
+//! - The script is read once; the double panics if it does not understand all of it.
+//!
+//! Leaves to others: the C entry points (`exports.rs`), the members' bytes (`members.rs`), and the script's text
+//! (`script.rs`).
 
 use std::alloc::{self, Layout};
 use std::collections::HashMap;
@@ -61,7 +69,7 @@ impl Answer {
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
 
-/// Whether the end of the process must wait for calls that are under way.
+/// Whether the end of the process must wait for calls in flight.
 pub fn holds_exit() -> bool {
     let waits = DEVICE.get().is_some_and(|device| device.script.exit_waits);
     waits && BUSY.load(Ordering::SeqCst) > 0

@@ -1,4 +1,12 @@
 //! The C entry points, as `qatzip.h` of QATzip 1.3 declares them.
+//!
+//! Invariants
+//! - The structures have the layout of `qatzip.h`.
+//! - A null pointer or a value out of range is answered with `QZ_PARAMS` by every function that takes sessions or
+//!   lengths; it is not read through.
+//! - Compression and decompression write no bytes beyond the length that the caller gave.
+//!
+//! Leaves to others: service, faults and memory (`device.rs`), and the members' layout (`members.rs`).
 use std::ffi::{c_int, c_uchar, c_uint, c_ulong, c_void};
 use std::slice;
 
@@ -285,7 +293,7 @@ pub extern "C" fn double_wait_until_begun(calls: u64) {
     device().wait_until_begun(calls);
 }
 
-/// QATzip's destructor waits for its threads and frees memory that calls under way still use. A process that runs it
+/// QATzip's destructor waits for its threads and frees memory that calls in flight still use. A process that runs it
 /// then does not end.
 extern "C" fn wait_for_calls() {
     while holds_exit() {

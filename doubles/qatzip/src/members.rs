@@ -1,6 +1,13 @@
 //! Members in QATzip's gzip-ext layout, as its hardware and its software write them, and the rules of its reader.
 //!
 //! Source: QATzip 1.3.1, `qatzip_gzip.c` (`qzGzipHeaderGen`, `qzGzipHeaderExt`, `qzGzipFooterGen`), `qatzip_sw.c`.
+//!
+//! Invariants
+//! - The reader accepts only headers that QATzip's own reader accepts, and only members whose length and checksum are
+//!   right.
+//! - Nothing here is shared with the code under test: layout and checksum are written a second time.
+//!
+//! Leaves to others: when a member is made and how it is corrupted (`device.rs`).
 
 use miniz_oxide::deflate::core::{self as deflate, CompressorOxide, TDEFLFlush, TDEFLStatus};
 use miniz_oxide::inflate;

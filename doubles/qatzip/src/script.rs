@@ -11,7 +11,7 @@
 //! | `init N`, `init die`, `init hang` | what the first `qzInit` does; after -101 the process never has a device |
 //! | `setup N` | what `qzSetupSessionDeflate` returns |
 //! | `defaults wide`, `defaults other` | structures as of a library built with error injection; other defaults |
-//! | `exit waits` | the process does not end while calls are under way, as with QATzip's own destructor |
+//! | `exit waits` | the process does not end while calls are in flight, as with QATzip's own destructor |
 //! | `call N FAULT`, `call N..M FAULT`, `call N.. FAULT` | the calls of that number, counted from 1 over all threads |
 //!
 //! Faults: `code N` (returns it) · `hang` (never returns) · `delay MS` · `late N` (hangs until N calls have begun, then
@@ -21,6 +21,12 @@
 //!
 //! The script is in the environment variable `LONGSHORE_DOUBLE_QATZIP`, or in the file next to the library with
 //! `.script` after its name.
+//!
+//! Invariants
+//! - A line that is not a directive is refused, so a test with a misspelt fault fails.
+//! - An empty script has no faults.
+//!
+//! Leaves to others: the faults' effects, and where the script is read (`device.rs`).
 
 use std::fmt;
 use std::str::FromStr;

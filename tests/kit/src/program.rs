@@ -1,6 +1,14 @@
 //! Runs the program: starts it, waits for it, checks its end, measures it.
 //!
 //! Cargo tells a program's path only to the tests of its own crate, so each caller names it.
+//!
+//! Invariants
+//! - [`command`] starts a run without input and without the user's history and configuration.
+//! - An answer in JSON is compared with `docs/json.md` by [`end`], [`answer`] and [`Ran`].
+//! - [`wait`] and [`measure`] kill a child that does not end in time, and the test fails; [`end`] waits without a
+//!   limit.
+//!
+//! Leaves to others: the text of `docs/json.md` as a schema (`schema.rs`), and the places of files (`place.rs`).
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;

@@ -1,5 +1,12 @@
 //! The client tiberius: see ../README.md. The driver does not pass on information messages, and ends a batch at its
 //! first error.
+//!
+//! Invariants
+//! - Standard output has one JSON object a line, in the forms of ../README.md.
+//! - Every batch of standard input ends with `{"ended": true}`, also one that failed.
+//!
+//! Leaves to others: the statements, which come on standard input, and the judgement of the output, which is the
+//! tests'.
 
 use std::env::var;
 use std::io::Read;

@@ -1,4 +1,13 @@
 //! One cluster and the server that runs it.
+//!
+//! Invariants
+//! - A server does not outlive its test: dropping it stops the server, and a watcher stops it if the test's process is
+//!   killed.
+//! - Every server runs as the servers' user, in a directory of its own and without the environment's `PG…` variables.
+//! - No wait is endless: each has a limit, after which the test fails.
+//!
+//! Leaves to others: where PostgreSQL is installed (`installation.rs`), the content of new clusters (`template.rs`),
+//! and the judgement of restored ones (`judge.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,6 +2,12 @@
 //!
 //! Each copy gets a system identifier of its own, where PostgreSQL keeps it: in `pg_control`, and in the first page of
 //! each WAL segment. So it is a different cluster for everything that compares clusters.
+//!
+//! Invariants
+//! - Clusters of one shape are equal except for their identifier; the shape is everything that `initdb` is told.
+//! - `initdb` runs once for each shape in a process, however many tests ask at once.
+//!
+//! Leaves to others: the call of `initdb`, the configuration and the owner of a cluster (`server.rs`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
