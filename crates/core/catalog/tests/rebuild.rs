@@ -1,4 +1,7 @@
-//! Backups are relearned from media alone, with the same result as when they were recorded.
+//! Goal: backups are relearned from media alone, with the same result as when they were recorded.
+//! Method: small sets are written by the format's own encoders; the tables of the rebuilt catalog, without row numbers,
+//! are compared with those of the catalog that recorded the backups. Media that are unfinished, damaged or missing are
+//! tried, too.
 
 mod common;
 

@@ -1,4 +1,6 @@
-//! Several programs use one catalog at once.
+//! Goal: several programs use one catalog at once and lose and double nothing, also when they all create it.
+//! Method: processes (this test binary again) and threads record their own backups and shared ones; the rows are
+//! counted by plain SQLite.
 
 mod common;
 

@@ -1,6 +1,7 @@
-//! MS_XPRESS chunks compared with other implementations: wimlib and dissect.util read ours, and we read wimlib's.
-//! `xpress_peers.py` drives them, run by `python3` or the program in `LONGSHORE_PYTHON`. If they are not installed,
-//! the test fails, or with `LONGSHORE_SKIP_PEERS=1` reports it and passes.
+//! Goal: MS_XPRESS is what other implementations read and write: wimlib and dissect.util read our chunks, and we read
+//! wimlib's.
+//! Method: `xpress_peers.py` drives them, run by `python3` or the program in `LONGSHORE_PYTHON`. If they are not
+//! installed, the test fails, or with `LONGSHORE_SKIP_PEERS=1` reports it and passes.
 
 use longshore_codec::xpress::{CHUNK_BYTES_MAX, Encoder, decompress};
 use longshore_kit::Random;

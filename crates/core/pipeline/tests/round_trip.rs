@@ -1,4 +1,8 @@
-//! Everything that was backed up is restored: every algorithm, stripe count and kind of file.
+//! Goal: everything that was backed up is restored: every algorithm, stripe count and kind of file, and every position
+//! of media with several sets.
+//! Method: a tree with every kind of entry on the real file system; its observable properties before the backup are
+//! compared with those after the restore.
+//! Not covered: databases and faults, which have tests of their own.
 
 mod common;
 

@@ -1,4 +1,8 @@
-//! The lab by its own name and as `longshore` becomes it: the same answers, and nothing else in its place.
+//! Goal: the lab answers the same by its own name and as `longshore` becomes it, and no other program is run in its
+//! place.
+//! Method: both real programs, in scratch directories that stand for installations; output, exit codes and files are
+//! compared.
+//! Not covered: the studies' figures.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};

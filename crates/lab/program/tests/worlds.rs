@@ -1,4 +1,7 @@
-//! The world of emulated devices keeps the contracts of all worlds, clocks and file systems.
+//! Goal: the world of emulated devices keeps the contracts of all worlds, clocks and file systems.
+//! Method: the suites of those rooms, with both devices emulated, with one, and with none; an emulated device on a real
+//! file.
+//! Not covered: whether the emulated times are those of a real device.
 
 #[path = "../../../core/io/tests/contract/clock.rs"]
 mod clock_suite;

@@ -1,4 +1,8 @@
-//! Reports in their three forms, and the HTML form in a real browser.
+//! Goal: reports say the same in their forms (JSON, text, HTML, Markdown), no text breaks out of its form, and the HTML
+//! form works in a real browser.
+//! Method: an example with made-up numbers (`data/report.json`), texts that are hostile to each form, and Chromium,
+//! which draws the charts.
+//! Not covered: the drawing where Chromium is not installed.
 
 use std::path::Path;
 use std::process::Command;

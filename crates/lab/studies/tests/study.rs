@@ -1,4 +1,7 @@
-//! Studies on a small database: their measurements, the files they leave, and their early end.
+//! Goal: studies measure everything that they announce, leave only the files that they should, and end early when they
+//! are cancelled.
+//! Method: databases of a few megabytes on the real file system.
+//! Not covered: whether the figures are right for a machine; one size and short runs show nothing about that.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,7 @@
-//! Bytes of any kind: nothing panics, nothing grows beyond the bytes sent, and valid messages survive being split.
+//! Goal: bytes of any kind make nothing panic and nothing grow beyond the bytes sent, and valid messages survive being
+//! split.
+//! Method: random bytes, changed logins, and random texts in packets of random lengths.
+//! Not covered: encryption, and real clients.
 
 use longshore_tds::{
     Incoming, Login, PacketKind, PreLogin, Procedure, Transaction, Value, batch_text, calls,

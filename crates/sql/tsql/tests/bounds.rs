@@ -1,4 +1,7 @@
-//! Bounds: sizes that grow without end, options under which nothing runs, nested batches.
+//! Goal: values, statements and nested batches have bounds, options under which nothing runs are kept to, and no option
+//! of a session is ignored silently.
+//! Method: sessions over a scratch database; the numbers of the messages are compared.
+//! Not covered: the server's bounds on sessions and memory (`serve/many.rs`).
 
 mod common;
 

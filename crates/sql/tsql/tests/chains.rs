@@ -1,4 +1,7 @@
-//! Restore chains of a cluster with made-up sets: stored state, refusals, and the server's settings.
+//! Goal: restore chains of a cluster keep their state, refuse what does not continue them, and write the server's
+//! settings so that only the original's place archives.
+//! Method: sets of a cluster that are made of little; a client that leaves at the last moment.
+//! Not covered: real clusters (`sql_chain`).
 
 mod common;
 #[path = "sinks/suite.rs"]

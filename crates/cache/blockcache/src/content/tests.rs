@@ -1,6 +1,8 @@
-//! Tests of the look at a backend's content: file systems and partition tables, written byte by byte as their on-disk
-//! formats say. They hold which changes count as a foreign write and which do not; `content` says why each is looked
-//! at. Backends of any size are looked at, also those shorter than a superblock.
+//! Goal: the look at a backend's content tells which changes count as a foreign write and which do not, for backends of
+//! any size, also those shorter than a superblock. `content` says why each is looked at.
+//! Method: file systems and partition tables, written byte by byte as their on-disk formats say, on a simulated disk;
+//! and arbitrary superblocks and tables.
+//! Not covered: file systems made by their own tools.
 
 use std::path::Path;
 use std::sync::Arc;

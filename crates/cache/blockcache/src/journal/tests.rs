@@ -1,7 +1,6 @@
-//! Tests of the cache's journal on a simulated disk.
-//!
-//! They cover rewrites that are cut off, failing calls, and blocks of earlier sessions. The oracle is the table as the
-//! test wrote it.
+//! Goal: the cache's journal returns exactly the table that was committed, after rewrites that are cut off, failing
+//! calls, and with blocks of earlier sessions in place.
+//! Method: a simulated disk with injected faults. The oracle is the table as the test wrote it.
 
 use std::path::Path;
 

@@ -1,5 +1,8 @@
-//! The cached backend on simulated disks: power cuts, faults, hostile metadata, concurrency. The oracle is the backend
-//! itself and a model of the writes.
+//! Goal: the cached backend never returns a stale byte and loses no write that a flush confirmed, whatever happens to
+//! either device: power cuts, faults, hostile metadata, concurrency. The modules show one of these each; this file has
+//! their common stage.
+//! Method: simulated disks. The oracle is the backend itself and a model of the writes.
+//! Not covered: real devices, and the server in front of the cache.
 
 #[path = "../../../../core/io/tests/contract/clock.rs"]
 mod clock_contract;

@@ -1,4 +1,7 @@
-//! The cache gets more of its device, or less, while it serves.
+//! Goal: the cache gets more of its device, or less, while it serves: what fits stays cached, and nothing stale is read
+//! after restarts, crashes, power cuts and errors of the device during the change.
+//! Method: simulated disks with injected faults; everything that is read through the cache is compared with the
+//! backend's bytes.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;

@@ -1,4 +1,8 @@
-//! What a running cache reports: all of it is explained, and Prometheus can read it.
+//! Goal: every figure that a running cache reports is explained on its page, every explanation is of a figure, and
+//! Prometheus can read the figures.
+//! Method: the reports of a cache on a simulated disk are compared with `docs/cache-daemon.md`, and read by a parser of
+//! Prometheus' text format that is written here from its documentation.
+//! Not covered: whether each figure counts the right thing, except for a few sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 

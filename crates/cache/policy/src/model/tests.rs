@@ -1,4 +1,8 @@
-//! The published facts on which the model was calibrated, if the model alone can show them.
+//! Goal: the model of devices shows the published facts on which it was calibrated, as far as the model alone can show
+//! them, and one seed is one run.
+//! Method: closed loops of requests on the model; means, rates and ratios are compared with the published numbers, each
+//! within a tolerance that the test states.
+//! Not covered: real devices; the effect of a cache (the simulator).
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The text of [`Filter`] as a test of any filter, with random requests, loads and times. Rooms that make filters of their
-//! own include this file. The rule that moves a share ([`Steer`]) is run as the filter that it makes.
-//!
-//! Two filters of one kind get the same schedule; one of them is asked for its gauges all the time. A filter may not wait,
-//! so nothing here does.
+//! Goal: the text of [`Filter`] as a test of any filter. Rooms that make filters of their own include this file. The
+//! rule that moves a share ([`Steer`]) is run as the filter that it makes.
+//! Method: random requests, loads and times, from fixed seeds. Two filters of one kind get the same schedule; one of
+//! them is asked for its gauges all the time, and both must decide alike.
+//! Not covered: whether a filter's decisions are good; that no call waits.
 
 use longshore_policy::model::{Nanos, Op, Profile};
 use longshore_policy::policy::filter::{Filter, ReadRequest, Sides};

@@ -1,4 +1,6 @@
-//! Shared by the catalog's tests: artificial records, small media, and access to the file with plain SQLite.
+//! Goal: the catalog's tests share artificial records, small media, and access to the file with plain SQLite.
+//! Method: sets are written by the format's own encoders; rows are read by SQLite and not by the catalog's code.
+//! Not covered: this file has no tests. Nothing decodes the blocks' payloads.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::{Path, PathBuf};

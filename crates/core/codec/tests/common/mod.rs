@@ -1,4 +1,7 @@
-//! Inputs and judges shared by the tests of this crate.
+//! Goal: the tests of this crate share their inputs and judges: page-like bytes, a decoder that checks the bytes around
+//! its buffer, and stock tools.
+//! Not covered: this file has no tests. A stock tool that is missing is skipped with a message, unless
+//! `LONGSHORE_REQUIRE_TOOLS` is set.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use std::io::Write;

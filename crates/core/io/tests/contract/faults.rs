@@ -1,4 +1,8 @@
-//! The simulated disk when calls fail or are slow, or another process interferes.
+//! Goal: the simulated disk behaves as a test asked when calls fail or are slow, or another process interferes: faults
+//! hit the calls that they name and no other.
+//! Method: injected faults, one kind in each test; the calls' results and the remaining bytes are compared with the
+//! expected ones.
+//! Not covered: power cuts (`power.rs`), and whether real disks fail in these ways.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,9 @@
-//! Promises that only the real file system can show.
+//! Goal: the host keeps the promises that only the real file system can show: special files, descriptors, the page
+//! cache, access times, owners.
+//! Method: files in a temporary directory of the build; the kernel's own account in /proc and the metadata are the
+//! oracle.
+//! Not covered: the page cache on file systems without one of their own, and other users' files without root; both are
+//! skipped with a message.
 
 use std::ffi::CString;
 use std::io::IoSliceMut;

@@ -1,6 +1,7 @@
-//! The contracts of the door traits as tests. Every implementation runs them: the real file system with and without
-//! `openat2`, in sandboxes that refuse newer calls, and the simulated disk. Promises of a single implementation have
-//! tests of their own. The doubles of other rooms run the `suite`, too.
+//! Goal: every implementation keeps the contracts of the door traits: the real file system with and without `openat2`,
+//! in sandboxes that refuse newer calls, and the simulated disk. The doubles of other rooms run the `suite`, too.
+//! Method: each promise of the `suite` becomes a test of each implementation. Promises of a single implementation have
+//! modules of their own. A clock that lies in one thing must break the contract of clocks.
 
 mod claims;
 mod clock;

@@ -1,4 +1,7 @@
-//! The simulated disk and the real file system agree on any sequence of calls: each is the oracle of the other.
+//! Goal: the simulated disk and the real file system agree on any sequence of calls.
+//! Method: random sequences of calls on a few names are made on both sides; the result of each call and the trees at
+//! the end must be equal, so each side is the oracle of the other.
+//! Not covered: faults, power cuts and concurrent calls.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,6 +4,10 @@
 //! Invariants
 //! - The double that only hands calls on keeps every promise, so a lie is all that a promise can refuse.
 //! - Every promise is broken by at least one lie.
+//!
+//! Goal: the suite of destinations can fail, in each of its promises.
+//! Method: each lie is told to the promise that it is about, which must panic; a double that lies in nothing must keep
+//! all of them.
 
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;

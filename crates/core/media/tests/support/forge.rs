@@ -1,4 +1,7 @@
-//! Takes stripes apart and reassembles them with correct checksums, so that hostile bytes get past the first checks.
+//! Goal: tests give hostile bytes to the readers of media behind right checksums, so that the bytes get past the first
+//! checks.
+//! Method: a valid stripe is taken apart into records, changed, and assembled again with the format's own framing.
+//! Not covered: this file has no tests; the tests that include it do the judging.
 
 use longshore_io::{crc32c, crc32c_append};
 use longshore_media::record::{Container, RecordKind};

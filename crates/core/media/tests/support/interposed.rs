@@ -1,4 +1,7 @@
-//! The real file system, with another action in the middle of an operation.
+//! Goal: tests act in the middle of an operation on media: a hook runs once, directly after a file of a given name was
+//! opened in a given mode.
+//! Method: the real file system; every other call is handed on unchanged.
+//! Not covered: this file has no tests; `changes.rs` holds it to the contract of storages.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,7 @@
-//! A scripted server on a socket pair: which messages are accepted, and which are refused.
+//! Goal: the client reads each message that a server may send as the protocol says, and refuses all others without
+//! buffering what they announce.
+//! Method: a scripted server on a socket pair sends bytes that are written here by hand.
+//! Not covered: real servers (`tests/server.rs`), passwords and encryption.
 
 use std::os::unix::net::UnixStream;
 use std::thread;

@@ -1,4 +1,8 @@
-//! Backup sets assembled by hand with the format's own encoders: differential ones of any kind of source.
+//! Goal: tests restore and verify sets that no backup would make: full and differential ones of any kind of source,
+//! with any claims about themselves.
+//! Method: blocks, headers and trailers are written by the format's own encoders, with wrong checksums or counts if
+//! asked.
+//! Not covered: this file has no tests.
 
 use std::sync::Arc;
 

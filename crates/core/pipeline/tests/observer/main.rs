@@ -1,5 +1,7 @@
-//! The contract of [`Observer`] from both sides: what an observer owes a run, and what a run owes its observer. Observers
-//! of other rooms include `suite.rs`.
+//! Goal: the contract of [`Observer`] holds from both sides: what an observer owes a run (`suite.rs`, which observers
+//! of other rooms include), and what a run owes its observer.
+//! Method: observers that lie in one thing must break the suite. An observer that notes every breach watches backups,
+//! restores and verifications of a small tree on the real file system.
 
 mod suite;
 

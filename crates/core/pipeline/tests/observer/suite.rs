@@ -1,5 +1,8 @@
-//! The text of [`Observer`] as a test of any observer: it is told everything that a run may tell, and as early, as often
-//! and from as many threads as a run may. `main.rs` checks the other side: what a run owes its observer.
+//! Goal: the text of [`Observer`] as a test of any observer: it is told everything that a run may tell, and as early,
+//! as often and from as many threads as a run may.
+//! Method: scripted plans and progress of known, wrong and unknown length. A call that panics or takes longer than half
+//! a second breaks the contract.
+//! Not covered: what an observer shows; the other side, what a run owes its observer, which `main.rs` checks.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

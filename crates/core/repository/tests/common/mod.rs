@@ -1,4 +1,6 @@
-//! Shared by the tests of shelves: backups made by the shipped pipeline, on any storage.
+//! Goal: the tests of shelves use backups that the shipped pipeline made, on any storage.
+//! Method: a small tree is backed up with LZ4, or stored without compression; labels are dated to a given day.
+//! Not covered: this file has no tests.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::{Path, PathBuf};

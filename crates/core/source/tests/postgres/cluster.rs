@@ -1,4 +1,9 @@
-//! A data directory made by hand, and the server that would run on it.
+//! Goal: tests of the PostgreSQL source have a small data directory and the server that would run on it, both of which
+//! they can change at any step.
+//! Method: control file, pages and WAL segments are written by hand in the layout of PostgreSQL 18; a double answers
+//! each command.
+//! Not covered: this file has no tests. The checksum function is shared with the code under test; real servers verify
+//! it.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,6 @@
-//! A scripted server: one answer to each command.
-//!
-//! Source: PostgreSQL 18 documentation, "Message Formats".
+//! Goal: tests have a server that gives one scripted answer to each command, right or wrong.
+//! Method: messages as in the PostgreSQL 18 documentation, "Message Formats", over a Unix socket.
+//! Not covered: this file has no tests; authentication and encryption.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

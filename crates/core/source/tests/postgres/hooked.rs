@@ -1,4 +1,7 @@
-//! The machine's storage with a hook that is called before each step, with the step and its path.
+//! Goal: tests change files, or fail a step, at the moment when a backup reads them.
+//! Method: the machine's storage calls a hook before each step, with the step and its path. It only reads: every call
+//! that would write is refused, so a source that writes fails its test.
+//! Not covered: this file has no tests.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,4 +1,7 @@
-//! The WAL that a backup needs, while the server removes it.
+//! Goal: a backup has all the WAL that it needs, from its start to its end, or fails and names the segment, although
+//! the server removes, recycles or cuts segments meanwhile.
+//! Method: a data directory and a server made by hand; a hook takes a segment away at each step.
+//! Not covered: real servers, which the tests of the program use.
 
 use std::fs;
 use std::path::Path;

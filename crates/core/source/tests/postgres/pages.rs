@@ -1,4 +1,8 @@
-//! Pages that are torn for a moment, changed during the backup, or damaged.
+//! Goal: a page that is torn for a moment is read again, one that was changed during the backup is left to the WAL, and
+//! one that is damaged is named.
+//! Method: pages with wrong checksums and LSNs around the backup's start and end, in a data directory made by hand; a
+//! hook heals them at a given read.
+//! Not covered: real servers, which the tests of the program use.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

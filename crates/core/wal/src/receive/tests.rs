@@ -1,4 +1,7 @@
 //! Goal: what a receiver reports as flushed survives, and only one receiver works on an archive.
+//! Method: simulated disks, with a power cut after a receiver was killed at each step, and with locks that do not reach
+//! other hosts. Settings and names are read as the server writes them.
+//! Not covered: the server's stream, which the tests of the program receive.
 
 use longshore_io::{Fault, SimClock, SimDisk, Via};
 use longshore_pg::wal::WalName;

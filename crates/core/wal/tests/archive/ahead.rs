@@ -1,4 +1,7 @@
-//! Look-aheads, as the calls of a server's archiver start them.
+//! Goal: look-aheads, as the calls of a server's archiver start them, push and fetch nothing twice, nothing that the
+//! archive must not have, and nothing from another archive.
+//! Method: simulated disks with hand-made segments; what a look-ahead stored is compared with what the calls then find.
+//! Not covered: processes that run at the same time, which the tests of the program start.
 
 use std::path::Path;
 

@@ -1,4 +1,8 @@
-//! A server that left a timeline inside a segment of which the archive has the old primary's complete one.
+//! Goal: a server that left a timeline inside a segment may archive its part of that segment if the archive has the old
+//! primary's complete one; a segment of another branch is still refused.
+//! Method: hand-made segments and history files on a simulated disk: the same bytes up to the fork, and others before
+//! or after it.
+//! Not covered: real failovers (`wal/failover.rs`).
 
 use std::path::Path;
 

@@ -1,4 +1,7 @@
-//! Segments that follow one another, and segments of two branches under the same names.
+//! Goal: the archive tells segments that follow one another from segments of two branches under the same names, by
+//! their content, and refuses a push that would mix them.
+//! Method: hand-made segments on a simulated disk; those of two branches differ in where they end, and single bytes and
+//! pages are changed.
 
 use longshore_io::SimDisk;
 use longshore_pg::wal::History;

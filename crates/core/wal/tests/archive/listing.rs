@@ -1,4 +1,5 @@
 //! Goal: listings of existing, missing and removable segments agree with a list in memory.
+//! Method: archives of made-up names on a simulated disk, in cases chosen by hand and in random ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,7 @@
-//! Each filter by the rule that it is named after, without devices: only what it is told, and what it says.
+//! Goal: each rival filter follows the rule that it is named after, and keeps the contract of all filters.
+//! Method: the filters get requests and endings that the test makes up, without devices; their decisions and gauges are
+//! compared with the rule.
+//! Not covered: how well a filter does, which is for the simulator's studies.
 
 use longshore_policy::model::{Nanos, Op, Profile};
 use longshore_policy::policy::filter::{Filter, ReadRequest, Sides};

@@ -1,4 +1,7 @@
 //! Goal: each form is read as its makers write it, and any other bytes are merely refused.
+//! Method: short texts of each form, written here as in real traces; replays of a small trace; and random texts and
+//! bytes.
+//! Not covered: whole published traces.
 
 use proptest::prelude::*;
 

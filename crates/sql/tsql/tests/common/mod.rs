@@ -1,4 +1,6 @@
-//! A server in a scratch directory: one SQLite database, with the catalog next to it.
+//! Goal: tests have a server in a scratch directory: one SQLite database, with the catalog next to it, and what its
+//! sessions say as texts and numbers.
+//! Not covered: this file has no tests, and the network is not used.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod cluster;

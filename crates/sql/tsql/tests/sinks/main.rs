@@ -1,5 +1,7 @@
-//! The contract of [`Sink`] from both sides: what a sink owes a session (`suite.rs`, which sinks of other tests and rooms
-//! include), and what a session owes its sink.
+//! Goal: the contract of [`Sink`] holds from both sides: what a sink owes a session (`suite.rs`, which sinks of other
+//! tests and rooms include), and what a session owes its sink.
+//! Method: a sink that notes every breach of the grammar gets the suite's events, and those of real sessions with a
+//! client that leaves after each event.
 
 #[path = "../common/mod.rs"]
 mod common;

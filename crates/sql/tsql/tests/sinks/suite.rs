@@ -1,5 +1,7 @@
-//! The text of [`Sink`] as a test of any sink: it is told everything that a session may send, in an order in which a session
-//! may send it. `main.rs` checks the other side: what a session owes its sink.
+//! Goal: the text of [`Sink`] as a test of any sink: it takes everything that a session may send, in an order in which
+//! a session may send it.
+//! Method: made-up events with every type of column, told twice. `main.rs` checks that they are legal.
+//! Not covered: what a sink makes of the events; the other side, what a session owes its sink, which `main.rs` checks.
 
 use longshore_tsql::{
     Column, Command, DateTime, Decimal, DoneEvent, Message, ReceiverGone, Sink, SinkEvent,

@@ -1,4 +1,8 @@
-//! Bytes come back as they were written.
+//! Goal: bytes come back as they were written, by every way and at every alignment, and lengths, holes, locks and
+//! allocation are as the traits say.
+//! Method: promises about an empty directory, which `main.rs` makes tests of each implementation; the model is a vector
+//! in memory.
+//! Not covered: what a power cut leaves (`power.rs`).
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,6 +1,8 @@
-//! The text of [`Storage`], [`Dir`] and [`File`], and of the traits that they are made of ([`DirRead`], [`DirChange`],
-//! [`DirAttributes`], [`DirSync`], [`FileRead`], [`FileWrite`], [`FileLock`]), as promises about an empty directory.
-//! `main.rs` makes each promise a test of each file system; other rooms include this file to hold their doubles to it.
+//! Goal: the text of [`Storage`], [`Dir`] and [`File`], and of the traits that they are made of ([`DirRead`],
+//! [`DirChange`], [`DirAttributes`], [`DirSync`], [`FileRead`], [`FileWrite`], [`FileLock`]), as promises about an
+//! empty directory.
+//! Method: `main.rs` makes each promise a test of each file system; other rooms include this file to hold their doubles
+//! to it.
 //!
 //! [`DirRead`]: longshore_io::DirRead
 //! [`DirChange`]: longshore_io::DirChange

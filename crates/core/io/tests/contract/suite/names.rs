@@ -1,4 +1,8 @@
-//! Names never leave their directory.
+//! Goal: names never leave their directory: not by `..`, by an absolute path or by a symbolic link, in any call that
+//! takes a name. Odd names are names like any other.
+//! Method: promises about an empty directory, which `main.rs` makes tests of each implementation; a file outside must
+//! stay untouched.
+//! Not covered: links that somebody exchanges during a call.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};

@@ -1,4 +1,7 @@
-//! The text of [`Handed`] as a test of each kind of work that a feed hands out, and of doubles that break it.
+//! Goal: the text of [`Handed`] holds for each kind of work that a feed hands out, and doubles that break it are
+//! noticed.
+//! Method: random scripted sources; all work is given back once and done at the second try, and the bytes are compared
+//! with a feed that hands out everything at once.
 //!
 //! Invariants
 //! - Work that was given back comes again before any other, unchanged.

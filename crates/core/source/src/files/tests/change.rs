@@ -1,4 +1,8 @@
-//! Files and directories that change, shrink, vanish or are replaced during a backup.
+//! Goal: files and directories that change, shrink, vanish or are replaced during a backup are told, and nothing
+//! outside the source is read in their place.
+//! Method: real files that the test changes between the source's calls; a storage whose directories vanish between two
+//! calls.
+//! Not covered: changes that leave a file's size, time and identity alone.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{FileExt, symlink};

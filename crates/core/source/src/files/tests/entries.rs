@@ -1,4 +1,7 @@
-//! The entries found in a tree, and their names.
+//! Goal: the entries found in a tree, their names and attributes are those that the standard library sees; special
+//! files and databases in use are told.
+//! Method: real trees with links, holes, sockets and names that are not UTF-8.
+//! Not covered: files that change meanwhile (`change.rs`).
 
 use std::ffi::OsString;
 use std::fs;

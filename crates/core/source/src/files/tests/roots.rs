@@ -1,4 +1,7 @@
-//! From paths and mounts to volumes and names.
+//! Goal: paths and mounts become volumes and names as documented: one directory gives its contents, several roots their
+//! names, each mount a volume.
+//! Method: real directories, and a storage that shows another list of mounts.
+//! Not covered: real mounts, which need root.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,7 @@
-//! Helpers of the tests: other processes, copies, dumps.
+//! Goal: the tests of SQLite sources share other processes that use a database, slow copies, and dumps that compare
+//! databases.
+//! Method: the other processes are Python programs with their own SQLite (`writer.py`), so no lock of ours is theirs.
+//! Not covered: this file has no tests.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,7 @@
-//! Databases read without a lock. The oracle is SQLite's own recovery of the same files.
+//! Goal: a database that is read without a lock comes out as SQLite itself would recover it, whatever is wrong with its
+//! log; one that is written meanwhile fails its backup.
+//! Method: logs that are damaged, cut, or mixed with older frames. The oracle is SQLite's own recovery of the same
+//! files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
