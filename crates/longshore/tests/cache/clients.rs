@@ -1,4 +1,7 @@
-//! Stock clients of the protocol, each for its strength.
+//! Goal: stock clients of the protocol (nbdinfo, qemu-io, fio) find what the cache promises and read back what they
+//! wrote.
+//! Method: the real server on files; the clients verify what they read, and the backend's file is compared then.
+//! Not covered: power cuts and faults; machines without these tools.
 
 use std::process::Command;
 

@@ -1,4 +1,8 @@
-//! The demonstration of the cache below a database, and its cleanup.
+//! Goal: the demonstration of the cache below a database leaves nothing but its log, also if it is interrupted at any
+//! stage.
+//! Method: the real script in a process group of its own, interrupted after certain lines of its output; mounts, loop
+//! devices, processes and files are looked for then.
+//! Not covered: mounts, where FUSE or loop devices are not available.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

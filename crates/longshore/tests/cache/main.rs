@@ -1,5 +1,7 @@
-//! The cache as its users run it: `longshore cache serve` and stock clients of the protocol. The oracle is the
-//! backend's file.
+//! Goal: the cache works as its users run it: `longshore cache serve` and stock clients of the protocol. The modules
+//! show one side each; this file has their common stage.
+//! Method: real processes on files of a scratch directory. The oracle is the backend's file.
+//! Not covered: real devices.
 
 mod clients;
 #[path = "../common/mod.rs"]

@@ -1,4 +1,7 @@
-//! A PostgreSQL cluster at a target: backup, info, check with archived WAL, drill, expire.
+//! Goal: a configured PostgreSQL cluster is backed up, checked, drilled and expired by its name, with its archived WAL;
+//! a gap in the archive is found.
+//! Method: a real server of one major version that has `pg_amcheck`, and the real program in a scratch directory.
+//! Not covered: other major versions, which the tests of backups and restores use.
 
 use longshore_kit::{Installation, Options, Server, installations};
 

@@ -1,4 +1,7 @@
-//! Databases, targets and defaults from a configuration.
+//! Goal: databases, targets and defaults from a configuration are used where no option says otherwise, mistakes in it
+//! are refused before anything happens, and a password in it is shown nowhere.
+//! Method: the real program with SQLite databases and configurations in a scratch directory.
+//! Not covered: servers, which `cluster.rs` configures.
 
 use crate::stage::Stage;
 

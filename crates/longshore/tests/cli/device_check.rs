@@ -1,4 +1,7 @@
-//! `lab device-check`, and the script that runs it on another machine: without a GPU, and with a double of one.
+//! Goal: `lab device-check`, and the script that runs it on another machine, check everything that they announce, and
+//! their answer is no if the device is missing or wrong.
+//! Method: the real program without a library, and with a double of a GPU.
+//! Not covered: a real GPU; the double's figures mean nothing.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,7 @@
-//! Exit codes: each one is caused by a command, with its output.
+//! Goal: the exit codes 0 to 6 are each caused by a command, together with the message that explains the code.
+//! Method: the real program in a scratch directory, on files, SQLite databases and damaged media.
+//! Not covered: 7 and 200, of WAL archives (`wal/failover.rs`, `postgres_restore/buckets.rs`), 130, of signals
+//! (`interrupt.rs`), and 70, of bugs.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,7 @@
-//! Ctrl-C and similar signals leave nothing half-valid.
+//! Goal: Ctrl-C and similar signals end a run soon and leave nothing half-valid; a second one ends a run that hangs.
+//! Method: the real program, slowed by a rate limit or held by a pipe, gets signals once it works; then its exit code
+//! and the remaining files are looked at.
+//! Not covered: kill -9 (`kill.rs`), and runs on servers.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;

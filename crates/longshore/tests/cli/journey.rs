@@ -1,4 +1,7 @@
-//! There and back: a restore returns what was backed up.
+//! Goal: there and back: a restore returns what was backed up, through stripes, pipes, positions and moves, and the
+//! history knows of it.
+//! Method: the real program on SQLite databases and trees; `cmp`, `diff` and SQLite compare the results.
+//! Not covered: PostgreSQL clusters.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,6 @@
-//! `--json`: one object on standard output, whatever happens.
+//! Goal: `--json` gives one object on standard output, whatever happens, and every object is as `docs/json.md` says.
+//! Method: a command line for each action; the kit compares each answer with the page, and every action of the page
+//! must be answered here or in a suite that this file names.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,7 @@
-//! Sample data and studies through the command line.
+//! Goal: sample data and studies do through the command line what their options say, and write the reports that were
+//! asked for.
+//! Method: the real program on a few megabytes; the reports are read as JSON, HTML and Markdown.
+//! Not covered: the figures themselves.
 
 use std::fs;
 

@@ -1,4 +1,8 @@
-//! Which output goes to which stream.
+//! Goal: the answer goes to standard output, and progress, plan and log to standard error, in the form that fits a
+//! terminal, a file or a pipe.
+//! Method: the real program with its streams captured, behind a pipe that closes early, and on a pseudo-terminal of
+//! Python's.
+//! Not covered: terminals of other widths.
 
 use crate::stage::{BINARY, Stage};
 

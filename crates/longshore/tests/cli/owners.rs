@@ -1,4 +1,7 @@
-//! A target belongs to one user: root leaves nothing there that its owner could not use.
+//! Goal: a target belongs to one user: root leaves nothing there that its owner could not use.
+//! Method: the real program as root and, by `setpriv`, as a user that no passwd database knows; owners of all files are
+//! looked at.
+//! Not covered: anything without root; the tests are skipped then.
 
 use std::path::Path;
 use std::process::Command;

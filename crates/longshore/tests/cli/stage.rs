@@ -1,4 +1,7 @@
-//! A directory of its own for every test, and ways to run the program in it.
+//! Goal: every test of the command line has a directory of its own, and ways to run the program in it without the
+//! user's history and configuration.
+//! Method: real processes; a shell where a test needs pipes.
+//! Not covered: this file has no tests.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

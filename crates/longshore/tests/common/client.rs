@@ -1,4 +1,7 @@
-//! Third-party clients of SQL Server: small programs over drivers (`tests/clients`), installed by `scripts/setup.sh`.
+//! Goal: tests talk to the server through third-party clients of SQL Server: small programs over drivers
+//! (`tests/clients`), installed by `scripts/setup.sh`.
+//! Not covered: this file has no tests. A client that is missing is skipped with a message, unless
+//! `LONGSHORE_REQUIRE_TOOLS` is set; go-sqlcmd is skipped in any case, since no script installs it.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::Write;

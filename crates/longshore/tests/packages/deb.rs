@@ -1,4 +1,7 @@
-//! Debian packages.
+//! Goal: the Debian packages hold what an installation does, depend on one another, keep configuration, and are the
+//! same bytes when they are made again.
+//! Method: `scripts/package.sh` on this build, without compression; dpkg's own tools and readelf read the results.
+//! Not covered: the installation by dpkg on a system, and compressed packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

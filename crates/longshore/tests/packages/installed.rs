@@ -1,4 +1,7 @@
-//! `make install` and `make uninstall`.
+//! Goal: `make install` installs everything, stripped, and `make uninstall` removes it except a changed configuration.
+//! Method: the Makefile with this build and an empty DESTDIR; the installed files are listed, run, and read by bash and
+//! groff.
+//! Not covered: an installation into the system itself, and the units under systemd.
 
 use std::process::Command;
 

@@ -1,4 +1,7 @@
-//! An empty root to install into, and ways to look at it.
+//! Goal: the tests of packages have an empty root to install into, the programs of this build, and ways to look at the
+//! result.
+//! Not covered: this file has no tests. A tool that is missing is skipped with a message, unless
+//! `LONGSHORE_REQUIRE_TOOLS` is set.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,8 @@
-//! The contents of a backup, and the files that it leaves out.
+//! Goal: a backup of a cluster holds the files that belong into it and leaves out those that PostgreSQL's own backup
+//! leaves out.
+//! Method: real servers with a file of every kind put into their directories; the paths in the set are compared with
+//! the list of `010_pg_basebackup.pl`.
+//! Not covered: the files' content.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;

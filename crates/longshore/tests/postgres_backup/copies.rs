@@ -1,5 +1,8 @@
-//! Databases that replay creates from directories that no longer exist: no base backup holds them, and ours reports
-//! it.
+//! Goal: a backup reports databases that replay would create from directories that no longer exist: no base backup
+//! holds them. A restored server starts nevertheless.
+//! Method: real servers; databases are moved, copied and dropped while the backup is slowed or stopped. A restored
+//! server is asked what is in it.
+//! Not covered: every order of these events; some depend on chance, and the tests then try again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio};

@@ -1,4 +1,7 @@
-//! Backups under a workload.
+//! Goal: a backup under a workload restores to an intact cluster in a committed state; one of a quiet cluster, to
+//! exactly what it was.
+//! Method: real servers under pgbench and DDL; sums in the data, dumps, and PostgreSQL's own tools judge the restored
+//! servers. `soak.rs` repeats it with random options.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

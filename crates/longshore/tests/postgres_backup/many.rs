@@ -1,4 +1,7 @@
-//! Very many relations: the memory of a backup does not grow with them.
+//! Goal: the memory of a backup and a restore does not grow with the number of relations.
+//! Method: a real server's directory with 20,000 relation files that no catalog knows; the resident memory of the
+//! program is measured from outside and compared with the bound that it prints.
+//! Not covered: a million relations, unless `LONGSHORE_PG_FILES` asks for them.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,7 @@
-//! Unusual clusters: names, locations, timelines, permissions.
+//! Goal: unusual clusters come back: odd names and locations, linked WAL, later timelines, group access, backups at the
+//! same time.
+//! Method: real servers; each restored one is started and asked for its rows.
+//! Not covered: names in the encodings of other locales.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -1,4 +1,7 @@
-//! Backups that the server sends.
+//! Goal: a cluster that its server sends comes back as it was, with the same files in the set as one that the program
+//! reads itself.
+//! Method: real servers; dumps are compared, and the server's own choice of files is the reference for ours.
+//! Not covered: a server on another machine; a foreign `postmaster.pid` stands for one.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,8 @@
-//! The role of a connection string that names none: the passwd name of the effective user, as with libpq.
+//! Goal: a connection string without a role takes the passwd name of the effective user, as with libpq, and the
+//! commands of the units work as the servers' user.
+//! Method: real servers; the program is run as other users, with USER wrong or missing and without a login's
+//! environment.
+//! Not covered: systemd itself; other users without root, which is skipped.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
-//! The session that carries a backup, the role it runs as, and the WAL it needs.
+//! Goal: a backup fails and leaves nothing if its session, its server or its WAL is lost; it needs only the role that
+//! `docs/postgres.md` describes, and tells no password.
+//! Method: real servers; sessions are ended and processes killed while a slowed backup runs.
+//! Not covered: networks that lose packets.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! Servers whose settings or history make a backup impossible, or seem to.
+//! Goal: servers whose settings make a backup impossible are refused with the setting's name; an upgraded server, which
+//! only seems to be such a case, is backed up.
+//! Method: real servers with `wal_level = minimal`, without full page writes on the primary, and after `pg_upgrade`.
+//! Not covered: the upgrade, if fewer than two installations have `pg_upgrade`.
 
 use longshore_kit::{Server, Stop, installations, representatives};
 

@@ -1,4 +1,8 @@
-//! Random backups of servers under load, some of them killed.
+//! Goal: random backups of servers under load, some of them killed, restore to an intact cluster or say that they are
+//! none.
+//! Method: seeded rounds on real servers under pgbench and DDL, three of them if `LONGSHORE_PG_SOAK` does not ask for
+//! more; the seed is `LONGSHORE_SEED`.
+//! Not covered: rare orders of events, which three rounds do not meet.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,8 @@
-//! Backups of standbys.
+//! Goal: a standby can be backed up instead of its primary, chains continue over standbys and promotions, and a
+//! promotion during a backup makes it fail.
+//! Method: real primaries and standbys; restored servers are compared with those that they came from, and checked by
+//! PostgreSQL's tools.
+//! Not covered: standbys of standbys.
 
 use std::process::{Command, Stdio};
 

@@ -1,5 +1,8 @@
-//! A configured database whose target is in a bucket, WAL archive and all: PostgreSQL archives to a real store, a restore
-//! to a point in time gets its WAL from there, and expire, check, verify and drill work on it.
+//! Goal: a configured database whose target is in a bucket, WAL archive and all, works as one in directories:
+//! PostgreSQL archives to the store, a restore to a point in time gets its WAL from there, and expire, check, verify
+//! and drill work on it.
+//! Method: a real server, and versitygw as a real store on this machine.
+//! Not covered: a store that does not answer, which is shown on a simulated one; AWS itself.
 
 use std::path::PathBuf;
 use std::process::Command;

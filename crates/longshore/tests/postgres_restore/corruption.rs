@@ -1,6 +1,6 @@
-//! PostgreSQL's own tool finds every kind of damage to a restored directory with the manifest that we wrote.
-//!
-//! The kinds are those of PostgreSQL's `pg_verifybackup/t/003_corruption.pl`.
+//! Goal: PostgreSQL's own tool finds every kind of damage to a restored directory with the manifest that we wrote.
+//! Method: restored directories of real servers are damaged in the ways of PostgreSQL's
+//! `pg_verifybackup/t/003_corruption.pl`, one at a time, and `pg_verifybackup` must name the damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,8 @@
-//! Copies next to their origin, and tablespaces that replay creates where the origin has its files.
+//! Goal: no server on a copy writes into its origin's tablespaces, also if replay would create them there, and a pipe
+//! restores a cluster whose tablespaces are named by OID.
+//! Method: real servers; tablespaces are made while a backup runs. Restores warn, drills fail, and servers stop at
+//! their start until the origin has dropped the tablespaces.
+//! Not covered: copies on another machine, where the origin's directories do not exist.
 
 use std::process::{Command, Stdio};
 

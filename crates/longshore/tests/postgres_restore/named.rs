@@ -1,4 +1,7 @@
-//! A configured database: its server, a target of two directories, an archive of its WAL.
+//! Goal: the tests of restores have a configured database: its server, a target of two directories, an archive of its
+//! WAL, and marks in its history.
+//! Method: a real server that archives by the program's own command.
+//! Not covered: this file has no tests.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

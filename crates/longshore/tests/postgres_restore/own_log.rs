@@ -1,4 +1,7 @@
-//! Backups that hold their WAL, restored with an archive that has only later WAL, or not even that.
+//! Goal: a backup that holds its WAL is restored with an archive that has only later WAL, or not even that: it is
+//! consistent by itself, and nothing is skipped.
+//! Method: backups of a real primary and a standby, whose archive then loses segments; restored servers are asked for
+//! their rows.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,6 @@
-//! A server with some content, its backups, and servers on restored directories.
+//! Goal: the tests of restores have a server with some content, its backups, and servers on restored directories.
+//! Method: real servers; the warnings of an answer decide which exit code is right.
+//! Not covered: this file has no tests.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

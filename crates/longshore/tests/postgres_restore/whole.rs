@@ -1,4 +1,8 @@
-//! A complete cluster, started at once.
+//! Goal: a complete cluster is restored and started at once: it equals its origin, its tablespaces are where they were
+//! mapped, and a directory in use is refused.
+//! Method: real servers of all installed versions, or some; dumps are compared, and `pg_verifybackup` accepts the
+//! directory.
+//! Not covered: points in time and archives, which other modules restore.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

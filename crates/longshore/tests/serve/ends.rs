@@ -1,4 +1,7 @@
-//! Backups and restores that are cancelled, or lose their client or their server: nothing half-valid remains.
+//! Goal: backups and restores that are cancelled, or lose their client or their server, leave nothing half-valid; a
+//! pool's next user finds a fresh session.
+//! Method: the real server and a client that sends packets by hand; other sessions and the files show the result.
+//! Not covered: kill -9 of the server.
 
 use std::time::Duration;
 

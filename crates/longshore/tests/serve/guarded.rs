@@ -1,4 +1,7 @@
-//! Files that neither BACKUP nor RESTORE overwrites: databases in use, archives, sets at targets, media.
+//! Goal: BACKUP and RESTORE overwrite neither databases in use nor archives, sets at targets or other media, and say
+//! when a size of buffers has no effect.
+//! Method: statements to the real server; the answers' texts and the files' bytes afterwards.
+//! Not covered: buckets.
 
 use rusqlite::Connection;
 

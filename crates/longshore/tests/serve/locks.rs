@@ -1,4 +1,8 @@
-//! A backup of a SQLite database holds SQLite's locks while other sessions name that database's files as devices.
+//! Goal: a backup of a SQLite database keeps SQLite's locks while other sessions name that database's files as devices,
+//! under any of their names.
+//! Method: the real server during a slowed backup; another SQLite connection outside the server tries to take the locks
+//! after each statement.
+//! Not covered: locks on network file systems.
 
 use std::path::Path;
 

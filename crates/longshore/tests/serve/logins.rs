@@ -1,4 +1,7 @@
-//! Logins: which ones are accepted, when, and how often; and how clients recognise the server.
+//! Goal: logins are accepted and refused as configured, none keeps others out or makes them wait, sessions of a removed
+//! one end, and clients recognise the server by its certificate.
+//! Method: the real server, many processes that change its logins, and a client that sends packets by hand.
+//! Not covered: encryption, which third-party clients use.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};

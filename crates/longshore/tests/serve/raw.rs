@@ -1,4 +1,6 @@
-//! A client that can send anything: packets by hand, according to MS-TDS, without encryption.
+//! Goal: tests of the server have a client that can send anything, valid or not.
+//! Method: packets by hand, according to MS-TDS, without encryption.
+//! Not covered: this file has no tests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,8 @@
-//! A chain through third-party clients and the server: the statements of maintenance procedures, on a real database.
+//! Goal: third-party clients run a chain of a real database through the server, with the statements of maintenance
+//! procedures, to a moment.
+//! Method: each installed driver makes the backups and restores; the history and the restored server's rows are
+//! compared.
+//! Not covered: drivers that are not installed; major versions other than the newest one here.
 
 use longshore_kit::{Stop, installations};
 use serde_json::Value;

@@ -1,4 +1,6 @@
-//! Refused statements: they have SQL Server's numbers, and change nothing.
+//! Goal: refused statements of a chain have SQL Server's numbers, and change nothing.
+//! Method: `longshore sql` on real servers; after the refusals the restore that they concerned is completed.
+//! Not covered: SQL Server itself is not asked for its numbers.
 
 use longshore_kit::{Server, Stop, installations, representatives};
 

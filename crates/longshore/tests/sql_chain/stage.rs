@@ -1,4 +1,6 @@
-//! A server that archives its WAL, the configuration that names it, and `longshore sql`.
+//! Goal: the tests of chains have a server that archives its WAL, the configuration that names it, and `longshore sql`.
+//! Method: a real server; markers in its table tell where a restored one ended.
+//! Not covered: this file has no tests.
 
 use std::path::PathBuf;
 use std::process::Command;

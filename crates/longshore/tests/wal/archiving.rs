@@ -1,5 +1,7 @@
 //! Goal: every file that the server hands to archive_command comes back through restore_command, on every major
 //! version.
+//! Method: real servers and the program as their command; a segment is taken away, and pushes are killed at random
+//! moments. gzip unpacks the archive as a witness.
 
 use longshore_kit::{Server, Stop, installations};
 

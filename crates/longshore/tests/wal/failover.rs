@@ -1,4 +1,7 @@
-//! A standby that archives, at a failover to another one, while the old primary goes on.
+//! Goal: a standby that archives continues to do so after a failover to another one, while the old primary goes on; a
+//! server that was set back is refused.
+//! Method: real servers of the oldest and the newest major version here: a primary, two standbys and a copy that was
+//! set back, with one archive.
 
 use std::path::Path;
 

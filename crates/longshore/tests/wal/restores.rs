@@ -1,5 +1,7 @@
 //! Goal: of two restores of one backup, the first that archives owns the timeline; the other is refused with a reason,
 //! however its WAL arrives. The two differ in nothing that PostgreSQL writes by itself.
+//! Method: real servers, restored twice from one backup; their WAL is pushed and received, and archives, history files
+//! and exit codes are compared.
 
 use longshore_kit::{Installation, Server, Stop, representatives};
 

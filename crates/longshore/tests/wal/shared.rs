@@ -1,4 +1,7 @@
-//! Two targets whose backups rely on one archive, as on two hosts.
+//! Goal: two targets whose backups rely on one archive, as on two hosts, keep each other's WAL; an expire says whose
+//! WAL it keeps.
+//! Method: a real server, two configurations and targets on this machine.
+//! Not covered: two real hosts, and expires at the same moment.
 
 use std::path::Path;
 use std::process::Output;

@@ -1,4 +1,6 @@
-//! A server, an archive of its WAL, and the program as the server would run it.
+//! Goal: the tests of archiving have a server, an archive of its WAL, and the program as the server would run it.
+//! Method: real servers with segments of 1 MiB; gzip unpacks segments, which knows nothing of us.
+//! Not covered: this file has no tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
