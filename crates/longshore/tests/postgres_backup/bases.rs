@@ -273,6 +273,8 @@ fn a_backup_to_a_target_finds_its_base() {
         let mut command = program(&["backup", "main", "--json"]);
         answer(&succeed(command.args(arguments)))
     };
+    let listing = ["list", "--database", "main", "--json"];
+    let list = || answer(&succeed(&mut program(&listing)));
     let text = said(&mut program(&["backup", "main", "--differential"]), 4);
     assert!(
         text.contains("3035") && text.contains("there is no backup"),
@@ -285,12 +287,7 @@ fn a_backup_to_a_target_finds_its_base() {
     assert_eq!(differential(&a)["parent"], full["set"]);
     let b = backup(&["--incremental"]);
     assert_eq!(differential(&b)["parent"], a["set"]);
-    let listed = answer(&succeed(&mut program(&[
-        "list",
-        "--database",
-        "main",
-        "--json",
-    ])));
+    let listed = list();
     let backups = listed["databases"][0]["backups"].as_array().unwrap();
     let kinds: Vec<_> = backups
         .iter()
@@ -330,12 +327,7 @@ fn a_backup_to_a_target_finds_its_base() {
     let mut command = program(&["backup", "main", "--incremental"]);
     let text = said(&mut command, 5);
     assert!(text.contains(&format!("{} is MISSING", label(2))), "{text}");
-    let listed = answer(&succeed(&mut program(&[
-        "list",
-        "--database",
-        "main",
-        "--json",
-    ])));
+    let listed = list();
     let last = listed["databases"][0]["backups"]
         .as_array()
         .unwrap()
