@@ -10,7 +10,8 @@ Every round is recorded in WORK/record.json; one in which other programs took mo
 not count and is run again the next time. So a benchmark can be run in pieces, each while the machine is kept quiet.
 Rounds alternate between the tools, every other round in reverse order.
 
-Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving, `bucket` backup to an object
+Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving, `distant` the same to an object
+store whose answers come 10 ms late, `bucket` backup to an object
 store on this machine and its restore, beside the same to a directory, `chain` incremental backups and their restore (its rounds
 come last, as it changes the cluster). docs/benchmarks-postgres.md says what each means and
 how to get the other tools. Run it as root: servers run as `postgres`, cold memory needs root.
@@ -30,12 +31,13 @@ def options():
     parser.add_argument("--walg", default="wal-g", help="program")
     parser.add_argument("--versitygw", default=".work/buckets/versitygw", help="program; the object store")
     parser.add_argument("--postgres", default="/usr/lib/postgresql/15/bin", help="directory of the server's programs, 15 or later")
-    parser.add_argument("--port", type=int, default=6544, help="this and the next one name the servers' sockets")
+    parser.add_argument("--port", type=int, default=6544, help="this and the next two name the servers' sockets")
     parser.add_argument("--work", default=".work/bench-postgres", help="on the disk to measure; 16 GB")
     parser.add_argument("--scale", type=int, default=70, help="pgbench's; 70 gives 1 GB")
     parser.add_argument("--warehouses", type=int, default=10, help="TPC-C's; 10 give 1 GB")
     parser.add_argument("--no-orders", action="store_true", help="leave out TPC-H's tables, 1.3 GB")
     parser.add_argument("--segments", type=int, default=128, help="of log to archive")
+    parser.add_argument("--small-segments", type=int, default=1000, help="of log of 1 MiB to archive to a distant store")
     parser.add_argument("--max-cpu", type=int, default=15, help="of the spared backup, in percent of the machine")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", default=",".join(report.ORDER))
@@ -88,6 +90,7 @@ def main():
     wanted = options()
     main_cluster = cluster.Cluster(wanted.work, "data", wanted.postgres, wanted.port)
     log_cluster = cluster.Cluster(wanted.work, "waldata", wanted.postgres, wanted.port + 1)
+    small_cluster = cluster.Cluster(wanted.work, "smalldata", wanted.postgres, wanted.port + 2, segment_mib=1)
     record = Record(f"{main_cluster.work}/record.json")
     objects = None
     if not wanted.table:
@@ -95,7 +98,9 @@ def main():
         main_cluster.make(common, cluster.databases(wanted.scale, wanted.warehouses, not wanted.no_orders))
         if "wal" in wanted.rows:
             log_cluster.make(common + "\nwal_keep_size=4GB", rows.segments(wanted.segments))
-        if "bucket" in wanted.rows and not wanted.prepare:
+        if "distant" in wanted.rows:
+            small_cluster.make(common + "\nwal_keep_size=4GB", rows.segments(wanted.small_segments))
+        if any(row in wanted.rows for row in ("bucket", "distant")) and not wanted.prepare:
             if os.path.exists(wanted.versitygw):
                 objects = store.Store(wanted.work, wanted.versitygw)
                 objects.start()
@@ -115,7 +120,7 @@ def main():
     if not wanted.table:
         parts = [part for part in wanted.tools.split(";") if part]
         chosen = {name: tool for name, tool in found.items() if not parts or any(part in name for part in parts)}
-        measure = rows.Rows(main_cluster, log_cluster, objects)
+        measure = rows.Rows(main_cluster, log_cluster, objects, small_cluster)
         ends = time.monotonic() + wanted.budget
         for row, name in list(pending(chosen, record, wanted.rows.split(","), wanted.rounds)):
             began = time.monotonic()

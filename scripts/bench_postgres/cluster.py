@@ -8,10 +8,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Cluster:
-    def __init__(self, work, name, binaries, port):
+    def __init__(self, work, name, binaries, port, segment_mib=16):
         self.work, self.bin, self.port = os.path.abspath(work), binaries, str(port)
         self.data = f"{self.work}/{name}"
-        self.name = name
+        self.name, self.segment_mib = name, segment_mib
         self.user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 
     # -- commands
@@ -70,7 +70,8 @@ class Cluster:
         shutil.rmtree(self.data, ignore_errors=True)
         os.makedirs(self.work, exist_ok=True)
         os.chown(self.work, self.user.pw_uid, self.user.pw_gid)
-        self.run(f"{self.bin}/initdb", "-U", "postgres", "-A", "trust", "-k", "-N", "-E", "SQL_ASCII", "--locale=C", "-D", self.data)
+        self.run(f"{self.bin}/initdb", "-U", "postgres", "-A", "trust", "-k", "-N", "-E", "SQL_ASCII", "--locale=C",
+                 f"--wal-segsize={self.segment_mib}", "-D", self.data)
         with open(f"{self.data}/postgresql.conf", "a") as conf:
             conf.write(f"listen_addresses=''\nunix_socket_directories='{self.work}'\nport={self.port}\nautovacuum=off\n{settings}\n")
         self.start()

@@ -4,7 +4,7 @@ import statistics
 
 from .rows import disturbed
 
-ORDER = ("full", "cold", "load", "wal", "bucket", "chain")
+ORDER = ("full", "cold", "load", "wal", "distant", "bucket", "chain")
 
 
 def spread(values, digits=2):
@@ -32,7 +32,7 @@ class Report:
         return found
 
     def text(self):
-        parts = [self.tools(), self.full(), self.cold(), self.load(), self.wal(), self.bucket(), self.chain()]
+        parts = [self.tools(), self.full(), self.cold(), self.load(), self.wal(), self.distant(), self.bucket(), self.chain()]
         return "\n\n".join(part for part in parts if part)
 
     def tools(self):
@@ -75,6 +75,15 @@ class Report:
             rows.append((name, spread([run["rate"] for run in runs], 1), spread([run["machine"] for run in runs]),
                          f"{statistics.median(run['stored'] for run in runs) / 1e6:.0f}", len(runs)))
         return rows and table(("log, by the server's archiver", "segments/s", "machine CPU-s", "stored MB", "rounds"), rows)
+
+    def distant(self):
+        rows = []
+        for name, runs in self.rounds("distant").items():
+            queue = spread([run["queue"] for run in runs], 1) if all("queue" in run for run in runs) else "–"
+            rows.append((name, spread([run["rate"] for run in runs], 1), queue, spread([run["machine"] for run in runs]),
+                         spread([run["store"] for run in runs]), f"{statistics.median(run['stored'] for run in runs) / 1e6:.0f}", len(runs)))
+        return rows and table(("log in segments of 1 MiB, to a store 10 ms away", "by the server's archiver, segments/s",
+                               "the queue alone, segments/s", "machine CPU-s", "of these the store's and the way's", "stored MB", "rounds"), rows)
 
     def bucket(self):
         rows = []

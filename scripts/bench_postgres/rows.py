@@ -35,8 +35,8 @@ def disturbed(found):
 
 
 class Rows:
-    def __init__(self, cluster, archive, store=None):
-        self.cluster, self.archive, self.store = cluster, archive, store
+    def __init__(self, cluster, archive, store=None, small=None):
+        self.cluster, self.archive, self.store, self.small = cluster, archive, store, small
         self.work = cluster.work
         self.turn = True
 
@@ -173,35 +173,58 @@ class Rows:
 
     def wal(self, tool):
         """Segments per second of the server's own archiver, over the same waiting segments for each tool."""
-        cluster = self.archive
+        return self.archived(tool, self.archive, tool.archive, tool.archive_prepare, f"{self.work}/log")
+
+    def distant(self, tool):
+        """The same with segments of 1 MiB, to an object store whose answers come 10 ms late."""
+        found = self.archived(tool, self.small, tool.distant, tool.distant_prepare, f"{self.store.root}/{self.store.bucket}")
+        return dict(found, queue=self.queued(tool)) if tool.queue else found
+
+    def queued(self, tool):
+        """Segments per second of the look-ahead alone, without the server's call for each segment."""
+        cluster, names = self.small, self.waiting(self.small, tool.distant_prepare)
+        # The first segment makes the archive its cluster's.
+        cluster.run("sh", "-c", tool.distant(cluster.data, "", "").replace(" --async", "").replace("%p", f"{cluster.data}/pg_wal/{names[0]}"))
+        began = time.monotonic()
+        cluster.run("sh", "-c", tool.queue.replace("%p", f"{cluster.data}/pg_wal/{names[0]}"))
+        return round(len(names) / (time.monotonic() - began), 1)
+
+    def waiting(self, cluster, prepare):
+        """An empty archive, and segments that wait for it; their names."""
         status = f"{cluster.data}/pg_wal/archive_status"
         names = json.load(open(f"{cluster.data}/bench-segments"))
         cluster.empty("log", "scratch")
-        if tool.archive_prepare:
-            cluster.run(*tool.archive_prepare(cluster.data, f"{self.work}/log", f"{self.work}/scratch"))
+        if self.store:
+            self.store.empty()
+        if prepare:
+            cluster.run(*prepare(cluster.data, f"{self.work}/log", f"{self.work}/scratch"))
         for name in os.listdir(status):
             os.unlink(f"{status}/{name}")
-        for name in names:
-            cluster.run("touch", f"{status}/{name}.ready")
+        cluster.run("touch", *(f"{status}/{name}.ready" for name in names))
         subprocess.run(["rm", "-rf", f"{cluster.data}/pg_wal/longshore"], check=True)
+        return names
+
+    def archived(self, tool, cluster, archive, prepare, place):
+        status, names = f"{cluster.data}/pg_wal/archive_status", self.waiting(cluster, prepare)
         cluster.run("truncate", "-s", "0", f"{cluster.data}/postgresql.auto.conf")
         cluster.start("-c archive_mode=on")
         machine.fill_memory(f"{self.work}/holes")
         machine.read(f"{cluster.data}/pg_wal")
-        command = tool.archive(cluster.data, f"{self.work}/log", f"{self.work}/scratch")
+        command = archive(cluster.data, f"{self.work}/log", f"{self.work}/scratch")
         cluster.psql("alter system set archive_command = '%s'" % command.replace("'", "''"))
-        whole, began = machine.busy(), time.monotonic()
+        whole, began, store = machine.busy(), time.monotonic(), self.store.cpu() if self.store else 0
         cluster.psql("select pg_reload_conf()")
         while any(os.path.exists(f"{status}/{name}.ready") for name in reversed(names)):
             time.sleep(0.01)
             if time.monotonic() - began > 120:
                 raise SystemExit(f"{tool.name}: the archiver did not finish, see {cluster.work}/{cluster.name}.log")
         wall, cpu = time.monotonic() - began, machine.busy() - whole
+        store = (self.store.cpu() if self.store else 0) - store
         cluster.psql("alter system reset archive_command")
         cluster.stop()
-        stored = machine.size(f"{self.work}/log")
+        stored = machine.size(place)
         cluster.empty("log", "scratch")
-        return dict(s=round(wall, 3), rate=round(len(names) / wall, 1), machine=round(cpu, 2), stored=stored)
+        return dict(s=round(wall, 3), rate=round(len(names) / wall, 1), machine=round(cpu, 2), store=round(store, 2), stored=stored)
 
 
 def segments(count):

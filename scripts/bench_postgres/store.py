@@ -1,10 +1,11 @@
 """An object store on this machine, as the bucket rows use it: versitygw over a directory, by http and by https."""
 
-import os, shutil, socket, subprocess, time
+import os, shutil, socket, subprocess, sys, time
 
 from . import machine
 
 BUCKET, KEY, SECRET = "bench", "bench-key", "bench-secret"
+LATENCY_MS = 10
 
 
 class Store:
@@ -13,11 +14,12 @@ class Store:
     def __init__(self, work, binary):
         self.work, self.root, self.binary = os.path.abspath(work), f"{os.path.abspath(work)}/store", os.path.abspath(binary)
         self.certificate, self.key = f"{self.work}/store.pem", f"{self.work}/store.key"
-        self.ports = {}
+        self.bucket, self.ports = BUCKET, {}
         self.servers = []
 
     def url(self, scheme):
-        return f"{scheme}://127.0.0.1:{self.ports[scheme]}"
+        """`distant` is the way by http on which requests take LATENCY_MS longer."""
+        return f"{'http' if scheme == 'distant' else scheme}://127.0.0.1:{self.ports[scheme]}"
 
     def environment(self, scheme):
         """For programs that take AWS's variables."""
@@ -39,6 +41,10 @@ class Store:
             self.servers.append(subprocess.Popen(
                 [self.binary, "--port", f"127.0.0.1:{self.ports[scheme]}", *options, "posix", self.root], stdout=log, stderr=log,
                 env=dict(os.environ, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET)))
+        way = subprocess.Popen([sys.executable, f"{os.path.dirname(os.path.abspath(__file__))}/distance.py", str(self.ports["http"]),
+                                str(LATENCY_MS)], stdout=subprocess.PIPE, text=True)
+        self.servers.append(way)
+        self.ports["distant"] = int(way.stdout.readline())
         for port in self.ports.values():
             for _ in range(200):
                 try:

@@ -24,6 +24,11 @@ class Tool:
     """archive_command for a data directory, an archive directory and a scratch directory; None: not compared."""
     archive_prepare: Optional[Callable] = None
     """argv to run before the archive's first segment."""
+    distant: Optional[Callable] = None
+    distant_prepare: Optional[Callable] = None
+    """The same for the object store that is far away."""
+    queue: str = ""
+    """What pushes there all that waits, where the tool has a process of its own for that."""
     differing: Optional[Callable] = None
     """argv of the backup of this number, from 1, that differs from the one before."""
     again: list = field(default_factory=list)
@@ -70,6 +75,16 @@ def all_tools(options, cluster, store=None):
                 f"{ours} wal push %p --archive {archive}/log --async --algorithm {algorithm} --level {level}",
             archive_prepare=lambda data, archive, scratch: [ours, "wal", "create", "--archive", f"{archive}/log"]))
     spared = tools["longshore QAT_DEFLATE 1"]
+    if store:
+        # What archive_command starts by itself.
+        far = "env " + " ".join(f"{name}={value}" for name, value in store.environment("distant").items())
+        log = f"s3://{BUCKET}/log"
+        add(Tool(
+            name="longshore LZ4 1, S3, 10 ms", version=spared.version, options="`--async`", checks=spared.checks, backup=[],
+            restore=[], rows=("distant",),
+            distant=lambda data, archive, scratch: f"{far} {ours} wal push %p --archive {log} --async --algorithm LZ4 --level 1",
+            queue=f"{far} {ours} wal push %p --archive {log} --async --algorithm LZ4 --level 1 --only-ahead",
+            distant_prepare=lambda data, archive, scratch: [*far.split(), ours, "wal", "create", "--archive", log]))
     share = str(options.max_cpu)
     add(Tool(
         name=f"longshore QAT_DEFLATE 1, --max-cpu {share}", version=spared.version, checks=spared.checks,

@@ -39,7 +39,7 @@ use crate::network::{Direct, Proxies};
 use crate::settings::{Patience, Settings, TRY};
 use crate::source::Source;
 use crate::watched::{GivenUp, SEEN, Seen, Watched, innermost};
-use crate::{Error, Ticket, runtime};
+use crate::{Address, Error, Ticket, runtime};
 
 /// The name of the label among an object's own metadata: `x-amz-meta-longshore`.
 const LABEL: &str = "longshore";
@@ -127,11 +127,47 @@ struct Addressed {
     base: String,
 }
 
-fn addressed(builder: AmazonS3Builder, name: &str, given: Option<&str>, region: &str) -> Addressed {
-    let endpoint = match given {
+/// The environment's settings for a bucket, if object stores are tried at all.
+fn settings(name: &str, storage: &dyn Storage) -> Result<Settings, Error> {
+    match std::env::var_os(TRY).is_some_and(|value| value == "1") {
+        true => Settings::of_environment(name, storage),
+        false => Err(Error::OnTrial {
+            bucket: name.to_owned(),
+        }),
+    }
+}
+
+fn origin(server: &str, bucket: &str, key: &Path) -> String {
+    format!("{} {bucket} {key}", server.trim_end_matches('/'))
+}
+
+impl Address {
+    /// [`Bucket::origin`] of this address, in the environment's settings. Connects to nothing.
+    ///
+    /// Errors: `Address`, `Settings`, `OnTrial`.
+    pub fn origin(&self, storage: &dyn Storage) -> Result<String, Error> {
+        let (name, key) = self.parts()?;
+        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = open.as_ref().and_then(|open| open.get(name)) {
+            return Ok(bucket.origin(&key));
+        }
+        let settings = settings(name, storage)?;
+        let region = settings.region.as_deref().unwrap_or(REGION);
+        let server = server_of(settings.endpoint.as_deref(), region);
+        Ok(origin(&server, name, &key))
+    }
+}
+
+/// The server, from the settings' endpoint or region.
+fn server_of(given: Option<&str>, region: &str) -> String {
+    match given {
         Some(endpoint) => endpoint.to_owned(),
         None => format!("https://s3.{region}.amazonaws.com"),
-    };
+    }
+}
+
+fn addressed(builder: AmazonS3Builder, name: &str, given: Option<&str>, region: &str) -> Addressed {
+    let endpoint = server_of(given, region);
     // TLS protects the body already, and hashing it costs a core for each GB/s.
     let builder = builder.with_unsigned_payload(endpoint.starts_with("https://"));
     // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
@@ -174,12 +210,7 @@ impl Bucket {
         if let Some(bucket) = open.get(name) {
             return Ok(bucket.clone());
         }
-        if std::env::var_os(TRY).is_none_or(|value| value != "1") {
-            return Err(Error::OnTrial {
-                bucket: name.to_owned(),
-            });
-        }
-        let settings = Settings::of_environment(name, storage)?;
+        let settings = settings(name, storage)?;
         let wrong = |why| Error::Settings {
             bucket: name.to_owned(),
             why,
@@ -271,6 +302,11 @@ impl Bucket {
     /// The server as the settings name it. A copy of a bucket at another server may have the bucket's name, too.
     pub fn server(&self) -> &str {
         self.0.endpoint.trim_end_matches('/')
+    }
+
+    /// What distinguishes an object or a prefix from those of other stores: server, bucket and key.
+    pub fn origin(&self, key: &Path) -> String {
+        origin(self.server(), &self.0.name, key)
     }
 
     /// The object's address, for messages.

@@ -5,9 +5,9 @@
 //! valid only for that unchanged file and the archive's own copy ([`super::note`]).
 //!
 //! Invariants
-//! - A file that is pushed ahead gets its name after all files that the server wants archived before it: a server that
-//!   was set back to an older copy of its files is refused at the first segment that differs, and none of its later
-//!   segments gets in.
+//! - A file that is pushed ahead gets its name after all files that the server wants archived before it, or among new
+//!   ones of its own run (`order.rs`): a server that was set back to an older copy of its files is refused at the first
+//!   segment that differs, and none of its later segments gets in.
 //! - A file that was fetched ahead is given to the server only with the bytes of the archive from which it is
 //!   requested.
 //! - A look-ahead handles no more bytes than its limit, and ends at the first error: after a segment that cannot be
@@ -30,12 +30,13 @@ use longshore_pg::wal::{
     segments, segments_in,
 };
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::note::{self, Note};
+use super::order::{Naming, Order};
 use super::staged::{self, remove_abandoned};
-use super::waiting::{WAIT_MAX, wait};
-use super::{Error, Identity, Outgoing, PushResult, StorageForm, WalArchive, links};
+use super::waiting::{WAIT_MAX, WAIT_STEP, wait};
+use super::{Error, Identity, Outgoing, PushResult, StorageForm, WalArchive, links, place};
 
 /// Below pg_wal: the directory for the locks and fetched segments of look-aheads.
 const PLACE: &str = "longshore";
@@ -189,16 +190,16 @@ impl PgWal {
     }
 
     /// Whether a look-ahead would find work: a waiting file other than `own`, which the call itself pushes, without a
-    /// note.
+    /// note. `segment_bytes`: the size of the server's segments; 0 if it is not known.
     pub fn has_work_ahead(
         &self,
-        archive: &WalArchive,
+        segment_bytes: u64,
         ready: &[WalName],
         own: WalName,
         reach: Reach,
     ) -> bool {
         let place = self.dir.dir(Path::new(PLACE)).ok();
-        let mut within = ready.iter().take(count_within(archive, reach));
+        let mut within = ready.iter().take(count_within(segment_bytes, reach));
         within.any(|name| {
             let noted = place
                 .as_ref()
@@ -219,19 +220,20 @@ impl PgWal {
     ) -> Result<PrefetchResult, Error> {
         let mut names = self.ready()?;
         self.clear_notes(&names)?;
-        names.truncate(count_within(archive, reach));
-        let order = Order::of(names.len());
+        let size = archive.identity().map(|identity| identity.segment_size);
+        names.truncate(count_within(size.map_or(0, SegmentSize::bytes), reach));
+        let order = Order::of(&names, size);
         Ok(side_by_side(reach.workers, &names, |number, name| {
             let place = order.place(number);
             let text = name.to_string();
             let out = self.outgoing(*name, Path::new(&text))?;
-            let noted = self.note(&out, archive)?;
+            let noted = self.note(&out, archive, clock)?;
             if noted.is_some_and(|note| note.is_left(&*self.dir, Path::new(PLACE), &text)) {
                 place.is_archived();
                 return Ok(false);
             }
             let pushed = archive.push_unless_busy(&out, form, &|| place.wait(), clock)?;
-            if pushed.is_none() {
+            let Some(pushed) = pushed else {
                 // Another process writes it, most likely the call for which this look-ahead works.
                 let came = wait(WAIT_MAX, *name, clock, || match order.is_over() {
                     true => Ok(Some(false)),
@@ -241,11 +243,16 @@ impl PgWal {
                     place.is_archived();
                 }
                 return Ok(false);
-            }
+            };
             place.is_archived();
-            if let Some(note) = self.note(&out, archive)? {
+            if let Some(note) = self.note(&out, archive, clock)? {
                 note.leave(&*self.dir, Path::new(PLACE), &text)
                     .map_err(Error::io("note", self.path.join(PLACE).join(&text)))?;
+            }
+            if let PushResult::Stored { .. } = pushed
+                && archive.ground().has_one_name()
+            {
+                place.open_behind(|| archive.has_nothing_after(*name))?;
             }
             Ok(true)
         }))
@@ -262,24 +269,71 @@ impl PgWal {
         clock: &dyn Clock,
     ) -> Result<PushResult, Error> {
         wait(WAIT_MAX, out.name, clock, || {
-            match self.was_pushed(out, archive)? {
+            match self.was_pushed(out, archive, clock)? {
                 true => Ok(Some(PushResult::Already)),
-                false => archive.push_unless_busy(out, form, &|| true, clock),
+                false => archive.push_unless_busy(out, form, &|| Naming::InOrder, clock),
             }
         })
     }
 
     /// Whether a look-ahead has pushed this same file to this archive, and neither has changed since. Removes the
     /// note.
-    pub fn was_pushed(&self, out: &Outgoing, archive: &WalArchive) -> Result<bool, Error> {
-        let note = self.note(out, archive)?;
+    pub fn was_pushed(
+        &self,
+        out: &Outgoing,
+        archive: &WalArchive,
+        clock: &dyn Clock,
+    ) -> Result<bool, Error> {
+        let note = self.note(out, archive, clock)?;
         let name = out.name.to_string();
         Ok(note.is_some_and(|note| note.was_left(&*self.dir, Path::new(PLACE), &name)))
     }
 
-    /// The note for this file as it would be now; `None` if the archive does not have the file.
-    fn note(&self, out: &Outgoing, archive: &WalArchive) -> Result<Option<Note>, Error> {
+    /// Whether the store has acknowledged this same file to a look-ahead, within the last five minutes, for the archive
+    /// in a bucket at `location`. Waits while a look-ahead is at work that may be about to push it. Makes no request, and
+    /// removes the note. `false` for a directory.
+    ///
+    /// Errors: `Io`; `Store` for settings that are wrong.
+    pub fn was_acknowledged(
+        &self,
+        name: WalName,
+        location: &Path,
+        storage: &dyn Storage,
+        clock: &dyn Clock,
+    ) -> Result<bool, Error> {
+        let Some(origin) = place::origin(location, storage)? else {
+            return Ok(false);
+        };
+        let text = name.to_string();
+        let path = self.path.join(&text);
+        let start = clock.now();
+        loop {
+            // Asked before: a look-ahead that ends meanwhile has left its note before it ended.
+            let is_alone = self.turn_to_push()?.is_some();
+            let file = self.dir.stat(Path::new(&text));
+            let file = file.map_err(Error::io("look at", &path))?;
+            let note = Note::acknowledged(&file, &origin, clock);
+            if note.was_left(&*self.dir, Path::new(PLACE), &text) {
+                return Ok(true);
+            }
+            if is_alone || clock.now().saturating_sub(start) >= WAIT_MAX {
+                return Ok(false);
+            }
+            clock.sleep(WAIT_STEP);
+        }
+    }
+
+    /// The note for this file as it would be now; `None` if the archive is a directory that does not have the file.
+    fn note(
+        &self,
+        out: &Outgoing,
+        archive: &WalArchive,
+        clock: &dyn Clock,
+    ) -> Result<Option<Note>, Error> {
         let file = out.file.stat().map_err(Error::io("look at", &out.path))?;
+        if let Some(origin) = archive.ground().origin() {
+            return Ok(Some(Note::acknowledged(&file, &origin, clock)));
+        }
         let archived = archive.stat_of(out.name)?;
         Ok(archived.map(|archived| Note::new(&file, &archived)))
     }
@@ -592,9 +646,8 @@ impl PgWal {
 }
 
 /// How many of the first waiting files are within the limit.
-fn count_within(archive: &WalArchive, reach: Reach) -> usize {
-    let bytes = archive.identity().map_or(1, |i| i.segment_size.bytes());
-    let count = usize::try_from(reach.bytes_max / bytes);
+fn count_within(segment_bytes: u64, reach: Reach) -> usize {
+    let count = usize::try_from(reach.bytes_max / segment_bytes.max(1));
     count.unwrap_or(usize::MAX).max(1)
 }
 
@@ -639,81 +692,6 @@ fn clear(dir: &Arc<dyn Dir>, names: &[WalName]) -> io::Result<()> {
     Ok(())
 }
 
-/// The order in which files that are compressed at the same time get their names.
-struct Order {
-    state: Mutex<State>,
-    moved: Condvar,
-}
-
-struct State {
-    archived: Vec<bool>,
-    /// A file was not archived: none after it will be.
-    is_over: bool,
-}
-
-/// One file's place in the order. Dropping it before the file is archived ends the order: no later file may follow.
-struct PlaceIn<'a> {
-    order: &'a Order,
-    number: usize,
-}
-
-impl Order {
-    fn of(count: usize) -> Order {
-        Order {
-            state: Mutex::new(State {
-                archived: vec![false; count],
-                is_over: false,
-            }),
-            moved: Condvar::new(),
-        }
-    }
-
-    fn place(&self, number: usize) -> PlaceIn<'_> {
-        PlaceIn {
-            order: self,
-            number,
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.state.lock().is_over
-    }
-}
-
-impl PlaceIn<'_> {
-    /// Waits until all files before it are archived; `false` if one is not.
-    ///
-    /// No worker waits for ever: work begins in order, so another worker is working on the first file that is not
-    /// archived yet.
-    fn wait(&self) -> bool {
-        let mut state = self.order.state.lock();
-        loop {
-            if state.is_over {
-                return false;
-            }
-            if state.archived[..self.number].iter().all(|done| *done) {
-                return true;
-            }
-            self.order.moved.wait(&mut state);
-        }
-    }
-
-    fn is_archived(&self) {
-        self.order.state.lock().archived[self.number] = true;
-        self.order.moved.notify_all();
-    }
-}
-
-impl Drop for PlaceIn<'_> {
-    fn drop(&mut self) {
-        let mut state = self.order.state.lock();
-        if !state.archived[self.number] {
-            state.is_over = true;
-            self.order.moved.notify_all();
-        }
-    }
-}
-
 /// Does the work for each name, started in order, until all are done or one fails. `work` receives the name's number
 /// and returns whether there was any work.
 fn side_by_side(
@@ -754,28 +732,5 @@ fn side_by_side(
     PrefetchResult {
         files: done.into_inner(),
         error: error.into_inner(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    /// Goal: a file gets its name after all before it, and none does behind one that was not archived.
-    #[test]
-    fn files_get_their_names_in_order() {
-        let order = Order::of(3);
-        let (first, second, third) = (order.place(0), order.place(1), order.place(2));
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| second.wait());
-            std::thread::sleep(Duration::from_millis(50));
-            assert!(!waiting.is_finished());
-            first.is_archived();
-            assert!(waiting.join().unwrap());
-        });
-        drop(second);
-        assert!(!third.wait());
     }
 }

@@ -26,12 +26,13 @@ use parking_lot::Mutex;
 use super::form::StorageForm;
 use super::identity::Mark;
 use super::object::{End, Head, Row};
+use super::order::Naming;
 use super::outflow::Outflow;
 use super::place::{self, Draft, Place, Published, Wanted};
 use super::press::{BLOCK_BYTES, Press, Presses};
 use super::stored::{Ends, Object};
 use super::waiting::{WAIT_MAX, wait};
-use super::{Error, Ground, Identity};
+use super::{Error, Ground, Identity, links};
 
 /// Longest history or backup mark that is accepted, in bytes.
 const TEXT_MAX: u64 = 1 << 20;
@@ -248,7 +249,7 @@ impl WalArchive {
         form: &StorageForm,
         clock: &dyn Clock,
     ) -> Result<PushResult, Error> {
-        self.push_within(WAIT_MAX, out, form, &|| true, clock)
+        self.push_within(WAIT_MAX, out, form, &|| Naming::InOrder, clock)
     }
 
     /// Like [`WalArchive::push`], but skips a file that another process writes: `None`. When everything is written,
@@ -257,7 +258,7 @@ impl WalArchive {
         &self,
         out: &Outgoing,
         form: &StorageForm,
-        turn: &dyn Fn() -> bool,
+        turn: &dyn Fn() -> Naming,
         clock: &dyn Clock,
     ) -> Result<Option<PushResult>, Error> {
         match self.push_within(Duration::ZERO, out, form, turn, clock) {
@@ -271,7 +272,7 @@ impl WalArchive {
         patience: Duration,
         out: &Outgoing,
         form: &StorageForm,
-        turn: &dyn Fn() -> bool,
+        turn: &dyn Fn() -> Naming,
         clock: &dyn Clock,
     ) -> Result<PushResult, Error> {
         let pushed = self.attempt(patience, out, form, turn, clock);
@@ -289,7 +290,7 @@ impl WalArchive {
         patience: Duration,
         out: &Outgoing,
         form: &StorageForm,
-        turn: &dyn Fn() -> bool,
+        turn: &dyn Fn() -> Naming,
         clock: &dyn Clock,
     ) -> Result<PushResult, Error> {
         let judged = self.judge(out)?;
@@ -319,12 +320,16 @@ impl WalArchive {
         let (written, stored_bytes) = self.write(out, &judged, form, &mut *draft)?;
         let synced = draft.sync();
         synced.map_err(Error::io("store", self.path.join(&below)))?;
-        if !turn() {
-            let (name, waited_s) = (out.name, 0);
-            return Err(Error::Busy { name, waited_s });
+        match turn() {
+            Naming::Never => {
+                let (name, waited_s) = (out.name, 0);
+                return Err(Error::Busy { name, waited_s });
+            }
+            // The previous segment may have been archived meanwhile.
+            Naming::InOrder => self.check_before(out, &judged)?,
+            // The previous segment is on its way.
+            Naming::AmongOwn => self.check_beside(out, &judged)?,
         }
-        // The previous segment may have been archived meanwhile.
-        self.check_before(out, &judged)?;
         // So may the file itself, by a writer whose lock is not visible.
         if !self.ground.has_one_name()
             && let Some(object) = self.find(out.name)?
@@ -449,6 +454,39 @@ impl WalArchive {
         }
     }
 
+    /// Like [`WalArchive::check_before`], by the server's own previous segment alone: the caller is archiving that, too.
+    fn check_beside(&self, out: &Outgoing, judged: &FileFacts) -> Result<(), Error> {
+        let (WalName::Segment(name), Some(beside), Some(identity)) =
+            (out.name, &out.beside, self.identity())
+        else {
+            return self.check_before(out, judged);
+        };
+        let size = identity.segment_size;
+        let start = name.start(size);
+        let border = Lsn(start.0.saturating_sub(size.bytes()));
+        let before = SegmentName::holding(name.timeline, border, size);
+        let file_name = PathBuf::from(before.to_string());
+        let Ok(file) = beside.open(&file_name, OpenHow::Read) else {
+            return self.check_before(out, judged);
+        };
+        let read = |at: Lsn, buf: &mut [u8]| match at < start {
+            true => file.read_exact_at(buf, at.0.saturating_sub(border.0), Via::Cache),
+            false if at.0 - start.0 < size.bytes() => {
+                out.file.read_exact_at(buf, at.0 - start.0, Via::Cache)
+            }
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        match links::broken(read, border, start, size) {
+            None => Ok(()),
+            Some(_) if judged.unfinished => Ok(()),
+            Some(_) => Err(Error::OtherBranch {
+                archive: self.path.clone(),
+                name: before,
+                path: out.path.with_file_name(file_name),
+            }),
+        }
+    }
+
     /// Compares this history with the archive's, or archives it. An existing one needs no sync: the file that follows
     /// syncs the directory.
     fn agree(
@@ -463,7 +501,7 @@ impl WalArchive {
                 .compare(&object, history, &self.judge(history)?)
                 .map(drop),
             None => self
-                .push_within(patience, history, form, &|| true, clock)
+                .push_within(patience, history, form, &|| Naming::InOrder, clock)
                 .map(drop),
         }
     }
@@ -810,18 +848,28 @@ impl WalArchive {
         Ok(comparison.is_whole())
     }
 
-    /// The attributes of the archive's file with this name; `None` if it has none. In a bucket this is one request.
+    /// The attributes of the archive's file with this name; `None` if it has none.
     ///
     /// Errors: `Damaged`, `Newer`, `Store`, `Io`.
     pub(super) fn stat_of(&self, name: WalName) -> Result<Option<Stat>, Error> {
-        let file = match self.ground.only_ending() {
-            None => self.find(name)?.map(|object| object.file),
-            Some(ending) => {
-                let file = directory_of(name).join(format!("{name}.{ending}"));
-                self.place.open(&file, Wanted::Parts)?
-            }
+        let found = self.find(name)?;
+        found.map(|object| object.file.stat()).transpose()
+    }
+
+    /// Whether the directory of this segment has no later one. In a bucket this is a request for each 1,000 names.
+    ///
+    /// Errors: `Store`, `Io`.
+    pub(super) fn has_nothing_after(&self, name: WalName) -> Result<bool, Error> {
+        let Some(segment) = name.segment() else {
+            return Ok(false);
         };
-        file.map(|file| file.stat()).transpose()
+        let names = self.place.list(&directory_of(name), false)?;
+        let is_later = |entry: &place::Entry| {
+            let stem = entry.name.to_str().and_then(|text| text.split('.').next());
+            let found = stem.and_then(|stem| stem.parse::<WalName>().ok());
+            found.and_then(|found| found.segment()) > Some(segment)
+        };
+        Ok(!names.iter().any(is_later))
     }
 
     /// Whether these are the bytes of the archive's file with this name; `false` if it has none.
@@ -913,7 +961,7 @@ fn is_content(head: &Head, end: &End, (file, first): (&dyn File, usize)) -> io::
 }
 
 /// The directory of a file, relative to the archive's own.
-fn directory_of(name: WalName) -> PathBuf {
+pub(super) fn directory_of(name: WalName) -> PathBuf {
     let directory = |segment: SegmentName| directory(segment.timeline, segment.high);
     name.segment().map(directory).unwrap_or_default().into()
 }

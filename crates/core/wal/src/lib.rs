@@ -29,6 +29,7 @@ mod list;
 pub mod needs;
 mod note;
 pub mod object;
+mod order;
 mod outflow;
 mod place;
 mod press;

@@ -1,9 +1,13 @@
 //! Notes from a look-ahead to the calls that follow it: this same file is in that archive, durably.
 //!
 //! Invariants
-//! - A note identifies both files, the server's and the archive's, by device, inode, length and time of last change. It
-//!   does not match a file that was written, renamed or replaced since, nor one that the archive no longer has, or that
-//!   another disk in its place has.
+//! - A note identifies the server's file by device, inode, length and time of last change. It does not match a file that
+//!   was written, renamed or replaced since.
+//! - In a directory, it identifies the archive's file in the same way: it does not match one that the archive no longer
+//!   has, or that another disk in its place has.
+//! - In a bucket, it is the store's acknowledgement, written down: it names the archive by server, bucket and prefix, and
+//!   is believed for five minutes on the machine that wrote it, until that starts again. Asking the store each time would
+//!   take longer than the server takes for a segment.
 //! - Notes only save reading the file again; without one, or with a torn one, the bytes are compared. So they need no
 //!   sync.
 //! - A note is used once by the call that it is for.
@@ -13,30 +17,43 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use longshore_io::{Dir, OpenHow, Stat, Via, crc32c};
+use longshore_io::{Clock, Dir, OpenHow, Stat, Via, boot_id, crc32c};
 use longshore_pg::wal::WalName;
 
 /// The suffix of a note's name.
 pub(super) const ENDING: &str = ".pushed";
-const LEN: usize = 68;
+const FIELDS: usize = 8;
+const LEN: usize = FIELDS * 8 + 4;
+/// How long a store's acknowledgement is believed, in nanoseconds.
+const BELIEVED_NS: i64 = 300_000_000_000;
 
-/// The contents of a note.
+/// The contents of a note. The first four fields identify the server's file, the others what it was compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Note([u8; LEN]);
+pub(super) struct Note {
+    fields: [u64; FIELDS],
+    /// The last field is the time of an acknowledgement, which makes it no other note.
+    expires: bool,
+}
 
 impl Note {
     /// A note about a file as it was before it was pushed, and the archive's file as it is since.
     pub(super) fn new(file: &Stat, archived: &Stat) -> Note {
-        let fields = [file, archived]
-            .map(|stat| [stat.dev, stat.ino, stat.len, stat.ctime_ns as u64])
-            .concat();
-        let mut bytes = [0; LEN];
-        for (place, field) in bytes.chunks_mut(8).zip(fields) {
-            place.copy_from_slice(&field.to_le_bytes());
+        let [file, archived] = [file, archived].map(identity);
+        Note {
+            fields: join(file, archived),
+            expires: false,
         }
-        let crc = crc32c(&bytes[..LEN - 4]);
-        bytes[LEN - 4..].copy_from_slice(&crc.to_le_bytes());
-        Note(bytes)
+    }
+
+    /// A note about a file as it was before it was pushed to the archive `origin` in a bucket, which has acknowledged it
+    /// by now.
+    pub(super) fn acknowledged(file: &Stat, origin: &str, clock: &dyn Clock) -> Note {
+        let boot = boot_id().unwrap_or_default();
+        let by = [sum(origin), sum(&boot), u64::MAX, clock.wall_ns() as u64];
+        Note {
+            fields: join(identity(file), by),
+            expires: true,
+        }
     }
 
     /// Writes the note for a file of this name.
@@ -46,17 +63,42 @@ impl Note {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
+        let mut bytes = [0; LEN];
+        for (place, field) in bytes.chunks_mut(8).zip(self.fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        let crc = crc32c(&bytes[..LEN - 4]);
+        bytes[LEN - 4..].copy_from_slice(&crc.to_le_bytes());
         let file = dir.open(&path, OpenHow::CreateNew)?;
-        file.write_all_at(&self.0, 0, Via::Cache)
+        file.write_all_at(&bytes, 0, Via::Cache)
     }
 
-    /// Whether this same note exists for the name.
+    /// Whether this same note exists for the name, or, of an acknowledgement, one that is still believed.
     pub(super) fn is_left(self, dir: &dyn Dir, place: &Path, name: &str) -> bool {
         let mut bytes = [0; LEN];
         let read = dir
             .open(&path(place, name), OpenHow::Read)
             .and_then(|file| file.read_exact_at(&mut bytes, 0, Via::Cache));
-        read.is_ok() && bytes == self.0
+        let crc = crc32c(&bytes[..LEN - 4]).to_le_bytes();
+        if read.is_err() || bytes[LEN - 4..] != crc {
+            return false;
+        }
+        let mut left = [0; FIELDS];
+        for (field, bytes) in left.iter_mut().zip(bytes.chunks_exact(8)) {
+            *field = bytes
+                .iter()
+                .rev()
+                .fold(0, |sum, b| sum << 8 | u64::from(*b));
+        }
+        let (time, rest) = (FIELDS - 1, ..FIELDS - 1);
+        match self.expires {
+            false => left == self.fields,
+            true => {
+                let age_ns = (self.fields[time] as i64).checked_sub(left[time] as i64);
+                left[rest] == self.fields[rest]
+                    && age_ns.is_some_and(|age| (0..=BELIEVED_NS).contains(&age))
+            }
+        }
     }
 
     /// Like [`Note::is_left`], and removes the note.
@@ -66,6 +108,23 @@ impl Note {
         let _gone = dir.remove_file(&path(place, name));
         left
     }
+}
+
+fn identity(stat: &Stat) -> [u64; 4] {
+    [stat.dev, stat.ino, stat.len, stat.ctime_ns as u64]
+}
+
+fn join(file: [u64; 4], other: [u64; 4]) -> [u64; FIELDS] {
+    let mut fields = [0; FIELDS];
+    fields[..4].copy_from_slice(&file);
+    fields[4..].copy_from_slice(&other);
+    fields
+}
+
+/// Two checksums of a text, which differ where one of them would agree by chance.
+fn sum(text: &str) -> u64 {
+    let (one, other) = (crc32c(text.as_bytes()), text.bytes().rev());
+    u64::from(one) << 32 | u64::from(crc32c(&other.collect::<Vec<u8>>()))
 }
 
 /// Whether any note for the name is in this directory.
@@ -79,8 +138,10 @@ fn path(place: &Path, name: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use longshore_io::{SimDisk, Storage};
+    use longshore_io::{SimClock, SimDisk, Storage};
 
     #[test]
     fn a_note_fits_only_the_unchanged_file_and_the_same_archive_and_only_once() {
@@ -111,5 +172,32 @@ mod tests {
         assert!(!changed.is_left(&*a, Path::new(""), "n"));
         disk.write_file("/a/n.pushed", b"torn").unwrap();
         assert!(!note.was_left(&*a, Path::new(""), "n"));
+    }
+
+    /// Goal: an acknowledgement is believed for five minutes, for the same file and the same archive.
+    #[test]
+    fn an_acknowledgement_is_believed_for_a_while_and_for_one_archive() {
+        let disk = SimDisk::new(1);
+        disk.write_file("/a/file", b"x").unwrap();
+        disk.write_file("/a/other", b"x").unwrap();
+        let dir = disk.dir(Path::new("/a")).unwrap();
+        let stat = |name: &str| dir.stat(Path::new(name)).unwrap();
+        let clock = SimClock::new(0);
+        let (here, there) = ("https://one/bucket/wal", "https://two/bucket/wal");
+        let note = |file: &str, origin: &str| Note::acknowledged(&stat(file), origin, &clock);
+        let is_left = |note: Note| note.is_left(&*dir, Path::new(""), "n");
+        note("file", here).leave(&*dir, Path::new(""), "n").unwrap();
+        assert!(is_left(note("file", here)));
+        assert!(!is_left(note("other", here)));
+        assert!(!is_left(note("file", there)));
+        assert!(!is_left(Note::new(&stat("file"), &stat("other"))));
+        clock.sleep(Duration::from_secs(299));
+        assert!(is_left(note("file", here)));
+        clock.sleep(Duration::from_secs(2));
+        assert!(!is_left(note("file", here)), "it is too old");
+        let ahead = SimClock::new(clock.wall_ns() + 1);
+        let of_the_future = Note::acknowledged(&stat("file"), here, &ahead);
+        of_the_future.leave(&*dir, Path::new(""), "n").unwrap();
+        assert!(!is_left(note("file", here)), "the clock was set back");
     }
 }

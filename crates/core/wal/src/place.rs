@@ -152,17 +152,18 @@ impl Ground {
         }
     }
 
-    /// The ending, if there is only one: then a file that is given its name cannot meet another one under another ending.
-    pub(super) fn only_ending(&self) -> Option<&'static str> {
-        match self {
-            Ground::Directory(_) => None,
-            Ground::Bucket(..) => Some(IN_BUCKETS),
-        }
+    /// Whether a file's name has one ending only: then a file that is given its name cannot meet another one under
+    /// another ending.
+    pub(super) fn has_one_name(&self) -> bool {
+        matches!(self, Ground::Bucket(..))
     }
 
-    /// Whether it has one ending.
-    pub(super) fn has_one_name(&self) -> bool {
-        self.only_ending().is_some()
+    /// What identifies an archive in a bucket without a request: the server, the bucket and the prefix.
+    pub(super) fn origin(&self) -> Option<String> {
+        match self {
+            Ground::Directory(_) => None,
+            Ground::Bucket(bucket, key) => Some(bucket.origin(key)),
+        }
     }
 
     pub(super) fn place(&self, path: &Path) -> Arc<dyn Place> {
@@ -229,6 +230,14 @@ pub fn location(text: &OsStr) -> Result<PathBuf, Error> {
 /// Whether this is the location of an archive in a bucket.
 pub fn is_in_bucket(path: &Path) -> bool {
     address(path).is_some()
+}
+
+/// [`Ground::origin`] of the archive at this location, which is not opened for that.
+///
+/// Errors: `Store`.
+pub(super) fn origin(location: &Path, storage: &dyn Storage) -> Result<Option<String>, Error> {
+    let origin = address(location).map(|address| address.origin(storage));
+    Ok(origin.transpose()?)
 }
 
 /// The address that this path is the text of: no path begins like one.

@@ -80,7 +80,7 @@ pub struct LookAheadOptions {
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size)]
     pub queue_max: Option<u64>,
 
-    /// Files that --async works on at a time; the default is twice the number of CPUs.
+    /// Files that --async works on at a time; the default is twice the number of CPUs, and 8 at least in a bucket.
     ///
     /// Twice, because a worker waits for the archive's disk after it has compressed, and the CPU is idle then. Lower it if archiving takes CPUs
     /// from the server; raise it for an archive on a network with long round trips.

@@ -109,7 +109,7 @@ fn an_archiver_that_is_killed_over_and_over_loses_nothing() {
 }
 
 /// Kills the pushes that have `archive` among their words.
-fn kill_pushes(archive: &str) -> u64 {
+pub fn kill_pushes(archive: &str) -> u64 {
     let mut killed = 0;
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let name = entry.file_name();

@@ -1,6 +1,7 @@
 //! The WAL archive with real servers of all installed major versions.
 
 mod archiving;
+mod archiving_buckets;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;

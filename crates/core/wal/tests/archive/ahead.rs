@@ -34,7 +34,7 @@ fn segments_pushed_ahead_are_not_pushed_again() {
     let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
     let has_work = |own: usize| {
         let ready = pg_wal.ready().unwrap();
-        pg_wal.has_work_ahead(&archive, &ready, names[own], REACH)
+        pg_wal.has_work_ahead(SEGMENT as u64, &ready, names[own], REACH)
     };
     let ahead = || {
         let turn = pg_wal.turn_to_push().unwrap().unwrap();
@@ -52,7 +52,7 @@ fn segments_pushed_ahead_are_not_pushed_again() {
 
     let done = |i: usize| {
         let out = opened(&disk, names[i]).unwrap();
-        assert!(pg_wal.was_pushed(&out, &archive).unwrap(), "{i}");
+        assert!(pg_wal.was_pushed(&out, &archive, &*clock()).unwrap(), "{i}");
         let mark = format!("{}.ready", names[i]);
         let dir = longshore_io::Storage::dir(&disk, &status).unwrap();
         dir.remove_file(Path::new(&mark)).unwrap();

@@ -1,6 +1,7 @@
 //! The WAL archive through its door.
 
 mod ahead;
+mod ahead_buckets;
 mod buckets;
 mod faults;
 mod hostile;

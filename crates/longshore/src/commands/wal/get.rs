@@ -37,12 +37,17 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
         ));
     };
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
-    let archive = ArchiveLocation::of(&options.archive, context)?.existing(context)?;
+    let location = ArchiveLocation::of(&options.archive, context)?;
+    let archive = location.existing(context)?;
     pg_wal.check_system(&archive)?;
     let database = options.archive.database.as_deref();
     let wal = database.and_then(|name| context.config.wal_of(name));
-    let LookAheadSettings { ahead, reach } =
-        LookAheadSettings::of(&options.ahead, wal, wal.and_then(|wal| wal.prefetch));
+    let LookAheadSettings { ahead, reach } = LookAheadSettings::of(
+        &options.ahead,
+        wal,
+        wal.and_then(|wal| wal.prefetch),
+        &location.path(),
+    );
     let clock = &*context.clock;
     let segment = match name {
         WalName::Segment(segment) => Some(segment),

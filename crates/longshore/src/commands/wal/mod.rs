@@ -14,11 +14,12 @@ mod needs;
 mod push;
 mod receive;
 
+use std::path::Path;
 use std::process::Stdio;
 
 use longshore_codec::{Algorithm, Level};
 use longshore_io::child;
-use longshore_wal::{Reach, StorageForm};
+use longshore_wal::{Reach, StorageForm, is_in_bucket};
 
 pub use needs::Need;
 
@@ -39,6 +40,10 @@ pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
     }
 }
 
+/// The workers that serve a store 10 ms away at 190 segments of 1 MiB a second, where four reach 110 and sixteen 220
+/// (two cores, 1,000 segments). Each holds a stored segment in memory.
+const IN_BUCKETS: usize = 8;
+
 /// The default limit of bytes that are worked on ahead.
 pub const QUEUE_MAX: u64 = 1 << 30;
 
@@ -49,14 +54,19 @@ struct LookAheadSettings {
 }
 
 impl LookAheadSettings {
-    /// `configured`: the bytes that the database's settings allow for this command.
+    /// `configured`: the bytes that the database's settings allow for this command. `archive`: where the archive is.
     fn of(
         options: &LookAheadOptions,
         wal: Option<&config::Wal>,
         configured: Option<u64>,
+        archive: &Path,
     ) -> LookAheadSettings {
-        // A worker waits for the disk, three times per file, for about as long as it computes.
-        let twice = || 2 * std::thread::available_parallelism().map_or(1, usize::from);
+        // A worker waits for the disk, three times per file, for about as long as it computes; and for a store longer.
+        let least = if is_in_bucket(archive) { IN_BUCKETS } else { 1 };
+        let twice = || {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            least.max(2 * cores)
+        };
         let own = wal
             .and_then(|wal| wal.workers)
             .map(|n| usize::from(n.get()));

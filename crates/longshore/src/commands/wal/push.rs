@@ -42,7 +42,7 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         .and_then(|f| f.parse().ok())
         .ok_or_else(bad_name)?;
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
-    let archive = ArchiveLocation::of(&options.archive, context)?.open(context)?;
+    let location = ArchiveLocation::of(&options.archive, context)?;
     let database = options.archive.database.as_deref();
     let asked = (options.algorithm, options.level);
     let form = StorageForm {
@@ -50,18 +50,41 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         ..form(asked, database, context)
     };
     let wal = database.and_then(|name| context.config.wal_of(name));
-    let working = LookAheadSettings::of(&options.ahead, wal, wal.and_then(|wal| wal.queue_max));
+    let working = LookAheadSettings::of(
+        &options.ahead,
+        wal,
+        wal.and_then(|wal| wal.queue_max),
+        &location.path(),
+    );
     let clock = &*context.clock;
     if options.ahead.only_ahead {
-        if let Some(turn) = pg_wal.turn_to_push()? {
-            pg_wal.push_ahead(&turn, &archive, &form, working.reach, clock)?;
-        }
+        return push_ahead(
+            &pg_wal,
+            &location.open(context)?,
+            &form,
+            working.reach,
+            context,
+        );
+    }
+    let (storage, place) = (&*context.storage, location.path());
+    if working.ahead && pg_wal.was_acknowledged(name, &place, storage, clock)? {
+        let segment_bytes = storage.stat(&options.file).map_or(0, |stat| stat.len);
+        let waiting = work_ahead(&pg_wal, segment_bytes, name, working.reach, context)?;
+        tell(name, &PushResult::Already, Some(waiting), context);
         return Ok(Exit::Done);
     }
+    let archive = location.open(context)?;
     let new = archive.identity().is_none();
+    let segment_bytes = archive.identity().map_or(0, |i| i.segment_size.bytes());
     let waiting = match working.ahead {
         false => None,
-        true => Some(work_ahead(&pg_wal, &archive, name, working.reach, context)?),
+        true => Some(work_ahead(
+            &pg_wal,
+            segment_bytes,
+            name,
+            working.reach,
+            context,
+        )?),
     };
     let out = pg_wal.outgoing(name, file)?;
     let pushed = match working.ahead {
@@ -75,6 +98,25 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         ));
     }
     tell(name, &pushed, waiting, context);
+    Ok(Exit::Done)
+}
+
+/// Pushes what waits, and what came meanwhile, unless another look-ahead is at work.
+fn push_ahead(
+    pg_wal: &PgWal,
+    archive: &WalArchive,
+    form: &StorageForm,
+    reach: Reach,
+    context: &Context,
+) -> Result<Exit, Failure> {
+    if let Some(turn) = pg_wal.turn_to_push()? {
+        loop {
+            let done = pg_wal.push_ahead(&turn, archive, form, reach, &*context.clock)?;
+            if done.files == 0 || done.error.is_some() {
+                break;
+            }
+        }
+    }
     Ok(Exit::Done)
 }
 
@@ -115,16 +157,16 @@ fn tell(name: WalName, pushed: &PushResult, waiting: Option<usize>, context: &Co
 }
 
 /// Starts the look-ahead if there is work for it and none is running; returns the number of files that wait.
+/// `segment_bytes`: 0 if it is not known.
 fn work_ahead(
     pg_wal: &PgWal,
-    archive: &WalArchive,
+    segment_bytes: u64,
     own: WalName,
     reach: Reach,
     context: &Context,
 ) -> Result<usize, Failure> {
     let ready = pg_wal.ready()?;
-    let segment = archive.identity().map_or(0, |i| i.segment_size.bytes());
-    let waiting = segment * ready.iter().filter(|n| n.holds_log()).count() as u64;
+    let waiting = segment_bytes * ready.iter().filter(|n| n.holds_log()).count() as u64;
     if waiting > reach.bytes_max {
         // Files that are already in the archive count too: the server cannot recycle them before.
         context.output.warn(&format!(
@@ -135,7 +177,7 @@ fn work_ahead(
             bytes(reach.bytes_max),
         ));
     }
-    let has_work = pg_wal.has_work_ahead(archive, &ready, own, reach);
+    let has_work = pg_wal.has_work_ahead(segment_bytes, &ready, own, reach);
     if has_work && pg_wal.turn_to_push()?.is_some() {
         start_ahead(context);
     }
