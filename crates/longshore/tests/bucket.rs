@@ -752,6 +752,14 @@ fn target(server: &Server) {
     assert!(said.contains("3 prefixes in buckets"), "{said}");
     let said = text(&run(0, "list --target off").stdout);
     assert!(labels.iter().all(|label| said.contains(label)), "{said}");
+    let known = "--catalog known.db";
+    let said = text(&run(0, &format!("catalog rebuild --target off {known}")).stdout);
+    assert!(said.contains("3 backup sets added"), "{said}");
+    let history = answer(&run(0, &format!("history --json {known}")));
+    let newest = &history["rows"][0];
+    assert_eq!(newest["files"], 1);
+    let devices = newest["devices"].to_string();
+    assert!(devices.contains(&labels[2]), "{devices}");
     run(0, "verify --database app");
     std::fs::create_dir(server.path("scratch")).unwrap();
     run(0, "drill app --work scratch");

@@ -83,7 +83,8 @@ pub fn record_backup(context: &RunContext, finished: &FinishedBackup) -> Result<
         return Ok(());
     };
     let devices = finished.devices;
-    let mut record = if devices[0].class() == DeviceClass::File {
+    let can_be_read = matches!(devices[0].class(), DeviceClass::File | DeviceClass::Bucket);
+    let mut record = if can_be_read {
         let media = MediaSet::open(devices).map_err(warning)?;
         let set = media.set(finished.header.position).map_err(warning)?;
         let trailer = set.trailer.ok_or("the set has no trailer")?;

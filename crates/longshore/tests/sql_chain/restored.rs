@@ -3,6 +3,7 @@
 
 use longshore_kit::{Server, Stop, installations, representatives};
 
+use crate::common::store::Store;
 use crate::stage::{Stage, markers};
 use longshore_kit::postgres::judge::{check, dump, same};
 
@@ -69,6 +70,47 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
             "RESTORE LOG copy FROM DISK = 'logs.bak' WITH FILE = 2, RECOVERY, {stop}"
         ));
         assert_eq!(markers(&stage.recovered("c")), "1 2 3 4");
+    }
+}
+
+/// Goal: a chain whose sets are all objects comes back to a moment, and its history is that of sets in files.
+#[test]
+fn a_chain_of_objects_comes_back_to_a_moment() {
+    let Some(store) = Store::new() else { return };
+    for installation in &representatives() {
+        let mut stage = Stage::new(installation);
+        stage.environment = store.settings();
+        let url = |name: &str| format!("URL = 's3://nightly/{}/{name}'", installation.major);
+        stage.mark(1);
+        stage.done(&format!("BACKUP DATABASE main TO {}", url("full.bak")));
+        stage.mark(2);
+        stage.done(&format!("BACKUP LOG main TO {}", url("log1.bak")));
+        stage.mark(3);
+        let before_4 = stage.now();
+        stage.mark(4);
+        let two = [url("log2a.bak"), url("log2b.bak")].join(", ");
+        stage.done(&format!("BACKUP LOG main TO {two}"));
+        let count = |what: &str| -> u32 {
+            let said = stage.done(&format!("SELECT COUNT(*) FROM msdb.dbo.{what}"));
+            said.lines().next().unwrap().trim().parse().unwrap()
+        };
+        assert_eq!(count("backupmediafamily WHERE media_family_id IS NULL"), 0);
+        assert!(count("backupfile") > 0);
+        std::fs::rename(stage.path("wal"), stage.path("wal-away")).unwrap();
+
+        let full = url("full.bak");
+        let to = "WITH MOVE 'main' TO 'HERE/a', NORECOVERY";
+        stage.done(&format!("RESTORE DATABASE copy FROM {full} {to}"));
+        // The second log set does not lead on from the full one.
+        let (number, said) = stage.refused(&format!("RESTORE LOG copy FROM {two}"));
+        assert_eq!(number, 4305, "{said}");
+        let log1 = url("log1.bak");
+        stage.done(&format!("RESTORE LOG copy FROM {log1} WITH NORECOVERY"));
+        let stop = format!("WITH RECOVERY, STOPAT = '{before_4}'");
+        stage.done(&format!("RESTORE LOG copy FROM {two} {stop}"));
+        let server = stage.recovered("a");
+        assert_eq!(markers(&server), "1 2 3", "{}", installation.major);
+        check(&server, &stage.path("a"));
     }
 }
 

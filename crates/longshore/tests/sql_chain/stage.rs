@@ -13,6 +13,8 @@ use crate::served;
 pub struct Stage {
     pub server: Server,
     pub dir: tempfile::TempDir,
+    /// Of statements.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 impl Stage {
@@ -33,7 +35,12 @@ impl Stage {
         );
         server.start();
         server.psql("create table marker (i int); create table large as select i, 'row ' || i t from generate_series(1, 20000) i");
-        let stage = Stage { server, dir };
+        let environment = Vec::new();
+        let stage = Stage {
+            server,
+            dir,
+            environment,
+        };
         stage.configure(&stage.server);
         stage
     }
@@ -76,6 +83,7 @@ impl Stage {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = longshore_in(self.dir.path(), args);
         command.env("TZ", "UTC");
+        command.envs(self.environment.iter().cloned());
         command
     }
 

@@ -95,9 +95,6 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     let devices = devices(session, &backup.to)?;
     check_ground(session, &devices)?;
     check_mirrors(backup)?;
-    if is_log && devices.iter().any(|d| matches!(d, DeviceSpec::Bucket(_))) {
-        return Err(message::OWN.with(&[&NO_LOG]).into());
-    }
     let options = Options::of(session, &backup.options, statement)?;
     let settings = server_settings(session);
     let mut request = lower(session, &database, devices, &options, &settings)?;
@@ -107,9 +104,6 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     let report = run(session, &database, &request, &options, out)?;
     say_end(session, &database, &request, &options, &report, out)
 }
-
-/// The history does not know enough of a set in an object store for the next log set to continue it.
-const NO_LOG: &str = "log sets do not go to object stores, since no later one could continue them: write DISK = '...'";
 
 /// The database of this name. Errors: 911, 3147.
 fn existing(session: &Session, name: &str) -> Result<Database, Message> {
