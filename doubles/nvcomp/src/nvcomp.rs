@@ -16,6 +16,7 @@ const INVALID_VALUE: c_int = 10;
 const NOT_SUPPORTED: c_int = 11;
 const CHUNK_TOO_LARGE: c_int = 18;
 const CUDA_ERROR: c_int = 1000;
+const INTERNAL: c_int = 10_000;
 
 /// The largest output of one chunk of 64 KiB.
 const OUTPUT_MAX: usize = 148_256;
@@ -225,6 +226,10 @@ extern "C" fn nvcompBatchedCRC32Async(
         let zero = options.reserved == [0; 64] && options.spec_reserved == [0; 16];
         if !whole || !gzip || !zero || options.kernel.reserved != [0; 20] {
             return Err(INVALID_VALUE);
+        }
+        // So does nvCOMP 5.2.0 on an H100.
+        if chunks == 0 {
+            return Err(INTERNAL);
         }
         let chunks = chunks as u64;
         let work = Work::Checksum {

@@ -617,6 +617,35 @@ fn no_gpu_is_absence_and_a_gpu_in_trouble_is_not() {
     }
 }
 
+/// Goal: no call to nvCOMP is made for jobs that are shorter than a chunk: it refuses checksums of no chunks.
+#[test]
+fn jobs_without_a_whole_chunk_stay_on_the_cpu() {
+    let double = Double::new("");
+    let engine = double.ready("");
+    let calls = |name: &str| double.calls(name);
+    let before = calls("nvcompBatchedCRC32Async");
+    assert_eq!(judged(&engine, &[1, 255, 65_535]), 3);
+    assert_eq!(calls("nvcompBatchedCRC32Async"), before);
+    assert_eq!(engine.health().state, EngineState::Ready);
+}
+
+/// Goal: checksums that nvCOMP refuses to compute cost the checksums, and not the device; compression that it refuses
+/// costs the device.
+#[test]
+fn a_device_without_checksums_is_used_without_them() {
+    let double = Double::new("fail=nvcompBatchedCRC32Async:10000:1:0");
+    let engine = double.engine();
+    let health = engine.self_test();
+    assert_eq!(health.state, EngineState::Ready, "{}", health.reason);
+    assert!(!engine.facts().unwrap().checksums);
+    assert_eq!(judged(&engine, &LENS), LENS.len());
+    let double = Double::new("fail=nvcompBatchedDeflateCompressAsync:10000:1:0");
+    let health = double.engine().self_test();
+    assert_eq!(health.state, EngineState::Suspended, "{}", health.reason);
+    let why = "nvcompBatchedDeflateCompressAsync answered internal error (10000)";
+    assert!(health.reason.contains(why), "{}", health.reason);
+}
+
 #[test]
 fn everything_is_given_back_in_the_end() {
     let double = Double::new("");

@@ -151,7 +151,8 @@ impl From<Trouble> for Verdict {
     }
 }
 
-/// Tries the requested options, then fewer of them if the results were wrong and the device was not in trouble.
+/// Tries the requested options, then fewer of them if the results were wrong, or nvCOMP refused a call although the
+/// device was not in trouble.
 fn try_all(
     make: impl Fn(&Options) -> Result<Device, Trouble>,
     options: &Options,
@@ -162,6 +163,9 @@ fn try_all(
         match &tested {
             Err(Verdict::Wrong(why)) => {
                 tracing::warn!(why, ?options, "nvcomp failed its self-test");
+            }
+            Err(Verdict::Trouble(Trouble::Nvcomp(refused))) if !refused.batch_too_large() => {
+                tracing::warn!(%refused, ?options, "nvcomp's self-test did not run");
             }
             Ok(_) | Err(Verdict::Trouble(_)) => break,
         }
