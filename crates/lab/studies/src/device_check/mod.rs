@@ -102,9 +102,9 @@ pub fn device_check(
         check.stripe(yard.as_ref(), spec.stripe.as_deref());
         sections.push(check.copies(&engine));
         sections.push(check.backups(yard.as_ref()));
-        sections.push(check.compression(&contents));
-        sections.push(check.software(&contents));
         sections.push(check.ways(&contents));
+        sections.push(check.software(&contents));
+        sections.push(check.compression(&contents));
     }
     sections.insert(0, check.checks());
     let summary = match (tested, check.passed) {
@@ -267,7 +267,7 @@ impl Check<'_> {
         work: &Path,
         contents: &[SampleContent],
     ) -> Option<Arc<Yard>> {
-        let files = if self.quick { 3 } else { 32 };
+        let files = if self.quick { 3 } else { 64 };
         let pages = contents.first()?.clone();
         let (context, work) = (context.clone(), work.to_owned());
         let step = self.step("files for whole backups", 120, move || {
@@ -310,43 +310,56 @@ impl Check<'_> {
     }
 
     fn backups(&mut self, yard: Option<&Arc<Yard>>) -> Section {
-        let stripes: &[usize] = if self.quick { &[1] } else { &[1, 2, 4, 8] };
-        let modes = [
-            ("software", OffloadMode::Software),
-            ("hardware", OffloadMode::Hardware),
-            ("hybrid", OffloadMode::Hybrid),
+        let stripes: &[usize] = if self.quick { &[1] } else { &[1, 4] };
+        let batches = self.batches_mib();
+        let modes: [(&str, OffloadMode, &[usize]); 3] = [
+            ("software", OffloadMode::Software, &[0]),
+            ("hardware", OffloadMode::Hardware, batches),
+            ("hybrid", OffloadMode::Hybrid, batches),
         ];
+        let points = modes.into_iter().flat_map(|(name, mode, batches)| {
+            let each = batches
+                .iter()
+                .flat_map(|batch| stripes.iter().map(move |n| (*batch, *n)));
+            each.map(move |(batch, stripes)| (name, mode, batch, stripes))
+        });
         let mut rows = Vec::new();
-        for (name, mode) in modes {
-            for &stripes in stripes {
-                let Some(yard) = yard.cloned() else { continue };
-                let options = self.options.clone();
-                let what = format!("backup to NUL, {name}, {stripes} stripes");
-                let step = self.step(&what, 120, move || yard.to_nul(options, mode, stripes));
-                let taken = match step {
-                    Step::Done(taken) => Some(taken),
-                    Step::Not(why) => {
-                        (self.on_step)(&format!("{what}: {why}"));
-                        None
-                    }
-                };
-                let cell = |of: fn(&Timing) -> f64| Cell::from(taken.as_ref().map(of));
-                rows.push(vec![
-                    Cell::from(name),
-                    Cell::Number(stripes as f64),
-                    cell(Timing::gb_per_s),
-                    cell(Timing::cpu_s_per_gb),
-                    cell(Timing::ratio),
-                    cell(|taken| 100.0 * taken.accelerator_share()),
-                ]);
-            }
+        for (name, mode, batch, stripes) in points {
+            let Some(yard) = yard.cloned() else { continue };
+            let mut options = self.options.clone();
+            options.batch_bytes = batch * MIB;
+            let what = format!("backup to NUL, {name}, batches of {batch} MiB, {stripes} stripes");
+            let step = self.step(&what, 120, move || yard.to_nul(options, mode, stripes));
+            let taken = match step {
+                Step::Done(taken) => Some(taken),
+                Step::Not(why) => {
+                    (self.on_step)(&format!("{what}: {why}"));
+                    None
+                }
+            };
+            let cell = |of: fn(&Timing) -> f64| Cell::from(taken.as_ref().map(of));
+            let batch = (batch > 0).then_some(batch as f64);
+            rows.push(vec![
+                Cell::from(name),
+                Cell::from(batch),
+                Cell::Number(stripes as f64),
+                cell(Timing::gb_per_s),
+                cell(Timing::cpu_s_per_gb),
+                cell(Timing::ratio),
+                cell(|taken| 100.0 * taken.accelerator_share()),
+            ]);
         }
         Section {
             heading: "Whole backups to NUL".into(),
-            prose: vec!["Database pages from the page cache, QAT_DEFLATE, level LOW.".into()],
+            prose: vec![
+                "Database pages from the page cache, QAT_DEFLATE, level LOW. A backup fills batches to half of their greatest \
+                 length or more."
+                    .into(),
+            ],
             table: Some(Table {
                 columns: vec![
                     Column::text("mode"),
+                    Column::number("batch", "MiB", 0),
                     Column::number("stripes", "", 0),
                     Column::number("speed", "GB/s", 2),
                     Column::number("CPU", "s/GB", 2),
@@ -446,9 +459,10 @@ impl Check<'_> {
         Section {
             heading: "Compression on the GPU".into(),
             prose: vec![
-                "GB are 10^9 uncompressed bytes. *kernel* is compression alone by the GPU's clock; *copies in* and *out* what \
-                 the copies alone would allow; *whole way* from a job's buffer to its framed payload, checksums and copies \
-                 by the CPU included, with several batches in flight."
+                "GB are 10^9 uncompressed bytes. *kernel* is the compression of one batch by the GPU's clock, while others are \
+                 compressed at the same time; *copies in* and *out* what the copies alone would allow; *whole way* from a \
+                 job's buffer to its framed payload, checksums and copies by the CPU included, with several batches in \
+                 flight."
                     .into(),
             ],
             table: Some(Table {

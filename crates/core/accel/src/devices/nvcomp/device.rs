@@ -1,8 +1,8 @@
 //! One GPU made ready for batches: its queues, and a lane for every batch that may be in flight.
 //!
 //! Invariants
-//! - All memory is allocated here, none while batches run; the exception is scratch, which grows when a higher level
-//!   is requested.
+//! - All memory is allocated here, none while batches run; the exception is a lane's scratch, which grows when a higher
+//!   level is requested.
 //! - At most half of the device's free memory is taken.
 //! - Every lane that is kept here is idle.
 //!
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Options;
-use super::driver::{Context, CudaError, DeviceMemory, Kernel, Stream};
+use super::driver::{Context, CudaError, Kernel, Stream};
 use super::lane::{Lane, Made};
 use super::library::{Effort, Library};
 use super::queues::{CHUNK, GATHER_UNIT, Queues, Streams, Timings, Trouble, refused};
@@ -55,11 +55,9 @@ impl Device {
             return Err(refused(WRONG_ALIGNMENT));
         }
         let slot = sizes.output_max.next_multiple_of(GATHER_UNIT);
-        let per_lane = Lane::device_bytes(slot);
+        let per_chunk = Lane::device_bytes(slot) + sizes.scratch.div_ceil(chunks_max);
         let (free, _) = context.memory()?;
-        let scratch = sizes.scratch.div_ceil(chunks_max);
-        let (mut lanes, mut capacity) =
-            plan(free / 2, options.lanes, chunks_max, per_lane, scratch);
+        let (mut lanes, mut capacity) = plan(free / 2, options.lanes, chunks_max, per_chunk);
         let gather = options.gather.then(|| load_gather(&context)).flatten();
         let checksums = options
             .checksums
@@ -67,12 +65,10 @@ impl Device {
             .flatten();
         let streams = Streams {
             input: Stream::new(&context)?,
-            compute: Stream::new(&context)?,
             output: Stream::new(&context)?,
         };
         let mut device = Device {
             queues: Queues {
-                scratch: Mutex::new(DeviceMemory::new(&context, 0)?),
                 context,
                 library,
                 streams,
@@ -80,6 +76,7 @@ impl Device {
                 checksums,
                 capacity,
                 slot,
+                order: Mutex::default(),
                 timings: Mutex::new(Timings::default()),
             },
             lanes: Mutex::default(),
@@ -97,14 +94,12 @@ impl Device {
     }
 
     fn allocate(&mut self, lanes: usize) -> Result<(), Trouble> {
-        let queues = &mut self.queues;
+        let queues = &self.queues;
         self.lanes.get_mut().clear();
-        *queues.scratch.get_mut() = DeviceMemory::new(&queues.context, 0)?;
         let sizes = queues.library.sizes(Effort::FAST, CHUNK, queues.capacity)?;
-        let scratch = DeviceMemory::new(&queues.context, sizes.scratch)?;
-        let made: Result<Vec<Lane>, CudaError> = (0..lanes).map(|_| Lane::new(queues)).collect();
+        let lane = |_| Lane::new(queues, sizes.scratch);
+        let made: Result<Vec<Lane>, CudaError> = (0..lanes).map(lane).collect();
         *self.lanes.get_mut() = made?;
-        *queues.scratch.get_mut() = scratch;
         Ok(())
     }
 
@@ -130,14 +125,8 @@ impl Device {
 
 /// How many lanes of how many chunks fit in `budget` bytes. As many lanes as wanted, unless they would be too small to
 /// be useful.
-fn plan(
-    budget: usize,
-    lanes_wanted: usize,
-    chunks_max: usize,
-    per_chunk: usize,
-    scratch_per_chunk: usize,
-) -> (usize, usize) {
-    let fits = |lanes: usize| budget / (lanes * per_chunk + scratch_per_chunk);
+fn plan(budget: usize, lanes_wanted: usize, chunks_max: usize, per_chunk: usize) -> (usize, usize) {
+    let fits = |lanes: usize| budget / (lanes * per_chunk);
     let lanes = (1..=lanes_wanted.max(1))
         .rev()
         .find(|&lanes| fits(lanes) >= CHUNKS_MIN)
@@ -163,11 +152,11 @@ mod tests {
     #[test]
     fn memory_is_divided_among_lanes_and_small_memory_means_fewer_of_them() {
         let mib = 1 << 20;
-        // 64 MiB lanes of about 280 KiB a chunk, 360 KiB scratch.
-        let plan = |budget_mib: usize| plan(budget_mib * mib, 4, 1024, 280 << 10, 360 << 10);
+        // 64 MiB lanes of about 280 KiB a chunk and 360 KiB scratch.
+        let plan = |budget_mib: usize| plan(budget_mib * mib, 4, 1024, 640 << 10);
         assert_eq!(plan(70_000), (4, 1024));
-        assert_eq!(plan(1000), (4, 691));
-        assert_eq!(plan(180), (3, 153));
+        assert_eq!(plan(1000), (4, 400));
+        assert_eq!(plan(250), (3, 133));
         assert_eq!(plan(90), (1, 144));
         // Too little memory: the attempt reports it.
         assert_eq!(plan(10), (1, CHUNKS_MIN));

@@ -2,18 +2,20 @@
 //!
 //! ```text
 //!  host     [ chunks, later the dense run ] [ lengths, statuses, checksums | table ]     pinned
-//!  device   [ chunks ] [ slots ] [ dense run ] [ addresses | lengths, statuses, checksums | table ]
+//!  device   [ chunks ] [ slots ] [ dense run ] [ addresses | lengths, statuses, checksums | table ] [ scratch ]
 //! ```
 //!
 //! Invariants
-//! - The device touches only this memory and the shared scratch, never a job's buffers.
+//! - The device touches only this memory, never a job's buffers.
 //! - Outside [`Lane::compress`] a lane is idle: no work that touches its memory is queued or running. One on which the
 //!   device may still work is leaked, never freed or used again.
 //! - Lengths and statuses are filled with nonsense before a batch starts, so that values the library did not write are
 //!   noticed.
 //! - Nothing is gathered or copied by a length that was not checked against its slot.
 //!
-//! Leaves to others: the queues and the scratch memory (`queues.rs`), how many lanes there are (`device.rs`), and framing
+//! - Scratch grows when a higher level is requested, while the lane is idle.
+//!
+//! Leaves to others: the queues that batches share (`queues.rs`), how many lanes there are (`device.rs`), and framing
 //! the results (`frame.rs`).
 
 use std::mem::ManuallyDrop;
@@ -23,13 +25,18 @@ use std::sync::Arc;
 use longshore_codec::deflate::{Deflater, Isal};
 use longshore_codec::worth;
 
-use super::driver::{Context, CudaError, DeviceMemory, DevicePtr, PinnedMemory, StreamMark};
+use super::driver::{
+    Context, CudaError, DeviceMemory, DevicePtr, PinnedMemory, Stream, StreamMark,
+};
 use super::library::{Batch, Effort, status_name};
-use super::queues::{CHUNK, GATHER_UNIT, Queues, Trouble};
+use super::queues::{CHUNK, GATHER_UNIT, Queues, Trouble, refused};
 use crate::Fault;
 
 /// Threads of a block of the gather kernel.
 const GATHER_THREADS: u32 = 256;
+
+/// nvCOMP's status for an output that does not fit.
+const OUTPUT_TOO_SMALL: i32 = 15;
 
 /// Fills memory that the library must overwrite: not a valid status, and longer than any slot.
 const NONSENSE: u8 = 0xee;
@@ -122,6 +129,8 @@ pub(super) struct Lane {
     slots: DeviceMemory,
     dense: DeviceMemory,
     arrays: DeviceMemory,
+    scratch: DeviceMemory,
+    compute: Stream,
     marks: Marks,
     /// For the chunks that the device does not do: tails, and chunks that failed. With its level.
     software: Option<(i32, Deflater)>,
@@ -130,14 +139,14 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Device memory that a lane takes for each chunk.
+    /// Device memory that a lane takes for each chunk, besides scratch.
     pub fn device_bytes(slot: usize) -> usize {
         let layout = Layout { capacity: 1 };
         2 * CHUNK + slot + layout.addresses() + layout.addresses_len()
     }
 
-    /// Allocates a lane for batches of the queues' capacity.
-    pub fn new(queues: &Queues) -> Result<Lane, CudaError> {
+    /// Allocates a lane for batches of the queues' capacity, with `scratch_len` bytes of scratch.
+    pub fn new(queues: &Queues, scratch_len: usize) -> Result<Lane, CudaError> {
         let (context, capacity, slot) = (&queues.context, queues.capacity, queues.slot);
         let layout = Layout { capacity };
         let device = |len| DeviceMemory::new(context, len);
@@ -150,6 +159,8 @@ impl Lane {
             slots: device(capacity * slot)?,
             dense: device(capacity * CHUNK)?,
             arrays: device(layout.addresses() + layout.addresses_len())?,
+            scratch: device(scratch_len)?,
+            compute: Stream::new(context)?,
             marks: Marks::new(context)?,
             software: None,
             deflated: vec![0; CHUNK],
@@ -258,56 +269,65 @@ impl Lane {
 
     /// Queues all work up to the arrival of lengths, statuses and checksums.
     fn start(&mut self, queues: &Queues, count: usize, effort: Effort) -> Result<(), Trouble> {
-        let (context, streams, marks) = (&queues.context, &queues.streams, &self.marks);
+        self.need_scratch(queues, effort, count)?;
+        let (context, input, marks) = (&queues.context, &queues.streams.input, &self.marks);
+        let compute = &self.compute;
         let arrays = |offset: usize| self.arrays.start() + offset as DevicePtr;
         let address = |n: usize| arrays(self.layout.addresses() + n * self.layout.capacity * 8);
-        // The lock is held while this batch is queued, so that all batches go through the three queues in the same
-        // order.
-        let mut scratch = queues.scratch.lock();
-        let scratch = queues.scratch_for(&mut scratch, effort, count)?;
         let batch = Batch {
             input_ptrs: address(0),
             input_sizes: address(1),
             chunk_len: CHUNK,
             chunks: count,
-            scratch: scratch.start(),
-            scratch_len: scratch.len(),
+            scratch: self.scratch.start(),
+            scratch_len: self.scratch.len(),
             output_ptrs: address(2),
             output_sizes: arrays(self.layout.sizes()),
             statuses: arrays(self.layout.statuses()),
         };
         context.enter()?;
-        // SAFETY: all memory is this lane's, except scratch, which the compute queue uses for one batch at a time;
-        // nobody reads the lane before the marks are reached, and after an error the caller first waits for the
-        // streams.
+        let order = queues.order.lock();
+        // SAFETY: all memory is this lane's; nobody reads the lane before the marks are reached, and after an error the
+        // caller first waits for the streams.
         unsafe {
-            marks.input_starts.record(&streams.input)?;
-            context.copy_in(
-                self.input.start(),
-                self.host.as_mut_ptr(),
-                count * CHUNK,
-                &streams.input,
-            )?;
-            marks.input_ends.record(&streams.input)?;
+            marks.input_starts.record(input)?;
+            let (to, from) = (self.input.start(), self.host.as_mut_ptr());
+            context.copy_in(to, from, count * CHUNK, input)?;
+            marks.input_ends.record(input)?;
+            drop(order);
 
-            streams.compute.wait_for(&marks.input_ends)?;
-            marks.compute_starts.record(&streams.compute)?;
+            compute.wait_for(&marks.input_ends)?;
+            marks.compute_starts.record(compute)?;
             let answers = (arrays(0), self.layout.answers_len());
-            context.fill(answers.0, NONSENSE, answers.1, &streams.compute)?;
+            context.fill(answers.0, NONSENSE, answers.1, compute)?;
             if let Some(kernel) = queues.checksums {
                 let crcs = arrays(self.layout.checksums());
-                queues
-                    .library
-                    .checksum(&batch, kernel, crcs, &streams.compute)?;
+                queues.library.checksum(&batch, kernel, crcs, compute)?;
             }
-            queues.library.compress(&batch, effort, &streams.compute)?;
-            context.copy_out(
-                self.answers.as_mut_ptr(),
-                answers.0,
-                answers.1,
-                &streams.compute,
-            )?;
-            marks.compute_ends.record(&streams.compute)?;
+            queues.library.compress(&batch, effort, compute)?;
+            let to = self.answers.as_mut_ptr();
+            context.copy_out(to, answers.0, answers.1, compute)?;
+            marks.compute_ends.record(compute)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that there is scratch memory for `chunks` chunks. The lane is idle.
+    fn need_scratch(
+        &mut self,
+        queues: &Queues,
+        effort: Effort,
+        chunks: usize,
+    ) -> Result<(), Trouble> {
+        let needed = queues.library.sizes(effort, CHUNK, chunks)?;
+        if needed.output_max > self.slot {
+            return Err(refused(OUTPUT_TOO_SMALL));
+        }
+        if needed.scratch > self.scratch.len() {
+            let whole = queues.library.sizes(effort, CHUNK, self.layout.capacity)?;
+            // The old memory first, since a device may not have room for both.
+            self.scratch = DeviceMemory::new(&queues.context, 0)?;
+            self.scratch = DeviceMemory::new(&queues.context, whole.scratch.max(needed.scratch))?;
         }
         Ok(())
     }
@@ -354,8 +374,7 @@ impl Lane {
         };
         let last = made.iter().rev().find_map(place);
         let dense_len = last.map_or(0, |at| at.end.next_multiple_of(GATHER_UNIT));
-        // The lock is held as in `start`: the queue takes this batch's pieces together.
-        let _order = queues.scratch.lock();
+        let _order = queues.order.lock();
         marks.output_starts.record(stream)?;
         let host = self.host.as_mut_ptr();
         if let Some(kernel) = &queues.gather {
@@ -413,7 +432,8 @@ impl Lane {
 
 /// The lane, once the queues are empty. `None`: that cannot be known, and the lane is leaked.
 fn lane_if_idle(lane: ManuallyDrop<Lane>, queues: &Queues) -> Option<Lane> {
-    match queues.streams.synchronize() {
+    let idle = queues.streams.synchronize();
+    match idle.and_then(|()| lane.compute.synchronize()) {
         Ok(()) => Some(ManuallyDrop::into_inner(lane)),
         Err(e) => {
             tracing::debug!(%e, "a batch's memory may still be in use by the device");

@@ -617,6 +617,16 @@ fn no_gpu_is_absence_and_a_gpu_in_trouble_is_not() {
     }
 }
 
+/// Goal: batches are usually of 64 MiB, and shorter where all of them would take more than an eighth of the memory.
+#[test]
+fn a_small_machine_gets_short_batches() {
+    let gib = |n: u64| super::batch_bytes_within(n << 30);
+    assert_eq!((gib(128), gib(16)), (64 * MIB, 64 * MIB));
+    assert_eq!(gib(4), 26_804_224);
+    assert_eq!((gib(1), gib(0)), (8 * MIB, 8 * MIB));
+    assert_eq!(super::batch_bytes_within(u64::MAX), 64 * MIB);
+}
+
 /// Goal: no call to nvCOMP is made for jobs that are shorter than a chunk: it refuses checksums of no chunks.
 #[test]
 fn jobs_without_a_whole_chunk_stay_on_the_cpu() {
