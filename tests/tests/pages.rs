@@ -30,7 +30,12 @@ fn pages() -> Vec<PathBuf> {
     found.extend(files(&docs, "md"));
     found.extend(files(&docs.join("decisions"), "md"));
     found.extend(files(&docs.join("results"), "md"));
-    for page in ["contrib/systemd", "tests/golden", "tests/clients"] {
+    for page in [
+        "contrib/ansible",
+        "contrib/systemd",
+        "tests/golden",
+        "tests/clients",
+    ] {
         found.push(root().join(page).join("README.md"));
     }
     found

@@ -1,0 +1,199 @@
+//! Goal: docs/moving.md, docs/recipes.md and the Ansible role name only options, keys, variables, metrics and units that
+//! exist: readers type them.
+//! Method: the pages, the role and the table of options are read as text.
+//! Not covered: whether a command takes an option that another command has, and what YAML means; ansible-lint judges the
+//! role.
+
+use std::collections::BTreeSet;
+
+use longshore_tests::root;
+
+const PAGES: [&str; 3] = [
+    "docs/moving.md",
+    "docs/recipes.md",
+    "contrib/ansible/README.md",
+];
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn all(dir: &str) -> String {
+    let entries = std::fs::read_dir(root().join(dir)).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.is_file())
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect()
+}
+
+/// The long options in the code of a table of options: those that are named, and those that are called like their field.
+fn options(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for attribute in code.split("#[arg(").skip(1) {
+        let (inside, after) = attribute.split_once(")]\n").unwrap_or((attribute, ""));
+        let field = after.split("pub ").nth(1).and_then(|f| f.split(':').next());
+        let named = inside
+            .split("long = \"")
+            .nth(1)
+            .and_then(|n| n.split('"').next());
+        let is_long = inside
+            .split([',', '\n'])
+            .any(|part| part.trim() == "long" || part.trim().starts_with("long ="));
+        if let (true, Some(name)) = (is_long, named.or(field)) {
+            found.insert(format!("--{}", name.replace('_', "-")));
+        }
+    }
+    found
+}
+
+/// The words of a text that begin with `prefix` and go on with letters of `more`.
+fn words<'a>(text: &'a str, prefix: &str, more: impl Fn(char) -> bool + Copy) -> BTreeSet<&'a str> {
+    let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let begins = |at: usize| !text[..at].ends_with(inside);
+    text.match_indices(prefix)
+        .filter(|(at, _)| begins(*at))
+        .map(|(at, _)| {
+            let rest = &text[at..];
+            let len = rest[prefix.len()..].find(|c| !more(c));
+            &rest[..len.map_or(rest.len(), |len| prefix.len() + len)]
+        })
+        .collect()
+}
+
+/// The parts of a page that are commands of Longshore: from its name to the end of the line, the code or the command.
+fn commands(page: &str) -> Vec<String> {
+    let page = page.replace("\\\n", " ");
+    let starts = page.match_indices("longshore ");
+    let commands = starts.map(|(at, _)| {
+        let end = page[at..].find(['\n', '`', '|', '&', ';']);
+        let command = &page[at..end.map_or(page.len(), |end| at + end)];
+        // Values in quotes may be another program's commands.
+        command.split('\'').step_by(2).collect::<String>()
+    });
+    commands.collect()
+}
+
+#[test]
+fn every_option_in_a_command_of_these_pages_exists() {
+    let code = all("crates/longshore/src/options");
+    let mut known = options(&code);
+    known.extend(options(&text("crates/core/terminal/src/global.rs")));
+    for option in ["--database", "--delta", "--or-full", "--move", "--config"] {
+        assert!(known.contains(option), "{option} is not found: {known:?}");
+    }
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for page in PAGES {
+        for command in commands(&text(page)) {
+            let used = words(&command, "--", |c| c.is_ascii_lowercase() || c == '-');
+            for option in used.into_iter().filter(|option| *option != "--") {
+                seen += 1;
+                if !known.contains(option) {
+                    wrong.push(format!("{page}: {option} in {command}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 60, "only {seen} options were found");
+}
+
+#[test]
+fn every_key_of_a_configuration_in_these_pages_is_described() {
+    let keys = text("docs/configuration.md");
+    let template = text("contrib/ansible/roles/longshore/templates/longshore.toml.j2");
+    let page = text("docs/moving.md");
+    let blocks = page.split("\n```toml\n").skip(1);
+    let mut lines: Vec<&str> = blocks
+        .flat_map(|block| block.split("\n```").next().unwrap().lines())
+        .collect();
+    lines.extend(template.lines());
+    let key = |line: &&str| {
+        let (key, _) = line.split_once(" = ")?;
+        let is_key = |c: char| c.is_ascii_lowercase() || c == '_';
+        key.chars().all(is_key).then(|| key.to_owned())
+    };
+    let used: Vec<String> = lines.iter().filter_map(key).collect();
+    assert!(used.len() > 30, "{used:?}");
+    for key in used {
+        assert!(keys.contains(&format!("\n| `{key}` |")), "{key}");
+    }
+}
+
+#[test]
+fn every_metric_of_the_recipes_is_one_that_info_prints() {
+    let page = text("docs/recipes.md");
+    let info = text("crates/longshore/src/commands/info.rs");
+    let used = words(&page, "longshore_", |c| c.is_ascii_lowercase() || c == '_');
+    let metrics: Vec<&str> = used
+        .into_iter()
+        // A method of Patroni.
+        .filter(|name| *name != "longshore_delta")
+        .collect();
+    assert!(metrics.len() > 10, "{metrics:?}");
+    for metric in metrics {
+        let name = metric.strip_prefix("longshore_").unwrap();
+        let printed =
+            info.contains(&format!("\"{name}\"")) || info.contains(&format!("{metric}\""));
+        assert!(printed, "{metric}");
+    }
+}
+
+#[test]
+fn the_role_has_a_default_for_each_variable_and_enables_timers_that_exist() {
+    let role = "contrib/ansible/roles/longshore";
+    let defaults = text(&format!("{role}/defaults/main.yml"));
+    let code = ["tasks", "templates", "handlers"].map(|dir| all(&format!("{role}/{dir}")));
+    let code = code.concat();
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let defined: BTreeSet<&str> = defaults
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with("longshore_"))
+        .collect();
+    // Results and names of the tasks themselves.
+    let own = ["archive", "mark", "seen", "package", "target", "timers"];
+    let own: BTreeSet<String> = own.iter().map(|n| format!("longshore_{n}")).collect();
+    let used = words(&code, "longshore_", is_name);
+    for name in &used {
+        let known =
+            defined.contains(name) || own.contains(*name) || *name == "longshore_configuration";
+        assert!(known, "{name} has no default");
+    }
+    for name in &defined {
+        assert!(used.contains(name), "{name} is not used");
+    }
+    assert!(defined.len() > 15, "{defined:?}");
+    let timers = defaults.split("longshore_timers: [").nth(1).unwrap();
+    for timer in timers.split(']').next().unwrap().split(", ") {
+        let unit = format!("contrib/systemd/longshore-{timer}@.timer");
+        assert!(root().join(&unit).exists(), "{unit}");
+    }
+}
+
+#[test]
+fn options_commands_and_words_are_found() {
+    let code = "#[arg(long)]\n    pub or_full: bool,\n#[arg(\n    long = \"async\",\n    x)]\n    pub ahead: bool,\n\
+                #[arg(value_name = \"A\")]\n    pub not: u8,";
+    let found = options(code);
+    assert_eq!(
+        found.iter().map(String::as_str).collect::<Vec<_>>(),
+        ["--async", "--or-full"]
+    );
+    let page =
+        "run `longshore backup main \\\n  --name 'a --b'` or `x && longshore info --json | jq`";
+    assert_eq!(
+        commands(page),
+        ["longshore backup main    --name ", "longshore info --json "]
+    );
+    let found = words(
+        "a longshore_x site_longshore_y longshore_z2",
+        "longshore_",
+        |c| c.is_ascii_lowercase(),
+    );
+    assert_eq!(
+        found.into_iter().collect::<Vec<_>>(),
+        ["longshore_x", "longshore_z"]
+    );
+}
