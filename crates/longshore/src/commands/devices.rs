@@ -15,7 +15,7 @@ use std::sync::Arc;
 use longshore_facts as facts;
 use longshore_io::Clock;
 use longshore_media::{DeviceSpec, SourceIdentity};
-use longshore_pg::Earlier;
+use longshore_pg::{Earlier, Relation};
 use longshore_pipeline::{Against, SourceSpec};
 use longshore_repository::base::Candidate;
 use longshore_repository::branch::{self, Others};
@@ -384,8 +384,38 @@ fn compare(
                 n => format!("{n} backups"),
             }
         ));
+    } else if let Some(text) = begins_branch(shelf, listing, earlier, identified) {
+        context.output.warn(&text);
     }
     compared
+}
+
+/// What to say of a server about which nothing shows that it continues a backup at the target: neither its WAL nor its
+/// place. Retention then counts the earlier backups apart.
+fn begins_branch(
+    shelf: &Shelf,
+    listing: &Listing,
+    earlier: &[Earlier],
+    identified: &ServerBranch,
+) -> Option<String> {
+    let is_proved = |relation: &Relation| matches!(relation, Relation::Proved(_));
+    let home = identified.lineage.home;
+    let is_here = |earlier: &Earlier| home.is_some() && earlier.lineage.home == home;
+    if identified.relations.iter().any(is_proved) || earlier.iter().any(is_here) {
+        return None;
+    }
+    let newest = earlier.last()?.set;
+    let is_newest = |set: &&BackupEntry| {
+        let complete = set.complete();
+        complete.is_some_and(|complete| *complete.header.set.as_bytes() == newest)
+    };
+    let label = &listing.sets.iter().find(is_newest)?.label;
+    Some(format!(
+        "this backup begins a branch: nothing shows that it follows the backups of {} at target {}, the newest {label}, since \
+         the server is elsewhere and no longer has their WAL. Retention counts them apart; once they are of no use, remove \
+         their directories by hand. After a failover, make a backup soon, or set wal_keep_size",
+        shelf.database, shelf.target.name
+    ))
 }
 
 /// The devices that a reading command means.

@@ -451,6 +451,35 @@ fn a_new_cluster_does_not_take_anothers_place() {
     assert_ne!(code, 0, "{said}");
 }
 
+/// Goal: the first backup of a server that is elsewhere, and no longer has the WAL that would show what it continues, says
+/// that it begins a branch, and the next one says nothing.
+#[test]
+fn a_server_elsewhere_that_lacks_the_earlier_wal_says_that_a_branch_begins() {
+    for installation in representatives() {
+        let shared = Shared::new(&installation, &[("wal_keep_size", "0")]);
+        let server = &shared.stage.server;
+        prepare(server);
+        let (code, first, said) = shared.back_up(server, &[]);
+        assert_eq!(code, 0, "{said}");
+        let label = shared.label_of(&first["set"]);
+        server.stop(Stop::Fast);
+        let moved = clone_of(&shared, "moved");
+        moved.start();
+        for _ in 0..8 {
+            tell(&moved, "moved");
+            moved.psql("select pg_switch_wal()");
+            moved.psql("checkpoint");
+        }
+        let (code, _, said) = shared.back_up(&moved, &["--differential", "--or-full"]);
+        assert_eq!(code, 5, "{said}");
+        assert!(said.contains("begins a branch"), "{said}");
+        assert!(said.contains(&label), "{said}");
+        assert_eq!(shared.info()["branches"].as_array().unwrap().len(), 2);
+        let (code, _, said) = shared.back_up(&moved, &[]);
+        assert_eq!(code, 0, "{said}");
+    }
+}
+
 /// Goal: a named base of another branch is reported, and the chain on it still is the server's state.
 #[test]
 fn a_named_base_of_another_branch_is_reported_and_contributes_nothing() {
