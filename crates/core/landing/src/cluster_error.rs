@@ -138,7 +138,7 @@ impl ClusterError {
                 "leave out the options for recovery, tablespaces and delta, or choose another set"
             }
             ClusterError::Foreign { .. } => {
-                "check --to and --tablespace; restore elsewhere, or use --replace instead of --delta"
+                "check --to and --tablespace-map; restore elsewhere, or use --replace instead of --delta"
             }
             ClusterError::TargetTooEarly { .. } => {
                 "leave out --position, so that the restore chooses the set, or choose an older one"

@@ -84,7 +84,7 @@ pub struct LookAheadOptions {
     ///
     /// Twice, because a worker waits for the archive's disk after it has compressed, and the CPU is idle then. Lower it if archiving takes CPUs
     /// from the server; raise it for an archive on a network with long round trips.
-    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
     pub workers: Option<u32>,
 
     /// Only work ahead, then exit: --async starts this.
@@ -261,8 +261,8 @@ pub struct WalReceive {
 
     /// Make the slot if the server does not have it.
     ///
-    /// Not in a unit that starts by itself: a slot that somebody dropped would come back, and the WAL between the two would
-    /// be missing without an error.
+    /// Also in a unit: where a slot was dropped and the server has removed WAL since that the archive lacks, the receiver ends with an error
+    /// and skips nothing.
     #[arg(long)]
     pub create_slot: bool,
 
