@@ -42,7 +42,7 @@ demo-cache: setup build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse
 test: setup ## Formatting, lints and all tests; tools that are missing are failures here
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	umask 022 && LONGSHORE_REQUIRE_TOOLS=1 $(CARGO) test --workspace --all-targets --no-fail-fast
+	umask 022 && LONGSHORE_REQUIRE_TOOLS=1 python3 scripts/run-tests.py $(CARGO)
 
 bench: setup build ## Measures against the limits of this machine; report in .work/bench
 	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md

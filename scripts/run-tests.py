@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Builds all test programs of the workspace, and runs as many of them at a time as there are CPUs.
+
+    run-tests.py [CARGO [WORDS]]
+
+Many tests wait, for a server, a disk or a clock, and cargo runs one program after the other. Each program runs as under
+`cargo test`: in its package's directory, with the same variables. Its output is shown when it has ended; those that took
+longest the last time begin first (`.work/test-seconds.json`). WORDS choose programs whose names contain one of them. Exit
+status: 0 if all tests passed, 1 if one failed, cargo's own if building failed.
+"""
+
+import concurrent.futures, json, os, subprocess, sys, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SECONDS = f"{ROOT}/.work/test-seconds.json"
+
+
+def built(cargo):
+    """The test programs: package's directory, name, path."""
+    command = [cargo, "test", "--workspace", "--all-targets", "--no-run", "--message-format=json-render-diagnostics"]
+    build = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    found = []
+    for line in build.stdout:
+        message = json.loads(line)
+        if message.get("reason") == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+            package = os.path.dirname(message["manifest_path"])
+            kind, name = message["target"]["kind"][0], message["target"]["name"]
+            name = f"{os.path.relpath(package, ROOT)} {kind} {name}"
+            found.append((package, name, message["executable"]))
+    if build.wait():
+        sys.exit(build.returncode)
+    return found
+
+
+def environment(package, program):
+    deps = os.path.dirname(program)
+    host = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip()
+    libraries = [deps, os.path.dirname(deps), f"{host}/lib", os.environ.get("LD_LIBRARY_PATH", "")]
+    return dict(os.environ, CARGO_MANIFEST_DIR=package, LD_LIBRARY_PATH=":".join(filter(None, libraries)))
+
+
+def run(test):
+    package, name, program = test
+    began = time.monotonic()
+    done = subprocess.run([program], cwd=package, env=environment(package, program), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return name, done.returncode, done.stdout.decode(errors="replace"), time.monotonic() - began
+
+
+def main():
+    cargo, words = (sys.argv[1:] + ["cargo"])[0], sys.argv[2:]
+    began = time.monotonic()
+    tests = [test for test in built(cargo) if not words or any(word in test[1] for word in words)]
+    ready = time.monotonic()
+    try:
+        seconds = json.load(open(SECONDS))
+    except (OSError, ValueError):
+        seconds = {}
+    # Those of the program take longest; what is unknown comes before what is known to be short.
+    tests.sort(key=lambda test: -seconds.get(test[1], 60 if "longshore test" in test[1] else 10))
+    failed, took = [], {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for job in concurrent.futures.as_completed([pool.submit(run, test) for test in tests]):
+            name, code, output, wall = job.result()
+            took[name] = round(wall, 1)
+            print(f"\n==== {name}: {'passed' if code == 0 else f'FAILED, exit status {code}'} in {wall:.1f} s\n{output.strip()}",
+                  flush=True)
+            if code:
+                failed.append(name)
+    os.makedirs(os.path.dirname(SECONDS), exist_ok=True)
+    with open(SECONDS, "w") as file:
+        json.dump({**seconds, **took}, file, indent=1)
+    print(f"\n{len(tests)} test programs: {len(failed)} failed; built in {ready - began:.0f} s, run in {time.monotonic() - ready:.0f} s,"
+          f" {sum(took.values()):.0f} s one after the other")
+    for name in failed:
+        print(f"  FAILED {name}")
+    sys.exit(bool(failed))
+
+
+main()
