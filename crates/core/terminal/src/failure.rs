@@ -282,6 +282,7 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         | Wal::OtherWay { .. }
         | Wal::BrokenLink { .. }
         | Wal::BranchUnknown { .. }
+        | Wal::HoleBefore { .. }
         | Wal::NeedUnreadable { .. }
         | Wal::NeedUnwritten { .. }
         | Wal::BeingExpired { .. }

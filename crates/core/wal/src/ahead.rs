@@ -19,12 +19,14 @@
 //! (`links.rs`); when a look-ahead starts, in a process of its own (`longshore`, `commands/wal`).
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use longshore_io::{Clock, Dir, File, OpenHow, Storage, Via};
+use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via};
 use longshore_pg::wal::{
     MadeTablespace, NotRecords, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, restored_from,
     segments, segments_in,
@@ -49,6 +51,9 @@ const READY: &str = ".ready";
 const STANDBY: &str = "standby.signal";
 /// In the data directory; its first eight bytes are the system identifier in every major version.
 const CONTROL: &str = "global/pg_control";
+
+/// A look-ahead that leaves no note for so long is not waited for.
+const STALLED: Duration = Duration::from_secs(5);
 
 /// A server's pg_wal directory, as seen by archive_command and restore_command.
 #[derive(Debug)]
@@ -221,13 +226,27 @@ impl PgWal {
         let mut names = self.ready()?;
         self.clear_notes(&names)?;
         let size = archive.identity().map(|identity| identity.segment_size);
-        names.truncate(count_within(size.map_or(0, SegmentSize::bytes), reach));
+        // A new archive does not know the size of its cluster's segments yet.
+        let first = || {
+            names
+                .iter()
+                .find(|name| matches!(name, WalName::Segment(_)))
+        };
+        let len = |name: &WalName| self.dir.stat(Path::new(&name.to_string())).ok();
+        let bytes = match size {
+            Some(size) => size.bytes(),
+            None => first().and_then(len).map_or(0, |stat| stat.len),
+        };
+        names.truncate(count_within(bytes, reach));
         let order = Order::of(&names, size);
         Ok(side_by_side(reach.workers, &names, |number, name| {
             let place = order.place(number);
             let text = name.to_string();
             let out = self.outgoing(*name, Path::new(&text))?;
-            let noted = self.note(&out, archive, clock)?;
+            let look = || out.file.stat().map_err(Error::io("look at", &out.path));
+            // As it is before it is read: what changes meanwhile gets no note.
+            let before = look()?;
+            let noted = self.note(*name, &before, archive, clock)?;
             if noted.is_some_and(|note| note.is_left(&*self.dir, Path::new(PLACE), &text)) {
                 place.is_archived();
                 return Ok(false);
@@ -245,7 +264,9 @@ impl PgWal {
                 return Ok(false);
             };
             place.is_archived();
-            if let Some(note) = self.note(&out, archive, clock)? {
+            let is_unchanged = note::is_same_file(&look()?, &before);
+            let note = self.note(*name, &before, archive, clock)?;
+            if let Some(note) = note.filter(|_| is_unchanged) {
                 note.leave(&*self.dir, Path::new(PLACE), &text)
                     .map_err(Error::io("note", self.path.join(PLACE).join(&text)))?;
             }
@@ -284,14 +305,16 @@ impl PgWal {
         archive: &WalArchive,
         clock: &dyn Clock,
     ) -> Result<bool, Error> {
-        let note = self.note(out, archive, clock)?;
+        let file = out.file.stat().map_err(Error::io("look at", &out.path))?;
+        let note = self.note(out.name, &file, archive, clock)?;
         let name = out.name.to_string();
         Ok(note.is_some_and(|note| note.was_left(&*self.dir, Path::new(PLACE), &name)))
     }
 
     /// Whether the store has acknowledged this same file to a look-ahead, within the last five minutes, for the archive
-    /// in a bucket at `location`. Waits while a look-ahead is at work that may be about to push it. Makes no request, and
-    /// removes the note. `false` for a directory.
+    /// in a bucket at `location`. Waits while a look-ahead is at work that may be about to push it, unless that leaves no
+    /// note for five seconds: a store may take a request and not answer it. Makes no request, and removes the note. `false`
+    /// for a directory.
     ///
     /// Errors: `Io`; `Store` for settings that are wrong.
     pub fn was_acknowledged(
@@ -307,35 +330,55 @@ impl PgWal {
         let text = name.to_string();
         let path = self.path.join(&text);
         let start = clock.now();
+        let (mut seen, mut seen_at) = (self.notes(), start);
         loop {
-            // Asked before: a look-ahead that ends meanwhile has left its note before it ended.
-            let is_alone = self.turn_to_push()?.is_some();
+            // Asked before: a look-ahead that ends meanwhile has left its note before it ended. One that cannot be asked
+            // about, as in a directory that is read-only, has left none.
+            let is_alone = self.turn_to_push().map_or(true, |turn| turn.is_some());
             let file = self.dir.stat(Path::new(&text));
             let file = file.map_err(Error::io("look at", &path))?;
             let note = Note::acknowledged(&file, &origin, clock);
             if note.was_left(&*self.dir, Path::new(PLACE), &text) {
                 return Ok(true);
             }
-            if is_alone || clock.now().saturating_sub(start) >= WAIT_MAX {
+            let now = clock.now();
+            if is_alone || now.saturating_sub(start) >= WAIT_MAX {
                 return Ok(false);
+            }
+            if now.saturating_sub(seen_at) >= STALLED {
+                let notes = self.notes();
+                if notes == seen {
+                    return Ok(false);
+                }
+                (seen, seen_at) = (notes, now);
             }
             clock.sleep(WAIT_STEP);
         }
     }
 
-    /// The note for this file as it would be now; `None` if the archive is a directory that does not have the file.
+    /// The names of all notes.
+    fn notes(&self) -> HashSet<OsString> {
+        let list = self
+            .dir
+            .dir(Path::new(PLACE))
+            .and_then(|place| place.list());
+        list.map_or_else(|_| HashSet::new(), |names| names.flatten().collect())
+    }
+
+    /// The note for the file of this name as it would be now; `None` if the archive is a directory that does not have the
+    /// file.
     fn note(
         &self,
-        out: &Outgoing,
+        name: WalName,
+        file: &Stat,
         archive: &WalArchive,
         clock: &dyn Clock,
     ) -> Result<Option<Note>, Error> {
-        let file = out.file.stat().map_err(Error::io("look at", &out.path))?;
         if let Some(origin) = archive.ground().origin() {
-            return Ok(Some(Note::acknowledged(&file, &origin, clock)));
+            return Ok(Some(Note::acknowledged(file, &origin, clock)));
         }
-        let archived = archive.stat_of(out.name)?;
-        Ok(archived.map(|archived| Note::new(&file, &archived)))
+        let archived = archive.stat_of(name)?;
+        Ok(archived.map(|archived| Note::new(file, &archived)))
     }
 
     /// Removes notes that will no longer be needed.

@@ -326,7 +326,10 @@ impl WalArchive {
                 return Err(Error::Busy { name, waited_s });
             }
             // The previous segment may have been archived meanwhile.
-            Naming::InOrder => self.check_before(out, &judged)?,
+            Naming::InOrder => {
+                self.check_before(out, &judged)?;
+                self.check_after(out)?;
+            }
             // The previous segment is on its way.
             Naming::AmongOwn => self.check_beside(out, &judged)?,
         }
@@ -450,6 +453,55 @@ impl WalArchive {
                 archive: self.path.clone(),
                 name: before,
                 path: out.path.with_file_name(file_name),
+            }),
+        }
+    }
+
+    /// Refuses to fill a hole that another branch's look-ahead has left: names in a bucket are given side by side, so a
+    /// killed one leaves holes. A server that fills its own has the segment after it, since that was named from there.
+    fn check_after(&self, out: &Outgoing) -> Result<(), Error> {
+        let (WalName::Segment(name), Some(beside), Some(identity)) =
+            (out.name, &out.beside, self.identity())
+        else {
+            return Ok(());
+        };
+        if !self.ground.has_one_name() {
+            return Ok(());
+        }
+        let after = name.next(identity.segment_size);
+        let Some(object) = self.find(WalName::Segment(after))? else {
+            return Ok(());
+        };
+        let file_name = PathBuf::from(after.to_string());
+        let path = out.path.with_file_name(&file_name);
+        let same = match beside.open(&file_name, OpenHow::Read) {
+            Ok(file) => {
+                let next = Outgoing {
+                    name: WalName::Segment(after),
+                    path: path.clone(),
+                    file,
+                    system: out.system,
+                    history: None,
+                    beside: None,
+                };
+                self.is_same(&object, &next)?
+            }
+            // A standby may not have it yet.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::HoleBefore {
+                    archive: self.path.clone(),
+                    name,
+                    after,
+                });
+            }
+            Err(e) => return Err(Error::io("open", &path)(e)),
+        };
+        match same {
+            true => Ok(()),
+            false => Err(Error::OtherBranch {
+                archive: self.path.clone(),
+                name: after,
+                path,
             }),
         }
     }
@@ -876,12 +928,17 @@ impl WalArchive {
     ///
     /// Errors: `Damaged`, `Newer`, `Io`.
     pub(super) fn is_content_of(&self, out: &Outgoing) -> Result<bool, Error> {
-        let Some(object) = self.find(out.name)? else {
-            return Ok(false);
-        };
+        match self.find(out.name)? {
+            Some(object) => self.is_same(&object, out),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether these are the bytes of the archive's file.
+    fn is_same(&self, object: &Object, out: &Outgoing) -> Result<bool, Error> {
         match self
             .judge(out)
-            .and_then(|judged| self.compare(&object, out, &judged))
+            .and_then(|judged| self.compare(object, out, &judged))
         {
             Ok(Same::Whole) => Ok(true),
             Err(e @ (Error::Io { .. } | Error::Damaged { .. })) => Err(e),

@@ -144,6 +144,15 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// The archive goes on after a segment that it lacks, and the server does not have what follows there.
+    #[error("the archive {} has {after} and not {name}, and pg_wal has no {after} that would show whose it is",
+        archive.display())]
+    HoleBefore {
+        archive: PathBuf,
+        name: SegmentName,
+        after: SegmentName,
+    },
+
     /// Another process was writing this file for the whole time.
     #[error("another process is archiving {name}, and did not finish within {waited_s} s")]
     Busy { name: WalName, waited_s: u64 },
@@ -328,6 +337,10 @@ impl Error {
             Error::BranchUnknown { .. } => {
                 "store the WAL in the backup (--with-wal); or let the server keep its WAL for longer \
                  (wal_keep_size) and retry"
+            }
+            Error::HoleBefore { .. } => {
+                "wait until this server has that segment: PostgreSQL repeats the push. If the server was set back to an older copy, run \
+                 `longshore wal create --archive NEW`, name NEW in archive_command, and make a full backup there"
             }
             Error::Busy { .. } => "find the process that holds it; PostgreSQL will retry",
             Error::NeedUnreadable { .. } => {

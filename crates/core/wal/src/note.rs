@@ -10,7 +10,8 @@
 //!   take longer than the server takes for a segment.
 //! - Notes only save reading the file again; without one, or with a torn one, the bytes are compared. So they need no
 //!   sync.
-//! - A note is used once by the call that it is for.
+//! - A note is used once by the call that it is for. A call removes no note that it does not believe: a look-ahead may be
+//!   writing it.
 //!
 //! Leaves to others: pushing, and comparing bytes (`archive.rs`, `ahead.rs`).
 
@@ -101,13 +102,20 @@ impl Note {
         }
     }
 
-    /// Like [`Note::is_left`], and removes the note.
+    /// Like [`Note::is_left`], and removes that note.
     pub(super) fn was_left(self, dir: &dyn Dir, place: &Path, name: &str) -> bool {
         let left = self.is_left(dir, place, name);
-        // If this cannot be removed now, the next look-ahead removes it.
-        let _gone = dir.remove_file(&path(place, name));
+        if left {
+            // If this cannot be removed now, the next look-ahead removes it.
+            let _gone = dir.remove_file(&path(place, name));
+        }
         left
     }
+}
+
+/// Whether both are attributes of one file that has not changed in between.
+pub(super) fn is_same_file(one: &Stat, other: &Stat) -> bool {
+    identity(one) == identity(other)
 }
 
 fn identity(stat: &Stat) -> [u64; 4] {

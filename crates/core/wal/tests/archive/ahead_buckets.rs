@@ -229,3 +229,104 @@ fn an_acknowledged_segment_needs_no_request() {
         assert_eq!(pushed.unwrap(), longshore_wal::PushResult::Already);
     }
 }
+
+/// Goal: a hole that a killed look-ahead left is filled by the server that has what follows, and by no other: a branch that
+/// was set back and ends within the hole would else join the other one's WAL.
+#[test]
+fn a_hole_is_filled_by_the_server_that_has_what_follows() {
+    let pushed = |disk: &SimDisk, at: &Path, number: u64| {
+        let archive = WalArchive::open(disk, at).unwrap();
+        let pg_wal = PgWal::open(disk, Path::new(WAL)).unwrap();
+        let name = name(1, number);
+        let out = pg_wal.outgoing(name, Path::new(&name.to_string())).unwrap();
+        pg_wal.push(&out, &archive, &form(Algorithm::Lz4), &*clock())
+    };
+    let with_hole = || {
+        let store = Store::default();
+        let at = filled(&store, 7);
+        let key = format!("{}", name(1, 5));
+        let lost = store.keys().into_iter().find(|k| k.contains(&key));
+        store.lose(&lost.unwrap());
+        (store, at)
+    };
+    let (store, at) = with_hole();
+    let before = segments(&store);
+    // Its last segment ends where that of the archive does.
+    let set_back = server(
+        1,
+        (3..=5).map(|n| (n, segment(1, n, if n < 5 { n } else { 105 }))),
+    );
+    let refused = pushed(&set_back, &at, 5).unwrap_err();
+    assert!(matches!(refused, Error::HoleBefore { .. }), "{refused}");
+    let goes_on = server(
+        2,
+        (3..=6).map(|n| (n, segment(1, n, if n < 5 { n } else { 100 + n }))),
+    );
+    let refused = pushed(&goes_on, &at, 5).unwrap_err();
+    assert!(matches!(refused, Error::OtherBranch { .. }), "{refused}");
+    assert_eq!(segments(&store), before);
+    let own = server(3, (5..=7).map(|n| (n, segment(1, n, n))));
+    pushed(&own, &at, 5).unwrap();
+    assert_eq!(segments(&store).len(), 7);
+    let (store, at) = with_hole();
+    let done = push_ahead(&own, &at, 4, &*clock());
+    assert!(done.error.is_none(), "{done:?}");
+    assert_eq!(segments(&store).len(), 7);
+}
+
+/// Goal: a file that changes while it is pushed gets no note: what the store has acknowledged may be other bytes.
+#[test]
+fn a_file_that_changes_while_it_is_pushed_is_not_acknowledged() {
+    let store = Store::default();
+    let at = filled(&store, 2);
+    let disk = server(2, [(3, segment(1, 3, 3))]);
+    let (changed, key) = (disk.clone(), name(1, 3).to_string());
+    store.script(move |asked| {
+        if asked.method == "PUT" && asked.key.contains(&key) {
+            let path = Path::new(WAL).join(&key);
+            let dir = changed.dir(Path::new(WAL)).unwrap();
+            let file = dir
+                .open(
+                    path.file_name().unwrap().as_ref(),
+                    longshore_io::OpenHow::ReadWrite,
+                )
+                .unwrap();
+            let bytes = segment(1, 3, 999);
+            file.write_all_at(&bytes, 0, longshore_io::Via::Cache)
+                .unwrap();
+        }
+        Act::Pass
+    });
+    push_ahead(&disk, &at, 1, &*clock());
+    store.heal();
+    let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
+    let said = pg_wal.was_acknowledged(name(1, 3), &at, &disk, &*clock());
+    assert!(!said.unwrap());
+    let archive = WalArchive::existing(&disk, &at).unwrap();
+    let out = opened(&disk, name(1, 3)).unwrap();
+    let refused = pg_wal.push(&out, &archive, &form(Algorithm::Lz4), &*clock());
+    assert!(
+        matches!(refused, Err(Error::OtherContent { .. })),
+        "{refused:?}"
+    );
+}
+
+/// Goal: a look-ahead that makes no progress is waited for five seconds, and not as long as its request may take.
+#[test]
+fn a_look_ahead_without_progress_is_not_waited_for() {
+    let store = Store::default();
+    let at = filled(&store, 2);
+    let disk = server(2, [(3, segment(1, 3, 3))]);
+    let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
+    let clock = SimClock::new(0);
+    let turn = pg_wal.turn_to_push().unwrap().unwrap();
+    let other = PgWal::open(&disk, Path::new(WAL)).unwrap();
+    let said = other.was_acknowledged(name(1, 3), &at, &disk, &clock);
+    assert!(!said.unwrap());
+    let waited = clock.now();
+    assert!(
+        (Duration::from_secs(5)..Duration::from_secs(6)).contains(&waited),
+        "{waited:?}"
+    );
+    drop(turn);
+}

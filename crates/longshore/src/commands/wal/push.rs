@@ -68,7 +68,9 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     }
     let (storage, place) = (&*context.storage, location.path());
     if working.ahead && pg_wal.was_acknowledged(name, &place, storage, clock)? {
-        let segment_bytes = storage.stat(&options.file).map_or(0, |stat| stat.len);
+        let len = || storage.stat(&options.file).map_or(0, |stat| stat.len);
+        let segment_bytes = matches!(name, WalName::Segment(_)).then(len);
+        let segment_bytes = segment_bytes.unwrap_or(0);
         let waiting = work_ahead(&pg_wal, segment_bytes, name, working.reach, context)?;
         tell(name, &PushResult::Already, Some(waiting), context);
         return Ok(Exit::Done);
