@@ -24,7 +24,7 @@ class Store:
     def environment(self, scheme):
         """For programs that take AWS's variables."""
         return dict(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1", AWS_ENDPOINT_URL=self.url(scheme),
-                    AWS_CA_BUNDLE=self.certificate, LONGSHORE_ALLOW_HTTP="1", LONGSHORE_TRY_OBJECT_STORES="1")
+                    AWS_CA_BUNDLE=self.certificate, LONGSHORE_ALLOW_HTTP="1")
 
     def start(self):
         os.makedirs(f"{self.root}/{BUCKET}", exist_ok=True)

@@ -145,7 +145,6 @@ impl Server {
             .env("AWS_ENDPOINT_URL", &self.endpoint)
             .env("AWS_REGION", "us-east-1")
             .env("LONGSHORE_ALLOW_HTTP", "1")
-            .env("LONGSHORE_TRY_OBJECT_STORES", "1")
             .env("AWS_ACCESS_KEY_ID", ID)
             .env("AWS_SECRET_ACCESS_KEY", SECRET);
         command
@@ -445,12 +444,6 @@ fn refusals(server: &Server) {
             "no usable credentials",
             "AWS_ACCESS_KEY_ID",
         ],
-    );
-    refused(
-        &|c| {
-            c.env_remove("LONGSHORE_TRY_OBJECT_STORES");
-        },
-        &["on trial", "LONGSHORE_TRY_OBJECT_STORES=1"],
     );
     refused(
         &|c| {

@@ -15,11 +15,6 @@ pub enum Error {
     #[error("{text} is not an address of an object: {why}")]
     Address { text: String, why: &'static str },
 
-    #[error(
-        "object stores are on trial, and {bucket} is in one: no backup that counts belongs there yet"
-    )]
-    OnTrial { bucket: String },
-
     /// The environment or a file of the configuration.
     #[error("the settings for {bucket} cannot be used: {why}")]
     Settings { bucket: String, why: String },
@@ -140,9 +135,6 @@ impl Error {
         match self {
             Error::Address { .. } => {
                 "name objects as s3://BUCKET/KEY; a file of that name is file:NAME"
-            }
-            Error::OnTrial { .. } => {
-                "back up to a directory; docs/buckets.md says what is wrong so far, and LONGSHORE_TRY_OBJECT_STORES=1 tries them"
             }
             Error::Settings { .. } => "correct the setting; docs/buckets.md lists all of them",
             Error::Credentials { .. } => {

@@ -22,8 +22,6 @@ use crate::environment::{Environment, Form, check, server};
 use crate::profile::Profile;
 use crate::source::Source;
 
-/// The variable without which no object store is used.
-pub const TRY: &str = "LONGSHORE_TRY_OBJECT_STORES";
 /// The variable that allows plain http.
 pub const ALLOW_HTTP: &str = "LONGSHORE_ALLOW_HTTP";
 /// The variable that names a file of certificates to trust.

@@ -36,7 +36,7 @@ use reqwest::Url;
 
 use crate::credentials::{Lacking, Noted, Process};
 use crate::network::{Direct, Proxies};
-use crate::settings::{Patience, Settings, TRY};
+use crate::settings::{Patience, Settings};
 use crate::source::Source;
 use crate::watched::{GivenUp, SEEN, Seen, Watched, innermost};
 use crate::{Address, Error, Ticket, runtime};
@@ -127,16 +127,6 @@ struct Addressed {
     base: String,
 }
 
-/// The environment's settings for a bucket, if object stores are tried at all.
-fn settings(name: &str, storage: &dyn Storage) -> Result<Settings, Error> {
-    match std::env::var_os(TRY).is_some_and(|value| value == "1") {
-        true => Settings::of_environment(name, storage),
-        false => Err(Error::OnTrial {
-            bucket: name.to_owned(),
-        }),
-    }
-}
-
 fn origin(server: &str, bucket: &str, key: &Path) -> String {
     format!("{} {bucket} {key}", server.trim_end_matches('/'))
 }
@@ -144,14 +134,14 @@ fn origin(server: &str, bucket: &str, key: &Path) -> String {
 impl Address {
     /// [`Bucket::origin`] of this address, in the environment's settings. Connects to nothing.
     ///
-    /// Errors: `Address`, `Settings`, `OnTrial`.
+    /// Errors: `Address`, `Settings`.
     pub fn origin(&self, storage: &dyn Storage) -> Result<String, Error> {
         let (name, key) = self.parts()?;
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = open.as_ref().and_then(|open| open.get(name)) {
             return Ok(bucket.origin(&key));
         }
-        let settings = settings(name, storage)?;
+        let settings = Settings::of_environment(name, storage)?;
         let region = settings.region.as_deref().unwrap_or(REGION);
         let server = server_of(settings.endpoint.as_deref(), region);
         Ok(origin(&server, name, &key))
@@ -203,14 +193,14 @@ fn retries(patience: Patience) -> RetryConfig {
 impl Bucket {
     /// The bucket `name` with the settings of this process's environment. Makes no request.
     ///
-    /// Errors: [`Error::OnTrial`] unless the environment says that object stores are to be tried; [`Error::Settings`].
+    /// Errors: [`Error::Settings`].
     pub fn open(name: &str, storage: &dyn Storage) -> Result<Bucket, Error> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let open = open.get_or_insert_default();
         if let Some(bucket) = open.get(name) {
             return Ok(bucket.clone());
         }
-        let settings = settings(name, storage)?;
+        let settings = Settings::of_environment(name, storage)?;
         let wrong = |why| Error::Settings {
             bucket: name.to_owned(),
             why,

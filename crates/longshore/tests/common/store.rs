@@ -68,7 +68,6 @@ impl Store {
             ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
             ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
             ("LONGSHORE_ALLOW_HTTP", "1".to_owned()),
-            ("LONGSHORE_TRY_OBJECT_STORES", "1".to_owned()),
             ("HOME", "/nonexistent".to_owned()),
         ]
     }
