@@ -1,7 +1,7 @@
 //! The content of a backend, in the few places that change whenever another system works with it, so that a cache is
 //! not believed about a backend that was mounted or written without it.
 //!
-//! *Watched* are the first and the last block, and the superblock's block of each file system: ext2, ext3 and ext4
+//! *Watched* are the first and the last line, and the line of each file system's superblock: ext2, ext3 and ext4
 //! count mounts there and note their times, btrfs its generation, XFS the log sequence number of its last clean
 //! unmount. At a clean stop the head of XFS's log counts, too; it moves with the first change after a mount. A backend
 //! *tells* if it consists of such file systems only: as a whole, or in each partition. For all other content (volume
@@ -40,11 +40,17 @@ pub(crate) struct Look {
 }
 
 /// Reads the places that show changes.
-pub(crate) fn look(backend: &dyn File, len: u64, via: Via) -> io::Result<Look> {
-    let disk = Disk { backend, len, via };
+pub(crate) fn look(backend: &dyn File, len_bytes: u64, via: Via) -> io::Result<Look> {
+    let disk = Disk {
+        backend,
+        len_bytes,
+        via,
+    };
     let mut found = ContentFindings::default();
-    let last = len.saturating_sub(LINE) / LINE * LINE;
-    found.watched.extend([0..len.min(LINE), last..len]);
+    let last = len_bytes.saturating_sub(LINE) / LINE * LINE;
+    found
+        .watched
+        .extend([0..len_bytes.min(LINE), last..len_bytes]);
     found.tells = disk.volumes(&mut found)?;
     let ContentFindings {
         mut watched,
@@ -101,7 +107,7 @@ struct ContentFindings {
 
 struct Disk<'a> {
     backend: &'a dyn File,
-    len: u64,
+    len_bytes: u64,
     via: Via,
 }
 
@@ -115,9 +121,9 @@ enum Table {
 
 impl Disk<'_> {
     /// Bytes at a position; zeros after the end.
-    fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        if at < self.len {
+    fn read(&self, at: u64, len_bytes: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len_bytes];
+        if at < self.len_bytes {
             self.backend.read_full_at(&mut bytes, at, self.via)?;
         }
         Ok(bytes)
@@ -125,7 +131,7 @@ impl Disk<'_> {
 
     /// Examines the whole and its partitions; returns whether all of it tells.
     fn volumes(&self, found: &mut ContentFindings) -> io::Result<bool> {
-        let whole = self.file_system(0..self.len, found)?;
+        let whole = self.file_system(0..self.len_bytes, found)?;
         Ok(match (self.table()?, whole) {
             (Table::None, whole) => whole,
             // One of the two is left over from earlier use, and nothing shows which.
@@ -150,7 +156,7 @@ impl Disk<'_> {
         let is_btrfs = &btrfs[0x40..0x48] == b"_BHRfS_M";
         let mut watch = |range: Range<u64>| {
             let (start, end) = (range.start / LINE * LINE, range.end.next_multiple_of(LINE));
-            found.watched.push(start..end.min(self.len));
+            found.watched.push(start..end.min(self.len_bytes));
         };
         if is_ext || is_xfs {
             watch(at..at + 2 * EXT_AT);
@@ -169,7 +175,7 @@ impl Disk<'_> {
                 None => sure = false,
             }
         }
-        Ok(sure && volume.end <= self.len)
+        Ok(sure && volume.end <= self.len_bytes)
     }
 
     /// The head of XFS's log, with the last record before it; `None` if the log is elsewhere or not understood.
@@ -180,25 +186,30 @@ impl Disk<'_> {
                 sb[at..at + 4].try_into().unwrap_or_default(),
             ))
         };
-        let (block, start, group_blocks, log_blocks) = (int(4), long(48), int(84), int(96));
+        let (fs_block_bytes, start, group_fs_blocks, log_fs_blocks) =
+            (int(4), long(48), int(84), int(96));
         let shift = u32::from(sb[124]);
-        if !(512..=65536).contains(&block) || start == 0 || log_blocks == 0 || shift > 31 {
+        if !(512..=65536).contains(&fs_block_bytes)
+            || start == 0
+            || log_fs_blocks == 0
+            || shift > 31
+        {
             return Ok(None);
         }
         let (group, within) = (start >> shift, start & ((1 << shift) - 1));
-        let at = group.checked_mul(group_blocks).and_then(|blocks| {
-            blocks
+        let at = group.checked_mul(group_fs_blocks).and_then(|fs_blocks| {
+            fs_blocks
                 .checked_add(within)?
-                .checked_mul(block)?
+                .checked_mul(fs_block_bytes)?
                 .checked_add(volume.start)
         });
         let Some(at) = at.filter(|at| {
-            at.checked_add(log_blocks * block)
+            at.checked_add(log_fs_blocks * fs_block_bytes)
                 .is_some_and(|end| end <= volume.end)
         }) else {
             return Ok(None);
         };
-        let sectors = log_blocks * block / SECTOR;
+        let sectors = log_fs_blocks * fs_block_bytes / SECTOR;
         let cycle = |sector: u64| -> io::Result<u32> {
             let bytes = self.read(at + sector * SECTOR, 8)?;
             let word =
@@ -209,7 +220,7 @@ impl Disk<'_> {
                 word(0)
             })
         };
-        // All blocks before the head belong to one round through the log, all after it to the round before.
+        // All sectors before the head belong to one round through the log, all after it to the round before.
         let first = cycle(0)?;
         let (mut same, mut other) = (0, sectors);
         while same + 1 < other {
@@ -252,7 +263,7 @@ impl Disk<'_> {
                 _ if status & 0x7f != 0
                     || part.start == 0
                     || part.is_empty()
-                    || part.end > self.len =>
+                    || part.end > self.len_bytes =>
                 {
                     return Ok(Table::None);
                 }
@@ -275,7 +286,10 @@ impl Disk<'_> {
             u32::from_le_bytes(header[at..at + 4].try_into().unwrap_or_default()) as usize
         };
         let (entries, count, size) = (long(header, 72), int(80), int(84));
-        let Some(at) = entries.checked_mul(sector).filter(|at| *at < self.len) else {
+        let Some(at) = entries
+            .checked_mul(sector)
+            .filter(|at| *at < self.len_bytes)
+        else {
             return Ok(Table::Strange);
         };
         if count > PARTITIONS_MAX || !(128..=4096).contains(&size) {
@@ -289,7 +303,7 @@ impl Disk<'_> {
             let (first, last) = (long(entry, 32), long(entry, 40));
             let end = last.checked_add(1).and_then(|end| end.checked_mul(sector));
             match (first.checked_mul(sector), end) {
-                (Some(start), Some(end)) if start < end && end <= self.len => {
+                (Some(start), Some(end)) if start < end && end <= self.len_bytes => {
                     parts.push(start..end)
                 }
                 _ => return Ok(Table::Strange),

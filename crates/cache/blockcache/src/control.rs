@@ -55,7 +55,7 @@ pub enum Request {
     Verify {
         repair: bool,
     },
-    /// Gives the cache that many bytes of its device.
+    /// Gives the cache that many bytes of its cache device.
     Resize {
         bytes: u64,
     },

@@ -23,6 +23,7 @@ pub struct Decision {
     pub at_ns: u64,
     pub asked: RequestKind,
     pub offset: u64,
+    /// Bytes of the request.
     pub len: u64,
     /// How many of these bytes the cache held.
     pub held_bytes: u64,

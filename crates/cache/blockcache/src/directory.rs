@@ -1,6 +1,6 @@
 //! What is cached where, and which requests are in flight: the decisions about lines, without any I/O.
 //!
-//! Each line of a slot may be *valid* (it equals the backend's) and *durable* (the log on the device records it).
+//! Each line of a slot may be *valid* (it equals the backend's) and *durable* (the log on the cache device records it).
 //! Requests in flight are kept in *flights*, one for each block. A write invalidates the lines it touches before it
 //! reaches the backend. The bytes that it wrote, or that a read missed, enter the cache as a *fill*; only fills write
 //! slots. A fill owns its lines from before the backend is read or written for it. A write that begins meanwhile
@@ -445,7 +445,7 @@ impl Directory {
         let sound = claim.lines & !flight.spoiled;
         flight.filling &= !claim.lines;
         flight.spoiled &= !claim.lines;
-        // Damage may have retired the slot meanwhile; a failing device may have retired all slots.
+        // Damage may have retired the slot meanwhile; a failing cache device may have retired all slots.
         if let Some((number, sums)) = written
             && self.held.get(&claim.block) == Some(&number)
         {

@@ -1,4 +1,4 @@
-//! The bytes of a cache device's metadata: superblock, log blocks, records. All numbers are little-endian.
+//! The bytes of a cache device's metadata: superblock, log pages, records. All numbers are little-endian.
 //!
 //! Superblock, 120 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new). Both
 //! copies are written one after the other, each synced:
@@ -8,7 +8,7 @@
 //! | 0 | 8 | `LSCACHE4` |
 //! | 8 | 4 | slot bytes |
 //! | 12 | 4 | slots |
-//! | 16 | 4 | log blocks: room in each log |
+//! | 16 | 4 | log pages: room in each log |
 //! | 20 | 4 | 1: stopped cleanly |
 //! | 24 | 8 | sequence: of two copies, the higher one counts |
 //! | 32 | 8 | log generation; the log's half is its remainder by 2 |
@@ -17,7 +17,7 @@
 //! | 56 | 8 | backend: inode; of a block device, FNV-1a of what the system knows it by, or 0 |
 //! | 64 | 8 | backend: time of its last change (ctime) at a clean stop, ns; 0 of a block device |
 //! | 72 | 16 | tie: the guard next to the backend names it, too |
-//! | 88 | 4 | blocks that the live log had when this was written; after a clean stop, all |
+//! | 88 | 4 | pages that the live log had when this was written; after a clean stop, all |
 //! | 92 | 4 | slots that it was made with |
 //! | 96 | 4 | content of the backend at a clean stop: 0 not known, 1 known, 2 known and it tells of every mount |
 //! | 100 | 16 | fingerprint of that content (`content.rs`), or 0 |
@@ -26,25 +26,25 @@
 //! `LSCACHE3`, the previous version, ends at 96 with its checksum and has no content. It is read, and the cache begins
 //! empty.
 //!
-//! Log block, 4 KiB: `LSLB`, CRC-32C of all that follows in the block, first 8 bytes of the tie (8), generation (8),
+//! Log page, 4 KiB: `LSLB`, CRC-32C of all that follows in the page, first 8 bytes of the tie (8), generation (8),
 //! session (8), index in the log (4), index at which its commit began (4), bytes of records (4), records, zeros.
-//! The session is there because a generation may recur: an interrupted rewrite leaves its blocks, and the next session
-//! counts on from the same superblock. A block of a later commit proves that all blocks before that commit once
+//! The session is there because a generation may recur: an interrupted rewrite leaves its pages, and the next session
+//! counts on from the same superblock. A page of a later commit proves that all pages before that commit once
 //! existed.
 //!
-//! Each log is stored twice, far apart; a block that is damaged in one copy is read from the other.
+//! Each log is stored twice, far apart; a page that is damaged in one copy is read from the other.
 //!
 //! Record: `1`, slot (4), cache block (8), lines (2), CRC-32C of each line there is (4 each): the slot holds these lines.
 //! `2`, slot (4): the slot holds nothing. `3`, fingerprint known (1), fingerprint of the watched places or 0 (16), time of
 //! change (8), time up to which this session may write (8): what the backend is while it is served.
 //!
 //! Invariants
-//! - The superblock's checksum covers all bytes before it, and a log block's checksum all bytes after it.
+//! - The superblock's checksum covers all bytes before it, and a log page's checksum all bytes after it.
 //! - Decoding never panics, whatever the bytes. It returns `None` where a magic number, a checksum, a length or a field
 //!   does not fit.
-//! - A log block counts only at its own position: tie, generation, session and index must match.
+//! - A log page counts only at its own position: tie, generation, session and index must match.
 //!
-//! Leaves to others: reading and writing the blocks, and choosing between two copies (`journal.rs`); limits of sizes
+//! Leaves to others: reading and writing the pages, and choosing between two copies (`journal.rs`); limits of sizes
 //! (`geometry.rs`, `log_size.rs`); fingerprints of the backend (`content.rs`).
 
 use longshore_io::crc32c;
@@ -56,7 +56,7 @@ const MAGIC: &[u8; 8] = b"LSCACHE4";
 /// Without the backend's content.
 const OLD_MAGIC: &[u8; 8] = b"LSCACHE3";
 const OLD_LEN: usize = 100;
-const BLOCK_MAGIC: &[u8; 4] = b"LSLB";
+const PAGE_MAGIC: &[u8; 4] = b"LSLB";
 pub(crate) const SUPER_LEN: usize = 120;
 const SET: u8 = 1;
 const CLEAR: u8 = 2;
@@ -106,8 +106,8 @@ pub struct Superblock {
     pub session: u64,
     pub backend: BackendMark,
     pub tie: Tie,
-    /// Log blocks that the live log had when this was written: a log with fewer is damaged.
-    pub log_blocks: u32,
+    /// Log pages that the live log had when this was written: a log with fewer is damaged.
+    pub log_pages: u32,
     /// Of a clean stop; otherwise empty.
     pub content: BackendContent,
 }
@@ -118,7 +118,7 @@ impl Superblock {
         out.extend(MAGIC);
         out.extend(self.geometry.slot_bytes.to_le_bytes());
         out.extend(self.geometry.slots.to_le_bytes());
-        out.extend(self.geometry.log_blocks.to_le_bytes());
+        out.extend(self.geometry.log_pages.to_le_bytes());
         out.extend(u32::from(self.clean).to_le_bytes());
         out.extend(self.sequence.to_le_bytes());
         out.extend(self.generation.to_le_bytes());
@@ -127,7 +127,7 @@ impl Superblock {
         out.extend(self.backend.inode.to_le_bytes());
         out.extend(self.backend.changed_ns.to_le_bytes());
         out.extend(self.tie);
-        out.extend(self.log_blocks.to_le_bytes());
+        out.extend(self.log_pages.to_le_bytes());
         out.extend(self.geometry.made_slots.to_le_bytes());
         let known = match self.content {
             BackendContent {
@@ -154,12 +154,12 @@ impl Superblock {
         let bytes = bytes.get(..len)?;
         let mut cursor = Cursor(bytes);
         let _magic = cursor.take(8)?;
-        let (slot_bytes, slots, log_blocks) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+        let (slot_bytes, slots, log_pages) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
         let made_slots = Cursor(bytes.get(92..)?).u32()?;
         let geometry = Geometry {
             slot_bytes,
             slots,
-            log_blocks,
+            log_pages,
             made_slots,
         };
         let clean = cursor.u32()?;
@@ -175,7 +175,7 @@ impl Superblock {
                 changed_ns: cursor.u64()? as i64,
             },
             tie: cursor.take(16)?.try_into().ok()?,
-            log_blocks: cursor.u32()?,
+            log_pages: cursor.u32()?,
             content: BackendContent::default(),
         };
         let _made_slots = cursor.u32()?;
@@ -203,7 +203,7 @@ impl Superblock {
             superblock.session,
         ];
         let sane = counters.iter().all(|counter| *counter < u64::MAX / 2);
-        let fits = superblock.log_blocks <= superblock.geometry.log_blocks;
+        let fits = superblock.log_pages <= superblock.geometry.log_pages;
         let sound = valid && clean <= 1 && fits && sane;
         (sound && sum == crc32c(&bytes[..len - 4])).then_some(superblock)
     }
@@ -302,7 +302,7 @@ impl JournalRecord {
     }
 }
 
-/// The log to which a block belongs, and its index.
+/// The log to which a page belongs, and its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogPosition {
     pub tie: Tie,
@@ -311,9 +311,9 @@ pub struct LogPosition {
     pub index: u32,
 }
 
-/// One block of a log, [`LINE`] bytes, of a commit that `began` at that index; `records` are at most
-/// `LINE - BLOCK_HEAD` bytes.
-pub(crate) fn encode_log_block(place: &LogPosition, began: u32, records: &[u8], out: &mut [u8]) {
+/// One page of a log, [`LINE`] bytes, of a commit that `began` at that index; `records` are at most
+/// `LINE - PAGE_HEAD` bytes.
+pub(crate) fn encode_log_page(place: &LogPosition, began: u32, records: &[u8], out: &mut [u8]) {
     let mut body = Vec::with_capacity(LINE as usize);
     body.extend(&place.tie[..8]);
     body.extend(place.generation.to_le_bytes());
@@ -323,24 +323,24 @@ pub(crate) fn encode_log_block(place: &LogPosition, began: u32, records: &[u8], 
     body.extend((records.len() as u32).to_le_bytes());
     body.extend(records);
     body.resize(LINE as usize - 8, 0);
-    out[..4].copy_from_slice(BLOCK_MAGIC);
+    out[..4].copy_from_slice(PAGE_MAGIC);
     out[4..8].copy_from_slice(&crc32c(&body).to_le_bytes());
     out[8..LINE as usize].copy_from_slice(&body);
 }
 
-/// The content of a log block.
+/// The content of a log page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogBlock {
-    /// The index at which its commit began: all blocks before that were durable.
+pub struct LogPage {
+    /// The index at which its commit began: all pages before that were durable.
     pub began: u32,
     pub records: Vec<JournalRecord>,
 }
 
-/// The block at `place`; `None` if other bytes are there.
-pub fn decode_log_block(place: &LogPosition, bytes: &[u8]) -> Option<LogBlock> {
+/// The page at `place`; `None` if other bytes are there.
+pub fn decode_log_page(place: &LogPosition, bytes: &[u8]) -> Option<LogPage> {
     let bytes = bytes.get(..LINE as usize)?;
     let mut cursor = Cursor(bytes);
-    let sound = cursor.take(4)? == BLOCK_MAGIC && cursor.u32()? == crc32c(&bytes[8..]);
+    let sound = cursor.take(4)? == PAGE_MAGIC && cursor.u32()? == crc32c(&bytes[8..]);
     let here = cursor.take(8)? == &place.tie[..8]
         && cursor.u64()? == place.generation
         && cursor.u64()? == place.session
@@ -355,7 +355,7 @@ pub fn decode_log_block(place: &LogPosition, bytes: &[u8]) -> Option<LogBlock> {
     while !cursor.0.is_empty() {
         records.push(JournalRecord::decode(&mut cursor)?);
     }
-    Some(LogBlock { began, records })
+    Some(LogPage { began, records })
 }
 
 struct Cursor<'a>(&'a [u8]);
@@ -393,7 +393,7 @@ mod tests {
                 changed_ns: -5,
             },
             tie: [6; 16],
-            log_blocks: 5,
+            log_pages: 5,
             content: BackendContent {
                 fingerprint: Some([3; 16]),
                 tells: true,
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_block_comes_back_only_where_it_was_written() {
+    fn a_log_page_comes_back_only_where_it_was_written() {
         let place = LogPosition {
             tie: [1; 16],
             generation: 4,
@@ -458,10 +458,10 @@ mod tests {
             body.len(),
             records.iter().map(JournalRecord::len).sum::<usize>()
         );
-        let mut block = vec![0; LINE as usize];
-        encode_log_block(&place, 1, &body, &mut block);
-        let expected = LogBlock { began: 1, records };
-        assert_eq!(decode_log_block(&place, &block), Some(expected));
+        let mut page = vec![0; LINE as usize];
+        encode_log_page(&place, 1, &body, &mut page);
+        let expected = LogPage { began: 1, records };
+        assert_eq!(decode_log_page(&place, &page), Some(expected));
         let others = [
             LogPosition { index: 3, ..place },
             LogPosition {
@@ -478,12 +478,12 @@ mod tests {
             },
         ];
         for other in others {
-            assert_eq!(decode_log_block(&other, &block), None);
+            assert_eq!(decode_log_page(&other, &page), None);
         }
         for bit in (0..LINE as usize * 8).step_by(61) {
-            let mut damaged = block.clone();
+            let mut damaged = page.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode_log_block(&place, &damaged), None, "bit {bit}");
+            assert_eq!(decode_log_page(&place, &damaged), None, "bit {bit}");
         }
     }
 }

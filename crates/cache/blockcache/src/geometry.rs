@@ -30,7 +30,7 @@ const SLOTS_ALIGN: u64 = 1 << 20;
 /// A cache with fewer slots is refused as a mistake.
 const SLOTS_MIN: u64 = 4;
 const SLOTS_MAX: u32 = u32::MAX / 2;
-/// Blocks of a log in addition to a whole table: commits until the log is rewritten.
+/// Pages of a log in addition to a whole table: commits until the log is rewritten.
 const LOG_ROOM: u64 = 64;
 
 /// The shape of a cache. Only the number of slots, and with it the logs, can change.
@@ -39,8 +39,8 @@ pub struct Geometry {
     /// Bytes of a slot: a power of two from 4 KiB to 64 KiB.
     pub slot_bytes: u32,
     pub slots: u32,
-    /// Blocks of 4 KiB in each of the two logs, each of which is stored twice.
-    pub log_blocks: u32,
+    /// Pages of 4 KiB in each of the two logs, each of which is stored twice.
+    pub log_pages: u32,
     /// Slots that it was made with: the space before the first slot holds logs for that many.
     pub made_slots: u32,
 }
@@ -54,7 +54,7 @@ impl Geometry {
         largest(device_bytes, slot_bytes, SLOTS_MAX, |slots| Geometry {
             slot_bytes,
             slots,
-            log_blocks: log_blocks(slots, slot_bytes),
+            log_pages: log_pages(slots, slot_bytes),
             made_slots: slots,
         })
     }
@@ -86,7 +86,7 @@ impl Geometry {
     fn with_slots(self, slots: u32) -> Geometry {
         Geometry {
             slots,
-            log_blocks: log_blocks(slots.max(self.made_slots), self.slot_bytes),
+            log_pages: log_pages(slots.max(self.made_slots), self.slot_bytes),
             ..self
         }
     }
@@ -111,7 +111,7 @@ impl Geometry {
 
     /// Where a copy (0 or 1) of the log of a generation begins.
     pub(crate) fn log_at(self, generation: u64, copy: u64) -> u64 {
-        let log = u64::from(self.log_blocks) * LINE;
+        let log = u64::from(self.log_pages) * LINE;
         self.logs_at() + (2 * copy + generation % 2) * log
     }
 
@@ -128,7 +128,7 @@ impl Geometry {
     }
 
     fn slots_at(self) -> u64 {
-        let logs = LOGS * u64::from(log_blocks(self.made_slots, self.slot_bytes)) * LINE;
+        let logs = LOGS * u64::from(log_pages(self.made_slots, self.slot_bytes)) * LINE;
         (LOGS_AT + logs).next_multiple_of(SLOTS_ALIGN)
     }
 
@@ -136,9 +136,9 @@ impl Geometry {
         self.slots_at() + self.capacity_bytes()
     }
 
-    /// Bytes of the device that are used.
+    /// Bytes of the cache device that are used.
     pub fn end(self) -> u64 {
-        let logs_end = self.logs_at() + LOGS * u64::from(self.log_blocks) * LINE;
+        let logs_end = self.logs_at() + LOGS * u64::from(self.log_pages) * LINE;
         self.slots_end().max(logs_end)
     }
 
@@ -174,11 +174,11 @@ fn valid_slot(slot_bytes: u32) -> bool {
 }
 
 /// Space for the records of a whole table, the same again for changes, and a margin.
-fn log_blocks(slots: u32, slot_bytes: u32) -> u32 {
+fn log_pages(slots: u32, slot_bytes: u32) -> u32 {
     let lines = u64::from(slot_bytes) / LINE;
     let record = crate::log_size::set_len(lines as u32) as u64;
-    let per_block = (LINE - crate::log_size::BLOCK_HEAD as u64) / record;
-    (2 * u64::from(slots).div_ceil(per_block) + LOG_ROOM) as u32
+    let per_page = (LINE - crate::log_size::PAGE_HEAD as u64) / record;
+    (2 * u64::from(slots).div_ceil(per_page) + LOG_ROOM) as u32
 }
 
 pub(crate) fn ones(count: u32) -> Lines {
@@ -209,13 +209,17 @@ impl LineRun {
 }
 
 impl Geometry {
-    /// Cuts `len` bytes at `offset`, rounded out to lines, at the ends of blocks.
-    pub(crate) fn pieces(self, offset: u64, len: u64) -> impl Iterator<Item = LineRun> + Clone {
+    /// Cuts `len_bytes` at `offset`, rounded out to lines, at the ends of blocks.
+    pub(crate) fn pieces(
+        self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Iterator<Item = LineRun> + Clone {
         let slot = u64::from(self.slot_bytes);
         let start = offset / LINE * LINE;
-        let end = match len {
+        let end = match len_bytes {
             0 => start,
-            _ => (offset + len).next_multiple_of(LINE),
+            _ => (offset + len_bytes).next_multiple_of(LINE),
         };
         let mut at = start;
         std::iter::from_fn(move || {
@@ -240,15 +244,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_uses_the_device_and_never_more_of_it() {
+    fn a_shape_uses_the_cache_device_and_never_more_of_it() {
         for slot_bytes in [4096, 8192, 16 << 10, 32 << 10, 64 << 10] {
-            for device in [4 << 20, 5_000_001, 64 << 20, 10 << 30, 3 << 40] {
-                let shape = Geometry::fit(device, slot_bytes).unwrap();
-                assert!(shape.end() <= device, "{shape:?} of {device}");
+            for device_bytes in [4 << 20, 5_000_001, 64 << 20, 10 << 30, 3 << 40] {
+                let shape = Geometry::fit(device_bytes, slot_bytes).unwrap();
+                assert!(shape.end() <= device_bytes, "{shape:?} of {device_bytes}");
                 assert_eq!(shape.checked(), Some(shape));
-                if device >= 64 << 20 {
-                    let share = shape.capacity_bytes() as f64 / device as f64;
-                    assert!(share > 0.9, "{slot_bytes} of {device}: {share}");
+                if device_bytes >= 64 << 20 {
+                    let share = shape.capacity_bytes() as f64 / device_bytes as f64;
+                    assert!(share > 0.9, "{slot_bytes} of {device_bytes}: {share}");
                 }
             }
         }
@@ -269,7 +273,7 @@ mod tests {
                 assert_eq!(next.line_at(3, 0), made.line_at(3, 0));
                 let log = |shape: Geometry, copy, generation| {
                     let at = shape.log_at(generation, copy);
-                    at..at + u64::from(shape.log_blocks) * LINE
+                    at..at + u64::from(shape.log_pages) * LINE
                 };
                 // The live log has one parity, the log being written has the other.
                 for generation in [0, 1] {
@@ -298,15 +302,15 @@ mod tests {
     #[test]
     fn pieces_cover_a_range_once_and_stay_in_their_blocks() {
         let shape = Geometry::fit(64 << 20, 16 << 10).unwrap();
-        for (offset, len) in [(0, 1), (4095, 2), (5000, 70_000), (16 << 10, 16 << 10)] {
+        for (offset, len_bytes) in [(0, 1), (4095, 2), (5000, 70_000), (16 << 10, 16 << 10)] {
             let mut at = offset / LINE * LINE;
-            for piece in shape.pieces(offset, len) {
+            for piece in shape.pieces(offset, len_bytes) {
                 assert_eq!(piece.at(shape), at);
                 assert!(piece.count > 0 && piece.first + piece.count <= 4);
                 assert_eq!(piece.mask().count_ones(), piece.count);
                 at += piece.bytes();
             }
-            assert_eq!(at, (offset + len).next_multiple_of(LINE));
+            assert_eq!(at, (offset + len_bytes).next_multiple_of(LINE));
         }
         assert_eq!(
             shape.pieces(4096, 0).count() + shape.pieces(5000, 0).count(),

@@ -1,30 +1,30 @@
 //! The durable table of slots: two logs on the cache device; the superblock names the live one.
 //!
-//! A log begins with the whole table and continues with changes. Commits take whole blocks, so that no block is
+//! A log begins with the whole table and continues with changes. Commits take whole pages, so that no page is
 //! rewritten; several callers share one commit. A full log is rewritten into the other half, which becomes live once
 //! everything in it is durable. Memory holds a copy of the table as a replay would produce it.
 //!
 //! Data that a medium loses or corrupts must not look like the end of the log: an older table would count. So every
-//! block is stored twice, far apart, and either copy is enough; the superblock says how many blocks there must be at
-//! least; and a block names the start of its commit, before which all blocks were durable. A gap that contradicts
+//! page is stored twice, far apart, and either copy is enough; the superblock says how many pages there must be at
+//! least; and a page names the start of its commit, before which all pages were durable. A gap that contradicts
 //! these is damage, and the whole table is discarded. The superblock is stored twice, too, and each copy is durable
 //! before more is written.
 //!
 //! Invariants
 //! - A record that [`Journal::commit`] made durable is in every table that a later replay can produce, even if any one
-//!   block of 4 KiB was corrupted, or never written although the device confirmed it.
+//!   page of 4 KiB was corrupted, or never written although the cache device confirmed it.
 //! - A replay produces the table as of some moment between the last commit and the last append, or nothing at all.
 //! - No lock is held during I/O: changes are appended while the log is written, also while it is rewritten.
-//! - A block of another session, or of another rewrite of this one, is not part of the live log.
+//! - A page of another session, or of another rewrite of this one, is not part of the live log.
 //! - A failed write is repeated once in place, with its own sync, then the log is rewritten in the other half, at most
 //!   twice. A commit for which all of this fails breaks the journal for good: nothing is promised from then on.
-//! - Each attempt to rewrite the log has its own generation, and each superblock a sequence, so that the blocks of one
+//! - Each attempt to rewrite the log has its own generation, and each superblock a sequence, so that the pages of one
 //!   attempt never count as part of the next.
 //! - Failed syncs are counted for other callers ([`Journal::lost_syncs`]): the system reports an error to one caller
 //!   only, and it may concern slots.
 //! - Lock order: a thread that holds a directory's lock may append; no thread appends and waits for a commit at once.
 //!
-//! Leaves to others: the bytes of blocks and records (`format.rs`), and whether a cache is believed (`open.rs`).
+//! Leaves to others: the bytes of pages and records (`format.rs`), and whether a cache is believed (`open.rs`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -38,9 +38,9 @@ use crate::format::{
     self, BackendContent, JournalRecord, LogPosition, SUPER_LEN, ServedBackend, Superblock,
 };
 use crate::geometry::{Geometry, LINE, Lines};
-use crate::log_size::BLOCK_HEAD;
+use crate::log_size::PAGE_HEAD;
 
-const BODY: usize = LINE as usize - BLOCK_HEAD;
+const BODY: usize = LINE as usize - PAGE_HEAD;
 
 /// The durable content of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -193,7 +193,7 @@ pub fn read_superblock(file: &dyn File) -> io::Result<Option<Superblocks>> {
 }
 
 /// The table of the live log. `None` if the log is damaged (a record that this program cannot have written, or fewer
-/// blocks than there were), or if memory is short.
+/// pages than there were), or if memory is short.
 pub fn replay(file: &dyn File, superblock: &Superblock) -> io::Result<Option<Table>> {
     let geometry = superblock.geometry;
     let Some(mut table) = Table::empty(geometry) else {
@@ -201,25 +201,25 @@ pub fn replay(file: &dyn File, superblock: &Superblock) -> io::Result<Option<Tab
     };
     let mut log = LogReader::new(file, superblock);
     let end = match superblock.clean {
-        true => superblock.log_blocks,
-        false => geometry.log_blocks,
+        true => superblock.log_pages,
+        false => geometry.log_pages,
     };
     let mut at = 0;
     while at < end {
-        let Some(block) = (0..2).find_map(|copy| log.block(copy, at)) else {
+        let Some(page) = (0..2).find_map(|copy| log.page(copy, at)) else {
             break;
         };
-        if !block.records.iter().all(|record| table.apply(record)) {
+        if !page.records.iter().all(|record| table.apply(record)) {
             return Ok(None);
         }
         at += 1;
     }
-    if at < superblock.log_blocks {
+    if at < superblock.log_pages {
         return Ok(None);
     }
-    // An interrupted commit may leave any of its blocks, but no later commit began before it was complete.
+    // An interrupted commit may leave any of its pages, but no later commit began before it was complete.
     for index in at + 1..end {
-        let later = |copy| log.block(copy, index).is_some_and(|b| b.began > at);
+        let later = |copy| log.page(copy, index).is_some_and(|page| page.began > at);
         if (0..2).any(later) {
             return Ok(None);
         }
@@ -227,11 +227,11 @@ pub fn replay(file: &dyn File, superblock: &Superblock) -> io::Result<Option<Tab
     Ok(Some(table))
 }
 
-/// Reads both copies of a log, many blocks at a time.
+/// Reads both copies of a log, many pages at a time.
 struct LogReader<'a> {
     file: &'a dyn File,
     superblock: &'a Superblock,
-    /// Of each copy: the index of the first block in memory, and the bytes from there on.
+    /// Of each copy: the index of the first page in memory, and the bytes from there on.
     at_hand: [(u32, Vec<u8>); 2],
 }
 
@@ -244,8 +244,8 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// A block of one copy of the log; `None` if it is damaged or cannot be read.
-    fn block(&mut self, copy: usize, index: u32) -> Option<format::LogBlock> {
+    /// A page of one copy of the log; `None` if it is damaged or cannot be read.
+    fn page(&mut self, copy: usize, index: u32) -> Option<format::LogPage> {
         let whole = |(first, bytes): &(u32, Vec<u8>)| {
             let at = index.checked_sub(*first)? as usize * LINE as usize;
             (at + LINE as usize <= bytes.len()).then_some(at)
@@ -253,8 +253,8 @@ impl<'a> LogReader<'a> {
         let at = match whole(&self.at_hand[copy]) {
             Some(at) => at,
             None => {
-                let run = (self.superblock.geometry.log_blocks - index).min(RUN as u32);
-                // A block that cannot be read must not hide its neighbours.
+                let run = (self.superblock.geometry.log_pages - index).min(RUN as u32);
+                // A page that cannot be read must not hide its neighbours.
                 self.fetch(copy, index, run)
                     .or_else(|_| self.fetch(copy, index, 1))
                     .ok()?;
@@ -267,10 +267,10 @@ impl<'a> LogReader<'a> {
             session: self.superblock.session,
             index,
         };
-        format::decode_log_block(&place, &self.at_hand[copy].1[at..])
+        format::decode_log_page(&place, &self.at_hand[copy].1[at..])
     }
 
-    fn fetch(&mut self, copy: usize, first: u32, blocks: u32) -> io::Result<()> {
+    fn fetch(&mut self, copy: usize, first: u32, pages: u32) -> io::Result<()> {
         let superblock = self.superblock;
         let at = superblock
             .geometry
@@ -278,7 +278,7 @@ impl<'a> LogReader<'a> {
         let (start, bytes) = &mut self.at_hand[copy];
         *start = first;
         bytes.clear();
-        let mut read = vec![0; blocks as usize * LINE as usize];
+        let mut read = vec![0; pages as usize * LINE as usize];
         let len = self
             .file
             .read_full_at(&mut read, at + u64::from(first) * LINE, Via::Cache)?;
@@ -344,7 +344,7 @@ impl Journal {
 
     /// Makes all earlier writes to the cache device durable; a caller that settles slots with it must compare
     /// [`Journal::lost_syncs`] before and after.
-    pub(crate) fn sync_device(&self) -> io::Result<()> {
+    pub(crate) fn sync_cache_device(&self) -> io::Result<()> {
         let _counted = self.syncing.read();
         self.file.sync().inspect_err(|_| {
             self.lost_syncs.fetch_add(1, SeqCst);
@@ -463,16 +463,16 @@ impl Journal {
             next: state.next_index,
         };
         let next = MutexGuard::unlocked(state, || {
-            let mut blocks = LogBlocks::default();
-            pending.iter().for_each(|record| blocks.push(record));
-            if !log.has_room(&blocks) {
+            let mut pages = LogPages::default();
+            pending.iter().for_each(|record| pages.push(record));
+            if !log.has_room(&pages) {
                 return Ok(None);
             }
             // The same bytes at the same place, all of them: a failed sync may have dropped any.
             let write = || {
                 let mut log = log;
-                log.write(&blocks.0)?;
-                self.sync_device()?;
+                log.write(&pages.0)?;
+                self.sync_cache_device()?;
                 io::Result::Ok(Some(log.next))
             };
             write().or_else(|error| {
@@ -497,7 +497,7 @@ impl Journal {
     fn write_once_anew(&self, state: &mut MutexGuard<'_, State>) -> io::Result<u64> {
         let mut superblock = state.superblock;
         superblock.generation += 1;
-        // Blocks of a failed attempt may be there, of a longer table than this one.
+        // Pages of a failed attempt may be there, of a longer table than this one.
         while superblock.generation <= state.tried {
             superblock.generation += 2;
         }
@@ -509,34 +509,34 @@ impl Journal {
             next: 0,
         };
         state.pending.clear();
-        let mut blocks = LogBlocks::default();
+        let mut pages = LogPages::default();
         let mut slots = 0..superblock.geometry.slots;
         while !slots.is_empty() {
             let filled = slots
                 .by_ref()
                 .filter(|slot| state.table.held(*slot).lines != 0);
             for slot in filled {
-                blocks.push(&state.table.record(slot));
-                if blocks.0.len() > RUN {
+                pages.push(&state.table.record(slot));
+                if pages.0.len() > RUN {
                     break;
                 }
             }
-            // The last block may have room for more.
-            let open = blocks.0.pop();
-            MutexGuard::unlocked(state, || log.write(&blocks.0))?;
-            blocks.0 = open.into_iter().collect();
+            // The last page may have room for more.
+            let open = pages.0.pop();
+            MutexGuard::unlocked(state, || log.write(&pages.0))?;
+            pages.0 = open.into_iter().collect();
         }
         let taken = state.appended;
         let pending = std::mem::take(&mut state.pending);
         let changed: BTreeSet<u32> = pending.iter().filter_map(JournalRecord::slot).collect();
         for slot in changed {
-            blocks.push(&state.table.record(slot));
+            pages.push(&state.table.record(slot));
         }
-        blocks.push(&JournalRecord::Backend(state.table.served));
+        pages.push(&JournalRecord::Backend(state.table.served));
         let saved = MutexGuard::unlocked(state, || {
-            log.write(&blocks.0)?;
-            self.sync_device()?;
-            superblock.log_blocks = log.next;
+            log.write(&pages.0)?;
+            self.sync_cache_device()?;
+            superblock.log_pages = log.next;
             self.save_superblock(&mut superblock)
         });
         // If two superblocks had one number, nothing would show which counts.
@@ -553,7 +553,7 @@ impl Journal {
         let mut superblock = {
             let state = self.state.lock();
             Superblock {
-                log_blocks: state.next_index,
+                log_pages: state.next_index,
                 ..state.superblock
             }
         };
@@ -566,12 +566,12 @@ impl Journal {
     /// Makes it the one that counts, in both copies, one after the other.
     fn save_superblock(&self, superblock: &mut Superblock) -> io::Result<()> {
         superblock.sequence += 1;
-        let mut block = vec![0; LINE as usize];
-        block[..SUPER_LEN].copy_from_slice(&superblock.encode());
+        let mut bytes = vec![0; LINE as usize];
+        bytes[..SUPER_LEN].copy_from_slice(&superblock.encode());
         for copy in 0..2 {
             let save = || {
-                self.file.write_all_at(&block, copy * LINE, Via::Cache)?;
-                self.sync_device()
+                self.file.write_all_at(&bytes, copy * LINE, Via::Cache)?;
+                self.sync_cache_device()
             };
             save().or_else(|error| {
                 self.stumble("its superblock", &error);
@@ -582,24 +582,24 @@ impl Journal {
     }
 }
 
-/// Records in as few blocks as their order allows.
+/// Records in as few pages as their order allows.
 #[derive(Default)]
-struct LogBlocks(Vec<Vec<u8>>);
+struct LogPages(Vec<Vec<u8>>);
 
-impl LogBlocks {
+impl LogPages {
     fn push(&mut self, record: &JournalRecord) {
         match self.0.last_mut() {
-            Some(block) if block.len() + record.len() <= BODY => record.encode(block),
+            Some(page) if page.len() + record.len() <= BODY => record.encode(page),
             _ => {
-                let mut block = Vec::with_capacity(BODY);
-                record.encode(&mut block);
-                self.0.push(block);
+                let mut page = Vec::with_capacity(BODY);
+                record.encode(&mut page);
+                self.0.push(page);
             }
         }
     }
 }
 
-/// Blocks of a log written or read at once.
+/// Pages of a log written or read at once.
 const RUN: usize = 64;
 
 /// Where one commit writes.
@@ -612,13 +612,13 @@ struct LogWriter<'a> {
 }
 
 impl LogWriter<'_> {
-    fn has_room(&self, blocks: &LogBlocks) -> bool {
-        let end = u64::from(self.next) + blocks.0.len() as u64;
-        end <= u64::from(self.superblock.geometry.log_blocks)
+    fn has_room(&self, pages: &LogPages) -> bool {
+        let end = u64::from(self.next) + pages.0.len() as u64;
+        end <= u64::from(self.superblock.geometry.log_pages)
     }
 
-    /// Writes both copies of these blocks. They are not durable yet.
-    fn write(&mut self, blocks: &[Vec<u8>]) -> io::Result<()> {
+    /// Writes both copies of these pages. They are not durable yet.
+    fn write(&mut self, pages: &[Vec<u8>]) -> io::Result<()> {
         let Superblock {
             geometry,
             generation,
@@ -626,9 +626,9 @@ impl LogWriter<'_> {
             tie,
             ..
         } = self.superblock;
-        for run in blocks.chunks(RUN) {
+        for run in pages.chunks(RUN) {
             let end = self.next + run.len() as u32;
-            if end > geometry.log_blocks {
+            if end > geometry.log_pages {
                 // A table and its changes always fit: the geometry guarantees it.
                 return Err(io::Error::other("the cache's log is too short"));
             }
@@ -641,7 +641,7 @@ impl LogWriter<'_> {
                     session,
                     index,
                 };
-                format::encode_log_block(&place, self.began, records, out);
+                format::encode_log_page(&place, self.began, records, out);
             }
             for copy in 0..2 {
                 let at = geometry.log_at(generation, copy) + u64::from(self.next) * LINE;

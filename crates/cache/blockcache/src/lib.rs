@@ -1,4 +1,4 @@
-//! A block cache at work: a small fast device in front of a large slow one, transparent to the database.
+//! A block cache at work: a small fast *cache device* in front of a large slow *backend*, transparent to the database.
 //!
 //! The cache is inclusive and write-through: the backend holds everything that the cache holds, and a write is
 //! acknowledged once the backend has it. So the cache can be lost at any moment, and must never be believed if it may
@@ -13,10 +13,10 @@
 //! or not at all; the cache device's and the backend's syncs know nothing of each other.
 //!
 //! Nothing else is assumed of the cache device: checksums, a second copy of the table, or gaps in it (`journal`)
-//! reveal bits that rot and writes that the device confirmed and lost.
+//! reveal bits that rot and writes that the cache device confirmed and lost.
 //!
-//! Not detected for certain: changes of the backend by others while it is served; a few blocks of a block device that
-//! were written without mounting it; after a crash, a few blocks of a file that were written within half a minute. Two
+//! Not detected for certain: changes of the backend by others while it is served; a few lines of a block device that
+//! were written without mounting it; after a crash, a few lines of a file that were written within half a minute. Two
 //! more cases are detected only if the lines compared at a start include the affected ones: a cache device put back as
 //! a whole to an earlier state of the same session, and the loss of both copies of the very last commit before a
 //! crash.

@@ -1,7 +1,7 @@
-//! The sizes of log blocks and records, in bytes.
+//! The sizes of log pages and records, in bytes.
 
-/// Bytes of a log block before its records.
-pub(crate) const BLOCK_HEAD: usize = 44;
+/// Bytes of a log page before its records.
+pub(crate) const PAGE_HEAD: usize = 44;
 pub(crate) const SET_HEAD: usize = 15;
 
 /// Bytes of a record that names `lines` lines.

@@ -37,17 +37,17 @@ impl Gauge {
         }
     }
 
-    /// Counts `len` bytes as in flight until the result is dropped.
-    pub(crate) fn enter(&self, way: Way, len: u64) -> RequestGuard<'_> {
-        let written = if way == Way::Write { len } else { 0 };
+    /// Counts `len_bytes` as in flight until the result is dropped.
+    pub(crate) fn enter(&self, way: Way, len_bytes: u64) -> RequestGuard<'_> {
+        let written = if way == Way::Write { len_bytes } else { 0 };
         let before = Load {
-            in_flight_bytes: self.bytes.fetch_add(len, Relaxed),
+            in_flight_bytes: self.bytes.fetch_add(len_bytes, Relaxed),
             in_flight_requests: self.requests.fetch_add(1, Relaxed),
             written_bytes: self.written.fetch_add(written, Relaxed),
         };
         RequestGuard {
             gauge: self,
-            len,
+            len_bytes,
             written,
             before,
         }
@@ -56,14 +56,14 @@ impl Gauge {
 
 pub(crate) struct RequestGuard<'a> {
     gauge: &'a Gauge,
-    len: u64,
+    len_bytes: u64,
     written: u64,
     pub before: Load,
 }
 
 impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
-        self.gauge.bytes.fetch_sub(self.len, Relaxed);
+        self.gauge.bytes.fetch_sub(self.len_bytes, Relaxed);
         self.gauge.written.fetch_sub(self.written, Relaxed);
         self.gauge.requests.fetch_sub(1, Relaxed);
     }

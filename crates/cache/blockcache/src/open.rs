@@ -3,9 +3,9 @@
 //! A cache is believed if all of this holds:
 //!
 //! - both copies of its superblock and its log are sound, and the guard next to the backend names its tie and session;
-//! - the backend is as long as it was and the same file or device;
+//! - the backend is as long as it was and the same file or block device;
 //! - a file's time of change is that of the clean stop, or after a crash one at which this cache may have written;
-//! - the watched places (`content.rs`) are as they were left: the first and last block, superblocks of file systems;
+//! - the watched places (`content.rs`) are as they were left: the first and last line, superblocks of file systems;
 //! - a block device holds only file systems whose superblock tells of every mount;
 //! - up to [`SAMPLE`] durable lines, a new random choice each time, have on the backend the checksums of the table.
 //!
@@ -55,7 +55,7 @@ pub struct Backend {
 
 impl Backend {
     /// The guard's path: the named one, or `PATH.longshore-guard` next to the file to which `path` leads, so that all
-    /// names of one backend have one guard. Next to a device no file survives a reboot.
+    /// names of one backend have one guard. Next to a block device no file survives a reboot.
     fn guard_path(&self, storage: &dyn Storage) -> Result<PathBuf, Error> {
         match &self.guard {
             Some(path) => Ok(path.clone()),
@@ -75,7 +75,7 @@ impl Backend {
     }
 }
 
-/// Opens a file or device that nobody else uses, and locks it.
+/// Opens a file or block device that nobody else uses, and locks it.
 fn take(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>, Error> {
     let in_use = || Error::InUse {
         path: path.to_owned(),
@@ -98,21 +98,23 @@ fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Err
     }
 }
 
-/// Makes an empty cache. Creates a regular file of `len` bytes if nothing exists. An existing block device or empty
-/// file is used whole, and a larger `len` extends the file. With `force` other content is overwritten, and a file is
-/// cut to a smaller `len`.
+/// Makes an empty cache. Creates a regular file of `len_bytes` if nothing exists. An existing block device or empty file
+/// is used whole, and a larger `len_bytes` extends the file. With `force` other content is overwritten, and a file is cut
+/// to a smaller `len_bytes`.
 pub fn create(
     storage: &dyn Storage,
     path: &Path,
-    len: Option<u64>,
+    len_bytes: Option<u64>,
     slot_bytes: u32,
     force: bool,
 ) -> Result<Geometry, Error> {
     let made = match storage.stat(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Some(create_file(storage, path, len)?),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            Some(create_file(storage, path, len_bytes)?)
+        }
         _ => None,
     };
-    let created = fill(storage, path, len, slot_bytes, force);
+    let created = fill(storage, path, len_bytes, slot_bytes, force);
     if let (Err(_), Some((dir, name))) = (&created, made) {
         // If this fails, an empty file stays.
         let _stays = dir.remove_file(name);
@@ -120,34 +122,34 @@ pub fn create(
     created
 }
 
-/// Makes an empty cache of an existing file or device.
+/// Makes an empty cache of an existing file or block device.
 fn fill(
     storage: &dyn Storage,
     path: &Path,
-    len: Option<u64>,
+    len_bytes: Option<u64>,
     slot_bytes: u32,
     force: bool,
 ) -> Result<Geometry, Error> {
     let file = take(storage, path)?;
     let found = file.stat().map_err(failed("look at", path))?;
-    let device = found.kind != FileKind::File;
+    let is_block_device = found.kind != FileKind::File;
     if !force && !holds_nothing(&*file, &found).map_err(failed("read", path))? {
         return Err(Error::NotEmpty {
             path: path.to_owned(),
         });
     }
-    let len = match force {
-        true => len,
-        false => len.map(|len| len.max(found.len)),
+    let len_bytes = match force {
+        true => len_bytes,
+        false => len_bytes.map(|len_bytes| len_bytes.max(found.len)),
     };
-    if let Some(len) = len.filter(|_| !device) {
-        file.set_len(len).map_err(failed("extend", path))?;
+    if let Some(len_bytes) = len_bytes.filter(|_| !is_block_device) {
+        file.set_len(len_bytes).map_err(failed("extend", path))?;
     }
-    let len = len
+    let len_bytes = len_bytes
         .unwrap_or(found.len)
-        .max(if device { found.len } else { 0 });
-    let geometry = Geometry::fit(len, slot_bytes)?;
-    if !device {
+        .max(if is_block_device { found.len } else { 0 });
+    let geometry = Geometry::fit(len_bytes, slot_bytes)?;
+    if !is_block_device {
         file.allocate(0..geometry.end())
             .map_err(failed("reserve space in", path))?;
     }
@@ -160,7 +162,7 @@ fn fill(
         session: 0,
         backend: BackendMark::default(),
         tie: *uuid::Uuid::new_v4().as_bytes(),
-        log_blocks: 0,
+        log_pages: 0,
         content: BackendContent::default(),
     };
     // From here on, nothing is left of an earlier cache.
@@ -176,10 +178,10 @@ const MARKS: u64 = 1 << 20;
 /// Whether there are only zeros: anywhere in a file; at the places of marks on a block device, which may be huge and
 /// has no holes.
 fn holds_nothing(file: &dyn File, found: &Stat) -> io::Result<bool> {
-    let len = found.len;
+    let len_bytes = found.len;
     if found.kind != FileKind::File {
-        let end = len.saturating_sub(MARKS);
-        return Ok(is_zero(file, 0..len.min(MARKS))? && is_zero(file, end..len)?);
+        let end = len_bytes.saturating_sub(MARKS);
+        return Ok(is_zero(file, 0..len_bytes.min(MARKS))? && is_zero(file, end..len_bytes)?);
     }
     let mut at = 0;
     while let Some(data) = file.next_data(at)? {
@@ -196,12 +198,12 @@ fn is_zero(file: &dyn File, range: Range<u64>) -> io::Result<bool> {
     let mut bytes = vec![0; MARKS.min(range.end - range.start) as usize];
     let mut at = range.start;
     while at < range.end {
-        let len = (range.end - at).min(MARKS) as usize;
-        let read = file.read_full_at(&mut bytes[..len], at, Via::Cache)?;
+        let len_bytes = (range.end - at).min(MARKS) as usize;
+        let read = file.read_full_at(&mut bytes[..len_bytes], at, Via::Cache)?;
         if !longshore_io::is_zero(&bytes[..read]) {
             return Ok(false);
         }
-        at += len as u64;
+        at += len_bytes as u64;
     }
     Ok(true)
 }
@@ -209,14 +211,14 @@ fn is_zero(file: &dyn File, range: Range<u64>) -> io::Result<bool> {
 fn create_file<'a>(
     storage: &dyn Storage,
     path: &'a Path,
-    len: Option<u64>,
+    len_bytes: Option<u64>,
 ) -> Result<(Arc<dyn Dir>, &'a Path), Error> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     let dir = storage
         .dir(parent.unwrap_or(Path::new(".")))
         .map_err(failed("open the directory of", path))?;
     let name = Path::new(path.file_name().unwrap_or_default());
-    if len.is_none() {
+    if len_bytes.is_none() {
         return Err(Error::TooSmall { device_bytes: 0 });
     }
     dir.open(name, OpenHow::CreateNew)
@@ -253,8 +255,8 @@ pub fn open(
 ) -> Result<OpenedBackend, Error> {
     let path = &*backend.path;
     let file = take(storage, path)?;
-    let len = file.stat().map_err(failed("look at", path))?.len;
-    let cached = CachedBackend::new(file, len, settings, clock)?;
+    let len_bytes = file.stat().map_err(failed("look at", path))?.len;
+    let cached = CachedBackend::new(file, len_bytes, settings, clock)?;
     let cache = cache.map(|cache| attach(storage, &cached, backend, cache, false));
     if !matches!(cache, Some(Ok(_))) {
         let path = backend.guard_path(storage)?;
@@ -349,7 +351,7 @@ pub fn attach(
     Ok(start)
 }
 
-/// A cache's device, which nobody else uses.
+/// A cache device, which nobody else uses.
 struct Cache {
     file: Arc<dyn File>,
     superblock: Superblock,
@@ -361,7 +363,7 @@ struct Cache {
 struct BackendFacts {
     mark: BackendMark,
     look: Look,
-    is_device: bool,
+    is_block_device: bool,
 }
 
 /// The part of a cache that can be trusted.
@@ -406,7 +408,7 @@ impl BackendFacts {
         Ok(BackendFacts {
             mark,
             look,
-            is_device: stat.kind != FileKind::File,
+            is_block_device: stat.kind != FileKind::File,
         })
     }
 }
@@ -422,8 +424,8 @@ impl Cache {
             newest: superblock,
             sound,
         } = found.ok_or_else(no_cache)?;
-        let len = file.stat().map_err(failed("look at", path))?.len;
-        if len < superblock.geometry.end() {
+        let len_bytes = file.stat().map_err(failed("look at", path))?.len;
+        if len_bytes < superblock.geometry.end() {
             return Err(no_cache());
         }
         Ok(Cache {
@@ -511,8 +513,8 @@ fn judge(superblock: &Superblock, seen: &BackendFacts) -> Start {
         true => match superblock.content.fingerprint {
             None => Start::Unproved,
             known if known != seen.look.content.fingerprint => Start::ContentChanged,
-            // A device's times mean nothing.
-            Some(_) if seen.is_device && !superblock.content.tells => Start::Unproved,
+            // A block device's times mean nothing.
+            Some(_) if seen.is_block_device && !superblock.content.tells => Start::Unproved,
             Some(_) => Start::Warm,
         },
     }
@@ -520,17 +522,17 @@ fn judge(superblock: &Superblock, seen: &BackendFacts) -> Start {
 
 /// The same after a crash, with the facts in the log.
 fn judge_crash(known: &ServedBackend, seen: &BackendFacts) -> Start {
-    let (look, is_device) = (&seen.look, seen.is_device);
+    let (look, is_block_device) = (&seen.look, seen.is_block_device);
     // An older time: a snapshot from before the last checkpoint was put back. A later one: this session did not write
     // then.
     let ours = known.changed_ns..=known.until_ns.max(known.changed_ns);
-    if !is_device && !ours.contains(&seen.mark.changed_ns) {
+    if !is_block_device && !ours.contains(&seen.mark.changed_ns) {
         return Start::BackendChanged;
     }
     match known.watched {
         Some(known) if known != look.fingerprint => Start::ContentChanged,
-        Some(_) if is_device && !look.content.tells => Start::Unproved,
-        None if is_device => Start::Unproved,
+        Some(_) if is_block_device && !look.content.tells => Start::Unproved,
+        None if is_block_device => Start::Unproved,
         _ => Start::AfterCrash,
     }
 }
@@ -595,8 +597,8 @@ mod tests {
         }
     }
 
-    /// After a crash a device is believed if its superblocks are those recorded, and only if they tell; a file also by
-    /// its time of change.
+    /// After a crash a block device is believed if its superblocks are those recorded, and only if they tell; a file
+    /// also by its time of change.
     #[test]
     fn after_a_crash_a_backend_is_believed_by_what_was_noted_of_it() {
         let look = |n, tells| Look {
@@ -607,7 +609,7 @@ mod tests {
                 tells,
             },
         };
-        let judge = |known: Option<u8>, found, tells, is_device, changed_ns| {
+        let judge = |known: Option<u8>, found, tells, is_block_device, changed_ns| {
             let mark = BackendMark {
                 len_bytes: 0,
                 inode: 0,
@@ -617,7 +619,7 @@ mod tests {
             let seen = BackendFacts {
                 mark,
                 look,
-                is_device,
+                is_block_device,
             };
             judge_crash(&served(known), &seen)
         };

@@ -104,7 +104,7 @@ impl Shadow {
     pub(crate) fn read(
         &mut self,
         view: &View,
-        (offset, len): (u64, u64),
+        (offset, len_bytes): (u64, u64),
         touched: impl Iterator<Item = LineRun>,
         whole: impl Iterator<Item = LineRun>,
         inside: impl Fn(&[ServableLines]) -> u64,
@@ -124,14 +124,14 @@ impl Shadow {
         let held_bytes = inside(&found);
         let read = Read {
             offset,
-            len_bytes: len,
+            len_bytes,
             held_bytes,
         };
         let plan = self.policy.read(view, read);
         self.done.reads += 1;
-        self.done.hits += u64::from(held_bytes == len);
+        self.done.hits += u64::from(held_bytes == len_bytes);
         self.done.fast_bytes += divide(found, plan.fast_bytes);
-        if plan.admit && held_bytes < len {
+        if plan.admit && held_bytes < len_bytes {
             self.fill(view, whole);
         }
     }
@@ -140,7 +140,7 @@ impl Shadow {
     pub(crate) fn write(
         &mut self,
         view: &View,
-        (offset, len): (u64, u64),
+        (offset, len_bytes): (u64, u64),
         touched: impl Iterator<Item = LineRun> + Clone,
         whole: impl Iterator<Item = LineRun>,
     ) {
@@ -153,8 +153,8 @@ impl Shadow {
         }
         let write = Write {
             offset,
-            len_bytes: len,
-            held_bytes: held_bytes.min(len),
+            len_bytes,
+            held_bytes: held_bytes.min(len_bytes),
         };
         if self.policy.write(view, write).admit {
             self.fill(view, whole);

@@ -16,7 +16,7 @@ pub enum Start {
     NotVouched,
     /// The backend is another file, device or size, or its time of change shows that another program wrote to it.
     BackendChanged,
-    /// The backend's first or last block, or a superblock on it, differs from how this cache left it.
+    /// The backend's first or last line, or a superblock on it, differs from how this cache left it.
     ContentChanged,
     /// Random lines differ on the backend from the table.
     LinesDiffer,

@@ -1,4 +1,4 @@
-//! One attached cache: its device, its content, and how it fails.
+//! One attached cache: its cache device, its content, and how it fails.
 //!
 //! Invariants
 //! - No error of the cache device reaches a caller, with one exception: [`Store::secure`], if neither the cache device
@@ -32,7 +32,7 @@ use crate::watch::BackendWatch;
 
 /// The cache device is given up after this many errors in reads and writes.
 const ERRORS_MAX: u64 = 16;
-/// The largest run of lines that one read of the device takes.
+/// The largest run of lines that one read of the cache device takes.
 const RUN_BYTES: u64 = 1 << 20;
 
 pub(crate) struct Store {
@@ -65,7 +65,7 @@ pub(crate) struct Store {
     pub giving_up: Mutex<()>,
     /// Held by a checkpoint or a change of size: one at a time.
     pub checkpointing: Mutex<()>,
-    /// Every fill that writes to the device holds it for reading.
+    /// Every fill that writes to the cache device holds it for reading.
     pub filling: RwLock<()>,
     /// Sees each request after the active policy has decided.
     pub shadow: Mutex<Option<Shadow>>,
@@ -130,15 +130,23 @@ impl Store {
     }
 
     /// The lines that a range touches, except a line that the end of the backend cuts.
-    pub(crate) fn touched(&self, offset: u64, len: u64) -> impl Iterator<Item = LineRun> + Clone {
-        let end = (offset + len).min(self.backend_lines * LINE);
+    pub(crate) fn touched(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Iterator<Item = LineRun> + Clone {
+        let end = (offset + len_bytes).min(self.backend_lines * LINE);
         self.geometry.pieces(offset, end.saturating_sub(offset))
     }
 
     /// The lines that lie in a range entirely.
-    pub(crate) fn whole(&self, offset: u64, len: u64) -> impl Iterator<Item = LineRun> + Clone {
+    pub(crate) fn whole(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Iterator<Item = LineRun> + Clone {
         let start = offset.next_multiple_of(LINE);
-        let end = (offset + len) / LINE * LINE;
+        let end = (offset + len_bytes) / LINE * LINE;
         self.touched(start, end.saturating_sub(start))
     }
 
@@ -168,7 +176,7 @@ impl Store {
         self.judge(found, &sums)
     }
 
-    /// How many of these are adjacent on the device, and their total bytes.
+    /// How many of these are adjacent on the cache device, and their total bytes.
     fn contiguous(&self, found: &[ServableLines]) -> (usize, usize) {
         let mut bytes = 0;
         let start = self.geometry.line_at(found[0].slot, found[0].piece.first);
@@ -214,22 +222,22 @@ impl Store {
     pub(crate) fn begin_write<'a>(
         &'a self,
         offset: u64,
-        len: u64,
+        len_bytes: u64,
     ) -> io::Result<WriteInProgress<'a>> {
         let mut core = self.core();
         let taken = loop {
-            match core.begin_write(self.touched(offset, len), &self.journal) {
+            match core.begin_write(self.touched(offset, len_bytes), &self.journal) {
                 Some(taken) => break taken,
                 None => self.write_ended.wait(&mut core),
             }
         };
         drop(core);
         let now_ns = self.clock.wall_ns();
-        let noted = self.watch.begin(offset, len, now_ns, &self.journal);
+        let noted = self.watch.begin(offset, len_bytes, now_ns, &self.journal);
         let writing = WriteInProgress {
             store: self,
             offset,
-            len,
+            len_bytes,
             taken,
             ended: false,
         };
@@ -254,8 +262,8 @@ impl Store {
         }
     }
 
-    /// Counts errors that the journal overcame as errors of the device. Slot writes around a failed sync may be lost
-    /// and are dropped; durable lines are not affected. Returns how many syncs had failed.
+    /// Counts errors that the journal overcame as errors of the cache device. Slot writes around a failed sync may be
+    /// lost and are dropped; durable lines are not affected. Returns how many syncs had failed.
     fn notice_stumbles(&self) -> u64 {
         let lost = self.journal.lost_syncs();
         if lost > self.lost_syncs.swap(lost, SeqCst) && !self.has_failed() {
@@ -271,8 +279,8 @@ impl Store {
     }
 
     /// Claims the missing lines of a read, before the backend is read.
-    pub(crate) fn claim(self: &Arc<Self>, offset: u64, len: u64) -> Claims {
-        let claims = self.core().begin_fill(self.whole(offset, len));
+    pub(crate) fn claim(self: &Arc<Self>, offset: u64, len_bytes: u64) -> Claims {
+        let claims = self.core().begin_fill(self.whole(offset, len_bytes));
         self.claims(claims)
     }
 
@@ -356,7 +364,7 @@ impl Store {
         }
     }
 
-    /// Stops using the device for good. The guard is written first: from then on nothing on the device is believed.
+    /// Stops using the cache device for good. The guard is written first: from then on nothing on it is believed.
     fn give_up(&self, why: &'static str, error: &io::Error) -> io::Result<()> {
         let abandoned = self.abandon().inspect_err(|guard_error| {
             tracing::error!(why, %error, %guard_error, "neither the cache nor its guard can be written");
@@ -379,7 +387,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Stops using the device on request.
+    /// Stops using the cache device on request.
     pub(crate) fn detach(&self) -> io::Result<()> {
         self.abandon()?;
         self.detached.store(true, SeqCst);
@@ -391,7 +399,7 @@ impl Store {
         self.detached.load(SeqCst)
     }
 
-    /// Stops using the device because a sync of the backend failed.
+    /// Stops using the cache device because a sync of the backend failed.
     pub(crate) fn backend_failed(&self, error: &io::Error) -> io::Result<()> {
         self.give_up("the backend could not be synced", error)
     }
@@ -416,7 +424,7 @@ impl Store {
             false => None,
         };
         self.watch.settle(quiet, changed_ns, found, &self.journal);
-        if let Err(error) = self.journal.sync_device() {
+        if let Err(error) = self.journal.sync_cache_device() {
             // The slots are as good as before it; later fills do not count.
             self.notice_stumbles();
             self.count_error("sync", &error);
@@ -439,8 +447,8 @@ impl Store {
         Ok(())
     }
 
-    /// Continues with that many bytes of the device. With fewer slots, the content of the last ones is dropped; the
-    /// caller then cuts a file once nobody reads there.
+    /// Continues with that many bytes of the cache device. With fewer slots, the content of the last ones is dropped;
+    /// the caller then cuts a file once nobody reads there.
     pub(crate) fn resize(&self, bytes: u64) -> Result<Geometry, Error> {
         let _one = self.checkpointing.lock();
         let failed = |action| {
@@ -481,7 +489,7 @@ impl Store {
         }
         let mut core = self.core();
         if next.slots > before.slots && !self.has_failed() && !core.grow(next) {
-            // The table on the device is larger than its used part, which is harmless.
+            // The table on the cache device is larger than its used part, which is harmless.
             return Err(Error::Memory {
                 source: io::ErrorKind::OutOfMemory.into(),
             });
@@ -522,7 +530,7 @@ impl Store {
 pub(crate) struct WriteInProgress<'a> {
     store: &'a Store,
     offset: u64,
-    len: u64,
+    len_bytes: u64,
     taken: WrittenLines,
     ended: bool,
 }
@@ -530,10 +538,10 @@ pub(crate) struct WriteInProgress<'a> {
 impl WriteInProgress<'_> {
     fn end(&mut self, keep: bool) -> Vec<Claim> {
         self.ended = true;
-        let (store, offset, len) = (self.store, self.offset, self.len);
-        let kept = store.whole(offset, if keep { len } else { 0 });
-        let touched = store.touched(offset, len);
-        store.watch.end(offset, len);
+        let (store, offset, len_bytes) = (self.store, self.offset, self.len_bytes);
+        let kept = store.whole(offset, if keep { len_bytes } else { 0 });
+        let touched = store.touched(offset, len_bytes);
+        store.watch.end(offset, len_bytes);
         let claims = store.core().end_write(&self.taken, touched, kept);
         store.write_ended.notify_all();
         claims

@@ -52,7 +52,7 @@ struct Record {
     at: Duration,
     op: Op,
     offset: u64,
-    len: u64,
+    len_bytes: u64,
     took: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Tape {
     }
 
     /// Records a request that succeeded.
-    pub(crate) fn note(&self, op: Op, offset: u64, len: u64, begun: Duration, now: Duration) {
+    pub(crate) fn note(&self, op: Op, offset: u64, len_bytes: u64, begun: Duration, now: Duration) {
         if !self.running.load(Relaxed) {
             return;
         }
@@ -119,7 +119,7 @@ impl Tape {
                 at,
                 op,
                 offset,
-                len,
+                len_bytes,
                 took: now.saturating_sub(begun),
             });
         }
@@ -139,9 +139,9 @@ impl Tape {
         let mut lines = String::new();
         for record in &taken {
             let (at, took) = (record.at.as_micros(), record.took.as_micros());
-            let (op, offset, len) = (record.op.letter(), record.offset, record.len);
+            let (op, offset, len_bytes) = (record.op.letter(), record.offset, record.len_bytes);
             // Writing to a string cannot fail.
-            let _written = writeln!(lines, "{at},{op},{offset},{len},{took}");
+            let _written = writeln!(lines, "{at},{op},{offset},{len_bytes},{took}");
         }
         Some(TapeExtract {
             lines,

@@ -62,15 +62,15 @@ impl BackendWatch {
         &self.ranges
     }
 
-    fn touches(&self, offset: u64, len: u64) -> bool {
-        let end = offset + len;
+    fn touches(&self, offset: u64, len_bytes: u64) -> bool {
+        let end = offset + len_bytes;
         let mut ranges = self.ranges.iter();
         ranges.any(|range| offset < range.end && range.start < end)
     }
 
     /// Announces a write: the backend may be written once the journal is durable up to the returned number.
-    pub(crate) fn begin(&self, offset: u64, len: u64, now_ns: i64, journal: &Journal) -> u64 {
-        let touches = self.touches(offset, len);
+    pub(crate) fn begin(&self, offset: u64, len_bytes: u64, now_ns: i64, journal: &Journal) -> u64 {
+        let touches = self.touches(offset, len_bytes);
         let mut state = self.state.lock();
         let mut news = false;
         if touches {
@@ -91,8 +91,8 @@ impl BackendWatch {
     }
 
     /// Ends a write that began, whether it succeeded or not.
-    pub(crate) fn end(&self, offset: u64, len: u64) {
-        if self.touches(offset, len) {
+    pub(crate) fn end(&self, offset: u64, len_bytes: u64) {
+        if self.touches(offset, len_bytes) {
             self.state.lock().under_way -= 1;
         }
     }
@@ -153,7 +153,7 @@ mod tests {
             session: 1,
             backend: BackendMark::default(),
             tie: [7; 16],
-            log_blocks: 0,
+            log_pages: 0,
             content: BackendContent::default(),
         };
         let table = Table::empty(superblock.geometry).unwrap();

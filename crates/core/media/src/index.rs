@@ -42,6 +42,7 @@ pub struct Row {
     pub offset: u64,
     /// Bytes from `offset` to the end of the payload.
     pub len: u32,
+    /// Bytes of the block before compression.
     pub plain_len: u32,
     pub manifest: Vec<u8>,
 }
@@ -50,11 +51,12 @@ pub struct Row {
 #[derive(Debug, Default)]
 pub struct Builder {
     raw: Vec<u8>,
-    /// Offset and length of the previous chunk; 0 if there is none.
+    /// Offset and bytes of the previous chunk; 0 if there is none.
     previous: (u64, u32),
 }
 
 impl Builder {
+    /// Adds a [`Row`]; both lengths are in bytes.
     pub fn add(&mut self, sequence: u64, offset: u64, len: u32, plain_len: u32, manifest: &[u8]) {
         self.raw.extend_from_slice(&sequence.to_le_bytes());
         self.raw.extend_from_slice(&offset.to_le_bytes());
@@ -95,7 +97,7 @@ impl Builder {
         out
     }
 
-    /// Offset and length of the last flushed chunk; zeros if there is none.
+    /// Offset and bytes of the last flushed chunk; zeros if there is none.
     pub fn last(&self) -> (u64, u32) {
         self.previous
     }
@@ -114,7 +116,7 @@ fn level(raw: &[u8]) -> u8 {
 /// A decoded chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Offset and length of the previous chunk; zeros in the first.
+    /// Offset and bytes of the previous chunk; zeros in the first.
     pub previous: (u64, u32),
     pub rows: Vec<Row>,
 }

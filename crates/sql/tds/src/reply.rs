@@ -82,6 +82,7 @@ struct HeldToken {
 pub struct Reply {
     spid: u16,
     number: u8,
+    /// Bytes of a packet, its header included.
     packet_len: usize,
     version: Version,
     body: Vec<u8>,
@@ -121,7 +122,7 @@ impl Reply {
         self.version >= Version::V7_3
     }
 
-    /// The packet length for a client that asks for this one; 0 asks for the default.
+    /// The packet length, in bytes, for a client that asks for this one; 0 asks for the default.
     pub fn packet_len_for(asked: u32) -> usize {
         match usize::try_from(asked) {
             Ok(0) => PACKET_LEN_DEFAULT,
@@ -131,8 +132,8 @@ impl Reply {
     }
 
     /// Takes effect with the next message.
-    pub fn set_packet_len(&mut self, len: usize) {
-        self.packet_len = len.clamp(PACKET_LEN_MIN, PACKET_LEN_MAX);
+    pub fn set_packet_len(&mut self, len_bytes: usize) {
+        self.packet_len = len_bytes.clamp(PACKET_LEN_MIN, PACKET_LEN_MAX);
     }
 
     /// The bytes to send; the sender clears them. Whole packets, unless [`Reply::flush`] asked for everything.
@@ -176,16 +177,17 @@ impl Reply {
         );
     }
 
-    fn packets(&mut self, len: usize, ends: bool) {
+    /// Releases the first `len_bytes` of the body as packets; `ends`: with the message's last one.
+    fn packets(&mut self, len_bytes: usize, ends: bool) {
         frame(
             &mut self.ready,
-            &self.body[..len],
+            &self.body[..len_bytes],
             self.packet_len,
             self.spid,
             &mut self.number,
             ends,
         );
-        self.body.drain(..len);
+        self.body.drain(..len_bytes);
     }
 
     /// Full packets are released; the last one stays, because it may be the last of the message.
@@ -386,8 +388,8 @@ impl Reply {
     }
 
     /// Announces the packet length that [`Reply::set_packet_len`] will set.
-    pub fn packet_len(&mut self, len: usize) {
-        let (to, from) = (len.to_string(), self.packet_len.to_string());
+    pub fn packet_len(&mut self, len_bytes: usize) {
+        let (to, from) = (len_bytes.to_string(), self.packet_len.to_string());
         self.changed(0x04, &to, &from);
     }
 

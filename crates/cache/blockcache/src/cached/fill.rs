@@ -57,14 +57,14 @@ impl Shared {
         let store = job.claims.store();
         let begun = self.clock.now();
         let entered = store.gauge.load();
-        let len = job.claims.bytes();
+        let len_bytes = job.claims.bytes();
         store.fill(|| self.view(&store), job.claims, &job.bytes, job.start);
         store.ended(&EndedRequest {
             now: self.now(),
             side: Side::Fast,
             op: Op::Write,
             purpose: Purpose::Fill,
-            len_bytes: len,
+            len_bytes,
             took_us: (self.clock.now() - begun).as_secs_f64() * 1e6,
             before: entered,
         });

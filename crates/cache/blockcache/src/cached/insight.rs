@@ -43,8 +43,8 @@ impl CachedBackend {
                 }
                 let piece = found.piece;
                 let start = piece.at(store.geometry);
-                let len = piece.bytes() as usize;
-                if store.read(&[*found], &mut held[..len]) != ByteTrust::Good {
+                let len_bytes = piece.bytes() as usize;
+                if store.read(&[*found], &mut held[..len_bytes]) != ByteTrust::Good {
                     continue;
                 }
                 let range = start..start + piece.bytes();
@@ -55,9 +55,9 @@ impl CachedBackend {
                     continue;
                 }
                 compared += u64::from(piece.count);
-                let pairs = held[..len]
+                let pairs = held[..len_bytes]
                     .chunks(LINE as usize)
-                    .zip(truth[..len].chunks(LINE as usize));
+                    .zip(truth[..len_bytes].chunks(LINE as usize));
                 let differ = pairs.filter(|(a, b)| a != b).count() as u64;
                 differing += differ;
                 if differ > 0 {
@@ -138,7 +138,7 @@ impl CachedBackend {
         let (census, gauges) = store.map_or_else(Default::default, |store| store.census());
         Status::new(
             &self.shared.settings.lock().choice,
-            self.shared.len,
+            self.shared.len_bytes,
             store,
             self.shared.gauge.load(),
             census,

@@ -21,10 +21,10 @@ use parking_lot::MutexGuard;
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 impl CachedBackend {
-    /// A cached backend for `backend`, of `len` bytes, without a cache.
+    /// A cached backend for `backend`, of `len_bytes`, without a cache.
     pub(crate) fn new(
         backend: Arc<dyn File>,
-        len: u64,
+        len_bytes: u64,
         settings: Settings,
         clock: Arc<dyn Clock>,
     ) -> Result<CachedBackend, Error> {
@@ -33,7 +33,7 @@ impl CachedBackend {
         let fillers = settings.fillers;
         let shared = Arc::new(Shared {
             backend,
-            len,
+            len_bytes,
             slow_via: settings.slow_via,
             settings: Mutex::new(settings),
             pool,
@@ -94,8 +94,8 @@ impl CachedBackend {
         Ok(())
     }
 
-    /// Gives the cache that many bytes of its device (a file is resized) while it serves. Cached data stays, except in
-    /// slots that are cut off. Returns how many bytes it can hold.
+    /// Gives the cache that many bytes of its cache device (a file is resized) while it serves. Cached data stays, except
+    /// in slots that are cut off. Returns how many bytes it can hold.
     pub fn resize(&self, bytes: u64) -> Result<u64, Error> {
         let _one = self.attaching();
         let store = {

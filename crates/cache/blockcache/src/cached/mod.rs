@@ -50,7 +50,7 @@ pub use flush::CHECKPOINT_EVERY;
 /// The longest run of bytes handled at once; longer requests are split.
 pub const BUFFER_BYTES: u64 = 1 << 20;
 
-/// The settings of a cached backend. None of them is stored on a device.
+/// The settings of a cached backend. None of them is stored on either device.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub choice: Choice,
@@ -75,7 +75,7 @@ impl Settings {
 /// The state that all threads of a cached backend share.
 struct Shared {
     backend: Arc<dyn File>,
-    len: u64,
+    len_bytes: u64,
     /// Locked after `store`, or alone: a thread that waits for `store` while it holds this lock would wait for a
     /// writer, which waits for readers, which wait for this lock.
     settings: Mutex<Settings>,
@@ -110,13 +110,13 @@ pub struct CachedBackend {
 }
 
 impl CachedBackend {
-    /// Bytes of the backend, and so of the served device.
+    /// Bytes of the backend, and so of the disk that clients see.
     pub fn len(&self) -> u64 {
-        self.shared.len
+        self.shared.len_bytes
     }
 
     pub fn is_empty(&self) -> bool {
-        self.shared.len == 0
+        self.shared.len_bytes == 0
     }
 
     /// The first range at or after `offset` that may hold data; everything else reads as zeros.
@@ -128,7 +128,7 @@ impl CachedBackend {
 impl fmt::Debug for CachedBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CachedBackend")
-            .field("len", &self.shared.len)
+            .field("len", &self.shared.len_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -145,10 +145,10 @@ pub(crate) fn policy(settings: &Settings, geometry: Geometry) -> Policy {
 }
 
 /// How many bytes of a request lie in these lines.
-fn inside_of(geometry: Geometry, found: &[ServableLines], offset: u64, len: u64) -> u64 {
+fn inside_of(geometry: Geometry, found: &[ServableLines], offset: u64, len_bytes: u64) -> u64 {
     let held = found.iter().map(|found| {
         let start = found.piece.at(geometry);
-        let end = (start + found.piece.bytes()).min(offset + len);
+        let end = (start + found.piece.bytes()).min(offset + len_bytes);
         end.saturating_sub(start.max(offset))
     });
     held.sum()
@@ -156,8 +156,8 @@ fn inside_of(geometry: Geometry, found: &[ServableLines], offset: u64, len: u64)
 
 /// Splits a request at multiples of the buffers' length, so that each run fits together with its lines: the start of
 /// each run, and its part of the request's bytes.
-fn cut(offset: u64, len: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
-    let (mut at, end) = (offset, offset + len);
+fn cut(offset: u64, len_bytes: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
+    let (mut at, end) = (offset, offset + len_bytes);
     std::iter::from_fn(move || {
         let start = at;
         at = end.min((start / BUFFER_BYTES + 1) * BUFFER_BYTES);
@@ -179,16 +179,19 @@ impl Shared {
         }
     }
 
-    fn inside(&self, offset: u64, len: u64) -> io::Result<()> {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.len => Ok(()),
+    fn inside(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        match offset.checked_add(len_bytes) {
+            Some(end) if end <= self.len_bytes => Ok(()),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
     /// The lines around a range, as far as the backend goes.
-    fn span(&self, offset: u64, len: u64) -> Range<u64> {
-        offset / LINE * LINE..(offset + len).next_multiple_of(LINE).min(self.len)
+    fn span(&self, offset: u64, len_bytes: u64) -> Range<u64> {
+        offset / LINE * LINE
+            ..(offset + len_bytes)
+                .next_multiple_of(LINE)
+                .min(self.len_bytes)
     }
 
     fn take(&self) -> io::Result<Buffer> {
@@ -220,7 +223,7 @@ impl Shared {
             side: answered.side,
             op: answered.op,
             purpose: answered.purpose,
-            len_bytes: answered.len,
+            len_bytes: answered.len_bytes,
             took_us: answered.took.as_secs_f64() * 1e6,
             before: answered.before,
         });
@@ -234,7 +237,7 @@ struct DeviceAnswer {
     purpose: Purpose,
     /// In flight on that side when it was submitted.
     before: Load,
-    len: u64,
+    len_bytes: u64,
     took: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Reads: divided between the devices, and what happens when a device fails.
+//! Reads: divided between cache device and backend, and what happens when one of them fails.
 //!
 //! Invariants
 //! - Clients get good bytes whatever the cache device does: the backend serves what the cache device cannot.
@@ -42,10 +42,10 @@ impl CachedBackend {
         }
         let ended = self.shared.clock.now();
         meter.read_latency.add(ended - begun);
-        let len = out.len() as u64;
+        let len_bytes = out.len() as u64;
         self.shared
             .tape
-            .note(tape::Op::Read, offset, len, begun, ended);
+            .note(tape::Op::Read, offset, len_bytes, begun, ended);
         Ok(())
     }
 
@@ -86,8 +86,9 @@ impl CachedBackend {
                     || shared.read_fast(store, fast, &mut buffer, &span),
                 );
                 read?;
-                let len = (slow.end - slow.start) as usize;
-                buffer[(slow.start - span.start) as usize..][..len].copy_from_slice(&aside[..len]);
+                let len_bytes = (slow.end - slow.start) as usize;
+                buffer[(slow.start - span.start) as usize..][..len_bytes]
+                    .copy_from_slice(&aside[..len_bytes]);
                 good
             }
         };
@@ -197,14 +198,14 @@ fn give(buffer: &Buffer, span: &Range<u64>, out: &mut [u8], offset: u64) {
 }
 
 impl Shared {
-    fn plan(&self, store: &Arc<Store>, span: &Range<u64>, offset: u64, len: u64) -> Plan {
+    fn plan(&self, store: &Arc<Store>, span: &Range<u64>, offset: u64, len_bytes: u64) -> Plan {
         let geometry = store.geometry;
         let mut core = store.core();
-        let mut fast = core.look_up(store.touched(offset, len));
-        let held_bytes = inside_of(geometry, &fast, offset, len);
+        let mut fast = core.look_up(store.touched(offset, len_bytes));
+        let held_bytes = inside_of(geometry, &fast, offset, len_bytes);
         let read = Read {
             offset,
-            len_bytes: len,
+            len_bytes,
             held_bytes,
         };
         let view = self.view(store);
@@ -213,20 +214,20 @@ impl Shared {
         add(&self.meter.read_runs, 1);
         store.tell(|shadow| {
             let whole = store.whole(span.start, span.end - span.start);
-            let inside = |found: &[ServableLines]| inside_of(geometry, found, offset, len);
+            let inside = |found: &[ServableLines]| inside_of(geometry, found, offset, len_bytes);
             let by_fast = |mut found: Vec<ServableLines>, fast_bytes| {
                 divide(geometry, &mut found, span, fast_bytes);
                 inside(&found)
             };
-            let touched = store.touched(offset, len);
-            shadow.read(&view, (offset, len), touched, whole, inside, by_fast);
+            let touched = store.touched(offset, len_bytes);
+            shadow.read(&view, (offset, len_bytes), touched, whole, inside, by_fast);
         });
-        let claims = (plan.admit && held_bytes < len)
+        let claims = (plan.admit && held_bytes < len_bytes)
             .then(|| store.claim(span.start, span.end - span.start));
         let slow = divide(geometry, &mut fast, span, plan.fast_bytes);
         Plan {
             held_bytes,
-            fast_bytes: inside_of(geometry, &fast, offset, len),
+            fast_bytes: inside_of(geometry, &fast, offset, len_bytes),
             fast,
             slow,
             join: plan.join,
@@ -243,8 +244,8 @@ impl Shared {
         buffer: &mut Buffer,
         span: &Range<u64>,
     ) -> bool {
-        let len: u64 = found.iter().map(|found| found.piece.bytes()).sum();
-        let entered = store.gauge.enter(Way::Read, len);
+        let len_bytes: u64 = found.iter().map(|found| found.piece.bytes()).sum();
+        let entered = store.gauge.enter(Way::Read, len_bytes);
         let begun = self.clock.now();
         // Adjacent runs are read together; there are at most two separate ones.
         let mut rest = found;
@@ -270,7 +271,7 @@ impl Shared {
             op: Op::Read,
             purpose: Purpose::Client,
             before: entered.before,
-            len,
+            len_bytes,
             took,
         };
         self.ended(store, answered);
@@ -287,18 +288,18 @@ impl Shared {
         join: bool,
         joined: &mut bool,
     ) -> io::Result<()> {
-        let len = range.end - range.start;
+        let len_bytes = range.end - range.start;
         let own = match join.then(|| self.together.turn(&range)) {
             Some(Turn::Join(reading)) => {
                 let (begun, before) = (self.clock.now(), self.gauge.load());
-                if reading.wait(&range, &mut buffer[..len as usize]) {
+                if reading.wait(&range, &mut buffer[..len_bytes as usize]) {
                     add(&self.meter.joined, 1);
                     let answered = DeviceAnswer {
                         side: Side::Slow,
                         op: Op::Read,
                         purpose: Purpose::Joined,
                         before,
-                        len,
+                        len_bytes,
                         took: self.clock.now() - begun,
                     };
                     self.ended(store, answered);
@@ -312,7 +313,7 @@ impl Shared {
         };
         self.read_backend(Some(store), buffer, range)?;
         if let Some(own) = own {
-            own.read(&buffer[..len as usize]);
+            own.read(&buffer[..len_bytes as usize]);
         }
         Ok(())
     }
@@ -324,10 +325,10 @@ impl Shared {
         buffer: &mut Buffer,
         range: Range<u64>,
     ) -> io::Result<()> {
-        let len = range.end - range.start;
-        let entered = self.gauge.enter(Way::Read, len);
+        let len_bytes = range.end - range.start;
+        let entered = self.gauge.enter(Way::Read, len_bytes);
         let begun = self.clock.now();
-        let part = &mut buffer[..len as usize];
+        let part = &mut buffer[..len_bytes as usize];
         self.seen(self.backend.read_exact_at(part, range.start, self.slow_via))?;
         let took = self.clock.now() - begun;
         self.meter.slow_latency.add(took);
@@ -337,7 +338,7 @@ impl Shared {
                 op: Op::Read,
                 purpose: Purpose::Client,
                 before: entered.before,
-                len,
+                len_bytes,
                 took,
             };
             self.ended(store, answered);

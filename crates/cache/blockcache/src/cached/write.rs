@@ -30,10 +30,10 @@ impl CachedBackend {
         }
         let ended = self.shared.clock.now();
         meter.write_latency.add(ended - begun);
-        let len = bytes.len() as u64;
+        let len_bytes = bytes.len() as u64;
         self.shared
             .tape
-            .note(tape::Op::Write, offset, len, begun, ended);
+            .note(tape::Op::Write, offset, len_bytes, begun, ended);
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl CachedBackend {
             return shared.write_backend(None, &buffer[part], offset);
         };
         let begun = shared.clock.now();
-        let len = bytes.len() as u64;
+        let len_bytes = bytes.len() as u64;
         let view = shared.view(store);
         let (held_bytes, plan) = {
             let mut core = store.core();
@@ -107,10 +107,13 @@ impl CachedBackend {
             (held_bytes, core.policy().write(&view, write))
         };
         store.tell(|shadow| {
-            let (touched, whole) = (store.touched(offset, len), store.whole(offset, len));
-            shadow.write(&view, (offset, len), touched, whole);
+            let (touched, whole) = (
+                store.touched(offset, len_bytes),
+                store.whole(offset, len_bytes),
+            );
+            shadow.write(&view, (offset, len_bytes), touched, whole);
         });
-        let writing = store.begin_write(offset, len)?;
+        let writing = store.begin_write(offset, len_bytes)?;
         shared.write_backend(Some(store), &buffer[part], offset)?;
         let claims = writing.done(store, plan.admit);
         shared.diary.add(Decision {
@@ -141,9 +144,9 @@ impl Shared {
         bytes: &[u8],
         offset: u64,
     ) -> io::Result<()> {
-        let len = bytes.len() as u64;
-        let entered = self.gauge.enter(Way::Write, len);
-        let _together = self.together.write(offset..offset + len);
+        let len_bytes = bytes.len() as u64;
+        let entered = self.gauge.enter(Way::Write, len_bytes);
+        let _together = self.together.write(offset..offset + len_bytes);
         let begun = self.clock.now();
         self.seen(self.backend.write_all_at(bytes, offset, self.slow_via))?;
         if let Some(store) = store {
@@ -153,7 +156,7 @@ impl Shared {
                 op: Op::Write,
                 purpose: Purpose::Client,
                 before: entered.before,
-                len,
+                len_bytes,
                 took,
             };
             self.ended(store, answered);

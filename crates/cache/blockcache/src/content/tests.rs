@@ -136,7 +136,7 @@ fn a_backend_shows_its_mounts_only_if_file_systems_that_count_them_fill_it() {
         let before = looked(&bytes);
         assert_eq!(before.content.tells, tells, "{what}");
         assert_eq!(looked(&bytes), before, "{what}");
-        // The first and the last block are always watched.
+        // The first and the last line are always watched.
         for at in [77, 7 * MIB - 1] {
             let mut other = bytes.clone();
             other[at] ^= 0x10;

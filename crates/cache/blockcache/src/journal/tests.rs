@@ -1,5 +1,5 @@
 //! Goal: the cache's journal returns exactly the table that was committed, after rewrites that are cut off, failing
-//! calls, and with blocks of earlier sessions in place.
+//! calls, and with pages of earlier sessions in place.
 //! Method: a simulated disk with injected faults. The oracle is the table as the test wrote it.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ fn superblock(session: u64) -> Superblock {
         session,
         backend: BackendMark::default(),
         tie: [7; 16],
-        log_blocks: 0,
+        log_pages: 0,
         content: crate::format::BackendContent::default(),
     }
 }
@@ -34,7 +34,7 @@ fn set(slot: u32, cache_block: u64) -> JournalRecord {
     }
 }
 
-fn device() -> (SimDisk, Arc<dyn File>) {
+fn cache_device() -> (SimDisk, Arc<dyn File>) {
     let disk = SimDisk::new(1);
     disk.mount("/fast").unwrap();
     disk.write_file(PATH, &vec![0; 16 << 20]).unwrap();
@@ -48,18 +48,18 @@ fn found(file: &dyn File) -> (Superblock, Option<Table>) {
     (superblock, replay(file, &superblock).unwrap())
 }
 
-/// A rewrite of several blocks is interrupted before its superblock; the next session writes a shorter table in its
+/// A rewrite of several pages is interrupted before its superblock; the next session writes a shorter table in its
 /// place.
 #[test]
-fn blocks_of_a_rewrite_that_was_cut_off_are_not_of_the_next_sessions_log() {
-    let (disk, file) = device();
+fn pages_of_a_rewrite_that_was_cut_off_are_not_of_the_next_sessions_log() {
+    let (disk, file) = cache_device();
     let first = superblock(1);
     let table = Table::empty(first.geometry).unwrap();
     let journal = Journal::begin(Arc::clone(&file), first, table).unwrap();
     let slots = first.geometry.slots;
-    assert!(slots > 150, "a table of several blocks");
+    assert!(slots > 150, "a table of several pages");
     // More at once than the log has space for.
-    let rounds = first.geometry.log_blocks * 60 / slots + 1;
+    let rounds = first.geometry.log_pages * 60 / slots + 1;
     for round in 0..rounds {
         for slot in 0..slots {
             journal.append(set(slot, round.into()));
@@ -91,13 +91,13 @@ fn blocks_of_a_rewrite_that_was_cut_off_are_not_of_the_next_sessions_log() {
 /// changes.
 #[test]
 fn changes_made_while_the_log_is_rewritten_are_in_it() {
-    let (disk, file) = device();
+    let (disk, file) = cache_device();
     let first = superblock(1);
     let table = Table::empty(first.geometry).unwrap();
     let journal = Arc::new(Journal::begin(Arc::clone(&file), first, table).unwrap());
     let mut expected = Table::empty(first.geometry).unwrap();
     let slots = first.geometry.slots;
-    for round in 0..first.geometry.log_blocks * 60 / slots + 1 {
+    for round in 0..first.geometry.log_pages * 60 / slots + 1 {
         for slot in 0..slots {
             let record = set(slot, (round * slots + slot).into());
             expected.apply(&record);
@@ -130,10 +130,10 @@ fn changes_made_while_the_log_is_rewritten_are_in_it() {
     assert_eq!(self::found(&*file).1, Some(expected));
 }
 
-/// A half in which an attempt failed holds blocks of a longer table; the next attempt in it has another generation.
+/// A half in which an attempt failed holds pages of a longer table; the next attempt in it has another generation.
 #[test]
-fn a_second_attempt_never_continues_in_the_first_ones_blocks() {
-    let (disk, file) = device();
+fn a_second_attempt_never_continues_in_the_first_ones_pages() {
+    let (disk, file) = cache_device();
     let first = superblock(1);
     let table = Table::empty(first.geometry).unwrap();
     let journal = Journal::begin(Arc::clone(&file), first, table).unwrap();
@@ -167,8 +167,8 @@ fn a_second_attempt_never_continues_in_the_first_ones_blocks() {
 
 /// A permanent failure breaks the journal, after that many attempts and no more.
 #[test]
-fn a_device_that_always_fails_breaks_the_journal() {
-    let (disk, file) = device();
+fn a_cache_device_that_always_fails_breaks_the_journal() {
+    let (disk, file) = cache_device();
     let first = superblock(1);
     let table = Table::empty(first.geometry).unwrap();
     let journal = Journal::begin(file, first, table).unwrap();

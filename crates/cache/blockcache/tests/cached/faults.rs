@@ -138,13 +138,13 @@ fn a_part_of_the_log_that_cannot_be_written_is_left_for_the_other() {
         longshore_blockcache::format::Superblock::decode(&disk.read_file(CACHE).unwrap()).unwrap()
     };
     let before = superblock(&disk);
-    let len = u64::from(before.geometry.log_blocks) * LINE as u64;
-    let half = 2 * LINE as u64 + before.generation % 2 * len;
+    let log_bytes = u64::from(before.geometry.log_pages) * LINE as u64;
+    let half = 2 * LINE as u64 + before.generation % 2 * log_bytes;
     disk.inject(
         Fault::errno(libc::EIO)
             .on(Op::Write)
             .below(CACHE)
-            .at_bytes(half..half + len),
+            .at_bytes(half..half + log_bytes),
     );
     serves_rightly(&disk, &cached, 5, 60);
     let after = superblock(&disk);

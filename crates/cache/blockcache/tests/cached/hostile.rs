@@ -1,6 +1,6 @@
 //! Metadata that this program did not write.
 
-use longshore_blockcache::format::{LogPosition, Superblock, decode_log_block};
+use longshore_blockcache::format::{LogPosition, Superblock, decode_log_page};
 use longshore_blockcache::guard::Word;
 use longshore_blockcache::{Error, LINE};
 use proptest::prelude::*;
@@ -20,23 +20,23 @@ fn forged_metadata_is_refused_or_fails_no_request() {
     cached.checkpoint(true).unwrap();
     drop(cached);
     let image = Image::of(&whole);
-    let metadata = image.metadata_blocks();
+    let metadata = image.metadata_pages();
     let (mut refused, mut empty, mut held) = (0, 0, 0);
     for seed in 0..400 {
         let mut random = Random(seed);
         let mut bytes = image.cache.clone();
         for _ in 0..1 + random.below(3) {
-            // Both superblocks, or any other block.
-            let blocks = match random.below(3) {
+            // Both superblocks, or any other page.
+            let pages = match random.below(3) {
                 0 => vec![0, 1],
                 _ => vec![random.below(metadata)],
             };
             let (at, len) = (random.below(100) as usize, 1 + random.below(12) as usize);
             let new = random.below(256) as u8;
-            for block in blocks {
-                let block = &mut bytes[(block * LINE) as usize..][..LINE as usize];
-                block[at..at + len].fill(new);
-                resum(block);
+            for page in pages {
+                let page = &mut bytes[(page * LINE) as usize..][..LINE as usize];
+                page[at..at + len].fill(new);
+                resum(page);
             }
         }
         image.put(&whole, &bytes);
@@ -58,35 +58,35 @@ fn forged_metadata_is_refused_or_fails_no_request() {
     assert!(refused > 0 && empty > 0 && held > 0, "{told}");
 }
 
-/// Corrects the checksums of a superblock or a log block.
-fn resum(block: &mut [u8]) {
-    if block.starts_with(b"LSCACHE3") {
-        let sum = longshore_io::crc32c(&block[..96]);
-        block[96..100].copy_from_slice(&sum.to_le_bytes());
-    } else if block.starts_with(b"LSCACHE4") {
-        let sum = longshore_io::crc32c(&block[..116]);
-        block[116..120].copy_from_slice(&sum.to_le_bytes());
+/// Corrects the checksums of a superblock or a log page.
+fn resum(page: &mut [u8]) {
+    if page.starts_with(b"LSCACHE3") {
+        let sum = longshore_io::crc32c(&page[..96]);
+        page[96..100].copy_from_slice(&sum.to_le_bytes());
+    } else if page.starts_with(b"LSCACHE4") {
+        let sum = longshore_io::crc32c(&page[..116]);
+        page[116..120].copy_from_slice(&sum.to_le_bytes());
     } else {
-        let sum = longshore_io::crc32c(&block[8..]);
-        block[4..8].copy_from_slice(&sum.to_le_bytes());
+        let sum = longshore_io::crc32c(&page[8..]);
+        page[4..8].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
 proptest! {
     #[test]
     fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..5000), index in any::<u32>()) {
-        let mut block = bytes.clone();
-        block.resize(4096, 0);
+        let mut page = bytes.clone();
+        page.resize(4096, 0);
         for magic in [b"LSCACHE3".as_slice(), b"LSCACHE4", b"LSLB"] {
-            block[..magic.len()].copy_from_slice(magic);
-            resum(&mut block);
-            Superblock::decode(&block);
-            let tie = { let mut tie = [0; 16]; tie[..8].copy_from_slice(&block[8..16]); tie };
-            let generation = u64::from_le_bytes(block[16..24].try_into().unwrap());
-            let session = u64::from_le_bytes(block[24..32].try_into().unwrap());
-            let here = u32::from_le_bytes(block[32..36].try_into().unwrap());
-            decode_log_block(&LogPosition { tie, generation, session, index: here }, &block);
-            decode_log_block(&LogPosition { tie, generation, session, index }, &block);
+            page[..magic.len()].copy_from_slice(magic);
+            resum(&mut page);
+            Superblock::decode(&page);
+            let tie = { let mut tie = [0; 16]; tie[..8].copy_from_slice(&page[8..16]); tie };
+            let generation = u64::from_le_bytes(page[16..24].try_into().unwrap());
+            let session = u64::from_le_bytes(page[24..32].try_into().unwrap());
+            let here = u32::from_le_bytes(page[32..36].try_into().unwrap());
+            decode_log_page(&LogPosition { tie, generation, session, index: here }, &page);
+            decode_log_page(&LogPosition { tie, generation, session, index }, &page);
         }
         Superblock::decode(&bytes);
         Word::decode(&bytes);

@@ -131,8 +131,8 @@ impl Image {
         disk.write_file(Self::GUARD, &self.guard).unwrap();
     }
 
-    /// Blocks of 4 KiB before the first slot.
-    fn metadata_blocks(&self) -> u64 {
+    /// Pages of 4 KiB before the first slot.
+    fn metadata_pages(&self) -> u64 {
         let shape = Superblock::decode(&self.cache).unwrap().geometry;
         (self.cache.len() as u64 - shape.capacity_bytes()) / LINE as u64
     }

@@ -383,11 +383,11 @@ fn a_cache_of_the_version_before_begins_empty() {
     let (disk, _) = warm();
     let mut bytes = disk.read_file(CACHE).unwrap();
     for copy in 0..2 {
-        let block = &mut bytes[copy * LINE..][..LINE];
-        block[..8].copy_from_slice(b"LSCACHE3");
-        let sum = longshore_io::crc32c(&block[..96]);
-        block[96..100].copy_from_slice(&sum.to_le_bytes());
-        block[100..].fill(0);
+        let page = &mut bytes[copy * LINE..][..LINE];
+        page[..8].copy_from_slice(b"LSCACHE3");
+        let sum = longshore_io::crc32c(&page[..96]);
+        page[96..100].copy_from_slice(&sum.to_le_bytes());
+        page[100..].fill(0);
     }
     disk.write_file(CACHE, &bytes).unwrap();
     let (cached, how) = start(&disk, settings("none")).unwrap();

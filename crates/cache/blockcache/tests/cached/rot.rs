@@ -1,6 +1,6 @@
-//! Goal: nothing stale is served when the medium of the table corrupts blocks, or loses a write that it confirmed.
-//! Method: the metadata of a cache that was in use on a simulated disk is spoiled block by block: zeros, a flipped bit,
-//! or the block's earlier content. Each start is compared with the backend.
+//! Goal: nothing stale is served when the medium of the table corrupts pages, or loses a write that it confirmed.
+//! Method: the metadata of a cache that was in use on a simulated disk is spoiled page by page: zeros, a flipped bit,
+//! or the page's earlier content. Each start is compared with the backend.
 //! Not covered: forged metadata with right checksums (`hostile.rs`).
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use longshore_io::SimDisk;
 use crate::faults::serves_rightly;
 use crate::{CACHE, Image, LINE, Random, differing, disk, settings, start};
 
-/// A disk that was in use for a while, and the previous content of every block of its metadata.
+/// A disk that was in use for a while, and the previous content of every page of its metadata.
 struct Lived {
     disk: SimDisk,
     end: Image,
@@ -33,10 +33,10 @@ fn lived(seed: u64, clean: bool) -> Lived {
     let mut look = || {
         let bytes = disk.read_file(CACHE).unwrap();
         let metadata = bytes.len() - SLOTS as usize * (16 << 10);
-        for (number, block) in (0..).zip(bytes[..metadata].chunks(LINE)) {
+        for (number, page) in (0..).zip(bytes[..metadata].chunks(LINE)) {
             let known = versions.entry(number).or_default();
-            if known.last().is_none_or(|last| last != block) {
-                known.push(block.to_vec());
+            if known.last().is_none_or(|last| last != page) {
+                known.push(page.to_vec());
             }
         }
         bytes[..metadata].to_vec()
@@ -58,8 +58,8 @@ fn lived(seed: u64, clean: bool) -> Lived {
     cached.checkpoint(true).unwrap();
     let early = look();
     cached.set_policy("slow".parse().unwrap());
-    for block in 0..(LINES / 4) as u64 {
-        let offset = block * 4 * LINE as u64;
+    for page in 0..(LINES / 4) as u64 {
+        let offset = page * 4 * LINE as u64;
         cached.write(&[0xf5; LINE], offset, false).unwrap();
         look();
     }
@@ -121,24 +121,24 @@ impl Lived {
         self.disk.write_file(Image::GUARD, &self.end.guard).unwrap();
     }
 
-    fn with(&self, block: u64, new: &[u8]) -> Vec<u8> {
+    fn with(&self, page: u64, new: &[u8]) -> Vec<u8> {
         let mut cache = self.end.cache.clone();
-        cache[block as usize * LINE..][..LINE].copy_from_slice(new);
+        cache[page as usize * LINE..][..LINE].copy_from_slice(new);
         cache
     }
 
-    fn block(&self, number: u64) -> &[u8] {
+    fn page(&self, number: u64) -> &[u8] {
         &self.end.cache[number as usize * LINE..][..LINE]
     }
 
-    /// One block, corrupted without forgery: zeros, one flipped bit, its content before its last change.
+    /// One page, corrupted without forgery: zeros, one flipped bit, its content before its last change.
     fn spoiled(&self, number: u64, random: &mut Random) -> Vec<(String, Vec<u8>)> {
-        let block = self.block(number);
+        let page = self.page(number);
         let mut all = vec![("zeros".to_owned(), vec![0; LINE])];
-        // A superblock is short, and the rest of its block is unused.
+        // A superblock is short, and the rest of its page is unused.
         let end = if number < 2 { 120 } else { LINE };
         let (at, bit) = (random.below(end as u64) as usize, random.below(8));
-        let mut other = block.to_vec();
+        let mut other = page.to_vec();
         other[at] ^= 1 << bit;
         all.push((format!("bit {bit} of byte {at}"), other));
         let older = self.older[&number].last();
@@ -147,7 +147,7 @@ impl Lived {
     }
 }
 
-fn any_one_block(seed: u64, clean: bool) {
+fn any_one_page(seed: u64, clean: bool) {
     let lived = lived(seed, clean);
     let mut random = Random(seed);
     let believed = if clean {
@@ -161,12 +161,12 @@ fn any_one_block(seed: u64, clean: bool) {
     );
     let (mut whole, mut damaged) = (0, 0);
     for (number, older) in &lived.older {
-        // Blocks that were never written are unused.
+        // Pages that were never written are unused.
         if older.is_empty() {
             continue;
         }
         for (how, new) in lived.spoiled(*number, &mut random) {
-            let what = format!("block {number}: {how}");
+            let what = format!("page {number}: {how}");
             let how = lived.starts_right(&lived.with(*number, &new), &what);
             match how {
                 Some(Start::Damaged) => damaged += 1,
@@ -184,30 +184,30 @@ fn any_one_block(seed: u64, clean: bool) {
 }
 
 #[test]
-fn any_one_spoiled_or_lost_block_of_metadata_serves_nothing_stale_after_a_clean_stop() {
-    any_one_block(1, true);
+fn any_one_spoiled_or_lost_page_of_metadata_serves_nothing_stale_after_a_clean_stop() {
+    any_one_page(1, true);
 }
 
 #[test]
-fn any_one_spoiled_or_lost_block_of_metadata_serves_nothing_stale_after_a_crash() {
-    any_one_block(2, false);
+fn any_one_spoiled_or_lost_page_of_metadata_serves_nothing_stale_after_a_crash() {
+    any_one_page(2, false);
 }
 
-/// Both copies of a block of the log: a clean stop records how long the log was, and after a crash later commits
+/// Both copies of a page of the log: a clean stop records how long the log was, and after a crash later commits
 /// reveal the gap.
 #[test]
 fn a_gap_in_the_log_is_not_taken_for_its_end() {
     for (seed, clean) in [(3, true), (4, false)] {
         let lived = lived(seed, clean);
         let mut random = Random(seed);
-        let superblock = Superblock::decode(lived.block(0)).unwrap();
-        let log_blocks = u64::from(superblock.geometry.log_blocks);
+        let superblock = Superblock::decode(lived.page(0)).unwrap();
+        let log_pages = u64::from(superblock.geometry.log_pages);
         let (mut damaged, mut believed) = (Vec::new(), Vec::new());
-        for at in 2..2 + 2 * log_blocks {
+        for at in 2..2 + 2 * log_pages {
             if lived.older[&at].is_empty() {
                 continue;
             }
-            let copies = [at, at + 2 * log_blocks];
+            let copies = [at, at + 2 * log_pages];
             let ways = copies.map(|number| lived.spoiled(number, &mut random));
             let [first, second] = ways;
             for ((how, new), (and_how, other)) in first.into_iter().zip(second) {
@@ -215,7 +215,7 @@ fn a_gap_in_the_log_is_not_taken_for_its_end() {
                 cache[copies[1] as usize * LINE..][..LINE].copy_from_slice(&other);
                 lived.put(&cache);
                 let (cached, start) = start(&lived.disk, settings("none")).unwrap();
-                let what = format!("block {at}: {how}, {and_how}: {start:?}");
+                let what = format!("page {at}: {how}, {and_how}: {start:?}");
                 // If only the sample at the start noticed it, the log did not.
                 let right = right(&cached, &lived.end.backend) && start != Start::LinesDiffer;
                 match start {
@@ -241,9 +241,9 @@ fn a_gap_in_the_log_is_not_taken_for_its_end() {
     }
 }
 
-/// Torn writes and a power cut, and then a corrupted block.
+/// Torn writes and a power cut, and then a corrupted page.
 #[test]
-fn a_spoiled_block_after_a_power_cut_serves_nothing_stale() {
+fn a_spoiled_page_after_a_power_cut_serves_nothing_stale() {
     let lived = lived(5, false);
     let steps = lived.disk.steps();
     let mut random = Random(5);
@@ -258,7 +258,7 @@ fn a_spoiled_block_after_a_power_cut_serves_nothing_stale() {
     for image in lived.disk.images(40) {
         let end = Image::of(&image);
         for _ in 0..12 {
-            let number = random.below(end.metadata_blocks());
+            let number = random.below(end.metadata_pages());
             let mut cache = end.cache.clone();
             let place = &mut cache[number as usize * LINE..][..LINE];
             match random.below(3) {
@@ -275,7 +275,7 @@ fn a_spoiled_block_after_a_power_cut_serves_nothing_stale() {
                 assert_eq!(
                     differing(&cached, &image),
                     Vec::<usize>::new(),
-                    "block {number}, {how:?}"
+                    "page {number}, {how:?}"
                 );
                 starts += 1;
             }

@@ -7,8 +7,7 @@ use super::{Device, Nanos, Op, Profile, Request};
 pub struct Steady {
     /// Mean time of one read, in µs.
     pub mean_us: f64,
-    /// Bytes per µs.
-    pub rate: f64,
+    pub bytes_per_us: f64,
 }
 
 impl Profile {
@@ -55,7 +54,7 @@ impl Profile {
         let counted = ended.saturating_sub(idle);
         Steady {
             mean_us: sum_us / counted.max(1) as f64,
-            rate: (counted * len_bytes) as f64 / ((until - from).max(1) as f64 / 1000.0),
+            bytes_per_us: (counted * len_bytes) as f64 / ((until - from).max(1) as f64 / 1000.0),
         }
     }
 }

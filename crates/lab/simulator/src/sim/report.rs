@@ -97,36 +97,36 @@ impl Tally {
         self.from = now;
     }
 
-    pub fn looked_up(&mut self, now: Nanos, held: u64, len: u64) {
+    pub fn looked_up(&mut self, now: Nanos, held_bytes: u64, len_bytes: u64) {
         if now < self.from {
             return;
         }
         self.lookups[0] += 1;
-        self.hits[0] += u64::from(held == len);
-        self.lookups[1] += len;
-        self.hits[1] += held;
+        self.hits[0] += u64::from(held_bytes == len_bytes);
+        self.lookups[1] += len_bytes;
+        self.hits[1] += held_bytes;
     }
 
-    pub fn served(&mut self, now: Nanos, side: Side, len: u64) {
+    pub fn served(&mut self, now: Nanos, side: Side, len_bytes: u64) {
         if now >= self.from {
-            self.served[usize::from(side == Side::Slow)] += len;
+            self.served[usize::from(side == Side::Slow)] += len_bytes;
         }
     }
 
-    pub fn filled(&mut self, now: Nanos, len: u64) {
+    pub fn filled(&mut self, now: Nanos, len_bytes: u64) {
         if now >= self.from {
-            self.filled += len;
+            self.filled += len_bytes;
         }
     }
 
-    pub fn ended(&mut self, now: Nanos, op: Op, len: u64, took_us: f64) {
+    pub fn ended(&mut self, now: Nanos, op: Op, len_bytes: u64, took_us: f64) {
         if now < self.from {
             return;
         }
-        self.bytes += len;
+        self.bytes += len_bytes;
         match op {
             Op::Write => self.writes.push(took_us),
-            Op::Read if len <= self.small_max => self.small.push(took_us),
+            Op::Read if len_bytes <= self.small_max => self.small.push(took_us),
             Op::Read => self.bulk.push(took_us),
         }
     }

@@ -31,9 +31,9 @@ pub struct SideGuard {
     writes: f64,
     read_us: f64,
     write_us: f64,
-    /// Recent bytes per second, and their average; when they were last computed, and the bytes done until then.
-    rate: f64,
-    average: f64,
+    /// The throughput of the recent past, and its average; when they were last computed, and the bytes done until then.
+    bytes_per_s: f64,
+    mean_bytes_per_s: f64,
     counted: (u64, u64),
     epoch_us: u64,
 }
@@ -51,8 +51,8 @@ impl SideGuard {
             writes: 0.0,
             read_us: 0.0,
             write_us: 0.0,
-            rate: 0.0,
-            average: 0.0,
+            bytes_per_s: 0.0,
+            mean_bytes_per_s: 0.0,
             counted: (0, 0),
             epoch_us: epoch_us as u64,
         }
@@ -89,17 +89,20 @@ impl SideGuard {
 
     /// The side that should serve all hits now, if one alone is better.
     pub fn only(&mut self, view: &View, fast: &Estimate, slow: &Estimate) -> Option<Side> {
-        let len = (self.mean_bytes as u64).max(1);
+        let len_bytes = (self.mean_bytes as u64).max(1);
         let all = view.fast + view.slow;
         let under_way = (all.in_flight_bytes - all.written_bytes.min(all.in_flight_bytes)) as f64;
-        let (fast_us, slow_us) = (fast.loaded_us(len, all), slow.loaded_us(len, all));
+        let (fast_us, slow_us) = (
+            fast.loaded_us(len_bytes, all),
+            slow.loaded_us(len_bytes, all),
+        );
         let mixed_us = self.held * fast_us + (1.0 - self.held) * slow_us;
-        let could = |us: f64| (under_way + len as f64) * 1e6 / us.max(1e-3);
+        let could = |us: f64| (under_way + len_bytes as f64) * 1e6 / us.max(1e-3);
         let now_us = view.now / 1000;
         self.count(now_us);
         let instead = |us: f64| {
             let both = |read: f64| (1.0 - self.writes) * read + self.writes * self.write_us;
-            self.rate.min(self.average) * both(self.read_us) / both(us).max(1e-3)
+            self.bytes_per_s.min(self.mean_bytes_per_s) * both(self.read_us) / both(us).max(1e-3)
         };
         // Either estimate may be far off, and a useless trial costs time, so both must be high.
         let could = |us| could(us).min(instead(us));
@@ -118,10 +121,10 @@ impl SideGuard {
         // Counted twice in an epoch of the guard, so that a count is never older than half of one.
         if passed >= self.epoch_us / 2 {
             let done = self.done_bytes.saturating_sub(before);
-            self.rate = done as f64 * 1e6 / passed as f64;
-            self.average = match self.average {
-                0.0 => self.rate,
-                old => old + (self.rate - old) * guard::WEIGHT,
+            self.bytes_per_s = done as f64 * 1e6 / passed as f64;
+            self.mean_bytes_per_s = match self.mean_bytes_per_s {
+                0.0 => self.bytes_per_s,
+                old => old + (self.bytes_per_s - old) * guard::WEIGHT,
             };
             self.counted = (now_us, self.done_bytes);
         }

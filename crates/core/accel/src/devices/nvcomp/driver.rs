@@ -274,7 +274,7 @@ impl Context {
         Ok((free, all))
     }
 
-    /// Starts copying `len` bytes to the device.
+    /// Starts copying `len_bytes` to the device.
     ///
     /// # Safety
     /// `from` is pinned memory that stays untouched, and `to` a range of the device, until the stream has done the
@@ -283,17 +283,17 @@ impl Context {
         &self,
         to: DevicePtr,
         from: *const u8,
-        len: usize,
+        len_bytes: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: the caller keeps `from` (pinned, `len` bytes) untouched and `to` reserved until the stream has done the
+        // SAFETY: the caller keeps `from` (pinned, `len_bytes`) untouched and `to` reserved until the stream has done the
         // copy; the stream is a live one of this context.
         self.call("cuMemcpyHtoDAsync", |f| unsafe {
-            (f.copy_in)(to, from.cast(), len, stream.handle)
+            (f.copy_in)(to, from.cast(), len_bytes, stream.handle)
         })
     }
 
-    /// Starts copying `len` bytes from the device.
+    /// Starts copying `len_bytes` from the device.
     ///
     /// # Safety
     /// As for [`copy_in`](Context::copy_in), with the directions swapped; nobody reads `to` before the stream has done
@@ -302,17 +302,17 @@ impl Context {
         &self,
         to: *mut u8,
         from: DevicePtr,
-        len: usize,
+        len_bytes: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: the caller keeps `to` (pinned, `len` bytes) unread and `from` unchanged until the stream has done the
+        // SAFETY: the caller keeps `to` (pinned, `len_bytes`) unread and `from` unchanged until the stream has done the
         // copy; the stream is a live one of this context.
         self.call("cuMemcpyDtoHAsync", |f| unsafe {
-            (f.copy_out)(to.cast(), from, len, stream.handle)
+            (f.copy_out)(to.cast(), from, len_bytes, stream.handle)
         })
     }
 
-    /// Starts filling a range of device memory with one byte.
+    /// Starts filling `len_bytes` of device memory with one byte.
     ///
     /// # Safety
     /// The range is ours and nothing else uses it until the stream has filled it.
@@ -320,13 +320,13 @@ impl Context {
         &self,
         at: DevicePtr,
         byte: u8,
-        len: usize,
+        len_bytes: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: the caller owns the `len` bytes of the device at `at`, and nothing else uses them until the stream has
+        // SAFETY: the caller owns the `len_bytes` of the device at `at`, and nothing else uses them until the stream has
         // filled them.
         self.call("cuMemsetD8Async", |f| unsafe {
-            (f.fill)(at, byte, len, stream.handle)
+            (f.fill)(at, byte, len_bytes, stream.handle)
         })
     }
 
@@ -406,24 +406,24 @@ unsafe impl Sync for Kernel {}
 pub(super) struct DeviceMemory {
     context: Arc<Context>,
     start: DevicePtr,
-    len: usize,
+    len_bytes: usize,
 }
 
 impl DeviceMemory {
-    /// Aligned to at least 256 bytes. `len` 0 allocates nothing.
-    pub fn new(context: &Arc<Context>, len: usize) -> Result<DeviceMemory, CudaError> {
+    /// Aligned to at least 256 bytes. `len_bytes` 0 allocates nothing.
+    pub fn new(context: &Arc<Context>, len_bytes: usize) -> Result<DeviceMemory, CudaError> {
         let mut start = 0;
-        if len > 0 {
+        if len_bytes > 0 {
             // SAFETY: cuda.h demands a pointer to one address, which is a local variable, a length above 0, as asked above,
             // and a current context, which `call` has set.
             context.call("cuMemAlloc", |f| unsafe {
-                (f.memory_alloc)(&mut start, len)
+                (f.memory_alloc)(&mut start, len_bytes)
             })?;
         }
         Ok(DeviceMemory {
             context: Arc::clone(context),
             start,
-            len,
+            len_bytes,
         })
     }
 
@@ -432,13 +432,13 @@ impl DeviceMemory {
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.len_bytes
     }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if self.len > 0 && !self.context.is_lost() {
+        if self.len_bytes > 0 && !self.context.is_lost() {
             // SAFETY: cuda.h demands memory of `cuMemAlloc` that was not freed: `new` allocated it, and nothing else frees
             // it. The call waits for work that uses it; a lane that the device may use for ever is leaked (`lane.rs`).
             let freed = self
@@ -455,7 +455,7 @@ impl Drop for DeviceMemory {
 pub(super) struct PinnedMemory {
     context: Arc<Context>,
     start: *mut u8,
-    len: usize,
+    len_bytes: usize,
 }
 
 // SAFETY: the bytes belong to this value alone, like those of a `Box<[u8]>`, and any thread may free them: `call` makes the
@@ -463,19 +463,19 @@ pub(super) struct PinnedMemory {
 unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
-    pub fn new(context: &Arc<Context>, len: usize) -> Result<PinnedMemory, CudaError> {
+    pub fn new(context: &Arc<Context>, len_bytes: usize) -> Result<PinnedMemory, CudaError> {
         let mut start = ptr::null_mut();
         // SAFETY: cuda.h demands a pointer to one address, which is a local variable, and a current context, which `call`
         // has set.
         context.call("cuMemHostAlloc", |f| unsafe {
-            (f.host_alloc)(&mut start, len, HOST_PORTABLE)
+            (f.host_alloc)(&mut start, len_bytes, HOST_PORTABLE)
         })?;
-        // SAFETY: the call above gave `len` bytes that nobody else knows of yet. Their content is open before this.
-        unsafe { ptr::write_bytes(start.cast::<u8>(), 0, len) };
+        // SAFETY: the call above gave `len_bytes` that nobody else knows of yet. Their content is open before this.
+        unsafe { ptr::write_bytes(start.cast::<u8>(), 0, len_bytes) };
         Ok(PinnedMemory {
             context: Arc::clone(context),
             start: start.cast(),
-            len,
+            len_bytes,
         })
     }
 
@@ -488,9 +488,9 @@ impl PinnedMemory {
     /// # Safety
     /// No copy to this memory is queued or running while the slice lives.
     pub unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` allocated and zeroed `len` bytes, which only `drop` frees. The caller keeps the device from
+        // SAFETY: `new` allocated and zeroed `len_bytes`, which only `drop` frees. The caller keeps the device from
         // writing them, and `&self` everybody else.
-        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+        unsafe { std::slice::from_raw_parts(self.start, self.len_bytes) }
     }
 
     /// The bytes, to write.
@@ -498,9 +498,9 @@ impl PinnedMemory {
     /// # Safety
     /// No copy from or to this memory is queued or running while the slice lives.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `new` allocated and zeroed `len` bytes, which only `drop` frees. The caller keeps the device from
+        // SAFETY: `new` allocated and zeroed `len_bytes`, which only `drop` frees. The caller keeps the device from
         // using them, and `&mut self` everybody else.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len_bytes) }
     }
 }
 
