@@ -76,6 +76,18 @@ pub struct Elsewhere {
     pub host: Option<String>,
 }
 
+impl Seen {
+    /// Forgets the answer to the request before: a record describes the last one. Credentials are asked for before a
+    /// request is sent, so what is known of them stays.
+    fn begin_try(&mut self) {
+        *self = Seen {
+            tries: self.tries + 1,
+            credentials: self.credentials.take(),
+            ..Seen::default()
+        };
+    }
+}
+
 tokio::task_local! {
     pub static SEEN: Arc<Mutex<Seen>>;
     /// The condition of the present call's completion. Headers that the signature does not name may be added after it.
@@ -126,14 +138,7 @@ struct Client {
 #[async_trait]
 impl HttpService for Client {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        note(|seen| {
-            let credentials = seen.credentials.take();
-            *seen = Seen {
-                tries: seen.tries + 1,
-                credentials,
-                ..Seen::default()
-            };
-        });
+        note(Seen::begin_try);
         REQUESTS.fetch_add(1, Ordering::Relaxed);
         let is_completion = is_completion(&request);
         if is_completion && let Ok(Some((name, value))) = CONDITION.try_with(Clone::clone) {
@@ -146,60 +151,72 @@ impl HttpService for Client {
             }
             other => other,
         };
-        let response = match answered {
-            Ok(response) => response,
-            Err(error) => {
-                note(|seen| {
-                    seen.silence = innermost(&error);
-                    if seen.tries == TOLD_AT {
-                        let why = &seen.silence;
-                        tracing::warn!(
-                            host,
-                            why,
-                            "the store does not answer, and is asked again for up to 3 minutes"
-                        );
-                    }
-                });
-                // Repeated requests find the same certificate.
-                let is_last = is_distrust(&error) || self.given_up.load(Ordering::Relaxed);
-                return Err(match is_last {
-                    true => HttpError::new(HttpErrorKind::Unknown, error),
-                    false => error,
-                });
-            }
-        };
+        let response = answered.map_err(|error| self.unanswered(error, &host))?;
         self.given_up.store(false, Ordering::Relaxed);
+        note_answer(&response);
         let status = response.status();
-        let date = response.headers().get("date");
-        let date_ns = date.and_then(|date| date_ns(date.to_str().ok()?));
-        note(|seen| {
-            seen.status = Some(status.as_u16());
-            seen.date_ns = date_ns;
-        });
-        if status.is_success() || status == StatusCode::NOT_MODIFIED {
-            return Ok(response);
+        match status.is_success() || status == StatusCode::NOT_MODIFIED {
+            true => Ok(response),
+            false => Ok(refused(response).await),
         }
-        let (mut parts, body) = response.into_parts();
-        let mut text = Vec::new();
-        let mut stream = body.bytes_stream();
-        while let Some(Ok(bytes)) = stream.next().await {
-            let room = BODY_MAX - text.len();
-            text.extend_from_slice(&bytes[..bytes.len().min(room)]);
-            if text.len() == BODY_MAX {
-                break;
-            }
-        }
-        let text = String::from_utf8_lossy(&text).into_owned();
-        note(|seen| {
-            seen.code = element(&text, "Code");
-            seen.message = element(&text, "Message");
-        });
-        // Every 5xx is repeated, but a store that cannot do this now cannot do it later either.
-        if status == StatusCode::NOT_IMPLEMENTED {
-            parts.status = StatusCode::BAD_REQUEST;
-        }
-        Ok(HttpResponse::from_parts(parts, text.into()))
     }
+}
+
+impl Client {
+    /// Notes why a request got no answer. The returned error is one that is repeated only if that may help.
+    fn unanswered(&self, error: HttpError, host: &str) -> HttpError {
+        note(|seen| {
+            seen.silence = innermost(&error);
+            if seen.tries == TOLD_AT {
+                let why = &seen.silence;
+                tracing::warn!(
+                    host,
+                    why,
+                    "the store does not answer, and is asked again for up to 3 minutes"
+                );
+            }
+        });
+        // Repeated requests find the same certificate.
+        let is_last = is_distrust(&error) || self.given_up.load(Ordering::Relaxed);
+        match is_last {
+            true => HttpError::new(HttpErrorKind::Unknown, error),
+            false => error,
+        }
+    }
+}
+
+/// Notes an answer's status and date.
+fn note_answer(response: &HttpResponse) {
+    let date = response.headers().get("date");
+    let date_ns = date.and_then(|date| date_ns(date.to_str().ok()?));
+    note(|seen| {
+        seen.status = Some(response.status().as_u16());
+        seen.date_ns = date_ns;
+    });
+}
+
+/// Reads the body of a refusal and notes what it says.
+async fn refused(response: HttpResponse) -> HttpResponse {
+    let (mut parts, body) = response.into_parts();
+    let mut text = Vec::new();
+    let mut stream = body.bytes_stream();
+    while let Some(Ok(bytes)) = stream.next().await {
+        let room = BODY_MAX - text.len();
+        text.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if text.len() == BODY_MAX {
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&text).into_owned();
+    note(|seen| {
+        seen.code = element(&text, "Code");
+        seen.message = element(&text, "Message");
+    });
+    // Every 5xx is repeated, but a store that cannot do this now cannot do it later either.
+    if parts.status == StatusCode::NOT_IMPLEMENTED {
+        parts.status = StatusCode::BAD_REQUEST;
+    }
+    HttpResponse::from_parts(parts, text.into())
 }
 
 fn is_completion(request: &HttpRequest) -> bool {

@@ -264,6 +264,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
     }
 }
 
+/// One database for people.
 fn text(d: &Database) -> String {
     let mut text = format!("{} at target {}", plain(&d.database), d.target);
     if let Some(url) = &d.url {
@@ -276,66 +277,77 @@ fn text(d: &Database) -> String {
         text += &shelves::table(&d.backups).to_string();
     }
     text += &d.remarks;
-    text += &match (&d.last_good, d.last_good_finish_us, d.last_good_age_s) {
-        (Some(label), Some(finish), Some(age)) => format!(
-            "last good backup  {label}, finished {} UTC, {}\n",
-            moment(finish),
-            match age < 0 {
-                true => format!(
-                    "{} ahead of now: a clock is or was wrong",
-                    age_text(age.saturating_neg())
-                ),
-                false => format!("{} ago", age_text(age)),
-            }
-        ),
-        _ => "last good backup  none\n".to_owned(),
-    };
+    text += &last_good_text(d);
     text += &format!(
         "in all            {} backups, {}\n",
         d.backups.len(),
         bytes(d.bytes)
     );
     if let Some(wal) = &d.wal {
-        text += &format!(
-            "WAL               {} segments, {}, of cluster {}\n",
-            wal.segments,
-            bytes(wal.stored_bytes),
-            wal.system
-        );
-        for run in &wal.runs {
-            text += &format!(
-                "  timeline {}: {} to {}\n",
-                run.timeline, run.first, run.last
-            );
-        }
-        for gap in &wal.gaps {
-            text += &format!("  GAP: {gap} is missing\n");
-        }
-        if let (Some(label), Some(finish)) = (&wal.recoverable_from, wal.recoverable_from_us) {
-            text += &format!(
-                "  every moment since {} UTC can be recovered, from {label}\n",
-                moment(finish)
-            );
-        }
-        for label in &wal.inconsistent {
-            text += &format!("  {label} lacks WAL that it needs to become consistent\n");
-        }
-        if let Some(refused) = &wal.refused {
-            text += &format!(
-                "  REFUSED: {} from {}, {} UTC: another branch of the cluster archives there\n",
-                refused.name,
-                plain(&refused.host),
-                moment(refused.at_us)
-            );
-        }
-        if let Some(error) = &wal.error {
-            text += &format!("  could not search for gaps: {}\n", plain(error));
-        }
+        text += &wal_text(wal);
     }
     text += &match &d.retention {
         Some(name) => format!("retention         {name}\n"),
         None => "retention         none: nothing is ever removed\n".to_owned(),
     };
+    text
+}
+
+fn last_good_text(d: &Database) -> String {
+    let (Some(label), Some(finish), Some(age)) =
+        (&d.last_good, d.last_good_finish_us, d.last_good_age_s)
+    else {
+        return "last good backup  none\n".to_owned();
+    };
+    let age = match age < 0 {
+        true => format!(
+            "{} ahead of now: a clock is or was wrong",
+            age_text(age.saturating_neg())
+        ),
+        false => format!("{} ago", age_text(age)),
+    };
+    format!(
+        "last good backup  {label}, finished {} UTC, {age}\n",
+        moment(finish)
+    )
+}
+
+fn wal_text(wal: &Wal) -> String {
+    let mut text = format!(
+        "WAL               {} segments, {}, of cluster {}\n",
+        wal.segments,
+        bytes(wal.stored_bytes),
+        wal.system
+    );
+    for run in &wal.runs {
+        text += &format!(
+            "  timeline {}: {} to {}\n",
+            run.timeline, run.first, run.last
+        );
+    }
+    for gap in &wal.gaps {
+        text += &format!("  GAP: {gap} is missing\n");
+    }
+    if let (Some(label), Some(finish)) = (&wal.recoverable_from, wal.recoverable_from_us) {
+        text += &format!(
+            "  every moment since {} UTC can be recovered, from {label}\n",
+            moment(finish)
+        );
+    }
+    for label in &wal.inconsistent {
+        text += &format!("  {label} lacks WAL that it needs to become consistent\n");
+    }
+    if let Some(refused) = &wal.refused {
+        text += &format!(
+            "  REFUSED: {} from {}, {} UTC: another branch of the cluster archives there\n",
+            refused.name,
+            plain(&refused.host),
+            moment(refused.at_us)
+        );
+    }
+    if let Some(error) = &wal.error {
+        text += &format!("  could not search for gaps: {}\n", plain(error));
+    }
     text
 }
 

@@ -127,6 +127,7 @@ impl<'a> Archive<'a> {
     }
 }
 
+/// Checks the archive by itself, then the server, then the way from the server to the archive.
 pub fn look(
     server: &Options,
     archive: Option<&Archive<'_>>,
@@ -134,46 +135,80 @@ pub fn look(
     context: &Context,
     notes: &mut Notes,
 ) {
-    let told = |e: longshore_pg::client::Error| {
-        told(&Failure::of(Exit::Source, &e, numbers::SOURCE, e.hint()))
-    };
     if let Some(archive) = archive {
         archive.look(notes);
     }
-    let connected = Connection::open(&*context.storage, server, Mode::Sql);
-    let mut connection = match connected {
-        Ok(connection) => connection,
-        Err(e) => return notes.bad("source", told(e)),
-    };
-    let facts = "SELECT current_setting('server_version'), current_setting('wal_level'), \
-                 current_setting('archive_mode'), pg_is_in_recovery()";
-    let answer = connection.query(facts).and_then(|rows| {
-        let text = |column| rows.text(0, column).map(str::to_owned);
-        Ok((text(0)?, text(1)?, text(2)?, rows.is_true(0, 3)?))
-    });
-    let (version, wal_level, archive_mode, standby) = match answer {
-        Ok(answer) => answer,
-        Err(e) => return notes.bad("source", told(e)),
+    let asked =
+        Connection::open(&*context.storage, server, Mode::Sql).and_then(|mut connection| {
+            let facts = ServerFacts::ask(&mut connection)?;
+            Ok((connection, facts))
+        });
+    let (mut connection, facts) = match asked {
+        Ok(asked) => asked,
+        Err(e) => {
+            let failure = Failure::of(Exit::Source, &e, numbers::SOURCE, e.hint());
+            return notes.bad("source", told(&failure));
+        }
     };
     let place = server.for_people();
-    notes.good("source", format!("{place}: PostgreSQL {version}"));
-    if wal_level == "minimal" {
+    notes.good("source", format!("{place}: PostgreSQL {}", facts.version));
+    if facts.wal_level == "minimal" {
         notes.bad(
             "source",
             "wal_level is minimal: no online backup is possible",
         );
     }
-    if standby {
+    if facts.is_standby {
         return notes.good("archive", "a standby: its primary does the archiving");
     }
     if let Some(archive) = archive {
         archive.slot(&mut connection, notes);
     }
-    if options.archive_wait == 0 {
-        return;
+    if options.archive_wait > 0 {
+        arrival(
+            &mut connection,
+            &facts,
+            archive,
+            options.archive_wait,
+            notes,
+        );
     }
+}
+
+/// A server's facts about itself.
+struct ServerFacts {
+    version: String,
+    wal_level: String,
+    archive_mode: String,
+    is_standby: bool,
+}
+
+impl ServerFacts {
+    fn ask(connection: &mut Connection) -> Result<ServerFacts, longshore_pg::client::Error> {
+        let rows = connection.query(
+            "SELECT current_setting('server_version'), current_setting('wal_level'), \
+             current_setting('archive_mode'), pg_is_in_recovery()",
+        )?;
+        let text = |column| rows.text(0, column).map(str::to_owned);
+        Ok(ServerFacts {
+            version: text(0)?,
+            wal_level: text(1)?,
+            archive_mode: text(2)?,
+            is_standby: rows.is_true(0, 3)?,
+        })
+    }
+}
+
+/// Whether a segment of a primary arrives in the archive within `wait_s` seconds, and whether archive_command succeeds.
+fn arrival(
+    connection: &mut Connection,
+    facts: &ServerFacts,
+    archive: Option<&Archive<'_>>,
+    wait_s: u32,
+    notes: &mut Notes,
+) {
     let is_empty = |a: &Archive<'_>| a.wal.is_none() && matches!(a.open(), Ok(None));
-    if archive_mode == "off" && archive.is_none_or(is_empty) {
+    if facts.archive_mode == "off" && archive.is_none_or(is_empty) {
         return notes.look(
             "archive",
             "no WAL archive is configured: a restore goes to the end of a backup, not to any moment",
@@ -182,7 +217,7 @@ pub fn look(
     let Some(archive) = archive else {
         return;
     };
-    match nobody_archives(&mut connection, &archive_mode) {
+    match nobody_archives(connection, &facts.archive_mode) {
         Ok(false) => {}
         Ok(true) => {
             return notes.bad(
@@ -193,12 +228,12 @@ pub fn look(
         }
         Err(e) => return notes.bad("archive", e.to_string()),
     }
-    match round_trip(&mut connection, archive, options.archive_wait) {
+    match round_trip(connection, archive, wait_s) {
         Ok(text) => notes.good("archive", text),
         Err(text) => notes.bad("archive", text),
     }
-    if archive_mode != "off" {
-        archiver(&mut connection, notes);
+    if facts.archive_mode != "off" {
+        archiver(connection, notes);
     }
 }
 
