@@ -279,6 +279,9 @@ impl Tree {
         for (room, of, name) in &self.included {
             if *of == suite {
                 names.insert(name);
+            }
+            // A room that includes a folder's `mod.rs` has the modules next to it, too.
+            if *of == suite || *of == suite.with_file_name("mod.rs") {
                 rooms.insert(room);
             }
         }

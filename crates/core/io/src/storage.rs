@@ -360,6 +360,8 @@ pub trait FileWrite {
     }
 
     /// Makes bytes and length durable (`fdatasync`).
+    ///
+    /// Errors: `Unsupported` if nothing in this file can be durable, as in memory.
     fn sync(&self) -> io::Result<()>;
 
     /// Makes bytes, length and times durable (`fsync`), so that a power cut cannot revert the times.

@@ -22,6 +22,9 @@
 mod ahead;
 mod archive;
 mod error;
+#[cfg(test)]
+#[path = "../../io/tests/contract/suite/alone.rs"]
+mod file_suite;
 mod form;
 mod identity;
 mod links;

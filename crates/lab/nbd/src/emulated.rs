@@ -225,9 +225,15 @@ impl EmulatedDevice {
         &self,
         op: Op,
         offset: u64,
-        len: usize,
+        len_bytes: usize,
         transfer: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
+        let len_bytes = len_bytes.max(1) as u64;
+        // Where no file can reach, the file refuses the transfer, and no device would begin it.
+        let end = offset.checked_add(len_bytes);
+        if end.is_none_or(|end| i64::try_from(end).is_err()) {
+            return transfer();
+        }
         let begun = Instant::now();
         let id = {
             let mut state = self.state.lock();
@@ -236,14 +242,13 @@ impl EmulatedDevice {
                 state.last += 1;
                 state.last - 1
             });
-            let len = len.max(1) as u64;
             state.device.submit(
                 now,
                 id,
                 Request {
                     op,
                     offset,
-                    len_bytes: len,
+                    len_bytes,
                 },
             );
             state.open.insert(id, None);

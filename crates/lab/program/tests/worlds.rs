@@ -64,46 +64,39 @@ fn the_files_next_to_emulated_devices_are_files() {
 
 /// Goal: an emulated device is a file like any other, only later.
 #[test]
-fn an_emulated_device_keeps_the_promises_about_bytes() {
-    use longshore_io::Via;
+fn an_emulated_device_keeps_the_contract_of_files() {
     let dir = tempfile::tempdir().unwrap();
-    let [cache, backend] = ["cache", "backend"].map(|name| dir.path().join(name));
-    for path in [&cache, &backend] {
-        std::fs::write(path, [0; 1 << 20]).unwrap();
-    }
-    let (storage, _) = opened(SETTINGS[0], &cache, &backend);
-    for path in [&cache, &backend] {
-        let disk = storage.disk(path).unwrap();
-        std::thread::scope(|scope| {
-            for thread in 0..4_u8 {
-                let disk = &disk;
-                scope.spawn(move || {
-                    let at = u64::from(thread) * 100_000 + 1;
-                    let bytes = vec![thread + 1; 99_999];
-                    disk.write_all_at(&bytes, at, Via::Cache).unwrap();
-                    let mut found = vec![0; bytes.len()];
-                    disk.read_exact_at(&mut found, at, Via::Cache).unwrap();
-                    assert!(found == bytes);
-                });
+    for is_cache in [true, false] {
+        storage_suite::alone::keeps_its_contract(&|name| {
+            let [device, other] = ["device", "other"].map(|of| dir.path().join(name).join(of));
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+            std::fs::write(&device, b"").unwrap();
+            let (storage, _) = match is_cache {
+                true => opened(SETTINGS[0], &device, &other),
+                false => opened(SETTINGS[0], &other, &device),
+            };
+            storage_suite::alone::Lone {
+                file: storage.disk(&device).unwrap(),
+                synced: Ok(()),
             }
         });
-        // Short at the end, and nothing beyond it.
-        let mut found = [7; 100];
-        assert_eq!(
-            disk.read_at(&mut found, (1 << 20) - 10, Via::Cache)
-                .unwrap(),
-            10
-        );
-        assert_eq!(disk.read_at(&mut found, 1 << 20, Via::Cache).unwrap(), 0);
-        assert!(disk.punch(0..4096).is_ok());
-        disk.set_len(2 << 20).unwrap();
-        assert_eq!(disk.stat().unwrap().len, 2 << 20);
-        disk.sync_with_times().unwrap();
-        assert!(disk.try_lock().unwrap());
-        assert!(
-            !storage
-                .disk(path)
-                .is_ok_and(|other| other.try_lock().unwrap())
-        );
     }
+}
+
+/// A lock of an emulated device is the file's: others are refused it.
+#[test]
+fn a_lock_of_an_emulated_device_is_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let [cache, backend] = ["cache", "backend"].map(|name| dir.path().join(name));
+    std::fs::write(&backend, [0; 4096]).unwrap();
+    let (storage, _) = opened(SETTINGS[0], &cache, &backend);
+    let disk = storage.disk(&backend).unwrap();
+    assert!(disk.try_lock().unwrap());
+    let is_other_locked = |storage: &dyn longshore_io::Storage| {
+        let other = storage.disk(&backend);
+        other.is_ok_and(|other| other.try_lock().unwrap())
+    };
+    assert!(!is_other_locked(&*storage));
+    drop(disk);
+    assert!(is_other_locked(&*storage));
 }

@@ -19,7 +19,8 @@ use longshore_io::{
     FileRead, FileWrite, OpenHow, Stat, Storage, Via,
 };
 
-use crate::suite::{PROMISES, Place};
+use crate::suite::alone::{self, Lone};
+use crate::suite::{PROMISES, Place, put};
 
 /// Declares every lie, with the promise that it breaks.
 macro_rules! lies {
@@ -49,12 +50,14 @@ lies! {
     FillsGaps breaks writing_beyond_the_end_leaves_zeros_between;
     CutsWhatIsOnlyRead breaks a_file_opened_for_reading_is_not_writable;
     CreatesOverAnother breaks creating_refuses_an_existing_name_and_opening_a_missing_one;
-    SeesHolesOnly breaks data_is_found_around_holes;
+    SeesHolesOnly breaks whatever_is_not_zero_is_told_as_data;
+    SeesNoHole breaks data_is_found_around_holes;
     ReservesByLength breaks allocating_leaves_the_length_alone;
     FreesTheEnd breaks giving_unwritten_space_back_leaves_what_was_written;
     PunchesMore breaks a_punched_range_reads_as_zeros_and_nothing_beside_it;
     PunchesNothing breaks a_punched_range_reads_as_zeros_and_nothing_beside_it;
     LosesOtherThreads breaks many_threads_write_one_file_at_once;
+    LocksForNobody breaks a_lock_is_given_to_its_holder_again;
     LocksForEverybody breaks a_lock_is_refused_to_others_until_its_holder_is_gone;
     TakesEveryOffset breaks offsets_no_file_can_have_are_errors;
     MakesDirectoriesAgain breaks directories_are_made_opened_listed_and_removed;
@@ -348,6 +351,10 @@ impl FileRead for LyingFile {
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         match self.lie {
             Lie::SeesHolesOnly => Ok(None),
+            Lie::SeesNoHole => {
+                let len = self.inner.stat()?.len;
+                Ok((offset < len).then_some(offset..len))
+            }
             _ => self.inner.next_data(offset),
         }
     }
@@ -406,6 +413,7 @@ impl FileWrite for LyingFile {
 impl FileLock for LyingFile {
     fn try_lock(&self) -> io::Result<bool> {
         match self.lie {
+            Lie::LocksForNobody => Ok(false),
             Lie::LocksForEverybody => Ok(true),
             _ => self.inner.try_lock(),
         }
@@ -438,4 +446,28 @@ fn every_lie_of_a_storage_breaks_the_promise_that_it_is_about() {
         assert!(broken.iter().any(|(of, _)| of == &name), "{name}");
     }
     assert_eq!(broken.len(), LIES.len(), "a lie of no promise");
+}
+
+/// Goal: the suite of a lone file sees every lie of a file, and syncs that answer otherwise than was said.
+#[test]
+fn every_lie_of_a_file_breaks_its_contract_without_its_name() {
+    let is_kept = |lie, synced: Result<(), ErrorKind>| {
+        let place = Place::simulated();
+        let make = |name: &str| Lone {
+            file: Arc::new(LyingFile {
+                lie,
+                inner: put(&*place.dir, name, b""),
+                thread: thread::current().id(),
+            }),
+            synced,
+        };
+        catch_unwind(AssertUnwindSafe(|| alone::keeps_its_contract(&make))).is_ok()
+    };
+    assert!(is_kept(Lie::None, Ok(())));
+    assert!(!is_kept(Lie::None, Err(ErrorKind::Unsupported)));
+    for (name, _) in alone::PROMISES {
+        let mut lies = LIES.iter().filter(|(_, of)| of == name).peekable();
+        assert!(lies.peek().is_some(), "{name}");
+        assert!(lies.all(|(lie, _)| !is_kept(*lie, Ok(()))), "{name}");
+    }
 }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use longshore_io::{Clock, Host, HostClock, SimClock, SimDisk, Storage};
 use longshore_kit::random::noise;
+use suite::alone::{self, Lone};
 use suite::{Place, all, keeps_its_contract, put};
 
 impl Place {
@@ -68,6 +69,17 @@ promises!(contract);
 #[test]
 fn a_storage_keeps_all_promises_one_after_another() {
     keeps_its_contract(&Place::simulated);
+}
+
+/// As other rooms run it over files that no directory has.
+#[test]
+fn a_file_keeps_its_promises_without_its_name() {
+    for place in [Place::on_the_host(Host::new()), Place::simulated()] {
+        alone::keeps_its_contract(&|name| Lone {
+            file: put(&*place.dir, name, b""),
+            synced: Ok(()),
+        });
+    }
 }
 
 /// The system's number of the error that a call gave.

@@ -3,7 +3,7 @@
 //! Invariants
 //! - It has no name, so no other handle reaches it, and it is gone when it is dropped.
 //! - Nothing in it is durable: a sync is refused, so that nobody takes one for done.
-//! - Bytes read as they were written; a gap reads as zeros.
+//! - Bytes read as they were written; a gap reads as zeros. A length for which there is no memory is an error.
 //!
 //! Leaves to others: how long a segment is, and what is durable instead (`workplace.rs`).
 
@@ -27,11 +27,29 @@ impl MemoryFile {
     }
 }
 
+/// The end of `len_bytes` at `offset`. `FileTooLarge` if no file can reach so far.
+fn end_of(offset: u64, len_bytes: usize) -> io::Result<usize> {
+    let end = offset.checked_add(len_bytes as u64);
+    end.filter(|end| i64::try_from(*end).is_ok())
+        .and_then(|end| usize::try_from(end).ok())
+        .ok_or_else(|| io::ErrorKind::FileTooLarge.into())
+}
+
+/// Extends with zeros. `OutOfMemory` if there is no memory for it.
+fn extend(bytes: &mut Vec<u8>, len_bytes: usize) -> io::Result<()> {
+    let more = len_bytes.saturating_sub(bytes.len());
+    bytes
+        .try_reserve_exact(more)
+        .map_err(|_| io::ErrorKind::OutOfMemory)?;
+    bytes.resize(bytes.len() + more, 0);
+    Ok(())
+}
+
 impl FileRead for MemoryFile {
     fn read_at(&self, buf: &mut [u8], offset: u64, _via: Via) -> io::Result<usize> {
+        end_of(offset, buf.len())?;
         let bytes = self.0.read();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let there = bytes.get(start..).unwrap_or_default();
+        let there = bytes.get(offset as usize..).unwrap_or_default();
         let n = there.len().min(buf.len());
         buf[..n].copy_from_slice(&there[..n]);
         Ok(n)
@@ -66,26 +84,26 @@ impl FileRead for MemoryFile {
 
 impl FileWrite for MemoryFile {
     fn write_at(&self, buf: &[u8], offset: u64, _via: Via) -> io::Result<usize> {
-        let mut bytes = self.0.write();
-        let range = usize::try_from(offset)
-            .ok()
-            .and_then(|start| Some(start..start.checked_add(buf.len())?))
-            .ok_or(io::ErrorKind::FileTooLarge)?;
-        if bytes.len() < range.end {
-            bytes.resize(range.end, 0);
+        let end = end_of(offset, buf.len())?;
+        if buf.is_empty() {
+            return Ok(0);
         }
-        bytes[range].copy_from_slice(buf);
+        let mut bytes = self.0.write();
+        extend(&mut bytes, end)?;
+        bytes[end - buf.len()..end].copy_from_slice(buf);
         Ok(buf.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let len = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        self.0.write().resize(len, 0);
-        Ok(())
+        let len = end_of(len, 0)?;
+        let mut bytes = self.0.write();
+        bytes.truncate(len);
+        extend(&mut bytes, len)
     }
 
-    fn allocate(&self, _range: Range<u64>) -> io::Result<()> {
-        Ok(())
+    /// Memory is taken when bytes are written.
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        end_of(range.end, 0).map(drop)
     }
 
     fn free_unwritten(&self) -> io::Result<()> {
@@ -108,11 +126,13 @@ impl FileLock for MemoryFile {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use longshore_io::{OpenHow, SimDisk, Storage};
     use longshore_kit::random::Random;
 
     use super::*;
+    use crate::file_suite;
 
     /// Goal: it holds what a file on a disk would hold. Method: the same calls go to both.
     #[test]
@@ -149,7 +169,13 @@ mod tests {
             assert_eq!(one[..read], other[..read], "round {round}");
             assert_eq!(memory.next_data(len).unwrap(), None);
         }
-        assert!(memory.write_at(b"x", u64::MAX, Via::Cache).is_err());
-        assert!(memory.sync().is_err(), "nothing in memory is durable");
+    }
+
+    #[test]
+    fn a_file_in_memory_keeps_the_contract_of_files_and_refuses_syncs() {
+        file_suite::keeps_its_contract(&|_| file_suite::Lone {
+            file: Arc::new(MemoryFile::of(b"")),
+            synced: Err(io::ErrorKind::Unsupported),
+        });
     }
 }

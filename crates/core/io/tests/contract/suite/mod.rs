@@ -2,7 +2,7 @@
 //! [`DirChange`], [`DirAttributes`], [`DirSync`], [`FileRead`], [`FileWrite`], [`FileLock`]), as promises about an
 //! empty directory.
 //! Method: `main.rs` makes each promise a test of each file system; other rooms include this file to hold their doubles
-//! to it.
+//! to it. The promises that one open file can show are in `alone.rs`, which also runs over files without a directory.
 //!
 //! [`DirRead`]: longshore_io::DirRead
 //! [`DirChange`]: longshore_io::DirChange
@@ -12,6 +12,7 @@
 //! [`FileWrite`]: longshore_io::FileWrite
 //! [`FileLock`]: longshore_io::FileLock
 
+pub mod alone;
 pub mod bytes;
 pub mod names;
 pub mod trees;
@@ -21,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Dir, File, OpenHow, Storage, Via};
-use longshore_kit::random::noise;
+
+use self::alone::Lone;
 
 /// An empty directory on some storage.
 pub struct Place {
@@ -65,11 +67,13 @@ macro_rules! promises {
                 writing_beyond_the_end_leaves_zeros_between
                 a_file_opened_for_reading_is_not_writable
                 creating_refuses_an_existing_name_and_opening_a_missing_one
+                whatever_is_not_zero_is_told_as_data
                 data_is_found_around_holes
                 allocating_leaves_the_length_alone
                 giving_unwritten_space_back_leaves_what_was_written
                 a_punched_range_reads_as_zeros_and_nothing_beside_it
                 many_threads_write_one_file_at_once
+                a_lock_is_given_to_its_holder_again
                 a_lock_is_refused_to_others_until_its_holder_is_gone
                 offsets_no_file_can_have_are_errors;
             trees:
@@ -102,7 +106,7 @@ pub type Promise = (&'static str, fn(&Place));
 /// Every promise by its name.
 pub const PROMISES: &[Promise] = promises!(table);
 
-/// Holds each new place to one promise.
+/// Holds each new place to one promise, and files of a place to those of a lone file.
 ///
 /// # Panics
 /// If a place breaks one; the output names it.
@@ -111,6 +115,11 @@ pub fn keeps_its_contract(make: &dyn Fn() -> Place) {
         println!("{name}");
         promise(&make());
     }
+    let place = make();
+    alone::keeps_its_contract(&|name| Lone {
+        file: put(&*place.dir, name, b""),
+        synced: Ok(()),
+    });
 }
 
 /// Creates a file with these bytes.
