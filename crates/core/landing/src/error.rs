@@ -144,8 +144,12 @@ fn target_hint(kind: ErrorKind) -> &'static str {
         ErrorKind::ReadOnlyFilesystem => {
             "its file system is mounted read-only: mount it read-write, or restore elsewhere"
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "free space there, or restore elsewhere"
+        }
+        ErrorKind::FileTooLarge => {
+            "raise the limit on a file's size (`ulimit -f`; LimitFSIZE= in a systemd unit), or restore to a file system \
+             that takes larger files"
         }
         _ => "check the target directory, its free space and its permissions",
     }
@@ -154,4 +158,20 @@ fn target_hint(kind: ErrorKind) -> &'static str {
 /// The path without a slash at its end.
 fn plain(path: &Path) -> String {
     path.components().collect::<PathBuf>().display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: nobody is sent to free space where the limit is on a file's size.
+    #[test]
+    fn a_file_that_may_not_grow_has_another_next_step_than_a_full_disk() {
+        let full = target_hint(ErrorKind::StorageFull);
+        assert!(full.contains("free space"), "{full}");
+        assert_eq!(target_hint(ErrorKind::QuotaExceeded), full);
+        let large = target_hint(ErrorKind::FileTooLarge);
+        assert!(large.contains("`ulimit -f`"), "{large}");
+        assert!(!large.contains("free space"), "{large}");
+    }
 }

@@ -239,8 +239,12 @@ fn io_hint(kind: io::ErrorKind) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => {
             "its file system is mounted read-only: mount it read-write, or name another device"
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free space there, or name another device; then run the command again"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "raise the limit on a file's size (`ulimit -f`; LimitFSIZE= in a systemd unit), or name more devices, or one \
+             whose file system takes larger files; then run the command again"
         }
         io::ErrorKind::OutOfMemory => {
             "lower --buffer-count or --max-transfer-size, or raise the limit on memory"
@@ -343,5 +347,21 @@ impl Error {
             Error::Unsupported { .. } => "write the backup to files",
             Error::Cancelled { .. } => "nothing was left behind; run the command again",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: nobody is sent to free space where the limit is on a file's size.
+    #[test]
+    fn a_file_that_may_not_grow_has_another_next_step_than_a_full_disk() {
+        let full = io_hint(io::ErrorKind::StorageFull);
+        assert!(full.contains("free space"), "{full}");
+        assert_eq!(io_hint(io::ErrorKind::QuotaExceeded), full);
+        let large = io_hint(io::ErrorKind::FileTooLarge);
+        assert!(large.contains("`ulimit -f`"), "{large}");
+        assert!(!large.contains("free space"), "{large}");
     }
 }

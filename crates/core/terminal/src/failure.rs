@@ -148,7 +148,8 @@ impl Failure {
 
     /// The failure of an answer that could not be written to its file.
     pub fn unwritten(text: impl Into<String>, why: impl std::fmt::Display) -> Failure {
-        let hint = "check the free space with `df -h`, then run the command again";
+        let hint = "check the free space with `df -h`, and the limit on a file's size with `ulimit -f`; then run the \
+                    command again";
         Failure::new(Exit::Target, numbers::UNWRITTEN, text, hint).because(why)
     }
 

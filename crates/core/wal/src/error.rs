@@ -384,12 +384,32 @@ impl Error {
 
 fn io_hint(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free space on this path's file system; PostgreSQL keeps WAL that is not archived in pg_wal and retries"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "raise the limit on a file's size for the server's user (`ulimit -f`; LimitFSIZE= in a systemd unit); \
+             PostgreSQL keeps WAL that is not archived in pg_wal and retries"
         }
         io::ErrorKind::PermissionDenied => {
             "PostgreSQL runs archive_command and restore_command as the server's user: give that user the right to this path"
         }
         _ => "check the path and the kernel's messages",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: nobody is sent to free space where the limit is on a file's size.
+    #[test]
+    fn a_file_that_may_not_grow_has_another_next_step_than_a_full_disk() {
+        let full = io_hint(io::ErrorKind::StorageFull);
+        assert!(full.contains("free space"), "{full}");
+        assert_eq!(io_hint(io::ErrorKind::QuotaExceeded), full);
+        let large = io_hint(io::ErrorKind::FileTooLarge);
+        assert!(large.contains("`ulimit -f`"), "{large}");
+        assert!(!large.contains("free space"), "{large}");
     }
 }

@@ -196,6 +196,7 @@ fn a_full_file_system_is_an_ordinary_failure() {
         .output()
         .unwrap();
     assert_eq!(code(&output), 4, "{}", text(&output));
+    assert!(text(&output).contains("`ulimit -f`"), "{}", text(&output));
     assert_eq!(segments(&archive), [] as [&str; 0]);
     let left = std::fs::read_dir(Path::new(&archive).join(&names[0][..16])).unwrap();
     assert_eq!(left.count(), 0, "nothing is left behind");
