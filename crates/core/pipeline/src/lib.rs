@@ -24,6 +24,9 @@ mod crew;
 mod devices;
 mod error;
 mod feed;
+#[cfg(test)]
+#[path = "../tests/common/forge.rs"]
+mod forge;
 mod gather;
 mod handoff;
 mod history;

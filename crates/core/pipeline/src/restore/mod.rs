@@ -11,6 +11,8 @@ mod preview;
 mod reading;
 mod report;
 mod target;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::sync::Arc;
