@@ -11,8 +11,13 @@ fine) and meant as a second opinion: it checks every byte that the page says can
     longshore_reader.py restore [--position N] [--parent TREE] --to DIRECTORY STRIPE...
 
 The stripes may be named in any order. Exit status: 0 all is well, 1 damage (named on standard error),
-2 usage. `facts` shows what the set headers say of the sources, one fact a line. `restore` wants a directory that does not exist or is empty. A differential set is restored with `--parent`,
-the directory that its parent was restored to before.
+2 usage. `facts` shows what the set headers say of the sources, one fact a line. `restore` wants a
+directory that does not exist or is empty. A differential set is restored with `--parent`, the directory
+that its parent was restored to before.
+
+This is one file on purpose: in an emergency it is copied, alone, to a machine that has stripes and Python.
+Its parts are in the order of a reader's work, each under a line: limits, checksums, payloads, records, page
+sums, manifests, stripes, sets, content, commands.
 """
 
 import argparse
