@@ -56,8 +56,9 @@ impl Gauge {
 
 pub(crate) struct RequestGuard<'a> {
     gauge: &'a Gauge,
-    len_bytes: u64,
+    pub len_bytes: u64,
     written: u64,
+    /// In flight when it was submitted.
     pub before: Load,
 }
 

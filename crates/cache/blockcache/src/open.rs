@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c};
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::cached::{CachedBackend, Settings, policy};
@@ -38,7 +39,7 @@ use crate::guard::{Guard, Word};
 use crate::journal::{self, Journal, Superblocks, Table};
 use crate::mark::mark;
 use crate::start::Start;
-use crate::store::{Parts, Store};
+use crate::store::{Store, StoreState};
 use crate::watch::BackendWatch;
 
 /// Durable lines that are compared with the backend at a start. If 1 % of the cached data was changed on the backend,
@@ -333,7 +334,7 @@ pub fn attach(
     let file = cache.file;
     let journal = Journal::begin(Arc::clone(&file), next, table).map_err(failed("write", path))?;
     vouch(Word::Running { tie, session })?;
-    cached.put(Store::new(Parts {
+    cached.put(Store {
         file,
         via: settings.fast_via,
         backend: Arc::clone(cached.backend()),
@@ -343,11 +344,12 @@ pub fn attach(
         start,
         geometry,
         backend_lines,
-        directory,
+        core: Mutex::new(directory),
         journal,
         guard,
         meter: cached.meter(),
-    }))?;
+        state: StoreState::default(),
+    })?;
     Ok(start)
 }
 

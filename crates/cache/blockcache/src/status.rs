@@ -60,7 +60,7 @@ impl Status {
         census: Census,
         gauges: &Gauges,
     ) -> Status {
-        let fast = store.map_or(Load::default(), |store| store.gauge.load());
+        let fast = store.map_or(Load::default(), |store| store.state.gauge.load());
         Status {
             policy: choice.to_string(),
             backend_bytes,
@@ -77,7 +77,7 @@ impl Status {
             held_slots: census.held_slots,
             free_slots: census.free_slots,
             retired_slots: census.retired_slots,
-            cache_errors: store.map_or(0, |store| store.errors.load(Relaxed)),
+            cache_errors: store.map_or(0, |store| store.state.errors.load(Relaxed)),
             fast_in_flight_bytes: fast.in_flight_bytes,
             fast_in_flight_requests: fast.in_flight_requests,
             slow_in_flight_bytes: slow.in_flight_bytes,

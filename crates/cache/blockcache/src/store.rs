@@ -44,19 +44,25 @@ pub(crate) struct Store {
     pub watch: BackendWatch,
     /// How it came to its content.
     pub start: Start,
-    /// How many of the journal's stumbles have had their consequences.
-    pub stumbles: AtomicU64,
-    /// The same for failed syncs.
-    pub lost_syncs: AtomicU64,
     /// The shape when it was attached. The number of slots may have changed since; their positions never do.
     pub geometry: Geometry,
     /// Whole lines of the backend.
     pub backend_lines: u64,
     pub core: Mutex<Directory>,
-    pub write_ended: Condvar,
     pub journal: Journal,
     pub guard: Guard,
     pub meter: Arc<Meter>,
+    pub state: StoreState,
+}
+
+/// The state that begins empty when a cache is attached.
+#[derive(Default)]
+pub(crate) struct StoreState {
+    /// How many of the journal's stumbles have had their consequences.
+    pub stumbles: AtomicU64,
+    /// The same for failed syncs.
+    pub lost_syncs: AtomicU64,
+    pub write_ended: Condvar,
     pub gauge: Gauge,
     pub errors: AtomicU64,
     pub failed: AtomicBool,
@@ -73,60 +79,13 @@ pub(crate) struct Store {
     pub shadowed: AtomicBool,
 }
 
-/// The parts that a store is opened with. Everything else in it begins empty.
-pub(crate) struct Parts {
-    pub file: Arc<dyn File>,
-    pub via: Via,
-    pub backend: Arc<dyn File>,
-    pub slow_via: Via,
-    pub clock: Arc<dyn Clock>,
-    pub watch: BackendWatch,
-    pub start: Start,
-    pub geometry: Geometry,
-    pub backend_lines: u64,
-    pub directory: Directory,
-    pub journal: Journal,
-    pub guard: Guard,
-    pub meter: Arc<Meter>,
-}
-
 impl Store {
-    pub(crate) fn new(parts: Parts) -> Store {
-        Store {
-            file: parts.file,
-            via: parts.via,
-            backend: parts.backend,
-            slow_via: parts.slow_via,
-            clock: parts.clock,
-            watch: parts.watch,
-            start: parts.start,
-            stumbles: AtomicU64::new(0),
-            lost_syncs: AtomicU64::new(0),
-            geometry: parts.geometry,
-            backend_lines: parts.backend_lines,
-            core: Mutex::new(parts.directory),
-            write_ended: Condvar::new(),
-            journal: parts.journal,
-            guard: parts.guard,
-            meter: parts.meter,
-            gauge: Gauge::default(),
-            errors: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-            detached: AtomicBool::new(false),
-            giving_up: Mutex::new(()),
-            checkpointing: Mutex::new(()),
-            filling: RwLock::new(()),
-            shadow: Mutex::new(None),
-            shadowed: AtomicBool::new(false),
-        }
-    }
-
     pub(crate) fn core(&self) -> MutexGuard<'_, Directory> {
         self.core.lock()
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(SeqCst)
+        self.state.failed.load(SeqCst)
     }
 
     /// The lines that a range touches, except a line that the end of the backend cuts.
@@ -228,7 +187,7 @@ impl Store {
         let taken = loop {
             match core.begin_write(self.touched(offset, len_bytes), &self.journal) {
                 Some(taken) => break taken,
-                None => self.write_ended.wait(&mut core),
+                None => self.state.write_ended.wait(&mut core),
             }
         };
         drop(core);
@@ -266,11 +225,11 @@ impl Store {
     /// lost and are dropped; durable lines are not affected. Returns how many syncs had failed.
     fn notice_stumbles(&self) -> u64 {
         let lost = self.journal.lost_syncs();
-        if lost > self.lost_syncs.swap(lost, SeqCst) && !self.has_failed() {
+        if lost > self.state.lost_syncs.swap(lost, SeqCst) && !self.has_failed() {
             self.core().drop_volatile();
         }
         let now = self.journal.stumbles();
-        let before = self.stumbles.swap(now, SeqCst);
+        let before = self.state.stumbles.swap(now, SeqCst);
         if now > before {
             add(&self.meter.cache_errors, now - before);
             (before..now).for_each(|_| self.count_damage());
@@ -318,7 +277,7 @@ impl Store {
         start: u64,
     ) -> Option<(u32, Vec<u32>)> {
         // A slot stays assigned until it is written.
-        let _stays = self.filling.read();
+        let _stays = self.state.filling.read();
         let spot = {
             let mut core = self.core();
             core.place(claim, &view(), &self.journal)?
@@ -339,7 +298,7 @@ impl Store {
             let part = &bytes[at..at + piece.bytes() as usize];
             sums.extend(part.chunks(LINE as usize).map(crc32c));
             let place = self.geometry.line_at(spot.slot, first);
-            let _entered = self.gauge.enter(Way::Write, piece.bytes());
+            let _entered = self.state.gauge.enter(Way::Write, piece.bytes());
             if let Err(error) = self.file.write_all_at(part, place, self.via) {
                 self.count_error("write", &error);
                 return None;
@@ -357,7 +316,7 @@ impl Store {
     }
 
     fn count_damage(&self) {
-        if self.errors.fetch_add(1, Relaxed) + 1 >= ERRORS_MAX {
+        if self.state.errors.fetch_add(1, Relaxed) + 1 >= ERRORS_MAX {
             // Nothing is lost by an error here: cached data stays correct, and the next call tries again.
             let error = io::Error::other("too many errors");
             let _tried_again = self.give_up("its device failed too often", &error);
@@ -377,12 +336,12 @@ impl Store {
 
     /// Returns whether this call did it.
     fn abandon(&self) -> io::Result<bool> {
-        let _one = self.giving_up.lock();
+        let _one = self.state.giving_up.lock();
         if self.has_failed() {
             return Ok(false);
         }
         self.guard.void()?;
-        self.failed.store(true, SeqCst);
+        self.state.failed.store(true, SeqCst);
         self.core().abandon();
         Ok(true)
     }
@@ -390,13 +349,13 @@ impl Store {
     /// Stops using the cache device on request.
     pub(crate) fn detach(&self) -> io::Result<()> {
         self.abandon()?;
-        self.detached.store(true, SeqCst);
+        self.state.detached.store(true, SeqCst);
         tracing::info!("the cache is detached; the backend serves everything");
         Ok(())
     }
 
     pub(crate) fn was_detached(&self) -> bool {
-        self.detached.load(SeqCst)
+        self.state.detached.load(SeqCst)
     }
 
     /// Stops using the cache device because a sync of the backend failed.
@@ -409,7 +368,7 @@ impl Store {
         &self,
         sync_backend: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let _one = self.checkpointing.lock();
+        let _one = self.state.checkpointing.lock();
         let lost_before = self.notice_stumbles();
         let candidates = self.core().candidates();
         if (candidates.is_empty() && !self.watch.is_unknown()) || self.has_failed() {
@@ -450,7 +409,7 @@ impl Store {
     /// Continues with that many bytes of the cache device. With fewer slots, the content of the last ones is dropped;
     /// the caller then cuts a file once nobody reads there.
     pub(crate) fn resize(&self, bytes: u64) -> Result<Geometry, Error> {
-        let _one = self.checkpointing.lock();
+        let _one = self.state.checkpointing.lock();
         let failed = |action| {
             move |source| Error::Io {
                 action,
@@ -474,7 +433,7 @@ impl Store {
             }
             _ => {}
         }
-        let _no_fill = self.filling.write();
+        let _no_fill = self.state.filling.write();
         if next.slots < before.slots {
             self.core().shrink(next, &self.journal);
         }
@@ -507,16 +466,16 @@ impl Store {
 
     /// Calls the shadow, if there is one.
     pub(crate) fn tell(&self, what: impl FnOnce(&mut Shadow)) {
-        if self.shadowed.load(Relaxed)
-            && let Some(shadow) = self.shadow.lock().as_mut()
+        if self.state.shadowed.load(Relaxed)
+            && let Some(shadow) = self.state.shadow.lock().as_mut()
         {
             what(shadow);
         }
     }
 
     pub(crate) fn set_shadow(&self, shadow: Option<Shadow>) {
-        let mut place = self.shadow.lock();
-        self.shadowed.store(shadow.is_some(), Relaxed);
+        let mut place = self.state.shadow.lock();
+        self.state.shadowed.store(shadow.is_some(), Relaxed);
         *place = shadow;
     }
 
@@ -543,7 +502,7 @@ impl WriteInProgress<'_> {
         let touched = store.touched(offset, len_bytes);
         store.watch.end(offset, len_bytes);
         let claims = store.core().end_write(&self.taken, touched, kept);
-        store.write_ended.notify_all();
+        store.state.write_ended.notify_all();
         claims
     }
 

@@ -56,7 +56,7 @@ impl Shared {
     fn fill(&self, job: Job) {
         let store = job.claims.store();
         let begun = self.clock.now();
-        let entered = store.gauge.load();
+        let entered = store.state.gauge.load();
         let len_bytes = job.claims.bytes();
         store.fill(|| self.view(&store), job.claims, &job.bytes, job.start);
         store.ended(&EndedRequest {

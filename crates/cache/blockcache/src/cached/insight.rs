@@ -127,7 +127,7 @@ impl CachedBackend {
     /// The shadow policy's decisions, compared with those that were made.
     pub fn shadow(&self) -> Option<Comparison> {
         let store = self.shared.store();
-        let shadow = store.as_ref()?.shadow.lock();
+        let shadow = store.as_ref()?.state.shadow.lock();
         let now = ShadowTotals::of(&self.counters());
         shadow.as_ref().map(|shadow| shadow.comparison(now))
     }

@@ -36,13 +36,13 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use longshore_io::{Buffer, Clock, File, Pool, Via};
 use longshore_policy::model::{Nanos, Op};
-use longshore_policy::policy::{Choice, EndedRequest, Load, Outlook, Policy, Purpose, Side, View};
+use longshore_policy::policy::{Choice, EndedRequest, Outlook, Policy, Purpose, Side, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::decisions::Diary;
 use crate::directory::{ServableLines, reserve};
 use crate::geometry::{Geometry, LINE};
-use crate::meter::{Gauge, Meter, add};
+use crate::meter::{Gauge, Meter, RequestGuard, add};
 use crate::store::Store;
 use crate::tape::{self, Tape};
 pub use flush::CHECKPOINT_EVERY;
@@ -207,7 +207,7 @@ impl Shared {
     fn view(&self, store: &Store) -> View {
         View {
             now: self.now(),
-            fast: store.gauge.load(),
+            fast: store.state.gauge.load(),
             slow: self.gauge.load(),
         }
     }
@@ -217,28 +217,24 @@ impl Shared {
         result.inspect_err(|_| add(&self.meter.backend_errors, 1))
     }
 
-    fn ended(&self, store: &Store, answered: DeviceAnswer) {
+    /// Tells the policies of a client's request to one device that has ended well.
+    fn answered(
+        &self,
+        store: &Store,
+        (side, op): (Side, Op),
+        entered: &RequestGuard<'_>,
+        took: Duration,
+    ) {
         store.ended(&EndedRequest {
             now: self.now(),
-            side: answered.side,
-            op: answered.op,
-            purpose: answered.purpose,
-            len_bytes: answered.len_bytes,
-            took_us: answered.took.as_secs_f64() * 1e6,
-            before: answered.before,
+            side,
+            op,
+            purpose: Purpose::Client,
+            len_bytes: entered.len_bytes,
+            took_us: took.as_secs_f64() * 1e6,
+            before: entered.before,
         });
     }
-}
-
-/// A request to one device that has ended well.
-struct DeviceAnswer {
-    side: Side,
-    op: Op,
-    purpose: Purpose,
-    /// In flight on that side when it was submitted.
-    before: Load,
-    len_bytes: u64,
-    took: Duration,
 }
 
 #[cfg(test)]

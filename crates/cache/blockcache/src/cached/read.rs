@@ -245,7 +245,7 @@ impl Shared {
         span: &Range<u64>,
     ) -> bool {
         let len_bytes: u64 = found.iter().map(|found| found.piece.bytes()).sum();
-        let entered = store.gauge.enter(Way::Read, len_bytes);
+        let entered = store.state.gauge.enter(Way::Read, len_bytes);
         let begun = self.clock.now();
         // Adjacent runs are read together; there are at most two separate ones.
         let mut rest = found;
@@ -266,15 +266,7 @@ impl Shared {
         }
         let took = self.clock.now() - begun;
         self.meter.fast_latency.add(took);
-        let answered = DeviceAnswer {
-            side: Side::Fast,
-            op: Op::Read,
-            purpose: Purpose::Client,
-            before: entered.before,
-            len_bytes,
-            took,
-        };
-        self.ended(store, answered);
+        self.answered(store, (Side::Fast, Op::Read), &entered, took);
         true
     }
 
@@ -294,15 +286,16 @@ impl Shared {
                 let (begun, before) = (self.clock.now(), self.gauge.load());
                 if reading.wait(&range, &mut buffer[..len_bytes as usize]) {
                     add(&self.meter.joined, 1);
-                    let answered = DeviceAnswer {
+                    let took = self.clock.now() - begun;
+                    store.ended(&EndedRequest {
+                        now: self.now(),
                         side: Side::Slow,
                         op: Op::Read,
                         purpose: Purpose::Joined,
-                        before,
                         len_bytes,
-                        took: self.clock.now() - begun,
-                    };
-                    self.ended(store, answered);
+                        took_us: took.as_secs_f64() * 1e6,
+                        before,
+                    });
                     *joined = true;
                     return Ok(());
                 }
@@ -333,15 +326,7 @@ impl Shared {
         let took = self.clock.now() - begun;
         self.meter.slow_latency.add(took);
         if let Some(store) = store {
-            let answered = DeviceAnswer {
-                side: Side::Slow,
-                op: Op::Read,
-                purpose: Purpose::Client,
-                before: entered.before,
-                len_bytes,
-                took,
-            };
-            self.ended(store, answered);
+            self.answered(store, (Side::Slow, Op::Read), &entered, took);
         }
         Ok(())
     }

@@ -151,15 +151,7 @@ impl Shared {
         self.seen(self.backend.write_all_at(bytes, offset, self.slow_via))?;
         if let Some(store) = store {
             let took = self.clock.now() - begun;
-            let answered = DeviceAnswer {
-                side: Side::Slow,
-                op: Op::Write,
-                purpose: Purpose::Client,
-                before: entered.before,
-                len_bytes,
-                took,
-            };
-            self.ended(store, answered);
+            self.answered(store, (Side::Slow, Op::Write), &entered, took);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use longshore_blockcache::{CachedBackend, Start, attach};
-use longshore_io::{Fault, Op};
+use longshore_io::{Fault, Op, SimDisk};
 
 use crate::{CACHE, Image, LINE, Random, backend, differing, disk, settings, start};
 
@@ -110,19 +110,12 @@ fn a_fill_that_a_write_overtook_is_void() {
     let disk = disk(1, 64, 8, 16 << 10);
     let (cached, _) = start(&disk, settings("none")).unwrap();
     let cached = Arc::new(cached);
-    let writer = Arc::clone(&cached);
     // The bytes are read before the write, as on a slow disk, so the reader has the old ones.
-    disk.inject(
-        Fault::meanwhile(move || writer.write(&[9; LINE], 0, false).unwrap())
-            .on(Op::Write)
-            .below("/fast")
-            .times(1),
-    );
-    let mut out = [0; LINE];
-    cached.read(&mut out, 0).unwrap();
-    assert_ne!(out, [9; LINE], "the write came first");
-    cached.read(&mut out, 0).unwrap();
-    assert_eq!(out, [9; LINE]);
+    meanwhile((&disk, &cached), (Op::Write, "/fast"), |cached| {
+        cached.write(&[9; LINE], 0, false).unwrap();
+    });
+    assert_ne!(first_line(&cached), [9; LINE], "the write came first");
+    assert_eq!(first_line(&cached), [9; LINE]);
     assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
@@ -159,48 +152,60 @@ fn a_miss_after_a_write_does_not_wait_for_a_read_begun_before_it() {
     let disk = disk(1, 64, 8, 16 << 10);
     let (cached, _) = start(&disk, settings("aware")).unwrap();
     let cached = Arc::new(cached);
-    let other = Arc::clone(&cached);
     let (told, news) = std::sync::mpsc::channel();
-    let deed = move || {
-        let (cached, told) = (Arc::clone(&other), told.clone());
+    meanwhile((&disk, &cached), (Op::Read, "/slow"), move |cached| {
+        let (cached, told) = (Arc::clone(cached), told.clone());
         let (done, over) = std::sync::mpsc::channel::<()>();
         thread::spawn(move || {
             cached.write(&[9; LINE], 0, false).unwrap();
-            let mut out = [0; LINE];
-            cached.read(&mut out, 0).unwrap();
-            told.send(out).unwrap();
+            told.send(first_line(&cached)).unwrap();
             drop(done);
         });
         // A read that wrongly waits for the read blocked here is released in the end.
         let _ended = over.recv_timeout(Duration::from_secs(5));
-    };
-    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/slow").times(1));
+    });
     cached.read(&mut [0; LINE], 0).unwrap();
     assert!(news.recv().unwrap() == [9; LINE]);
     assert_eq!(cached.counters().joined, 0);
     assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
-/// A cached line of a block, so that policies keep what is written there.
-fn held(disk: &longshore_io::SimDisk) -> Arc<CachedBackend> {
-    let (cached, _) = start(disk, settings("none")).unwrap();
+/// A cache that holds the first line of a block, so that policies keep what is written there.
+fn held() -> (SimDisk, Arc<CachedBackend>) {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
     cached.read(&mut [0; LINE], 0).unwrap();
     assert_eq!(cached.status().held_bytes, LINE as u64);
-    Arc::new(cached)
+    (disk, Arc::new(cached))
+}
+
+/// During the next call of this kind below `path`, the cache's clients do this first.
+fn meanwhile(
+    (disk, cached): (&SimDisk, &Arc<CachedBackend>),
+    (op, path): (Op, &str),
+    deed: impl Fn(&Arc<CachedBackend>) + Send + Sync + 'static,
+) {
+    let cached = Arc::clone(cached);
+    let fault = Fault::meanwhile(move || deed(&cached));
+    disk.inject(fault.on(op).below(path).times(1));
+}
+
+/// The first line, as a client reads it.
+fn first_line(cached: &CachedBackend) -> [u8; LINE] {
+    let mut out = [0; LINE];
+    cached.read(&mut out, 0).unwrap();
+    out
 }
 
 /// A write is in flight and its line is not cached; a read correctly sees the old bytes. They are not kept.
 #[test]
 fn nothing_is_filled_that_a_write_is_about_to_change() {
-    let disk = disk(1, 64, 8, 16 << 10);
-    let cached = held(&disk);
-    let reader = Arc::clone(&cached);
-    let deed = move || reader.read(&mut [0; LINE], 0).unwrap();
-    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    let (disk, cached) = held();
+    meanwhile((&disk, &cached), (Op::Write, "/slow"), |cached| {
+        first_line(cached);
+    });
     cached.write(&[9; LINE], 0, false).unwrap();
-    let mut out = [0; LINE];
-    cached.read(&mut out, 0).unwrap();
-    assert_eq!(out, [9; LINE]);
+    assert_eq!(first_line(&cached), [9; LINE]);
     assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
@@ -214,27 +219,20 @@ fn a_miss_after_a_write_does_not_wait_for_a_read_begun_during_it() {
     let (written, end) = std::sync::mpsc::channel::<()>();
     let end = std::sync::Mutex::new(end);
     // The first read has its bytes, and keeps them until the last reader was answered.
-    let slow = move || {
+    meanwhile((&disk, &cached), (Op::Read, "/slow"), move |_| {
         begun.send(()).unwrap();
         let _ended = end.lock().unwrap().recv_timeout(Duration::from_secs(20));
-    };
-    disk.inject(Fault::meanwhile(slow).on(Op::Read).below("/slow").times(1));
-    let other = Arc::clone(&cached);
+    });
     let reads = std::sync::Mutex::new(reads);
-    let deed = move || {
-        let other = Arc::clone(&other);
-        thread::spawn(move || other.read(&mut [0; LINE], 0).unwrap());
+    meanwhile((&disk, &cached), (Op::Write, "/slow"), move |cached| {
+        let other = Arc::clone(cached);
+        thread::spawn(move || first_line(&other));
         reads.lock().unwrap().recv().unwrap();
-    };
-    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    });
     cached.write(&[9; LINE], 0, false).unwrap();
     let (told, news) = std::sync::mpsc::channel();
     let last = Arc::clone(&cached);
-    thread::spawn(move || {
-        let mut out = [0; LINE];
-        last.read(&mut out, 0).unwrap();
-        told.send(out).unwrap();
-    });
+    thread::spawn(move || told.send(first_line(&last)).unwrap());
     // A reader that wrongly waits for the first is released in the end.
     let answered = news.recv_timeout(Duration::from_secs(5));
     drop(written);
@@ -245,12 +243,10 @@ fn a_miss_after_a_write_does_not_wait_for_a_read_begun_during_it() {
 /// Two clients write one line at the same time: the cache ends with the backend's content.
 #[test]
 fn of_two_writes_of_one_line_the_second_waits_for_the_first() {
-    let disk = disk(1, 64, 8, 16 << 10);
-    let cached = held(&disk);
+    let (disk, cached) = held();
     let (sender, second) = std::sync::mpsc::channel();
-    let other = Arc::clone(&cached);
-    let deed = move || {
-        let (other, sender) = (Arc::clone(&other), sender.clone());
+    meanwhile((&disk, &cached), (Op::Write, "/slow"), move |cached| {
+        let (other, sender) = (Arc::clone(cached), sender.clone());
         let (told, ended) = std::sync::mpsc::channel();
         thread::spawn(move || {
             other.write(&[8; LINE], 0, false).unwrap();
@@ -260,27 +256,21 @@ fn of_two_writes_of_one_line_the_second_waits_for_the_first() {
         });
         // Time for a write that does not wait for the first.
         let _ = ended.recv_timeout(Duration::from_millis(200));
-    };
-    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    });
     cached.write(&[9; LINE], 0, false).unwrap();
     second.recv().unwrap();
-    let mut out = [0; LINE];
-    cached.read(&mut out, 0).unwrap();
-    assert_eq!(out, [8; LINE]);
+    assert_eq!(first_line(&cached), [8; LINE]);
     assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 
 /// A hit is in flight; a write and its fill happen before the cache device is read. That is not damage.
 #[test]
 fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
-    let disk = disk(1, 64, 8, 16 << 10);
-    let cached = held(&disk);
-    let writer = Arc::clone(&cached);
-    let deed = move || writer.write(&[9; LINE], 0, false).unwrap();
-    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
-    let mut out = [0; LINE];
-    cached.read(&mut out, 0).unwrap();
-    assert_eq!(out, [9; LINE]);
+    let (disk, cached) = held();
+    meanwhile((&disk, &cached), (Op::Read, "/fast"), |cached| {
+        cached.write(&[9; LINE], 0, false).unwrap();
+    });
+    assert_eq!(first_line(&cached), [9; LINE]);
     let counters = cached.counters();
     assert_eq!((counters.outdated, counters.damaged), (1, 0));
     assert_eq!(cached.status().retired_slots, 0);
@@ -289,12 +279,11 @@ fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
 /// A sync fails while a write is in flight: the write may be lost with it, so it is not cached.
 #[test]
 fn bytes_written_around_a_failed_sync_are_not_held() {
-    let disk = disk(1, 64, 8, 16 << 10);
-    let cached = held(&disk);
-    let other = Arc::clone(&cached);
-    let deed = move || drop(other.flush().unwrap_err());
+    let (disk, cached) = held();
     disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
-    disk.inject(Fault::meanwhile(deed).on(Op::Write).below("/slow").times(1));
+    meanwhile((&disk, &cached), (Op::Write, "/slow"), |cached| {
+        cached.flush().unwrap_err();
+    });
     cached.write(&[9; LINE], 0, false).unwrap();
     assert_eq!(cached.status().held_bytes, 0);
 }
@@ -304,10 +293,7 @@ fn bytes_written_around_a_failed_sync_are_not_held() {
 #[test]
 fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up() {
     for (under_way, op) in [("/slow", Op::Write), ("/fast", Op::Write)] {
-        let disk = disk(1, 64, 8, 16 << 10);
-        let cached = held(&disk);
-        let other = Arc::clone(&cached);
-        let deed = move || drop(other.flush().unwrap_err());
+        let (disk, cached) = held();
         let failing = Fault::errno(libc::EIO);
         disk.inject(
             failing
@@ -317,7 +303,9 @@ fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up(
         );
         disk.inject(failing.clone().on(Op::RemoveFile).below(Image::GUARD));
         disk.inject(failing.on(Op::Sync).below("/slow/backend").times(1));
-        disk.inject(Fault::meanwhile(deed).on(op).below(under_way).times(1));
+        meanwhile((&disk, &cached), (op, under_way), |cached| {
+            cached.flush().unwrap_err();
+        });
         match under_way {
             "/slow" => cached.write(&[9; LINE], 0, false).unwrap(),
             _ => cached.read(&mut [0; LINE], LINE as u64).unwrap(),
@@ -334,12 +322,11 @@ fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up(
 /// The system reports a failed sync to one caller only; here to the first of two concurrent flushes.
 #[test]
 fn a_failed_sync_fails_every_flush_in_flight() {
-    let disk = disk(1, 64, 8, 16 << 10);
-    let cached = held(&disk);
+    let (disk, cached) = held();
     let (sender, second) = std::sync::mpsc::channel();
-    let other = Arc::clone(&cached);
-    let deed = move || {
-        let (other, sender) = (Arc::clone(&other), sender.clone());
+    disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
+    meanwhile((&disk, &cached), (Op::Sync, "/slow"), move |cached| {
+        let (other, sender) = (Arc::clone(cached), sender.clone());
         let (told, ended) = std::sync::mpsc::channel();
         let flushes = other.counters().flushes;
         let another = Arc::clone(&other);
@@ -354,9 +341,7 @@ fn a_failed_sync_fails_every_flush_in_flight() {
         }
         // Time for a flush that does not wait for the first.
         let _ = ended.recv_timeout(Duration::from_millis(200));
-    };
-    disk.inject(Fault::errno(libc::EIO).on(Op::Sync).below("/slow").times(1));
-    disk.inject(Fault::meanwhile(deed).on(Op::Sync).below("/slow").times(1));
+    });
     cached.write(&[9; LINE], 0, false).unwrap();
     cached.flush().unwrap_err();
     second.recv().unwrap().unwrap_err();
@@ -366,12 +351,10 @@ fn a_failed_sync_fails_every_flush_in_flight() {
 /// A read hangs in the cache device; detaching must not wait for it, nor may others wait for the detaching.
 #[test]
 fn a_cache_device_that_hangs_can_be_detached() {
-    let disk = disk(1, 64, 8, 16 << 10);
-    let cached = held(&disk);
+    let (disk, cached) = held();
     let (sender, over) = std::sync::mpsc::channel();
-    let other = Arc::clone(&cached);
-    let deed = move || {
-        let (other, (told, detached)) = (Arc::clone(&other), std::sync::mpsc::channel());
+    meanwhile((&disk, &cached), (Op::Read, "/fast"), move |cached| {
+        let (other, (told, detached)) = (Arc::clone(cached), std::sync::mpsc::channel());
         thread::spawn(move || {
             other.detach().unwrap();
             other.write(&[9; LINE], 0, false).unwrap();
@@ -382,8 +365,7 @@ fn a_cache_device_that_hangs_can_be_detached() {
         sender
             .send(detached.recv_timeout(Duration::from_secs(20)))
             .unwrap();
-    };
-    disk.inject(Fault::meanwhile(deed).on(Op::Read).below("/fast").times(1));
+    });
     cached.read(&mut [0; LINE], 0).unwrap();
     assert_eq!(over.recv().unwrap().unwrap(), "detached");
     assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
@@ -392,8 +374,7 @@ fn a_cache_device_that_hangs_can_be_detached() {
 /// Status queries, policy changes, attach and detach at the same time do not wait for each other in a circle.
 #[test]
 fn queries_and_changes_do_not_deadlock() {
-    let disk = disk(1, 64, 8, 16 << 10);
-    let cached = held(&disk);
+    let (disk, cached) = held();
     let over = Arc::new(AtomicBool::new(false));
     let (ended, all) = std::sync::mpsc::channel();
     let work = |deed: Box<dyn Fn(&CachedBackend) + Send>| {
@@ -430,11 +411,10 @@ fn queries_and_changes_do_not_deadlock() {
 /// A write comes between the two syncs of a checkpoint: its bytes are not certainly on either medium.
 #[test]
 fn a_checkpoint_does_not_make_later_writes_durable() {
-    let disk = disk(1, 64, 8, 16 << 10);
-    let cached = held(&disk);
-    let writer = Arc::clone(&cached);
-    let deed = move || writer.write(&[9; LINE], 0, false).unwrap();
-    disk.inject(Fault::meanwhile(deed).on(Op::Sync).below("/fast").times(1));
+    let (disk, cached) = held();
+    meanwhile((&disk, &cached), (Op::Sync, "/fast"), |cached| {
+        cached.write(&[9; LINE], 0, false).unwrap();
+    });
     cached.checkpoint(true).unwrap();
     disk.heal();
     drop(cached);
