@@ -34,11 +34,12 @@ use longshore_pg::wal::{
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
 use parking_lot::Mutex;
 
+use super::border::broken;
 use super::note::{self, Note};
 use super::order::{Naming, Order};
 use super::staged::{self, remove_abandoned};
 use super::waiting::{WAIT_MAX, WAIT_STEP, wait};
-use super::{Error, Identity, Outgoing, PushResult, StorageForm, WalArchive, links, place};
+use super::{Error, Identity, Outgoing, PushResult, StorageForm, WalArchive, place};
 
 /// Below pg_wal: the directory for the locks and fetched segments of look-aheads.
 const PLACE: &str = "longshore";
@@ -579,7 +580,7 @@ impl PgWal {
             }
             false => Err(io::ErrorKind::UnexpectedEof.into()),
         };
-        match links::broken(read, Lsn(border), start, size) {
+        match broken(read, Lsn(border), start, size) {
             None => Ok(()),
             Some(source) => Err(Error::BrokenLink {
                 archive: archive.path().to_owned(),

@@ -23,16 +23,17 @@ use longshore_pg::wal::{
 use longshore_pg::{Lsn, SegmentName, Timeline};
 use parking_lot::Mutex;
 
+use super::border::broken;
 use super::form::StorageForm;
 use super::identity::Mark;
 use super::object::{End, Head, Row};
 use super::order::Naming;
 use super::outflow::Outflow;
-use super::place::{self, Draft, Place, Published, Wanted};
+use super::place::{self, Draft, Place, Published, Wanted, directory_of};
 use super::press::{BLOCK_BYTES, Press, Presses};
 use super::stored::{Ends, Object};
 use super::waiting::{WAIT_MAX, wait};
-use super::{Error, Ground, Identity, links};
+use super::{Error, Ground, Identity};
 
 /// Longest history or backup mark that is accepted, in bytes.
 const TEXT_MAX: u64 = 1 << 20;
@@ -528,7 +529,7 @@ impl WalArchive {
             }
             false => Err(io::ErrorKind::UnexpectedEof.into()),
         };
-        match links::broken(read, border, start, size) {
+        match broken(read, border, start, size) {
             None => Ok(()),
             Some(_) if judged.unfinished => Ok(()),
             Some(_) => Err(Error::OtherBranch {
@@ -1015,17 +1016,6 @@ fn is_content(head: &Head, end: &End, (file, first): (&dyn File, usize)) -> io::
         }
     }
     Ok(true)
-}
-
-/// The directory of a file, relative to the archive's own.
-pub(super) fn directory_of(name: WalName) -> PathBuf {
-    let directory = |segment: SegmentName| directory(segment.timeline, segment.high);
-    name.segment().map(directory).unwrap_or_default().into()
-}
-
-/// The directory of 2^32 bytes of WAL: 256 segments of 16 MiB.
-pub(super) fn directory(timeline: Timeline, high: u32) -> String {
-    format!("{:08X}{high:08X}", timeline.number())
 }
 
 fn ending(algorithm: Algorithm) -> &'static str {

@@ -21,6 +21,7 @@
 
 mod ahead;
 mod archive;
+mod border;
 mod error;
 #[cfg(test)]
 #[path = "../../io/tests/contract/suite/alone.rs"]

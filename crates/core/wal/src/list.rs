@@ -20,7 +20,7 @@ use std::path::Path;
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
-use super::archive::directory;
+use super::place::directory;
 use super::{Error, WalArchive, staged};
 
 /// Consecutive segments of one timeline.

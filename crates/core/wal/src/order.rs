@@ -10,7 +10,7 @@
 //! Invariants
 //! - Before the order is opened, a file gets its name only when all before it are archived.
 //! - It is open for files of one run only: consecutive segments of one timeline, in one directory.
-//! - Once a file was not archived, no file gets a name any more, except those that are asking for it at that moment.
+//! - Once a file was not archived, no other file gets a name, except those that are asking for it at that moment.
 //!
 //! Leaves to others: what is pushed (`ahead.rs`), and what is checked before a name is given (`archive.rs`).
 
@@ -20,7 +20,7 @@ use longshore_pg::SegmentSize;
 use longshore_pg::wal::WalName;
 use parking_lot::{Condvar, Mutex};
 
-use super::archive::directory_of;
+use super::place::directory_of;
 
 /// Whether a file that was written may get its name now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 use longshore_bucket::{Address, Bucket, Key};
 use longshore_io::{Clock, Dir, Stat, Storage};
+use longshore_pg::wal::WalName;
+use longshore_pg::{SegmentName, Timeline};
 
 use self::buckets::Prefix;
 use self::directories::Directory;
@@ -243,6 +245,17 @@ pub(super) fn origin(location: &Path, storage: &dyn Storage) -> Result<Option<St
 /// The address that this path is the text of: no path begins like one.
 fn address(path: &Path) -> Option<Address> {
     Address::of(path.to_str()?.trim_end_matches('/'))
+}
+
+/// The directory of a file, relative to the archive's own.
+pub(super) fn directory_of(name: WalName) -> PathBuf {
+    let directory = |segment: SegmentName| directory(segment.timeline, segment.high);
+    name.segment().map(directory).unwrap_or_default().into()
+}
+
+/// The directory of 2^32 bytes of WAL: 256 segments of 16 MiB.
+pub(super) fn directory(timeline: Timeline, high: u32) -> String {
+    format!("{:08X}{high:08X}", timeline.number())
 }
 
 /// The mark of the archive at `path`; `None` if it is none.

@@ -221,7 +221,7 @@ fn an_acknowledged_segment_needs_no_request() {
     clock.advance(Duration::from_secs(2));
     assert!(!is_believed(8, &at), "it is too old");
     assert_eq!(store.asked().len(), requests);
-    // What is not believed is compared.
+    // The archive compares the others.
     let archive = WalArchive::existing(&disk, &at).unwrap();
     for number in [5, 8] {
         let out = opened(&disk, name(1, number)).unwrap();

@@ -338,10 +338,13 @@ impl Check<'_> {
                 }
             };
             let cell = |of: fn(&Timing) -> f64| Cell::from(taken.as_ref().map(of));
-            let batch = (batch > 0).then_some(batch as f64);
+            let batch = match batch {
+                0 => "none".to_owned(),
+                batch => format!("{batch} MiB"),
+            };
             rows.push(vec![
                 Cell::from(name),
-                Cell::from(batch),
+                Cell::from(batch.as_str()),
                 Cell::Number(stripes as f64),
                 cell(Timing::gb_per_s),
                 cell(Timing::cpu_s_per_gb),
@@ -359,7 +362,7 @@ impl Check<'_> {
             table: Some(Table {
                 columns: vec![
                     Column::text("mode"),
-                    Column::number("batch", "MiB", 0),
+                    Column::text("batch"),
                     Column::number("stripes", "", 0),
                     Column::number("speed", "GB/s", 2),
                     Column::number("CPU", "s/GB", 2),
