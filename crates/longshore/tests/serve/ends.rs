@@ -3,7 +3,7 @@
 //! Method: the real server and a client that sends packets by hand; other sessions and the files show the result.
 //! Not covered: kill -9 of the server.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::raw::{
     ACKNOWLEDGED, ATTENTION, BATCH, FAILED, LOGIN, Raw, batch_body, end_of, login7, says,
@@ -115,6 +115,60 @@ fn a_server_that_is_asked_to_end_ends_what_runs() {
     let (code, _) = server.stop();
     assert_eq!(code, Some(130));
     nothing_half_valid(&stage);
+}
+
+/// Goal: a line of progress is with its client while the batch runs on, and an Attention and the server's end end a wait.
+#[test]
+fn progress_comes_at_once_and_a_wait_ends_with_an_attention_or_the_server() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    let batch = "SELECT 1 AS n; RAISERROR ('step %d of 2', 0, 1, 1) WITH NOWAIT; WAITFOR DELAY '01:00'; PRINT 'late'";
+    let step = |raw: &mut Raw| {
+        raw.send(BATCH, 0, &batch_body(batch));
+        let begun = Instant::now();
+        let (news, ended) = raw.packet().unwrap();
+        assert!(says(&news, "step 1 of 2"));
+        assert!(!ended);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    };
+    step(&mut raw);
+    let asked = Instant::now();
+    raw.send(ATTENTION, 0, &[]);
+    let answer = raw.message().unwrap();
+    assert!(!says(&answer, "late"));
+    assert_eq!(end_of(&raw.message().unwrap()), ACKNOWLEDGED);
+    assert!(
+        asked.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        asked.elapsed()
+    );
+    assert!(says(&raw.batch("PRINT 'here'"), "here"));
+    step(&mut raw);
+    let asked = Instant::now();
+    server.ask();
+    assert!(!says(&raw.message().unwrap(), "late"));
+    let (code, _) = server.stop();
+    assert_eq!(code, Some(130));
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+#[test]
+fn a_fatal_message_is_the_last_that_a_client_gets() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    let answer = raw.batch("RAISERROR ('it is over', 20, 1) WITH LOG; PRINT 'late'");
+    assert!(says(&answer, "it is over"));
+    assert!(says(&answer, "SQL Server is terminating this process."));
+    assert!(!says(&answer, "late"));
+    assert!(raw.message().is_none(), "the connection is closed");
+    let mut next = Raw::login(server.port);
+    assert!(says(&next.batch("PRINT 'here'"), "here"));
 }
 
 #[test]

@@ -119,6 +119,54 @@ fn refusals_are_those_of_the_real_server() {
     assert_eq!(rows, 500);
 }
 
+/// Goal: errors of the script's own end it as they end a script of sqlcmd.
+#[test]
+fn raised_errors_end_a_script_as_sqlcmd_does() {
+    let stage = Stage::new();
+    for (args, script, code, last) in [
+        (&[][..], "RAISERROR ('bad', 16, 1)\nGO\nPRINT 'on'", 0, "on"),
+        (
+            &["-b"][..],
+            "RAISERROR ('bad', 16, 1)\nGO\nPRINT 'on'",
+            1,
+            "bad",
+        ),
+        (
+            &["-b"][..],
+            "RAISERROR ('good', 10, 1)\nGO\nPRINT 'on'",
+            0,
+            "on",
+        ),
+        (
+            &["-b"][..],
+            "THROW 50001, 'bad', 1\nGO\nPRINT 'on'",
+            1,
+            "bad",
+        ),
+        // The state 127 ends a script whatever its severity, and so does a fatal message.
+        (
+            &[][..],
+            "RAISERROR ('enough', 10, 127)\nGO\nPRINT 'on'",
+            1,
+            "enough",
+        ),
+        (
+            &[][..],
+            "RAISERROR ('fatal', 20, 1) WITH LOG\nGO\nPRINT 'on'",
+            1,
+            "Cannot continue the execution because the session is in the kill state.",
+        ),
+    ] {
+        let file = stage.path("script.sql");
+        std::fs::write(&file, script).unwrap();
+        let file = file.to_str().unwrap();
+        let output = stage.sql(&[args, &["-i", file]].concat());
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{script}: {said}");
+        assert_eq!(said.lines().last(), Some(last), "{script}");
+    }
+}
+
 #[test]
 fn exit_codes_and_streams_are_those_that_scripts_expect() {
     let stage = Stage::new();

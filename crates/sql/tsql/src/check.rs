@@ -10,7 +10,7 @@
 //! Leaves to others: grammar (`syntax`), running (`run.rs`), and mistakes that depend on data or on earlier statements
 //! of the batch.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::message::{self, Message};
 use crate::query::{self, QuerySource, Reader};
@@ -19,36 +19,87 @@ use crate::syntax::*;
 use crate::variables::lower_case;
 
 /// Errors: the first mistake, with its line. `declared`: variables that already exist, in lower case.
-pub fn check(
-    batch: &Batch,
+///
+/// Returns the declarations of the batch, wherever they stand in it.
+pub fn check<'a>(
+    batch: &'a Batch,
     declared: impl IntoIterator<Item = String>,
     reader: &Reader,
-) -> Result<(), Message> {
+) -> Result<Vec<&'a Declaration>, Message> {
     let mut check = Check {
         reader,
         declared: declared.into_iter().collect(),
+        cursors: BTreeSet::new(),
+        declarations: Vec::new(),
+        labels: Labels::default(),
         loops: 0,
+        catches: 0,
         is_located: false,
     };
-    check.all(&batch.statements)
+    check.all(&batch.statements)?;
+    check.labels.check()?;
+    Ok(check.declarations)
 }
 
-struct Check<'a> {
-    reader: &'a Reader,
+/// Whether a declared type is that of a cursor variable.
+pub(crate) fn is_cursor(kind: &TypeName) -> bool {
+    kind.name == "cursor" && kind.sizes.is_empty()
+}
+
+/// The labels of a batch, and the statements that name them.
+#[derive(Default)]
+struct Labels {
+    /// By their name in lower case, with the TRY and CATCH blocks around each.
+    known: BTreeMap<String, Vec<u32>>,
+    /// With the blocks around each, and its line.
+    jumps: Vec<(String, Vec<u32>, u32)>,
+    /// The blocks around the current statement; each has a number of its own.
+    around: Vec<u32>,
+    next: u32,
+}
+
+impl Labels {
+    /// Errors: 133, 1026.
+    fn check(&self) -> Result<(), Message> {
+        for (label, around, line) in &self.jumps {
+            let wrong = match self.known.get(&label.to_lowercase()) {
+                None => message::LABEL_UNKNOWN.with(&[label]),
+                Some(of_label) if !around.starts_with(of_label) => message::GOTO_INTO_TRY.plain(),
+                Some(_) => continue,
+            };
+            return Err(wrong.at_line(*line));
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self) {
+        self.next += 1;
+        self.around.push(self.next);
+    }
+}
+
+struct Check<'a, 'b> {
+    reader: &'b Reader,
     declared: BTreeSet<String>,
+    /// The variables of these that are cursors.
+    cursors: BTreeSet<String>,
+    declarations: Vec<&'a Declaration>,
+    labels: Labels,
+    /// CATCH blocks around the current statement.
+    catches: usize,
     /// WHILE statements around the current one. Loops of an outer batch do not count.
     loops: usize,
     /// Whether the mistake that was found has its line; otherwise its statement's counts.
     is_located: bool,
 }
 
-impl Check<'_> {
-    fn all(&mut self, all: &[LocatedStatement]) -> Result<(), Message> {
+impl<'a> Check<'a, '_> {
+    fn all(&mut self, all: &'a [LocatedStatement]) -> Result<(), Message> {
         all.iter().try_for_each(|located| self.one(located))
     }
 
-    fn one(&mut self, located: &LocatedStatement) -> Result<(), Message> {
-        let checked = self.statement(&located.statement);
+    fn one(&mut self, located: &'a LocatedStatement) -> Result<(), Message> {
+        let checked = self.statement(&located.statement, located.line);
         checked.map_err(|m| self.locate(m, located.line))
     }
 
@@ -60,14 +111,19 @@ impl Check<'_> {
         }
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<(), Message> {
+    fn statement(&mut self, statement: &'a Statement, line: u32) -> Result<(), Message> {
         match statement {
             Statement::Backup(backup) => self.backup(backup),
             Statement::Restore(restore) => self.restore(restore),
             Statement::Declare(all) => all.iter().try_for_each(|d| self.declare(d)),
             Statement::Assign {
-                variable, value, ..
+                variable,
+                operator,
+                value,
             } => {
+                if self.cursors.contains(lower_case(variable).as_ref()) {
+                    return self.cursor_value(variable, operator, value);
+                }
                 self.variable(variable)?;
                 self.expression(value)
             }
@@ -99,8 +155,15 @@ impl Check<'_> {
             Statement::Continue if self.loops == 0 => Err(message::CONTINUE_OUTSIDE.plain()),
             Statement::Block(all) => self.all(all),
             Statement::Try { body, catch } => {
+                self.labels.enter();
                 self.all(body)?;
-                self.all(catch)
+                self.labels.around.pop();
+                self.labels.enter();
+                self.catches += 1;
+                self.all(catch)?;
+                self.catches -= 1;
+                self.labels.around.pop();
+                Ok(())
             }
             Statement::HardwareOffload(_)
             | Statement::Reconfigure { .. }
@@ -112,6 +175,55 @@ impl Check<'_> {
             | Statement::Break
             | Statement::Continue
             | Statement::Return => Ok(()),
+            procedural => self.procedural(procedural, line),
+        }
+    }
+
+    /// The same for labels, messages of the script's own, waits and cursors.
+    fn procedural(&mut self, statement: &'a Statement, line: u32) -> Result<(), Message> {
+        match statement {
+            Statement::Goto(label) => {
+                let around = self.labels.around.clone();
+                self.labels.jumps.push((label.clone(), around, line));
+                Ok(())
+            }
+            Statement::Label(label) => {
+                let around = self.labels.around.clone();
+                match self.labels.known.insert(label.to_lowercase(), around) {
+                    None => Ok(()),
+                    Some(_) => Err(message::LABEL_TWICE.with(&[label])),
+                }
+            }
+            Statement::ReturnValue(_) => Err(message::RETURN_VALUE.plain()),
+            Statement::Raise(raise) => {
+                let first = [&raise.message, &raise.severity, &raise.state];
+                let mut all = first.into_iter().chain(&raise.arguments);
+                all.try_for_each(|operand| self.operand(operand))
+            }
+            Statement::Throw(None) if self.catches == 0 => Err(message::RETHROW_OUTSIDE.plain()),
+            Statement::Throw(throw) => throw.iter().try_for_each(|throw| {
+                let all = [&throw.number, &throw.message, &throw.state];
+                all.into_iter().try_for_each(|o| self.operand(o))
+            }),
+            Statement::Wait { time, .. } => self.operand(time),
+            Statement::DeclareCursor(declared) => {
+                self.read(QuerySource::Query(&declared.cursor.query))
+            }
+            Statement::SetCursor { variable, cursor } => {
+                self.cursor_variable(variable)?;
+                self.read(QuerySource::Query(&cursor.query))
+            }
+            Statement::OpenCursor(name)
+            | Statement::CloseCursor(name)
+            | Statement::DeallocateCursor(name) => self.cursor(name),
+            Statement::Fetch(fetch) => {
+                self.cursor(&fetch.cursor)?;
+                if let FetchRow::Absolute(row) | FetchRow::Relative(row) = &fetch.which {
+                    self.operand(row)?;
+                }
+                fetch.into.iter().try_for_each(|name| self.variable(name))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -149,12 +261,57 @@ impl Check<'_> {
         self.settings(&restore.options)
     }
 
-    fn declare(&mut self, declaration: &Declaration) -> Result<(), Message> {
-        statement::type_of(&declaration.kind)?;
+    /// `SET @c = @d`, `SET @c = name`: a cursor variable takes a cursor and nothing else.
+    fn cursor_value(
+        &self,
+        variable: &str,
+        operator: &str,
+        value: &Fragment,
+    ) -> Result<(), Message> {
+        let names_cursor = match single(&value.text) {
+            Some(Operand::Variable(other)) => {
+                return self.cursor_variable(&other);
+            }
+            Some(_) => false,
+            None => tokens(&value.text)?.len() == 1,
+        };
+        match names_cursor && operator.is_empty() {
+            true => Ok(()),
+            false => Err(message::IS_A_CURSOR.with(&[&variable])),
+        }
+    }
+
+    fn cursor(&self, name: &CursorName) -> Result<(), Message> {
+        match name {
+            CursorName::Variable(name) => self.cursor_variable(name),
+            CursorName::Named { .. } => Ok(()),
+        }
+    }
+
+    /// Errors: 137, 16948.
+    fn cursor_variable(&self, name: &str) -> Result<(), Message> {
+        if self.cursors.contains(lower_case(name).as_ref()) {
+            return Ok(());
+        }
+        self.variable(name)?;
+        Err(message::NOT_A_CURSOR.with(&[&name]))
+    }
+
+    fn declare(&mut self, declaration: &'a Declaration) -> Result<(), Message> {
+        let is_cursor = is_cursor(&declaration.kind);
+        match (is_cursor, &declaration.value) {
+            (true, Some(_)) => return Err(message::IS_A_CURSOR.with(&[&declaration.variable])),
+            (true, None) => {}
+            (false, _) => statement::type_of(&declaration.kind).map(drop)?,
+        }
+        self.declarations.push(declaration);
         if let Some(value) = &declaration.value {
             self.expression(value)?;
         }
         let variable = &declaration.variable;
+        if is_cursor {
+            self.cursors.insert(variable.to_lowercase());
+        }
         match self.declared.insert(variable.to_lowercase()) {
             true => Ok(()),
             false => Err(message::DECLARED_TWICE.with(&[variable])),
@@ -162,6 +319,9 @@ impl Check<'_> {
     }
 
     fn variable(&self, name: &str) -> Result<(), Message> {
+        if !self.cursors.is_empty() && self.cursors.contains(lower_case(name).as_ref()) {
+            return Err(message::IS_A_CURSOR.with(&[&name]));
+        }
         match name.starts_with("@@") || self.declared.contains(lower_case(name).as_ref()) {
             true => Ok(()),
             false => Err(message::NOT_DECLARED.with(&[&name])),

@@ -28,6 +28,8 @@ pub struct Outcome {
     /// The return status of the last procedure called: 0 if it succeeded. On failure, for `sp_executesql` the number
     /// of the last error of its batch, for every other procedure 1.
     pub status: u32,
+    /// A message of severity 20 or higher ended the session: its client gets nothing more after this answer.
+    pub ended: bool,
 }
 
 impl Outcome {
@@ -61,6 +63,8 @@ pub(crate) enum Stop {
     Closed(ReceiverGone),
     /// The statement failed; these messages are not sent yet.
     Failed(Vec<Message>),
+    /// The same for a name that was not found: only a TRY block around the batch catches it, none in the batch itself.
+    Unresolved(Vec<Message>),
     /// The batch ends here, and so do all outer batches; all messages were sent.
     EndBatch,
     /// The batch ends here, and the outer one continues; all messages were sent.
@@ -69,13 +73,15 @@ pub(crate) enum Stop {
     Return,
     Break,
     Continue,
+    /// The batch goes on at this label.
+    Goto(String),
 }
 
 impl Stop {
     /// The last message of the failure; for callers without a sink.
     pub fn message(self) -> Message {
         match self {
-            Stop::Failed(mut messages) => {
+            Stop::Failed(mut messages) | Stop::Unresolved(mut messages) => {
                 messages.pop().unwrap_or_else(|| message::ABORTED.plain())
             }
             Stop::Closed(_)
@@ -83,7 +89,8 @@ impl Stop {
             | Stop::EndOwnBatch
             | Stop::Return
             | Stop::Break
-            | Stop::Continue => message::ABORTED.plain(),
+            | Stop::Continue
+            | Stop::Goto(_) => message::ABORTED.plain(),
         }
     }
 }

@@ -26,6 +26,7 @@ extern crate self as longshore_tsql;
 
 mod check;
 mod convert;
+mod cursors;
 mod errorlog;
 mod flow;
 mod memory;

@@ -36,9 +36,9 @@ impl Message {
 
     /// The class of its INFO or ERROR token.
     pub fn class(&self) -> u8 {
-        match self.is_error() {
-            true => self.severity,
-            false => 0,
+        match self.severity {
+            SEVERITY_INFO_MAX => 0,
+            severity => severity,
         }
     }
 

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use crate::check::check;
+use crate::check::{check, is_cursor};
 use crate::convert::convert_from;
 use crate::flow::{Argument, Flow, Out, Outcome, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
@@ -39,6 +39,19 @@ const HOLDING: [&str; 6] = [
 ];
 /// It applies to the whole batch that contains it.
 const PARSE_ONLY: &str = "PARSEONLY";
+
+/// From this severity on a message ends its batch and all around it, whoever raises it.
+const SEVERITY_ENDS_BATCH: u8 = 19;
+
+/// The kind of statement that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    Usual,
+    /// RAISERROR, which XACT_ABORT does not concern.
+    Raised,
+    /// THROW, which ends all batches.
+    Thrown,
+}
 
 impl Session {
     /// Runs one batch: the text between two GOs. Blocks until it has ended.
@@ -96,7 +109,9 @@ impl Session {
             outcome: Outcome::default(),
             last_error: 0,
         };
-        self.tries = 0;
+        self.tries.clear();
+        self.caught.clear();
+        self.cursors.begin();
         self.rest();
         self.server.refresh();
         let claimed = self.server.setup.memory.claim(0);
@@ -109,13 +124,20 @@ impl Session {
             Err(message) => Err(message.into()),
         };
         self.leave();
+        self.tries.clear();
+        self.cursors.end();
         // A session that waits for its client keeps no database in memory.
         self.sqlite.drop_it();
         self.reader.forget();
-        let flow = match flow {
-            Err(Stop::Failed(messages)) => self.fail(messages, &mut out),
+        let mut flow = match flow {
+            Err(Stop::Failed(messages) | Stop::Unresolved(messages)) => {
+                self.fail(messages, Failure::Usual, &mut out)
+            }
             other => other,
         };
+        if self.doomed && !matches!(flow, Err(Stop::Closed(_))) {
+            flow = self.roll_back_doomed(&mut out);
+        }
         match flow {
             Err(Stop::Closed(closed)) => Err(closed),
             _ => Ok(out.outcome),
@@ -125,7 +147,9 @@ impl Session {
     fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
         let _claim = self.claim_for(text)?;
         let batch = parse(text)?;
-        check(&batch, self.variables.names(), &self.reader)?;
+        for declared in check(&batch, self.variables.names(), &self.reader)? {
+            self.hoist(declared)?;
+        }
         for located in &batch.statements {
             if let Statement::SetOption(words) = &located.statement
                 && words.iter().any(|w| w == PARSE_ONLY)
@@ -154,66 +178,104 @@ impl Session {
         self.nesting += 1;
         // The state after its last statement is the state after the calling statement.
         self.error = 0;
+        self.cursors.begin();
         let flow = self.batch(text, out);
+        self.cursors.end();
         self.nesting -= 1;
         // A failure has its line in the nested text.
         let failed = match &flow {
-            Err(Stop::Failed(messages)) => messages.last().map(|m| m.line),
+            Err(Stop::Failed(messages) | Stop::Unresolved(messages)) => {
+                messages.last().map(|m| m.line)
+            }
             _ => None,
         };
         out.line = failed.unwrap_or(line);
         let inner = std::mem::replace(&mut self.variables, outer);
         match flow {
             Ok(()) | Err(Stop::Return | Stop::EndOwnBatch) => Ok(inner.into_all().0),
+            Err(Stop::Unresolved(messages)) => Err(Stop::Failed(messages)),
             Err(stop) => Err(stop),
         }
     }
 
     pub(crate) fn statements(&mut self, all: &[LocatedStatement], out: &mut Out) -> Flow {
-        all.iter()
-            .try_for_each(|located| self.statement(located, out))
+        self.statements_from(all, None, out)
+    }
+
+    /// Runs statements; the first ones only up to a label, if one is given. A GOTO to a label among them, or inside of
+    /// one, goes on there.
+    fn statements_from(
+        &mut self,
+        all: &[LocatedStatement],
+        label: Option<&str>,
+        out: &mut Out,
+    ) -> Flow {
+        let mut target = label.map(str::to_owned);
+        let mut next = 0;
+        loop {
+            if let Some(label) = &target {
+                match all.iter().position(|s| has_label(&s.statement, label)) {
+                    Some(found) => next = found,
+                    None => return Err(Stop::Goto(label.clone())),
+                }
+            }
+            let Some(located) = all.get(next) else {
+                return Ok(());
+            };
+            next += 1;
+            let flow = match target.take() {
+                Some(label) => self.resume_at(located, &label, out),
+                None => self.statement(located, out),
+            };
+            match flow {
+                Err(Stop::Goto(label)) => target = Some(label),
+                other => other?,
+            }
+        }
+    }
+
+    /// Goes on at a label that is this statement, or inside of it.
+    fn resume_at(&mut self, located: &LocatedStatement, label: &str, out: &mut Out) -> Flow {
+        match &located.statement {
+            Statement::Block(all) => self.statements_from(all, Some(label), out),
+            Statement::If {
+                then, otherwise, ..
+            } => {
+                let branches = std::iter::once(then).chain(otherwise);
+                let mut found = branches.filter(|branch| has_label(&branch.statement, label));
+                found
+                    .next()
+                    .map_or(Ok(()), |branch| self.resume_at(branch, label, out))
+            }
+            Statement::While { condition, body } => {
+                out.line = located.line;
+                match self.resume_at(body, label, out) {
+                    Ok(()) | Err(Stop::Continue) => {
+                        out.line = located.line;
+                        self.repeat(condition, body, out)
+                    }
+                    Err(Stop::Break) => Ok(()),
+                    other => other,
+                }
+            }
+            // No other statement has a label inside that a GOTO may name.
+            _ => Ok(()),
+        }
     }
 
     /// Runs one statement; in a TRY block its failure goes to the block, otherwise it is sent.
     fn statement(&mut self, located: &LocatedStatement, out: &mut Out) -> Flow {
         if self.cancel.load(Ordering::Relaxed) {
             return self
-                .fail(vec![message::ABORTED.plain()], out)
+                .fail(vec![message::ABORTED.plain()], Failure::Usual, out)
                 .and(Err(Stop::EndBatch));
         }
         if !self.held.is_empty() && !matches!(located.statement, Statement::SetOption(_)) {
             return Ok(());
         }
         out.line = located.line;
-        let is_call = matches!(
-            located.statement,
-            Statement::Execute(_) | Statement::ExecuteText(_)
-        );
-        let flow = self.execute(&located.statement, out);
-        match flow {
-            Err(Stop::Failed(messages)) => {
-                let line = out.line;
-                let said: Vec<_> = messages.into_iter().map(|m| m.at_line(line)).collect();
-                let last = said.iter().rev().find(|m| m.is_error());
-                self.error = last.map_or(0, |m| m.number);
-                match self.tries {
-                    // A nested batch that does not parse does not end the outer one.
-                    0 if is_call => match self.fail(said, out) {
-                        Err(Stop::EndOwnBatch) => Ok(()),
-                        other => other,
-                    },
-                    0 => self.fail(said, out),
-                    // CATCH handles errors; informational messages are sent at once.
-                    _ => {
-                        let (errors, rest): (Vec<_>, Vec<_>) =
-                            said.into_iter().partition(Message::is_error);
-                        for message in rest {
-                            out.sink.message(&message)?;
-                        }
-                        Err(Stop::Failed(errors))
-                    }
-                }
-            }
+        match self.execute(&located.statement, out) {
+            Err(Stop::Failed(messages)) => self.failed(located, messages, out),
             Ok(()) => {
                 if !keeps_error(&located.statement) {
                     self.error = 0;
@@ -224,11 +286,74 @@ impl Session {
         }
     }
 
+    fn failed(
+        &mut self,
+        located: &LocatedStatement,
+        messages: Vec<Message>,
+        out: &mut Out,
+    ) -> Flow {
+        let statement = &located.statement;
+        let is_call = matches!(statement, Statement::Execute(_) | Statement::ExecuteText(_));
+        let how = match statement {
+            Statement::Raise(_) => Failure::Raised,
+            Statement::Throw(_) => Failure::Thrown,
+            _ => Failure::Usual,
+        };
+        let line = out.line;
+        let said: Vec<_> = match statement {
+            // The lines are those of the error that is raised again.
+            Statement::Throw(None) => messages,
+            _ => messages.into_iter().map(|m| m.at_line(line)).collect(),
+        };
+        let last = said.iter().rev().find(|m| m.is_error());
+        self.error = last.map_or(0, |m| m.number);
+        // A cancel is caught by nobody.
+        let Some(level) = self.tries.last().filter(|_| !self.is_cancelled()) else {
+            let is_told = said.iter().any(|m| m.number == message::ABORTED.number);
+            let said = match self.tries() && !is_told {
+                // The block would have caught what the client is not told.
+                true => vec![message::ABORTED.plain().at_line(line)],
+                false => said,
+            };
+            return match self.fail(said, how, out) {
+                // A nested batch that does not parse does not end the outer one.
+                Err(Stop::EndOwnBatch) if is_call => Ok(()),
+                other => other,
+            };
+        };
+        if *level == self.nesting && !is_call && said.iter().any(is_unresolved) {
+            return Err(Stop::Unresolved(said));
+        }
+        let dooms = said.iter().any(ends_all_batches) || (self.aborts && how != Failure::Raised);
+        self.doomed |= dooms && self.transactions > 0;
+        // CATCH handles errors; informational messages are sent at once.
+        let (errors, rest): (Vec<_>, Vec<_>) = said.into_iter().partition(Message::is_error);
+        for message in rest {
+            out.sink.message(&message)?;
+        }
+        Err(Stop::Failed(errors))
+    }
+
     /// Sends the messages, and decides whether the batch continues.
-    fn fail(&mut self, messages: Vec<Message>, out: &mut Out) -> Flow {
-        let aborts = self.aborts && messages.iter().any(Message::is_error);
-        let ends_all = aborts || messages.iter().any(ends_all_batches);
-        let ends_own = messages.iter().any(ends_own_batch);
+    fn fail(&mut self, messages: Vec<Message>, how: Failure, out: &mut Out) -> Flow {
+        let is_error = messages.iter().any(Message::is_error);
+        let aborts = self.aborts && is_error && how != Failure::Raised;
+        if aborts {
+            self.transactions = 0;
+            self.doomed = false;
+        }
+        let (ends_all, ends_own) = match how {
+            Failure::Thrown => (true, false),
+            // Other messages of RAISERROR, whatever their severity, end nothing.
+            Failure::Raised => {
+                let severity = messages.iter().map(|m| m.severity).max();
+                (severity >= Some(SEVERITY_ENDS_BATCH), false)
+            }
+            Failure::Usual => (
+                aborts || messages.iter().any(ends_all_batches),
+                messages.iter().any(ends_own_batch),
+            ),
+        };
         for message in messages {
             out.count(&message);
             out.sink.message(&message)?;
@@ -243,6 +368,14 @@ impl Session {
             (false, true) => Err(Stop::EndOwnBatch),
             (false, false) => Ok(()),
         }
+    }
+
+    /// 3998: a batch does not leave a transaction that can only be rolled back.
+    fn roll_back_doomed(&mut self, out: &mut Out) -> Flow {
+        self.doomed = false;
+        self.transactions = 0;
+        let rolled_back = vec![message::UNCOMMITTABLE_AT_END.plain()];
+        self.fail(rolled_back, Failure::Usual, out)
     }
 
     fn execute(&mut self, statement: &Statement, out: &mut Out) -> Flow {
@@ -310,6 +443,30 @@ impl Session {
             Statement::Break => Err(Stop::Break),
             Statement::Continue => Err(Stop::Continue),
             Statement::Return => Err(Stop::Return),
+            Statement::ReturnValue(_) => Err(message::RETURN_VALUE.plain().into()),
+            Statement::Goto(label) => Err(Stop::Goto(label.clone())),
+            Statement::Label(_) => Ok(()),
+            Statement::Raise(raise) => statement::raise(self, raise, out),
+            Statement::Throw(Some(throw)) => statement::throw(self, throw),
+            Statement::Throw(None) => statement::rethrow(self),
+            Statement::Wait { until, time } => statement::wait(self, *until, time),
+            cursor => self.cursor_statement(cursor, out),
+        }
+    }
+
+    fn cursor_statement(&mut self, statement: &Statement, out: &mut Out) -> Flow {
+        use statement::cursor;
+        match statement {
+            Statement::DeclareCursor(declared) => cursor::declare(self, declared),
+            Statement::SetCursor {
+                variable,
+                cursor: query,
+            } => cursor::set(self, variable, query),
+            Statement::OpenCursor(name) => cursor::open(self, name),
+            Statement::CloseCursor(name) => cursor::close(self, name),
+            Statement::DeallocateCursor(name) => cursor::deallocate(self, name),
+            Statement::Fetch(fetch) => cursor::fetch(self, fetch, out),
+            _ => Ok(()),
         }
     }
 
@@ -335,14 +492,13 @@ impl Session {
         catch: &[LocatedStatement],
         out: &mut Out,
     ) -> Flow {
-        self.tries += 1;
+        self.tries.push(self.nesting);
         let flow = self.statements(body, out);
-        self.tries -= 1;
+        self.tries.pop();
         let Err(Stop::Failed(messages)) = flow else {
             return flow;
         };
-        let last = messages.into_iter().rev().find(Message::is_error);
-        let outer = std::mem::replace(&mut self.caught, last);
+        let outer = std::mem::replace(&mut self.caught, messages);
         let flow = self.statements(catch, out);
         self.caught = outer;
         flow
@@ -380,17 +536,32 @@ impl Session {
         Ok(out.done(Command::Other, None)?)
     }
 
-    fn declare(&mut self, declaration: &Declaration) -> Flow {
+    /// Declares a variable before its batch runs: a declaration is one for the whole batch, wherever it stands.
+    fn hoist(&mut self, declaration: &Declaration) -> Flow {
+        let name = &declaration.variable;
+        if is_cursor(&declaration.kind) {
+            self.cursors.declare_variable(name);
+            return Ok(());
+        }
         let kind = statement::type_of(&declaration.kind)?;
-        let value = match &declaration.value {
-            Some(value) => self.value_as(value, kind)?,
-            None => Value::Null,
+        let value = Value::Null;
+        Ok(self.variables.declare(name, Variable { kind, value })?)
+    }
+
+    /// The value of a declaration; without one the variable keeps what it has.
+    fn declare(&mut self, declaration: &Declaration) -> Flow {
+        let Some(value) = &declaration.value else {
+            return Ok(());
         };
-        let variable = Variable { kind, value };
-        Ok(self.variables.declare(&declaration.variable, variable)?)
+        let kind = statement::type_of(&declaration.kind)?;
+        let value = self.value_as(value, kind)?;
+        Ok(self.set_variable(&declaration.variable, value)?)
     }
 
     fn assign(&mut self, variable: &str, operator: &str, value: &Fragment) -> Flow {
+        if self.cursors.is_variable(variable) {
+            return statement::cursor::assign(self, variable, value);
+        }
         let kind = self.variable(variable)?.kind;
         let value = match operator {
             "" => value.clone(),
@@ -410,11 +581,15 @@ impl Session {
     fn transaction(&mut self, what: Transaction) -> Result<(), Message> {
         self.transactions = match (what, self.transactions) {
             (Transaction::Begin, open) => open.saturating_add(1),
+            (Transaction::Commit, 1..) if self.doomed => {
+                return Err(message::UNCOMMITTABLE.plain());
+            }
             (Transaction::Commit, 0) => return Err(message::NOTHING_TO_COMMIT.plain()),
             (Transaction::Rollback, 0) => return Err(message::NOTHING_TO_ROLL_BACK.plain()),
             (Transaction::Commit, open) => open - 1,
             (Transaction::Rollback, _) => 0,
         };
+        self.doomed &= self.transactions > 0;
         Ok(())
     }
 
@@ -470,7 +645,10 @@ fn keeps_error(statement: &Statement) -> bool {
         | Statement::Block(_)
         | Statement::Try { .. }
         | Statement::Execute(_)
-        | Statement::ExecuteText(_) => true,
+        | Statement::ExecuteText(_)
+        | Statement::Label(_)
+        // It has set its own.
+        | Statement::Raise(_) => true,
         Statement::Declare(all) => all.iter().all(|d| d.value.is_none()),
         _ => false,
     }
@@ -479,6 +657,27 @@ fn keeps_error(statement: &Statement) -> bool {
 /// Mistakes of grammar and of names, found when a statement is compiled: SQL Server ends the batch that contains them.
 fn ends_own_batch(message: &Message) -> bool {
     message.severity == 15 || matches!(message.number, 207..=209)
+}
+
+/// Names that are not found: SQL Server finds them only when a statement runs, and no TRY block of its batch catches that.
+fn is_unresolved(message: &Message) -> bool {
+    matches!(message.number, 107 | 207..=209 | 4104)
+}
+
+/// Whether the statement is this label, or has it inside where a GOTO from outside may name it.
+fn has_label(statement: &Statement, label: &str) -> bool {
+    match statement {
+        Statement::Label(name) => name.eq_ignore_ascii_case(label),
+        Statement::Block(all) => all.iter().any(|s| has_label(&s.statement, label)),
+        Statement::If {
+            then, otherwise, ..
+        } => {
+            let mut branches = std::iter::once(then).chain(otherwise);
+            branches.any(|branch| has_label(&branch.statement, label))
+        }
+        Statement::While { body, .. } => has_label(&body.statement, label),
+        _ => false,
+    }
 }
 
 /// Failed conversions: SQL Server ends every batch.

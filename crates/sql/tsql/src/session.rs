@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_pipeline::RunContext;
 
+use crate::cursors::Cursors;
 use crate::flow::{FIRST_DATABASE, Login, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
-use crate::query::{QueryContext, Reader, SqliteCache};
+use crate::query::{self, QueryContext, Reader, SqliteCache};
 use crate::server::{Activity, Server, SessionNumber};
-use crate::syntax::Name;
+use crate::syntax::{Fragment, Name};
 use crate::value::Value;
 use crate::variables::Variables;
 
@@ -42,10 +43,13 @@ pub struct Session {
     pub(crate) error: u32,
     /// `@@ROWCOUNT`
     pub(crate) row_count: u64,
-    /// The message that a CATCH block handles.
-    pub(crate) caught: Option<Message>,
+    /// The messages of the error that a CATCH block handles.
+    /// The last of them is the one that ERROR_NUMBER and its kin show; THROW raises all of them again.
+    pub(crate) caught: Vec<Message>,
     /// `@@TRANCOUNT`
     pub(crate) transactions: u32,
+    /// The open transaction can only be rolled back (`XACT_STATE()` is -1).
+    pub(crate) doomed: bool,
     /// `SET IMPLICIT_TRANSACTIONS ON`, as drivers without autocommit send it.
     pub(crate) implicit: bool,
     /// `SET XACT_ABORT ON`: an error ends its batch.
@@ -58,7 +62,9 @@ pub struct Session {
     /// For the values that a call has returned to its caller, until the next call.
     pub(crate) given: Claim,
     pub(crate) nesting: usize,
-    pub(crate) tries: usize,
+    /// The TRY blocks around the running statement, each by the nesting of its batch.
+    pub(crate) tries: Vec<usize>,
+    pub(crate) cursors: Cursors,
     /// Kept while a batch runs.
     pub(crate) sqlite: SqliteCache,
     /// Kept while a batch runs.
@@ -77,8 +83,9 @@ impl Session {
             variables: Variables::default(),
             error: 0,
             row_count: 0,
-            caught: None,
+            caught: Vec::new(),
             transactions: 0,
+            doomed: false,
             implicit: false,
             aborts: false,
             nocount: false,
@@ -86,7 +93,8 @@ impl Session {
             cancel: Arc::new(AtomicBool::new(false)),
             given: Claim::default(),
             nesting: 0,
-            tries: 0,
+            tries: Vec::new(),
+            cursors: Cursors::new(),
             sqlite: SqliteCache::default(),
             reader: Reader::default(),
         }
@@ -115,7 +123,9 @@ impl Session {
         self.row_count = 0;
         if !keep_transactions {
             self.transactions = 0;
+            self.doomed = false;
         }
+        self.cursors.clear();
         self.implicit = false;
         self.aborts = false;
         self.nocount = false;
@@ -170,6 +180,12 @@ impl Session {
         self.variables.declared(name)
     }
 
+    /// A variable or an `@@NAME`, with its type. Errors: 137.
+    pub(crate) fn typed_variable(&self, name: &str) -> Result<Variable, Message> {
+        let named = Fragment::new(name.to_owned());
+        query::scalar(&self.query_context(), &named)
+    }
+
     /// Sets a declared variable; undeclared ones were refused before. Errors: more bytes than a session can hold.
     pub(crate) fn set_variable(&mut self, name: &str, value: Value) -> Result<(), Message> {
         self.variables.set(name, value)
@@ -196,7 +212,9 @@ impl Session {
             error: self.error,
             row_count: self.row_count,
             transactions: self.transactions,
-            caught: self.caught.as_ref(),
+            doomed: self.doomed,
+            caught: self.caught.last(),
+            cursors: &self.cursors,
             cancel: &self.cancel,
             sqlite_cache: &self.sqlite,
             reader: &self.reader,
@@ -213,7 +231,7 @@ impl Session {
 
     /// Whether a TRY block surrounds the running statement.
     pub(crate) fn tries(&self) -> bool {
-        self.tries > 0
+        !self.tries.is_empty()
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

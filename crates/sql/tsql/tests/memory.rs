@@ -1,5 +1,6 @@
-//! Sessions claim memory before they use it: parsing a text never takes more than was claimed for it. Alone in its
-//! program, because the program's memory is measured.
+//! Goal: sessions claim memory before they use it: parsing a text never takes more than was claimed for it.
+//! Method: texts of which a little parses to much; the program's peak is measured, so these tests have a program of their
+//! own.
 
 mod common;
 
@@ -57,6 +58,14 @@ fn memory_of_statements_is_claimed_and_kept_memory_is_shared() {
         ("SELECT 1", "+a"),
         ("", "IF 1=1 BREAK ELSE BREAK "),
         ("", "BEGIN BREAK END "),
+        ("", "a:"),
+        ("", "GOTO a "),
+        ("", "THROW "),
+        ("", "OPEN a "),
+        ("", "FETCH a "),
+        ("", "RETURN 1 "),
+        ("RAISERROR('',1,1", ",1"),
+        ("FETCH a INTO @a", ",@a"),
     ] {
         let text = first.to_owned() + &piece.repeat(TEXT_LEN / piece.len());
         let claimed = session.claim_for(&text).unwrap().bytes();

@@ -350,11 +350,8 @@ fn statements_that_are_not_here_are_named() {
     let stage = Stage::new();
     let mut session = stage.session();
     for statement in [
-        "RAISERROR ('no', 16, 1)",
         "SHUTDOWN WITH NOWAIT",
         "KILL 55",
-        "WAITFOR DELAY '00:00:05'",
-        "THROW 50000, 'no', 1",
         "CREATE TABLE t (i int)",
         "INSERT INTO t VALUES (1)",
         "UPDATE t SET i = 1",
@@ -365,11 +362,6 @@ fn statements_that_are_not_here_are_named() {
         "REVOKE ALL FROM x",
         "DENY ALL TO x",
         "CHECKPOINT",
-        "GOTO there",
-        "OPEN c",
-        "CLOSE c",
-        "FETCH NEXT FROM c",
-        "DEALLOCATE c",
         "SAVE TRANSACTION x",
         "ALTER LOGIN x DISABLE",
         "DROP TABLE t",

@@ -570,50 +570,6 @@ fn statements_around_a_restore_do_not_stop_a_script() {
     assert_eq!(numbers(&other), [50002]);
 }
 
-#[test]
-fn cursors_are_refused_by_name_with_what_does_the_same() {
-    let stage = Stage::new();
-    let mut session = stage.session();
-    for (batch, what) in [
-        (
-            "DECLARE c CURSOR FOR SELECT name FROM sys.databases",
-            "DECLARE CURSOR",
-        ),
-        (
-            "DECLARE [c] CURSOR LOCAL FAST_FORWARD FOR SELECT 1 OPEN c",
-            "DECLARE CURSOR",
-        ),
-        (
-            "DECLARE c INSENSITIVE CURSOR FOR SELECT 1",
-            "DECLARE CURSOR",
-        ),
-        ("DECLARE c SCROLL CURSOR FOR SELECT 1", "DECLARE CURSOR"),
-        ("DECLARE @n int, @c CURSOR", "DECLARE CURSOR"),
-        ("OPEN c", "OPEN"),
-        ("FETCH NEXT FROM c INTO @n", "FETCH"),
-        ("CLOSE c", "CLOSE"),
-        ("DEALLOCATE c", "DEALLOCATE"),
-    ] {
-        for batch in [batch.to_owned(), format!("PRINT 'never'\n{batch}")] {
-            let said = said(&run(&mut session, &batch));
-            let begins = format!("50002 {what} (take one row at a time");
-            assert!(
-                said.len() == 1 && said[0].starts_with(&begins),
-                "{batch}: {said:?}"
-            );
-        }
-    }
-    // The advice in the message works.
-    let instead = "DECLARE @name sysname = (SELECT MIN(name) FROM sys.databases)
-        WHILE @name IS NOT NULL BEGIN
-          BACKUP DATABASE @name TO DISK = 'NUL'
-          SET @name = (SELECT MIN(name) FROM sys.databases WHERE name > @name)
-        END";
-    assert_eq!(numbers(&run(&mut session, instead)).last(), Some(&3014));
-    // A mistake of another kind keeps its message.
-    assert_eq!(numbers(&run(&mut session, "DECLARE c int")), [102]);
-}
-
 /// Goal: the statements of keys, Service Broker, triggers and signatures are refused by their whole name, wherever they
 /// are in a batch, and nothing of the batch runs. Names that look like them stay names.
 #[test]
@@ -691,7 +647,8 @@ fn keys_service_broker_triggers_and_signatures_are_refused_by_name() {
         }
     }
     for (batch, number) in [
-        ("OPEN master", 50002),
+        ("OPEN master", 16916),
+        ("CLOSE master", 16916),
         ("enable 'x'", 2812),
         ("receive @a = 1", 2812),
         ("send", 2812),
@@ -700,8 +657,6 @@ fn keys_service_broker_triggers_and_signatures_are_refused_by_name() {
         let record = run(&mut session, batch);
         assert_eq!(numbers(&record)[0], number, "{batch}: {:?}", said(&record));
     }
-    let cursor = said(&run(&mut session, "OPEN master"));
-    assert!(cursor[0].contains("take one row at a time"), "{cursor:?}");
 }
 
 #[test]

@@ -107,6 +107,16 @@ fn statements_that_the_real_server_accepts_are_accepted_and_printed_without_loss
         "ALTER DATABASE [a b] SET SINGLE_USER WITH ROLLBACK IMMEDIATE ALTER DATABASE a SET MULTI_USER WITH NO_WAIT",
         "ALTER DATABASE CURRENT SET RESTRICTED_USER WITH ROLLBACK AFTER 5 SECONDS; PRINT 1",
         "DROP DATABASE a DROP DATABASE IF EXISTS [b]]c], \"d e\"; PRINT 1",
+        "RAISERROR (N'a %s', 16, -1, @a, -5, 0x1F, NULL, 1.5, 'it''s') WITH LOG, NOWAIT, SETERROR RAISERROR(15600,-1,-1)",
+        "PRINT 1; THROW 51000, N'x', @s; BEGIN TRY PRINT 1 END TRY BEGIN CATCH THROW END CATCH",
+        "WAITFOR DELAY '00:00:05' WAITFOR TIME @t PRINT 1 WAITFOR DELAY ''",
+        "GOTO a_1 a_1: PRINT 1 b: IF 1 = 1 c: ELSE GOTO B SELECT 1 AS x d: EXEC p e: COMMIT TRAN f: RETURN",
+        "RETURN 1 RETURN (-1) RETURN @rc",
+        "DECLARE c CURSOR FOR SELECT name FROM sys.databases OPEN c FETCH c CLOSE c DEALLOCATE c",
+        "DECLARE [c]]d] INSENSITIVE SCROLL CURSOR FOR WITH a AS (SELECT 1 AS n) SELECT n FROM a FOR READ ONLY PRINT 1",
+        "DECLARE c CURSOR LOCAL FORWARD_ONLY STATIC READ_ONLY TYPE_WARNING FOR (SELECT 1) UNION SELECT 2 ORDER BY 1 OPEN GLOBAL c",
+        "DECLARE @c CURSOR, @n int SET @c = CURSOR LOCAL FAST_FORWARD FOR SELECT 1 SET @c = @d SET @c = c OPEN @c",
+        "FETCH NEXT FROM GLOBAL [c] INTO @a, @b FETCH ABSOLUTE -1 FROM @c FETCH RELATIVE @n FROM c INTO @a FETCH FROM global",
         "",
         " ;; -- nothing\n/* at all */",
     ] {
@@ -223,6 +233,44 @@ fn devices() -> impl Strategy<Value = String> {
     proptest::collection::vec(device, 1..5).prop_map(|all| all.join(", "))
 }
 
+/// A cursor as statements name it.
+fn cursor() -> impl Strategy<Value = String> {
+    prop_oneof![
+        name(),
+        name()
+            .prop_filter("a name", |n| !n.starts_with('@'))
+            .prop_map(|n| format!("GLOBAL {n}")),
+    ]
+}
+
+fn procedural() -> impl Strategy<Value = String> {
+    let message = prop_oneof![operand(), number()];
+    let argument = prop_oneof![operand(), number(), Just("NULL".to_owned()), "-[0-9]{1,9}"];
+    let arguments = proptest::collection::vec(argument, 0..4);
+    let options = "( WITH (LOG|NOWAIT|SETERROR)(, (LOG|NOWAIT))?)?";
+    let named = || name().prop_filter("a name", |n| !n.starts_with('@'));
+    let query = || text_literal().prop_map(|t| format!("SELECT {t} AS a, 1 FROM sys.databases"));
+    let which = "(NEXT FROM |PRIOR FROM |LAST FROM |FIRST FROM |ABSOLUTE -?[0-9]{1,9} FROM |RELATIVE @[a-z]{1,8} FROM |FROM )?";
+    let words = "( LOCAL| GLOBAL)?( FORWARD_ONLY)?( STATIC| KEYSET| DYNAMIC)?( READ_ONLY| OPTIMISTIC)?( TYPE_WARNING)?";
+    prop_oneof![
+        (message, number(), number(), arguments, options).prop_map(|(m, a, b, all, with)| {
+            let all: String = all.iter().map(|one| format!(", {one}")).collect();
+            format!("RAISERROR ({m}, {a}, {b}{all}){with}")
+        }),
+        (number(), operand(), number()).prop_map(|(n, t, s)| format!("; THROW {n}, {t}, {s}")),
+        "WAITFOR (DELAY|TIME) ('([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?'|@[a-z]{1,8})",
+        "[a-z][a-z0-9_]{0,8}x: GOTO [a-z][a-z0-9_]{0,8}x",
+        "RETURN ([0-9]{1,9}|\\(@[a-z]{1,8}\\))",
+        (named(), words, query())
+            .prop_map(|(n, words, q)| { format!("DECLARE {n} CURSOR{words} FOR {q}") }),
+        (named(), "(INSENSITIVE )?SCROLL CURSOR", query())
+            .prop_map(|(n, form, q)| { format!("DECLARE {n} {form} FOR {q} FOR READ ONLY") }),
+        query().prop_map(|q| format!("SET @c = CURSOR FOR {q}")),
+        ("OPEN|CLOSE|DEALLOCATE", cursor()).prop_map(|(verb, c)| format!("{verb} {c}")),
+        (which, cursor()).prop_map(|(which, c)| format!("FETCH {which}{c} INTO @a, @b")),
+    ]
+}
+
 fn statement() -> impl Strategy<Value = String> {
     prop_oneof![
         (name(), devices(), options(Applies::BACKUP))
@@ -250,6 +298,7 @@ fn statement() -> impl Strategy<Value = String> {
         (text_literal(), number()).prop_map(|(t, n)| format!("EXEC sp_configure {t}, {n}")),
         (text_literal(), text_literal())
             .prop_map(|(a, b)| format!("IF {a} = {b} PRINT {a} ELSE PRINT {b}")),
+        procedural(),
     ]
 }
 
@@ -269,6 +318,9 @@ proptest! {
                 Just("TO DISK = 'x'".to_owned()), Just("WITH".to_owned()), Just("RESTORE".to_owned()),
                 Just("BEGIN".to_owned()), Just("END".to_owned()), Just("IF".to_owned()), Just("SELECT".to_owned()),
                 Just("DECLARE @a int".to_owned()), Just("'".to_owned()), Just("/*".to_owned()), Just("é".to_owned()),
+                Just("l:".to_owned()), Just("GOTO l".to_owned()), Just("RAISERROR (".to_owned()), Just("THROW".to_owned()),
+                Just("WAITFOR DELAY '1:1'".to_owned()), Just("CURSOR FOR".to_owned()), Just("FETCH".to_owned()),
+                Just("GLOBAL".to_owned()), Just("FROM c".to_owned()), Just("RETURN".to_owned()), Just("OPEN".to_owned()),
                 Just("SET @a = 1".to_owned()), Just("CASE".to_owned()), Just(",".to_owned()), Just("(".to_owned()),
             ],
             0..12,

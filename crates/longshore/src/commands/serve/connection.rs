@@ -430,10 +430,13 @@ impl<'a> Connection<'a> {
             .stack_size(WORK_STACK_LEN)
             .spawn(move || {
                 let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    worker.run(work, reset, &wire);
+                    let goes_on = worker.run(work, reset, &wire);
                     drop(claim);
                     // The reader notices a client that is gone.
                     let _gone = wire.finish();
+                    if !goes_on {
+                        wire.close();
+                    }
                     worker
                 }));
                 if ran.is_err() {

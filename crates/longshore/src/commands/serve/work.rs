@@ -60,6 +60,8 @@ pub struct Worker {
     /// The memory of the prepared statements.
     claim: Claim,
     next_handle: i32,
+    /// A message ended the session.
+    ended: bool,
 }
 
 impl Worker {
@@ -71,14 +73,17 @@ impl Worker {
             prepared: BTreeMap::new(),
             claim,
             next_handle: 1,
+            ended: false,
         }
     }
 
-    /// Runs a request and sends its answer except for the end. `reset`: as if the session had just begun.
-    pub fn run(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) {
+    /// Runs a request and sends its answer except for the end. `reset`: as if the session had just begun. Returns whether
+    /// the session goes on; otherwise the connection is to be closed after the answer.
+    pub fn run(&mut self, work: Work, reset: Option<Reset>, wire: &Wire) -> bool {
         // A client that is gone gets nothing more; its request has been ended by then.
         let _gone = self.answer(work, reset, wire);
         self.session.rest();
+        !self.ended
     }
 
     fn answer(
@@ -103,7 +108,10 @@ impl Worker {
         }
         let mut sink = Answer::new(wire, &server);
         match work {
-            Work::Batch(text) => self.session.run(&text, &mut sink).map(drop),
+            Work::Batch(text) => {
+                self.ended |= self.session.run(&text, &mut sink)?.ended;
+                Ok(())
+            }
             Work::Calls(calls) => calls
                 .into_iter()
                 .try_for_each(|call| self.call(call, wire, &server)),
@@ -260,6 +268,7 @@ impl Worker {
         sink: &mut Answer,
     ) -> Result<u32, ReceiverGone> {
         let outcome = self.session.call(procedure, arguments, sink)?;
+        self.ended |= outcome.ended;
         Ok(outcome.status.max(outcome.failed().into()))
     }
 

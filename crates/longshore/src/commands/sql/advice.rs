@@ -24,7 +24,12 @@ pub struct Advised<'a> {
     /// Messages below this severity are hidden.
     pub message_level: i8,
     pub error: Option<Message>,
+    /// A message had the state that ends a script, as in sqlcmd.
+    pub quits: bool,
 }
+
+/// `RAISERROR (…, 127)`: sqlcmd ends at once, whatever the severity.
+const STATE_QUITS: u8 = 127;
 
 impl Sink for Advised<'_> {
     fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone> {
@@ -36,6 +41,7 @@ impl Sink for Advised<'_> {
     }
 
     fn message(&mut self, message: &Message) -> Result<(), ReceiverGone> {
+        self.quits |= message.state == STATE_QUITS;
         let is_shown = i16::from(message.severity) >= i16::from(self.message_level);
         if message.is_error() && is_shown && self.error.is_none() {
             self.error = Some(message.clone());
@@ -122,6 +128,7 @@ mod tests {
             inner: &mut count,
             message_level: 0,
             error: None,
+            quits: false,
         };
         assert_eq!(keeps_its_contract(&mut advised), 2 * legal().len());
         assert_eq!(count.0, 12);

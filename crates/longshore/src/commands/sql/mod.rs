@@ -384,17 +384,22 @@ impl Client for Terminal<'_> {
             inner: sink,
             message_level: self.style.message_level,
             error: None,
+            quits: false,
         };
         let ran = self
             .session
             .run(text, &mut advised)
             .map_err(|_| ScriptEnd::Closed)?;
+        let quits = advised.quits || ran.ended;
         if let Some(error) = advised.error.filter(|_| !self.context.output.json) {
             let file = self.file.as_deref();
             output::to_stderr(&advice::lines(&error, BatchOrigin { file, line: begun }));
         }
         self.failed |= ran.failed();
         self.severity_max = self.severity_max.max(ran.severity_max);
+        if quits {
+            return Err(ScriptEnd::Failed);
+        }
         if self
             .session
             .cancel_flag()

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::reader::Reader;
 use super::schema::View;
 use super::sqlite::{Sqlite, SqliteCache};
+use crate::cursors::Cursors;
 use crate::flow::{Login, Variable};
 use crate::message::Message;
 use crate::server::Server;
@@ -31,8 +32,11 @@ pub(crate) struct QueryContext<'a> {
     pub row_count: u64,
     /// `@@TRANCOUNT`
     pub transactions: u32,
+    /// Whether the open transaction can only be rolled back.
+    pub doomed: bool,
     /// The message that a CATCH block handles.
     pub caught: Option<&'a Message>,
+    pub cursors: &'a Cursors,
     pub cancel: &'a Arc<AtomicBool>,
     pub sqlite_cache: &'a SqliteCache,
     pub reader: &'a Reader,

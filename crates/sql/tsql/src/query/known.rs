@@ -50,7 +50,8 @@ pub fn global(context: &QueryContext, name: &str) -> Result<(Type, Value), Messa
         "@@VERSION" => text(version()),
         "@@LANGUAGE" => text("us_english".to_owned()),
         "@@MAX_PRECISION" => whole(38),
-        "@@FETCH_STATUS" => whole(-1),
+        "@@FETCH_STATUS" => whole(context.cursors.fetch_status),
+        "@@CURSOR_ROWS" => whole(i64::try_from(context.cursors.row_count()).unwrap_or(i64::MAX)),
         _ => return Err(message::NOT_DECLARED.with(&[&name])),
     })
 }

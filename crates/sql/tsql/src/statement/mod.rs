@@ -3,19 +3,23 @@
 mod arguments;
 mod backup;
 mod configure;
+pub(crate) mod cursor;
 mod dbcc;
 mod device;
 mod drop;
+mod format;
 mod ground;
 mod media;
 mod object;
 mod options;
 mod procedure;
+mod raise;
 mod restore;
 mod restoring;
 mod select;
 mod sequence;
 mod trace;
+mod wait;
 
 use longshore_pipeline::{mb_per_s, pages};
 
@@ -33,8 +37,10 @@ pub(crate) use configure::{hardware_offload, reconfigure};
 pub(crate) use dbcc::dbcc;
 pub(crate) use drop::drop_databases;
 pub(crate) use procedure::{call, execute};
+pub(crate) use raise::{raise, rethrow, throw};
 pub(crate) use restore::restore;
 pub(crate) use select::select;
+pub(crate) use wait::wait;
 
 /// Up to this many files each have their own line (4035); a database with more has one line in all.
 const FILES_SHOWN_MAX: usize = 64;

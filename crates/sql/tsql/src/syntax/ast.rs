@@ -82,6 +82,116 @@ pub enum Statement {
     Break,
     Continue,
     Return,
+    /// `RETURN value`: only a procedure may, so a batch that has one is refused.
+    ReturnValue(Operand),
+    Raise(Box<Raise>),
+    /// `None`: the error that the CATCH block handles is raised again.
+    Throw(Option<Box<Throw>>),
+    /// WAITFOR
+    Wait {
+        /// TIME: up to a time of day; otherwise DELAY: for so long.
+        until: bool,
+        time: Operand,
+    },
+    Goto(String),
+    Label(String),
+    DeclareCursor(Box<DeclaredCursor>),
+    /// `SET @variable = CURSOR … FOR …`
+    SetCursor {
+        variable: String,
+        cursor: Box<CursorQuery>,
+    },
+    OpenCursor(CursorName),
+    CloseCursor(CursorName),
+    DeallocateCursor(CursorName),
+    Fetch(Box<Fetch>),
+}
+
+/// RAISERROR.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raise {
+    /// A text, a number of `sys.messages`, or a variable with one of the two.
+    pub message: Operand,
+    pub severity: Operand,
+    pub state: Operand,
+    pub arguments: Vec<Operand>,
+    /// WITH LOG
+    pub log: bool,
+    /// WITH NOWAIT
+    pub no_wait: bool,
+    /// WITH SETERROR
+    pub set_error: bool,
+}
+
+/// THROW with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Throw {
+    pub number: Operand,
+    pub message: Operand,
+    pub state: Operand,
+}
+
+/// `DECLARE name CURSOR`
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeclaredCursor {
+    pub name: String,
+    pub cursor: CursorQuery,
+}
+
+/// A cursor's query and its options.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CursorQuery {
+    /// The form of SQL-92, with the options before CURSOR: INSENSITIVE, SCROLL.
+    pub is_iso: bool,
+    /// In the order in which they were written.
+    pub options: Vec<CursorOption>,
+    pub query: Fragment,
+    /// FOR READ ONLY
+    pub for_read_only: bool,
+}
+
+/// An option of a cursor. The order is that in which a conflict names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CursorOption {
+    Local,
+    Global,
+    ForwardOnly,
+    Scroll,
+    Static,
+    Insensitive,
+    Keyset,
+    Dynamic,
+    FastForward,
+    ReadOnly,
+    ScrollLocks,
+    Optimistic,
+    TypeWarning,
+}
+
+/// A cursor as statements name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CursorName {
+    Named { global: bool, name: String },
+    Variable(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetch {
+    pub which: FetchRow,
+    pub cursor: CursorName,
+    /// The variables of INTO; empty: the row goes to the client.
+    pub into: Vec<String>,
+}
+
+/// The row of a FETCH.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FetchRow {
+    Next,
+    Prior,
+    First,
+    Last,
+    Absolute(Operand),
+    Relative(Operand),
 }
 
 /// Begins or ends a transaction. Nothing can be undone here: transactions are only counted, because clients open them

@@ -24,6 +24,7 @@ mod option;
 mod parser;
 mod print;
 mod set;
+mod wait;
 
 pub use ast::*;
 pub(crate) use form::{ExpressionForm, Literal, form, marked};
@@ -31,6 +32,7 @@ pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec, Verb};
 pub use parser::parse;
 pub(crate) use set::unheard_of;
 pub use set::{SET_OPTIONS, SetFate};
+pub(crate) use wait::parse_time;
 
 /// The most nested statements, and the most nested parentheses.
 pub const DEPTH_MAX: usize = 64;

@@ -11,6 +11,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use crate::syntax::ast::*;
 use crate::syntax::option::Key;
+use crate::syntax::parser::word_of;
 
 fn bracketed(name: &str) -> String {
     format!("[{}]", name.replace(']', "]]"))
@@ -382,6 +383,125 @@ impl Display for Statement {
             Statement::Break => f.write_str("BREAK"),
             Statement::Continue => f.write_str("CONTINUE"),
             Statement::Return => f.write_str("RETURN"),
+            Statement::ReturnValue(value) => write!(f, "RETURN {value}"),
+            procedural => print_procedural(f, procedural),
         }
+    }
+}
+
+/// The same for messages of the script's own, waits, labels and cursors.
+fn print_procedural(f: &mut Formatter<'_>, statement: &Statement) -> fmt::Result {
+    match statement {
+        Statement::Raise(raise) => write!(f, "{raise}"),
+        Statement::Throw(None) => f.write_str("THROW"),
+        Statement::Throw(Some(throw)) => {
+            let Throw {
+                number,
+                message,
+                state,
+            } = &**throw;
+            write!(f, "THROW {number}, {message}, {state}")
+        }
+        Statement::Wait { until, time } => {
+            let kind = if *until { "TIME" } else { "DELAY" };
+            write!(f, "WAITFOR {kind} {time}")
+        }
+        Statement::Goto(label) => write!(f, "GOTO {label}"),
+        Statement::Label(label) => write!(f, "{label}:"),
+        Statement::DeclareCursor(declared) => {
+            write!(f, "DECLARE {}", bracketed(&declared.name))?;
+            cursor(f, &declared.cursor)
+        }
+        Statement::SetCursor {
+            variable,
+            cursor: query,
+        } => {
+            write!(f, "SET {variable} =")?;
+            cursor(f, query)
+        }
+        Statement::OpenCursor(name) => write!(f, "OPEN {name}"),
+        Statement::CloseCursor(name) => write!(f, "CLOSE {name}"),
+        Statement::DeallocateCursor(name) => write!(f, "DEALLOCATE {name}"),
+        Statement::Fetch(fetch) => write!(f, "{fetch}"),
+        _ => Ok(()),
+    }
+}
+
+impl Display for Raise {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Raise {
+            message,
+            severity,
+            state,
+            arguments,
+            ..
+        } = self;
+        write!(f, "RAISERROR ({message}, {severity}, {state}")?;
+        for argument in arguments {
+            write!(f, ", {argument}")?;
+        }
+        f.write_char(')')?;
+        let options = [
+            (self.log, "LOG"),
+            (self.no_wait, "NOWAIT"),
+            (self.set_error, "SETERROR"),
+        ];
+        let mut before = " WITH ";
+        for (_, word) in options.iter().filter(|(on, _)| *on) {
+            write!(f, "{before}{word}")?;
+            before = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// The words from those before CURSOR on.
+fn cursor(f: &mut Formatter<'_>, cursor: &CursorQuery) -> fmt::Result {
+    let words = |f: &mut Formatter<'_>| {
+        let mut options = cursor.options.iter();
+        options.try_for_each(|option| write!(f, " {}", word_of(*option)))
+    };
+    if cursor.is_iso {
+        words(f)?;
+    }
+    f.write_str(" CURSOR")?;
+    if !cursor.is_iso {
+        words(f)?;
+    }
+    write!(f, " FOR {}", cursor.query)?;
+    match cursor.for_read_only {
+        true => f.write_str(" FOR READ ONLY"),
+        false => Ok(()),
+    }
+}
+
+impl Display for CursorName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            CursorName::Variable(name) => f.write_str(name),
+            CursorName::Named { global, name } => {
+                f.write_str(if *global { "GLOBAL " } else { "" })?;
+                f.write_str(&bracketed(name))
+            }
+        }
+    }
+}
+
+impl Display for Fetch {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.which {
+            FetchRow::Next => f.write_str("FETCH NEXT")?,
+            FetchRow::Prior => f.write_str("FETCH PRIOR")?,
+            FetchRow::First => f.write_str("FETCH FIRST")?,
+            FetchRow::Last => f.write_str("FETCH LAST")?,
+            FetchRow::Absolute(row) => write!(f, "FETCH ABSOLUTE {row}")?,
+            FetchRow::Relative(row) => write!(f, "FETCH RELATIVE {row}")?,
+        }
+        write!(f, " FROM {}", self.cursor)?;
+        if !self.into.is_empty() {
+            f.write_str(" INTO ")?;
+            joined(f, &self.into, ", ")?;
+        }
+        Ok(())
     }
 }

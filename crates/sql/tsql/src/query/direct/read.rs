@@ -42,6 +42,7 @@ pub(in crate::query) const FUNCTIONS: &[&str] = &[
     "CHARINDEX",
     "COALESCE",
     "CONCAT",
+    "CURSOR_STATUS",
     "DATALENGTH",
     "DAY",
     "DB_ID",
@@ -85,6 +86,7 @@ pub(in crate::query) const FUNCTIONS: &[&str] = &[
     "SUSER_SNAME",
     "SYSDATETIME",
     "UPPER",
+    "XACT_STATE",
     "YEAR",
 ];
 

@@ -474,6 +474,24 @@ impl Translator<'_> {
                 }
                 _ => Ok(Some((NAME, Value::Null))),
             },
+            ("XACT_STATE", []) => {
+                let state = match (context.transactions, context.doomed) {
+                    (0, _) => 0,
+                    (_, true) => -1,
+                    (_, false) => 1,
+                };
+                Ok(Some((Type::SmallInt, Value::Int(state))))
+            }
+            ("CURSOR_STATUS", [scope, name]) => {
+                let (scope, name) = (self.constant(scope)?, self.constant(name)?);
+                let status = context
+                    .cursors
+                    .status(&scope.to_string(), &name.to_string());
+                Ok(Some((
+                    Type::SmallInt,
+                    status.map_or(Value::Null, Value::Int),
+                )))
+            }
             (name, []) => Ok(of_caught(context.caught, name)),
             _ => Ok(None),
         }

@@ -7,7 +7,7 @@
 //! Leaves to others: expressions, which stay text (`fragment` in `mod.rs`), checks of a whole batch (`check.rs`), and
 //! running statements (`statement/`).
 
-use super::{Parser, no_cursors};
+use super::Parser;
 use crate::message::Message;
 use crate::syntax::ast::{Declaration, LocatedStatement, Statement, Transaction, TypeName};
 use crate::syntax::lexer::TokenKind;
@@ -15,24 +15,15 @@ use crate::syntax::lexer::TokenKind;
 impl Parser<'_> {
     pub(super) fn declare(&mut self) -> Result<Statement, Message> {
         self.advance()?;
+        if self.names_cursor() {
+            return self.declare_cursor();
+        }
         Ok(Statement::Declare(self.list(Self::declaration)?))
     }
 
     fn declaration(&mut self) -> Result<Declaration, Message> {
-        let names_cursor = matches!(
-            self.token.kind,
-            TokenKind::Word | TokenKind::Bracketed | TokenKind::Quoted
-        ) && ["CURSOR", "INSENSITIVE", "SCROLL"]
-            .iter()
-            .any(|w| self.next.is_word(w));
-        if names_cursor {
-            return Err(self.wrong(no_cursors("DECLARE CURSOR")));
-        }
         let variable = self.variable()?;
         self.take_word("AS")?;
-        if self.is_word("CURSOR") {
-            return Err(self.wrong(no_cursors("DECLARE CURSOR")));
-        }
         let kind = self.type_name()?;
         let value = match self.take("=")? {
             true => Some(self.fragment(true)?),
@@ -72,6 +63,9 @@ impl Parser<'_> {
             return Err(self.syntax());
         }
         let operator = self.advance()?.raw.trim_end_matches('=').to_owned();
+        if operator.is_empty() && self.is_word("CURSOR") {
+            return self.set_cursor(variable);
+        }
         let value = self.fragment(false)?;
         Ok(Statement::Assign {
             variable,
@@ -146,7 +140,7 @@ impl Parser<'_> {
             self.take_word("WORK")?;
         }
         let is_name = match self.token.kind {
-            TokenKind::Word => !super::is_any(&self.token, super::STATEMENTS),
+            TokenKind::Word => !super::is_any(&self.token, super::STATEMENTS) && !self.is_label(),
             kind => matches!(
                 kind,
                 TokenKind::Bracketed | TokenKind::Quoted | TokenKind::Variable
@@ -200,12 +194,24 @@ impl Parser<'_> {
         Ok(Statement::While { condition, body })
     }
 
-    /// RETURN ends a batch; outside procedures it takes no value.
+    /// RETURN ends a batch. With a value it is parsed, so that the refusal has its number.
     pub(super) fn returning(&mut self) -> Result<Statement, Message> {
         self.advance()?;
-        match self.token.kind {
-            TokenKind::Number | TokenKind::Variable | TokenKind::Text => Err(self.syntax()),
-            _ => Ok(Statement::Return),
+        let mut open = 0;
+        while self.take("(")? {
+            open += 1;
+            if open > crate::syntax::DEPTH_MAX {
+                return Err(self.wrong(crate::message::NESTED_TOO_DEEPLY.plain()));
+            }
         }
+        let value = match self.token.kind {
+            TokenKind::Number | TokenKind::Variable | TokenKind::Text => self.argument_operand()?,
+            _ if open > 0 || self.is("-") => self.argument_operand()?,
+            _ => return Ok(Statement::Return),
+        };
+        for _ in 0..open {
+            self.expect(")")?;
+        }
+        Ok(Statement::ReturnValue(value))
     }
 }

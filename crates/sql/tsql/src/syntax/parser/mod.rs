@@ -11,11 +11,15 @@
 
 mod backup;
 mod control;
+mod cursor;
 mod elsewhere;
 mod option;
 mod procedure;
+mod raise;
 mod restore;
 mod server;
+
+pub(super) use cursor::word_of;
 
 use crate::message::{Message, NESTED_TOO_DEEPLY, NOT_HERE, SYNTAX, SYNTAX_KEYWORD, TOO_LONG};
 use crate::syntax::ast::{
@@ -53,44 +57,25 @@ struct Parser<'a> {
 const ELSEWHERE: &[&str] = &[
     "BULK",
     "CHECKPOINT",
-    "CLOSE",
     "CREATE",
-    "DEALLOCATE",
     "DELETE",
     "DENY",
-    "FETCH",
-    "GOTO",
     "GRANT",
     "INSERT",
     "KILL",
     "LINENO",
     "MERGE",
-    "OPEN",
-    "RAISERROR",
     "READTEXT",
     "REVERT",
     "REVOKE",
     "SAVE",
     "SETUSER",
     "SHUTDOWN",
-    "THROW",
     "TRUNCATE",
     "UPDATE",
     "UPDATETEXT",
-    "WAITFOR",
     "WRITETEXT",
 ];
-
-/// The words of these that belong to cursors.
-const OF_CURSORS: &[&str] = &["CLOSE", "DEALLOCATE", "FETCH", "OPEN"];
-
-/// The refusal of a cursor statement, with the alternative.
-fn no_cursors(statement: &str) -> Message {
-    NOT_HERE.with(&[&format!(
-        "{statement} (take one row at a time in a WHILE instead: SET @name = (SELECT MIN(name) FROM sys.databases WHERE \
-         name > @name))"
-    )])
-}
 
 /// Words that begin a statement and so end an expression before them.
 const STATEMENTS: &[&str] = &[
@@ -381,6 +366,9 @@ impl<'a> Parser<'a> {
             return Ok(Statement::Query(self.fragment(false)?));
         }
         if token.kind == TokenKind::Word {
+            if self.is_label() {
+                return self.label();
+            }
             if let Some(refused) = self.elsewhere()? {
                 return Err(refused);
             }
@@ -413,12 +401,16 @@ impl<'a> Parser<'a> {
                 }
                 "WHILE" => return self.while_loop(depth),
                 elsewhere if ELSEWHERE.contains(&elsewhere) => {
-                    return Err(self.wrong(match OF_CURSORS.contains(&elsewhere) {
-                        true => no_cursors(elsewhere),
-                        false => NOT_HERE.with(&[&elsewhere]),
-                    }));
+                    return Err(self.wrong(NOT_HERE.with(&[&elsewhere])));
                 }
-                _ => {}
+                word => {
+                    if let Some(statement) = self.raising(word)? {
+                        return Ok(statement);
+                    }
+                    if let Some(statement) = self.cursor_statement(word)? {
+                        return Ok(statement);
+                    }
+                }
             }
         }
         match first {
@@ -483,6 +475,8 @@ impl<'a> Parser<'a> {
                     false
                 }
                 TokenKind::Word if token.is_word("ELSE") && cases > 0 => false,
+                // A label, and the end of a cursor's query.
+                TokenKind::Word if open == 0 && (self.is_label() || self.is_for_cursor()) => true,
                 TokenKind::Word if open == 0 && token.is_word("SELECT") => {
                     let continues = text.is_empty() || awaits_select || self.is_combined();
                     awaits_select = false;

@@ -69,7 +69,7 @@ impl Parser<'_> {
             | TokenKind::Variable
             | TokenKind::Bracketed
             | TokenKind::Quoted => true,
-            TokenKind::Word => !super::is_any(&self.token, super::STATEMENTS),
+            TokenKind::Word => !super::is_any(&self.token, super::STATEMENTS) && !self.is_label(),
             TokenKind::Symbol => self.is("-"),
             TokenKind::Strange | TokenKind::End => false,
         }
