@@ -80,10 +80,10 @@ pub struct LookAheadOptions {
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = values::positive_size)]
     pub queue_max: Option<u64>,
 
-    /// Files that --async works on at a time; the default is twice the number of CPUs, and 8 at least in a bucket.
+    /// Files that --async works on at a time; the default is twice the number of CPUs.
     ///
     /// Twice, because a worker waits for the archive's disk after it has compressed, and the CPU is idle then. Lower it if archiving takes CPUs
-    /// from the server; raise it for an archive on a network with long round trips.
+    /// from the server; raise it for an archive on a network with long round trips. For an archive in a bucket the default is 8 at least.
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
     pub workers: Option<u32>,
 
