@@ -5,11 +5,14 @@
 
 Many tests wait, for a server, a disk or a clock, and cargo runs one program after the other. Each program runs as under
 `cargo test`: in its package's directory, with the same variables. Its output is shown when it has ended; those that took
-longest the last time begin first (`.work/test-seconds.json`). WORDS choose programs whose names contain one of them. Exit
+longest the last time begin first (`.work/test-seconds.json`). Two run alone, after all others. WORDS choose programs whose names contain one of them. Exit
 status: 0 if all tests passed, 1 if one failed, cargo's own if building failed.
 """
 
 import concurrent.futures, json, os, subprocess, sys, time
+
+ALONE = ("blockcache test cached", "longshore test cache")
+"""Programs that mount loop devices: another program that makes a mount namespace meanwhile keeps those busy."""
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SECONDS = f"{ROOT}/.work/test-seconds.json"
@@ -58,15 +61,17 @@ def main():
         seconds = {}
     # Those of the program take longest; what is unknown comes before what is known to be short.
     tests.sort(key=lambda test: -seconds.get(test[1], 60 if "longshore test" in test[1] else 10))
+    alone = [test for test in tests if test[1].endswith(ALONE)]
     failed, took = [], {}
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for job in concurrent.futures.as_completed([pool.submit(run, test) for test in tests]):
-            name, code, output, wall = job.result()
-            took[name] = round(wall, 1)
-            print(f"\n==== {name}: {'passed' if code == 0 else f'FAILED, exit status {code}'} in {wall:.1f} s\n{output.strip()}",
-                  flush=True)
-            if code:
-                failed.append(name)
+    for group, at_a_time in (([test for test in tests if test not in alone], os.cpu_count() or 1), (alone, 1)):
+        with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+            for job in concurrent.futures.as_completed([pool.submit(run, test) for test in group]):
+                name, code, output, wall = job.result()
+                took[name] = round(wall, 1)
+                word = "passed" if code == 0 else f"FAILED, exit status {code}"
+                print(f"\n==== {name}: {word} in {wall:.1f} s\n{output.strip()}", flush=True)
+                if code:
+                    failed.append(name)
     os.makedirs(os.path.dirname(SECONDS), exist_ok=True)
     with open(SECONDS, "w") as file:
         json.dump({**seconds, **took}, file, indent=1)
