@@ -39,10 +39,10 @@ demo: setup build ## Backs up, verifies and restores a sample database; report i
 demo-cache: setup build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse, loop, ext4 (root); cleans up after itself
 	@./scripts/demo-cache.sh $(BINARY) $(WORK)/demo-cache
 
-test: setup ## Formatting, lints and all tests; tools that are missing are failures here
+test: setup ## Formatting, lints and all tests, AT_A_TIME (as many as CPUs) test programs; missing tools are failures here
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	umask 022 && LONGSHORE_REQUIRE_TOOLS=1 python3 scripts/run-tests.py $(CARGO)
+	umask 022 && LONGSHORE_REQUIRE_TOOLS=1 AT_A_TIME=$(AT_A_TIME) python3 scripts/run-tests.py $(CARGO)
 
 bench: setup build ## Measures against the limits of this machine; report in .work/bench
 	$(BINARY) lab bench --catalog none --work $(WORK)/bench --html $(WORK)/bench/report.html --markdown $(WORK)/bench/report.md

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds all test programs of the workspace, and runs as many of them at a time as there are CPUs.
+"""Builds all test programs of the workspace, and runs as many of them at a time as AT_A_TIME says, or as there are CPUs.
 
     run-tests.py [CARGO [WORDS]]
 
@@ -61,9 +61,10 @@ def main():
         seconds = {}
     # Those of the program take longest; what is unknown comes before what is known to be short.
     tests.sort(key=lambda test: -seconds.get(test[1], 60 if "longshore test" in test[1] else 10))
+    most = int(os.environ.get("AT_A_TIME") or os.cpu_count() or 1)
     alone = [test for test in tests if test[1].endswith(ALONE)]
     failed, took = [], {}
-    for group, at_a_time in (([test for test in tests if test not in alone], os.cpu_count() or 1), (alone, 1)):
+    for group, at_a_time in (([test for test in tests if test not in alone], most), (alone, 1)):
         with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
             for job in concurrent.futures.as_completed([pool.submit(run, test) for test in group]):
                 name, code, output, wall = job.result()
