@@ -390,30 +390,30 @@ fn compare(
     compared
 }
 
-/// What to say of a server about which nothing shows that it continues a backup at the target: neither its WAL nor its
-/// place. Retention then counts the earlier backups apart.
+/// What to say of a server that is at another place than all backups of the target, and whose WAL proves none of them.
+/// Retention then counts those apart. Where a place is not known, as over a connection, host name and source decide later,
+/// as for all commands.
 fn begins_branch(
     shelf: &Shelf,
     listing: &Listing,
     earlier: &[Earlier],
     identified: &ServerBranch,
 ) -> Option<String> {
-    let is_proved = |relation: &Relation| matches!(relation, Relation::Proved(_));
-    let home = identified.lineage.home;
-    let is_here = |earlier: &Earlier| home.is_some() && earlier.lineage.home == home;
-    if identified.relations.iter().any(is_proved) || earlier.iter().any(is_here) {
+    let home = identified.lineage.home?;
+    let may_be_here = |earlier: &Earlier| earlier.lineage.home.is_none_or(|theirs| theirs == home);
+    if identified.relations.iter().any(Relation::is_proved) || earlier.iter().any(may_be_here) {
         return None;
     }
-    let newest = earlier.last()?.set;
+    let (newest, relation) = (earlier.last()?.set, identified.relations.last()?);
     let is_newest = |set: &&BackupEntry| {
         let complete = set.complete();
         complete.is_some_and(|complete| *complete.header.set.as_bytes() == newest)
     };
     let label = &listing.sets.iter().find(is_newest)?.label;
     Some(format!(
-        "this backup begins a branch: nothing shows that it follows the backups of {} at target {}, the newest {label}, since \
-         the server is elsewhere and no longer has their WAL. Retention counts them apart; once they are of no use, remove \
-         their directories by hand. After a failover, make a backup soon, or set wal_keep_size",
+        "this backup begins a branch: the server is at another place than those of the backups of {} at target {}, and \
+         nothing shows that it follows the newest, {label} ({relation}). Retention counts them apart; once they are of no use, \
+         remove their directories by hand. After a failover, make a backup soon, or set wal_keep_size",
         shelf.database, shelf.target.name
     ))
 }

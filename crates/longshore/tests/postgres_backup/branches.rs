@@ -480,6 +480,26 @@ fn a_server_elsewhere_that_lacks_the_earlier_wal_says_that_a_branch_begins() {
     }
 }
 
+/// Goal: over a connection a server's place is not known; backups without the WAL between them follow one another by host
+/// name and source, and none of them says that it begins a branch.
+#[test]
+fn backups_over_a_connection_without_the_wal_between_them_are_one_branch() {
+    let installation = &representatives()[0];
+    let shared = Shared::new(installation, &[("wal_keep_size", "0")]);
+    let server = &shared.stage.server;
+    prepare(server);
+    for _ in 0..2 {
+        let (code, _, said) = shared.back_up(server, &["--remote"]);
+        assert_eq!(code, 0, "{said}");
+        for _ in 0..8 {
+            tell(server, "more");
+            server.psql("select pg_switch_wal()");
+            server.psql("checkpoint");
+        }
+    }
+    assert_eq!(shared.info()["branches"].as_array().unwrap().len(), 1);
+}
+
 /// Goal: a named base of another branch is reported, and the chain on it still is the server's state.
 #[test]
 fn a_named_base_of_another_branch_is_reported_and_contributes_nothing() {
