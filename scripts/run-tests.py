@@ -9,7 +9,7 @@ longest the last time begin first (`.work/test-seconds.json`). Two run alone, af
 status: 0 if all tests passed, 1 if one failed, cargo's own if building failed.
 """
 
-import concurrent.futures, json, os, subprocess, sys, time
+import concurrent.futures, functools, json, os, subprocess, sys, time
 
 ALONE = ("blockcache test cached", "longshore test cache")
 """Programs that mount loop devices: another program that makes a mount namespace meanwhile keeps those busy."""
@@ -35,10 +35,14 @@ def built(cargo):
     return found
 
 
+@functools.cache
+def sysroot():
+    return subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip()
+
+
 def environment(package, program):
     deps = os.path.dirname(program)
-    host = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip()
-    libraries = [deps, os.path.dirname(deps), f"{host}/lib", os.environ.get("LD_LIBRARY_PATH", "")]
+    libraries = [deps, os.path.dirname(deps), f"{sysroot()}/lib", os.environ.get("LD_LIBRARY_PATH", "")]
     return dict(os.environ, CARGO_MANIFEST_DIR=package, LD_LIBRARY_PATH=":".join(filter(None, libraries)))
 
 

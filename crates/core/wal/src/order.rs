@@ -160,6 +160,12 @@ mod tests {
 
     use super::*;
 
+    const THREE: [&str; 3] = [
+        "000000010000000000000001",
+        "000000010000000000000002",
+        "000000010000000000000003",
+    ];
+
     fn names(texts: &[&str]) -> Vec<WalName> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
@@ -171,11 +177,7 @@ mod tests {
     /// Goal: a file gets its name after all before it, and none does behind one that was not archived.
     #[test]
     fn files_get_their_names_in_order() {
-        let names = names(&[
-            "000000010000000000000001",
-            "000000010000000000000002",
-            "000000010000000000000003",
-        ]);
+        let names = names(&THREE);
         let order = Order::of(&names, size());
         let (first, second, third) = (order.place(0), order.place(1), order.place(2));
         std::thread::scope(|scope| {
@@ -240,11 +242,7 @@ mod tests {
     /// Goal: a file that was not archived ends an opened order, too.
     #[test]
     fn a_refusal_ends_an_opened_order() {
-        let names = names(&[
-            "000000010000000000000001",
-            "000000010000000000000002",
-            "000000010000000000000003",
-        ]);
+        let names = names(&THREE);
         let order = Order::of(&names, size());
         let (first, second, third) = (order.place(0), order.place(1), order.place(2));
         first.is_archived();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use longshore_bucket::sim::{Act, Store};
 use longshore_codec::Algorithm;
-use longshore_io::{Clock, SimClock, SimDisk, Storage};
+use longshore_io::{Clock, Fault, Op, SimClock, SimDisk, Storage};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lsn, Timeline};
 use longshore_wal::{Error, PgWal, PrefetchResult, Reach, WalArchive};
@@ -329,4 +329,34 @@ fn a_look_ahead_without_progress_is_not_waited_for() {
         "{waited:?}"
     );
     drop(turn);
+}
+
+/// Goal: the first look-ahead into a new archive, which does not know the size of segments yet, keeps to its limit.
+#[test]
+fn the_first_look_ahead_is_bounded_too() {
+    let store = Store::default();
+    let at = filled(&store, 0);
+    let disk = server(2, (3..=9).map(|n| (n, segment(1, n, n))));
+    let archive = WalArchive::open(&disk, &at).unwrap();
+    assert_eq!(archive.identity(), None);
+    let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
+    let turn = pg_wal.turn_to_push().unwrap().unwrap();
+    let reach = Reach {
+        bytes_max: 3 * SEGMENT as u64,
+        workers: 2,
+    };
+    let done = pg_wal.push_ahead(&turn, &archive, &form(Algorithm::Lz4), reach, &*clock());
+    assert_eq!(done.unwrap().files, 3);
+}
+
+/// Goal: where no lock can be made, as in a read-only pg_wal, nothing was acknowledged, and that is no failure.
+#[test]
+fn without_a_place_for_notes_nothing_is_acknowledged() {
+    let store = Store::default();
+    let at = filled(&store, 2);
+    let disk = server(2, [(3, segment(1, 3, 3))]);
+    let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
+    let disk = disk.inject(Fault::errno(30).on(Op::CreateDir));
+    let said = pg_wal.was_acknowledged(name(1, 3), &at, &disk, &*clock());
+    assert!(!said.unwrap());
 }

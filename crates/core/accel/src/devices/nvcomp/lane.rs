@@ -12,7 +12,6 @@
 //! - Lengths and statuses are filled with nonsense before a batch starts, so that values the library did not write are
 //!   noticed.
 //! - Nothing is gathered or copied by a length that was not checked against its slot.
-//!
 //! - Scratch grows when a higher level is requested, while the lane is idle.
 //!
 //! Leaves to others: the queues that batches share (`queues.rs`), how many lanes there are (`device.rs`), and framing
