@@ -41,6 +41,7 @@ demo-cache: setup build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse
 
 test: setup ## Formatting, lints and all tests, AT_A_TIME (as many as CPUs) test programs; missing tools are failures here
 	$(CARGO) fmt --all --check
+	$(CARGO) test -q -p longshore-tests
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	umask 022 && LONGSHORE_REQUIRE_TOOLS=1 AT_A_TIME=$(AT_A_TIME) python3 scripts/run-tests.py $(CARGO)
 

@@ -390,7 +390,7 @@ fn compare(
     compared
 }
 
-/// What to say of a server that is at another place than all backups of the target, and whose WAL proves none of them.
+/// The sentence for a server that is at another place than all backups of the target, and whose WAL proves none of them.
 /// Retention then counts those apart. Where a place is not known, as over a connection, host name and source decide later,
 /// as for all commands.
 fn begins_branch(
