@@ -15,6 +15,7 @@
 
 mod ahead;
 pub mod block;
+mod copy;
 pub mod device;
 mod error;
 pub mod header;
@@ -27,6 +28,7 @@ mod set_writer;
 mod stream;
 mod window;
 
+pub use copy::{CopiedSet, Moved, copy_set};
 pub use device::{
     BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
     only_path,

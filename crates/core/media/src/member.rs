@@ -86,35 +86,7 @@ impl Member {
             return Err(Error::Empty { device: name });
         }
         let mut window = Window::new(name.clone(), read.clone(), 0)?;
-        let not_media = |offset, what| match what {
-            RecordError::Feature(bits) => Error::Newer {
-                device: name.clone(),
-                bits,
-            },
-            what => Error::NotMedia {
-                device: name.clone(),
-                offset,
-                what,
-            },
-        };
-        let mut start = [0; PREFIX_MAX];
-        let got = window.peek(&mut start)?;
-        let container =
-            Container::detect(&start[..got]).ok_or_else(|| not_media(0, RecordError::Framing))?;
-        let preamble = container.preamble().len();
-        window.read(&mut start[..preamble])?;
-        let mut framed = Vec::new();
-        let header = match window.record(container, &mut framed) {
-            Ok(Some((RecordKind::Media, body))) => MediaHeader::decode(body),
-            Ok(Some((kind, _))) => Err(RecordError::Kind(kind as u8)),
-            Ok(None) => Err(RecordError::Length),
-            Err(Error::Damaged { what, .. }) => Err(what),
-            Err(e) => return Err(e),
-        };
-        let header = header.map_err(|e| not_media(preamble as u64, e))?;
-        if header.container != container {
-            return Err(not_media(preamble as u64, RecordError::Field));
-        }
+        let header = media_header(&mut window)?;
         let sets_offset = window.offset();
         // Only a pipe must continue where the label ended.
         let kept = (device.class() == DeviceClass::Pipe).then_some(window);
@@ -475,6 +447,43 @@ impl Part {
 }
 
 /// The first offset of `what` in `bytes`.
+/// Reads the first record of a stripe; `window` is at its beginning, and afterwards at its first set.
+///
+/// Errors: [`Error::NotMedia`], [`Error::Newer`], and those of reading.
+pub(crate) fn media_header(window: &mut Window) -> Result<MediaHeader, Error> {
+    let name = window.device().to_owned();
+    let not_media = |offset, what| match what {
+        RecordError::Feature(bits) => Error::Newer {
+            device: name.clone(),
+            bits,
+        },
+        what => Error::NotMedia {
+            device: name.clone(),
+            offset,
+            what,
+        },
+    };
+    let mut start = [0; PREFIX_MAX];
+    let got = window.peek(&mut start)?;
+    let container =
+        Container::detect(&start[..got]).ok_or_else(|| not_media(0, RecordError::Framing))?;
+    let preamble = container.preamble().len();
+    window.read(&mut start[..preamble])?;
+    let mut framed = Vec::new();
+    let header = match window.record(container, &mut framed) {
+        Ok(Some((RecordKind::Media, body))) => MediaHeader::decode(body),
+        Ok(Some((kind, _))) => Err(RecordError::Kind(kind as u8)),
+        Ok(None) => Err(RecordError::Length),
+        Err(Error::Damaged { what, .. }) => Err(what),
+        Err(e) => return Err(e),
+    };
+    let header = header.map_err(|e| not_media(preamble as u64, e))?;
+    if header.container != container {
+        return Err(not_media(preamble as u64, RecordError::Field));
+    }
+    Ok(header)
+}
+
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {

@@ -151,6 +151,10 @@ impl MediaSet {
         self.members.iter().map(|m| m.read.reading_bytes()).sum()
     }
 
+    pub(crate) fn member(&self, family_index: usize) -> &Member {
+        &self.members[family_index]
+    }
+
     pub fn header(&self, family_index: usize) -> &MediaHeader {
         &self.members[family_index].header
     }
