@@ -15,7 +15,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longshore_io::Clock;
 use longshore_pipeline::{LeftStripe, Observer, Plan, Progress, Standing, ratio};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::verbose;
 use longshore_terminal::interrupt;
@@ -56,6 +56,27 @@ impl ProgressView {
             bar,
             lines: Mutex::default(),
         }
+    }
+
+    /// Bytes of stripes have been copied. May be called by several threads at once.
+    pub fn copied(&self, moved: u64, total: u64) {
+        if let Some(bar) = &self.bar {
+            if bar.length() != Some(total) {
+                bar.set_length(total);
+                bar.set_style(style(true));
+            }
+            bar.set_position(moved);
+            return;
+        }
+        let now = self.clock.now();
+        let due = self.lines().due_of(now, (moved, Some(total)), None);
+        if let Some(line) = due {
+            self.output.remark(&line);
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes the bar from the screen; the answer follows.
@@ -114,13 +135,7 @@ impl Observer for ProgressView {
             bar.set_message(format!("ratio {so_far:.2}"));
             return;
         }
-        let due = {
-            let mut lines = self
-                .lines
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            lines.due(self.clock.now(), progress)
-        };
+        let due = self.lines().due(self.clock.now(), progress);
         if let Some(line) = due {
             self.output.remark(&line);
         }
@@ -161,15 +176,25 @@ fn ended_while_completing(stripes: &[LeftStripe]) -> String {
 }
 
 impl Lines {
-    /// The next line, if it is due. The words of message 3211 come first, for scripts that search for them.
     fn due(&mut self, now: Duration, progress: &Progress) -> Option<String> {
+        let so_far = ratio(progress.plain_bytes, progress.stored_bytes);
+        let moved = (progress.plain_bytes, progress.expected_bytes);
+        self.due_of(now, moved, Some(so_far))
+    }
+
+    /// The next line, if it is due. The words of message 3211 come first, for scripts that search for them. `expected`: the
+    /// value of `moved` at the end; `so_far`: the compression ratio.
+    fn due_of(
+        &mut self,
+        now: Duration,
+        (moved, expected): (u64, Option<u64>),
+        so_far: Option<f64>,
+    ) -> Option<String> {
         let started = *self.started.get_or_insert_with(|| {
             self.last_at = now;
             now
         });
-        let percent = progress
-            .expected_bytes
-            .map(|total| (progress.plain_bytes.saturating_mul(100) / total.max(1)).min(100));
+        let percent = expected.map(|total| (moved.saturating_mul(100) / total.max(1)).min(100));
         let step = percent.unwrap_or(0) / STEP_PERCENT;
         if step <= self.last_step && now - self.last_at < STEP_TIME {
             return None;
@@ -177,16 +202,14 @@ impl Lines {
         self.last_step = self.last_step.max(step);
         self.last_at = now;
         let elapsed = (now - started).as_secs_f64();
-        let moved = progress.plain_bytes;
         let head = match percent {
             Some(percent) => format!("{percent} percent processed."),
             None => format!("{} processed.", bytes(moved)),
         };
-        let mut line = format!(
-            "{head} {}, ratio {:.2}",
-            bytes(moved),
-            ratio(moved, progress.stored_bytes)
-        );
+        let mut line = format!("{head} {}", bytes(moved));
+        if let Some(so_far) = so_far {
+            line += &format!(", ratio {so_far:.2}");
+        }
         if elapsed > 0.2 {
             line += &format!(", {}/s", bytes((moved as f64 / elapsed) as u64));
         }

@@ -36,10 +36,32 @@ pub struct CopiedSet {
     pub bytes: u64,
 }
 
+/// A copy whose stripes are durable and have no name yet. Dropping it leaves nothing.
+#[must_use = "the stripes have no name yet"]
+pub struct ReadyCopy {
+    set: CopiedSet,
+    stripes: Vec<CopiedStripe>,
+}
+
+impl ReadyCopy {
+    /// Gives the stripes their names.
+    ///
+    /// Errors: those of the devices. If some stripes have their names by then, the next reader takes the others as they are,
+    /// where the device can complete them later.
+    pub fn complete(mut self) -> Result<CopiedSet, Error> {
+        for stripe in &mut self.stripes {
+            stripe.write.keep();
+        }
+        complete(self.stripes)?;
+        Ok(self.set)
+    }
+}
+
 /// Bytes of the source that the trailer and what follows it may have at most; more is refused, since it is held in memory.
 const TAIL_MAX: u64 = 1 << 20;
 
-/// Copies the only set on `from`, in any order, to `to`, where device N takes family N + 1. Each of `to` is written anew.
+/// Copies the only set on `from`, in any order, to `to`, where device N takes family N + 1. The copy is no set before
+/// [`ReadyCopy::complete`].
 ///
 /// Errors: those of [`MediaSet::open`]; [`Error::DeviceCount`] unless there is one device for each family;
 /// [`Error::NoSuchSet`] unless `from` holds exactly one set; [`Error::Incomplete`]; [`Error::Damaged`],
@@ -48,7 +70,7 @@ pub fn copy_set(
     from: &[Arc<dyn BackupDevice>],
     to: &[Arc<dyn BackupDevice>],
     moved: Moved<'_>,
-) -> Result<CopiedSet, Error> {
+) -> Result<ReadyCopy, Error> {
     let media = MediaSet::open(from)?;
     let set = only_set(&media)?;
     if to.len() != media.family_count() {
@@ -84,14 +106,13 @@ pub fn copy_set(
     for stripe in &mut stripes {
         stripe.write.sync()?;
     }
-    for stripe in &mut stripes {
-        stripe.write.keep();
-    }
-    complete(stripes)?;
-    Ok(CopiedSet {
-        header: set.header,
-        trailer,
-        bytes,
+    Ok(ReadyCopy {
+        set: CopiedSet {
+            header: set.header,
+            trailer,
+            bytes,
+        },
+        stripes,
     })
 }
 

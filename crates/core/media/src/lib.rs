@@ -28,7 +28,7 @@ mod set_writer;
 mod stream;
 mod window;
 
-pub use copy::{CopiedSet, Moved, copy_set};
+pub use copy::{CopiedSet, Moved, ReadyCopy, copy_set};
 pub use device::{
     BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
     only_path,

@@ -121,6 +121,10 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] longshore_bucket::Error),
 
+    /// A stripe that was copied.
+    #[error(transparent)]
+    Media(#[from] longshore_media::Error),
+
     /// By the store's own clock.
     #[error(
         "the lease {at} was not kept alive for 15 minutes: an expire may have removed what it protected"
@@ -132,6 +136,14 @@ pub enum Error {
         "target {target} is in object stores, where no WAL archive can be yet, and [database.{database}.wal] names no directory for it"
     )]
     NoArchive { target: String, database: String },
+
+    /// A copy keeps its backup's label.
+    #[error("target {target} has something else under the label {label} of {database}")]
+    LabelTaken {
+        target: String,
+        database: String,
+        label: String,
+    },
 
     /// Another expire is running, or a program that an expire must not disturb.
     #[error("{} is in use: {holder}", path.display())]
@@ -149,8 +161,9 @@ impl Error {
             // STOPAT is too early.
             Error::NoneBefore { later: 1.., .. } => Some(4335),
             Error::Chain(_) => Some(3136),
+            Error::Media(e) => e.number(),
             Error::NoBase { .. } => Some(3035),
-            Error::Busy { .. } => Some(3023),
+            Error::Busy { .. } | Error::LabelTaken { .. } => Some(3023),
             Error::NoneBefore { .. }
             | Error::Branches { .. }
             | Error::Io { .. }
@@ -203,11 +216,15 @@ impl Error {
             }
             Error::Wal(e) => e.hint(),
             Error::Store(e) => e.hint(),
+            Error::Media(e) => e.hint(),
             Error::LeaseLost { .. } => {
                 "check the network, then run the command again; `longshore info` shows the state of each backup"
             }
             Error::NoArchive { .. } => {
                 "name a directory with `archive` in [database.NAME.wal], or back up with --with-wal"
+            }
+            Error::LabelTaken { .. } => {
+                "`longshore info --target` shows what is there; another copy of the same backup may be running"
             }
             Error::Busy { .. } => "wait until the other run has ended",
         }

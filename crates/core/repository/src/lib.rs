@@ -9,6 +9,7 @@
 pub mod base;
 pub mod branch;
 pub mod chain;
+pub mod copying;
 mod error;
 mod expire;
 pub mod identity;

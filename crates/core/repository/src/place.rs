@@ -109,7 +109,7 @@ pub(crate) struct ShelfMark {
 
 /// Where the backups of one database lie. Any number of programs may use one place. The tests in `place/tests.rs` check
 /// the text of the traits here for every place.
-pub(crate) trait Place: Marks + Debug + Send + Sync {
+pub(crate) trait Place: Claims + Marks + Debug + Send + Sync {
     /// Errors: a part of the place cannot be read; trouble with one backup is in its [`LabelFiles`].
     fn look(&self) -> Result<Found, Error>;
 
@@ -118,9 +118,6 @@ pub(crate) trait Place: Marks + Debug + Send + Sync {
 
     /// Where this family of a backup would be written now.
     fn stripe(&self, label: &Label, family: u16) -> String;
-
-    /// Makes a place for a new backup.
-    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error>;
 
     /// Protects a backup from removal. The caller then looks whether it is still there.
     ///
@@ -136,6 +133,18 @@ pub(crate) trait Place: Marks + Debug + Send + Sync {
     fn side_by_side(&self) -> usize {
         1
     }
+}
+
+/// New labels at a place.
+pub(crate) trait Claims {
+    /// Makes a place for a new backup.
+    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error>;
+
+    /// Makes a place for a copy of a backup, under the same label. Family N goes to the place after that of family N - 1, and
+    /// the first place follows the last.
+    ///
+    /// Errors: [`Error::LabelTaken`] if anything is under the label.
+    fn begin_copy(&self, label: &Label, families: u16) -> Result<Begun, Error>;
 }
 
 /// The marks at a place, which are no backups and are never removed.

@@ -33,7 +33,7 @@ use crate::chain::{Health, SetFacts, chain};
 use crate::identity::Identity;
 use crate::label::{BackupKind, Label};
 use crate::lease::{Holder, Use};
-use crate::place::{Found, Hold, LabelFiles, Place, Protection};
+use crate::place::{Begun, Found, Hold, LabelFiles, Place, Protection};
 use crate::recover::{self, RestoreStart, SkippedBackup};
 use crate::target::{self, Target, WAL};
 
@@ -209,6 +209,14 @@ pub struct NewBackup {
 }
 
 impl NewBackup {
+    pub(crate) fn of(begun: Begun) -> NewBackup {
+        NewBackup {
+            label: begun.label,
+            devices: begun.devices,
+            hold: begun.hold,
+        }
+    }
+
     /// To be called when everything is written, before the backup is reported as done.
     ///
     /// Errors: the place was lost meanwhile, so others may have removed some of it.
@@ -427,12 +435,7 @@ impl Shelf {
     ///
     /// Errors: [`Error::Unreachable`]; [`Error::NotADirectory`]; [`Error::Io`].
     pub fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<NewBackup, Error> {
-        let begun = self.place.begin(kind, begun_us)?;
-        Ok(NewBackup {
-            label: begun.label,
-            devices: begun.devices,
-            hold: begun.hold,
-        })
+        Ok(NewBackup::of(self.place.begin(kind, begun_us)?))
     }
 
     /// The backup with this label, or the latest that can be restored, protected against removal with all backups it

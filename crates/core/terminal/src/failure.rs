@@ -283,6 +283,7 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         | Wal::OtherWay { .. }
         | Wal::BrokenLink { .. }
         | Wal::BranchUnknown { .. }
+        | Wal::CopyUnknown { .. }
         | Wal::HoleBefore { .. }
         | Wal::NeedUnreadable { .. }
         | Wal::NeedUnwritten { .. }
@@ -355,6 +356,7 @@ fn place_at_target(error: &longshore_repository::Error) -> (Exit, u32) {
     match error {
         Error::Wal(error) => place_in_archive(error),
         Error::Store(_) => (Exit::Media, numbers::STORE),
+        Error::Media(media) => (Exit::Media, own_of_media(media)),
         Error::Name { .. } => (Exit::Usage, numbers::TARGET),
         Error::NoArchive { .. } => (Exit::Usage, numbers::ARCHIVE),
         Error::NoLog { .. } => (Exit::Media, numbers::ARCHIVE),
@@ -370,6 +372,7 @@ fn place_at_target(error: &longshore_repository::Error) -> (Exit, u32) {
         | Error::NotWhole { .. }
         | Error::NoneBefore { .. }
         | Error::Chain(_)
+        | Error::LabelTaken { .. }
         | Error::Busy { .. } => (Exit::Media, numbers::TARGET),
     }
 }
@@ -380,6 +383,7 @@ impl From<longshore_repository::Error> for Failure {
         let error = match error {
             Error::Wal(error) => return error.into(),
             Error::Store(error) => return longshore_media::Error::from(error).into(),
+            Error::Media(error) => return error.into(),
             error => error,
         };
         let (exit, own) = place_at_target(&error);

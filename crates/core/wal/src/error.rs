@@ -144,6 +144,14 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// Two archives have segments of one timeline, and none to compare.
+    #[error("it is unknown whether {} and {} have the same WAL: only one of them has {name}", archive.display(), to.display())]
+    CopyUnknown {
+        archive: PathBuf,
+        to: PathBuf,
+        name: SegmentName,
+    },
+
     /// The archive goes on after a segment that it lacks, and the server does not have what follows there.
     #[error("the archive {} has {after} and not {name}, and pg_wal has no {after} that would show whose it is",
         archive.display())]
@@ -337,6 +345,9 @@ impl Error {
             Error::BranchUnknown { .. } => {
                 "store the WAL in the backup (--with-wal); or let the server keep its WAL for longer \
                  (wal_keep_size) and retry"
+            }
+            Error::CopyUnknown { .. } => {
+                "rename the archive that is copied to, and copy again: it then begins with the WAL that the copied backups need"
             }
             Error::HoleBefore { .. } => {
                 "wait until this server has that segment: PostgreSQL repeats the push. If the server was set back to an older copy, run \

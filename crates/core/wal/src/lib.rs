@@ -22,6 +22,7 @@
 mod ahead;
 mod archive;
 mod border;
+mod copy;
 mod error;
 #[cfg(test)]
 #[path = "../../io/tests/contract/suite/alone.rs"]
@@ -30,6 +31,7 @@ mod form;
 mod identity;
 mod links;
 mod list;
+mod memory;
 pub mod needs;
 mod note;
 pub mod object;
@@ -49,6 +51,7 @@ mod waiting;
 
 pub use ahead::{PgWal, PrefetchResult, Reach, Turn};
 pub use archive::{Outgoing, PushResult, WalArchive};
+pub use copy::{WalToCopy, copy_wal};
 pub use error::Error;
 pub use form::{IDENTITY_NAME, StorageForm};
 pub use identity::Identity;

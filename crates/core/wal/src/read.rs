@@ -156,7 +156,7 @@ impl WalArchive {
         self.object_for(name, Wanted::Parts)
     }
 
-    fn object_for(&self, name: WalName, wanted: Wanted) -> Result<Object, Error> {
+    pub(super) fn object_for(&self, name: WalName, wanted: Wanted) -> Result<Object, Error> {
         match self.find_for(name, wanted)? {
             Some(object) => Ok(object),
             None => Err(Error::Missing {

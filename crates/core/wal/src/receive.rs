@@ -18,7 +18,6 @@
 
 mod error;
 mod histories;
-mod memory;
 mod proof;
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,9 @@
 //! - A check that cannot be made is a finding, too, and never ends the others.
 //! - Nothing is changed, except that a PostgreSQL server switches to a new WAL segment.
 //!
-//! Leaves to others: questions to the server (`check/postgres.rs`), and reading backups (`verify`, `drill`).
+//! Leaves to others: copies (`check/copies.rs`), questions to the server (`check/postgres.rs`), and reading backups (`verify`, `drill`).
 
+mod copies;
 mod postgres;
 
 use std::path::Path;
@@ -165,7 +166,8 @@ fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
             None
         }
     };
-    match context.config.retention_of(name) {
+    let own = context.config.target_of(name);
+    match context.config.retention_of(name, own) {
         Some((retention, _)) => notes.good("retention", retention),
         None => notes.look("retention", "none: backups are never removed"),
     }
@@ -278,6 +280,7 @@ fn target(
     damaged_and_mixed(&listing, &told, notes);
     space(shelf, &listing, &told, context, notes);
     stores(shelf, spec, context, notes);
+    copies::look(shelf, &listing, options, context, notes);
     if let Some(wal) = &told.wal {
         log(wal, context, notes);
     }

@@ -74,7 +74,7 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
     let mut warned = false;
     let cancel = interrupt::cancel_flag();
     for shelf in all {
-        let Some(policy) = policy(&options.rules, context, &shelf.database) else {
+        let Some(policy) = policy(&options.rules, context, &shelf) else {
             if named {
                 let failure = Failure::usage(
                     format!("no retention is configured for {}", shelf.database),
@@ -121,13 +121,14 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// The rules of the options, if any are given, else the configured ones.
-fn policy(rules: &Rules, context: &Context, database: &str) -> Option<Policy> {
+fn policy(rules: &Rules, context: &Context, shelf: &Shelf) -> Option<Policy> {
     let given = Policy {
         keep_full: rules.keep_full,
         keep_days: rules.keep_days,
         keep_wal: rules.keep_wal,
     };
-    let configured = context.config.retention_of(database);
+    let target = Some(shelf.target.name.as_str());
+    let configured = context.config.retention_of(&shelf.database, target);
     let configured = configured.map(|(_, retention)| retention.policy());
     match (given.is_empty(), configured) {
         (false, _) => Some(given),

@@ -126,7 +126,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
     let now_us = context.clock.wall_ns() / 1000;
     let name = &shelf.database;
     let facts = listing.facts();
-    let retention = context.config.retention_of(name);
+    let retention = context.config.retention_of(name, Some(&shelf.target.name));
     let decision = retention.map(|(_, r)| decide(&facts, &r.policy(), now_us));
     let keeps_less = retention.is_some_and(|(_, r)| r.policy().keep_wal.is_some());
     // With `keep_wal`, older backups keep only the WAL that makes them consistent; the WAL between them was removed.

@@ -1,4 +1,4 @@
-//! The same command with a label added: printed when the user has to choose a backup.
+//! The same command with a label or a target added: printed when the user has to choose a backup.
 
 use std::ffi::{OsStr, OsString};
 
@@ -29,15 +29,25 @@ pub fn of_branch(error: Error) -> Failure {
 
 /// The same arguments with this label.
 pub fn with_label(args: impl Iterator<Item = OsString>, label: &str) -> Vec<OsString> {
+    with(args, "--label", label)
+}
+
+/// The same command line with this target.
+pub fn with_target(args: impl Iterator<Item = OsString>, target: &str) -> String {
+    command_line(with(args, "--target", target))
+}
+
+fn with(args: impl Iterator<Item = OsString>, option: &str, value: &str) -> Vec<OsString> {
+    let assigned = format!("{option}=");
     let (mut kept, mut is_value) = (Vec::new(), false);
     for arg in args {
-        let is_own = is_value || arg.to_string_lossy().starts_with("--label=");
-        is_value = !is_own && arg == OsStr::new("--label");
+        let is_own = is_value || arg.to_string_lossy().starts_with(&assigned);
+        is_value = !is_own && arg == OsStr::new(option);
         if !is_own && !is_value {
             kept.push(arg);
         }
     }
-    kept.extend(["--label".into(), label.into()]);
+    kept.extend([option.into(), value.into()]);
     kept
 }
 

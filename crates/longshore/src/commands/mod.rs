@@ -15,6 +15,7 @@ mod cache;
 mod catalog;
 mod check;
 mod config_page;
+mod copy;
 mod devices;
 mod doctor;
 mod drill;
@@ -103,6 +104,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Check(options) => check::run(options, context),
         Command::Drill(options) => drill::run(options, context),
         Command::Expire(options) => expire::run(options, context),
+        Command::Copy(options) => copy::run(options, context),
         Command::Serve(options) => serve::run(options, context),
         Command::Sql(options) => sql::run(options, context),
         Command::History(options) => catalog::history(options, context),

@@ -43,6 +43,7 @@ struct Database {
     url: String,
     target: Option<String>,
     retention: Option<String>,
+    copies: Vec<String>,
     /// How targets identify its backups, on any machine; `None`: by machine and path, or by WAL.
     identity: Option<String>,
     algorithm: Option<String>,
@@ -78,7 +79,10 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
         name: name.clone(),
         url: without_password(&d.url),
         target: config.target_of(name).map(str::to_owned),
-        retention: config.retention_of(name).map(|(name, _)| name.to_owned()),
+        retention: config
+            .retention_of(name, config.target_of(name))
+            .map(|(name, _)| name.to_owned()),
+        copies: config.copies_of(name).to_vec(),
         identity: d.identity.clone(),
         algorithm: d
             .algorithm
@@ -177,7 +181,10 @@ fn text(answer: &Answer, context: &Context) -> String {
         if let Some(wal) = &d.wal {
             text += &log(wal);
         }
-        let retention = context.config.retention_of(&d.name);
+        if !d.copies.is_empty() {
+            text += &format!("  copied to {}\n", plain(&d.copies.join(", ")));
+        }
+        let retention = context.config.retention_of(&d.name, d.target.as_deref());
         text += &match retention {
             None => "  nothing is ever removed: it has no retention\n".to_owned(),
             Some((name, rules)) => format!("  {}: {}\n", plain(name), sentence(rules)),

@@ -45,9 +45,17 @@ pub fn shelves(
         )
         .numbered(numbers::NOT_CONFIGURED));
     }
-    let shelf =
-        |name: &String| devices::shelf(context, &devices::target_of(context, target, name)?, name);
-    names.iter().map(shelf).collect()
+    let mut shelves = Vec::new();
+    for name in &names {
+        let own = devices::target_of(context, target, name)?;
+        shelves.push(devices::shelf(context, &own, name)?);
+        let copies = context.config.copies_of(name).iter();
+        for copy in copies.filter(|_| target.is_none()) {
+            let at = devices::target(context, copy)?;
+            shelves.push(devices::shelf(context, &at, name)?);
+        }
+    }
+    Ok(shelves)
 }
 
 /// Failures of single databases while others were served.

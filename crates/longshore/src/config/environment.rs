@@ -25,7 +25,7 @@ struct Form {
 }
 
 /// Keys whose value is a list, and what separates its elements in a variable: an address has colons.
-const LISTS: [(&str, char); 2] = [("directories", ':'), ("buckets", ' ')];
+const LISTS: [(&str, char); 3] = [("directories", ':'), ("buckets", ' '), ("copies", ' ')];
 
 const FORMS: [Form; 5] = [
     Form {

@@ -70,6 +70,8 @@ pub struct Database {
     pub target: Option<String>,
     /// The rules for what may be removed from the target.
     pub retention: Option<String>,
+    /// The targets to which its backups are copied, if not those of the defaults.
+    pub copies: Option<Vec<String>>,
     /// How targets identify a database without WAL, on any machine; without this key, by machine and path.
     pub identity: Option<String>,
     #[serde(default, deserialize_with = "algorithm")]
@@ -92,6 +94,7 @@ impl Database {
         "url",
         "target",
         "retention",
+        "copies",
         "identity",
         "algorithm",
         "level",
@@ -148,10 +151,12 @@ pub struct Target {
     /// Or prefixes in object stores, of which each takes one stripe.
     #[serde(default)]
     pub buckets: Vec<String>,
+    /// The retention of all databases here, in place of their own.
+    pub retention: Option<String>,
 }
 
 impl Target {
-    pub const KEYS: &[&str] = &["directories", "buckets"];
+    pub const KEYS: &[&str] = &["directories", "buckets", "retention"];
 
     /// Where its stripes go. Errors: an address is none.
     pub fn places(&self) -> Result<Places, longshore_repository::Error> {
@@ -190,6 +195,8 @@ pub struct Defaults {
     pub target: Option<String>,
     /// The retention of databases that name none.
     pub retention: Option<String>,
+    /// The targets of copies of databases that name none.
+    pub copies: Option<Vec<String>>,
     #[serde(default, deserialize_with = "algorithm")]
     pub algorithm: Option<Algorithm>,
     #[serde(default, deserialize_with = "level")]
@@ -210,6 +217,7 @@ impl Defaults {
     pub const KEYS: &[&str] = &[
         "target",
         "retention",
+        "copies",
         "algorithm",
         "level",
         "buffer_count",
@@ -430,6 +438,7 @@ impl Config {
         self.check_paths()?;
         for (name, target) in &self.target {
             check_target(name, target)?;
+            self.check_names(&format!("target.{name}"), None, target.retention.as_deref())?;
         }
         for (name, database) in &self.database {
             self.check_database(name, database)?;
@@ -439,7 +448,9 @@ impl Config {
         }
         Places::buckets(&self.serve.buckets).map_err(|e| format!("[serve]: {e}"))?;
         let (target, retention) = (&self.defaults.target, &self.defaults.retention);
-        self.check_names("defaults", target.as_deref(), retention.as_deref())
+        self.check_names("defaults", target.as_deref(), retention.as_deref())?;
+        let copies = self.defaults.copies.as_deref().unwrap_or_default();
+        self.check_copies("defaults", copies, target.as_deref())
     }
 
     /// No path is the address of an object store.
@@ -502,6 +513,28 @@ impl Config {
         }
     }
 
+    /// Copies go to other targets than the backups themselves, each named once.
+    fn check_copies(
+        &self,
+        table: &str,
+        copies: &[String],
+        own: Option<&str>,
+    ) -> Result<(), String> {
+        for (i, copy) in copies.iter().enumerate() {
+            let what = if !self.target.contains_key(copy) {
+                format!("there is no [target.{copy}]")
+            } else if own == Some(copy) {
+                format!("{copy} is the target of the backups themselves")
+            } else if copies[..i].contains(copy) {
+                format!("{copy} is named twice")
+            } else {
+                continue;
+            };
+            return Err(format!("[{table}]: `copies`: {what}"));
+        }
+        Ok(())
+    }
+
     fn check_database(&self, name: &str, database: &Database) -> Result<(), String> {
         let table = format!("database.{name}");
         self.check_names(&table, database.target.as_deref(), None)?;
@@ -509,6 +542,8 @@ impl Config {
             return Err(format!("[{table}] needs a `url`"));
         }
         self.check_names(&table, None, database.retention.as_deref())?;
+        let copies = database.copies.as_deref().unwrap_or_default();
+        self.check_copies(&table, copies, self.target_of(name))?;
         if let Some(identity) = &database.identity {
             check_identity(database, identity)
                 .map_err(|what| format!("[{table}]: `identity` {what}"))?;
@@ -579,13 +614,25 @@ impl Config {
         own.or(self.defaults.target.as_ref()).map(String::as_str)
     }
 
-    /// The rules for what may be removed of a database, and the name of their table.
-    pub fn retention_of(&self, database: &str) -> Option<(&str, Retention)> {
-        let own = self
+    /// The targets to which a database's backups are copied.
+    pub fn copies_of(&self, database: &str) -> &[String] {
+        let own = self.database.get(database).and_then(|d| d.copies.as_ref());
+        let own = own.or(self.defaults.copies.as_ref());
+        own.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The rules for what may be removed of a database at a target, and the name of their table: the target's own, else the
+    /// database's.
+    pub fn retention_of(&self, database: &str, target: Option<&str>) -> Option<(&str, Retention)> {
+        let target = target.and_then(|name| self.target.get(name));
+        let of_target = target.and_then(|t| t.retention.as_ref());
+        let of_database = self
             .database
             .get(database)
             .and_then(|d| d.retention.as_ref());
-        let name = own.or(self.defaults.retention.as_ref())?;
+        let name = of_target
+            .or(of_database)
+            .or(self.defaults.retention.as_ref())?;
         Some((name, *self.retention.get(name)?))
     }
 }
@@ -792,7 +839,7 @@ mod tests {
         assert_eq!(config.defaults.algorithm, Some(Algorithm::Zstd));
         assert_eq!(config.defaults.max_transfer_size, Some(512 << 10));
         assert_eq!(config.defaults.max_cpu, Some(25.0));
-        let (name, retention) = config.retention_of("sales").unwrap();
+        let (name, retention) = config.retention_of("sales", None).unwrap();
         assert_eq!((name, retention.keep_days), ("month", Some(30)));
         assert_eq!(config.target_of("sales"), Some("nightly"));
         assert_eq!(config.target_of("other"), None);

@@ -94,6 +94,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "workers" => "workers = 4",
         "directories" => "directories = [\"/mnt/disk1/backup\"]",
         "buckets" => "buckets = [\"s3://my-bucket/backup\"]",
+        "copies" => "copies = [\"offsite\"]",
         "keep_full" => "keep_full = 4",
         "keep_days" => "keep_days = 30",
         "keep_wal" => "keep_wal = 2",

@@ -43,7 +43,7 @@ pub use inspect::{Bases, List, Media, Verify};
 pub use offload::{OffloadOptions, ResultOptions};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;
-pub use repository::{Check, Drill, Expire, Info, Rules};
+pub use repository::{Check, Copy, Drill, Expire, Info, Rules};
 pub use restore::Restore;
 pub use serve::Serve;
 pub use sql::{Sql, with_tip_for_help};
@@ -106,6 +106,7 @@ pub enum Command {
     Check(Check),
     Drill(Drill),
     Expire(Expire),
+    Copy(Copy),
     Sql(Sql),
     Serve(Serve),
     History(History),

@@ -11,7 +11,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::TransferOptions;
+use longshore_repository::Label;
+
+use super::{TransferOptions, values};
 
 const TEACH_EXPIRE: &str = "\
 Examples:
@@ -76,6 +78,70 @@ pub struct Rules {
     /// it if WAL needs more room than backups.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_wal: Option<u32>,
+}
+
+const TEACH_COPY: &str = "\
+Examples:
+  longshore copy sales
+      what the targets in `copies` of [database.sales] lack; for a timer
+  longshore copy sales --to offsite --dry-run
+      what would be copied there, and why the rest would not
+  longshore copy sales --from offsite --to disks --label 20270131T020000Z-full-1a2b3c4d
+      back from the copy, with all backups that this one needs
+
+Not for: a first backup at a second place while the first one is away: name that target for the
+backup itself (`longshore backup sales --target offsite`).";
+
+/// Copies backups and WAL from one target to another, byte for byte.
+///
+/// A copy is the same backup under the same label: any command reads it with --target. Nothing is decoded, but every
+/// checksum is compared on the way, so damage is not copied. The backups that are there are left alone, and those that
+/// the next expire there would remove are not copied. WAL goes into an archive of the other target. Each target has its
+/// own retention: `retention` in [target.NAME]. An interrupted copy is no backup; the next run makes it again.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_COPY)]
+pub struct Copy {
+    /// Databases of the configuration; the default is all of them that have copies.
+    #[arg(value_name = "DATABASE")]
+    pub databases: Vec<String>,
+
+    /// The target that is read; the default is the one configured for each database.
+    ///
+    /// Give a copy's target to bring backups back from it, with --to.
+    #[arg(long, value_name = "NAME")]
+    pub from: Option<String>,
+
+    /// The target that is written; the default is each in `copies` of the database.
+    ///
+    /// Give one to copy to another place once. Its directories or buckets must exist.
+    #[arg(long, value_name = "NAME")]
+    pub to: Option<String>,
+
+    /// Only this backup and those it needs, also if retention would remove it there; repeatable.
+    ///
+    /// The default is every backup that retention there keeps. `longshore info` shows the labels.
+    #[arg(long = "label", value_name = "LABEL")]
+    pub labels: Vec<Label>,
+
+    /// Show what would be copied, and copy nothing.
+    ///
+    /// Use it before the first copy: the table has the bytes that the other target will need.
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+
+    /// Copy no WAL.
+    ///
+    /// Use it where the server archives its WAL to the other target, too, or where backups hold the WAL they need. The
+    /// default copies what recovery from the copied backups needs, to any moment up to the archive's end.
+    #[arg(long)]
+    pub no_wal: bool,
+
+    /// Read at most this many bytes of backups per second.
+    ///
+    /// Counts stored bytes of stripes; WAL is not counted. Units are powers of 1024; `/s` may follow. There is no default
+    /// limit. Use it to spare a line that others need.
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub max_rate: Option<u64>,
 }
 
 const TEACH_INFO: &str = "\

@@ -18,7 +18,7 @@ fn object(ran: &Ran) -> Value {
 
 /// Each action that this suite has an answer of, by a command line that ends well. The answers are compared with
 /// `docs/json.md`: no member is missing, unknown or of another type.
-const LINES: [(&str, &str); 26] = [
+const LINES: [(&str, &str); 27] = [
     (
         "backup app.db --to a.bak --to b.bak --verify --json",
         "backup",
@@ -46,6 +46,7 @@ const LINES: [(&str, &str); 26] = [
     ("check --json", "check"),
     ("drill app --json", "drill"),
     ("expire --json", "expire"),
+    ("copy app --to u --json", "copy"),
     ("wal create --archive wal --json", "wal_create"),
     ("wal needs --archive wal --json", "wal_needs"),
     ("sql --json -Q SELECT(1)", "sql"),
@@ -87,12 +88,13 @@ fn every_command_answers_with_one_object() {
     let stage = Stage::new();
     stage.database("app.db", 2);
     let config = format!(
-        "[target.t]\ndirectories = [\"{0}/t\"]\n[retention.r]\nkeep_full = 1\n[database.app]\n\
+        "[target.t]\ndirectories = [\"{0}/t\"]\n[target.u]\ndirectories = [\"{0}/u\"]\n[retention.r]\nkeep_full = 1\n[database.app]\n\
          url = \"sqlite:{0}/app.db\"\ntarget = \"t\"\nretention = \"r\"\n",
         stage.path("").display()
     );
     stage.write("no-config/longshore/longshore.toml", config.as_bytes());
     std::fs::create_dir(stage.path("t")).unwrap();
+    std::fs::create_dir(stage.path("u")).unwrap();
     let mut login = stage.command(&["serve", "--add-login", "eve", "--json"]);
     login.env("LONGSHORE_LOGIN_PASSWORD", "a long one for the test");
     let added = object(&Ran::of(&login.output().unwrap()).exits(0));

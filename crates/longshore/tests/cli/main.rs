@@ -5,6 +5,7 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod configured;
+mod copies;
 mod device_check;
 mod dry_run;
 mod effects;

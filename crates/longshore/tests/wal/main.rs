@@ -5,6 +5,7 @@ mod archiving_buckets;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod failover;
 mod receiving;
 mod receiving_buckets;

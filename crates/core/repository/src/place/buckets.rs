@@ -33,8 +33,8 @@ use uuid::Uuid;
 
 use super::object_lease::{End, ObjectLease};
 use super::{
-    Begun, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal, Remover,
-    ShelfMark,
+    Begun, Claims, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal,
+    Remover, ShelfMark,
 };
 use crate::Error;
 use crate::label::{BackupKind, Label};
@@ -197,6 +197,7 @@ pub(crate) fn databases(prefixes: &[Address], storage: &dyn Storage) -> Result<V
 struct BackupHold {
     place: Buckets,
     label: Label,
+    families: usize,
     lease: ObjectLease,
 }
 
@@ -212,7 +213,7 @@ impl Drop for BackupHold {
         let there = self.place.contents(&self.label);
         let families = there.map(|there| there.iter().filter(|o| o.family.is_some()).count());
         match families {
-            Ok(n) if n == 0 || n == self.place.prefixes.len() => {}
+            Ok(n) if n == 0 || n == self.families => {}
             Ok(_) => self.lease.leave(),
             Err(error) => {
                 tracing::warn!(label = %self.label, %error, "it is not known what a backup has left");
@@ -265,6 +266,28 @@ impl Buckets {
             database: self.database.clone(),
         };
         self.homes()?.into_iter().next().ok_or_else(nothing)
+    }
+
+    /// The lease that claims a label; `None` if anything else is under it.
+    fn claim(&self, label: &Label, families: usize) -> Result<Option<Begun>, Error> {
+        let home = self.first_home()?;
+        let lease = ObjectLease::take(home.join(label.as_str()).into_place(), Use::Backup)?;
+        if self.contents(label)?.len() > 1 {
+            return Ok(None);
+        }
+        let held = BackupHold {
+            place: self.clone(),
+            label: label.clone(),
+            families,
+            lease,
+        };
+        let device = |n| Ok(DeviceSpec::Bucket(address_of(&self.stripe(label, n))?));
+        let devices = (1..=families as u16).map(device);
+        Ok(Some(Begun {
+            label: label.clone(),
+            devices: devices.collect::<Result<_, StoreError>>()?,
+            hold: Box::new(held),
+        }))
     }
 
     /// Everything below a label, the first bucket's first.
@@ -362,6 +385,27 @@ impl Buckets {
     }
 }
 
+impl Claims for Buckets {
+    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
+        loop {
+            let label = Label::new(begun_us, kind);
+            // Somebody else may have the same second and random digits.
+            if let Some(begun) = self.claim(&label, self.prefixes.len())? {
+                return Ok(begun);
+            }
+        }
+    }
+
+    fn begin_copy(&self, label: &Label, families: u16) -> Result<Begun, Error> {
+        let begun = self.claim(label, usize::from(families))?;
+        begun.ok_or_else(|| Error::LabelTaken {
+            target: self.target.clone(),
+            database: self.database.clone(),
+            label: label.to_string(),
+        })
+    }
+}
+
 impl Place for Buckets {
     fn look(&self) -> Result<Found, Error> {
         let mut found = Found::default();
@@ -389,35 +433,11 @@ impl Place for Buckets {
     }
 
     fn stripe(&self, label: &Label, family: u16) -> String {
-        let prefix = self.prefixes.get(usize::from(family) - 1);
+        let mut prefixes = self.prefixes.iter().cycle();
+        let prefix = prefixes.nth(usize::from(family) - 1);
         let prefix = prefix.map(Address::to_string).unwrap_or_default();
         let (prefix, database) = (prefix.trim_end_matches('/'), &self.database);
         format!("{prefix}/{database}/{label}/{}", family_name(family))
-    }
-
-    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
-        let home = self.first_home()?;
-        loop {
-            let label = Label::new(begun_us, kind);
-            let lease = ObjectLease::take(home.join(label.as_str()).into_place(), Use::Backup)?;
-            let held = BackupHold {
-                place: self.clone(),
-                label: label.clone(),
-                lease,
-            };
-            // A label of somebody else, which had the same second and random digits.
-            if self.contents(&label)?.len() > 1 {
-                continue;
-            }
-            let count = self.prefixes.len() as u16;
-            let device = |n| Ok(DeviceSpec::Bucket(address_of(&self.stripe(&label, n))?));
-            let devices = (1..=count).map(device).collect::<Result<_, StoreError>>()?;
-            return Ok(Begun {
-                label,
-                devices,
-                hold: Box::new(held),
-            });
-        }
     }
 
     fn protect(&self, label: &Label) -> Result<Protection, Error> {

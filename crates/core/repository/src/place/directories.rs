@@ -20,8 +20,8 @@ use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
 use super::{
-    Begun, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal, Remover,
-    ShelfMark,
+    Begun, Claims, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal,
+    Remover, ShelfMark,
 };
 use crate::Error;
 use crate::label::{BackupKind, Label};
@@ -216,29 +216,71 @@ impl Directories {
         }
     }
 
-    /// A unique label, and the lease that claims it.
-    fn claim(
-        &self,
-        dir: &dyn Dir,
-        kind: BackupKind,
-        begun_us: i64,
-    ) -> Result<(Label, Lease), Error> {
+    /// Makes the label's directory, and the lease that claims it; `None` if the label is taken.
+    fn claim(&self, dir: &dyn Dir, label: &Label) -> Result<Option<Lease>, Error> {
         let cannot = self.io("create", &self.path(0));
-        loop {
-            let label = Label::new(begun_us, kind);
-            let name = Path::new(label.as_str());
-            match dir.create_dir(name) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => {
-                    made.and_then(|()| dir.sync(Path::new("")))
-                        .map_err(&cannot)?;
-                    let lease = dir
-                        .dir(name)
-                        .and_then(|dir| Lease::take(dir, Use::Backup, &*self.clock));
-                    return Ok((label, lease.map_err(&cannot)?));
-                }
+        let name = Path::new(label.as_str());
+        match dir.create_dir(name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            made => {
+                made.and_then(|()| dir.sync(Path::new("")))
+                    .map_err(&cannot)?;
+                let lease = dir
+                    .dir(name)
+                    .and_then(|dir| Lease::take(dir, Use::Backup, &*self.clock));
+                Ok(Some(lease.map_err(&cannot)?))
             }
         }
+    }
+
+    /// The directory that holds a new label's lease.
+    fn first_of(&self, homes: &[Arc<dyn Dir>]) -> Result<Arc<dyn Dir>, Error> {
+        let none = || self.io("create", Path::new(""))(io::ErrorKind::NotFound.into());
+        homes.first().cloned().ok_or_else(none)
+    }
+
+    /// Opens the database's directory in each of the target's directories.
+    fn open_homes(&self) -> Result<Vec<Arc<dyn Dir>>, Error> {
+        // All of them first: no directory may be filled while another one is not mounted. From here on everything is
+        // created below open directories. By its path, a directory that is unmounted now would be created again on the
+        // disk below its mount point.
+        let open = |path: &PathBuf| self.directory(path);
+        let directories = self.directories.iter().map(open);
+        let directories: Vec<Arc<dyn Dir>> = directories.collect::<Result<_, _>>()?;
+        let homes = directories.iter().enumerate();
+        let homes = homes.map(|(i, directory)| self.make_home(i, &**directory));
+        homes.collect()
+    }
+
+    /// Makes the label's directories for the families, of which the first directory is claimed already.
+    fn fill(
+        &self,
+        homes: Vec<Arc<dyn Dir>>,
+        (label, lease): (Label, Lease),
+        families: usize,
+    ) -> Result<Begun, Error> {
+        let held = BackupHold {
+            label: label.clone(),
+            homes,
+            lease: Some(lease),
+        };
+        let name = PathBuf::from(label.as_str());
+        for (i, home) in held.homes.iter().enumerate().take(families) {
+            let path = self.path(i).join(&name);
+            if i > 0 {
+                home.create_dir(&name)
+                    .and_then(|()| home.sync(Path::new("")))
+                    .map_err(self.io("create", &path))?;
+            }
+            self.refuse_intruder(&**home, &name, &path)?;
+        }
+        let device = |family: u16| DeviceSpec::File(self.stripe(&label, family).into());
+        let devices = (1..=families as u16).map(device).collect();
+        Ok(Begun {
+            devices,
+            hold: Box::new(held),
+            label,
+        })
     }
 
     /// The database's directory in the first of the target's directories that has it.
@@ -246,6 +288,36 @@ impl Directories {
         let dirs = self.dirs()?.into_iter().enumerate();
         let mut there = dirs.filter_map(|(i, dir)| Some((dir?, self.path(i))));
         Ok(there.next())
+    }
+}
+
+impl Claims for Directories {
+    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
+        let homes = self.open_homes()?;
+        let first = self.first_of(&homes)?;
+        loop {
+            let label = Label::new(begun_us, kind);
+            if let Some(lease) = self.claim(&*first, &label)? {
+                let families = homes.len();
+                return self.fill(homes, (label, lease), families);
+            }
+        }
+    }
+
+    fn begin_copy(&self, label: &Label, families: u16) -> Result<Begun, Error> {
+        let homes = self.open_homes()?;
+        let first = self.first_of(&homes)?;
+        let taken = || Error::LabelTaken {
+            target: self.target.clone(),
+            database: self.database.clone(),
+            label: label.to_string(),
+        };
+        let is_there = |home: &Arc<dyn Dir>| home.stat(Path::new(label.as_str())).is_ok();
+        if homes.iter().any(is_there) {
+            return Err(taken());
+        }
+        let lease = self.claim(&*first, label)?.ok_or_else(taken)?;
+        self.fill(homes, (label.clone(), lease), usize::from(families))
     }
 }
 
@@ -282,50 +354,9 @@ impl Place for Directories {
     }
 
     fn stripe(&self, label: &Label, family: u16) -> String {
-        let home = self.path(usize::from(family) - 1);
+        let home = self.path((usize::from(family) - 1) % self.directories.len());
         let path = home.join(label.as_str()).join(family_name(family));
         path.display().to_string()
-    }
-
-    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
-        // All of them first: no directory may be filled while another one is not mounted. From here on everything is
-        // created below open directories. By its path, a directory that is unmounted now would be created again on the
-        // disk below its mount point.
-        let open = |path: &PathBuf| self.directory(path);
-        let directories = self.directories.iter().map(open);
-        let directories: Vec<Arc<dyn Dir>> = directories.collect::<Result<_, _>>()?;
-        let homes = directories.iter().enumerate();
-        let homes = homes.map(|(i, directory)| self.make_home(i, &**directory));
-        let homes: Vec<Arc<dyn Dir>> = homes.collect::<Result<_, _>>()?;
-        let Some(first) = homes.first() else {
-            return Err(self.io("create", Path::new(""))(
-                io::ErrorKind::NotFound.into(),
-            ));
-        };
-        let (label, lease) = self.claim(&**first, kind, begun_us)?;
-        let held = BackupHold {
-            label: label.clone(),
-            homes,
-            lease: Some(lease),
-        };
-        let mut devices = Vec::new();
-        let name = PathBuf::from(label.as_str());
-        for (i, home) in held.homes.iter().enumerate() {
-            let path = self.path(i).join(&name);
-            if i > 0 {
-                home.create_dir(&name)
-                    .and_then(|()| home.sync(Path::new("")))
-                    .map_err(self.io("create", &path))?;
-            }
-            self.refuse_intruder(&**home, &name, &path)?;
-            let file = path.join(family_name(i as u16 + 1));
-            devices.push(DeviceSpec::File(file));
-        }
-        Ok(Begun {
-            label,
-            devices,
-            hold: Box::new(held),
-        })
     }
 
     fn protect(&self, label: &Label) -> Result<Protection, Error> {

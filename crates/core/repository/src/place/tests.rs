@@ -1,4 +1,4 @@
-//! Goal: the text of [`Place`], [`Marks`], [`Remover`] and [`Hold`] holds for every place.
+//! Goal: the text of [`Place`], [`Claims`], [`Marks`], [`Remover`] and [`Hold`] holds for every place.
 //! Method: directories on a real disk and on simulated ones with and without locks that reach everybody, and prefixes
 //! of a simulated store with its habits.
 //!
@@ -161,6 +161,7 @@ contract! {
     a_backup_that_is_begun_and_left_leaves_nothing
     a_backup_lies_where_the_place_said_it_would
     every_backup_has_a_label_of_its_own
+    a_copy_has_the_label_and_the_stripes_of_its_original_and_takes_no_label_that_is_there
     what_is_written_or_read_is_not_removed
     a_backup_that_is_not_used_is_removed_as_a_whole
     one_program_at_a_time_removes
@@ -245,6 +246,43 @@ fn every_backup_has_a_label_of_its_own(stage: &Stage) {
         assert_eq!(label.kind(), BackupKind::Differential);
         assert!(!labels[..i].contains(label), "{label}");
     }
+}
+
+fn a_copy_has_the_label_and_the_stripes_of_its_original_and_takes_no_label_that_is_there(
+    stage: &Stage,
+) {
+    for families in [1, 2, 5] {
+        let original = Label::new(i64::from(families) * 86_400_000_000, BackupKind::Full);
+        let begun = stage.place().begin_copy(&original, families).unwrap();
+        assert_eq!(begun.label, original);
+        assert_eq!(begun.devices.len(), usize::from(families));
+        for (device, family) in begun.devices.iter().zip(1..) {
+            let name = device.open(&stage.storage).name();
+            assert_eq!(stage.place().stripe(&original, family), name);
+        }
+        assert!(matches!(stage.removed(&original), Removal::InUse(_)));
+        let refused = |label: &Label| {
+            let again = stage.place().begin_copy(label, families);
+            assert!(
+                matches!(again, Err(Error::LabelTaken { .. })),
+                "{families}: {again:?}"
+            );
+        };
+        refused(&original);
+        begun.devices.iter().for_each(|device| stage.write(device));
+        begun.hold.confirm().unwrap();
+        refused(&original);
+        drop(begun);
+        refused(&original);
+        stage.assert_seen(&original, |files| {
+            assert_eq!(files.stripes.len(), usize::from(families));
+            assert!(files.any_finished && files.holders.is_empty());
+        });
+        refused(&stage.shelved(9));
+    }
+    let label = Label::new(0, BackupKind::Full);
+    drop(stage.place().begin_copy(&label, 3).unwrap());
+    assert!(!stage.labels().contains(&label), "nothing was written");
 }
 
 fn what_is_written_or_read_is_not_removed(stage: &Stage) {
@@ -392,6 +430,7 @@ enum Lie {
     ForgetsMarks,
     HasItElsewhere,
     RemovesNothing,
+    CopiesOverAnything,
 }
 
 /// Holds nothing.
@@ -401,6 +440,29 @@ struct Nothing;
 impl Hold for Nothing {
     fn confirm(&self) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+impl Claims for Lying {
+    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
+        let mut begun = self.place.begin(kind, begun_us)?;
+        if self.lie == Lie::HoldsNothing {
+            begun.hold = Box::new(Nothing);
+        }
+        Ok(begun)
+    }
+
+    fn begin_copy(&self, label: &Label, families: u16) -> Result<Begun, Error> {
+        let begun = match self.lie {
+            Lie::CopiesOverAnything => {
+                let elsewhere = Label::new(label.begun_us(), label.kind());
+                let mut begun = self.place.begin_copy(&elsewhere, families)?;
+                begun.label = label.clone();
+                begun
+            }
+            _ => self.place.begin_copy(label, families)?,
+        };
+        Ok(begun)
     }
 }
 
@@ -416,14 +478,6 @@ impl Place for Lying {
     fn stripe(&self, label: &Label, family: u16) -> String {
         let family = family + u16::from(self.lie == Lie::HasItElsewhere && family == 1);
         self.place.stripe(label, family)
-    }
-
-    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
-        let mut begun = self.place.begin(kind, begun_us)?;
-        if self.lie == Lie::HoldsNothing {
-            begun.hold = Box::new(Nothing);
-        }
-        Ok(begun)
     }
 
     fn protect(&self, label: &Label) -> Result<Protection, Error> {
@@ -502,6 +556,7 @@ fn every_lie_of_a_place_breaks_a_promise() {
         Lie::ForgetsMarks,
         Lie::HasItElsewhere,
         Lie::RemovesNothing,
+        Lie::CopiesOverAnything,
     ] {
         let keeps = |promise: &&fn(&Stage)| {
             let stage = Stage {

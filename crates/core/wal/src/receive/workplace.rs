@@ -21,7 +21,7 @@ use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
 
 use super::error::ReceiveError;
-use super::memory::MemoryFile;
+use crate::memory::MemoryFile;
 use crate::staged::StagedFile;
 use crate::waiting::{WAIT_MAX, wait};
 use crate::{Error, WalArchive};

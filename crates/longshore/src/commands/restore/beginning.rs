@@ -100,23 +100,13 @@ fn of_database(
 ) -> Result<RestorePoint, Failure> {
     let (media, args) = (&options.media, &options.cluster);
     let target = devices::target_of(context, media.target.as_deref(), database)?;
-    let shelf = devices::shelf(context, &target, database)?;
-    let archive = match (&args.wal_archive, &args.restore_command) {
-        (Some(path), _) => Some(WalArchive::existing(&*context.storage, path)?),
-        (None, Some(_)) => None,
-        (None, None) => shelf.wal()?,
-    };
+    let own = devices::shelf(context, &target, database)?;
     let asked = args.recovery();
-    let label = media.label.as_deref().filter(|l| *l != "latest");
-    let lease = match &asked {
-        Some(recovery) => shelf
-            .lease_for(label, recovery, archive.as_ref())
-            .map_err(labelled::of_branch)?,
-        None => shelf.lease(label).map_err(|e| match e {
-            Error::NotWhole { .. } | Error::Chain(_) => older::advised(e.into(), &shelf, label),
-            e => labelled::of_branch(e),
-        })?,
-    };
+    let Source {
+        shelf,
+        archive,
+        lease,
+    } = source(own, asked.as_ref(), options, context)?;
     devices::remark(&lease, context);
     for passed in &lease.passed {
         let (label, why) = (&passed.label, &passed.why);
@@ -144,6 +134,116 @@ fn of_database(
         _lease: Some(lease),
         _chosen: None,
     })
+}
+
+/// The backup to restore, and where it lies.
+struct Source {
+    shelf: Shelf,
+    archive: Option<WalArchive>,
+    lease: BackupLease,
+}
+
+/// Looks at the database's target, and at its copies for a backup that is known and not whole there. It never takes an older
+/// backup from a copy: which is the newest only the target itself says.
+fn source(
+    own: Shelf,
+    asked: Option<&Recovery>,
+    options: &Restore,
+    context: &Context,
+) -> Result<Source, Failure> {
+    let media = &options.media;
+    let label = media.label.as_deref().filter(|l| *l != "latest");
+    let archive = archive_of(&own, options, context);
+    let found = archive.and_then(|archive| {
+        let lease = lease(&own, label, asked, archive.as_ref())?;
+        Ok((archive, lease))
+    });
+    let error = match found {
+        Ok((archive, lease)) => {
+            return Ok(Source {
+                shelf: own,
+                archive,
+                lease,
+            });
+        }
+        Err(error) => error,
+    };
+    let copies = match media.target {
+        Some(_) => &[],
+        None => context.config.copies_of(&own.database),
+    };
+    let meant = match &error {
+        Error::NotWhole { label, .. } => Some(label.as_str()),
+        _ => label,
+    };
+    for copy in copies.iter().filter(|_| may_have(&error)) {
+        let shelf = devices::shelf(context, &devices::target(context, copy)?, &own.database)?;
+        let Some(Ok(lease)) = meant.map(|label| lease(&shelf, Some(label), asked, None)) else {
+            continue;
+        };
+        context.output.warn(&format!(
+            "{} is restored from its copy at target {copy}: {error}",
+            lease.label
+        ));
+        let archive = match archive_of(&own, options, context) {
+            Ok(Some(archive)) => Some(archive),
+            _ => archive_of(&shelf, options, context)?,
+        };
+        return Ok(Source {
+            shelf,
+            archive,
+            lease,
+        });
+    }
+    let failure = match error {
+        Error::NotWhole { .. } | Error::Chain(_) => {
+            return Err(older::advised(error.into(), &own, label));
+        }
+        error if !copies.is_empty() && may_have(&error) => Failure {
+            hint: format!(
+                "if the target does not come back, restore the newest copy: {} (`longshore info {} --target {}` shows what is there)",
+                labelled::with_target(std::env::args_os().skip(1), &copies[0]),
+                own.database,
+                copies[0]
+            ),
+            ..Failure::from(error)
+        },
+        error => labelled::of_branch(error),
+    };
+    Err(failure)
+}
+
+/// Whether a copy may have what the target could not give.
+fn may_have(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NotWhole { .. } | Error::Unreachable { .. } | Error::Io { .. } | Error::Store(_)
+    )
+}
+
+fn archive_of(
+    shelf: &Shelf,
+    options: &Restore,
+    context: &Context,
+) -> Result<Option<WalArchive>, Error> {
+    let args = &options.cluster;
+    match (&args.wal_archive, &args.restore_command) {
+        (Some(path), _) => Ok(Some(WalArchive::existing(&*context.storage, path)?)),
+        (None, Some(_)) => Ok(None),
+        (None, None) => shelf.wal(),
+    }
+}
+
+fn lease(
+    shelf: &Shelf,
+    label: Option<&str>,
+    asked: Option<&Recovery>,
+    archive: Option<&WalArchive>,
+) -> Result<BackupLease, Error> {
+    match asked {
+        Some(recovery) => shelf.lease_for(label, recovery, archive),
+        None => shelf.lease(label),
+    }
 }
 
 /// Warns if the WAL after the backup may be that of another branch than the server that was backed up.

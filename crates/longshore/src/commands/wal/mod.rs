@@ -86,7 +86,7 @@ impl LookAheadSettings {
 
 /// How files are stored: the command's options, then the settings of the database's WAL, of the database, and the
 /// defaults.
-fn form(
+pub(super) fn form(
     (algorithm, level): (Option<Algorithm>, Option<Level>),
     database: Option<&str>,
     context: &Context,

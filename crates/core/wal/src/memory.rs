@@ -1,11 +1,11 @@
-//! A file in memory, of one receiver: a segment that no disk of this host needs to keep.
+//! A file in memory, of one receiver or one copy: a segment that no disk of this host needs to keep.
 //!
 //! Invariants
 //! - It has no name, so no other handle reaches it, and it is gone when it is dropped.
 //! - Nothing in it is durable: a sync is refused, so that nobody takes one for done.
 //! - Bytes read as they were written; a gap reads as zeros. A length for which there is no memory is an error.
 //!
-//! Leaves to others: how long a segment is, and what is durable instead (`workplace.rs`).
+//! Leaves to others: how long a segment is, and what is durable instead (`receive/workplace.rs`, `copy.rs`).
 
 use std::io;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use longshore_io::{FileKind, FileLock, FileRead, FileWrite, Stat, Via};
 use parking_lot::RwLock;
 
 #[derive(Debug)]
-pub(super) struct MemoryFile(RwLock<Vec<u8>>);
+pub(crate) struct MemoryFile(RwLock<Vec<u8>>);
 
 impl MemoryFile {
     pub fn zeros(len: usize) -> MemoryFile {

@@ -1,0 +1,268 @@
+//! Goal: a second target gets the backups that belong there, whole, once, and nothing that is there is harmed.
+//! Method: shelves in directories and in a simulated bucket, with backups that the shipped pipeline made.
+//! Not covered: differentials and WAL, which need a server (`postgres_restore` of the program).
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use common::*;
+use longshore_bucket::sim::Store;
+use longshore_io::HostClock;
+use longshore_repository::copying::{CopyStep, plan};
+use longshore_repository::retention::Policy;
+use longshore_repository::{Error, Label, Places, Shelf, Target};
+use tempfile::TempDir;
+
+struct Stage {
+    temp: TempDir,
+    from: Shelf,
+    to: Shelf,
+}
+
+impl Stage {
+    /// A first target of so many directories, and a second one.
+    fn new(from: usize, to: usize) -> Stage {
+        let temp = tempfile::tempdir().unwrap();
+        let place = |name: &str, count: usize| {
+            let dirs: Vec<PathBuf> = (1..=count)
+                .map(|i| temp.path().join(format!("{name}{i}")))
+                .collect();
+            dirs.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+            let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
+            shelf(&host(), &dirs)
+        };
+        let (from, to) = (place("from", from), place("to", to));
+        fs::create_dir(temp.path().join("source")).unwrap();
+        let stage = Stage { temp, from, to };
+        stage.write_source(1);
+        stage
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    fn write_source(&self, seed: u64) {
+        let bytes = longshore_kit::random::content(seed, 100_000);
+        fs::write(self.path("source/file"), bytes).unwrap();
+    }
+
+    fn shelve(&self, day: i64) -> Label {
+        self.write_source(day as u64);
+        shelve(&self.from, &self.path("source"), day)
+    }
+
+    fn steps(&self, policy: &Policy) -> Vec<CopyStep> {
+        let (from, to) = (self.from.list().unwrap(), self.to.list().unwrap());
+        plan(&from, &to, &[], policy, i64::MAX / 2)
+    }
+
+    fn copy(&self, label: &Label) -> Result<u64, Error> {
+        copy(&self.from, &self.to, label, false)
+    }
+
+    /// The file that a restore of this label from a shelf gives.
+    fn restored(&self, shelf: &Shelf, label: &Label) -> Vec<u8> {
+        let out = self.path("out");
+        let _absent = fs::remove_dir_all(&out);
+        let lease = shelf.lease(Some(label.as_str())).unwrap();
+        restore(&shelf.storage(), &lease.devices, &out).unwrap();
+        fs::read(out.join("file")).unwrap()
+    }
+}
+
+fn copy(from: &Shelf, to: &Shelf, label: &Label, again: bool) -> Result<u64, Error> {
+    let begun = from.begin_copy(label, to, again)?;
+    Ok(from.copy_stripes(&begun, &|_| Ok(()))?.bytes)
+}
+
+fn keep(count: u32) -> Policy {
+    Policy {
+        keep_full: Some(count),
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn a_copy_is_the_same_backup_whatever_number_of_directories_each_target_has() {
+    for (from, to) in [(1, 1), (2, 1), (1, 3), (3, 2)] {
+        let stage = Stage::new(from, to);
+        let label = stage.shelve(3);
+        stage.copy(&label).unwrap();
+        assert_eq!(words(&stage.to), ["complete"], "{from} to {to}");
+        assert_eq!(
+            stage.steps(&Policy::default()),
+            [CopyStep::There(label.clone())]
+        );
+        assert_eq!(
+            stage.restored(&stage.to, &label),
+            longshore_kit::random::content(3, 100_000)
+        );
+        // A backup of its own is not told from its copy.
+        let back = Stage::new(from, from);
+        copy(&stage.to, &back.to, &label, false).unwrap();
+        for family in 1..=from {
+            let at = |root: PathBuf, name: &str| {
+                fs::read(root.join(format!("{name}{family}/db/{label}/family-{family}.bak")))
+                    .unwrap()
+            };
+            assert_eq!(at(stage.path(""), "from"), at(back.path(""), "to"));
+        }
+    }
+}
+
+#[test]
+fn what_the_next_expire_there_would_remove_is_not_copied() {
+    let stage = Stage::new(1, 1);
+    let labels: Vec<Label> = (1..=4).map(|day| stage.shelve(day)).collect();
+    let copied = CopyStep::Copy { again: false };
+    let expected = [
+        CopyStep::Unkept,
+        CopyStep::Unkept,
+        copied.clone(),
+        copied.clone(),
+    ];
+    assert_eq!(stage.steps(&keep(2)), expected);
+    assert_eq!(stage.steps(&Policy::default()), vec![copied.clone(); 4]);
+    for label in &labels[2..] {
+        stage.copy(label).unwrap();
+    }
+    let never = AtomicBool::new(false);
+    let expired = stage
+        .to
+        .expire(&keep(2), &|| i64::MAX / 2, false, &never)
+        .unwrap();
+    assert_eq!(expired.listing.sets.len(), 2);
+    let there = |i: usize| CopyStep::There(labels[i].clone());
+    assert_eq!(
+        stage.steps(&keep(2)),
+        [CopyStep::Unkept, CopyStep::Unkept, there(2), there(3)]
+    );
+    // A newer one there pushes an older one out.
+    assert_eq!(stage.steps(&keep(3))[1], copied);
+    // One that is named is copied all the same.
+    let (from, to) = (stage.from.list().unwrap(), stage.to.list().unwrap());
+    let named = plan(&from, &to, &labels[..1], &keep(2), i64::MAX / 2);
+    assert_eq!(named[0], copied);
+    assert!(named[1..].iter().all(|step| *step == CopyStep::NotWhole));
+}
+
+#[test]
+fn another_backup_under_the_label_is_never_replaced() {
+    let stage = Stage::new(1, 1);
+    let label = stage.shelve(1);
+    let other = Stage::new(1, 1);
+    let theirs = other.shelve(1);
+    // The other's stripe under this backup's label: a label proves nothing.
+    let at = stage.path(format!("to1/db/{label}"));
+    fs::create_dir_all(&at).unwrap();
+    let stripe = other.path(format!("from1/db/{theirs}/family-1.bak"));
+    fs::copy(&stripe, at.join("family-1.bak")).unwrap();
+    let [CopyStep::Blocked(why)] = &stage.steps(&Policy::default())[..] else {
+        panic!("{:?}", stage.steps(&Policy::default()));
+    };
+    assert!(why.contains("another backup"), "{why}");
+    for again in [false, true] {
+        let refused = copy(&stage.from, &stage.to, &label, again);
+        assert!(
+            matches!(refused, Err(Error::LabelTaken { .. })),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(
+        fs::read(at.join("family-1.bak")).unwrap(),
+        fs::read(stripe).unwrap()
+    );
+}
+
+#[test]
+fn damage_is_not_copied_and_leaves_nothing() {
+    let stage = Stage::new(2, 2);
+    let label = stage.shelve(1);
+    let stripe = stage.path(format!("from2/db/{label}/family-2.bak"));
+    let mut bytes = fs::read(&stripe).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&stripe, bytes).unwrap();
+    assert!(matches!(stage.copy(&label), Err(Error::Media(_))));
+    assert!(stage.to.list().unwrap().sets.is_empty());
+    assert_eq!(paths(&stage.path("to1/db")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn the_remains_of_a_copy_that_died_are_replaced_and_those_of_a_living_one_are_not() {
+    let stage = Stage::new(1, 2);
+    let label = stage.shelve(1);
+    let begun = stage.from.begin_copy(&label, &stage.to, false).unwrap();
+    assert_eq!(stage.steps(&Policy::default()), [CopyStep::BeingCopied]);
+    for again in [false, true] {
+        let refused = copy(&stage.from, &stage.to, &label, again);
+        assert!(
+            matches!(refused, Err(Error::LabelTaken { .. })),
+            "{refused:?}"
+        );
+    }
+    stage.from.copy_stripes(&begun, &|_| Ok(())).unwrap();
+    drop(begun);
+    assert_eq!(words(&stage.to), ["complete"]);
+    // What a killed copy leaves: a stripe under its temporary name, and no lease.
+    let at = stage.path(format!("to1/db/{label}/family-1.bak"));
+    let bytes = fs::read(&at).unwrap();
+    let pending = at.with_extension("bak.longshore-new");
+    fs::write(pending, &bytes[..bytes.len() / 2]).unwrap();
+    fs::remove_file(&at).unwrap();
+    assert_eq!(words(&stage.to), ["INCOMPLETE"]);
+    assert_eq!(
+        stage.steps(&Policy::default()),
+        [CopyStep::Copy { again: true }]
+    );
+    assert!(stage.copy(&label).is_err());
+    copy(&stage.from, &stage.to, &label, true).unwrap();
+    assert_eq!(
+        stage.restored(&stage.to, &label),
+        longshore_kit::random::content(1, 100_000)
+    );
+}
+
+#[test]
+fn neither_end_is_removed_while_a_copy_is_made() {
+    let stage = Stage::new(1, 1);
+    let labels: Vec<Label> = (1..=2).map(|day| stage.shelve(day)).collect();
+    stage.copy(&labels[1]).unwrap();
+    let begun = stage.from.begin_copy(&labels[0], &stage.to, false).unwrap();
+    let never = AtomicBool::new(false);
+    for shelf in [&stage.from, &stage.to] {
+        shelf
+            .expire(&keep(1), &|| i64::MAX / 2, false, &never)
+            .unwrap();
+    }
+    stage.from.copy_stripes(&begun, &|_| Ok(())).unwrap();
+    drop(begun);
+    assert_eq!(words(&stage.from), ["complete"; 2]);
+    assert_eq!(words(&stage.to), ["complete"; 2]);
+}
+
+#[test]
+fn backups_go_to_a_bucket_and_come_back() {
+    let store = Store::default();
+    let stage = Stage::new(2, 1);
+    let label = stage.shelve(1);
+    let name = store.install().unwrap();
+    let texts = [1, 2].map(|n| format!("s3://{name}/{n}"));
+    let target = Target {
+        name: "bucket".into(),
+        places: Places::buckets(&texts).unwrap(),
+    };
+    let bucket = Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap();
+    copy(&stage.from, &bucket, &label, false).unwrap();
+    assert_eq!(words(&bucket), ["complete"]);
+    copy(&bucket, &stage.to, &label, false).unwrap();
+    assert_eq!(
+        stage.restored(&stage.to, &label),
+        longshore_kit::random::content(1, 100_000)
+    );
+}

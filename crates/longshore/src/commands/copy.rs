@@ -1,0 +1,510 @@
+//! `copy`: brings backups and WAL from one target to another.
+//!
+//! Invariants
+//! - The same plan is shown by --dry-run and carried out without it.
+//! - A backup that cannot be copied does not stop the others, except those that need it.
+//! - WAL is copied while the first copy is held, so that no expire at the other target takes it away again.
+//!
+//! Leaves to others: which backups are copied, places and leases (`repository`), and bytes (`media`).
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longshore_io::Throttle;
+use longshore_media::Error as MediaError;
+use longshore_repository::chain::chain;
+use longshore_repository::copying::{BegunCopy, CopyStep, plan};
+use longshore_repository::retention::Policy;
+use longshore_repository::{Error, Label, Listing, Shelf, Target};
+use longshore_wal::PushResult;
+use serde::Serialize;
+
+use super::shelves::Failures;
+use super::{Context, devices, interrupt, wal};
+use crate::options::Copy;
+use crate::progress::ProgressView;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
+use longshore_terminal::output::{Table, bytes};
+use longshore_terminal::text::plain;
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    dry_run: bool,
+    databases: Vec<CopiedDatabase>,
+    failures: Failures,
+}
+
+/// One database, copied to one target.
+#[derive(Serialize)]
+struct CopiedDatabase {
+    database: String,
+    from: String,
+    to: String,
+    copied: u64,
+    copied_bytes: u64,
+    there: u64,
+    wal_files: u64,
+    /// As the first archive stores the segments.
+    wal_bytes: u64,
+    elapsed_s: f64,
+    backups: Vec<CopyRow>,
+}
+
+#[derive(Serialize)]
+struct CopyRow {
+    label: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    bytes: u64,
+    fate: CopyFate,
+    why: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum CopyFate {
+    Copied,
+    WouldBeCopied,
+    There,
+    NotWhole,
+    Unkept,
+    BeingCopied,
+    Blocked,
+    Failed,
+    Left,
+}
+
+pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
+    let routes = routes(options, context)?;
+    let cancel = interrupt::cancel_flag();
+    let rate = options.max_rate.and_then(NonZeroU64::new);
+    let throttle = rate.map(|rate| Throttle::new(context.clock.clone(), Some(rate), BURST_BYTES));
+    let mut failures = Failures::default();
+    let mut databases = Vec::new();
+    for (from, to) in &routes {
+        let run = RouteRun {
+            options,
+            context,
+            from,
+            to,
+            cancel: cancel.clone(),
+            throttle: throttle.as_ref(),
+        };
+        match run.copy(&mut failures) {
+            Ok(database) => databases.push(database),
+            Err(failure) => failures.note(to, failure, context),
+        }
+        if cancel.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let exit = match (cancel.load(Ordering::Relaxed), failures.exit()) {
+        (true, _) => Exit::Interrupted,
+        (false, Some(exit)) => exit,
+        (false, None) => context.output.done(),
+    };
+    context.output.json(
+        exit,
+        Answer {
+            action: "copy",
+            dry_run: options.dry_run,
+            databases,
+            failures,
+        },
+    );
+    Ok(exit)
+}
+
+/// Bytes that may pass at once under a limit.
+const BURST_BYTES: u64 = 1 << 20;
+
+/// Where each database's backups are copied from and to.
+fn routes(options: &Copy, context: &Context) -> Result<Vec<(Shelf, Shelf)>, Failure> {
+    let config = &context.config;
+    let mut routes = Vec::new();
+    let names: Vec<String> = match (&options.databases[..], &options.from) {
+        ([], Some(from)) if options.to.is_some() => {
+            devices::target(context, from)?.databases(&*context.storage)?
+        }
+        ([], _) => {
+            let has_copies =
+                |name: &&String| options.to.is_some() || !config.copies_of(name).is_empty();
+            let names = config.database.keys().filter(has_copies);
+            names.cloned().collect()
+        }
+        (names, _) => names.to_vec(),
+    };
+    for name in &names {
+        let from = devices::target_of(context, options.from.as_deref(), name)?;
+        let targets = match &options.to {
+            Some(to) => std::slice::from_ref(to),
+            None => config.copies_of(name),
+        };
+        if targets.is_empty() {
+            return Err(nowhere(name));
+        }
+        for to in targets
+            .iter()
+            .filter(|to| **to != from.name || options.to.is_some())
+        {
+            let to = devices::target(context, to)?;
+            refuse_same(&from, &to)?;
+            let shelf = |target: &Target| devices::shelf(context, target, name);
+            routes.push((shelf(&from)?, shelf(&to)?));
+        }
+    }
+    match routes.is_empty() && options.databases.is_empty() {
+        true => Err(Failure::usage(
+            "no configured database has copies",
+            "name targets in `copies` of [database.NAME] or [defaults], or give a database and --to; `longshore config check` \
+             shows the configuration",
+        )
+        .numbered(numbers::NOT_CONFIGURED)),
+        false => Ok(routes),
+    }
+}
+
+fn nowhere(database: &str) -> Failure {
+    Failure::usage(
+        format!("no target is named for copies of {database}"),
+        "give --to TARGET, or name targets in `copies` of [database.NAME]",
+    )
+    .numbered(numbers::NOT_CONFIGURED)
+}
+
+fn refuse_same(from: &Target, to: &Target) -> Result<(), Failure> {
+    match from.places == to.places {
+        false => Ok(()),
+        true => Err(Failure::usage(
+            format!(
+                "{} and {} are the same place: a copy there would protect nothing",
+                from.name, to.name
+            ),
+            "name another target with --to",
+        )),
+    }
+}
+
+/// One database on its way to one target.
+struct RouteRun<'a> {
+    options: &'a Copy,
+    context: &'a Context,
+    from: &'a Shelf,
+    to: &'a Shelf,
+    cancel: Arc<AtomicBool>,
+    throttle: Option<&'a Throttle>,
+}
+
+/// Counts while stripes are copied.
+struct Counted {
+    moved: AtomicU64,
+    total: u64,
+    view: ProgressView,
+}
+
+impl RouteRun<'_> {
+    fn copy(&self, failures: &mut Failures) -> Result<CopiedDatabase, Failure> {
+        let began = self.context.clock.now();
+        let from = self.from.list()?;
+        self.refuse_unknown(&from)?;
+        let to = self.to.list()?;
+        let now_us = self.context.clock.wall_ns() / 1000;
+        let steps = plan(&from, &to, &self.options.labels, &self.policy(), now_us);
+        let is_copied = |i: &usize| matches!(steps[*i], CopyStep::Copy { .. });
+        let facts = from.facts();
+        let chosen: Vec<usize> = (0..steps.len()).filter(is_copied).collect();
+        let copied: Vec<_> = chosen.iter().map(|i| facts[*i].clone()).collect();
+        let wal = match self.options.no_wal {
+            true => None,
+            false => self.from.plan_wal_copy(self.to, &copied)?,
+        };
+        let mut database = CopiedDatabase {
+            database: self.from.database.clone(),
+            from: self.from.target.name.clone(),
+            to: self.to.target.name.clone(),
+            copied: 0,
+            copied_bytes: 0,
+            there: 0,
+            wal_files: 0,
+            wal_bytes: 0,
+            elapsed_s: 0.0,
+            backups: (0..steps.len())
+                .map(|i| CopyRow::of(&from, i, &steps[i]))
+                .collect(),
+        };
+        if self.options.dry_run {
+            let todo = wal.as_ref().map(|wal| &wal.todo);
+            database.wal_files = todo.map_or(0, |todo| todo.names.len() as u64);
+            database.wal_bytes = todo.map_or(0, |todo| todo.stored_bytes);
+        } else {
+            self.carry_out(
+                (&from, &steps, &chosen),
+                wal.as_ref(),
+                failures,
+                &mut database,
+            );
+        }
+        database.sum();
+        database.elapsed_s = (self.context.clock.now() - began).as_secs_f64();
+        self.tell(&database);
+        Ok(database)
+    }
+
+    fn policy(&self) -> Policy {
+        let target = Some(self.to.target.name.as_str());
+        let found = self.context.config.retention_of(&self.to.database, target);
+        found.map_or(Policy::default(), |(_, rules)| rules.policy())
+    }
+
+    /// A label that is not there would otherwise be a copy of nothing, with success.
+    fn refuse_unknown(&self, from: &Listing) -> Result<(), Failure> {
+        let is_there = |label: &&Label| from.sets.iter().any(|set| set.label == **label);
+        match self.options.labels.iter().find(|label| !is_there(label)) {
+            None => Ok(()),
+            Some(label) => Err(Error::NoSuchLabel {
+                target: self.from.target.name.clone(),
+                database: self.from.database.clone(),
+                label: label.to_string(),
+            }
+            .into()),
+        }
+    }
+
+    /// Copies what was chosen, in the order in which backups need each other.
+    fn carry_out(
+        &self,
+        (from, steps, chosen): (&Listing, &[CopyStep], &[usize]),
+        mut wal: Option<&longshore_repository::copying::WalPlan>,
+        failures: &mut Failures,
+        database: &mut CopiedDatabase,
+    ) {
+        let facts = from.facts();
+        let counted = Counted {
+            moved: AtomicU64::new(0),
+            total: chosen.iter().map(|i| from.sets[*i].bytes).sum(),
+            view: ProgressView::new(self.context.output, self.context.clock.clone()),
+        };
+        let mut failed: BTreeSet<usize> = BTreeSet::new();
+        for i in in_order(&facts, chosen) {
+            let row = &mut database.backups[i];
+            if self.cancel.load(Ordering::Relaxed) {
+                row.end(CopyFate::Left, Some("the run was interrupted".to_owned()));
+                continue;
+            }
+            let needs = chain(&facts, i).unwrap_or_default();
+            if let Some(lost) = needs.iter().find(|need| failed.contains(need)) {
+                let why = format!("it needs {}, which was not copied", facts[*lost].label);
+                row.end(CopyFate::Blocked, Some(why));
+                failed.insert(i);
+                continue;
+            }
+            let again = steps[i] == CopyStep::Copy { again: true };
+            let result = self.copy_one((&facts[i].label, again), &counted, |label| {
+                let Some(plan) = wal.take() else {
+                    return Ok((0, 0));
+                };
+                self.copy_wal(plan, Some(label))
+            });
+            match result {
+                Ok((files, stored)) => {
+                    row.end(CopyFate::Copied, None);
+                    database.wal_files += files;
+                    database.wal_bytes += stored;
+                }
+                Err(_) if self.cancel.load(Ordering::Relaxed) => {
+                    row.end(CopyFate::Left, Some("the run was interrupted".to_owned()));
+                }
+                Err(failure) => {
+                    row.end(CopyFate::Failed, Some(failure.text.clone()));
+                    failed.insert(i);
+                    failures.note(self.to, failure, self.context);
+                }
+            }
+        }
+        counted.view.end();
+        // Backups may be there already that go on with newer WAL.
+        if let Some(plan) = wal.filter(|_| !self.cancel.load(Ordering::Relaxed)) {
+            match self.copy_wal(plan, None) {
+                Ok((files, stored)) => {
+                    database.wal_files += files;
+                    database.wal_bytes += stored;
+                }
+                Err(failure) => failures.note(self.to, failure, self.context),
+            }
+        }
+    }
+
+    /// Copies one backup. `wal` runs when the copy is a backup that is being written.
+    fn copy_one(
+        &self,
+        (label, again): (&Label, bool),
+        counted: &Counted,
+        wal: impl FnOnce(&Label) -> Result<(u64, u64), Failure>,
+    ) -> Result<(u64, u64), Failure> {
+        let begun: BegunCopy = self.from.begin_copy(label, self.to, again)?;
+        devices::remark(&begun.source, self.context);
+        let copied_wal = wal(label)?;
+        let moved = |n: u64| {
+            if let Some(throttle) = self.throttle {
+                throttle.take(n);
+            }
+            let moved = counted.moved.fetch_add(n, Ordering::Relaxed) + n;
+            counted.view.copied(moved, counted.total);
+            match self.cancel.load(Ordering::Relaxed) {
+                true => Err(MediaError::Cancelled {
+                    device: label.to_string(),
+                }),
+                false => Ok(()),
+            }
+        };
+        self.from.copy_stripes(&begun, &moved)?;
+        Ok(copied_wal)
+    }
+
+    /// Files and bytes of the WAL that was copied.
+    fn copy_wal(
+        &self,
+        plan: &longshore_repository::copying::WalPlan,
+        label: Option<&Label>,
+    ) -> Result<(u64, u64), Failure> {
+        let form = wal::form((None, None), Some(&self.to.database), self.context);
+        let (mut files, mut stored) = (0, 0);
+        let mut each = |_, pushed| {
+            if let PushResult::Stored { stored_bytes, .. } = pushed {
+                files += 1;
+                stored += stored_bytes;
+            }
+            !self.cancel.load(Ordering::Relaxed)
+        };
+        if plan.todo.names.is_empty() && plan.todo.compared.is_empty() && label.is_none() {
+            return Ok((0, 0));
+        }
+        self.from.copy_wal(self.to, plan, label, &form, &mut each)?;
+        Ok((files, stored))
+    }
+
+    fn tell(&self, database: &CopiedDatabase) {
+        let mut text = format!(
+            "{} from target {} to target {}\n",
+            plain(&database.database),
+            plain(&database.from),
+            plain(&database.to)
+        );
+        let mut table = Table::new(&["backup", "type", "bytes", "result"]);
+        let shown = |row: &&CopyRow| !matches!(row.fate, CopyFate::There | CopyFate::NotWhole);
+        let rows: Vec<&CopyRow> = database.backups.iter().filter(shown).collect();
+        for row in &rows {
+            let result = match &row.why {
+                Some(why) => format!("{}: {}", row.fate.word(), plain(why)),
+                None => row.fate.word().to_owned(),
+            };
+            table.row(vec![
+                row.label.clone(),
+                row.kind.to_owned(),
+                bytes(row.bytes),
+                result,
+            ]);
+        }
+        if !rows.is_empty() {
+            text += &table.to_string();
+        }
+        let verb = match self.options.dry_run {
+            true => "would be copied",
+            false => "copied",
+        };
+        text += &format!(
+            "{} backups ({}) {verb}, {} were there",
+            database.copied,
+            bytes(database.copied_bytes),
+            database.there
+        );
+        if database.wal_files > 0 {
+            text += &format!(
+                "; {} WAL files ({}) {verb}",
+                database.wal_files,
+                bytes(database.wal_bytes)
+            );
+        }
+        self.context.output.say(&(text + "\n"));
+        let is_blocked = |row: &&CopyRow| row.fate == CopyFate::Blocked;
+        for row in database.backups.iter().filter(is_blocked) {
+            let why = row.why.as_deref().unwrap_or_default();
+            self.context
+                .output
+                .warn(&format!("{} is not copied: {why}", row.label));
+        }
+    }
+}
+
+/// Each after those it needs, otherwise by time.
+fn in_order(facts: &[longshore_repository::chain::SetFacts], chosen: &[usize]) -> Vec<usize> {
+    let mut order = chosen.to_vec();
+    let depth = |i: usize| chain(facts, i).map_or(usize::MAX, |links| links.len());
+    let root = |i: usize| chain(facts, i).ok().and_then(|links| links.last().copied());
+    order.sort_by_key(|i| (root(*i).unwrap_or(*i), depth(*i), *i));
+    order
+}
+
+impl CopiedDatabase {
+    fn sum(&mut self) {
+        let is = |row: &&CopyRow, fates: &[CopyFate]| fates.contains(&row.fate);
+        let copied = [CopyFate::Copied, CopyFate::WouldBeCopied];
+        let rows = self.backups.iter();
+        let done: Vec<_> = rows.clone().filter(|row| is(row, &copied)).collect();
+        self.copied = done.len() as u64;
+        self.copied_bytes = done.iter().map(|row| row.bytes).sum();
+        self.there = rows.filter(|row| is(row, &[CopyFate::There])).count() as u64;
+    }
+}
+
+impl CopyRow {
+    fn of(from: &Listing, index: usize, step: &CopyStep) -> CopyRow {
+        let set = &from.sets[index];
+        let (fate, why) = match step {
+            CopyStep::Copy { .. } => (CopyFate::WouldBeCopied, None),
+            CopyStep::There(label) if *label != set.label => {
+                (CopyFate::There, Some(format!("under the label {label}")))
+            }
+            CopyStep::There(_) => (CopyFate::There, None),
+            CopyStep::NotWhole => (CopyFate::NotWhole, Some(set.state.text())),
+            CopyStep::Unkept => (
+                CopyFate::Unkept,
+                Some("the next expire there would remove it".to_owned()),
+            ),
+            CopyStep::BeingCopied => (CopyFate::BeingCopied, None),
+            CopyStep::Blocked(why) => (CopyFate::Blocked, Some(why.clone())),
+        };
+        CopyRow {
+            label: set.label.to_string(),
+            kind: set.facts().kind.text(),
+            bytes: set.bytes,
+            fate,
+            why,
+        }
+    }
+
+    fn end(&mut self, fate: CopyFate, why: Option<String>) {
+        self.fate = fate;
+        self.why = why;
+    }
+}
+
+impl CopyFate {
+    fn word(self) -> &'static str {
+        match self {
+            CopyFate::Copied => "copied",
+            CopyFate::WouldBeCopied => "would be copied",
+            CopyFate::There => "there",
+            CopyFate::NotWhole => "no whole backup",
+            CopyFate::Unkept => "not needed there",
+            CopyFate::BeingCopied => "another process is copying it",
+            CopyFate::Blocked => "NOT COPIED",
+            CopyFate::Failed => "FAILED",
+            CopyFate::Left => "left",
+        }
+    }
+}

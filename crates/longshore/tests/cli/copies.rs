@@ -1,0 +1,231 @@
+//! Goal: backups are copied to other targets by name, and a restore finds the copy when the first target lacks stripes.
+//! Method: the program runs over a configured database, a target of two directories and one of one.
+//! Not covered: PostgreSQL and its WAL (`wal/copies.rs`), and buckets (`copying.rs` of the repository).
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::stage::{Ran, Stage, damage, rows};
+
+/// A database with a target, and a second target for copies.
+fn configured() -> Stage {
+    let stage = Stage::new();
+    stage.database("app.db", 2);
+    for dir in ["disk1", "disk2", "away"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    write_configuration(&stage, "copies = [\"offsite\"]\n");
+    stage
+}
+
+fn write_configuration(stage: &Stage, of_database: &str) {
+    let path = |name: &str| stage.path(name).display().to_string();
+    let text = format!(
+        "[database.sales]\nurl = \"sqlite:{}\"\n{of_database}\
+         [target.nightly]\ndirectories = [\"{}\", \"{}\"]\n\
+         [target.offsite]\ndirectories = [\"{}\"]\nretention = \"long\"\n\
+         [retention.two]\nkeep_full = 2\n[retention.long]\nkeep_full = 3\n\
+         [defaults]\ntarget = \"nightly\"\nretention = \"two\"\n",
+        path("app.db"),
+        path("disk1"),
+        path("disk2"),
+        path("away"),
+    );
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+fn fates(answer: &Value) -> Vec<&str> {
+    let backups = answer["databases"][0]["backups"].as_array().unwrap();
+    backups
+        .iter()
+        .map(|b| b["fate"].as_str().unwrap())
+        .collect()
+}
+
+fn stripe(stage: &Stage, place: &str, label: &str, family: u32) -> PathBuf {
+    stage.path(format!("{place}/sales/{label}/family-{family}.bak"))
+}
+
+#[test]
+fn what_a_copy_lacks_is_copied_once_and_restored_from_there() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    let dry = stage.line("--json copy --dry-run").exits(0);
+    assert_eq!(fates(&json(&dry)), ["would_be_copied"]);
+    assert_eq!(stage.names("away"), Vec::<String>::new());
+    let copied = stage.line("--json copy sales").exits(0);
+    let answer = json(&copied);
+    assert_eq!(fates(&answer), ["copied"]);
+    let label = &stage.names("disk1/sales")[0];
+    for family in [1, 2] {
+        let first = std::fs::read(stripe(&stage, &format!("disk{family}"), label, family)).unwrap();
+        let copy = std::fs::read(stripe(&stage, "away", label, family)).unwrap();
+        assert_eq!(first, copy);
+    }
+    assert_eq!(answer["databases"][0]["copied"], 1);
+    assert_eq!(fates(&json(&stage.line("--json copy").exits(0))), ["there"]);
+    stage
+        .line("copy")
+        .exits(0)
+        .says("0 backups (0 B) copied, 1 were there");
+    std::fs::remove_dir_all(stage.path("disk1")).unwrap();
+    // The target does not say which backup is the newest, so none is taken from elsewhere unasked.
+    stage
+        .line("restore --database sales --to out")
+        .exits(4)
+        .says("cannot open the directory")
+        .says("restore --database sales --to out --target offsite");
+    stage
+        .line("restore --database sales --to out --target offsite")
+        .exits(0);
+    assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
+}
+
+#[test]
+fn a_backup_that_lacks_a_stripe_is_restored_from_its_copy_and_says_so() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    let label = stage.names("disk1/sales")[0].clone();
+    std::fs::remove_file(stripe(&stage, "disk2", &label, 2)).unwrap();
+    stage
+        .line("restore --database sales --to out")
+        .exits(5)
+        .says("is restored from its copy at target offsite")
+        .says("family 2 of 2 is missing");
+    assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
+    // A target that is named is the only one that is asked.
+    stage
+        .line("restore --database sales --target nightly --to two")
+        .exits(4)
+        .says("family 2 of 2 is missing");
+    stage
+        .line("verify --database sales")
+        .exits(4)
+        .says("family 2 of 2 is missing");
+    // An older backup is no copy of this one.
+    std::fs::remove_dir_all(stage.path("away/sales")).unwrap();
+    stage.line("restore --database sales --to three").exits(4);
+    assert!(!stage.path("three").exists());
+    // The remains block a copy back, and are never replaced.
+    let before = std::fs::read(stripe(&stage, "disk1", &label, 1)).unwrap();
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    stage
+        .line("copy sales --from offsite --to nightly")
+        .exits(0);
+    assert_eq!(
+        std::fs::read(stripe(&stage, "disk1", &label, 1)).unwrap(),
+        before
+    );
+}
+
+#[test]
+fn damage_is_not_copied_and_other_backups_are() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("backup sales").exits(0);
+    let labels = stage.names("disk1/sales");
+    damage(&stripe(&stage, "disk1", &labels[0], 1));
+    let ran = stage.line("--json copy").exits(4);
+    let answer = json(&ran);
+    let mut found = fates(&answer);
+    found.sort_unstable();
+    assert_eq!(found, ["copied", "failed"]);
+    assert_eq!(answer["failures"][0]["database"], "sales");
+    assert_eq!(stage.names("away/sales").len(), 1);
+}
+
+#[test]
+fn each_target_keeps_by_its_own_retention_and_info_and_check_know_copies() {
+    let stage = configured();
+    for _ in 0..3 {
+        stage.line("backup sales").exits(0);
+        stage.line("copy").exits(0);
+    }
+    stage
+        .line("expire")
+        .exits(0)
+        .says("sales at target offsite");
+    assert_eq!(stage.names("disk1/sales").len(), 2);
+    assert_eq!(stage.names("away/sales").len(), 3);
+    stage
+        .line("info")
+        .exits(0)
+        .says("sales at target nightly")
+        .says("sales at target offsite")
+        .says("retention         long");
+    stage.line("check").exits(0).says("offsite: 2 of 2 backups");
+    std::fs::remove_dir_all(stage.path("away/sales")).unwrap();
+    stage.line("check").exits(0).says("offsite: 0 of 2 backups");
+    stage
+        .line("check --max-age 0")
+        .exits(5)
+        .says("offsite lacks 2 backups")
+        .says("longshore copy sales --to offsite");
+    std::fs::remove_dir(stage.path("away")).unwrap();
+    stage
+        .line("check")
+        .exits(5)
+        .says("cannot open the directory");
+}
+
+#[test]
+fn a_named_backup_is_copied_whatever_retention_says_and_a_rate_is_kept() {
+    let stage = configured();
+    for _ in 0..4 {
+        stage.line("backup sales").exits(0);
+    }
+    let labels = stage.names("disk1/sales");
+    // Three belong there.
+    let all = stage.line("copy --dry-run").exits(0);
+    all.says("3 backups").says("would remove it");
+    let line = format!("copy sales --to offsite --label {}", labels[0]);
+    stage.line(&line).exits(0).says("1 backups");
+    assert_eq!(stage.names("away/sales"), labels[..1]);
+    // A megabyte of more than two may pass at once.
+    let begin = std::time::Instant::now();
+    stage.line("copy --max-rate 800K").exits(0);
+    assert!(begin.elapsed() > std::time::Duration::from_millis(800));
+}
+
+#[test]
+fn a_place_that_protects_nothing_and_a_label_that_is_not_there_are_refused() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage
+        .line("copy sales --to nightly")
+        .exits(2)
+        .says("are the same place");
+    stage
+        .line("copy sales --label 20200101T000000Z-full-00000000")
+        .exits(4)
+        .says("holds no backup 20200101T000000Z-full-00000000");
+    stage.line("copy sales --label latest").exits(2);
+    stage
+        .line("copy sales --to nowhere")
+        .exits(2)
+        .says("there is no [target.nowhere]");
+    write_configuration(&stage, "");
+    stage
+        .line("copy")
+        .exits(2)
+        .says("no configured database has copies");
+    stage
+        .line("copy sales")
+        .exits(2)
+        .says("no target is named for copies of sales");
+    for (copies, what) in [
+        ("[\"nowhere\"]", "there is no [target.nowhere]"),
+        ("[\"nightly\"]", "is the target of the backups themselves"),
+        ("[\"offsite\", \"offsite\"]", "is named twice"),
+    ] {
+        write_configuration(&stage, &format!("copies = {copies}\n"));
+        stage.line("config check").exits(2).says(what);
+    }
+}

@@ -1,0 +1,194 @@
+//! Goal: a second target has all that a recovery needs, to the same moment as the first; it mixes no two branches, and an
+//! expire there takes nothing that a copy needs.
+//! Method: a real server archives to a target of directories, backups and WAL are copied by name, the first target is taken
+//! away, and a server recovers from the second. The origin is then set back by a copy of its files.
+//! Not covered: targets in object stores (`archiving_buckets.rs` has their archives).
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use longshore_kit::program::answer;
+use longshore_kit::{Installation, Server, Stop, representatives};
+
+use super::stage::*;
+
+/// A server whose target and copies are configured; it archives to the first.
+struct Shop {
+    server: Server,
+    config: String,
+}
+
+impl Shop {
+    fn new(installation: &Installation) -> Shop {
+        let server = server(
+            installation,
+            &[("archive_mode", "on"), ("wal_keep_size", "200MB")],
+        );
+        let config = beside(&server, "longshore.toml");
+        for dir in ["near", "far1", "far2"] {
+            let dir = PathBuf::from(beside(&server, dir));
+            std::fs::create_dir(&dir).unwrap();
+            server.user().own(&dir);
+        }
+        let at = |name: &str| beside(&server, name);
+        let text = format!(
+            "[database.main]\nurl = \"{}\"\ntarget = \"near\"\ncopies = [\"far\"]\nretention = \"two\"\n\
+             [database.main.wal]\n\
+             [target.near]\ndirectories = [\"{}\"]\n\
+             [target.far]\ndirectories = [\"{}\", \"{}\"]\n\
+             [retention.two]\nkeep_full = 2\n",
+            server.url(),
+            at("near"),
+            at("far1"),
+            at("far2"),
+        );
+        std::fs::write(&config, text).unwrap();
+        let shop = Shop { server, config };
+        shop.done("wal create --database main", 0);
+        shop.server.append_conf(&format!(
+            "archive_command = '{SHELL} {BINARY} --config {} wal push %p --database main'",
+            shop.config
+        ));
+        shop.server.start();
+        shop
+    }
+
+    fn near_archive(&self) -> String {
+        beside(&self.server, "near/main/wal")
+    }
+
+    fn far_archive(&self) -> String {
+        beside(&self.server, "far1/main/wal")
+    }
+
+    fn run(&self, line: &str) -> Output {
+        let mut args = vec!["--catalog", "none", "--config", &self.config];
+        args.extend(line.split(' '));
+        run(&self.server, &args)
+    }
+
+    fn done(&self, line: &str, expected: i32) -> Output {
+        let output = self.run(line);
+        assert_eq!(code(&output), expected, "{line}: {}", text(&output));
+        output
+    }
+
+    /// The number of rows that a server has which recovered from the second target.
+    fn rows_from_far(&self, name: &str) -> u64 {
+        let data = beside(&self.server, name);
+        self.done(
+            &format!("restore --database main --target far --to {data}"),
+            0,
+        );
+        let conf = Path::new(&data).join("postgresql.auto.conf");
+        let text = std::fs::read_to_string(&conf).unwrap();
+        std::fs::write(&conf, format!("{text}\narchive_mode = off\n")).unwrap();
+        let restored = Server::adopt(self.server.installation(), Path::new(&data));
+        restored.start();
+        restored.wait_for("select pg_is_in_recovery()", "f");
+        let found = rows(&restored);
+        restored.stop(Stop::Fast);
+        found
+    }
+}
+
+/// Copies are made, and a server recovers from them alone.
+fn copied(installation: &Installation) -> Shop {
+    let shop = Shop::new(installation);
+    let server = &shop.server;
+    work(server, 2);
+    shop.done("backup main", 0);
+    work(server, 2);
+    shop.done("backup main --differential", 0);
+    work(server, 2);
+    archived(server, &shop.near_archive());
+    let dry = answer(&shop.done("--json copy --dry-run", 0));
+    assert_eq!(dry["databases"][0]["copied"], 2);
+    assert!(!Path::new(&shop.far_archive()).exists());
+    let first = answer(&shop.done("--json copy", 0));
+    assert_eq!(first["databases"][0]["copied"], 2);
+    assert_eq!(
+        first["databases"][0]["wal_files"],
+        dry["databases"][0]["wal_files"]
+    );
+    let (near, far) = (
+        segments(&shop.near_archive()),
+        segments(&shop.far_archive()),
+    );
+    assert!(near.ends_with(&far) && far.len() >= 4, "{near:?} {far:?}");
+    for name in &far {
+        assert_eq!(
+            unpacked(&shop.near_archive(), name),
+            unpacked(&shop.far_archive(), name)
+        );
+    }
+    // A second run brings what is new, and that alone.
+    work(server, 2);
+    archived(server, &shop.near_archive());
+    let second = answer(&shop.done("--json copy", 0));
+    assert_eq!(second["databases"][0]["copied"], 0);
+    let new = second["databases"][0]["wal_files"].as_u64().unwrap();
+    assert!((2..=4).contains(&new), "{new}");
+    shop.done("wal list --database main --target far --verify", 0);
+    // An expire there changes nothing, and what it has removed does not come back.
+    shop.done("expire main --target far", 0);
+    assert_eq!(
+        answer(&shop.done("--json copy", 0))["databases"][0]["wal_files"],
+        0
+    );
+    shop.done("check main", 0);
+    let expected = rows(server);
+    std::fs::rename(beside(server, "near"), beside(server, "gone")).unwrap();
+    assert_eq!(shop.rows_from_far("from-far"), expected);
+    std::fs::rename(beside(server, "gone"), beside(server, "near")).unwrap();
+    shop
+}
+
+/// The server is set back, and its archive is a new one: the copy keeps the branch that it has.
+fn set_back(installation: &Installation, shop: &Shop) {
+    let server = &shop.server;
+    server.stop(Stop::Fast);
+    let data = copy(server, "set-back");
+    server.start();
+    work(server, 2);
+    archived(server, &shop.near_archive());
+    shop.done("copy", 0);
+    let before = longshore_kit::tree::read(Path::new(&shop.far_archive()));
+    server.stop(Stop::Fast);
+    std::fs::remove_dir_all(beside(server, "near/main")).unwrap();
+    shop.done("wal create --database main", 0);
+    let other = Server::adopt(installation, &data);
+    other.start();
+    work(&other, 4);
+    archived(&other, &shop.near_archive());
+    let refused = shop.run("copy");
+    assert_eq!(code(&refused), 7, "{}", text(&refused));
+    let after = longshore_kit::tree::read(Path::new(&shop.far_archive()));
+    let is_note = |path: &&PathBuf| path.to_string_lossy().contains("refused");
+    assert!(
+        before
+            .iter()
+            .all(|(path, bytes)| after.get(path) == Some(bytes)),
+        "something of the first branch has changed"
+    );
+    let new: Vec<&PathBuf> = after
+        .keys()
+        .filter(|path| !before.contains_key(*path))
+        .filter(|path| !is_note(path))
+        .collect();
+    assert_eq!(new, Vec::<&PathBuf>::new());
+    other.stop(Stop::Fast);
+}
+
+#[test]
+fn a_copy_recovers_to_the_same_moment_and_never_mixes_two_branches() {
+    for installation in representatives() {
+        let shop = copied(&installation);
+        work(&shop.server, 1);
+        archived(&shop.server, &shop.near_archive());
+        let lacks = |line: &str| answer(&shop.done(line, 0))["databases"][0]["wal_files"].clone();
+        assert_ne!(lacks("--json copy --dry-run"), 0);
+        assert_eq!(lacks("--json copy --dry-run --no-wal"), 0);
+        set_back(&installation, &shop);
+    }
+}
