@@ -195,16 +195,22 @@ pub struct BegunCopy {
 }
 
 impl Shelf {
-    /// Leases a backup here and makes a place for its copy on `to`. `again`: removes the remains of a copy there that was
-    /// never completed.
+    /// Leases a backup of a listing of this shelf, by its index, and makes a place for its copy on `to`. `again`: removes the
+    /// remains of a copy there that was never completed.
     ///
     /// Errors: those of [`Shelf::lease`]; [`Error::LabelTaken`], [`Error::Busy`]; those of the place.
-    pub fn begin_copy(&self, label: &Label, to: &Shelf, again: bool) -> Result<BegunCopy, Error> {
-        let source = self.lease(Some(label.as_str()))?;
+    pub fn begin_copy(
+        &self,
+        (listing, index): (&Listing, usize),
+        to: &Shelf,
+        again: bool,
+    ) -> Result<BegunCopy, Error> {
+        let source = self.lease_listed(listing, index)?;
         if again {
-            to.remove_unfinished(label)?;
+            to.remove_unfinished(&source.label)?;
         }
-        let begun = to.place.begin_copy(label, source.devices.len() as u16)?;
+        let families = source.devices.len() as u16;
+        let begun = to.place.begin_copy(&source.label, families)?;
         Ok(BegunCopy {
             source,
             place: NewBackup::of(begun),

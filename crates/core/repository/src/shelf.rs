@@ -446,13 +446,7 @@ impl Shelf {
     pub fn lease(&self, label: Option<&str>) -> Result<BackupLease, Error> {
         let listing = self.list()?;
         let index = self.choose(&listing, label)?;
-        let last = listing.sets[index].facts().log.map_or(0, |l| l.last_lsn);
-        let choice = RestoreStart {
-            index,
-            passed: Vec::new(),
-            reach: Reach::of(None, Lsn(last)),
-        };
-        self.take_lease(&listing, choice)
+        self.lease_listed(&listing, index)
     }
 
     /// The backup with which a recovery begins ([`recover::choose`]), or the one with this label if it is suitable,
@@ -487,6 +481,24 @@ impl Shelf {
         self.take_lease(&listing, choice)
     }
 
+    /// The backup with this index, protected as by [`Shelf::lease`].
+    ///
+    /// Errors: [`Error::NoSuchLabel`], [`Error::NotWhole`], [`Error::Chain`].
+    pub(crate) fn lease_listed(
+        &self,
+        listing: &Listing,
+        index: usize,
+    ) -> Result<BackupLease, Error> {
+        self.usable(listing, index)?;
+        let last = listing.sets[index].facts().log.map_or(0, |l| l.last_lsn);
+        let choice = RestoreStart {
+            index,
+            passed: Vec::new(),
+            reach: Reach::of(None, Lsn(last)),
+        };
+        self.take_lease(listing, choice)
+    }
+
     fn take_lease(&self, listing: &Listing, choice: RestoreStart) -> Result<BackupLease, Error> {
         let chosen = choice.index;
         let set = &listing.sets[chosen];
@@ -509,7 +521,10 @@ impl Shelf {
             }
         }
         // Backups that were listed before the leases were taken may be gone by now.
-        let again = self.list()?;
+        let mut found = self.place.look()?;
+        let is_needed = |label: &Label| links.iter().any(|i| listing.sets[*i].label == *label);
+        found.labels.retain(|label, _| is_needed(label));
+        let again = self.listing(found)?;
         for i in links {
             let label = &listing.sets[i].label;
             let set = again.sets.iter().find(|s| s.label == *label);

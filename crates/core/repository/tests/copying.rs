@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use common::*;
 use longshore_bucket::sim::Store;
 use longshore_io::HostClock;
-use longshore_repository::copying::{CopyStep, plan};
+use longshore_repository::copying::{BegunCopy, CopyStep, plan};
 use longshore_repository::retention::Policy;
 use longshore_repository::{Error, Label, Places, Shelf, Target};
 use tempfile::TempDir;
@@ -75,8 +75,14 @@ impl Stage {
     }
 }
 
+fn begin(from: &Shelf, to: &Shelf, label: &Label, again: bool) -> Result<BegunCopy, Error> {
+    let listing = from.list()?;
+    let at = listing.sets.iter().position(|set| set.label == *label);
+    from.begin_copy((&listing, at.unwrap()), to, again)
+}
+
 fn copy(from: &Shelf, to: &Shelf, label: &Label, again: bool) -> Result<u64, Error> {
-    let begun = from.begin_copy(label, to, again)?;
+    let begun = begin(from, to, label, again)?;
     Ok(from.copy_stripes(&begun, &|_| Ok(()))?.bytes)
 }
 
@@ -197,7 +203,7 @@ fn damage_is_not_copied_and_leaves_nothing() {
 fn the_remains_of_a_copy_that_died_are_replaced_and_those_of_a_living_one_are_not() {
     let stage = Stage::new(1, 2);
     let label = stage.shelve(1);
-    let begun = stage.from.begin_copy(&label, &stage.to, false).unwrap();
+    let begun = begin(&stage.from, &stage.to, &label, false).unwrap();
     assert_eq!(stage.steps(&Policy::default()), [CopyStep::BeingCopied]);
     for again in [false, true] {
         let refused = copy(&stage.from, &stage.to, &label, again);
@@ -233,7 +239,7 @@ fn neither_end_is_removed_while_a_copy_is_made() {
     let stage = Stage::new(1, 1);
     let labels: Vec<Label> = (1..=2).map(|day| stage.shelve(day)).collect();
     stage.copy(&labels[1]).unwrap();
-    let begun = stage.from.begin_copy(&labels[0], &stage.to, false).unwrap();
+    let begun = begin(&stage.from, &stage.to, &labels[0], false).unwrap();
     let never = AtomicBool::new(false);
     for shelf in [&stage.from, &stage.to] {
         shelf

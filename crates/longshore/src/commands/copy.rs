@@ -303,7 +303,7 @@ impl RouteRun<'_> {
                 continue;
             }
             let again = steps[i] == CopyStep::Copy { again: true };
-            let result = self.copy_one((&facts[i].label, again), &counted, |label| {
+            let result = self.copy_one((from, i, again), &counted, |label| {
                 let Some(plan) = wal.take() else {
                     return Ok((0, 0));
                 };
@@ -341,11 +341,12 @@ impl RouteRun<'_> {
     /// Copies one backup. `wal` runs when the copy is a backup that is being written.
     fn copy_one(
         &self,
-        (label, again): (&Label, bool),
+        (from, index, again): (&Listing, usize, bool),
         counted: &Counted,
         wal: impl FnOnce(&Label) -> Result<(u64, u64), Failure>,
     ) -> Result<(u64, u64), Failure> {
-        let begun: BegunCopy = self.from.begin_copy(label, self.to, again)?;
+        let begun: BegunCopy = self.from.begin_copy((from, index), self.to, again)?;
+        let label = &from.sets[index].label;
         devices::remark(&begun.source, self.context);
         let copied_wal = wal(label)?;
         let moved = |n: u64| {
