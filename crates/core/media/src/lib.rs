@@ -18,6 +18,7 @@ pub mod block;
 mod copy;
 pub mod device;
 mod error;
+mod family_writer;
 pub mod header;
 pub mod index;
 pub mod manifest;
@@ -34,6 +35,7 @@ pub use device::{
     only_path,
 };
 pub use error::Error;
+pub use family_writer::{BlockOut, FamilyWriter};
 pub use header::{
     BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer, SourceIdentity,
 };
@@ -41,7 +43,5 @@ pub use longshore_bucket::Standing;
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use record::Container;
 pub use set_reader::{MediaSet, SetSummary};
-pub use set_writer::{
-    BlockOut, Disposition, FamilyWriter, SetPlan, SetWriter, Totals, stripe_bytes,
-};
+pub use set_writer::{Disposition, SetPlan, SetWriter, Totals, stripe_bytes};
 pub use stream::{Block, BlockStream};

@@ -1,4 +1,4 @@
-//! Writes one backup set over all families, from set header to trailers.
+//! Begins, continues and seals one backup set over all families.
 //!
 //! Steps, in this order on every family: media header (new media) · set header · blocks and index chunks · data synced
 //! · trailer · synced · complete.
@@ -9,22 +9,20 @@
 //! - Stripes are completed one after the other, in the order of their devices' names, so two writers without locks meet
 //!   at the first name that both have.
 //!
-//! Leaves to others: the content of blocks (`longshore-pipeline`), and where a stripe's bytes go (`device.rs`).
+//! Leaves to others: one stripe's blocks, index and trailer (`family_writer.rs`), the content of blocks
+//! (`longshore-pipeline`), and where a stripe's bytes go (`device.rs`).
 
 use std::io;
 use std::sync::Arc;
 
-use longshore_io::{Via, crc32c_append};
+use longshore_io::Via;
 use uuid::Uuid;
 
-use crate::device::{BackupDevice, DeviceClass, FamilyWrite, Stripe};
+use crate::device::{BackupDevice, DeviceClass, Stripe};
+use crate::family_writer::FamilyWriter;
 use crate::header::{FAMILIES_MAX, LogEnd, MediaHeader, SETS_MAX, SetHeader, SetTrailer};
-use crate::index;
 use crate::record::{Container, RecordKind};
 use crate::{Error, MediaSet};
-
-/// Room for a block of the largest size, a chunk of the index and a trailer, several times over.
-const ROOM_MIN: u64 = 16 << 20;
 
 /// The treatment of media that exist on the devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,29 +68,6 @@ pub struct SetWriter {
     pub header: SetHeader,
     pub container: Container,
     pub families: Vec<FamilyWriter>,
-}
-
-/// One family's part of a set being written.
-pub struct FamilyWriter {
-    write: Box<dyn FamilyWrite>,
-    device: String,
-    container: Container,
-    family: u16,
-    set_offset: u64,
-    previous_trailer: u64,
-    blocks: u64,
-    chain_crc: u32,
-    index: index::Builder,
-}
-
-/// A finished block to be written to a stripe.
-pub struct BlockOut<'a> {
-    /// Header and payload, as they will be in the stripe.
-    pub bytes: &'a [u8],
-    pub sequence: u64,
-    pub plain_len: u32,
-    pub stored_crc: u32,
-    pub manifest: &'a [u8],
 }
 
 impl SetWriter {
@@ -224,10 +199,8 @@ impl SetWriter {
         header: SetHeader,
         mut families: Vec<FamilyWriter>,
     ) -> Result<SetWriter, Error> {
-        let mut record = Vec::new();
-        container.append(RecordKind::Set, &header.encode(), &mut record);
         for family in &mut families {
-            family.write.write(&record)?;
+            family.put_set_header(&header)?;
         }
         Ok(SetWriter {
             media_set,
@@ -246,39 +219,29 @@ impl SetWriter {
     /// [`SetWriter::seal`]; `tell` is called before the first stripe is completed, and after each.
     pub fn seal_and_tell(self, totals: &Totals, tell: &mut dyn FnMut()) -> Result<u64, Error> {
         let mut families = self.families;
-        let blocks_total = families.iter().map(|f| f.blocks).sum();
+        let blocks_total = families.iter().map(FamilyWriter::blocks).sum();
         let stored = families.iter().map(|f| f.stored_bytes()).sum();
+        let whole = SetTrailer {
+            set: self.header.set,
+            position: self.header.position,
+            damaged: totals.damaged,
+            log: totals.log,
+            finish_us: totals.finish_us,
+            blocks_total,
+            plain_bytes_total: totals.plain_bytes,
+            stored_bytes_total: stored,
+            entries_total: totals.entries,
+            files_total: totals.files,
+            ..SetTrailer::default()
+        };
         for family in &mut families {
-            let (index_offset, index_len) = family.index.last();
-            let trailer = SetTrailer {
-                set: self.header.set,
-                position: self.header.position,
-                damaged: totals.damaged,
-                log: totals.log,
-                finish_us: totals.finish_us,
-                set_offset: family.set_offset,
-                previous_trailer: family.previous_trailer,
-                blocks_here: family.blocks,
-                blocks_total,
-                plain_bytes_total: totals.plain_bytes,
-                stored_bytes_total: stored,
-                entries_total: totals.entries,
-                files_total: totals.files,
-                index_offset,
-                index_len,
-                chain_crc: family.chain_crc,
-            };
-            let mut record = Vec::new();
-            family
-                .container
-                .append(RecordKind::Trailer, &trailer.encode(), &mut record);
-            family.write.write(&record)?;
+            family.put_trailer(&whole)?;
         }
         for family in &mut families {
-            family.write.sync()?;
+            family.sync()?;
         }
         for family in &mut families {
-            family.write.keep();
+            family.keep();
         }
         complete(families, tell)?;
         Ok(stored)
@@ -287,100 +250,16 @@ impl SetWriter {
 
 /// Completes all stripes, then looks whether each still stands.
 fn complete(mut families: Vec<FamilyWriter>, tell: &mut dyn FnMut()) -> Result<(), Error> {
-    families.sort_by(|a, b| a.device.cmp(&b.device));
+    families.sort_by(|a, b| a.device().cmp(b.device()));
     let mut looks = Vec::new();
     for family in families {
         tell();
-        looks.extend(family.write.complete()?);
+        looks.extend(family.complete()?);
     }
     tell();
     // All of them are taken, so that each stripe's state is known.
     let taken: Vec<_> = looks.into_iter().map(|look| look()).collect();
     taken.into_iter().collect()
-}
-
-impl FamilyWriter {
-    fn new(
-        write: Box<dyn FamilyWrite>,
-        device: String,
-        container: Container,
-        family: u16,
-        previous_trailer: u64,
-    ) -> FamilyWriter {
-        FamilyWriter {
-            set_offset: write.offset(),
-            write,
-            device,
-            container,
-            family,
-            previous_trailer,
-            blocks: 0,
-            chain_crc: 0,
-            index: index::Builder::default(),
-        }
-    }
-
-    /// 1-based number of this family.
-    pub fn family(&self) -> u16 {
-        self.family
-    }
-
-    pub fn device(&self) -> &str {
-        &self.device
-    }
-
-    /// Bytes of the set in this stripe so far, without its trailer.
-    pub fn stored_bytes(&self) -> u64 {
-        self.write.offset() - self.set_offset
-    }
-
-    /// Whether the stripe may not have room for another block, its index and its trailer.
-    pub fn is_full(&self) -> bool {
-        self.write.room() < ROOM_MIN
-    }
-
-    /// The error of a set whose stripes are all full.
-    pub fn full(&self) -> Error {
-        Error::Full {
-            device: self.device.clone(),
-            bytes: self.write.offset(),
-        }
-    }
-
-    pub fn put_block(&mut self, block: &BlockOut) -> Result<(), Error> {
-        let offset = self.write.offset();
-        self.write.write(block.bytes)?;
-        self.blocks += 1;
-        let mut link = [0; 12];
-        link[..8].copy_from_slice(&block.sequence.to_le_bytes());
-        link[8..].copy_from_slice(&block.stored_crc.to_le_bytes());
-        self.chain_crc = crc32c_append(self.chain_crc, &link);
-        self.index.add(
-            block.sequence,
-            offset,
-            block.bytes.len() as u32,
-            block.plain_len,
-            block.manifest,
-        );
-        if self.index.is_full() {
-            self.flush_index()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn flush_index(&mut self) -> Result<(), Error> {
-        let chunk = self.index.flush(self.container, self.write.offset());
-        self.write.write(&chunk)
-    }
-
-    /// Writes the rest of the index and makes everything durable; after this the trailer may be written.
-    pub fn finish_data(&mut self) -> Result<(), Error> {
-        if !self.index.is_empty() {
-            self.flush_index()?;
-        }
-        self.write.sync()
-    }
 }
 
 /// About how many bytes one of `stripes` stripes will have: its share, and a fiftieth for what compression may add.

@@ -103,6 +103,36 @@ impl LoadShared<'_> {
     }
 }
 
+/// The end of a stripe's work.
+#[derive(Debug, PartialEq, Eq)]
+enum Drained {
+    /// No block is left for it.
+    Whole,
+    /// A block is left, and every stripe is full.
+    AllFull,
+}
+
+/// Gives blocks to one of several stripes; `write` says whether the stripe is full afterwards. `full` counts the stripes
+/// that are.
+fn drain<B>(
+    handoff: &Handoff<B>,
+    (full, stripes): (&AtomicUsize, usize),
+    mut write: impl FnMut(B) -> Result<bool, Error>,
+) -> Result<Drained, Error> {
+    let mut is_full = false;
+    while let Some(block) = handoff.take() {
+        if is_full {
+            return Ok(Drained::AllFull);
+        }
+        is_full = write(block)?;
+        // The others take the blocks that follow. The last one waits for the end, which may come now.
+        if is_full && full.fetch_add(1, Ordering::Relaxed) + 1 < stripes {
+            break;
+        }
+    }
+    Ok(Drained::Whole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,34 +180,4 @@ mod tests {
             assert_eq!(refused.count(), 1, "round {round}: {ends:?}");
         }
     }
-}
-
-/// The end of a stripe's work.
-#[derive(Debug, PartialEq, Eq)]
-enum Drained {
-    /// No block is left for it.
-    Whole,
-    /// A block is left, and every stripe is full.
-    AllFull,
-}
-
-/// Gives blocks to one of several stripes; `write` says whether the stripe is full afterwards. `full` counts the stripes
-/// that are.
-fn drain<B>(
-    handoff: &Handoff<B>,
-    (full, stripes): (&AtomicUsize, usize),
-    mut write: impl FnMut(B) -> Result<bool, Error>,
-) -> Result<Drained, Error> {
-    let mut is_full = false;
-    while let Some(block) = handoff.take() {
-        if is_full {
-            return Ok(Drained::AllFull);
-        }
-        is_full = write(block)?;
-        // The others take the blocks that follow. The last one waits for the end, which may come now.
-        if is_full && full.fetch_add(1, Ordering::Relaxed) + 1 < stripes {
-            break;
-        }
-    }
-    Ok(Drained::Whole)
 }

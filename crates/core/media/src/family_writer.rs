@@ -1,0 +1,185 @@
+//! Writes one family's part of a set: its blocks, the index over them, and the trailer.
+//!
+//! Invariants
+//! - A block is in the index and in the chain of checksums exactly if all of its bytes were given to the device.
+//! - A stripe says that it is full while an index chunk and a trailer still fit.
+//!
+//! Leaves to others: the order over all families, which makes a trailer a promise (`set_writer.rs`), and the device
+//! (`device.rs`).
+
+use longshore_io::crc32c_append;
+
+use crate::Error;
+use crate::device::{FamilyWrite, LastLook};
+use crate::header::{SetHeader, SetTrailer};
+use crate::index;
+use crate::record::{Container, RecordKind};
+
+/// Room for a block of the largest size, a chunk of the index and a trailer, several times over.
+const ROOM_MIN: u64 = 16 << 20;
+
+/// One family's part of a set being written.
+pub struct FamilyWriter {
+    write: Box<dyn FamilyWrite>,
+    device: String,
+    container: Container,
+    family: u16,
+    set_offset: u64,
+    previous_trailer: u64,
+    blocks: u64,
+    chain_crc: u32,
+    index: index::Builder,
+}
+
+/// A finished block to be written to a stripe.
+pub struct BlockOut<'a> {
+    /// Header and payload, as they will be in the stripe.
+    pub bytes: &'a [u8],
+    pub sequence: u64,
+    pub plain_len: u32,
+    pub stored_crc: u32,
+    pub manifest: &'a [u8],
+}
+
+impl FamilyWriter {
+    /// A stripe at whose present end the set begins. `previous_trailer`: the offset of the trailer before it; 0 if there
+    /// is none.
+    pub(crate) fn new(
+        write: Box<dyn FamilyWrite>,
+        device: String,
+        container: Container,
+        family: u16,
+        previous_trailer: u64,
+    ) -> FamilyWriter {
+        FamilyWriter {
+            set_offset: write.offset(),
+            write,
+            device,
+            container,
+            family,
+            previous_trailer,
+            blocks: 0,
+            chain_crc: 0,
+            index: index::Builder::default(),
+        }
+    }
+
+    /// 1-based number of this family.
+    pub fn family(&self) -> u16 {
+        self.family
+    }
+
+    /// The device's name, as messages say it.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Blocks of the set in this stripe so far.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Bytes of the set in this stripe so far, without its trailer.
+    pub fn stored_bytes(&self) -> u64 {
+        self.write.offset() - self.set_offset
+    }
+
+    /// Whether the stripe may not have room for another block, its index and its trailer.
+    pub fn is_full(&self) -> bool {
+        self.write.room() < ROOM_MIN
+    }
+
+    /// The error of a set whose stripes are all full.
+    pub fn full(&self) -> Error {
+        Error::Full {
+            device: self.device.clone(),
+            bytes: self.write.offset(),
+        }
+    }
+
+    /// Writes a block after the last one, adds it to the index and to the chain of checksums, and writes a chunk of the
+    /// index when that is full. Blocks may come in any order of their sequence.
+    ///
+    /// The call blocks while the device does: a file's staging buffer is written to the disk when it is full, and an
+    /// upload takes a part only when an earlier one has left. The bytes are durable only after
+    /// [`FamilyWriter::finish_data`].
+    ///
+    /// Errors: the device's, with its name and offset. The stripe then has a part of the block, and the set must not be
+    /// sealed.
+    pub fn put_block(&mut self, block: &BlockOut) -> Result<(), Error> {
+        let offset = self.write.offset();
+        self.write.write(block.bytes)?;
+        self.blocks += 1;
+        let mut link = [0; 12];
+        link[..8].copy_from_slice(&block.sequence.to_le_bytes());
+        link[8..].copy_from_slice(&block.stored_crc.to_le_bytes());
+        self.chain_crc = crc32c_append(self.chain_crc, &link);
+        self.index.add(
+            block.sequence,
+            offset,
+            block.bytes.len() as u32,
+            block.plain_len,
+            block.manifest,
+        );
+        if self.index.is_full() {
+            self.flush_index()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush_index(&mut self) -> Result<(), Error> {
+        let chunk = self.index.flush(self.container, self.write.offset());
+        self.write.write(&chunk)
+    }
+
+    /// Writes the rest of the index and makes everything durable; after this the trailer may be written.
+    pub fn finish_data(&mut self) -> Result<(), Error> {
+        if !self.index.is_empty() {
+            self.flush_index()?;
+        }
+        self.write.sync()
+    }
+
+    /// Writes the record that begins the set.
+    pub(crate) fn put_set_header(&mut self, header: &SetHeader) -> Result<(), Error> {
+        self.put_record(RecordKind::Set, &header.encode())
+    }
+
+    /// Writes the record that ends the set: `whole` says what concerns all families, and this family adds its own.
+    /// Its data must be durable on *all* families.
+    pub(crate) fn put_trailer(&mut self, whole: &SetTrailer) -> Result<(), Error> {
+        let (index_offset, index_len) = self.index.last();
+        let trailer = SetTrailer {
+            set_offset: self.set_offset,
+            previous_trailer: self.previous_trailer,
+            blocks_here: self.blocks,
+            index_offset,
+            index_len,
+            chain_crc: self.chain_crc,
+            ..whole.clone()
+        };
+        self.put_record(RecordKind::Trailer, &trailer.encode())
+    }
+
+    fn put_record(&mut self, kind: RecordKind, body: &[u8]) -> Result<(), Error> {
+        let mut record = Vec::new();
+        self.container.append(kind, body, &mut record);
+        self.write.write(&record)
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+        self.write.sync()
+    }
+
+    /// From here on, a dropped writer leaves its stripe, which is whole.
+    pub(crate) fn keep(&mut self) {
+        self.write.keep();
+    }
+
+    /// Gives the stripe its name. Returns what must be looked at once all stripes have theirs.
+    pub(crate) fn complete(self) -> Result<Option<LastLook>, Error> {
+        self.write.complete()
+    }
+}
