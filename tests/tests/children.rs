@@ -40,8 +40,7 @@ fn programs_and_libraries_are_started_through_one_door() {
     let mut seen = [0; DOORS.len()];
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        // Unit tests are at the end of a file.
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let code = longshore_tests::shipped(&text);
         let name = file
             .strip_prefix(&root)
             .unwrap()

@@ -25,10 +25,7 @@ fn is_name(c: char) -> bool {
 
 /// The code without comments, strings and test-only parts.
 fn code(text: &str) -> String {
-    let text = match text.find("#[cfg(test)]\nmod tests {") {
-        Some(at) => &text[..at],
-        None => text,
-    };
+    let text = longshore_tests::shipped(text);
     let mut out = String::new();
     for line in text.lines() {
         let line = line.trim_start();

@@ -67,8 +67,8 @@ fn rooms_by_name() -> BTreeMap<String, BTreeSet<String>> {
         let room = above.next().unwrap().file_name().unwrap();
         let room = room.to_str().unwrap().to_owned();
         let text = fs::read_to_string(&file).unwrap();
-        let shipped = text.lines().take_while(|line| *line != "mod tests {");
-        for name in shipped.filter_map(defined) {
+        let shipped = longshore_tests::shipped(&text);
+        for name in shipped.lines().filter_map(defined) {
             rooms
                 .entry(name.to_owned())
                 .or_default()

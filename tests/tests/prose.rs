@@ -237,10 +237,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 fn texts(code: &str, help: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut open: Option<(usize, String)> = None;
-    for (number, line) in code.lines().enumerate() {
-        if line == "mod tests {" {
-            break;
-        }
+    for (number, line) in longshore_tests::shipped(code).lines().enumerate() {
         if open.is_none() && line.trim_start().starts_with("//") {
             let comment = line.trim_start().strip_prefix("/// ");
             found.extend(comment.filter(|_| help).map(|c| (number + 1, c.to_owned())));
