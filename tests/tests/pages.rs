@@ -198,29 +198,29 @@ fn constants(source: &str) -> BTreeMap<String, String> {
 #[test]
 fn every_constant_of_balance_has_a_row_that_says_what_set_it() {
     let source = text(&root().join("crates/core/balance/src/constants.rs"));
-    let page = text(&root().join("docs/decisions/balance.md"));
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
-    let told: BTreeMap<String, String> = rows
-        .map(|row| {
-            let cells: Vec<&str> = row.split(" | ").collect();
-            let [name, value, set_by] = cells[..] else {
-                panic!("{row}: not three cells");
-            };
-            assert!(
-                set_by.trim_end_matches(" |").len() > 10,
-                "{name}: set by what?"
-            );
-            let unquoted = |cell: &str| cell.trim_matches('`').to_owned();
-            (unquoted(name), unquoted(value))
-        })
-        .collect();
+    let told = rows(&text(&root().join("docs/decisions/balance.md")));
     assert_eq!(told, constants(&source));
+}
+
+/// The rows of a table of constants: name and value. Each must say in its last cell what set the value.
+fn rows(table: &str) -> BTreeMap<String, String> {
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [name, value, set_by] = cells[..] else {
+            panic!("{row}: not three cells");
+        };
+        let set_by = set_by.trim_end_matches(" |");
+        assert!(set_by.len() > 10, "{name}: set by what?");
+        let unquoted = |cell: &str| cell.trim_matches('`').to_owned();
+        (unquoted(name), unquoted(value))
+    })
+    .collect()
 }
 
 /// The constants of number and time at the head of a Rust file, outside of its tests: `lane::NAP` and its value.
 fn numbers(path: &Path) -> BTreeMap<String, String> {
-    let source = text(path);
-    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let source = longshore_tests::shipped(&text(path));
     let file = path.file_stem().unwrap().to_str().unwrap();
     let mut found = BTreeMap::new();
     for line in source.lines().filter(|line| !line.starts_with(' ')) {
@@ -265,32 +265,109 @@ fn every_file_and_folder_that_the_architecture_names_exists() {
     assert!(!exists("blockcache/engine") && exists("blockcache/cached"));
 }
 
-#[test]
-fn every_number_of_the_dispatcher_has_a_row_that_says_what_set_it() {
-    let dispatch = root().join("crates/core/accel/src/dispatch");
-    let mut sources = files(&dispatch, "rs");
+/// The files of the dispatcher, without suites of tests in files of their own.
+fn dispatcher() -> Vec<PathBuf> {
+    let mut sources = files(&root().join("crates/core/accel/src/dispatch"), "rs");
     sources.retain(|path| {
         let name = path.file_name().unwrap().to_str().unwrap();
-        // Suites of tests in files of their own.
-        !["simulation.rs", "threads.rs", "tests.rs"].contains(&name)
+        !["simulation.rs", "threads.rs", "notice_contract.rs"].contains(&name)
     });
+    sources
+}
+
+/// The tables of the dispatcher's numbers and of the devices' own.
+fn tables_of_accelerators() -> (String, String) {
+    let page = text(&root().join("docs/decisions/codec.md"));
+    let (dispatcher, devices) = page.split_once("The devices' own numbers").unwrap();
+    (dispatcher.to_owned(), devices.to_owned())
+}
+
+#[test]
+fn every_number_of_the_dispatcher_has_a_row_that_says_what_set_it() {
+    let mut sources = dispatcher();
     sources.push(root().join("crates/core/pipeline/src/choice.rs"));
     let found: BTreeMap<String, String> = sources.iter().flat_map(|path| numbers(path)).collect();
     assert!(found.len() > 12, "{found:?}");
-    let page = text(&root().join("docs/decisions/codec.md"));
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
-    let told: BTreeMap<String, String> = rows
-        .map(|row| {
-            let cells: Vec<&str> = row.split(" | ").collect();
-            let [name, value, set_by] = cells[..] else {
-                panic!("{row}: not three cells");
-            };
-            assert!(set_by.len() > 12, "{name}: set by what?");
-            let unquoted = |cell: &str| cell.trim_matches('`').to_owned();
-            (unquoted(name), unquoted(value))
-        })
-        .collect();
-    assert_eq!(told, found);
+    assert_eq!(rows(&tables_of_accelerators().0), found);
+}
+
+#[test]
+fn every_number_of_a_device_has_a_row_unless_its_vendor_sets_it() {
+    // Statuses and identifiers of vendors, what their libraries take at most, and this product's number of a message.
+    let given = [
+        "messages::RUN_TIME",
+        "nvcomp/device::WRONG_ALIGNMENT",
+        "nvcomp/lane::NONSENSE",
+        "nvcomp/lane::OUTPUT_TOO_SMALL",
+        "nvcomp/queues::CHUNK",
+        "nvcomp/queues::GATHER_UNIT",
+        "qatzip/device::INTEL",
+        "qatzip/session::CALL_LEN_MAX",
+        "qatzip/session::PINNED_MAX",
+    ];
+    let devices = root().join("crates/core/accel/src/devices");
+    let mut found = BTreeMap::new();
+    for (folder, before) in [("", ""), ("nvcomp", "nvcomp/"), ("qatzip", "qatzip/")] {
+        for path in files(&devices.join(folder), "rs") {
+            // The library's header, in Rust.
+            if !path.ends_with("tests.rs") && !path.ends_with("qatzip/abi.rs") {
+                let own = numbers(&path).into_iter();
+                found.extend(own.map(|(name, value)| (format!("{before}{name}"), value)));
+            }
+        }
+    }
+    for name in given {
+        assert!(found.remove(name).is_some(), "{name} is gone");
+    }
+    assert_eq!(rows(&tables_of_accelerators().1), found);
+}
+
+/// The number literals of a line, without those inside of strings and names.
+fn literals(line: &str) -> Vec<String> {
+    let code = line.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+    let words = code.split(|c| !is_word(c));
+    let starts = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+    words
+        .filter(starts)
+        .map(|w| w.trim_end_matches('.').to_owned())
+        .collect()
+}
+
+#[test]
+fn no_line_of_the_dispatcher_has_a_chosen_number_without_a_name() {
+    // Counting and halves, a second in µs, quarters of `SLACK_QUARTERS`, and the quotient of rates.
+    let plain = ["0", "1", "2", "0.0", "1.0", "2.0", "1e6"];
+    let named = [
+        ("mod.rs", "bytes / 4 * SLACK_QUARTERS"),
+        ("lane.rs", "2u64.saturating_pow"),
+        // Spreads sequence numbers.
+        ("check.rs", "0x9e37_79b9_7f4a_7c15"),
+        // CRC-32, bit by bit.
+        ("check.rs", "0_u32.wrapping_sub"),
+    ];
+    let mut wrong = Vec::new();
+    let mut used = BTreeSet::new();
+    for path in dispatcher() {
+        let file = path.file_name().unwrap().to_str().unwrap().to_owned();
+        for line in longshore_tests::shipped(&text(&path)).lines() {
+            let is_code = !line.trim_start().starts_with("//") && !line.contains("const ");
+            let odd = literals(line)
+                .iter()
+                .any(|l| !plain.contains(&l.as_str()) && !l.contains(".."));
+            if !is_code || !odd {
+                continue;
+            }
+            let has = |known: &&(&str, &str)| known.0 == file && line.contains(known.1);
+            match named.iter().find(has) {
+                Some(known) => drop(used.insert(known)),
+                None => wrong.push(format!("{file}: {}", line.trim())),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(used.len(), named.len(), "{used:?}");
+    assert_eq!(literals(r#"let a1 = 2.5 * x2 / 30; f("7")"#), ["2.5", "30"]);
 }
 
 /// A number that was chosen is easily left where it was first used.
@@ -314,9 +391,8 @@ fn no_other_file_of_balance_or_of_the_caches_policy_has_a_chosen_number() {
     }
     assert!(sources.len() > 20);
     for path in sources {
-        let own = text(&path);
         // Numbers that tests choose are their own.
-        let own = own.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let own = longshore_tests::shipped(&text(&path));
         let is_table = path.ends_with("balance/src/constants.rs");
         let is_test = path.ends_with("tests.rs");
         for line in own.lines().filter(|_| !is_table && !is_test) {

@@ -3,7 +3,8 @@
 //! Invariants
 //! - docs/decisions/balance.md has a row for each constant, with the measurement that set it or the words that there is
 //!   none; a test compares the two.
-//! - No caller has a number of its own that decides between devices.
+//! - No caller has a number of its own that decides between devices. The dispatcher's numbers of buffers and patience
+//!   are in docs/decisions/codec.md, also by a test.
 //!
 //! Leaves to others: constants of published algorithms, which stay with their algorithm, and measured numbers of
 //! devices (profiles, calibrations).

@@ -40,6 +40,10 @@ const BOUND_PARTS: f64 = 2.0;
 const SLOW_CALL: f64 = 0.99;
 /// The fastest device for which there are enough buffers in hybrid mode does the work of this many cores.
 const DEVICE_CORES: usize = 20;
+/// Buffers next to these for each CPU, in hybrid mode: one that it fills, one that waits.
+const CPU_BUFFERS: usize = 2;
+/// The quantile of calls that a block is expected to wait for: half of them are faster.
+const TYPICAL_CALL: f64 = 0.5;
 
 pub struct Lane {
     accelerator: Arc<InService>,
@@ -131,7 +135,7 @@ impl InService {
         let batch = caps.batch_bytes.start.div_ceil(buffer_bytes.max(1)).max(1);
         let least = match mode {
             Mode::Hardware => 0,
-            Mode::Hybrid => DEVICE_CORES + 2 * cpus,
+            Mode::Hybrid => DEVICE_CORES + CPU_BUFFERS * cpus,
         };
         (2 * batch * caps.calls_max.max(1)).max(least)
     }
@@ -240,7 +244,7 @@ impl Lane {
     pub fn latest_us(&self, len_bytes: u64) -> u64 {
         let round = self.batch().end.max(1) * self.calls_max() as u64;
         let rounds = self.with_batches(len_bytes).div_ceil(round);
-        let call_us = self.accelerator.known().service.quantile_us(0.5);
+        let call_us = self.accelerator.known().service.quantile_us(TYPICAL_CALL);
         self.loaded_us(len_bytes).max(rounds * call_us.unwrap_or(0))
     }
 
@@ -442,7 +446,7 @@ impl Lane {
         let (state, reason) = self.accelerator.state();
         let (service_us_p99, rate_bytes_per_s) = {
             let known = self.accelerator.known();
-            let p99 = known.service.quantile_us(0.99);
+            let p99 = known.service.quantile_us(SLOW_CALL);
             (p99, known.estimate.rate_bytes_per_s())
         };
         let counts = self.counts.lock();

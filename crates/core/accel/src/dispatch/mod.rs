@@ -90,6 +90,8 @@ pub struct Terms {
 const LOOK: Duration = Duration::from_millis(100);
 /// A block may hold up the writer for this many times the slowest of a hundred calls.
 const HEDGE_CALLS: u32 = 4;
+/// After this many usual times without a look, this process was stopped: much longer than a busy machine takes.
+const STOPPED_LOOKS: u32 = 50;
 /// A self-test may load libraries and start a device.
 const PROBE_BOUND: Duration = Duration::from_secs(30);
 
@@ -180,8 +182,7 @@ struct WatchdogClock {
 impl WatchdogClock {
     /// Notes a look at `now`; returns the time since which calls can have returned.
     fn at(&mut self, now: Duration, bound: Duration) -> Duration {
-        // Much longer than the usual time between looks, for any bound and on any busy machine.
-        if now.saturating_sub(self.last) > bound.max(50 * LOOK) {
+        if now.saturating_sub(self.last) > bound.max(STOPPED_LOOKS * LOOK) {
             self.resumed = now;
         }
         self.last = now;

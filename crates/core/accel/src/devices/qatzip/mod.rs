@@ -49,9 +49,6 @@ use crate::{Caps, Engine, EngineState, Fault, Health, Job, Outcome, Task};
 /// The engine gives up after this many sessions whose memory a device may still write to. About 3 MiB each.
 const DOUBTFUL_MAX: usize = 8;
 
-/// Fewer plain bytes do not justify a device's latency.
-const WORTH_LEN: usize = 4 << 10;
-
 /// Where to look for device and library.
 #[derive(Debug, Clone)]
 pub struct Places {
@@ -208,14 +205,11 @@ impl Qatzip {
 
     fn run_one(&self, job: &mut Job) -> Outcome {
         let _under_way = UnderWay::begin();
-        let (level, plain_len) = match job.task {
-            Task::Compress { level } => (level, job.input_range.len()),
+        let level = match job.task {
+            Task::Compress { level } => level,
             // Any session restores.
-            Task::Decompress { plain_len } => (longshore_codec::Level::Low, plain_len),
+            Task::Decompress { .. } => longshore_codec::Level::Low,
         };
-        if plain_len < WORTH_LEN {
-            return Outcome::Recompute(Fault::Busy);
-        }
         let level = abi::level_number(level, self.deepest_level);
         let mut session = match self.session(level) {
             None => return Outcome::Recompute(Fault::Down),

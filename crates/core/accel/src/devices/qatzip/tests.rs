@@ -544,12 +544,6 @@ fn a_process_that_saw_no_device_once_says_that_only_another_process_helps() {
     assert_eq!(stage.engine.health().state, EngineState::Off);
 }
 
-#[test]
-fn tiny_inputs_are_not_worth_a_call() {
-    let stage = Stage::new("call 3.. code -2").ready();
-    assert_eq!(stage.fault(WORTH_LEN - 1), Fault::Busy);
-}
-
 /// The same with Intel's own QATzip, if `scripts/qatzip-witness.sh` has built it with a simulated device.
 #[test]
 fn intels_own_library_does_every_job_both_ways_where_it_was_built() {
