@@ -515,7 +515,8 @@ fn interruptions(server: &Server) {
             wait_for_handler(&child, signal);
         }
         std::thread::sleep(Duration::from_secs(3));
-        // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
         assert_eq!(wait(&mut child, PATIENCE, &line).code(), code);
         for i in 1..=3 {
@@ -639,7 +640,8 @@ fn silence(server: &Server) {
         let child = command.spawn().unwrap();
         between.control.wait_until(Control::is_silent);
         for _ in 0..signals {
-            // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+            // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still
+            // its own.
             assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
             // Two signals at once may arrive as one.
             std::thread::sleep(Duration::from_millis(500));

@@ -211,7 +211,7 @@ impl World {
 }
 
 fn send(child: &Child, signal: libc::c_int) {
-    // SAFETY: the child was not waited for, so its number is still its own.
+    // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its own.
     unsafe { libc::kill(child.id() as libc::pid_t, signal) };
 }
 

@@ -91,7 +91,7 @@ fn plays_the_part_it_is_given() {
     let mut db = open(Path::new(&path));
     loop {
         // The process that started us is gone, so we end too.
-        // SAFETY: `getppid` has no preconditions and cannot fail.
+        // SAFETY: `getppid` demands nothing and cannot fail.
         if unsafe { libc::getppid() } == 1 {
             return;
         }

@@ -235,12 +235,12 @@ impl World {
         if kind == Kind::Device && len > self.memory().0.saturating_sub(taken) {
             return Err(OUT_OF_MEMORY);
         }
-        // SAFETY: the layout has at least one byte.
+        // SAFETY: `alloc` demands a layout of at least one byte, which this one has.
         let start = unsafe { alloc(layout(len)) };
         if start.is_null() {
             return Err(OUT_OF_MEMORY);
         }
-        // SAFETY: just allocated with this length.
+        // SAFETY: `write_bytes` demands bytes that are ours: they were just allocated with this length.
         unsafe { start.write_bytes(RUBBISH, len) };
         self.allocations.insert(start as u64, (len, kind));
         Ok(start as u64)
@@ -253,7 +253,8 @@ impl World {
         }
         match self.allocations.remove(&start) {
             Some((len, k)) if k == kind => {
-                // SAFETY: allocated with this layout, and forgotten now.
+                // SAFETY: `dealloc` demands memory of this layout that is no longer used: it was allocated with it,
+                // and is forgotten now.
                 unsafe { dealloc(start as *mut u8, layout(len)) };
                 Ok(())
             }
@@ -467,8 +468,8 @@ impl World {
 
     fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
         let held = self.holds(at, len, Kind::Device) || self.holds(at, len, Kind::Pinned);
-        // SAFETY: the range is within one allocation of ours, which was filled when it was made and which only `&mut
-        // self` frees.
+        // SAFETY: `from_raw_parts` demands bytes that are initialised, live and not written: the range is within one
+        // allocation of ours, which was filled when it was made and which only `&mut self` frees.
         held.then(|| unsafe { std::slice::from_raw_parts(at as *const u8, len) })
     }
 

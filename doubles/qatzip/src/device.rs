@@ -102,14 +102,14 @@ fn script() -> Script {
 /// The file this library was loaded from.
 fn own_path() -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
-    // SAFETY: `Dl_info` is plain pointers, for which zero is a valid value.
+    // SAFETY: `zeroed` demands a type for which zeros are valid: `Dl_info` is plain pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: dladdr only looks the address up, and `info` outlives the call.
+    // SAFETY: dladdr demands room for one `Dl_info`, which outlives the call; it only looks the address up.
     let found = unsafe { libc::dladdr(own_path as *const c_void, &mut info) };
     if found == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: dladdr gave a string that lives as long as the library.
+    // SAFETY: `from_ptr` demands a C string that lives: dladdr gave one that lives as long as the library.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     Some(std::ffi::OsStr::from_bytes(name.to_bytes()).into())
 }
@@ -291,7 +291,7 @@ impl Device {
         let Some(layout) = layout.ok().filter(|_| !self.script.unpinned) else {
             return std::ptr::null_mut();
         };
-        // SAFETY: the layout has a size above 0.
+        // SAFETY: `alloc_zeroed` demands a layout of a size above 0, which this one has.
         let place = unsafe { alloc::alloc_zeroed(layout) };
         if !place.is_null() {
             lock(&self.pinned).insert(place as usize, layout);
@@ -301,7 +301,8 @@ impl Device {
 
     pub fn free(&self, place: *mut c_void) {
         if let Some(layout) = lock(&self.pinned).remove(&(place as usize)) {
-            // SAFETY: it was allocated above with this layout, and is in the table no more.
+            // SAFETY: `dealloc` demands memory of this layout that is no longer used: it was allocated above, and is
+            // in the table no more.
             unsafe { alloc::dealloc(place.cast(), layout) };
         }
     }

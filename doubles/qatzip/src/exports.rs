@@ -79,6 +79,8 @@ impl Params {
     }
 }
 
+/// # Safety
+/// None is needed here: `session` is only compared with null. `qatzip.h` requires a valid session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzInit(session: *mut Session, sw_backup: c_uchar) -> c_int {
     if session.is_null() || sw_backup > 1 {
@@ -91,6 +93,8 @@ pub unsafe extern "C" fn qzInit(session: *mut Session, sw_backup: c_uchar) -> c_
     }
 }
 
+/// # Safety
+/// `defaults` must be valid for writing the structure, and for two more words where the script asks for `Wide`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzGetDefaultsDeflate(defaults: *mut Params) -> c_int {
     let mut values = DEFAULTS;
@@ -105,6 +109,9 @@ pub unsafe extern "C" fn qzGetDefaultsDeflate(defaults: *mut Params) -> c_int {
     code::OK
 }
 
+/// # Safety
+/// `session` and `params` must be null or point to valid structures that nobody else uses during the call. `internal`
+/// must be null, or made by this function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzSetupSessionDeflate(
     session: *mut Session,
@@ -131,6 +138,9 @@ pub unsafe extern "C" fn qzSetupSessionDeflate(
     answer
 }
 
+/// # Safety
+/// `session` must be null or point to a session that nobody else uses during the call, and whose `internal` is null or
+/// made by `qzSetupSessionDeflate`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzTeardownSession(session: *mut Session) -> c_int {
     // SAFETY: qatzip.h obliges the caller: `session` is null or points to a session that nobody else uses during the
@@ -147,6 +157,8 @@ pub unsafe extern "C" fn qzTeardownSession(session: *mut Session) -> c_int {
     code::OK
 }
 
+/// # Safety
+/// None is needed here: `session` is only compared with null. `qatzip.h` requires a valid session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzClose(session: *mut Session) -> c_int {
     if session.is_null() {
@@ -156,6 +168,9 @@ pub unsafe extern "C" fn qzClose(session: *mut Session) -> c_int {
     }
 }
 
+/// # Safety
+/// Each pointer must be null or valid: `session` for a session that was set up, `src` for reading `*src_len` bytes,
+/// `dest` for writing `*dest_len` bytes, which do not overlap. Nobody else may use them during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzCompress(
     session: *mut Session,
@@ -186,6 +201,9 @@ pub unsafe extern "C" fn qzCompress(
     }
 }
 
+/// # Safety
+/// Each pointer must be null or valid: `session` for a session that was set up, `src` for reading `*src_len` bytes,
+/// `dest` for writing `*dest_len` bytes, which do not overlap. Nobody else may use them during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzDecompress(
     session: *mut Session,
@@ -263,6 +281,8 @@ pub extern "C" fn qzMalloc(len: usize, _numa: c_int, _pinned: c_int) -> *mut c_v
     device().allocate(len)
 }
 
+/// # Safety
+/// `place` must be null or a place that `qzMalloc` gave, and it must no longer be used. Other addresses are ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qzFree(place: *mut c_void) {
     device().free(place);

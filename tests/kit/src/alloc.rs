@@ -22,27 +22,28 @@ fn taken(len: usize) {
     PEAK.fetch_max(LIVE.fetch_add(len, Relaxed) + len, Relaxed);
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory.
+// SAFETY: `GlobalAlloc` demands blocks that fit their layouts: every call is passed on to the system's allocator
+// unchanged; counting touches no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         taken(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller owes the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         taken(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        // SAFETY: the caller owes the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller owes the contract of `dealloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         LIVE.fetch_sub(layout.size(), Relaxed);
         taken(new_size);
-        // SAFETY: the caller keeps the contract of `realloc`.
+        // SAFETY: the caller owes the contract of `realloc`.
         unsafe { System.realloc(ptr, layout, new_size) }
     }
 }

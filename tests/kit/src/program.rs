@@ -38,7 +38,7 @@ pub fn command<S: AsRef<OsStr>>(
 /// Shells start background jobs with SIGINT ignored, `nohup` with SIGHUP, and the program keeps that; a test that
 /// sends a signal must not depend on how it was started.
 pub fn hears_interrupts(command: &mut Command) {
-    // SAFETY: between fork and exec, the closure makes system calls only and touches no memory of ours.
+    // SAFETY: between fork and exec the closure must only make system calls: it does, and touches no memory of ours.
     unsafe {
         command.pre_exec(|| {
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -206,20 +206,22 @@ pub fn measure(command: &mut Command, patience: Duration) -> Used {
         .spawn()
         .unwrap();
     let pid = child.id() as libc::pid_t;
-    // SAFETY: all zeros is a valid `rusage`.
+    // SAFETY: `zeroed` demands a type for which zeros are valid, as `rusage` is.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let mut status = 0;
     let mut resident_bytes = 0;
     let code = loop {
         resident_bytes = resident_bytes.max(highest_resident(pid));
-        // SAFETY: the pointers are valid for the call; the child is waited for nowhere else.
+        // SAFETY: wait4 demands room for a status and for one `rusage`, which are local variables; the child is waited
+        // for nowhere else.
         let ended = unsafe { libc::wait4(pid, &mut status, libc::WNOHANG, &mut usage) };
         assert!(ended >= 0, "{}", std::io::Error::last_os_error());
         if ended == pid {
             break libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
         }
         if began.elapsed() > patience {
-            // SAFETY: the child was not waited for, so its number is still its own.
+            // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still
+            // its own.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             panic!("{command:?}: not done after {patience:?}");
         }

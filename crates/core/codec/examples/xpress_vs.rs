@@ -66,7 +66,8 @@ fn thread_seconds() -> f64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the clock exists on every Linux, and `time` outlives the call, which only writes it.
+    // SAFETY: `clock_gettime` demands room for one `timespec`: `time` outlives the call. The clock exists on every
+    // Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -277,7 +277,7 @@ fn frame_header(reader: &mut Reader<'_>, plain_len: usize) -> Result<usize, Payl
 
 /// The library's version, for example `1.10.0`.
 pub(crate) fn version() -> String {
-    // SAFETY: takes nothing and returns a constant of the library that is linked.
+    // SAFETY: the call demands nothing, and returns a constant of the library that is linked.
     let number = unsafe { lz4_sys::LZ4_versionNumber() };
     format!(
         "{}.{}.{}",

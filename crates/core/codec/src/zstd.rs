@@ -122,7 +122,7 @@ unsafe impl Send for Compressor {}
 
 impl Compressor {
     pub(crate) fn new(level: Level) -> Compressor {
-        // SAFETY: takes nothing; null, its answer without memory, is looked for below.
+        // SAFETY: the call demands nothing; null, its answer without memory, is looked for below.
         let context = unsafe { zstd_sys::ZSTD_createCCtx() };
         let mut made = Compressor {
             context: NonNull::new(context).expect("zstd gets memory for a context"),
@@ -209,7 +209,7 @@ impl Drop for Compressor {
 }
 
 fn is_error(code: usize) -> bool {
-    // SAFETY: the call takes a number, of which any is allowed, and no memory.
+    // SAFETY: the call demands a number, of which any is allowed, and no memory.
     unsafe { zstd_sys::ZSTD_isError(code) != 0 }
 }
 

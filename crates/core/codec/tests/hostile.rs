@@ -162,7 +162,8 @@ impl Guarded {
     fn new(len_max: usize) -> Guarded {
         let len_max = len_max.next_multiple_of(Self::PAGE);
         let mapped = len_max + Self::PAGE;
-        // SAFETY: a fresh private mapping that nothing else knows.
+        // SAFETY: `mmap` demands an address range that is free: the system chooses it, and nothing else knows the
+        // private mapping.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -174,7 +175,7 @@ impl Guarded {
             )
         };
         assert_ne!(base, libc::MAP_FAILED);
-        // SAFETY: the last page of the mapping above.
+        // SAFETY: `mprotect` demands a range that nobody uses: it is the last page of the mapping above.
         let code = unsafe { libc::mprotect(base.byte_add(len_max), Self::PAGE, libc::PROT_NONE) };
         assert_eq!(code, 0);
         Guarded {
@@ -187,7 +188,8 @@ impl Guarded {
     /// The `len` bytes that end at the guard.
     fn last(&mut self, len: usize) -> &mut [u8] {
         assert!(len <= self.len_max);
-        // SAFETY: inside the readable part of the mapping, borrowed as long as `self`.
+        // SAFETY: `from_raw_parts_mut` demands bytes that are ours alone: they are in the readable part of the mapping,
+        // borrowed as long as `self`.
         unsafe {
             std::slice::from_raw_parts_mut(self.base.cast::<u8>().add(self.len_max - len), len)
         }
@@ -196,7 +198,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, no longer used.
+        // SAFETY: `munmap` demands a mapping that is no longer used: it is the one made in `new`.
         unsafe { libc::munmap(self.base, self.mapped) };
     }
 }

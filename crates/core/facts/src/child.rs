@@ -84,9 +84,10 @@ fn rss_max_bytes(pid: libc::pid_t) -> Option<u64> {
 fn wait(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::uninit());
     loop {
-        // SAFETY: both pointers are valid for what the call writes. The child is ours and nothing else waits for it.
+        // SAFETY: wait4 demands room for a status and for one `rusage`, which are local variables, and a child that
+        // nothing else waits for, as this one is.
         if unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) } == pid {
-            // SAFETY: wait4 fills the structure whenever it returns a process.
+            // SAFETY: `assume_init` demands a structure that was filled: wait4 does so whenever it returns a process.
             return Ok((ExitStatus::from_raw(status), unsafe { usage.assume_init() }));
         }
         let error = io::Error::last_os_error();

@@ -44,7 +44,7 @@ impl Drop for LowIoPriority {
 }
 
 fn get() -> io::Result<i32> {
-    // SAFETY: the call takes three integers and touches no memory; 0 is the calling thread.
+    // SAFETY: the call demands three integers and touches no memory; 0 is the calling thread.
     match unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) } {
         -1 => Err(io::Error::last_os_error()),
         value => Ok(value as i32),
@@ -52,7 +52,7 @@ fn get() -> io::Result<i32> {
 }
 
 fn set(value: i32) -> io::Result<()> {
-    // SAFETY: the call takes three integers and touches no memory; the kernel refuses a value that is no priority.
+    // SAFETY: the call demands three integers and touches no memory; the kernel refuses a value that is no priority.
     match unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, value) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -34,7 +34,7 @@ pub fn process_usage() -> io::Result<ProcessUsage> {
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: getrusage fills the whole structure whenever it returns 0.
+    // SAFETY: `assume_init` demands a structure that was filled: getrusage does so whenever it returns 0.
     let usage = unsafe { usage.assume_init() };
     // `ru_maxrss` survives exec, so it may be the peak of the shell that started us.
     let status = fs::read_to_string("/proc/self/status")?;

@@ -50,10 +50,11 @@ fn number() -> String {
 pub fn name_of(uid: u32) -> io::Result<String> {
     let mut buffer: Vec<libc::c_char> = vec![0; 1024];
     loop {
-        // SAFETY: `passwd` is plain data of pointers and integers, for which zeros are valid.
+        // SAFETY: `zeroed` demands a type for which zeros are valid: `passwd` is plain data of pointers and integers.
         let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
         let mut found: *mut libc::passwd = std::ptr::null_mut();
-        // SAFETY: all pointers are to live locals, and the length is that of `buffer`.
+        // SAFETY: getpwuid_r demands room for an entry, for its texts and for a pointer: all are live locals, and the
+        // length is that of `buffer`.
         let code = unsafe {
             libc::getpwuid_r(
                 uid,
@@ -74,7 +75,8 @@ pub fn name_of(uid: u32) -> io::Result<String> {
                 ));
             }
             0 => {
-                // SAFETY: after success the name is a string that ends with a zero byte, in `buffer`.
+                // SAFETY: `from_ptr` demands a C string that lives: after success the name ends with a zero byte, in
+                // `buffer`.
                 let name = unsafe { CStr::from_ptr(entry.pw_name) };
                 return name.to_str().map(str::to_owned).map_err(|_| {
                     let text = format!("the name of user number {uid} is not UTF-8");

@@ -98,11 +98,11 @@ impl Confinement {
             ruleset, filter, ..
         } = self;
         let enter = move || -> io::Result<()> {
-            // SAFETY: the call takes five integers and touches no memory.
+            // SAFETY: the call demands five integers and touches no memory.
             checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
             if let Some(ruleset) = &ruleset {
-                // SAFETY: the call takes two integers and touches no memory; the descriptor is open, because the closure
-                // owns it.
+                // SAFETY: the call demands two integers and an open descriptor, which the closure owns; it touches no
+                // memory.
                 checked(unsafe {
                     libc::syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset.as_raw_fd(), 0)
                 })?;
@@ -141,7 +141,7 @@ fn checked(returned: libc::c_long) -> io::Result<()> {
 /// The kernel's Landlock version. 0: the kernel has no Landlock, or it is switched off.
 fn landlock_abi() -> u32 {
     let none = std::ptr::null::<RulesetAttr>();
-    // SAFETY: with this flag the call takes no structure and only returns the version.
+    // SAFETY: with this flag the call demands no structure, and only returns the version.
     let abi = unsafe {
         libc::syscall(
             SYS_LANDLOCK_CREATE_RULESET,
@@ -179,7 +179,7 @@ fn ruleset(abi: u32, writable: &[&Path]) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call just returned this descriptor, and nothing else owns it.
+    // SAFETY: `from_raw_fd` demands a descriptor that nothing else owns: the call just returned it.
     let ruleset = unsafe { OwnedFd::from_raw_fd(fd) };
     let places = writable.iter().map(|dir| (*dir, rights));
     #[expect(

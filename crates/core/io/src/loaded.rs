@@ -66,14 +66,16 @@ fn missing(dir: &Path) -> Result<(), Distrust> {
 
 /// The real name of the file that holds the function at this address: it often tells the version.
 pub fn file_of(function: usize) -> Option<PathBuf> {
-    // SAFETY: `Dl_info` is plain pointers, for which zero is a valid value.
+    // SAFETY: `zeroed` demands a type for which zeros are valid: `Dl_info` is plain pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: dladdr only looks the address up, whatever it is, and `info` outlives the call.
+    // SAFETY: dladdr demands room for one `Dl_info`, which outlives the call; it only looks the address up, whatever it
+    // is.
     let found = unsafe { libc::dladdr(function as *const c_void, &mut info) };
     if found == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: dladdr gave a string that lives as long as the library, which nobody here unloads.
+    // SAFETY: `from_ptr` demands a C string that lives: dladdr gave one that lives as long as the library, which nobody
+    // here unloads.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     Some(path.canonicalize().unwrap_or_else(|_| path.to_owned()))

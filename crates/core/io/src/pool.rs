@@ -172,27 +172,29 @@ pub struct Buffer {
     shared: Arc<Shared>,
 }
 
-// SAFETY: a buffer is the only owner of its bytes, like a `Box<[u8]>`; the shared part is guarded by
-// a mutex or never changes.
+// SAFETY: `Send` demands that another thread may own the bytes: a buffer is their only owner, like a `Box<[u8]>`; the
+// shared part is guarded by a mutex or never changes.
 unsafe impl Send for Buffer {}
-// SAFETY: a shared reference allows only reading the bytes, which nobody else can write: the buffer owns them alone.
-// The shared part is guarded by a mutex or never changes.
+// SAFETY: `Sync` demands that uses by several threads do not race: a shared reference allows only reading the bytes,
+// which nobody else can write: the buffer owns them alone. The shared part is guarded by a mutex or never changes.
 unsafe impl Sync for Buffer {}
 
 impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes lie in the mapping, which `shared` keeps alive, were zeroed by the system
-        // and belong to this buffer alone, for its number is not in the free list.
+        // SAFETY: `from_raw_parts` demands bytes that are initialised, live and not written: they lie in the mapping,
+        // which `shared` keeps alive, were zeroed by the system and belong to this buffer alone, for its number is not
+        // in the free list.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.shared.buffer_len) }
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the bytes lie in the mapping, which `shared` keeps alive, were zeroed by the system and belong to
-        // this buffer alone. The exclusive reference to the buffer makes this the only slice.
+        // SAFETY: `from_raw_parts_mut` demands bytes that are initialised, live and nobody else's: they lie in the
+        // mapping, which `shared` keeps alive, were zeroed by the system and belong to this buffer alone. The exclusive
+        // reference to the buffer makes this the only slice.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.shared.buffer_len) }
     }
 }
@@ -220,9 +222,11 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping is an address and a length; threads share the bytes only through `Buffer`.
+// SAFETY: `Send` demands that another thread may own the value: a mapping is an address and a length; threads share the
+// bytes only through `Buffer`.
 unsafe impl Send for Mapping {}
-// SAFETY: `&Mapping` gives the address and the length, which never change, and no access to the bytes.
+// SAFETY: `Sync` demands that uses by several threads do not race: `&Mapping` gives the address and the length, which
+// never change, and no access to the bytes.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -240,7 +244,8 @@ impl Mapping {
         };
         let mapped = len.checked_add(spare).ok_or_else(too_much)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the system chooses an unused address range, so no existing memory is affected.
+        // SAFETY: `mmap_anonymous` demands an address range that is free: the system chooses it, so no existing memory
+        // is affected.
         let first = unsafe {
             rustix::mm::mmap_anonymous(ptr::null_mut(), mapped, protection, MapFlags::PRIVATE)
         }?
@@ -249,8 +254,8 @@ impl Mapping {
             0 => 0,
             _ => first.align_offset(HUGE_BYTES).min(spare),
         };
-        // SAFETY: all ranges lie in the mapping just made, and nothing else refers to its ends. The remaining part
-        // begins at `start` and is `len` bytes long.
+        // SAFETY: `munmap` demands ranges that nobody uses: all lie in the mapping just made, and nothing else refers
+        // to its ends. The remaining part begins at `start` and is `len` bytes long.
         let start = unsafe {
             let start = first.add(before);
             for (end, len) in [(first, before), (start.add(len), spare - before)] {
@@ -269,8 +274,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the whole mapping made in `new`, and no slice of it is left: buffers keep the pool, and with
-        // it the mapping, alive.
+        // SAFETY: `munmap` demands a range that is no longer used: this is the whole mapping made in `new`, and no
+        // slice of it is left: buffers keep the pool, and with it the mapping, alive.
         let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert_eq!(unmapped, Ok(()));
     }

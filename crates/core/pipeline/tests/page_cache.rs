@@ -19,7 +19,7 @@ const LEN: usize = 8 << 20;
 fn evict(path: &Path) {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
-    // SAFETY: a plain call on a descriptor that lives until the end of this function.
+    // SAFETY: the call demands an open descriptor: it lives until the end of this function.
     let rc = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     assert_eq!(rc, 0);
 }

@@ -161,7 +161,7 @@ fn the_longest_path_restores_and_a_longer_one_is_left_out_or_refused() {
 /// Runs this test binary's `name` again as a user without privileges, if this user has them.
 fn as_nobody(name: &str) -> bool {
     const NOBODY: u32 = 65_534;
-    // SAFETY: `geteuid` has no preconditions and cannot fail.
+    // SAFETY: `geteuid` demands nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return false;
     }

@@ -34,14 +34,15 @@ extern "C" fn on_signal(_signal: libc::c_int) {
         .get()
         .is_none_or(|cancel| cancel.swap(true, Ordering::Relaxed));
     if again {
-        // SAFETY: the pointer is null or of a text that `set_last_words` leaked: nobody changes or frees it.
+        // SAFETY: `as_ref` demands null or a value that lives: the pointer is of a text that `set_last_words` leaked,
+        // which nobody changes or frees.
         if let Some(words) = unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() } {
             // SAFETY: `write` demands `len` readable bytes, which are the text's, and is allowed in a signal handler. If it
             // fails, there is nobody to tell.
             unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
         }
-        // SAFETY: `_exit` is async-signal-safe and does not return. Unfinished stripes and staging
-        // directories stay behind, invalid by construction.
+        // SAFETY: a signal handler must call only what is async-signal-safe: `_exit` is, and does not return.
+        // Unfinished stripes and staging directories stay behind, invalid by construction.
         unsafe { libc::_exit(Exit::Interrupted.code().into()) }
     }
 }
@@ -91,7 +92,7 @@ pub unsafe fn save_address_space() {
 pub fn leave_if_hung(exit: Exit) {
     if longshore_accel::holds_exit() {
         let _gone = std::io::stdout().flush();
-        // SAFETY: `_exit` takes a number and does not return; the destructors that it skips are what may hang.
+        // SAFETY: `_exit` demands a number only, and does not return; the destructors that it skips are what may hang.
         unsafe { libc::_exit(exit.code().into()) }
     }
 }

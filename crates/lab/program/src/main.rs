@@ -23,7 +23,7 @@ use options::Cli;
 
 fn main() -> ExitCode {
     interrupt::outlive_file_limits();
-    // SAFETY: the program has started no thread yet.
+    // SAFETY: the call demands that no other thread runs: the program has started none yet.
     unsafe { interrupt::save_address_space() };
     longshore_facts::raise_descriptors();
     // The message of a panic is on standard error already.

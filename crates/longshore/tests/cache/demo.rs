@@ -37,7 +37,7 @@ fn demo(dir: &Path, until: &str, times: u32) -> String {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     while left > 0 {
-                        // SAFETY: a process group of ours; its leader was not waited for.
+                        // SAFETY: `kill` demands a process group that is ours: its leader was not waited for yet.
                         unsafe { libc::kill(-(script.id() as i32), libc::SIGINT) };
                         left -= 1;
                         std::thread::sleep(Duration::from_millis(50));
@@ -106,7 +106,7 @@ fn the_demonstration_cleans_up_after_itself_also_when_it_is_interrupted() {
 
 /// Whether FUSE and loop devices are available.
 fn demo_mounts() -> bool {
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: `geteuid` demands nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     let there = |path: &str| fs::OpenOptions::new().write(true).open(path).is_ok();
     root && there("/dev/fuse") && there("/dev/loop-control")

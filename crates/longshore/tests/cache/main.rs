@@ -138,7 +138,8 @@ impl Stage {
 
     fn signal(&mut self, signal: i32) {
         let mut server = self.server.take().unwrap();
-        // SAFETY: a child of ours that was not waited for.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         unsafe { libc::kill(server.id() as i32, signal) };
         server.wait().unwrap();
     }

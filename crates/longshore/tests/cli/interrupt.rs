@@ -46,7 +46,7 @@ fn start(stage: &Stage, line: &str, stderr: Stdio) -> Child {
 }
 
 fn send(child: &Child, signal: i32) {
-    // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+    // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
@@ -106,8 +106,8 @@ fn interrupted_at_a_pipe(
 fn pipe_is_full(child: &Child) -> bool {
     let mut bytes: libc::c_int = 0;
     let pipe = child.stdout.as_ref().unwrap().as_raw_fd();
-    // SAFETY: the calls take no memory but the int that the first writes; the descriptor is open as long as the child
-    // is borrowed.
+    // SAFETY: the calls demand an open descriptor, which is the borrowed child's, and the first one room for an int,
+    // which outlives it.
     let (told, size) = unsafe {
         let told = libc::ioctl(pipe, libc::FIONREAD, &raw mut bytes);
         (told, libc::fcntl(pipe, libc::F_GETPIPE_SZ))
@@ -196,7 +196,7 @@ fn an_interrupted_restore_leaves_nothing_in_its_target() {
 /// A pipe that accepts nothing more, with the end that nobody reads.
 fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: plain system call on a descriptor that is open.
+    // SAFETY: the call demands an open descriptor, which `writer` is.
     let size = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) };
     writer.write_all(&vec![0; size as usize]).unwrap();
     (reader, writer)

@@ -24,7 +24,7 @@ struct Guest {
 impl Guest {
     /// `None`: only root can switch to another user.
     fn new() -> Option<Guest> {
-        // SAFETY: `geteuid` has no preconditions and cannot fail.
+        // SAFETY: `geteuid` demands nothing and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
             eprintln!("skipped: only root can become somebody else");
             return None;
@@ -297,7 +297,7 @@ fn missing_permissions_are_named_with_the_path_and_have_their_own_exit_code() {
 fn priorities(child: &Child) -> Vec<i64> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
     let ids = tasks.filter_map(|t| t.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    // SAFETY: the arguments are integers only; 1 says that the number is a thread's.
+    // SAFETY: the call demands integers only; 1 says that the number is a thread's.
     let asked = ids.map(|id| unsafe { libc::syscall(libc::SYS_ioprio_get, 1, id) });
     asked.filter(|value| *value >= 0).collect()
 }

@@ -19,7 +19,7 @@ struct Target {
 impl Target {
     /// A database and a target of two directories, all of them the owner's. `None`: only root can give files away.
     fn new() -> Option<Target> {
-        // SAFETY: `geteuid` has no preconditions and cannot fail.
+        // SAFETY: `geteuid` demands nothing and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
             eprintln!("skipped: only root can give files away");
             return None;

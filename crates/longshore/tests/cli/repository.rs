@@ -621,7 +621,8 @@ fn a_backup_that_runs_is_not_taken_for_rubbish() {
     }
     // It runs meanwhile, however long the others take.
     let send = |signal| {
-        // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
     };
     send(libc::SIGSTOP);
@@ -650,7 +651,8 @@ fn a_backup_that_is_being_restored_survives_an_expire() {
     }
     // It runs meanwhile, however long the others take.
     let send = |signal| {
-        // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
     };
     send(libc::SIGSTOP);

@@ -67,7 +67,8 @@ impl Server {
     }
 
     pub fn ask(&self) {
-        // SAFETY: plain system call; the child is waited for later.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
     }
 }

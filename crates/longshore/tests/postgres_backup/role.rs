@@ -71,7 +71,7 @@ fn a_connection_string_without_a_role_takes_the_effective_users_name() {
 /// A user number without a name, as containers have it, needs a role; the error says how to give one.
 #[test]
 fn a_user_without_a_name_is_asked_for_a_role() {
-    // SAFETY: `geteuid` has no preconditions and cannot fail.
+    // SAFETY: `geteuid` demands nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("skipped: only root can be another user");
         return;

@@ -36,7 +36,7 @@ pub fn begun(stage: &Stage, command: &mut Command) -> Guarded {
 
 /// To a child that nobody has waited for yet.
 pub fn send(child: &Guarded, signal: i32) {
-    // SAFETY: plain system call; the id is still the child's own.
+    // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its own.
     assert_eq!(unsafe { libc::kill(child.0.id() as i32, signal) }, 0);
 }
 

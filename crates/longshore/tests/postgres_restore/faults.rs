@@ -27,7 +27,8 @@ fn processes(words: &[&str]) -> Vec<i32> {
 
 fn kill(pids: &[i32]) {
     for pid in pids {
-        // SAFETY: `kill` takes two integers; a process that is gone is an error that does not matter.
+        // SAFETY: `kill` demands two integers and touches no memory; a process that is gone is an error that does not
+        // matter.
         unsafe { libc::kill(*pid, libc::SIGKILL) };
     }
 }

@@ -163,7 +163,8 @@ pub fn meanwhile(backup: &mut Command, act: impl FnOnce()) {
         std::thread::sleep(Duration::from_millis(10));
     }
     let signal = |signal| {
-        // SAFETY: `kill` takes two integers; the process is our child and was not waited for.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         unsafe { libc::kill(pid as i32, signal) };
     };
     signal(libc::SIGSTOP);

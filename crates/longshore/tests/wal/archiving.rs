@@ -120,7 +120,8 @@ pub fn kill_pushes(archive: &str) -> u64 {
         let mut words = words.split(|b| *b == 0);
         let ours = words.next() == Some(BINARY.as_bytes());
         if ours && words.any(|w| w == archive.as_bytes()) {
-            // SAFETY: `kill` takes two integers; a process that is gone is an error that does not matter.
+            // SAFETY: `kill` demands two integers and touches no memory; a process that is gone is an error that does
+            // not matter.
             killed += u64::from(unsafe { libc::kill(pid, libc::SIGKILL) } == 0);
         }
     }

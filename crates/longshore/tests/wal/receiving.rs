@@ -66,7 +66,8 @@ fn a_stream_survives_kills_of_both_sides_and_a_promotion() {
         caught_up(&server);
         let last = archived(&server, &pushed);
         caught_up(&server);
-        // SAFETY: `kill` takes two integers; the child is ours and was not waited for.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         assert!(child.wait().unwrap().success(), "a stop is no failure");
 
@@ -368,7 +369,8 @@ fn a_receiver_uses_the_slot_the_form_the_target_and_the_interval_asked_for() {
     wait_until("three reports", &server, || reports(&often.1) >= 3);
     assert_eq!(reports(&seldom.1), 0);
     for (mut child, _) in [often, seldom] {
-        // SAFETY: `kill` takes two integers; the child is ours and was not waited for.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         assert!(child.wait().unwrap().success());
     }

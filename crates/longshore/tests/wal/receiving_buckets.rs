@@ -111,7 +111,8 @@ fn a_stream_into_a_bucket_survives_kills_of_both_sides_and_a_promotion() {
         let last = streamed(&store, &server);
         assert!(last.starts_with("00000002"), "{last}");
         archived(&server, &pushed);
-        // SAFETY: `kill` takes two integers; the child is ours and was not waited for.
+        // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its
+        // own.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         assert!(child.wait().unwrap().success(), "a stop is no failure");
 
@@ -189,7 +190,8 @@ fn a_receiver_into_a_bucket_refuses_a_server_that_was_set_back() {
             origin.wait_for("select count(*) from pg_stat_replication", "1");
             work(&origin, 1);
             streamed(&store, &origin);
-            // SAFETY: `kill` takes two integers; the child is ours and was not waited for.
+            // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still
+            // its own.
             unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
             let log = std::fs::read_to_string(origin.socket_dir().join("receiver.log")).unwrap();
             assert!(child.wait().unwrap().success(), "PostgreSQL {major}: {log}");

@@ -71,8 +71,8 @@ impl Isal {
         }
         let failed = |e| format!("cannot load {}: {}", name.display(), because(&e));
         let vetted = vetted(name).map_err(|e| format!("cannot load {}: {e}", name.display()))?;
-        // SAFETY: loading runs the library's initialisers. It is the host's own ISA-L, or a file that the operator
-        // named for this purpose.
+        // SAFETY: `new` demands a file whose initialisers may run in this process: it is the host's own ISA-L, or a
+        // file that the operator named for this purpose.
         let library = unsafe { libloading::Library::new(&vetted) }.map_err(failed)?;
         // SAFETY: the declared types must be those of the functions. In igzip_lib.h each takes one pointer to a structure; the
         // self-test below refuses a library that writes more of it than this program knows.
@@ -222,8 +222,8 @@ impl Opaque {
     /// Sets the field at `offset`, which must be inside and aligned for `T`.
     fn set<T: Field>(&mut self, offset: usize, value: T) {
         assert!(offset + size_of::<T>() <= self.len && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: inside the allocation and aligned, as asserted. A field has no padding, so all bytes of `lines` stay
-        // initialised, and any bytes make a `Line`.
+        // SAFETY: `write` demands an aligned place of ours, which `offset` is, as asserted. A field has no padding, so
+        // all bytes of `lines` stay initialised, and any bytes make a `Line`.
         unsafe { self.as_mut_ptr().byte_add(offset).cast::<T>().write(value) }
     }
 
@@ -379,12 +379,13 @@ mod tests {
         0
     }
     unsafe extern "C" fn run_and_claim_all_read(state: *mut c_void) -> c_int {
-        // SAFETY: the caller gives an isal_zstream.
+        // SAFETY: `write` demands a place for one number, which the caller owes: an isal_zstream.
         unsafe { state.byte_add(zstream::AVAIL_IN).cast::<u32>().write(0) };
         0
     }
     unsafe extern "C" fn init_of_a_larger_structure(state: *mut c_void) {
-        // SAFETY: not sound for the declared structure, but the canary is still our memory.
+        // SAFETY: `write` demands a place of ours: the canary after the structure is. The write breaks the rules of the
+        // declared structure, on purpose.
         unsafe {
             state
                 .byte_add(zstream::LEN.next_multiple_of(64) + 8)

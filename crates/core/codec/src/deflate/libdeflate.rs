@@ -12,13 +12,14 @@ pub struct Deflater {
     state: NonNull<sys::libdeflate_compressor>,
 }
 
-// SAFETY: a compressor is plain memory without ties to a thread, used only through `&mut`.
+// SAFETY: `Send` demands that another thread may use the value: a compressor is plain memory without ties to a thread,
+// used only through `&mut`.
 unsafe impl Send for Deflater {}
 
 impl Deflater {
     /// `level` 1 to 12. `None` if memory is short.
     pub(crate) fn new(level: i32) -> Option<Deflater> {
-        // SAFETY: no arguments that could be invalid; a level out of range gives null.
+        // SAFETY: the call demands nothing: a level out of range gives null.
         let state = unsafe { sys::libdeflate_alloc_compressor(level) };
         NonNull::new(state).map(|state| Deflater { state })
     }
@@ -50,12 +51,13 @@ pub(crate) struct Inflater {
     state: NonNull<sys::libdeflate_decompressor>,
 }
 
-// SAFETY: a decompressor is plain memory without ties to a thread, used only through `&mut`.
+// SAFETY: `Send` demands that another thread may use the value: a decompressor is plain memory without ties to a
+// thread, used only through `&mut`.
 unsafe impl Send for Inflater {}
 
 impl Inflater {
     pub(crate) fn new() -> Option<Inflater> {
-        // SAFETY: takes nothing; null, its answer without memory, is looked for below.
+        // SAFETY: the call demands nothing; null, its answer without memory, is looked for below.
         let state = unsafe { sys::libdeflate_alloc_decompressor() };
         NonNull::new(state).map(|state| Inflater { state })
     }

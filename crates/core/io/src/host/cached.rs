@@ -68,7 +68,8 @@ fn cached_pages(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<u64> {
         len: range.end - range.start,
     };
     let mut found = Cachestat::default();
-    // SAFETY: both structures have the layout the call expects and outlive it; it writes `found` only.
+    // SAFETY: the call demands two structures of its own layout: both have it and outlive the call, which writes
+    // `found` only.
     let failed = unsafe {
         libc::syscall(
             SYS_CACHESTAT,

@@ -60,10 +60,10 @@ pub(super) type Descriptors = [Option<OwnedFd>; 2];
 fn unlock(descriptors: &Descriptors) {
     for fd in descriptors.iter().flatten() {
         let _ended = rustix::fs::flock(fd, FlockOperation::Unlock);
-        // SAFETY: a structure of integers, for which zero is a value: the whole file.
+        // SAFETY: `zeroed` demands a type for which zeros are valid: a structure of integers; 0 to 0 is the whole file.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = libc::F_UNLCK as libc::c_short;
-        // SAFETY: the descriptor is open, and the structure outlives the call, which only reads it.
+        // SAFETY: fcntl demands an open descriptor and a lock to read: the structure outlives the call.
         unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     }
 }

@@ -269,7 +269,8 @@ fn set_attributes(at: &At<'_>, attributes: &Attributes) -> io::Result<()> {
 /// `chmod` that does not follow symbolic links: `fchmodat2` since kernel 6.6, `/proc` before.
 fn set_mode(at: &At<'_>, mode: u32) -> io::Result<()> {
     let name = CString::new(at.last().as_bytes())?;
-    // SAFETY: the descriptor lives as long as `at`, the name is a C string, the rest are integers.
+    // SAFETY: the call demands an open descriptor, which lives as long as `at`, and a C string, which the name is; the
+    // rest are integers.
     let failed = unsafe {
         libc::syscall(
             libc::SYS_fchmodat2,

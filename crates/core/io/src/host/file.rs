@@ -172,13 +172,13 @@ impl HostFile {
     fn lock_range(&self, range: Range<u64>, kind: libc::c_int) -> io::Result<()> {
         let number = |n: u64| libc::off_t::try_from(n).map_err(|_| io::Error::from(Errno::INVAL));
         let len = range.end.saturating_sub(range.start);
-        // SAFETY: a structure of integers, for which zero is a value.
+        // SAFETY: `zeroed` demands a type for which zeros are valid: a structure of integers.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = kind as libc::c_short;
         lock.l_whence = libc::SEEK_SET as libc::c_short;
         lock.l_start = number(range.start)?;
         lock.l_len = number(len)?;
-        // SAFETY: the descriptor is open, and the structure outlives the call, which only reads it.
+        // SAFETY: fcntl demands an open descriptor and a lock to read: the structure outlives the call.
         let done =
             unsafe { libc::fcntl(self.fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
         match done {
@@ -402,7 +402,7 @@ impl FileLock for HostFile {
     /// The kernel grants a write lease only on a file that has no other handle.
     fn is_open_elsewhere(&self) -> io::Result<bool> {
         let set = |command, argument: libc::c_int| {
-            // SAFETY: the descriptor is open; both commands take an integer.
+            // SAFETY: fcntl demands an open descriptor, and for both commands an integer.
             match unsafe { libc::fcntl(self.fd().as_raw_fd(), command, argument) } {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(()),

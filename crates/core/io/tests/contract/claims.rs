@@ -42,10 +42,10 @@ impl Locked {
 }
 
 fn fcntl(file: &fs::File, command: libc::c_int) -> Option<()> {
-    // SAFETY: a structure of integers, for which zero is a value: the whole file.
+    // SAFETY: `zeroed` demands a type for which zeros are valid: a structure of integers; 0 to 0 is the whole file.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
-    // SAFETY: the descriptor is open, and the structure outlives the call.
+    // SAFETY: fcntl demands an open descriptor and a lock to read: the structure outlives the call.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
     (done == 0).then_some(())
 }

@@ -63,7 +63,7 @@ fn descriptors(path: &Path) -> Vec<i32> {
 fn a_fifo_is_refused_at_once_without_waiting() {
     let place = place();
     let path = CString::new(place.path.join("fifo").as_os_str().as_bytes()).unwrap();
-    // SAFETY: a C string that lives for the call.
+    // SAFETY: mkfifo demands a C string that lives for the call, as this one does.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
     let (sender, answered) = std::sync::mpsc::channel();
     let dir = place.dir.clone();

@@ -58,9 +58,9 @@ fn refuse(errno: Errno) -> bool {
         len: steps.len() as u16,
         filter: steps.as_mut_ptr(),
     };
-    // SAFETY: the call takes numbers only.
+    // SAFETY: the call demands numbers only.
     let promised = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    // SAFETY: the program and its steps live for the call, which copies them.
+    // SAFETY: the call demands a program that lives for the call, which copies it and its steps.
     let set = unsafe {
         libc::prctl(
             libc::PR_SET_SECCOMP,

@@ -171,7 +171,8 @@ impl Reader {
         let known =
             unsafe { self.control(ffi::SQLITE_FCNTL_JOURNAL_POINTER, (&raw mut journal).cast()) };
         // A read-only connection never has a rollback journal open, so an open journal is the log.
-        // SAFETY: the pointer is null or a file of this connection, which is alive.
+        // SAFETY: reading a field demands a live structure: the pointer is not null, and then it is a file of this
+        // connection, which is alive.
         known && !journal.is_null() && unsafe { !(*journal).pMethods.is_null() }
     }
 
@@ -203,9 +204,9 @@ impl Reader {
         let mut copy = [0; INDEX_HEADER_WORDS];
         for part in IndexHeader::READING_ORDER {
             for i in part {
-                // SAFETY: the region is `REGION_BYTES` long, aligned to a page, and mapped until the connection
-                // closes. Other processes write it, hence volatile; comparing the two copies inside detects torn
-                // reads.
+                // SAFETY: `read_volatile` demands an aligned word that is mapped: the region is `REGION_BYTES` long,
+                // aligned to a page, and mapped until the connection closes. Other processes write it, hence volatile;
+                // comparing the two copies inside detects torn reads.
                 copy[i] = unsafe { ptr::read_volatile(words.add(i)) };
             }
             fence(Ordering::SeqCst);
@@ -224,7 +225,8 @@ impl Reader {
         let mut pause = Pause::default();
         loop {
             let code = match methods.xLock {
-                // SAFETY: an open file of this connection, which no other thread uses; the level is SQLite's.
+                // SAFETY: the method demands an open file that no other thread uses, and a level of SQLite's: the file
+                // is of this connection, which this thread holds.
                 Some(lock) => unsafe { lock(file, ffi::SQLITE_LOCK_SHARED) },
                 None => ffi::SQLITE_INTERNAL,
             };
@@ -241,8 +243,8 @@ impl Reader {
     pub(super) fn unshare(&self) -> Result<(), Error> {
         let (file, methods) = self.file()?;
         let code = match methods.xUnlock {
-            // SAFETY: an open file of this connection, which no other thread uses; NONE is a level to which SQLite
-            // unlocks.
+            // SAFETY: the method demands an open file that no other thread uses, and a level to which SQLite unlocks:
+            // the file is of this connection, which this thread holds, and NONE is one.
             Some(unlock) => unsafe { unlock(file, ffi::SQLITE_LOCK_NONE) },
             None => ffi::SQLITE_INTERNAL,
         };
@@ -257,8 +259,8 @@ impl Reader {
         let (file, methods) = self.file()?;
         let mut reserved: c_int = 0;
         let code = match methods.xCheckReservedLock {
-            // SAFETY: an open file of this connection, which no other thread uses; `reserved` outlives the call, which
-            // writes one int there.
+            // SAFETY: the method demands an open file that no other thread uses, and room for one int: the file is of
+            // this connection, which this thread holds, and `reserved` outlives the call.
             Some(check) => unsafe { check(file, &raw mut reserved) },
             None => ffi::SQLITE_INTERNAL,
         };
@@ -276,7 +278,8 @@ impl Reader {
         if !known || file.is_null() {
             return Err(self.trouble("see the file of", ffi::SQLITE_INTERNAL));
         }
-        // SAFETY: an open file of this connection has methods, which live as long as the file.
+        // SAFETY: `as_ref` demands null or methods that live: those of an open file of this connection live as long as
+        // the file.
         match unsafe { (*file).pMethods.as_ref() } {
             Some(methods) => Ok((file, methods)),
             None => Err(self.trouble("see the file of", ffi::SQLITE_INTERNAL)),
@@ -293,8 +296,8 @@ impl Reader {
     /// # Safety
     /// `argument` must point to the data that `operation` reads and writes.
     unsafe fn control(&self, operation: c_int, argument: *mut c_void) -> bool {
-        // SAFETY: the handle lives as long as the connection, the name is a C string, and the caller guarantees the
-        // argument.
+        // SAFETY: the call demands an open connection, a C string and an argument that fits the operation: the handle
+        // lives as long as the connection, and the caller owes the argument.
         let code = unsafe {
             ffi::sqlite3_file_control(self.connection.handle(), MAIN.as_ptr(), operation, argument)
         };

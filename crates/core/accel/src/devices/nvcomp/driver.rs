@@ -146,7 +146,8 @@ impl Driver {
         // SAFETY: cuda.h demands a pointer to one pointer, which is a local variable; any number may be asked about.
         let known = unsafe { (self.functions.error_name)(code, &mut name) } == 0 && !name.is_null();
         let name = if known {
-            // SAFETY: the call succeeded, so this is a C string of the library's own, and the library is never closed.
+            // SAFETY: `from_ptr` demands a C string that lives: the call succeeded, so this is one of the library's
+            // own, and the library is never closed.
             unsafe { CStr::from_ptr(name) }
                 .to_string_lossy()
                 .into_owned()
@@ -213,9 +214,11 @@ pub(super) struct Context {
     lost: AtomicBool,
 }
 
-// SAFETY: the driver's documentation lets any thread use a context that is current on it, and `call` makes it so.
+// SAFETY: `Send` demands that another thread may use the value: the driver lets any thread use a context that is
+// current on it, and `call` makes it so.
 unsafe impl Send for Context {}
-// SAFETY: the driver documents its calls as safe from several threads at once, and `lost` is atomic.
+// SAFETY: `Sync` demands that calls of several threads do not race: the driver documents its own as safe from several
+// threads at once, and `lost` is atomic.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -286,8 +289,8 @@ impl Context {
         len_bytes: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: the caller keeps `from` (pinned, `len_bytes`) untouched and `to` reserved until the stream has done the
-        // copy; the stream is a live one of this context.
+        // SAFETY: the driver demands that `from` (pinned, `len_bytes`) stays untouched and `to` reserved until the
+        // stream has done the copy, which the caller owes; and a live stream of this context, which `stream` is.
         self.call("cuMemcpyHtoDAsync", |f| unsafe {
             (f.copy_in)(to, from.cast(), len_bytes, stream.handle)
         })
@@ -305,8 +308,8 @@ impl Context {
         len_bytes: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: the caller keeps `to` (pinned, `len_bytes`) unread and `from` unchanged until the stream has done the
-        // copy; the stream is a live one of this context.
+        // SAFETY: the driver demands that `to` (pinned, `len_bytes`) stays unread and `from` unchanged until the stream
+        // has done the copy, which the caller owes; and a live stream of this context, which `stream` is.
         self.call("cuMemcpyDtoHAsync", |f| unsafe {
             (f.copy_out)(to.cast(), from, len_bytes, stream.handle)
         })
@@ -323,8 +326,8 @@ impl Context {
         len_bytes: usize,
         stream: &Stream,
     ) -> Result<(), CudaError> {
-        // SAFETY: the caller owns the `len_bytes` of the device at `at`, and nothing else uses them until the stream has
-        // filled them.
+        // SAFETY: the driver demands `len_bytes` of the device at `at` that nothing else uses until the stream has
+        // filled them, which the caller owes.
         self.call("cuMemsetD8Async", |f| unsafe {
             (f.fill)(at, byte, len_bytes, stream.handle)
         })
@@ -397,9 +400,10 @@ pub(super) struct Kernel {
     function: Handle,
 }
 
-// SAFETY: a kernel's handle belongs to no thread, and lives as long as its context.
+// SAFETY: `Send` demands that another thread may use the value: a kernel's handle belongs to no thread, and lives as
+// long as its context.
 unsafe impl Send for Kernel {}
-// SAFETY: nothing changes a kernel once it was found.
+// SAFETY: `Sync` demands that uses by several threads do not race: nothing changes a kernel once it was found.
 unsafe impl Sync for Kernel {}
 
 /// Memory of the device, freed when dropped.
@@ -458,8 +462,8 @@ pub(super) struct PinnedMemory {
     len_bytes: usize,
 }
 
-// SAFETY: the bytes belong to this value alone, like those of a `Box<[u8]>`, and any thread may free them: `call` makes the
-// context current.
+// SAFETY: `Send` demands that another thread may own and free the bytes: they belong to this value alone, like those of
+// a `Box<[u8]>`, and `call` makes the context current on any thread.
 unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
@@ -470,7 +474,8 @@ impl PinnedMemory {
         context.call("cuMemHostAlloc", |f| unsafe {
             (f.host_alloc)(&mut start, len_bytes, HOST_PORTABLE)
         })?;
-        // SAFETY: the call above gave `len_bytes` that nobody else knows of yet. Their content is open before this.
+        // SAFETY: `write_bytes` demands `len_bytes` that are ours to write: the call above gave them, and nobody else
+        // knows of them yet. Their content is open before this.
         unsafe { ptr::write_bytes(start.cast::<u8>(), 0, len_bytes) };
         Ok(PinnedMemory {
             context: Arc::clone(context),
@@ -488,8 +493,9 @@ impl PinnedMemory {
     /// # Safety
     /// No copy to this memory is queued or running while the slice lives.
     pub unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` allocated and zeroed `len_bytes`, which only `drop` frees. The caller keeps the device from
-        // writing them, and `&self` everybody else.
+        // SAFETY: `from_raw_parts` demands bytes that are initialised, live and not written: `new` allocated and zeroed
+        // `len_bytes`, which only `drop` frees. The caller keeps the device from writing them, and `&self` everybody
+        // else.
         unsafe { std::slice::from_raw_parts(self.start, self.len_bytes) }
     }
 
@@ -498,8 +504,9 @@ impl PinnedMemory {
     /// # Safety
     /// No copy from or to this memory is queued or running while the slice lives.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `new` allocated and zeroed `len_bytes`, which only `drop` frees. The caller keeps the device from
-        // using them, and `&mut self` everybody else.
+        // SAFETY: `from_raw_parts_mut` demands bytes that are initialised, live and nobody else's: `new` allocated and
+        // zeroed `len_bytes`, which only `drop` frees. The caller keeps the device from using them, and `&mut self`
+        // everybody else.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len_bytes) }
     }
 }
@@ -525,9 +532,9 @@ pub(super) struct Stream {
     handle: Handle,
 }
 
-// SAFETY: a stream belongs to a context, not to a thread.
+// SAFETY: `Send` demands that another thread may use the value: a stream belongs to a context, not to a thread.
 unsafe impl Send for Stream {}
-// SAFETY: several threads may put work on a stream: the driver locks its queue.
+// SAFETY: `Sync` demands that uses by several threads do not race: the driver locks the queue of a stream.
 unsafe impl Sync for Stream {}
 
 impl Stream {
@@ -551,7 +558,8 @@ impl Stream {
 
     /// Waits, possibly for ever, until the queue is empty.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        // SAFETY: the handle is of `new` and destroyed only by `drop`, so it is valid while `self` is borrowed.
+        // SAFETY: the driver demands a live stream: the handle is of `new` and destroyed only by `drop`, so it is valid
+        // while `self` is borrowed.
         self.context.call("cuStreamSynchronize", |f| unsafe {
             (f.stream_synchronize)(self.handle)
         })
@@ -559,7 +567,8 @@ impl Stream {
 
     /// Work queued from now on starts after `event`, which must have been recorded.
     pub fn wait_for(&self, event: &StreamMark) -> Result<(), CudaError> {
-        // SAFETY: both handles are of `new` and destroyed only by `drop`, so they are valid while they are borrowed.
+        // SAFETY: the driver demands a live stream and a live event: both handles are of `new` and destroyed only by
+        // `drop`, so they are valid while they are borrowed.
         self.context.call("cuStreamWaitEvent", |f| unsafe {
             (f.stream_wait)(self.handle, event.handle, 0)
         })
@@ -569,8 +578,8 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.context.is_lost() {
-            // SAFETY: the handle is of `new`, and nothing uses it after `drop`; the driver keeps the stream until queued
-            // work has ended.
+            // SAFETY: the driver demands a live stream that is not used afterwards: the handle is of `new`, and nothing
+            // uses it after `drop`; the driver keeps the stream until queued work has ended.
             let gone = self.context.call("cuStreamDestroy", |f| unsafe {
                 (f.stream_destroy)(self.handle)
             });
@@ -587,9 +596,10 @@ pub(super) struct StreamMark {
     handle: Handle,
 }
 
-// SAFETY: an event belongs to a context, not to a thread.
+// SAFETY: `Send` demands that another thread may use the value: an event belongs to a context, not to a thread.
 unsafe impl Send for StreamMark {}
-// SAFETY: the driver locks an event that several threads record, await or read.
+// SAFETY: `Sync` demands that uses by several threads do not race: the driver locks an event that several threads
+// record, await or read.
 unsafe impl Sync for StreamMark {}
 
 impl StreamMark {
@@ -608,8 +618,9 @@ impl StreamMark {
 
     /// Puts the mark after the work queued so far.
     pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
-        // SAFETY: both handles are of `new` and destroyed only by `drop`, so they are valid while they are borrowed. A
-        // stream of another context makes the call fail and does no harm.
+        // SAFETY: the driver demands a live event and a live stream: both handles are of `new` and destroyed only by
+        // `drop`, so they are valid while they are borrowed. A stream of another context makes the call fail and does
+        // no harm.
         self.context.call("cuEventRecord", |f| unsafe {
             (f.event_record)(self.handle, stream.handle)
         })
@@ -617,7 +628,8 @@ impl StreamMark {
 
     /// Waits, possibly for ever, until the stream has reached the mark.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        // SAFETY: the handle is of `new` and destroyed only by `drop`, so it is valid while `self` is borrowed.
+        // SAFETY: the driver demands a live event: the handle is of `new` and destroyed only by `drop`, so it is valid
+        // while `self` is borrowed.
         self.context.call("cuEventSynchronize", |f| unsafe {
             (f.event_synchronize)(self.handle)
         })
@@ -626,8 +638,9 @@ impl StreamMark {
     /// Nanoseconds of the device's clock from `earlier` to this mark; both must have been reached.
     pub fn ns_since(&self, earlier: &StreamMark) -> Result<u64, CudaError> {
         let mut ms = 0.0;
-        // SAFETY: the pointer is to a local variable; both handles are of `new` and destroyed only by `drop`. An event
-        // that was not reached yet makes the call fail and does no harm.
+        // SAFETY: the driver demands room for one number and two live events: the pointer is to a local variable; both
+        // handles are of `new` and destroyed only by `drop`. An event that was not reached yet makes the call fail and
+        // does no harm.
         self.context.call("cuEventElapsedTime", |f| unsafe {
             (f.event_elapsed)(&mut ms, earlier.handle, self.handle)
         })?;
@@ -638,8 +651,8 @@ impl StreamMark {
 impl Drop for StreamMark {
     fn drop(&mut self) {
         if !self.context.is_lost() {
-            // SAFETY: the handle is of `new`, and nothing uses it after `drop`; the driver keeps the event until queued
-            // work has passed it.
+            // SAFETY: the driver demands a live event that is not used afterwards: the handle is of `new`, and nothing
+            // uses it after `drop`; the driver keeps the event until queued work has passed it.
             let gone = self.context.call("cuEventDestroy", |f| unsafe {
                 (f.event_destroy)(self.handle)
             });

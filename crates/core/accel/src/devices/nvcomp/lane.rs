@@ -181,15 +181,17 @@ impl Lane {
             .map(|i| input + i * CHUNK as u64)
             .chain((0..count).map(|_| CHUNK as u64))
             .chain((0..count).map(|i| slots + i * slot));
-        // SAFETY: the lane is new, so no copy of its memory was queued yet.
+        // SAFETY: `bytes_mut` demands that no work of the device uses the bytes: the lane is new, so no copy of its
+        // memory was queued yet.
         let host = unsafe { self.host.bytes_mut() };
         for (place, number) in host.chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
         let to = self.arrays.start() + self.layout.addresses() as u64;
         let (stream, len) = (&queues.streams.input, self.layout.addresses_len());
-        // SAFETY: both ranges are this lane's and `len` bytes long: a lane's addresses take less room than its chunks. The
-        // copy is awaited before either is used again, and if it cannot be, `new` leaks the lane.
+        // SAFETY: `copy_in` demands two ranges of `len` bytes that stay alone until the copy is done: both are this
+        // lane's, whose addresses take less room than its chunks. The copy is awaited before either is used again, and
+        // if it cannot be, `new` leaks the lane.
         unsafe {
             queues
                 .context
@@ -200,7 +202,8 @@ impl Lane {
 
     /// The compressed chunks that [`Made::Deflated`] points into.
     pub fn output(&self) -> &[u8] {
-        // SAFETY: outside `compress` a lane is idle, and `compress` has the lane for itself.
+        // SAFETY: `bytes` demands that no work of the device writes the bytes: outside `compress` a lane is idle, and
+        // `compress` has the lane for itself.
         unsafe { self.host.bytes() }
     }
 
@@ -247,7 +250,8 @@ impl Lane {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
-        // SAFETY: outside `compress` a lane is idle, and nothing was queued since it began.
+        // SAFETY: `bytes_mut` demands that no work of the device uses the bytes: outside `compress` a lane is idle, and
+        // nothing was queued since it began.
         let host = unsafe { self.host.bytes_mut() };
         for (place, chunk) in host.chunks_exact_mut(CHUNK).zip(chunks) {
             place.copy_from_slice(chunk);
@@ -286,8 +290,8 @@ impl Lane {
         };
         context.enter()?;
         let order = queues.order.lock();
-        // SAFETY: all memory is this lane's; nobody reads the lane before the marks are reached, and after an error the
-        // caller first waits for the streams.
+        // SAFETY: the driver demands memory that stays alone until the work is done: all of it is this lane's; nobody
+        // reads the lane before the marks are reached, and after an error the caller first waits for the streams.
         unsafe {
             marks.input_starts.record(input)?;
             let (to, from) = (self.input.start(), self.host.as_mut_ptr());
@@ -333,7 +337,8 @@ impl Lane {
 
     /// Reads lengths, statuses and checksums, and lays out the dense run.
     fn judge(&self, crcs: &[u32], with_checksums: bool) -> Vec<Made> {
-        // SAFETY: `run` has awaited the mark that follows the copy to this memory.
+        // SAFETY: `bytes` demands that no work of the device writes the bytes: `run` has awaited the mark that follows
+        // the copy to this memory.
         let answers = unsafe { self.answers.bytes() };
         let mut at = 0;
         let judged = crcs.iter().enumerate().map(|(i, &crc32)| {
@@ -377,7 +382,8 @@ impl Lane {
         marks.output_starts.record(stream)?;
         let host = self.host.as_mut_ptr();
         if let Some(kernel) = &queues.gather {
-            // SAFETY: `run` has awaited the only copy that was queued for this memory.
+            // SAFETY: `bytes_mut` demands that no work of the device uses the bytes: `run` has awaited the only copy
+            // that was queued for this memory.
             let answers = unsafe { self.answers.bytes_mut() };
             let table = &mut answers[self.layout.table()..];
             for (entry, made) in table.chunks_exact_mut(8).zip(made) {
@@ -391,8 +397,9 @@ impl Lane {
             let to = self.arrays.start() + self.layout.table() as u64;
             let mut arguments = [self.slots.start(), self.slot as u64, self.dense.start(), to];
             let grid = (made.len() as u32, GATHER_THREADS);
-            // SAFETY: all memory is this lane's; the table's offsets lie in the slots and the dense run, whose lengths
-            // are multiples of the unit; the marks are awaited before any byte is read.
+            // SAFETY: the kernel demands a table whose places lie in the slots and in the dense run: its offsets do,
+            // and their lengths are multiples of the unit. All memory is this lane's; the marks are awaited before any
+            // byte is read.
             unsafe {
                 context.copy_in(to, from, made.len() * 8, stream)?;
                 context.launch(kernel, grid, &mut arguments, stream)?;
@@ -404,8 +411,9 @@ impl Lane {
             for (i, at) in made.iter().map(place).enumerate() {
                 let Some(at) = at else { continue };
                 let from = self.slots.start() + (i * self.slot) as u64;
-                // SAFETY: the length was checked against the slot; dense offsets lie in `host`, for no chunk is longer
-                // than its plain bytes; the marks are awaited before any byte is read.
+                // SAFETY: `copy_out` demands two ranges of that length: the length was checked against the slot; dense
+                // offsets lie in `host`, for no chunk is longer than its plain bytes; the marks are awaited before any
+                // byte is read.
                 unsafe { context.copy_out(host.add(at.start), from, at.len(), stream) }?;
             }
         }

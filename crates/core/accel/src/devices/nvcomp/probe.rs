@@ -49,8 +49,9 @@ pub(super) fn copy_rates(device: &Device, len: usize, rounds: u32) -> Result<Cop
         marks[0].record(input)?;
         marks[2].record(output)?;
         for _ in 0..rounds {
-            // SAFETY: all four ranges are `len` bytes long and this function's alone. It reads none of them, and frees them
-            // after both streams were awaited. After an error in between, freeing waits for the device's work.
+            // SAFETY: the copies demand ranges that stay alone until they are done: all four are `len` bytes long and
+            // this function's alone. It reads none of them, and frees them after both streams were awaited. After an
+            // error in between, freeing waits for the device's work.
             unsafe {
                 if to_device {
                     context.copy_in(target.start(), inwards.as_mut_ptr(), len, input)?;

@@ -21,8 +21,8 @@ pub(super) fn open(name: &OsStr) -> Result<&'static Library, Refusal> {
             format!("cannot load {}: {distrust}", name.display()),
         )
     })?;
-    // SAFETY: loading runs the library's initialisers. It is the host's own library, or a file that the operator named
-    // for this purpose.
+    // SAFETY: `new` demands a file whose initialisers may run in this process: it is the host's own library, or a file
+    // that the operator named for this purpose.
     match unsafe { Library::new(&vetted) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(e) => {
@@ -60,7 +60,8 @@ macro_rules! functions {
                     format!("it has no function {symbol}"),
                 );
                 Ok($table {
-                    // SAFETY: the caller vouches for the types, and the library is never closed.
+                    // SAFETY: `get` demands the functions' own types and that no function outlives the library: the
+                    // caller vouches for the types, and the library is never closed.
                     $($field: *unsafe { library.get($symbol) }.map_err(|_| missing($symbol))?,)*
                 })
             }

@@ -119,7 +119,8 @@ impl Params {
             params: Params::default(),
             canary: [CANARY; 200],
         };
-        // SAFETY: the caller says that `defaults` writes at most 256 bytes, and `guarded` has as many.
+        // SAFETY: `defaults` demands room for what it writes: at most 256 bytes, as the caller says, and `guarded` has
+        // as many.
         let code = unsafe { defaults((&raw mut guarded).cast()) };
         let params = guarded.params;
         let documented = (1, DEFLATE, CHUNK_LEN as u32, GZIP_EXT, 8);

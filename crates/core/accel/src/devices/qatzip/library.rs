@@ -44,8 +44,8 @@ impl Library {
             ));
         }
         let vetted = vetted(name).map_err(|e| distrusted(name, &e))?;
-        // SAFETY: loading runs the library's initialisers. It is the host's own QATzip, or a file that the operator
-        // named for this purpose.
+        // SAFETY: `new` demands a file whose initialisers may run in this process: it is the host's own QATzip, or a
+        // file that the operator named for this purpose.
         let library =
             unsafe { libloading::Library::new(&vetted) }.map_err(|e| not_loaded(name, &e))?;
         let missing = |e| {

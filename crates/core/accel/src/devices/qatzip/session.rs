@@ -313,8 +313,8 @@ impl Drop for Staging {
             // SAFETY: `qzFree` demands memory of `qzMalloc` that was not freed: `new` got it there, nothing else frees it,
             // and sessions on which a device may still work are never dropped.
             Owner::Library(free) => unsafe { free(self.start.as_ptr().cast()) },
-            // SAFETY: `new` allocated it with this layout, nothing else frees it, and sessions on which a device may still
-            // work are never dropped.
+            // SAFETY: `dealloc` demands memory of this layout that is no longer used: `new` allocated it, nothing
+            // else frees it, and sessions on which a device may still work are never dropped.
             Owner::Us(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), layout) },
         }
     }

@@ -62,10 +62,11 @@ impl Stage {
     /// Waits until the library was called that often.
     fn wait_until_begun(&self, calls: u64) {
         let path = self.dir.path().join("libqatzip.so.3");
-        // SAFETY: loading runs the library's constructors, and this double has none. The engine has it loaded, so dropping
-        // this handle unloads nothing.
+        // SAFETY: `new` demands a file whose constructors may run here: this double has none. The engine has it loaded,
+        // so dropping this handle unloads nothing.
         let library = unsafe { libloading::Library::new(path) }.unwrap();
-        // SAFETY: doubles/ declares the function with this type, and it may be called from any thread.
+        // SAFETY: `get` demands the function's own type: doubles/ declares it so, and the function may be called from
+        // any thread.
         unsafe {
             let wait: libloading::Symbol<unsafe extern "C" fn(u64)> =
                 library.get("double_wait_until_begun").unwrap();

@@ -467,7 +467,7 @@ fn a_program_that_another_user_can_change_is_not_asked_for_its_version() {
     assert!(!ran.exists());
 
     mode(&bin, 0o755);
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: `geteuid` demands nothing and cannot fail.
     if unsafe { libc::geteuid() } == 0 {
         const OTHER: u32 = 54_321;
         std::os::unix::fs::chown(&program, Some(OTHER), None).unwrap();
