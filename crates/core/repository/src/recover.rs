@@ -203,72 +203,110 @@ pub fn choose(
     recovery: &Recovery,
     archive: Option<&WalArchive>,
 ) -> Result<RestoreStart, NoChoice> {
-    let target = recovery.target.as_ref();
-    let mut system = archive.and_then(WalArchive::identity).map(|i| i.system);
-    let mut ways = Ways {
-        archive,
-        recovery,
-        known: BTreeMap::new(),
+    let mut candidates = Candidates {
+        facts,
+        target: recovery.target.as_ref(),
+        system: archive.and_then(WalArchive::identity).map(|i| i.system),
+        ways: Ways {
+            archive,
+            recovery,
+            known: BTreeMap::new(),
+        },
+        belonging: BranchMembers {
+            archive,
+            branches: branch::branches(facts),
+            found: BTreeMap::new(),
+        },
     };
-    let mut passed = Vec::new();
-    let mut later = 0;
-    let mut belonging = BranchMembers {
-        archive,
-        branches: branch::branches(facts),
-        found: BTreeMap::new(),
+    let mut none = NoChoice {
+        passed: Vec::new(),
+        later: 0,
+        several: false,
     };
     for i in branch::in_order(facts).into_iter().rev() {
         let set = &facts[i];
         if only.is_some_and(|only| set.label.as_str() != only) {
             continue;
         }
-        if !set.is_whole() && begins_after(set, target) {
-            continue;
-        }
-        if set.is_whole() && ends_after(set, target) {
-            later += 1;
-            continue;
-        }
-        let obstacle = match set.is_whole() {
-            true => obstacle(facts, i, system, &mut ways),
-            false => Some(state(i)),
-        };
-        // A backup that was named is the one meant, unless the archive contradicts.
-        let obstacle = match obstacle {
-            None => match belonging.obstacle(facts, i, &mut ways) {
-                Some(Obstacle::Passed(why)) => Some(why),
-                Some(Obstacle::Several) if only.is_none() => {
-                    let several = true;
-                    return Err(NoChoice {
-                        passed,
-                        later,
-                        several,
-                    });
-                }
-                Some(Obstacle::Several) | None => None,
-            },
-            obstacle => obstacle,
-        };
-        match obstacle {
-            None => {
-                system = system.or(set.log.map(|log| log.system));
-                return Ok(RestoreStart {
-                    index: i,
-                    passed,
-                    reach: reach(facts, set, system, target, &mut ways),
-                });
-            }
-            Some(why) => passed.push(SkippedBackup {
+        match candidates.verdict(i, &state, only.is_some()) {
+            Verdict::Skip => {}
+            Verdict::Later => none.later += 1,
+            Verdict::Passed(why) => none.passed.push(SkippedBackup {
                 label: set.label.clone(),
                 why,
             }),
+            Verdict::Several => {
+                none.several = true;
+                return Err(none);
+            }
+            Verdict::Take => {
+                return Ok(RestoreStart {
+                    index: i,
+                    passed: none.passed,
+                    reach: candidates.reach(set),
+                });
+            }
         }
     }
-    Err(NoChoice {
-        passed,
-        later,
-        several: false,
-    })
+    Err(none)
+}
+
+/// Whether a recovery can begin with a backup.
+enum Verdict {
+    /// It is not whole, and could not have been complete before the target.
+    Skip,
+    /// It is whole, but ends after the target.
+    Later,
+    /// It cannot be used, for this reason.
+    Passed(String),
+    /// Several branches could be meant.
+    Several,
+    Take,
+}
+
+/// The backups of a choice, and what is known about the WAL after them.
+struct Candidates<'a> {
+    facts: &'a [SetFacts],
+    target: Option<&'a RecoveryTarget>,
+    /// The cluster whose WAL is followed, if that is known.
+    system: Option<u64>,
+    ways: Ways<'a>,
+    belonging: BranchMembers<'a>,
+}
+
+impl Candidates<'_> {
+    fn verdict(
+        &mut self,
+        index: usize,
+        state: &impl Fn(usize) -> String,
+        is_named: bool,
+    ) -> Verdict {
+        let set = &self.facts[index];
+        if !set.is_whole() {
+            return match begins_after(set, self.target) {
+                true => Verdict::Skip,
+                false => Verdict::Passed(state(index)),
+            };
+        }
+        if ends_after(set, self.target) {
+            return Verdict::Later;
+        }
+        if let Some(why) = obstacle(self.facts, index, self.system, &mut self.ways) {
+            return Verdict::Passed(why);
+        }
+        match self.belonging.obstacle(self.facts, index, &mut self.ways) {
+            Some(Obstacle::Passed(why)) => Verdict::Passed(why),
+            // A backup that was named is the one meant, unless the archive contradicts.
+            Some(Obstacle::Several) if !is_named => Verdict::Several,
+            Some(Obstacle::Several) | None => Verdict::Take,
+        }
+    }
+
+    /// How far a recovery from this backup gets.
+    fn reach(&mut self, set: &SetFacts) -> Reach {
+        let system = self.system.or(set.log.map(|log| log.system));
+        reach(self.facts, set, system, self.target, &mut self.ways)
+    }
 }
 
 /// Why this backup, which is whole, cannot be used.

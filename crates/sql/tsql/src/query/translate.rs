@@ -870,65 +870,72 @@ impl Translator<'_> {
         let mut items = Vec::new();
         let mut assigns = Vec::new();
         for item in &select.projection {
-            match item {
-                SelectItem::UnnamedExpr(Expr::BinaryOp {
-                    left,
-                    op: sqlparser::ast::BinaryOperator::Eq,
-                    right,
-                }) if variable(left).is_some() => {
-                    items.push((String::new(), self.unheld(right)?));
-                    if let Some(name) = variable(left) {
-                        self.is_set(name);
-                        assigns.push(name.to_owned());
-                    }
-                }
-                SelectItem::UnnamedExpr(expr) => {
-                    let name = match expr {
-                        Expr::Identifier(name) if !name.value.starts_with('@') => {
-                            name.value.clone()
-                        }
-                        Expr::CompoundIdentifier(names) => {
-                            names.last().map_or(String::new(), |n| n.value.clone())
-                        }
-                        _ => String::new(),
-                    };
-                    items.push((name, self.item(expr)?));
-                }
-                SelectItem::ExprWithAlias { expr, alias } if alias.value.starts_with('@') => {
-                    items.push((String::new(), self.unheld(expr)?));
-                    self.is_set(&alias.value);
-                    assigns.push(alias.value.clone());
-                }
-                SelectItem::ExprWithAlias { expr, alias } => {
-                    items.push((alias.value.clone(), self.item(expr)?));
-                }
-                SelectItem::Wildcard(_) => {
-                    let tables = self.scopes.last().cloned().unwrap_or_default();
-                    if tables.is_empty() {
-                        return Err(message::STAR_WITHOUT_TABLE.plain());
-                    }
-                    tables.iter().for_each(|t| items.extend(all_of(t)));
-                }
-                SelectItem::QualifiedWildcard(
-                    SelectItemQualifiedWildcardKind::ObjectName(name),
-                    _,
-                ) => {
-                    let last = tables::parts(name).pop().unwrap_or_default();
-                    let tables = self.scopes.last().cloned().unwrap_or_default();
-                    let table = tables.iter().find(|t| t.name.eq_ignore_ascii_case(&last));
-                    let table = table.ok_or_else(|| message::PREFIX_UNKNOWN.with(&[&last]))?;
-                    items.extend(all_of(table));
-                }
-                SelectItem::QualifiedWildcard(..) | SelectItem::ExprWithAliases { .. } => {
-                    return Err(not_here("this kind of column"));
-                }
-            }
+            let Some((name, value)) = assignment(item) else {
+                self.columns(item, &mut items)?;
+                continue;
+            };
+            items.push((String::new(), self.unheld(value)?));
+            self.is_set(name);
+            assigns.push(name.to_owned());
         }
         let is_outermost = self.queries == 1;
         match assigns.is_empty() || (is_outermost && assigns.len() == items.len()) {
             true => Ok((items, assigns)),
             false => Err(message::ASSIGNS_AND_ROWS.plain()),
         }
+    }
+
+    /// Adds the columns of an item that sets no variable.
+    fn columns(&mut self, item: &SelectItem, items: &mut Vec<Item>) -> Result<(), Message> {
+        let tables = || self.scopes.last().cloned().unwrap_or_default();
+        match item {
+            SelectItem::UnnamedExpr(expr) => items.push((name_of(expr), self.item(expr)?)),
+            SelectItem::ExprWithAlias { expr, alias } => {
+                items.push((alias.value.clone(), self.item(expr)?));
+            }
+            SelectItem::Wildcard(_) => {
+                let tables = tables();
+                if tables.is_empty() {
+                    return Err(message::STAR_WITHOUT_TABLE.plain());
+                }
+                tables.iter().for_each(|t| items.extend(all_of(t)));
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                let last = tables::parts(name).pop().unwrap_or_default();
+                let tables = tables();
+                let table = tables.iter().find(|t| t.name.eq_ignore_ascii_case(&last));
+                let table = table.ok_or_else(|| message::PREFIX_UNKNOWN.with(&[&last]))?;
+                items.extend(all_of(table));
+            }
+            SelectItem::QualifiedWildcard(..) | SelectItem::ExprWithAliases { .. } => {
+                return Err(not_here("this kind of column"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The variable that an item sets, and the value: `@a = 1`, and `1 AS @a` as the parser reads some of these.
+fn assignment(item: &SelectItem) -> Option<(&str, &Expr)> {
+    match item {
+        SelectItem::UnnamedExpr(Expr::BinaryOp {
+            left,
+            op: sqlparser::ast::BinaryOperator::Eq,
+            right,
+        }) => variable(left).map(|name| (name, &**right)),
+        SelectItem::ExprWithAlias { expr, alias } if alias.value.starts_with('@') => {
+            Some((&alias.value, expr))
+        }
+        _ => None,
+    }
+}
+
+/// The name of a column that has no alias: that of the column that the expression is, else none.
+fn name_of(expr: &Expr) -> String {
+    match expr {
+        Expr::Identifier(name) if !name.value.starts_with('@') => name.value.clone(),
+        Expr::CompoundIdentifier(names) => names.last().map_or(String::new(), |n| n.value.clone()),
+        _ => String::new(),
     }
 }
 

@@ -372,58 +372,60 @@ impl<'a> Parser<'a> {
             if let Some(refused) = self.elsewhere()? {
                 return Err(refused);
             }
-            let word = token.raw.to_ascii_uppercase();
-            match word.as_str() {
-                "ALTER" => return self.alter(),
-                "BACKUP" => return self.backup(),
-                "BEGIN" => return self.begin(depth),
-                "BREAK" => return self.bare(Statement::Break),
-                "COMMIT" => return self.transaction(Transaction::Commit),
-                "CONTINUE" => return self.bare(Statement::Continue),
-                "DBCC" => return self.dbcc(),
-                "DECLARE" => return self.declare(),
-                "DROP" => return self.drop_database(),
-                "EXEC" | "EXECUTE" => return self.execute(),
-                "IF" => return self.if_else(depth),
-                "PRINT" => {
-                    self.advance()?;
-                    return Ok(Statement::Print(self.fragment(false)?));
-                }
-                "RECONFIGURE" => return self.reconfigure(),
-                "RESTORE" => return self.restore(),
-                "RETURN" => return self.returning(),
-                "ROLLBACK" => return self.transaction(Transaction::Rollback),
-                "SELECT" => return Ok(Statement::Query(self.fragment(false)?)),
-                "SET" => return self.set(),
-                "USE" => {
-                    self.advance()?;
-                    return Ok(Statement::Use(self.identifier()?));
-                }
-                "WHILE" => return self.while_loop(depth),
-                elsewhere if ELSEWHERE.contains(&elsewhere) => {
-                    return Err(self.wrong(NOT_HERE.with(&[&elsewhere])));
-                }
-                word => {
-                    if let Some(statement) = self.raising(word)? {
-                        return Ok(statement);
-                    }
-                    if let Some(statement) = self.cursor_statement(word)? {
-                        return Ok(statement);
-                    }
-                }
+            if let Some(statement) = self.statement_by_word(depth)? {
+                return Ok(statement);
             }
         }
-        match first {
-            true if is_any(&token, RESERVED) || is_any(&token, STATEMENTS) => Err(self.syntax()),
-            true if matches!(
-                token.kind,
-                TokenKind::Word | TokenKind::Bracketed | TokenKind::Quoted
-            ) =>
-            {
-                self.procedure(None)
-            }
-            _ => Err(self.syntax()),
+        let is_name = matches!(
+            token.kind,
+            TokenKind::Word | TokenKind::Bracketed | TokenKind::Quoted
+        );
+        let is_taken = is_any(&token, RESERVED) || is_any(&token, STATEMENTS);
+        match first && is_name && !is_taken {
+            true => self.procedure(None),
+            false => Err(self.syntax()),
         }
+    }
+
+    /// The statement that the current word begins; `None` if it begins none.
+    fn statement_by_word(&mut self, depth: usize) -> Result<Option<Statement>, Message> {
+        let word = self.token.raw.to_ascii_uppercase();
+        let statement = match word.as_str() {
+            "ALTER" => self.alter()?,
+            "BACKUP" => self.backup()?,
+            "BEGIN" => self.begin(depth)?,
+            "BREAK" => self.bare(Statement::Break)?,
+            "COMMIT" => self.transaction(Transaction::Commit)?,
+            "CONTINUE" => self.bare(Statement::Continue)?,
+            "DBCC" => self.dbcc()?,
+            "DECLARE" => self.declare()?,
+            "DROP" => self.drop_database()?,
+            "EXEC" | "EXECUTE" => self.execute()?,
+            "IF" => self.if_else(depth)?,
+            "PRINT" => {
+                self.advance()?;
+                Statement::Print(self.fragment(false)?)
+            }
+            "RECONFIGURE" => self.reconfigure()?,
+            "RESTORE" => self.restore()?,
+            "RETURN" => self.returning()?,
+            "ROLLBACK" => self.transaction(Transaction::Rollback)?,
+            "SELECT" => Statement::Query(self.fragment(false)?),
+            "SET" => self.set()?,
+            "USE" => {
+                self.advance()?;
+                Statement::Use(self.identifier()?)
+            }
+            "WHILE" => self.while_loop(depth)?,
+            elsewhere if ELSEWHERE.contains(&elsewhere) => {
+                return Err(self.wrong(NOT_HERE.with(&[&elsewhere])));
+            }
+            word => match self.raising(word)? {
+                None => return self.cursor_statement(word),
+                raising => return Ok(raising),
+            },
+        };
+        Ok(Some(statement))
     }
 
     fn bare(&mut self, statement: Statement) -> Result<Statement, Message> {
@@ -436,58 +438,12 @@ impl<'a> Parser<'a> {
     fn fragment(&mut self, commas_end: bool) -> Result<Fragment, Message> {
         let mut text = String::new();
         let mut lines: Vec<(u32, u32)> = Vec::new();
-        let mut open = 0;
-        let mut cases = 0;
-        // The query of a WITH clause follows its parentheses.
-        let mut awaits_select = self.is_word("WITH");
-        loop {
-            let token = self.token;
-            let ends = match token.kind {
-                TokenKind::End => true,
-                TokenKind::Strange => return Err(self.syntax()),
-                TokenKind::Symbol => match token.raw {
-                    "(" => {
-                        open += 1;
-                        if open > DEPTH_MAX {
-                            return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
-                        }
-                        false
-                    }
-                    ")" if open == 0 => true,
-                    ")" => {
-                        open -= 1;
-                        false
-                    }
-                    ";" if open > 0 => return Err(self.syntax()),
-                    ";" => true,
-                    "," => commas_end && open == 0,
-                    _ => false,
-                },
-                TokenKind::Word if token.is_word("CASE") => {
-                    cases += 1;
-                    if cases > DEPTH_MAX {
-                        return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
-                    }
-                    false
-                }
-                TokenKind::Word if token.is_word("END") && cases > 0 => {
-                    cases -= 1;
-                    false
-                }
-                TokenKind::Word if token.is_word("ELSE") && cases > 0 => false,
-                // A label, and the end of a cursor's query.
-                TokenKind::Word if open == 0 && (self.is_label() || self.is_for_cursor()) => true,
-                TokenKind::Word if open == 0 && token.is_word("SELECT") => {
-                    let continues = text.is_empty() || awaits_select || self.is_combined();
-                    awaits_select = false;
-                    !continues
-                }
-                TokenKind::Word => open == 0 && is_any(&token, STATEMENTS) && !self.is_of_query(),
-                _ => false,
-            };
-            if ends {
-                break;
-            }
+        let mut open = Open {
+            parens: 0,
+            cases: 0,
+            awaits_select: self.is_word("WITH"),
+        };
+        while !open.ends(self, text.is_empty(), commas_end)? {
             if !text.is_empty() {
                 text.push(' ');
             }
@@ -495,10 +451,10 @@ impl<'a> Parser<'a> {
             if lines.last().is_none_or(|(_, last)| *last < line) {
                 lines.push((text.len() as u32, line));
             }
-            text.push_str(token.raw);
+            text.push_str(self.token.raw);
             self.advance()?;
         }
-        match text.is_empty() || open > 0 {
+        match text.is_empty() || open.parens > 0 {
             true => Err(self.syntax()),
             false => Ok(Fragment::at_lines(text, lines)),
         }
@@ -522,6 +478,75 @@ impl<'a> Parser<'a> {
     /// Whether the current token is combined with a query before it.
     fn is_combined(&self) -> bool {
         is_any(&self.last, &["UNION", "ALL", "EXCEPT", "INTERSECT"])
+    }
+}
+
+/// What is open before a token of a fragment.
+struct Open {
+    parens: usize,
+    cases: usize,
+    /// The query of a WITH clause follows its parentheses.
+    awaits_select: bool,
+}
+
+impl Open {
+    /// Whether the fragment ends before the parser's token; if not, the token is counted. `is_first`: nothing of the
+    /// fragment was read yet. `commas_end`: a comma ends it, too.
+    fn ends(&mut self, parser: &Parser, is_first: bool, commas_end: bool) -> Result<bool, Message> {
+        match parser.token.kind {
+            TokenKind::End => Ok(true),
+            TokenKind::Strange => Err(parser.syntax()),
+            TokenKind::Symbol => self.ends_at_symbol(parser, commas_end),
+            TokenKind::Word => self.ends_at_word(parser, is_first),
+            _ => Ok(false),
+        }
+    }
+
+    fn ends_at_symbol(&mut self, parser: &Parser, commas_end: bool) -> Result<bool, Message> {
+        match parser.token.raw {
+            "(" => deeper(&mut self.parens, parser)?,
+            ")" if self.parens == 0 => return Ok(true),
+            ")" => self.parens -= 1,
+            ";" if self.parens > 0 => return Err(parser.syntax()),
+            ";" => return Ok(true),
+            "," => return Ok(commas_end && self.parens == 0),
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn ends_at_word(&mut self, parser: &Parser, is_first: bool) -> Result<bool, Message> {
+        let token = parser.token;
+        if token.is_word("CASE") {
+            deeper(&mut self.cases, parser)?;
+            return Ok(false);
+        }
+        if self.cases > 0 && (token.is_word("END") || token.is_word("ELSE")) {
+            self.cases -= usize::from(token.is_word("END"));
+            return Ok(false);
+        }
+        if self.parens > 0 {
+            return Ok(false);
+        }
+        // A label, and the end of a cursor's query.
+        if parser.is_label() || parser.is_for_cursor() {
+            return Ok(true);
+        }
+        if token.is_word("SELECT") {
+            let continues = is_first || self.awaits_select || parser.is_combined();
+            self.awaits_select = false;
+            return Ok(!continues);
+        }
+        Ok(is_any(&token, STATEMENTS) && !parser.is_of_query())
+    }
+}
+
+/// Counts one more that is open.
+fn deeper(open: &mut usize, parser: &Parser) -> Result<(), Message> {
+    *open += 1;
+    match *open > DEPTH_MAX {
+        true => Err(parser.wrong(NESTED_TOO_DEEPLY.plain())),
+        false => Ok(()),
     }
 }
 
