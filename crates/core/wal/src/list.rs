@@ -48,7 +48,7 @@ pub struct Run {
     pub stored_bytes: u64,
 }
 
-/// The result of [`WalArchive::remove_before`].
+/// The result of [`WalArchive::remove_unneeded`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemovalResult {
     pub files: u64,
@@ -263,16 +263,11 @@ impl WalArchive {
     }
 
     /// Removes the segments that end at or before `keep`, on every timeline, with their backup marks and partial
-    /// files; oldest first, so that an interruption leaves no gap. Histories stay: they are tiny, and lead to every
-    /// later LSN.
+    /// files, except those that `needs` requires by timeline, first LSN and the LSN after the last; oldest first, so
+    /// that an interruption leaves no gap. Histories stay: they are tiny, and lead to every later LSN. `dry`: only
+    /// counts them.
     ///
     /// Errors: `NothingYet`, `Io`. Files removed before the error stay removed.
-    pub fn remove_before(&self, keep: Lsn) -> Result<RemovalResult, Error> {
-        self.remove_unneeded(keep, false, |_, _, _| false)
-    }
-
-    /// Like [`WalArchive::remove_before`], except for the segments that `needs` requires by timeline, first LSN and
-    /// the LSN after the last. `dry`: only counts them.
     pub fn remove_unneeded(
         &self,
         keep: Lsn,

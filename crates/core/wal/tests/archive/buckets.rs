@@ -322,7 +322,9 @@ fn removal_leaves_what_is_needed_and_lists_of_many_pages_are_read_to_their_end()
             .files,
         3
     );
-    let removed = archive.remove_before(keep).unwrap();
+    let removed = archive
+        .remove_unneeded(keep, false, |_, _, _| false)
+        .unwrap();
     assert_eq!(removed.files, 3);
     let runs = archive.runs().unwrap();
     let first = name(1, 6);

@@ -149,8 +149,9 @@ fn removing_keeps_the_segment_with_the_lsn_all_later_ones_and_histories() {
     let names = (3..4100).map(|n| name(1, n));
     let disk = with(names.chain([history, mark, partial, name(2, 4), name(2, 4097)]));
     let archive = archive(&disk).unwrap();
+    let keep = Lsn(4097 * SEGMENT as u64 + 5);
     let removed = archive
-        .remove_before(Lsn(4097 * SEGMENT as u64 + 5))
+        .remove_unneeded(keep, false, |_, _, _| false)
         .unwrap();
     // Timeline 9 had segment 0.
     assert_eq!(removed.files, 4094 + 2 + 1 + 1);
@@ -173,7 +174,7 @@ fn removing_keeps_the_segment_with_the_lsn_all_later_ones_and_histories() {
     );
     assert_eq!(
         archive
-            .remove_before(Lsn(4097 * SEGMENT as u64 + 5))
+            .remove_unneeded(keep, false, |_, _, _| false)
             .unwrap()
             .files,
         0

@@ -258,9 +258,4 @@ impl Report {
     pub fn to_html(&self) -> anyhow::Result<String> {
         html::render(self)
     }
-
-    /// The report as JSON; [`serde_json::from_str`] reads it back.
-    pub fn to_json(&self) -> anyhow::Result<String> {
-        Ok(serde_json::to_string_pretty(self)?)
-    }
 }
