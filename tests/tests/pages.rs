@@ -339,7 +339,7 @@ fn no_line_of_the_dispatcher_has_a_chosen_number_without_a_name() {
     // Counting and halves, a second in µs, quarters of `SLACK_QUARTERS`, and the quotient of rates.
     let plain = ["0", "1", "2", "0.0", "1.0", "2.0", "1e6"];
     let named = [
-        ("mod.rs", "bytes / 4 * SLACK_QUARTERS"),
+        ("inner.rs", "bytes / 4 * SLACK_QUARTERS"),
         ("lane.rs", "2u64.saturating_pow"),
         // Spreads sequence numbers.
         ("check.rs", "0x9e37_79b9_7f4a_7c15"),

@@ -16,7 +16,8 @@ use longshore_io::Buffer;
 
 use super::check::check_payload;
 use super::desk::{FinishedParcel, NotDone};
-use super::{Dispatcher, Finish, ParcelRest};
+use super::inner::ParcelRest;
+use super::{Dispatcher, Finish};
 use crate::{Fault, Job, Outcome, Task};
 
 /// The state of a thread that finishes blocks: its own software codec, and room to decode.

@@ -1,16 +1,15 @@
-//! One accelerator within one run: its budget, its threads and its counters.
+//! One accelerator within one run: its budget and its counters.
 //!
 //! Invariants
 //! - The bytes in flight are bounded by the lane's budget, which shrinks by what calls hold that never returned.
 //! - A call that takes too long costs the device its standing, not the run its data: software compresses the same
 //!   blocks.
 //!
-//! Leaves to others: which blocks go to an accelerator (`mod.rs`), checking results (`check.rs`), and what outlives a
+//! Leaves to others: which blocks go to an accelerator (`inner.rs`), its threads (`puller.rs`), checking results (`check.rs`), and what outlives a
 //! run (`standing.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,10 +21,11 @@ use longshore_balance::{Budget, Completion, Depth, InFlight, Load, Permit};
 use longshore_codec::Algorithm;
 use parking_lot::Mutex;
 
-use super::desk::{Generation, NotDone, PullResult, ReturnState};
-use super::{InService, Inner, LOOK, Mode, Terms};
+use super::desk::NotDone;
+use super::in_service::InService;
+use super::terms::{LOOK, Mode, Terms};
 use crate::devices::RUN_TIME;
-use crate::{Engine, EngineState, Fault, Job, Outcome};
+use crate::{Engine, EngineState, Fault};
 
 /// How long a lane out of service, or a worker without room, waits before its next check.
 pub const NAP: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ const CPU_BUFFERS: usize = 2;
 const TYPICAL_CALL: f64 = 0.5;
 
 pub struct Lane {
-    accelerator: Arc<InService>,
+    pub(super) accelerator: Arc<InService>,
     in_flight: InFlight,
     /// The bytes that it may hold whatever is worth while: its allowance without what hung calls hold.
     most_bytes: AtomicU64,
@@ -173,7 +173,7 @@ impl Lane {
         lane
     }
 
-    fn engine(&self) -> &dyn Engine {
+    pub(super) fn engine(&self) -> &dyn Engine {
         &**self.accelerator.engine()
     }
 
@@ -489,105 +489,4 @@ fn fault_name(fault: Fault) -> &'static str {
         Fault::Memory => "memory",
         Fault::Down => "down",
     }
-}
-
-/// Starts a thread that serves a lane until the run ends. Nobody joins the thread: it may hang in a call.
-pub fn spawn_puller<T: Send + 'static>(inner: &Arc<Inner<T>>, lane: usize) {
-    let own = inner.clone();
-    let name = format!("accel-{}", inner.lanes[lane].engine().caps().name);
-    let spawned = std::thread::Builder::new()
-        .name(name)
-        .spawn(move || while serve(&own, lane) {});
-    if let Err(error) = spawned {
-        let reason = format!("no thread could be started for it: {error}");
-        inner.lanes[lane].accelerator.known().standing.off(reason);
-    }
-}
-
-/// One call, or a pause; false if this thread is no longer needed.
-fn serve<T: Send + 'static>(inner: &Inner<T>, number: usize) -> bool {
-    let lane = &inner.lanes[number];
-    if !lane.is_ready() {
-        inner.desk.flush(number);
-        let now = inner.clock.now();
-        if lane.accelerator.known().standing.take_probe(now) {
-            return probe(inner, number);
-        }
-        return inner.desk.rest(number, NAP);
-    }
-    let delivered_before = lane.delivered_bytes();
-    match inner
-        .desk
-        .pull(number, lane.batch(), lane.patience(), || inner.now_us())
-    {
-        PullResult::Ended => false,
-        PullResult::Nothing => true,
-        PullResult::Batch(generation, jobs) => {
-            call(inner, number, generation, jobs, delivered_before)
-        }
-    }
-}
-
-fn probe<T: Send + 'static>(inner: &Inner<T>, number: usize) -> bool {
-    let lane = &inner.lanes[number];
-    let generation = inner.desk.open(number, inner.now_us());
-    let health = catch_unwind(AssertUnwindSafe(|| lane.engine().self_test()));
-    let returned = inner.desk.give_back(generation, Vec::new(), Fault::Down);
-    if returned == ReturnState::Late {
-        return false;
-    }
-    let mut known = lane.accelerator.known();
-    match health {
-        Ok(health) => known.standing.probed(inner.clock.now(), &health),
-        Err(_) => known.standing.off("its self-test panicked".into()),
-    }
-    true
-}
-
-fn call<T: Send + 'static>(
-    inner: &Inner<T>,
-    number: usize,
-    generation: Generation,
-    jobs: Vec<Job>,
-    delivered_before: u64,
-) -> bool {
-    let lane = &inner.lanes[number];
-    let began_us = inner.now_us();
-    let lent = jobs.len();
-    let bytes: u64 = jobs.iter().map(|job| job.input_range.len() as u64).sum();
-    let returned = catch_unwind(AssertUnwindSafe(|| lane.engine().run(jobs)));
-    let now_us = inner.now_us();
-    let now = inner.clock.now();
-    let Ok(jobs) = returned else {
-        let reason = "its code panicked; its buffers are lost".into();
-        lane.accelerator.known().standing.off(reason);
-        inner.desk.give_back(generation, Vec::new(), Fault::Down);
-        return false;
-    };
-    let mut faults: Vec<Fault> = Vec::new();
-    let jobs: Vec<_> = jobs
-        .into_iter()
-        .map(|job| {
-            let fault = match job.outcome {
-                Outcome::Done { .. } => None,
-                Outcome::Recompute(fault) => Some(fault),
-                // The engine broke its promise.
-                Outcome::Pending => Some(Fault::Down),
-            };
-            faults.extend(fault);
-            (job.sequence, job, fault.map(NotDone::Fault))
-        })
-        .collect();
-    if jobs.len() != lent {
-        faults.push(Fault::Down);
-    }
-    // The lane must be marked first: threads that learn of the fault must not find it ready.
-    faults.iter().for_each(|fault| lane.fault(now, *fault));
-    if faults.is_empty() {
-        lane.learn(bytes, (began_us, now_us), delivered_before);
-        inner.set_limit(number);
-    }
-    let returned = inner.desk.give_back(generation, jobs, Fault::Down);
-    inner.room.1.notify_all();
-    returned == ReturnState::InTime
 }

@@ -26,8 +26,9 @@ use longshore_codec::{Algorithm, Level};
 use longshore_io::{Buffer, Pool, SimClock};
 
 use super::desk::{NotDone, PullResult};
+use super::inner::{Inner, ParcelRest};
 use super::lane::Lane;
-use super::{Admission, AdmitRight, Before, InService, Inner, Mode, ParcelRest, Terms, Verify};
+use super::{Admission, AdmitRight, Before, InService, Mode, Terms, Verify};
 use crate::{Caps, Engine, EngineState, Fault, Health, Job, Outcome, Task};
 
 const BLOCK: u64 = 1 << 20;

@@ -18,9 +18,11 @@ use longshore_balance::{Budget, InFlight};
 use longshore_codec::{Algorithm, Level, payload_bound};
 use longshore_io::{Clock, Pool, SimClock};
 
+use super::inner::PROBE_BOUND;
+use super::terms::LOOK;
 use super::{
-    Admission, Before, Dispatcher, Finish, FinishedBlock, Finisher, InService, LOOK, Mode, Offer,
-    PROBE_BOUND, ParcelRest, Terms, Verify,
+    Admission, Before, Dispatcher, Finish, FinishedBlock, Finisher, InService, Mode, Offer,
+    ParcelRest, Terms, Verify,
 };
 use crate::contract::gunzip;
 use crate::scripted::{Act, Pace, ScriptedEngine};

@@ -12,7 +12,7 @@
 //!
 //! Leaves to others: at most 48 bits between two flushes (the caller's duty), and which codes are put (`stream.rs`).
 
-use super::{CHUNK_BYTES_MAX, LONG_LEN, MATCH_LEN_MIN, VERY_LONG_LEN};
+use super::symbol::{CHUNK_BYTES_MAX, LONG_LEN, MATCH_LEN_MIN, VERY_LONG_LEN};
 
 /// Room for a chunk of nothing but literals with 15-bit codes, and for 8 bytes beyond.
 const WORD_BYTES_MAX: usize = (CHUNK_BYTES_MAX + 1) * 2 + 8;

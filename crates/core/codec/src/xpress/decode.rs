@@ -11,10 +11,10 @@
 //!   is used.
 //! - A match copies only bytes of the same chunk that are already written.
 //!
-//! Leaves to others: the chunk's format and its parts (`mod.rs`, `bits.rs`); writing chunks (`stream.rs`, `matcher.rs`,
+//! Leaves to others: the chunk's format and its parts (`symbol.rs`, `bits.rs`); writing chunks (`stream.rs`, `matcher.rs`,
 //! `optimal.rs`); the payload around the chunks (`chunks.rs`).
 
-use super::{
+use super::symbol::{
     CHUNK_BYTES_MAX, CODE_BITS_MAX, END_OF_STREAM, LONG_LEN, MATCH_LEN_MIN, SYMBOLS, TABLE_BYTES,
 };
 

@@ -14,8 +14,8 @@
 //! Leaves to others: the choice among matches (`lazy.rs`, `optimal.rs`). `optimal.rs` avoids the end's symbol by its
 //! price.
 
-use super::CHUNK_BYTES_MAX;
-use super::Window;
+use super::symbol::CHUNK_BYTES_MAX;
+use super::symbol::Window;
 use crate::lazy::{Match, Search};
 use crate::window::{equal_bytes, hash4, hash8};
 

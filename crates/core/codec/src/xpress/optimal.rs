@@ -10,9 +10,9 @@
 //!
 //! Leaves to others: finding candidates (`matcher.rs`), and writing the stream (`stream.rs`).
 
-use super::Window;
 use super::matcher::{Candidate, Matcher};
-use super::{
+use super::symbol::Window;
+use super::symbol::{
     CHUNK_BYTES_MAX, CODE_BITS_MAX, END_OF_STREAM, LONG_LEN, MATCH_LEN_MIN, SYMBOLS, Sequence,
     VERY_LONG_LEN, match_symbol, offset_bits,
 };

@@ -6,9 +6,9 @@
 //!
 //! Leaves to others: finding the sequences (`matcher.rs`, `optimal.rs`), and the code's lengths (`huffman.rs`).
 
-use super::Window;
 use super::bits::{BitWriter, stream_len};
-use super::{
+use super::symbol::Window;
+use super::symbol::{
     CODE_BITS_MAX, END_OF_STREAM, LONG_LEN, SYMBOLS, Sequence, TABLE_BYTES, VERY_LONG_LEN,
     match_symbol, offset_bits,
 };

@@ -28,7 +28,7 @@ use crate::archived::{ServerFacts, wait_for_log};
 use crate::crew::Crew;
 use crate::error::Error;
 use crate::handoff::Handoff;
-use crate::load::{BlockForm, LoadResult, LoadShared, Offload, move_bytes};
+use crate::load::{BlockForm, LoadResult, LoadShared, Offloading, move_bytes};
 use crate::measure::{Counters, Sample, process_cpu};
 use crate::observer::Observer;
 use crate::plan::Plan;
@@ -104,7 +104,7 @@ fn write<'a>(
     if let (OnChange::Fail, Some(path)) = (decided.request.on_change, &moved.summary.left_out) {
         return Err(Error::LeftOut { path: path.clone() });
     }
-    let uses = |offloading: &Offload| offloading.uses();
+    let uses = |offloading: &Offloading| offloading.uses();
     let used = shared.offloading.as_ref().map(uses).unwrap_or_default();
     let direct = shared.direct.into_iter().map(Mutex::into_inner);
     writer.families.extend(direct);
@@ -159,7 +159,7 @@ fn share<'a>(
     let choice = &decided.choice;
     let offloading = choice.start(context, sizes, sizes.output_bytes, in_sequence)?;
     let offloading =
-        offloading.map(|started| Offload::new(context, started, choice.mode, in_sequence));
+        offloading.map(|started| Offloading::new(context, started, choice.mode, in_sequence));
     let shared = LoadShared {
         context,
         request,

@@ -1,6 +1,6 @@
 //! The threads of a backup: each worker reads, checks and compresses a buffer while it stays in its core's cache.
 //!
-//! In the order of a buffer's walk: `read` takes a task from the feed and reads it, here it is offered to an
+//! All threads share one state (`shared`). In the order of a buffer's walk: `read` takes a task from the feed and reads it, here it is offered to an
 //! accelerator (`offload`) or compressed, `block` makes the stored block of it, and `write` passes that to the stripes'
 //! writers.
 //!
@@ -16,58 +16,27 @@
 mod block;
 mod offload;
 mod read;
+mod shared;
 mod write;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use longshore_accel::dispatch::Finisher;
 use longshore_codec::Compressor;
-use longshore_io::{Pool, SumKey, Turn};
+use longshore_io::Turn;
 use longshore_media::FamilyWriter;
-use longshore_media::manifest::MarkKind;
 use longshore_source::{Change, Source, SourceSummary};
 use parking_lot::Mutex;
 
 pub use self::block::BlockForm;
-use self::block::Ready;
-pub use self::offload::Offload;
 use self::read::{Next, Read};
-use crate::crew::{Crew, join, join_all};
+pub use self::shared::{LoadShared, Offloading, mark_kind};
+use crate::crew::{join, join_all};
 use crate::feed::Feed;
-use crate::handoff::Handoff;
-use crate::measure::{Counters, Sampler, lap};
-use crate::page_sums::PageSums;
+use crate::measure::{Sampler, lap};
 use crate::report::{FileTotals, mark_text};
-use crate::request::{BackupRequest, OnChange};
-use crate::{Error, Observer, RunContext};
-
-/// The state shared by all threads of one backup.
-pub struct LoadShared<'a> {
-    pub context: &'a RunContext,
-    pub request: &'a BackupRequest,
-    pub crew: Crew,
-    /// How many threads may compute at a time.
-    pub cpus: usize,
-    pub inputs: Pool,
-    pub outputs: Pool,
-    pub counters: Counters,
-    pub handoff: Handoff<Ready>,
-    /// The stripes with a writer of their own, and how many of them take no more blocks.
-    pub stripes: usize,
-    pub full: AtomicUsize,
-    /// For the NUL device: the families, to which workers write directly.
-    pub direct: Vec<Mutex<FamilyWriter>>,
-    pub form: BlockForm,
-    /// Accelerators in use; `None`: every block is compressed by the worker that read it.
-    pub offloading: Option<Offload>,
-    pub marks: Mutex<Vec<(PathBuf, Change)>>,
-    /// The key of the page sums; `None`: there are none.
-    pub sum_key: Option<SumKey>,
-    /// The page sums of the base.
-    pub base: Option<Arc<PageSums>>,
-}
+use crate::request::OnChange;
+use crate::{Error, Observer};
 
 /// The result of the reading threads.
 struct ReadResult {
@@ -267,14 +236,5 @@ impl LoadShared<'_> {
 
     fn gate_is_limited(&self) -> bool {
         self.request.limits.cpu_percent.is_some()
-    }
-}
-
-/// The form in which the media keep a change.
-pub fn mark_kind(change: Change) -> MarkKind {
-    match change {
-        Change::Modified => MarkKind::Modified,
-        Change::Shrunk => MarkKind::Shrunk,
-        Change::Vanished => MarkKind::Vanished,
     }
 }

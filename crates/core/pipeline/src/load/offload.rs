@@ -19,54 +19,18 @@
 use std::sync::Arc;
 
 use longshore_accel::Task;
-use longshore_accel::dispatch::{
-    Admission, Before, Dispatcher, EngineUse, Finish, Finisher, Mode, Offer,
-};
-use longshore_accelerators::StatusFile;
+use longshore_accel::dispatch::{Admission, Before, Finish, Finisher, Offer};
 use longshore_codec::Level;
-use longshore_io::{Buffer, Pool, Turn, crc32c};
+use longshore_io::{Buffer, Turn, crc32c};
 
-use super::LoadShared;
-use super::block::{BlockPosition, Payload};
+use super::block::Payload;
 use super::read::Read;
-use crate::choice::{NAP, Started, WORTH_BYTES};
-use crate::context::RunContext;
+use super::shared::{LoadShared, Offloading, PendingBlock};
+use crate::choice::{NAP, WORTH_BYTES};
 use crate::error::Error;
-use crate::feed::Job;
 use crate::measure::lap;
 
-/// A run's accelerators at work.
-pub struct Offload {
-    pub dispatcher: Dispatcher<PendingBlock>,
-    spare: Pool,
-    /// With one stripe, blocks are written in sequence.
-    in_sequence: bool,
-    /// Counters for queries from other processes.
-    published: Option<StatusFile>,
-}
-
-/// The data that a block still needs when it comes back.
-pub struct PendingBlock {
-    job: Job,
-    position: BlockPosition,
-    plain_crc: u32,
-}
-
-impl Offload {
-    pub fn new(
-        context: &RunContext,
-        started: Started<PendingBlock>,
-        mode: Mode,
-        in_sequence: bool,
-    ) -> Offload {
-        Offload {
-            dispatcher: started.dispatcher,
-            spare: started.spare,
-            in_sequence,
-            published: StatusFile::begin(&context.machine(), context.catalog.as_deref(), mode),
-        }
-    }
-
+impl Offloading {
     /// Passes a block to an accelerator, or returns it for the caller to compress. Releases the turn while it waits
     /// for room.
     pub fn offer<'a>(
@@ -215,9 +179,5 @@ impl Offload {
         if let Some(published) = &self.published {
             published.update(|| self.dispatcher.uses());
         }
-    }
-
-    pub fn uses(&self) -> Vec<EngineUse> {
-        self.dispatcher.uses()
     }
 }

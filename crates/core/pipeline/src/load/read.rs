@@ -19,8 +19,8 @@ use longshore_io::{Buffer, Turn, Via};
 use longshore_media::manifest::SUM_LEN;
 use parking_lot::Mutex;
 
-use super::LoadShared;
 use super::block::BlockPosition;
+use super::shared::LoadShared;
 use crate::Error;
 use crate::feed::{Feed, Handed, Job, Look, Scan, Work, scan_bytes};
 use crate::gather::BlockInput;

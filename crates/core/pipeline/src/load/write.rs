@@ -15,7 +15,7 @@ use longshore_media::manifest::PATH_MAX;
 use longshore_media::{BlockOut, FamilyWriter, Item, Mark};
 
 use super::block::Ready;
-use super::{LoadShared, mark_kind};
+use super::shared::{LoadShared, mark_kind};
 use crate::Error;
 use crate::feed::Job;
 use crate::handoff::Handoff;

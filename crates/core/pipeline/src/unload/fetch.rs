@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::measure::lap;
 
 /// A run's accelerators at work.
-pub struct Offload {
+pub struct Offloading {
     dispatcher: Dispatcher<PendingBlock>,
     spare: Pool,
     /// New numbers for blocks: the sequence in a damaged block's header may not be unique.
@@ -41,9 +41,9 @@ pub struct PendingBlock {
     items: Vec<Item>,
 }
 
-impl Offload {
-    pub fn new(started: Started<PendingBlock>) -> Offload {
-        Offload {
+impl Offloading {
+    pub fn new(started: Started<PendingBlock>) -> Offloading {
+        Offloading {
             dispatcher: started.dispatcher,
             spare: started.spare,
             next: AtomicU64::new(0),

@@ -27,7 +27,7 @@ use longshore_media::{
 };
 use parking_lot::Mutex;
 
-use self::fetch::Offload;
+use self::fetch::Offloading;
 use self::way::{Way, Ways};
 use crate::choice::EngineChoice;
 use crate::crew::{Crew, join_all};
@@ -135,7 +135,7 @@ pub struct UnloadShared<'a> {
     pub crew: Crew,
     pub algorithm: Algorithm,
     /// Accelerators in use; `None`: workers decode everything.
-    fetching: Option<Offload>,
+    fetching: Option<Offloading>,
     limited: bool,
     read_ahead: usize,
     payloads: Pool,
@@ -209,7 +209,7 @@ pub fn unload(
     for tally in &shared.tallies {
         shared.check_totals(tally)?;
     }
-    let used = shared.fetching.as_ref().map(Offload::uses);
+    let used = shared.fetching.as_ref().map(Offloading::uses);
     Ok(UnloadResult {
         sets: shared.tallies.into_iter().map(UnloadedSet::from).collect(),
         samples,
@@ -260,7 +260,7 @@ impl<'a> UnloadShared<'a> {
                 what.limits.throttle(&context.clock, sizes.buffer_bytes),
             ),
             algorithm: algorithm.unwrap_or(Algorithm::None),
-            fetching: fetching.map(Offload::new),
+            fetching: fetching.map(Offloading::new),
             limited: sizes.cpu_ceiling.is_some(),
             read_ahead: sizes.read_ahead,
             payloads,

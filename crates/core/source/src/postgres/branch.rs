@@ -24,11 +24,11 @@ use longshore_pg::{
 };
 
 use super::base::Base;
-use super::cluster::{DataDirectory, data_directory, pid_file_process, read_control};
+use super::cluster::{DataDirectory, data_directory, open_link, pid_file_process, read_control};
 use super::log_files::{self, WAL_DIR};
+use super::remote;
 use super::server_branch::ServerBranch;
 use super::session::Session;
-use super::{open_link, remote};
 use crate::Error;
 
 /// Connects to a server and determines its branch. Starts no backup.

@@ -169,3 +169,17 @@ pub(super) fn read_control(
         }
     }
 }
+
+/// Opens a directory that may be a symbolic link.
+pub(super) fn open_link(
+    storage: &dyn Storage,
+    path: &Path,
+) -> Result<(Arc<dyn Dir>, PathBuf), Error> {
+    let io = |source| Error::Io {
+        action: "open directory",
+        path: path.into(),
+        source,
+    };
+    let real = storage.canonical(path).map_err(io)?;
+    Ok((storage.dir(&real).map_err(io)?, real))
+}

@@ -20,9 +20,8 @@ use longshore_pg::wal::{HISTORY_LEN_MAX, NotRecords, Records, WalName, segments_
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 use parking_lot::Mutex;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, open_link};
 use super::content::{FileClass, OnDisk, ReadState};
-use super::open_link;
 use super::tree::held;
 use crate::reading::Reading;
 use crate::reading::{is_gone, is_missing};

@@ -28,6 +28,7 @@ mod close;
 mod cluster;
 mod content;
 mod copies;
+mod describe;
 mod differs;
 mod init_forks;
 mod log_files;
@@ -57,7 +58,10 @@ use crate::{
 pub use base::Base;
 pub use branch::{home, identify};
 pub use close::{ClosedLog, close_log};
-use cluster::{CONTROL_FILE, Cluster, DEFAULT_SPACE, DataDirectory, data_directory, read_control};
+use cluster::{
+    CONTROL_FILE, Cluster, DEFAULT_SPACE, DataDirectory, data_directory, open_link, read_control,
+};
+use describe::{MEMORY_BYTES, name_of};
 use differs::{Now, PageSelection};
 use init_forks::InitForks;
 use log_files::LogFiles;
@@ -252,9 +256,6 @@ impl Postgres {
     }
 }
 
-/// Memory for small files held until their blocks are made: at most one buffer for each job in progress.
-const MEMORY_BYTES: u64 = 16 << 20;
-
 /// The server's answer when it begins the backup.
 struct Begun {
     /// Where replay begins.
@@ -346,26 +347,6 @@ fn describe(
         volumes: Vec::new(),
         notices: Vec::new(),
     }
-}
-
-/// The database's name: as it was asked for, or as the cluster calls itself.
-fn name_of(options: &SourceOptions, cluster_name: &str) -> String {
-    let own = match cluster_name {
-        "" => "postgres".into(),
-        name => name.replace('/', "-"),
-    };
-    options.database.clone().unwrap_or(own)
-}
-
-/// Opens a directory that may be a symbolic link.
-fn open_link(storage: &dyn Storage, path: &Path) -> Result<(Arc<dyn Dir>, PathBuf), Error> {
-    let io = |source| Error::Io {
-        action: "open directory",
-        path: path.into(),
-        source,
-    };
-    let real = storage.canonical(path).map_err(io)?;
-    Ok((storage.dir(&real).map_err(io)?, real))
 }
 
 struct Plan {

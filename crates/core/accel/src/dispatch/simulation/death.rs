@@ -9,7 +9,8 @@
 //! Leaves to others: the model of devices and blocks (`simulation.rs`), and real devices and threads.
 
 use super::{Fate, Ran, World, simulate};
-use crate::dispatch::{LOOK, Mode};
+use crate::dispatch::Mode;
+use crate::dispatch::terms::LOOK;
 
 const S: u64 = 1_000_000;
 const NEVER: u64 = u64::MAX;

@@ -31,10 +31,11 @@ use parking_lot::Mutex;
 
 use super::base::Segment;
 use super::cluster::{CONTROL_FILE, DEFAULT_SPACE};
+use super::describe::{MEMORY_BYTES, name_of};
 use super::server_branch::ServerBranch;
 use super::session::misread;
 use super::tree::{HELD_MAX, held};
-use super::{MEMORY_BYTES, OwnLog, copies, name_of, rules};
+use super::{OwnLog, copies, rules};
 use crate::majors::{MAJOR_MAX, MAJOR_MIN};
 use crate::options::PostgresOptions;
 use crate::volumes::Volumes;

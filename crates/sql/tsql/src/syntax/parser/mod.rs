@@ -481,7 +481,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What is open before a token of a fragment.
+/// The parentheses and CASEs that are open before a token of a fragment.
 struct Open {
     parens: usize,
     cases: usize,
