@@ -297,8 +297,8 @@ fn every_number_of_a_device_has_a_row_unless_its_vendor_sets_it() {
     let given = [
         "messages::RUN_TIME",
         "nvcomp/device::WRONG_ALIGNMENT",
-        "nvcomp/lane::NONSENSE",
-        "nvcomp/lane::OUTPUT_TOO_SMALL",
+        "nvcomp/batch_memory::NONSENSE",
+        "nvcomp/batch_memory::OUTPUT_TOO_SMALL",
         "nvcomp/queues::CHUNK",
         "nvcomp/queues::GATHER_UNIT",
         "qatzip/device::INTEL",

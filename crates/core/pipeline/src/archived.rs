@@ -43,7 +43,7 @@ pub struct WalProof {
 pub struct ServerFacts<'a> {
     pub own: Option<&'a OwnLog>,
     /// The segment in which the needed WAL begins, as the server had it when the backup began.
-    pub first: Option<Sample>,
+    pub first: Option<SegmentDigest>,
     /// The server's history file.
     pub history: Option<&'a [u8]>,
 }
@@ -51,20 +51,20 @@ pub struct ServerFacts<'a> {
 /// A checksum of a segment's first bytes, as a server had it at some moment: the server may recycle the file before
 /// the segment is archived.
 #[derive(Debug, Clone, Copy)]
-pub struct Sample {
+pub struct SegmentDigest {
     len: u64,
     crc: u32,
 }
 
-impl Sample {
+impl SegmentDigest {
     /// `None`: the server no longer has the segment.
-    fn take(own: &OwnLog, name: SegmentName, len: u64) -> Result<Option<Sample>, Error> {
+    fn take(own: &OwnLog, name: SegmentName, len: u64) -> Result<Option<SegmentDigest>, Error> {
         let mut crc = 0;
         let is_own = own.read(name, len, &mut |bytes| {
             crc = crc32c_append(crc, bytes);
             ControlFlow::Continue(())
         })?;
-        Ok(is_own.then_some(Sample { len, crc }))
+        Ok(is_own.then_some(SegmentDigest { len, crc }))
     }
 
     fn is_of(self, archive: &WalArchive, name: SegmentName) -> Result<bool, Error> {
@@ -84,7 +84,7 @@ pub fn check_archive(
     proof: &WalProof,
     start: &LogStart,
     own: Option<&OwnLog>,
-) -> Result<Option<Sample>, Error> {
+) -> Result<Option<SegmentDigest>, Error> {
     let archive = WalArchive::open(&*context.storage, &proof.archive)?;
     check_system(&archive, start)?;
     let sample = match own {
@@ -101,7 +101,7 @@ fn check_own(
     archive: &WalArchive,
     start: &LogStart,
     own: &OwnLog,
-) -> Result<Option<Sample>, Error> {
+) -> Result<Option<SegmentDigest>, Error> {
     let size = own.segment_size();
     // Segments that the server has written and the archive may have: those waiting to be archived (their archiving may
     // have been refused), the segment before the start, and the start's own segment up to the start.
@@ -119,7 +119,7 @@ fn check_own(
     }
     // Includes WAL after the start, which contains the time of the checkpoint.
     let written = own.written(first, start.first)?;
-    Sample::take(own, first, written)
+    SegmentDigest::take(own, first, written)
 }
 
 /// How many of the waiting segments are compared before a backup.
@@ -198,7 +198,7 @@ pub fn wait_for_log(
     if let (Some(own), false) = (known.own, end.is_marked) {
         let (_, last) = ends(start, end, own.segment_size());
         let written = end.last.0.saturating_sub(last.start(own.segment_size()).0);
-        compared.last = Sample::take(own, last, written)?;
+        compared.last = SegmentDigest::take(own, last, written)?;
     }
     loop {
         context.check_cancel()?;
@@ -238,7 +238,7 @@ struct SegmentComparison {
     first_is_same: bool,
     last_is_same: bool,
     /// A sample of the last segment, taken before the wait.
-    last: Option<Sample>,
+    last: Option<SegmentDigest>,
 }
 
 impl SegmentComparison {
@@ -301,7 +301,7 @@ fn prove(
         return Err(other_branch(&archive, own, last));
     }
     // Segments that the server had earlier and has recycled since.
-    let by_sample = |name, sample: Option<Sample>| match sample {
+    let by_sample = |name, sample: Option<SegmentDigest>| match sample {
         Some(sample) if sample.is_of(&archive, name)? => Ok(()),
         Some(_) => Err(other_branch(&archive, own, name)),
         None => Err(Error::Archive(wal::Error::BranchUnknown {

@@ -155,21 +155,21 @@ impl Counters {
     }
 
     /// Names the bottleneck from where the threads' time went.
-    pub fn limit(&self, elapsed: Duration, sizes: &Sizes, work: Work) -> Limit {
+    pub fn limit(&self, elapsed: Duration, sizes: &Sizes, work: RunKind) -> Limit {
         let wall = elapsed.as_micros().max(1) as f64;
         let w = self.waits();
         let computing = w.compute_us as f64 / (wall * sizes.cpus as f64);
         let workers = match work {
-            Work::Backup => sizes.workers,
-            Work::Restore | Work::Verify => sizes.decoders(),
+            RunKind::Backup => sizes.workers,
+            RunKind::Restore | RunKind::Verify => sizes.decoders(),
         };
         let of_workers = |us: u64| us as f64 / (wall * workers as f64);
         let ceiling = sizes.cpu_ceiling.is_some();
         let target_us = match work {
             // A backup's workers run out of buffers if the stripes' writers are too slow.
-            Work::Backup => w.buffer_wait_us,
-            Work::Restore => w.write_us,
-            Work::Verify => 0,
+            RunKind::Backup => w.buffer_wait_us,
+            RunKind::Restore => w.write_us,
+            RunKind::Verify => 0,
         };
         if of_workers(w.rate_wait_us) > 0.25 {
             Limit::Rate
@@ -180,8 +180,8 @@ impl Counters {
         } else {
             // A backup's workers read, wait and compute in turn: a short run may have no waits.
             let compute_us = match work {
-                Work::Backup => w.compute_us,
-                Work::Restore | Work::Verify => 0,
+                RunKind::Backup => w.compute_us,
+                RunKind::Restore | RunKind::Verify => 0,
             };
             let spent = [
                 (w.device_wait_us, Limit::Engine),
@@ -197,7 +197,7 @@ impl Counters {
 
 /// The kind of run: the same wait has different causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum RunKind {
     Backup,
     Restore,
     Verify,
@@ -310,7 +310,7 @@ mod tests {
     type Spent = (fn(&Counters) -> &AtomicU64, f64);
 
     /// The bottleneck of a run of ten seconds with these seconds in its counters.
-    fn limit(work: Work, limits: Limits, spent: &[Spent]) -> Limit {
+    fn limit(work: RunKind, limits: Limits, spent: &[Spent]) -> Limit {
         let sizes = Sizes::decide(&Demand {
             tuning: &Tuning::default(),
             limits: &limits,
@@ -323,7 +323,7 @@ mod tests {
         for (counter, seconds) in spent {
             let of_cpus = std::ptr::eq(counter(&counters), &raw const counters.compute_us);
             let threads = match work {
-                Work::Backup if !of_cpus => sizes.workers,
+                RunKind::Backup if !of_cpus => sizes.workers,
                 _ => sizes.decoders(),
             };
             let us = seconds * 1e6 * threads as f64;
@@ -337,7 +337,7 @@ mod tests {
         let compute = |seconds| -> Spent { (|c| &c.compute_us, seconds) };
         let read = |seconds| -> Spent { (|c| &c.read_us, seconds) };
         let none = Limits::default();
-        let backup = |spent: &[Spent]| limit(Work::Backup, none, spent);
+        let backup = |spent: &[Spent]| limit(RunKind::Backup, none, spent);
         assert_eq!(backup(&[compute(9.0), read(4.0)]), Limit::Cpu);
         assert_eq!(backup(&[compute(5.0), read(4.0)]), Limit::Source);
         assert_eq!(
@@ -360,18 +360,18 @@ mod tests {
         );
         // A restore waits for its writes; a verification writes nothing.
         let writing: [Spent; 2] = [read(3.0), (|c| &c.write_us, 4.0)];
-        assert_eq!(limit(Work::Restore, none, &writing), Limit::Target);
-        assert_eq!(limit(Work::Verify, none, &writing), Limit::Source);
+        assert_eq!(limit(RunKind::Restore, none, &writing), Limit::Target);
+        assert_eq!(limit(RunKind::Verify, none, &writing), Limit::Source);
         // Only a few threads decode, whatever the others do.
         let held: [Spent; 2] = [read(30.0), (|c| &c.rate_wait_us, 4.0)];
-        assert_eq!(limit(Work::Verify, none, &held), Limit::Rate);
-        assert_eq!(limit(Work::Restore, none, &held), Limit::Rate);
+        assert_eq!(limit(RunKind::Verify, none, &held), Limit::Rate);
+        assert_eq!(limit(RunKind::Restore, none, &held), Limit::Rate);
         let half = Limits {
             cpu_percent: Some(50.0),
             ..Limits::default()
         };
         let waiting: [Spent; 1] = [(|c| &c.cpu_wait_us, 4.0)];
-        assert_eq!(limit(Work::Backup, half, &waiting), Limit::CpuCeiling);
+        assert_eq!(limit(RunKind::Backup, half, &waiting), Limit::CpuCeiling);
     }
 
     #[test]

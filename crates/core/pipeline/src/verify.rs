@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::chain::{self, Chain, Link, Merge};
 use crate::choice::EngineChoice;
-use crate::measure::{Counters, Sample, Work, process_cpu};
+use crate::measure::{Counters, RunKind, Sample, process_cpu};
 use crate::plan::{Demand, Plan, Sizes};
 use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
 use crate::request::Offload;
@@ -298,7 +298,7 @@ impl Verification<'_> {
             run: Run {
                 elapsed_s: elapsed.as_secs_f64(),
                 cpu_s: cpu.as_secs_f64(),
-                limit: self.counters.limit(elapsed, &sizes, Work::Verify),
+                limit: self.counters.limit(elapsed, &sizes, RunKind::Verify),
                 waits: self.counters.waits(),
                 samples: self.samples,
                 engines: Vec::new(),

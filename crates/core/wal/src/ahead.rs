@@ -70,13 +70,13 @@ pub struct PgWal {
 
 /// Only one look-ahead of a kind works at a time. Ends with this value, or its process.
 #[derive(Debug)]
-pub struct Turn {
+pub struct AheadLock {
     _lock: Arc<dyn File>,
 }
 
 /// The limits of a look-ahead.
 #[derive(Debug, Clone, Copy)]
-pub struct Reach {
+pub struct AheadLimits {
     /// Bytes of segments, before compression.
     pub bytes_max: u64,
     /// Files at a time; 1 or more.
@@ -165,16 +165,16 @@ impl PgWal {
     }
 
     /// The turn to push ahead; `None` while another process has it.
-    pub fn turn_to_push(&self) -> Result<Option<Turn>, Error> {
+    pub fn turn_to_push(&self) -> Result<Option<AheadLock>, Error> {
         self.turn(PUSH_LOCK)
     }
 
     /// The turn to fetch ahead; `None` while another process has it.
-    pub fn turn_to_fetch(&self) -> Result<Option<Turn>, Error> {
+    pub fn turn_to_fetch(&self) -> Result<Option<AheadLock>, Error> {
         self.turn(FETCH_LOCK)
     }
 
-    fn turn(&self, lock: &str) -> Result<Option<Turn>, Error> {
+    fn turn(&self, lock: &str) -> Result<Option<AheadLock>, Error> {
         let name = Path::new(PLACE).join(lock);
         let io = |e| Error::io("lock", self.path.join(&name))(e);
         self.make_place()?;
@@ -185,7 +185,7 @@ impl PgWal {
             made => made.map_err(io)?,
         };
         let ours = file.try_lock().map_err(io)?;
-        Ok(ours.then_some(Turn { _lock: file }))
+        Ok(ours.then_some(AheadLock { _lock: file }))
     }
 
     fn make_place(&self) -> Result<(), Error> {
@@ -202,7 +202,7 @@ impl PgWal {
         segment_bytes: u64,
         ready: &[WalName],
         own: WalName,
-        reach: Reach,
+        reach: AheadLimits,
     ) -> bool {
         let place = self.dir.dir(Path::new(PLACE)).ok();
         let mut within = ready.iter().take(count_within(segment_bytes, reach));
@@ -218,10 +218,10 @@ impl PgWal {
     /// files that were pushed before.
     pub fn push_ahead(
         &self,
-        _turn: &Turn,
+        _turn: &AheadLock,
         archive: &WalArchive,
         form: &StorageForm,
-        reach: Reach,
+        reach: AheadLimits,
         clock: &dyn Clock,
     ) -> Result<PrefetchResult, Error> {
         let mut names = self.ready()?;
@@ -646,7 +646,7 @@ impl PgWal {
     }
 
     /// Whether fewer segments after `name` have been fetched than half of the limit.
-    pub fn runs_short(&self, name: SegmentName, size: SegmentSize, reach: Reach) -> bool {
+    pub fn runs_short(&self, name: SegmentName, size: SegmentSize, reach: AheadLimits) -> bool {
         let half = (reach.bytes_max / size.bytes() / 2).max(1);
         let far = (0..half).fold(name, |at, _| at.next(size));
         let path = Path::new(PLACE).join(far.to_string());
@@ -657,10 +657,10 @@ impl PgWal {
     /// longer needs. Ends without an error where the archive ends.
     pub fn fetch_ahead(
         &self,
-        _turn: &Turn,
+        _turn: &AheadLock,
         archive: &WalArchive,
         name: SegmentName,
-        reach: Reach,
+        reach: AheadLimits,
         clock: &dyn Clock,
     ) -> Result<PrefetchResult, Error> {
         let size = archive.identified()?.segment_size;
@@ -690,7 +690,7 @@ impl PgWal {
 }
 
 /// How many of the first waiting files are within the limit.
-fn count_within(segment_bytes: u64, reach: Reach) -> usize {
+fn count_within(segment_bytes: u64, reach: AheadLimits) -> usize {
     let count = usize::try_from(reach.bytes_max / segment_bytes.max(1));
     count.unwrap_or(usize::MAX).max(1)
 }

@@ -49,7 +49,7 @@ mod staged;
 mod stored;
 mod waiting;
 
-pub use ahead::{PgWal, PrefetchResult, Reach, Turn};
+pub use ahead::{AheadLimits, AheadLock, PgWal, PrefetchResult};
 pub use archive::{Outgoing, PushResult, WalArchive};
 pub use copy::{WalToCopy, copy_wal};
 pub use error::Error;

@@ -48,11 +48,11 @@ struct Finding {
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
-    databases: Vec<Database>,
+    databases: Vec<CheckedDatabase>,
 }
 
 #[derive(Serialize)]
-struct Database {
+struct CheckedDatabase {
     database: String,
     grade: Grade,
     findings: Vec<Finding>,
@@ -100,7 +100,7 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
             return Err(devices::not_configured(context, &table, "url", known));
         }
     }
-    let databases: Vec<Database> = names
+    let databases: Vec<CheckedDatabase> = names
         .into_iter()
         .map(|name| {
             let mut notes = Notes(Vec::new(), None);
@@ -111,7 +111,7 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
                 .map(|f| f.grade)
                 .max()
                 .unwrap_or(Grade::Good);
-            Database {
+            CheckedDatabase {
                 database: name,
                 grade,
                 findings,
@@ -132,7 +132,7 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// `quiet`: only what is wrong, and nothing of a database without faults.
-fn text(database: &Database, quiet: bool) -> String {
+fn text(database: &CheckedDatabase, quiet: bool) -> String {
     if quiet && database.grade == Grade::Good {
         return String::new();
     }
@@ -287,7 +287,7 @@ fn target(
 }
 
 /// Backups that cannot be restored, branches in one place, and what is nobody's.
-fn damaged_and_mixed(listing: &Listing, told: &info::Database, notes: &mut Notes) {
+fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &mut Notes) {
     let newest = told.backups.iter().map(|row| row.begun_us).max();
     for row in told.backups.iter().filter(|r| !r.restorable) {
         let text = format!("{}: {}", row.label, row.detail);
@@ -375,7 +375,7 @@ fn log(wal: &info::Wal, context: &Context, notes: &mut Notes) {
 
 /// Where several branches are there, the last good backup is to be the configured source's own: another database's says
 /// nothing about it. On a machine that has none there, as one that only looks, it is the newest of all.
-fn narrow(told: &mut info::Database, listing: &Listing, own: &Origin, context: &Context) {
+fn narrow(told: &mut info::DescribedDatabase, listing: &Listing, own: &Origin, context: &Context) {
     let now_us = context.clock.wall_ns() / 1000;
     let facts = listing.facts();
     let branches = listing.branches();
@@ -396,7 +396,12 @@ fn narrow(told: &mut info::Database, listing: &Listing, own: &Origin, context: &
 }
 
 /// Branches of which no backup was made for too long, but the one that [`age`] has judged.
-fn others_age(told: &info::Database, options: &Check, context: &Context, notes: &mut Notes) {
+fn others_age(
+    told: &info::DescribedDatabase,
+    options: &Check,
+    context: &Context,
+    notes: &mut Notes,
+) {
     let now_us = context.clock.wall_ns() / 1000;
     let living = told.branches.iter().filter(|b| b.given_up_for.is_none());
     for branch in living.filter(|b| b.last_good != told.last_good) {
@@ -422,7 +427,7 @@ const REFUSED_FRESH_US: i64 = 24 * 3600 * 1_000_000;
 /// By how many seconds a backup may be ahead of this machine's clock and still count as current.
 const CLOCKS_DIFFER_S: i64 = 3600;
 
-fn age(told: &info::Database, options: &Check, notes: &mut Notes) {
+fn age(told: &info::DescribedDatabase, options: &Check, notes: &mut Notes) {
     let (Some(label), Some(age)) = (&told.last_good, told.last_good_age_s) else {
         notes.bad("age", "there is no good backup (complete and unmarked)");
         return;
@@ -445,7 +450,7 @@ fn age(told: &info::Database, options: &Check, notes: &mut Notes) {
 
 /// Backups that a clock dated later than now, but the last good one, of which [`age`] tells: a restore without a label may
 /// take them for the latest.
-fn ahead(listing: &Listing, told: &info::Database, context: &Context, notes: &mut Notes) {
+fn ahead(listing: &Listing, told: &info::DescribedDatabase, context: &Context, notes: &mut Notes) {
     let now_us = context.clock.wall_ns() / 1000;
     for set in listing.facts().iter().filter(|set| set.is_whole()) {
         let ahead_s = (set.start_us - now_us) / 1_000_000;
@@ -508,7 +513,7 @@ fn takes_files(dir: &Path) -> Result<(), String> {
 fn space(
     shelf: &Shelf,
     listing: &Listing,
-    told: &info::Database,
+    told: &info::DescribedDatabase,
     context: &Context,
     notes: &mut Notes,
 ) {

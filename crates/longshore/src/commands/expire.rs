@@ -26,12 +26,12 @@ use longshore_terminal::text::plain;
 struct Answer {
     action: &'static str,
     dry_run: bool,
-    databases: Vec<Database>,
+    databases: Vec<ExpiredDatabase>,
     failures: Failures,
 }
 
 #[derive(Serialize)]
-struct Database {
+struct ExpiredDatabase {
     database: String,
     target: String,
     removed: u64,
@@ -197,7 +197,12 @@ impl Log {
 }
 
 /// Says what became of one database's backups. The flag: that deserves a look.
-fn tell(shelf: &Shelf, expired: ExpireReport, dry: bool, context: &Context) -> (Database, bool) {
+fn tell(
+    shelf: &Shelf,
+    expired: ExpireReport,
+    dry: bool,
+    context: &Context,
+) -> (ExpiredDatabase, bool) {
     let rows = shelves::rows(&expired.listing, Some(&expired.decision));
     let log = Log::of(&expired.log);
     let gone = |i: usize| expired.fates[i] == Fate::Removed;
@@ -238,7 +243,7 @@ fn tell(shelf: &Shelf, expired: ExpireReport, dry: bool, context: &Context) -> (
     let is_partly = |fate: &Fate| matches!(fate, Fate::Partly { .. });
     let any_partly = expired.fates.iter().any(is_partly);
     let judged = |(row, fate)| ExpireVerdict::of(row, fate, dry);
-    let database = Database {
+    let database = ExpiredDatabase {
         database: shelf.database.clone(),
         target: shelf.target.name.clone(),
         removed,

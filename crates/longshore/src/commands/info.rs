@@ -25,13 +25,13 @@ use longshore_terminal::text::plain;
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
-    databases: Vec<Database>,
+    databases: Vec<DescribedDatabase>,
     failures: Failures,
 }
 
 /// One database at one target.
 #[derive(Serialize)]
-pub struct Database {
+pub struct DescribedDatabase {
     pub database: String,
     pub target: String,
     pub directories: Vec<String>,
@@ -122,7 +122,11 @@ pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// The state of a database at its target.
-pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<Database, Failure> {
+pub fn database(
+    shelf: &Shelf,
+    listing: &Listing,
+    context: &Context,
+) -> Result<DescribedDatabase, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     let name = &shelf.database;
     let facts = listing.facts();
@@ -138,7 +142,7 @@ pub fn database(shelf: &Shelf, listing: &Listing, context: &Context) -> Result<D
     let configured = context.config.database.get(name);
     let remarks = shelves::remarks(listing, &rows);
     let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1e6;
-    Ok(Database {
+    Ok(DescribedDatabase {
         database: name.clone(),
         target: shelf.target.name.clone(),
         directories: shelf.target.texts(),
@@ -265,7 +269,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
 }
 
 /// One database for people.
-fn text(d: &Database) -> String {
+fn text(d: &DescribedDatabase) -> String {
     let mut text = format!("{} at target {}", plain(&d.database), d.target);
     if let Some(url) = &d.url {
         text += &format!("  ({})", plain(url));
@@ -293,7 +297,7 @@ fn text(d: &Database) -> String {
     text
 }
 
-fn last_good_text(d: &Database) -> String {
+fn last_good_text(d: &DescribedDatabase) -> String {
     let (Some(label), Some(finish), Some(age)) =
         (&d.last_good, d.last_good_finish_us, d.last_good_age_s)
     else {
@@ -369,7 +373,11 @@ pub fn age_text(seconds: i64) -> String {
 }
 
 /// A metric's name, its meaning, and its value for a database.
-type Metric = (&'static str, &'static str, fn(&Database) -> Option<f64>);
+type Metric = (
+    &'static str,
+    &'static str,
+    fn(&DescribedDatabase) -> Option<f64>,
+);
 
 const METRICS: &[Metric] = &[
     (
@@ -432,7 +440,7 @@ const METRICS: &[Metric] = &[
     ),
 ];
 
-fn prometheus(databases: &[Database]) -> String {
+fn prometheus(databases: &[DescribedDatabase]) -> String {
     let mut text = String::new();
     for (name, help, value) in METRICS {
         let lines: Vec<String> = databases
@@ -455,7 +463,7 @@ fn prometheus(databases: &[Database]) -> String {
 }
 
 /// The newest good backup of each branch, if there are several: the newest under the name may be another database's.
-fn branch_metrics(databases: &[Database]) -> String {
+fn branch_metrics(databases: &[DescribedDatabase]) -> String {
     let name = "longshore_branch_last_good_backup_timestamp_seconds";
     let mut lines = String::new();
     for d in databases.iter().filter(|d| d.branches.len() > 1) {

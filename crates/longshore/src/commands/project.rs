@@ -30,7 +30,7 @@ struct Answer {
     path: Option<String>,
     /// The environment variables that took effect.
     variables: Vec<String>,
-    databases: Vec<Database>,
+    databases: Vec<ConfiguredDatabase>,
     targets: Vec<Target>,
     catalog: Option<String>,
     /// Settings that would not work as they are.
@@ -38,7 +38,7 @@ struct Answer {
 }
 
 #[derive(Serialize)]
-struct Database {
+struct ConfiguredDatabase {
     name: String,
     url: String,
     target: Option<String>,
@@ -75,7 +75,7 @@ struct Target {
 pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
     let ConfigAction::Check = options.action;
     let config = &context.config;
-    let databases = config.database.iter().map(|(name, d)| Database {
+    let databases = config.database.iter().map(|(name, d)| ConfiguredDatabase {
         name: name.clone(),
         url: without_password(&d.url),
         target: config.target_of(name).map(str::to_owned),

@@ -25,7 +25,7 @@ pub const HISTORY_LEN_MAX: usize = 1 << 20;
 
 /// The point at which a timeline was left for the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fork {
+pub struct ForkPoint {
     pub timeline: Timeline,
     /// The first LSN that is no longer on this timeline.
     pub end: Lsn,
@@ -35,7 +35,7 @@ pub struct Fork {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     timeline: Timeline,
-    forks: Vec<Fork>,
+    forks: Vec<ForkPoint>,
 }
 
 /// Why bytes are not the history of a timeline.
@@ -65,7 +65,7 @@ impl History {
         if bytes.len() > HISTORY_LEN_MAX {
             return Err(NotHistory::TooLong);
         }
-        let mut forks: Vec<Fork> = Vec::new();
+        let mut forks: Vec<ForkPoint> = Vec::new();
         for (i, line) in bytes.split(|b| *b == b'\n').enumerate() {
             // Reasons may be in any encoding; only the two fields before them matter.
             let line = line.trim_ascii();
@@ -93,7 +93,7 @@ impl History {
     }
 
     /// The earlier timelines, oldest first.
-    pub fn forks(&self) -> &[Fork] {
+    pub fn forks(&self) -> &[ForkPoint] {
         &self.forks
     }
 
@@ -151,14 +151,14 @@ pub(crate) fn restored(line: &[u8]) -> Option<Timeline> {
 }
 
 /// The fork that a line names.
-pub(crate) fn fork_of(line: &[u8]) -> Option<Fork> {
+pub(crate) fn fork_of(line: &[u8]) -> Option<ForkPoint> {
     let mut fields = line
         .split(u8::is_ascii_whitespace)
         .filter(|f| !f.is_empty())
         .map(|f| std::str::from_utf8(f).ok());
     let number: u32 = fields.next()??.parse().ok()?;
     let end = fields.next()??.parse().ok()?;
-    Some(Fork {
+    Some(ForkPoint {
         timeline: Timeline::new(number)?,
         end,
     })
@@ -251,7 +251,7 @@ mod tests {
             for (up, on) in steps {
                 (number, end) = (number + up, end + on);
                 text += &format!("{number}\t{}\tpromoted\n", Lsn(end));
-                forks.push(Fork { timeline: timeline(number), end: Lsn(end) });
+                forks.push(ForkPoint { timeline: timeline(number), end: Lsn(end) });
             }
             let history = History::parse(timeline(number + 1), text.as_bytes()).unwrap();
             prop_assert_eq!(history.forks(), forks);

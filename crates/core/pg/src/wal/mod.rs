@@ -9,7 +9,9 @@ mod records;
 pub mod summary;
 mod transactions;
 
-pub use history::{Fork, HISTORY_LEN_MAX, History, NotHistory, is_same_history, restored_from};
+pub use history::{
+    ForkPoint, HISTORY_LEN_MAX, History, NotHistory, is_same_history, restored_from,
+};
 pub(crate) use history::{fork_of, restored};
 pub use made::MadeTablespace;
 pub use name::WalName;

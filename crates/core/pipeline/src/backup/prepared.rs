@@ -21,7 +21,7 @@ use longshore_source::{Description, Source, SourceKind, SourceOptions, SourceSpe
 use uuid::Uuid;
 
 use super::refusals::{refuse_inside, refuse_own_files, refuse_twice};
-use crate::archived::{Sample, check_archive};
+use crate::archived::{SegmentDigest, check_archive};
 use crate::base;
 use crate::choice::EngineChoice;
 use crate::context::RunContext;
@@ -40,7 +40,7 @@ pub struct Decisions<'a> {
     pub devices: Vec<Arc<dyn BackupDevice>>,
     pub about: Description,
     /// A sample of the segment in which the needed WAL begins, as the server had it.
-    pub first: Option<Sample>,
+    pub first: Option<SegmentDigest>,
     /// The software that compresses blocks that no accelerator compresses.
     pub engine: &'static str,
     pub sizes: Sizes,

@@ -9,7 +9,7 @@ use super::prepared::Decisions;
 use super::store::SealedSet;
 use crate::history::{self, FinishedBackup};
 use crate::load::mark_kind;
-use crate::measure::Work;
+use crate::measure::RunKind;
 use crate::observer::Observer;
 use crate::report::{
     BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, Run, mark_text,
@@ -75,7 +75,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         run: Run {
             elapsed_s: sealed.elapsed.as_secs_f64(),
             cpu_s: sealed.cpu.as_secs_f64(),
-            limit: counters.limit(sealed.elapsed, &decided.sizes, Work::Backup),
+            limit: counters.limit(sealed.elapsed, &decided.sizes, RunKind::Backup),
             waits: counters.waits(),
             samples: sealed.samples,
             engines,

@@ -20,7 +20,7 @@ use super::prepared::{MoveResult, PreparedRestore};
 use crate::Observer;
 use crate::chain::Link;
 use crate::history;
-use crate::measure::Work;
+use crate::measure::RunKind;
 use crate::report::{RestoreReport, RestoredSet, Run, mark_text};
 use crate::share::EngineShare;
 
@@ -145,7 +145,7 @@ pub fn of(
     let chain = chain
         .map(|(link, set)| set_of(link, set.plain_bytes))
         .collect();
-    let limit = counters.limit(moved.elapsed, &prepared.sizes, Work::Restore);
+    let limit = counters.limit(moved.elapsed, &prepared.sizes, RunKind::Restore);
     let delta = moved.finished.delta;
     RestoreReport {
         chain,

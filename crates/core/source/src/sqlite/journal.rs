@@ -22,7 +22,7 @@ use longshore_io::{File, Via};
 
 use super::frames::be;
 use super::overlay::{Overlay, PageRecord, RECORDS_MAX, Records};
-use super::records::{AFTER_PAGE, BEFORE_PAGE, Segment, checksum, stored_checksum};
+use super::records::{AFTER_PAGE, BEFORE_PAGE, RecordRun, checksum, stored_checksum};
 use crate::Error;
 
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -136,7 +136,7 @@ struct JournalReader<'a> {
     sector: u64,
     page_bytes: u32,
     pages: u32,
-    segments: Vec<Segment>,
+    segments: Vec<RecordRun>,
     places: Vec<PageRecord>,
     /// Records so far.
     count: u32,
@@ -171,7 +171,7 @@ impl JournalReader<'_> {
             count => count.into(),
         };
         if count > 0 {
-            self.segments.push(Segment {
+            self.segments.push(RecordRun {
                 first: self.count,
                 offset: at,
                 nonce,

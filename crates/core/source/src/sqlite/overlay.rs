@@ -36,7 +36,7 @@ pub(super) struct PageRecord {
 #[derive(Debug)]
 pub(super) enum Records {
     Log { salts: [u32; 2] },
-    Journal(Vec<records::Segment>),
+    Journal(Vec<records::RecordRun>),
 }
 
 impl Records {

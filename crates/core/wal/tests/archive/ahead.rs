@@ -7,11 +7,11 @@ use std::path::Path;
 
 use longshore_codec::Algorithm;
 use longshore_io::{SimDisk, Storage};
-use longshore_wal::{Error, PgWal, PushResult, Reach, WalArchive};
+use longshore_wal::{AheadLimits, Error, PgWal, PushResult, WalArchive};
 
 use crate::support::*;
 
-const REACH: Reach = Reach {
+const REACH: AheadLimits = AheadLimits {
     bytes_max: 3 * SEGMENT as u64,
     workers: 2,
 };
@@ -96,7 +96,7 @@ fn a_server_that_was_set_back_pushes_nothing_ahead() {
         let archive = archive(&disk).unwrap();
         let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
         let turn = pg_wal.turn_to_push().unwrap().unwrap();
-        let reach = Reach {
+        let reach = AheadLimits {
             bytes_max: 20 * SEGMENT as u64,
             workers: 6,
         };

@@ -12,7 +12,7 @@ use longshore_codec::Algorithm;
 use longshore_io::{Clock, Fault, Op, SimClock, SimDisk, Storage};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lsn, Timeline};
-use longshore_wal::{Error, PgWal, PrefetchResult, Reach, WalArchive};
+use longshore_wal::{AheadLimits, Error, PgWal, PrefetchResult, WalArchive};
 
 use super::support::*;
 
@@ -48,7 +48,7 @@ fn push_ahead(disk: &SimDisk, at: &Path, workers: usize, clock: &dyn Clock) -> P
     let pg_wal = PgWal::open(disk, Path::new(WAL)).unwrap();
     let turn = pg_wal.turn_to_push().unwrap().unwrap();
     let bytes_max = 50 * SEGMENT as u64;
-    let reach = Reach { bytes_max, workers };
+    let reach = AheadLimits { bytes_max, workers };
     let done = pg_wal.push_ahead(&turn, &archive, &form(Algorithm::Lz4), reach, clock);
     done.unwrap()
 }
@@ -341,7 +341,7 @@ fn the_first_look_ahead_is_bounded_too() {
     assert_eq!(archive.identity(), None);
     let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
     let turn = pg_wal.turn_to_push().unwrap().unwrap();
-    let reach = Reach {
+    let reach = AheadLimits {
         bytes_max: 3 * SEGMENT as u64,
         workers: 2,
     };

@@ -19,7 +19,7 @@ use std::process::Stdio;
 
 use longshore_codec::{Algorithm, Level};
 use longshore_io::child;
-use longshore_wal::{Reach, StorageForm, is_in_bucket};
+use longshore_wal::{AheadLimits, StorageForm, is_in_bucket};
 
 pub use needs::Need;
 
@@ -50,7 +50,7 @@ pub const QUEUE_MAX: u64 = 1 << 30;
 /// The settings for working ahead: the command's own options, then those of the database.
 struct LookAheadSettings {
     ahead: bool,
-    reach: Reach,
+    reach: AheadLimits,
 }
 
 impl LookAheadSettings {
@@ -72,7 +72,7 @@ impl LookAheadSettings {
             .map(|n| usize::from(n.get()));
         LookAheadSettings {
             ahead: options.ahead.unwrap_or(wal.is_some_and(|wal| wal.ahead)),
-            reach: Reach {
+            reach: AheadLimits {
                 bytes_max: options.queue_max.or(configured).unwrap_or(QUEUE_MAX),
                 workers: options
                     .workers

@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use longshore_pg::wal::WalName;
-use longshore_wal::{Error, PgWal, PushResult, Reach, StorageForm, WalArchive};
+use longshore_wal::{AheadLimits, Error, PgWal, PushResult, StorageForm, WalArchive};
 use serde::Serialize;
 
 use super::{ArchiveLocation, Context, LookAheadSettings, form, start_ahead};
@@ -108,7 +108,7 @@ fn push_ahead(
     pg_wal: &PgWal,
     archive: &WalArchive,
     form: &StorageForm,
-    reach: Reach,
+    reach: AheadLimits,
     context: &Context,
 ) -> Result<Exit, Failure> {
     if let Some(turn) = pg_wal.turn_to_push()? {
@@ -164,7 +164,7 @@ fn work_ahead(
     pg_wal: &PgWal,
     segment_bytes: u64,
     own: WalName,
-    reach: Reach,
+    reach: AheadLimits,
     context: &Context,
 ) -> Result<usize, Failure> {
     let ready = pg_wal.ready()?;

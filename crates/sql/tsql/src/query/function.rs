@@ -23,7 +23,7 @@ use rusqlite::types::ValueRef;
 
 use super::cell::{check_whole, kept, plain};
 use super::like::like;
-use super::moment::{self, Part};
+use super::moment::{self, DatePart};
 use crate::convert::{
     convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest, type_of,
 };
@@ -90,7 +90,7 @@ pub fn named(name: &str) -> Option<Run> {
 }
 
 /// The present values of variables that a query sets row by row.
-pub type Steps = Arc<Mutex<Vec<Variable>>>;
+pub type StepVariables = Arc<Mutex<Vec<Variable>>>;
 
 /// The longest pattern of LIKE, in bytes, as in SQL Server.
 const PATTERN_MAX: usize = 8000;
@@ -101,7 +101,7 @@ pub fn register(
     db: &Connection,
     refusal: &Arc<Mutex<Option<Message>>>,
     cancel: &Arc<AtomicBool>,
-    steps: &Steps,
+    steps: &StepVariables,
 ) -> rusqlite::Result<()> {
     let add = |name: &str, count: i32, flags, run: Box<Step>| {
         let (refusal, cancel) = (refusal.clone(), cancel.clone());
@@ -353,9 +353,9 @@ fn utc_of(value: &Value) -> Result<DateTime> {
     }
 }
 
-fn part_of(value: &Value) -> Result<Part> {
+fn part_of(value: &Value) -> Result<DatePart> {
     let word = text(value);
-    Part::of(&word).ok_or_else(|| message::OPTION_UNKNOWN.with(&[&word, &"datepart"]))
+    DatePart::of(&word).ok_or_else(|| message::OPTION_UNKNOWN.with(&[&word, &"datepart"]))
 }
 
 fn date_add(arguments: &[Value]) -> Result<Value> {
@@ -401,10 +401,10 @@ fn add_days(arguments: &[Value]) -> Result<Value> {
         let of = kind(&a[2]);
         let (part, n) = match &a[0] {
             Value::Float(days) => (
-                Part::Millisecond,
+                DatePart::Millisecond,
                 whole(&Value::Float((days * DAY_MS).round()))?,
             ),
-            days => (Part::Day, whole(days)?),
+            days => (DatePart::Day, whole(days)?),
         };
         let at = moment_of(&as_kind(&a[1], of)?)?;
         let at = moment::add(part, n, at);

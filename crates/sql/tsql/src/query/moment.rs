@@ -15,7 +15,7 @@ use crate::value::DateTime;
 
 /// A part of a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum DatePart {
     Year,
     Quarter,
     Month,
@@ -31,62 +31,62 @@ pub enum Part {
     Nanosecond,
 }
 
-impl Part {
+impl DatePart {
     /// Part of the time of day, not of the date.
     pub fn is_of_time(self) -> bool {
         matches!(
             self,
-            Part::Hour
-                | Part::Minute
-                | Part::Second
-                | Part::Millisecond
-                | Part::Microsecond
-                | Part::Nanosecond
+            DatePart::Hour
+                | DatePart::Minute
+                | DatePart::Second
+                | DatePart::Millisecond
+                | DatePart::Microsecond
+                | DatePart::Nanosecond
         )
     }
 
     /// By its name or one of its abbreviations, in any case.
-    pub fn of(word: &str) -> Option<Part> {
+    pub fn of(word: &str) -> Option<DatePart> {
         Some(match word.to_ascii_lowercase().as_str() {
-            "year" | "yy" | "yyyy" => Part::Year,
-            "quarter" | "qq" | "q" => Part::Quarter,
-            "month" | "mm" | "m" => Part::Month,
-            "dayofyear" | "dy" | "y" => Part::DayOfYear,
-            "day" | "dd" | "d" => Part::Day,
-            "week" | "wk" | "ww" => Part::Week,
-            "weekday" | "dw" | "w" => Part::WeekDay,
-            "hour" | "hh" => Part::Hour,
-            "minute" | "mi" | "n" => Part::Minute,
-            "second" | "ss" | "s" => Part::Second,
-            "millisecond" | "ms" => Part::Millisecond,
-            "microsecond" | "mcs" => Part::Microsecond,
-            "nanosecond" | "ns" => Part::Nanosecond,
+            "year" | "yy" | "yyyy" => DatePart::Year,
+            "quarter" | "qq" | "q" => DatePart::Quarter,
+            "month" | "mm" | "m" => DatePart::Month,
+            "dayofyear" | "dy" | "y" => DatePart::DayOfYear,
+            "day" | "dd" | "d" => DatePart::Day,
+            "week" | "wk" | "ww" => DatePart::Week,
+            "weekday" | "dw" | "w" => DatePart::WeekDay,
+            "hour" | "hh" => DatePart::Hour,
+            "minute" | "mi" | "n" => DatePart::Minute,
+            "second" | "ss" | "s" => DatePart::Second,
+            "millisecond" | "ms" => DatePart::Millisecond,
+            "microsecond" | "mcs" => DatePart::Microsecond,
+            "nanosecond" | "ns" => DatePart::Nanosecond,
             _ => return None,
         })
     }
 }
 
 /// `n` parts later; `None` outside the range of dates.
-pub fn add(part: Part, n: i64, at: DateTime) -> Option<DateTime> {
+pub fn add(part: DatePart, n: i64, at: DateTime) -> Option<DateTime> {
     let span = Span::new();
     let span = match part {
-        Part::Year => span.try_years(n),
-        Part::Quarter => span.try_months(n.checked_mul(3)?),
-        Part::Month => span.try_months(n),
-        Part::DayOfYear | Part::Day | Part::WeekDay => span.try_days(n),
-        Part::Week => span.try_weeks(n),
-        Part::Hour => span.try_hours(n),
-        Part::Minute => span.try_minutes(n),
-        Part::Second => span.try_seconds(n),
-        Part::Millisecond => span.try_milliseconds(n),
-        Part::Microsecond => span.try_microseconds(n),
-        Part::Nanosecond => span.try_nanoseconds(n),
+        DatePart::Year => span.try_years(n),
+        DatePart::Quarter => span.try_months(n.checked_mul(3)?),
+        DatePart::Month => span.try_months(n),
+        DatePart::DayOfYear | DatePart::Day | DatePart::WeekDay => span.try_days(n),
+        DatePart::Week => span.try_weeks(n),
+        DatePart::Hour => span.try_hours(n),
+        DatePart::Minute => span.try_minutes(n),
+        DatePart::Second => span.try_seconds(n),
+        DatePart::Millisecond => span.try_milliseconds(n),
+        DatePart::Microsecond => span.try_microseconds(n),
+        DatePart::Nanosecond => span.try_nanoseconds(n),
     };
     at.checked_add(span.ok()?).ok()
 }
 
 /// The number of boundaries of this part between two moments.
-pub fn difference(part: Part, from: DateTime, to: DateTime) -> i64 {
+pub fn difference(part: DatePart, from: DateTime, to: DateTime) -> i64 {
     let days = |at: DateTime| {
         let since = at.date().since(jiff::civil::date(1900, 1, 1));
         since.map_or(0, |s| i64::from(s.get_days()))
@@ -102,47 +102,47 @@ pub fn difference(part: Part, from: DateTime, to: DateTime) -> i64 {
     let clamped = |n: i128| i64::try_from(n).unwrap_or(if n < 0 { i64::MIN } else { i64::MAX });
     let months = |at: DateTime| i64::from(at.year()) * 12 + i64::from(at.month()) - 1;
     match part {
-        Part::Year => i64::from(to.year()) - i64::from(from.year()),
-        Part::Quarter => months(to).div_euclid(3) - months(from).div_euclid(3),
-        Part::Month => months(to) - months(from),
-        Part::DayOfYear | Part::Day | Part::WeekDay => days(to) - days(from),
+        DatePart::Year => i64::from(to.year()) - i64::from(from.year()),
+        DatePart::Quarter => months(to).div_euclid(3) - months(from).div_euclid(3),
+        DatePart::Month => months(to) - months(from),
+        DatePart::DayOfYear | DatePart::Day | DatePart::WeekDay => days(to) - days(from),
         // The first of January 1900 was a Monday; weeks begin on Sundays.
-        Part::Week => (days(to) + 1).div_euclid(7) - (days(from) + 1).div_euclid(7),
-        Part::Hour => seconds(to).div_euclid(3600) - seconds(from).div_euclid(3600),
-        Part::Minute => seconds(to).div_euclid(60) - seconds(from).div_euclid(60),
-        Part::Second => seconds(to) - seconds(from),
-        Part::Millisecond => millis(to) - millis(from),
-        Part::Microsecond => clamped(nanos(to).div_euclid(1000) - nanos(from).div_euclid(1000)),
-        Part::Nanosecond => clamped(nanos(to) - nanos(from)),
+        DatePart::Week => (days(to) + 1).div_euclid(7) - (days(from) + 1).div_euclid(7),
+        DatePart::Hour => seconds(to).div_euclid(3600) - seconds(from).div_euclid(3600),
+        DatePart::Minute => seconds(to).div_euclid(60) - seconds(from).div_euclid(60),
+        DatePart::Second => seconds(to) - seconds(from),
+        DatePart::Millisecond => millis(to) - millis(from),
+        DatePart::Microsecond => clamped(nanos(to).div_euclid(1000) - nanos(from).div_euclid(1000)),
+        DatePart::Nanosecond => clamped(nanos(to) - nanos(from)),
     }
 }
 
-pub fn part(part: Part, at: DateTime) -> i64 {
+pub fn part(part: DatePart, at: DateTime) -> i64 {
     match part {
-        Part::Year => at.year().into(),
-        Part::Quarter => i64::from(at.month() - 1) / 3 + 1,
-        Part::Month => at.month().into(),
-        Part::DayOfYear => at.day_of_year().into(),
-        Part::Day => at.day().into(),
-        Part::Week => {
+        DatePart::Year => at.year().into(),
+        DatePart::Quarter => i64::from(at.month() - 1) / 3 + 1,
+        DatePart::Month => at.month().into(),
+        DatePart::DayOfYear => at.day_of_year().into(),
+        DatePart::Day => at.day().into(),
+        DatePart::Week => {
             let first = at.date().first_of_year().weekday().to_sunday_zero_offset();
             (i64::from(at.day_of_year()) - 1 + i64::from(first)) / 7 + 1
         }
-        Part::WeekDay => i64::from(at.weekday().to_sunday_zero_offset()) + 1,
-        Part::Hour => at.hour().into(),
-        Part::Minute => at.minute().into(),
-        Part::Second => at.second().into(),
-        Part::Millisecond => i64::from(at.subsec_nanosecond()) / 1_000_000,
-        Part::Microsecond => i64::from(at.subsec_nanosecond()) / 1000,
-        Part::Nanosecond => at.subsec_nanosecond().into(),
+        DatePart::WeekDay => i64::from(at.weekday().to_sunday_zero_offset()) + 1,
+        DatePart::Hour => at.hour().into(),
+        DatePart::Minute => at.minute().into(),
+        DatePart::Second => at.second().into(),
+        DatePart::Millisecond => i64::from(at.subsec_nanosecond()) / 1_000_000,
+        DatePart::Microsecond => i64::from(at.subsec_nanosecond()) / 1000,
+        DatePart::Nanosecond => at.subsec_nanosecond().into(),
     }
 }
 
 /// DATENAME: months and weekdays by name, other parts as numbers.
-pub fn name(part_of: Part, at: DateTime) -> String {
+pub fn name(part_of: DatePart, at: DateTime) -> String {
     match part_of {
-        Part::Month => at.strftime("%B").to_string(),
-        Part::WeekDay => match at.weekday() {
+        DatePart::Month => at.strftime("%B").to_string(),
+        DatePart::WeekDay => match at.weekday() {
             Weekday::Sunday => "Sunday",
             Weekday::Monday => "Monday",
             Weekday::Tuesday => "Tuesday",
@@ -166,38 +166,38 @@ mod tests {
         let before = date(2026, 12, 31).at(23, 59, 59, 990_000_000);
         let after = date(2027, 1, 1).at(0, 0, 0, 0);
         for part in [
-            Part::Year,
-            Part::Quarter,
-            Part::Month,
-            Part::Day,
-            Part::Hour,
-            Part::Minute,
+            DatePart::Year,
+            DatePart::Quarter,
+            DatePart::Month,
+            DatePart::Day,
+            DatePart::Hour,
+            DatePart::Minute,
         ] {
             assert_eq!(difference(part, before, after), 1, "{part:?}");
             assert_eq!(difference(part, after, before), -1, "{part:?}");
         }
-        assert_eq!(difference(Part::Second, before, after), 1);
-        assert_eq!(difference(Part::Millisecond, before, after), 10);
+        assert_eq!(difference(DatePart::Second, before, after), 1);
+        assert_eq!(difference(DatePart::Millisecond, before, after), 10);
         let saturday = date(2027, 1, 2).at(0, 0, 0, 0);
         let sunday = date(2027, 1, 3).at(0, 0, 0, 0);
-        assert_eq!(difference(Part::Week, after, saturday), 0);
-        assert_eq!(difference(Part::Week, saturday, sunday), 1);
+        assert_eq!(difference(DatePart::Week, after, saturday), 0);
+        assert_eq!(difference(DatePart::Week, saturday, sunday), 1);
     }
 
     #[test]
     fn parts_are_added_and_taken() {
         let at = date(2027, 1, 31).at(12, 0, 0, 0);
         assert_eq!(
-            add(Part::Month, 1, at),
+            add(DatePart::Month, 1, at),
             Some(date(2027, 2, 28).at(12, 0, 0, 0))
         );
         assert_eq!(
-            add(Part::Day, -31, at),
+            add(DatePart::Day, -31, at),
             Some(date(2026, 12, 31).at(12, 0, 0, 0))
         );
-        assert_eq!(add(Part::Year, 1 << 40, at), None);
-        assert_eq!(part(Part::WeekDay, at), 1);
-        assert_eq!(name(Part::WeekDay, at), "Sunday");
-        assert_eq!(part(Part::Week, date(2027, 1, 3).at(0, 0, 0, 0)), 2);
+        assert_eq!(add(DatePart::Year, 1 << 40, at), None);
+        assert_eq!(part(DatePart::WeekDay, at), 1);
+        assert_eq!(name(DatePart::WeekDay, at), "Sunday");
+        assert_eq!(part(DatePart::Week, date(2027, 1, 3).at(0, 0, 0, 0)), 2);
     }
 }

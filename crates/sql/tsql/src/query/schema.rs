@@ -24,7 +24,7 @@ use crate::value::{Column, Type, Value};
 
 /// The source of a view's rows.
 #[derive(Clone, Copy)]
-pub enum Rows {
+pub enum RowOrigin {
     /// The catalog's table of the same name.
     Catalog,
     /// Computed when a query needs them.
@@ -39,7 +39,7 @@ pub struct View {
     pub name: &'static str,
     /// `name type, …`, as documentation writes it.
     declared: &'static str,
-    pub(super) rows: Rows,
+    pub(super) rows: RowOrigin,
 }
 
 impl std::fmt::Debug for View {
@@ -102,7 +102,7 @@ const INDEXED: &[&str] = &["media_set_id", "backup_set_id", "restore_history_id"
 
 /// Whether the catalog finds a view's rows by a column.
 pub(super) fn has_index(view: &View, column: &str) -> bool {
-    matches!(view.rows, Rows::Catalog) && INDEXED.contains(&column)
+    matches!(view.rows, RowOrigin::Catalog) && INDEXED.contains(&column)
 }
 
 macro_rules! msdb {
@@ -112,7 +112,7 @@ macro_rules! msdb {
             schema: "dbo",
             name: $name,
             declared: $declared,
-            rows: Rows::Catalog,
+            rows: RowOrigin::Catalog,
         }
     };
 }
@@ -124,7 +124,7 @@ macro_rules! sys {
             schema: "sys",
             name: $name,
             declared: $declared,
-            rows: Rows::Made($rows),
+            rows: RowOrigin::Made($rows),
         }
     };
 }
@@ -485,7 +485,7 @@ fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     let now = server.now();
     let activities = server.activities.lock().clone();
     let row = |(id, activity): (u32, crate::server::Activity)| {
-        let part = super::moment::Part::Millisecond;
+        let part = super::moment::DatePart::Millisecond;
         let elapsed = super::moment::difference(part, activity.start, now).max(0);
         let percent = i64::from(activity.percent.unwrap_or(0));
         let left = match percent {
@@ -570,7 +570,10 @@ mod tests {
         let path = dir.path().join("catalog.db");
         drop(longshore_catalog::Catalog::open(&path).unwrap());
         let db = rusqlite::Connection::open(&path).unwrap();
-        for view in VIEWS.iter().filter(|v| matches!(v.rows, Rows::Catalog)) {
+        for view in VIEWS
+            .iter()
+            .filter(|v| matches!(v.rows, RowOrigin::Catalog))
+        {
             for column in view.columns().iter().filter(|c| has_index(view, &c.name)) {
                 let sql = format!(
                     "EXPLAIN QUERY PLAN SELECT 1 FROM {} WHERE {} = 1",

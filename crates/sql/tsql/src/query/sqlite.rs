@@ -17,9 +17,9 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode};
 
 use super::cell::{cell, typed};
-use super::function::Steps;
+use super::function::StepVariables;
 use super::plan::QueryPlan;
-use super::schema::{Rows, View};
+use super::schema::{RowOrigin, View};
 use super::{collation, function};
 use crate::flow::{Stop, Variable};
 use crate::message::{self, Message};
@@ -39,7 +39,7 @@ pub struct Sqlite {
     db: Connection,
     /// The message of a function of ours that refused: SQLite passes on only its text.
     refusal: Arc<Mutex<Option<Message>>>,
-    steps: Steps,
+    steps: StepVariables,
     /// Ends a query.
     cancel: Arc<AtomicBool>,
 }
@@ -81,7 +81,7 @@ impl Sqlite {
         views: &[&'static View],
     ) -> Result<Sqlite, Message> {
         let refusal = Arc::new(Mutex::new(None));
-        let steps = Steps::default();
+        let steps = StepVariables::default();
         let prepare = || -> rusqlite::Result<Connection> {
             let mut db = Connection::open_in_memory()?;
             let cancel = cancel.clone();
@@ -95,7 +95,7 @@ impl Sqlite {
             Ok(db)
         };
         let db = prepare().map_err(|e| failed(&e))?;
-        let catalog = views.iter().any(|v| matches!(v.rows, Rows::Catalog));
+        let catalog = views.iter().any(|v| matches!(v.rows, RowOrigin::Catalog));
         if let Some(path) = server.known_catalog().filter(|_| catalog) {
             // Upgrades an older catalog, and refuses a file that is not one.
             drop(server.catalog()?);
@@ -104,7 +104,7 @@ impl Sqlite {
                 .map_err(|e| failed(&e))?;
         }
         for view in views {
-            if let Rows::Made(make) = view.rows {
+            if let RowOrigin::Made(make) = view.rows {
                 fill(&db, view, &make(server)?)?;
             }
         }

@@ -33,7 +33,7 @@ use crate::syntax;
 use crate::value::{Column, Type, Value};
 use crate::variables::{Sum, lower_case};
 use comparison::Reach;
-use grouped::{Condition, Shape};
+use grouped::{Condition, TranslatedSelect};
 
 /// An expression of a select list under its name.
 type Item = (String, TypedSql);
@@ -657,7 +657,7 @@ impl Translator<'_> {
         }
         let is_plain = distinct.is_empty() && clauses.is_plain && assigns.is_empty();
         let grouped = wanted.filter(|_| is_plain).and_then(|wanted| {
-            self.grouped(&Shape {
+            self.grouped(&TranslatedSelect {
                 wanted,
                 select,
                 items: &items,

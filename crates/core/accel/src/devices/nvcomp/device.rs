@@ -6,7 +6,7 @@
 //! - At most half of the device's free memory is taken.
 //! - Every lane that is kept here is idle.
 //!
-//! Leaves to others: the steps of one batch (`lane.rs`), what batches share (`queues.rs`), and the libraries' functions
+//! Leaves to others: the steps of one batch (`batch_memory.rs`), what batches share (`queues.rs`), and the libraries' functions
 //! (`driver.rs`, `library.rs`).
 
 use std::ffi::CString;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Options;
+use super::batch_memory::{BatchMemory, Made};
 use super::driver::{Context, CudaError, Kernel, Stream};
-use super::lane::{Lane, Made};
 use super::library::{Effort, Library};
 use super::queues::{CHUNK, GATHER_UNIT, Queues, Streams, Timings, Trouble, refused};
 
@@ -32,7 +32,7 @@ const WRONG_ALIGNMENT: i32 = 17;
 /// A GPU with everything allocated.
 pub(super) struct Device {
     pub queues: Queues,
-    lanes: Mutex<Vec<Lane>>,
+    lanes: Mutex<Vec<BatchMemory>>,
 }
 
 impl Device {
@@ -55,7 +55,7 @@ impl Device {
             return Err(refused(WRONG_ALIGNMENT));
         }
         let slot = sizes.output_max.next_multiple_of(GATHER_UNIT);
-        let per_chunk = Lane::device_bytes(slot) + sizes.scratch.div_ceil(chunks_max);
+        let per_chunk = BatchMemory::device_bytes(slot) + sizes.scratch.div_ceil(chunks_max);
         let (free, _) = context.memory()?;
         let (mut lanes, mut capacity) = plan(free / 2, options.lanes, chunks_max, per_chunk);
         let gather = options.gather.then(|| load_gather(&context)).flatten();
@@ -97,8 +97,8 @@ impl Device {
         let queues = &self.queues;
         self.lanes.get_mut().clear();
         let sizes = queues.library.sizes(Effort::FAST, CHUNK, queues.capacity)?;
-        let lane = |_| Lane::new(queues, sizes.scratch);
-        let made: Result<Vec<Lane>, CudaError> = (0..lanes).map(lane).collect();
+        let lane = |_| BatchMemory::new(queues, sizes.scratch);
+        let made: Result<Vec<BatchMemory>, CudaError> = (0..lanes).map(lane).collect();
         *self.lanes.get_mut() = made?;
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Device {
         &self,
         chunks: &[&[u8]],
         effort: Effort,
-        done: impl FnOnce(&mut Lane, &[Made]) -> R,
+        done: impl FnOnce(&mut BatchMemory, &[Made]) -> R,
     ) -> Result<R, Trouble> {
         let lane = self.lanes.lock().pop().ok_or(Trouble::Busy)?;
         let (lane, result) = lane.compress(&self.queues, chunks, effort, done);

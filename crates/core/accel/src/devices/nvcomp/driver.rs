@@ -7,7 +7,7 @@
 //! - The library is loaded at run time with our own declarations; a build needs no toolkit and a run needs no driver.
 //! - Nothing here touches a device before [`Driver::first_device`].
 //!
-//! Leaves to others: nvCOMP's functions (`library.rs`), and the GPU's queues and memory (`queues.rs`, `lane.rs`).
+//! Leaves to others: nvCOMP's functions (`library.rs`), and the GPU's queues and memory (`queues.rs`, `batch_memory.rs`).
 //!
 //! Source: CUDA driver API 13.0, `cuda.h`; the functions and their ABI are the same since CUDA 11.
 
@@ -444,7 +444,7 @@ impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if self.len_bytes > 0 && !self.context.is_lost() {
             // SAFETY: cuda.h demands memory of `cuMemAlloc` that was not freed: `new` allocated it, and nothing else frees
-            // it. The call waits for work that uses it; a lane that the device may use for ever is leaked (`lane.rs`).
+            // it. The call waits for work that uses it; a lane that the device may use for ever is leaked (`batch_memory.rs`).
             let freed = self
                 .context
                 .call("cuMemFree", |f| unsafe { (f.memory_free)(self.start) });
@@ -515,7 +515,7 @@ impl Drop for PinnedMemory {
     fn drop(&mut self) {
         if !self.context.is_lost() {
             // SAFETY: cuda.h demands memory of `cuMemHostAlloc` that was not freed: `new` allocated it, and nothing else
-            // frees it. The call waits for copies; a lane that the device may use for ever is leaked (`lane.rs`).
+            // frees it. The call waits for copies; a lane that the device may use for ever is leaked (`batch_memory.rs`).
             let freed = self.context.call("cuMemFreeHost", |f| unsafe {
                 (f.host_free)(self.start.cast())
             });

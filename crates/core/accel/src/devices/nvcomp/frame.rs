@@ -7,7 +7,7 @@
 //! - The members cover the plain bytes in order, without a gap.
 //! - An output that is too small is refused, never overrun.
 //!
-//! Leaves to others: compressing chunks and their CRC-32 (the device, `lane.rs`), and a member's layout (`gzext` of
+//! Leaves to others: compressing chunks and their CRC-32 (the device, `batch_memory.rs`), and a member's layout (`gzext` of
 //! `longshore-codec`).
 
 use std::ops::Range;

@@ -11,7 +11,7 @@
 //! - The decompressor is never used: NVIDIA's notes say that it must only see valid input.
 //! - A file that another user could change is not loaded, even if the variable names it.
 //!
-//! Leaves to others: CUDA's own functions (`driver.rs`), and batches (`lane.rs`).
+//! Leaves to others: CUDA's own functions (`driver.rs`), and batches (`batch_memory.rs`).
 //!
 //! Source: nvCOMP 5.2.0.13 and 6.0.0.12, `nvcomp/deflate.h`, `nvcomp/crc32.h`, `nvcomp/shared_types.h`.
 

@@ -23,10 +23,10 @@
 //!
 //! Leaves to others: which blocks come here, and checking the results (`dispatch`).
 
+mod batch_memory;
 mod device;
 mod driver;
 mod frame;
-mod lane;
 mod library;
 mod probe;
 mod queues;
@@ -53,10 +53,10 @@ pub use queues::Timings;
 
 use super::{Accelerator, AcceleratorFacts, Refusal, UnderWay};
 use crate::engine::{Caps, Engine, EngineState, Fault, Health, Job, Outcome, Task};
+use batch_memory::{BatchMemory, Made};
 use device::{CHUNKS_MIN, Device};
 use driver::{Context, CudaError, Driver};
 use frame::ChunkResult;
-use lane::{Lane, Made};
 use library::{Effort, Library};
 use queues::{CHUNK, Trouble};
 
@@ -183,7 +183,7 @@ impl Nvcomp {
                 calls_max: options.lanes.max(1),
                 batch_bytes: (batch_bytes / 2).max(CHUNKS_MIN * CHUNK)..batch_bytes,
                 // Lanes are allocated once; a hung call keeps its lane.
-                staging_bytes: options.lanes.max(1) * lane::host_len(batch_bytes / CHUNK),
+                staging_bytes: options.lanes.max(1) * batch_memory::host_len(batch_bytes / CHUNK),
             },
             inner: Mutex::new(Inner {
                 refusal: Some(at_first_sight(&options)),
@@ -384,7 +384,7 @@ fn slice_len(jobs: &[&mut Job], capacity: usize) -> usize {
 /// returns how many chunks the device failed at. A job that lost more than one chunk in four is left to software as a
 /// whole, which uses more than one thread.
 fn finish(
-    lane: &mut Lane,
+    lane: &mut BatchMemory,
     plan: &Plan,
     made: &[Made],
     level: i32,

@@ -5,7 +5,7 @@
 //! - The first copies do not count: they pay for waking the bus.
 //! - Held memory is given back when its holder is dropped.
 //!
-//! Leaves to others: batches (`lane.rs`), and the memory and the streams of this (`driver.rs`).
+//! Leaves to others: batches (`batch_memory.rs`), and the memory and the streams of this (`driver.rs`).
 
 use std::sync::Arc;
 

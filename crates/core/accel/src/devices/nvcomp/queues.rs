@@ -16,7 +16,7 @@
 //! Invariants
 //! - A batch's pieces are together in each shared queue: whoever queues work there holds the lock `order`.
 //!
-//! Leaves to others: the memory and the steps of one batch (`lane.rs`), how many batches are in flight (`device.rs`), and
+//! Leaves to others: the memory and the steps of one batch (`batch_memory.rs`), how many batches are in flight (`device.rs`), and
 //! the libraries' functions (`driver.rs`, `library.rs`).
 
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use sqlparser::ast::{BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator};
 use sqlparser::ast::{CharacterLength, Value as Literal};
 
-use super::super::moment::Part;
+use super::super::moment::DatePart;
 use super::node::{Nodes, Nothing, Tree};
 use crate::syntax::lexer::{Lexer, Token, TokenKind};
 
@@ -300,7 +300,7 @@ impl<'a, N: Nodes> Reader<'a, N> {
             true => {
                 let part = self.token()?;
                 self.take(",")?;
-                let is_part = part.kind == TokenKind::Word && Part::of(part.raw).is_some();
+                let is_part = part.kind == TokenKind::Word && DatePart::of(part.raw).is_some();
                 Some(is_part.then(|| N::named(part.raw))?)
             }
             false if among(FUNCTIONS) => None,

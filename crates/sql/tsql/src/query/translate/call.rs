@@ -351,7 +351,7 @@ impl Translator<'_> {
     /// The first argument of the date functions is a word, not a value.
     fn date_part(&mut self, expr: &Expr) -> Result<Sql, Message> {
         match expr {
-            Expr::Identifier(name) if crate::query::moment::Part::of(&name.value).is_some() => {
+            Expr::Identifier(name) if crate::query::moment::DatePart::of(&name.value).is_some() => {
                 Ok(self.bind(Value::text(name.value.as_str())))
             }
             other => Err(message::OPTION_UNKNOWN.with(&[other, &"datepart"])),

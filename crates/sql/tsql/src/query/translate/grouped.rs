@@ -113,7 +113,7 @@ impl Condition {
 }
 
 /// A SELECT as it was translated.
-pub(super) struct Shape<'a> {
+pub(super) struct TranslatedSelect<'a> {
     pub wanted: SelectPurpose,
     pub select: &'a Select,
     pub items: &'a [Item],
@@ -206,7 +206,7 @@ impl Translator<'_> {
 
     /// A query that gives the same and whose rows are grouped once: its WITH clause, and the rest. `None`: there is none,
     /// or an index does better.
-    pub(super) fn grouped(&mut self, shape: &Shape) -> Option<(String, String)> {
+    pub(super) fn grouped(&mut self, shape: &TranslatedSelect) -> Option<(String, String)> {
         let at = self.scopes.len() - 1;
         let mixed = shape.conditions.iter().enumerate();
         let mut mixed = mixed.filter_map(|(i, c)| Some((i, c.alternatives(at)?)));
@@ -221,7 +221,7 @@ impl Translator<'_> {
         for alternative in alternatives {
             let mut conditions = shape.conditions.to_vec();
             conditions.splice(place..=place, alternative);
-            let (with, sql) = self.grouped_all(&Shape {
+            let (with, sql) = self.grouped_all(&TranslatedSelect {
                 conditions: &conditions,
                 ..*shape
             })?;
@@ -237,7 +237,7 @@ impl Translator<'_> {
     }
 
     /// [`Translator::grouped`] where AND combines all conditions.
-    fn grouped_all(&mut self, shape: &Shape) -> Option<(String, String)> {
+    fn grouped_all(&mut self, shape: &TranslatedSelect) -> Option<(String, String)> {
         let at = self.scopes.len() - 1;
         let sorted = self.sorted(shape, at)?;
         let item = match shape.items {
@@ -276,7 +276,7 @@ impl Translator<'_> {
     }
 
     /// `None`: a condition cannot be looked up by keys, or there are no keys.
-    fn sorted<'a>(&self, shape: &Shape<'a>, at: usize) -> Option<SortedConditions<'a>> {
+    fn sorted<'a>(&self, shape: &TranslatedSelect<'a>, at: usize) -> Option<SortedConditions<'a>> {
         let mut sorted = SortedConditions::default();
         let mut is_indexed = false;
         for condition in shape.conditions {
@@ -462,7 +462,11 @@ struct Group {
 
 impl Group {
     /// Whether there is a row: definition and query.
-    fn existence(self, shape: &Shape, sorted: &SortedConditions) -> Option<(String, String)> {
+    fn existence(
+        self,
+        shape: &TranslatedSelect,
+        sorted: &SortedConditions,
+    ) -> Option<(String, String)> {
         if shape.has_aggregate || shape.select.top.is_some() {
             return None;
         }
@@ -499,7 +503,7 @@ impl Group {
     /// what orders it.
     fn values(
         self,
-        shape: &Shape,
+        shape: &TranslatedSelect,
         sorted: &SortedConditions,
         item: Option<&String>,
         orders_here: bool,

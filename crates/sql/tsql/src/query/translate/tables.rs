@@ -16,7 +16,7 @@ use sqlparser::ast::{
 
 use super::{Table, Translator, column_alias, not_here, quoted, renamed};
 use crate::message::{self, Message};
-use crate::query::schema::{Rows, View};
+use crate::query::schema::{RowOrigin, View};
 use crate::query::sqlite::table_of;
 use crate::value::Type;
 
@@ -164,7 +164,7 @@ impl Translator<'_> {
     /// The view's rows as a SELECT, with columns by position.
     fn rows_of(&self, view: &View) -> String {
         let columns = view.columns();
-        let catalog = matches!(view.rows, Rows::Catalog);
+        let catalog = matches!(view.rows, RowOrigin::Catalog);
         let empty = catalog && self.context.server.known_catalog().is_none();
         let list: Vec<_> = columns
             .iter()

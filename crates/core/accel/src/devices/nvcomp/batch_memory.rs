@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - The device touches only this memory, never a job's buffers.
-//! - Outside [`Lane::compress`] a lane is idle: no work that touches its memory is queued or running. One on which the
+//! - Outside [`BatchMemory::compress`] a lane is idle: no work that touches its memory is queued or running. One on which the
 //!   device may still work is leaked, never freed or used again.
 //! - Lengths and statuses are filled with nonsense before a batch starts, so that values the library did not write are
 //!   noticed.
@@ -84,7 +84,7 @@ impl Layout {
 /// The result for one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Made {
-    /// Deflate data at this range of the lane's [`output`](Lane::output), and the CRC-32 of the plain bytes.
+    /// Deflate data at this range of the lane's [`output`](BatchMemory::output), and the CRC-32 of the plain bytes.
     Deflated {
         at: Range<usize>,
         crc32: u32,
@@ -119,7 +119,7 @@ impl Marks {
 }
 
 /// The memory of one batch.
-pub(super) struct Lane {
+pub(super) struct BatchMemory {
     layout: Layout,
     slot: usize,
     host: PinnedMemory,
@@ -137,7 +137,7 @@ pub(super) struct Lane {
     pub deflated: Vec<u8>,
 }
 
-impl Lane {
+impl BatchMemory {
     /// Device memory that a lane takes for each chunk, besides scratch.
     pub fn device_bytes(slot: usize) -> usize {
         let layout = Layout { capacity: 1 };
@@ -145,11 +145,11 @@ impl Lane {
     }
 
     /// Allocates a lane for batches of the queues' capacity, with `scratch_len` bytes of scratch.
-    pub fn new(queues: &Queues, scratch_len: usize) -> Result<Lane, CudaError> {
+    pub fn new(queues: &Queues, scratch_len: usize) -> Result<BatchMemory, CudaError> {
         let (context, capacity, slot) = (&queues.context, queues.capacity, queues.slot);
         let layout = Layout { capacity };
         let device = |len| DeviceMemory::new(context, len);
-        let mut lane = ManuallyDrop::new(Lane {
+        let mut lane = ManuallyDrop::new(BatchMemory {
             layout,
             slot,
             host: PinnedMemory::new(context, capacity * CHUNK)?,
@@ -224,8 +224,8 @@ impl Lane {
         queues: &Queues,
         chunks: &[&[u8]],
         effort: Effort,
-        done: impl FnOnce(&mut Lane, &[Made]) -> R,
-    ) -> (Option<Lane>, Result<R, Trouble>) {
+        done: impl FnOnce(&mut BatchMemory, &[Made]) -> R,
+    ) -> (Option<BatchMemory>, Result<R, Trouble>) {
         // A panic in between leaks the lane as well.
         let mut lane = ManuallyDrop::new(self);
         match lane.run(queues, chunks, effort) {
@@ -438,7 +438,7 @@ impl Lane {
 }
 
 /// The lane, once the queues are empty. `None`: that cannot be known, and the lane is leaked.
-fn lane_if_idle(lane: ManuallyDrop<Lane>, queues: &Queues) -> Option<Lane> {
+fn lane_if_idle(lane: ManuallyDrop<BatchMemory>, queues: &Queues) -> Option<BatchMemory> {
     let idle = queues.streams.synchronize();
     match idle.and_then(|()| lane.compute.synchronize()) {
         Ok(()) => Some(ManuallyDrop::into_inner(lane)),
