@@ -387,6 +387,106 @@ fn no_public_trait_has_more_than_seven_methods() {
     assert!(count > 40, "only {count} traits were found");
 }
 
+/// The traits that a trait's line names after the colon.
+fn parents(line: &str) -> Vec<&str> {
+    let head = line.split(['{', '\n']).next().unwrap_or(line);
+    let Some((_, bounds)) = head.split_once(": ") else {
+        return Vec::new();
+    };
+    let names = bounds.split('+').map(str::trim);
+    names.map(|n| n.split('<').next().unwrap()).collect()
+}
+
+/// Traits that inherit more than [`METHODS_MAX`] methods, with all that they have, and why callers take the whole.
+const WIDE: &[(&str, usize, &str)] = &[
+    (
+        "io/Dir",
+        20,
+        "an open directory is one thing that is read, changed and synced; readers can take DirRead",
+    ),
+    (
+        "io/DirChange",
+        11,
+        "a change needs the reading that finds what to change",
+    ),
+    (
+        "io/File",
+        17,
+        "an open file is one thing that is read, written and locked; readers can take FileRead",
+    ),
+    (
+        "landing/Root",
+        19,
+        "a restore fills, asks and switches one root, in this order",
+    ),
+    (
+        "media/BackupDevice",
+        10,
+        "a device that writes a stripe also finds one that waits",
+    ),
+    (
+        "policy/Base",
+        10,
+        "a policy that is the base of others is one that keeps slots",
+    ),
+    (
+        "repository/Place",
+        11,
+        "a place of backups also keeps what is marked there",
+    ),
+    ("tsql/Calls", 9, "a call's arguments are leaves"),
+    (
+        "tsql/Nodes",
+        16,
+        "the reader makes all kinds of nodes in one pass; each kind has a trait of its own",
+    ),
+    ("tsql/Operators", 9, "an operator's operands are leaves"),
+];
+
+#[test]
+fn a_trait_that_is_wide_with_what_it_inherits_is_listed_with_a_reason() {
+    let mut own = BTreeMap::new();
+    for (_, room, text) in files() {
+        for (name, methods, _) in traits(&text) {
+            let line = text.lines().find(|line| {
+                let rest = BEGINNINGS.iter().find_map(|b| line.strip_prefix(b));
+                rest.is_some_and(|rest| {
+                    let end = rest.find(|c: char| !c.is_alphanumeric());
+                    &rest[..end.unwrap_or(rest.len())] == name
+                })
+            });
+            let above = parents(line.unwrap()).into_iter();
+            let above: Vec<String> = above.map(|parent| format!("{room}/{parent}")).collect();
+            own.insert(format!("{room}/{name}"), (methods, above));
+        }
+    }
+    // Each is counted once, although two parents may have it.
+    let all = |door: &String| -> usize {
+        let (mut todo, mut seen) = (vec![door.clone()], BTreeSet::new());
+        while let Some(next) = todo.pop() {
+            if let Some((_, above)) = own.get(&next)
+                && seen.insert(next)
+            {
+                todo.extend(above.iter().cloned());
+            }
+        }
+        seen.iter().map(|door| own[door].0).sum()
+    };
+    let found: BTreeMap<String, usize> = own
+        .keys()
+        .map(|door| (door.clone(), all(door)))
+        .filter(|(_, methods)| *methods > METHODS_MAX)
+        .collect();
+    let listed = WIDE
+        .iter()
+        .map(|(door, methods, _)| ((*door).to_owned(), *methods));
+    assert_eq!(found, listed.collect::<BTreeMap<_, _>>());
+    assert_eq!(
+        parents("pub trait A: B + Send + C<u8> {"),
+        ["B", "Send", "C"]
+    );
+}
+
 #[test]
 fn every_public_trait_has_a_contract_suite_or_an_excuse() {
     let (list, mut found) = (list(), BTreeSet::new());

@@ -14,44 +14,60 @@ use sqlparser::ast::{
     UnaryOperator, Value as Literal,
 };
 
-/// Makes the nodes of values.
+/// Makes the nodes of values. Every node is the one that the parser of queries makes of the same text, and no method
+/// fails: the reader has refused what is none.
 pub(super) trait Leaves {
     type Expr;
 
+    /// A number, a string or NULL. `value` is called only if the node is kept.
     fn literal(value: impl FnOnce() -> Literal) -> Self::Expr;
-    /// A variable, or another name.
+    /// A variable, or another name, as it was written: with `@`, in the letters of the text.
     fn named(name: &str) -> Self::Expr;
 }
 
-/// Makes the nodes of operators.
+/// Makes the nodes of operators. The operands come in the order of the text, and each belongs to one node.
 pub(super) trait Operators: Leaves {
+    /// Parentheses around `inner`, which stay in the tree.
     fn nested(inner: Self::Expr) -> Self::Expr;
+    /// `op` before `expr`: a sign, `~` or NOT.
     fn unary(op: UnaryOperator, expr: Self::Expr) -> Self::Expr;
+    /// `op` between two operands. The caller has obeyed precedence: what binds closer is inside.
     fn binary(left: Self::Expr, op: BinaryOperator, right: Self::Expr) -> Self::Expr;
-    /// IS NULL, or NOT.
+    /// IS NULL, or with `negated` IS NOT NULL.
     fn null_test(expr: Self::Expr, negated: bool) -> Self::Expr;
+    /// BETWEEN `low` AND `high`, or with `negated` NOT BETWEEN.
     fn between(expr: Self::Expr, negated: bool, low: Self::Expr, high: Self::Expr) -> Self::Expr;
+    /// IN (`list`), or with `negated` NOT IN; the list has one element at least.
     fn in_list(expr: Self::Expr, negated: bool, list: Vec<Self::Expr>) -> Self::Expr;
+    /// LIKE `pattern`, or with `negated` NOT LIKE; without ESCAPE.
     fn like(expr: Self::Expr, negated: bool, pattern: Self::Expr) -> Self::Expr;
 }
 
 /// Makes the nodes of calls, and of what is written like one.
 pub(super) trait Calls: Leaves {
+    /// The function `name`, as it was written, with any number of arguments. Whether there is one is judged later.
     fn called(name: &str, arguments: Vec<Self::Expr>) -> Self::Expr;
+    /// CASE: with an `operand`, conditions are compared with it. Each condition comes with its result; there is one at
+    /// least. `otherwise`: after ELSE.
     fn case(
         operand: Option<Self::Expr>,
         conditions: Vec<(Self::Expr, Self::Expr)>,
         otherwise: Option<Self::Expr>,
     ) -> Self::Expr;
+    /// CAST or TRY_CAST, by `kind`.
     fn cast(kind: CastKind, expr: Self::Expr, data_type: DataType) -> Self::Expr;
+    /// CONVERT, or TRY_CONVERT. `styles`: what follows the expression; T-SQL has one at most, which is judged later.
     fn convert(
         is_try: bool,
         data_type: DataType,
         expr: Self::Expr,
         styles: Vec<Self::Expr>,
     ) -> Self::Expr;
+    /// SUBSTRING with its three arguments.
     fn substring(expr: Self::Expr, from: Self::Expr, length: Self::Expr) -> Self::Expr;
+    /// TRIM of one argument, which takes blanks from both ends.
     fn trim(expr: Self::Expr) -> Self::Expr;
+    /// FLOOR of one argument.
     fn floor(expr: Self::Expr) -> Self::Expr;
 }
 
