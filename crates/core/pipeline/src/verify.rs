@@ -8,7 +8,7 @@
 //!
 //! Leaves to others: decoding (`unload`), and the order of a chain (`chain`).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore_media::{BackupType, BlockStream, Error as MediaError, Item, MediaSet};
@@ -26,8 +26,11 @@ use crate::unload::{Sink, UnloadJob, UnloadedSet, unload};
 use crate::{ChainError, Error, Observer, RunContext};
 
 /// Collects damage and continues.
+#[derive(Default)]
 struct Inspector {
     findings: Mutex<Vec<Finding>>,
+    /// How often something was noted, also what is a finding already or one too many.
+    noted: AtomicUsize,
 }
 
 impl Inspector {
@@ -53,8 +56,13 @@ impl Inspector {
     }
 
     fn put(&self, number: Option<u32>, text: String, hint: &'static str) {
+        self.noted.fetch_add(1, Ordering::Relaxed);
         let mut findings = self.findings.lock();
-        if findings.len() < VerifyReport::FINDINGS_MAX {
+        // A stripe without its end is met when sets are listed, and again when its blocks are read.
+        let is_known = findings
+            .iter()
+            .any(|f| f.number == number && f.text == text);
+        if !is_known && findings.len() < VerifyReport::FINDINGS_MAX {
             findings.push(Finding { number, text, hint });
         }
     }
@@ -108,9 +116,7 @@ pub fn run(
         context,
         request,
         observer,
-        inspector: Inspector {
-            findings: Mutex::new(Vec::new()),
-        },
+        inspector: Inspector::default(),
         counters: Counters::default(),
         refused: None,
         sets: Vec::new(),
@@ -150,8 +156,9 @@ fn work<'a>(media: &'a MediaSet, positions: &[u32], chains: &[Chain<'a>]) -> Vec
 }
 
 impl Verification<'_> {
-    fn findings(&self) -> usize {
-        self.inspector.findings.lock().len()
+    /// How often damage was noted so far: more than the findings that are kept.
+    fn noted(&self) -> usize {
+        self.inspector.noted.load(Ordering::Relaxed)
     }
 
     /// The sets to verify. A set that is incomplete on the media is a finding.
@@ -240,7 +247,7 @@ impl Verification<'_> {
         plan.memory_bytes += devices;
         self.observer.planned(&plan);
         self.shown = Some((plan, sizes));
-        let before = self.findings();
+        let before = self.noted();
         // Verification checks the work of accelerators, so it uses none of them.
         let choice = EngineChoice::of(self.context, &Offload::default(), header.algorithm);
         let unloading = UnloadJob {
@@ -254,13 +261,13 @@ impl Verification<'_> {
         let unloaded = unload(&unloading, vec![streams], &self.inspector)?;
         self.samples.extend(unloaded.samples);
         // A restore queries the set before it reads it: an error there counts here, too.
-        if self.findings() == before
+        if self.noted() == before
             && media.stored_bytes()?.is_some()
             && let Err(error) = media.set(position)
         {
             self.inspector.note(&error);
         }
-        let undamaged = self.findings() == before;
+        let undamaged = self.noted() == before;
         let verified = |read| verified(read, set, undamaged);
         self.sets.extend(unloaded.sets.into_iter().map(verified));
         Ok(())
@@ -367,12 +374,28 @@ mod tests {
 
     #[test]
     fn a_verification_keeps_the_contract_of_sinks_and_notes_all_damage() {
-        let inspector = Inspector {
-            findings: Mutex::new(Vec::new()),
-        };
+        let inspector = Inspector::default();
         assert_eq!(keeps_its_contract(&inspector, 0).len(), 4, "all files");
         let findings = inspector.findings.into_inner();
         let texts: Vec<&str> = findings.iter().map(|f| &*f.text).collect();
         assert_eq!(texts.len(), 3, "{texts:?}");
+    }
+
+    #[test]
+    fn one_fact_is_one_finding_and_damage_counts_also_when_the_list_is_full() {
+        let inspector = Inspector::default();
+        let cut = |position| MediaError::Incomplete {
+            device: "a".to_owned(),
+            position,
+        };
+        inspector.note(&cut(1));
+        inspector.note(&cut(1));
+        assert_eq!(inspector.findings.lock().len(), 1);
+        for position in 0..=VerifyReport::FINDINGS_MAX as u32 {
+            inspector.note(&cut(position));
+        }
+        assert_eq!(inspector.findings.lock().len(), VerifyReport::FINDINGS_MAX);
+        let noted = inspector.noted.load(Ordering::Relaxed);
+        assert_eq!(noted, 2 + VerifyReport::FINDINGS_MAX + 1);
     }
 }

@@ -118,6 +118,29 @@ fn a_block_whose_plain_or_stored_bytes_have_another_checksum_is_damage() {
 }
 
 #[test]
+fn a_stripe_that_was_cut_off_is_one_finding() {
+    let source = tempfile::tempdir().unwrap();
+    odd_tree(source.path());
+    for count in [1, 3] {
+        let media = tempfile::tempdir().unwrap();
+        let devices = stripes(media.path(), count);
+        let spec = SourceSpec::Files(vec![source.path().into()]);
+        backup(
+            &context(),
+            backup_request(spec, devices.clone(), Algorithm::Lz4),
+        )
+        .unwrap();
+        let first = std::fs::read_dir(media.path()).unwrap().next().unwrap();
+        let path = first.unwrap().path();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 10]).unwrap();
+        let verified = verify(&context(), devices).unwrap();
+        assert!(!verified.is_valid() && verified.sets.iter().all(|set| !set.valid));
+        assert_eq!(verified.findings.len(), 1, "{:?}", verified.findings);
+    }
+}
+
+#[test]
 fn two_buffers_and_one_stripe_do_not_deadlock() {
     let source = tempfile::tempdir().unwrap();
     odd_tree(source.path());
