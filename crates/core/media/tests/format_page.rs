@@ -1066,3 +1066,45 @@ fn every_table_of_the_page_is_compared_with_the_code() {
         assert!(is_read, "no test reads {title:?}");
     }
 }
+
+#[test]
+fn the_list_of_tags_has_every_item_and_readers_refuse_all_other_tags() {
+    let (_, list) = PAGE.split_once("| tag | item |\n|---|---|\n").unwrap();
+    let rows = list.lines().take_while(|line| line.starts_with('|'));
+    let mut listed = BTreeMap::new();
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let (name, _) = cells[1][1..].split_once(']').unwrap();
+        listed.insert(format!("item {name}"), cells[0].to_owned());
+    }
+    let tables = tables();
+    let items = tables
+        .iter()
+        .filter(|(title, _)| title.starts_with("item "));
+    let items = items.map(|(title, rows)| ((*title).to_owned(), rows[0][3].to_owned()));
+    assert_eq!(listed, items.collect());
+    let mut file = Vec::new();
+    Item::Entry(Entry {
+        path: "a".into(),
+        kind: EntryKind::File,
+        first: true,
+        based: false,
+        xattrs: Vec::new(),
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        mtime_ns: 0,
+        len: 5,
+    })
+    .encode(&mut file);
+    assert!(manifest::decode(&file, 0).is_ok());
+    for tag in 0..=255u8 {
+        // A known tag lacks the bytes after it.
+        let alone = manifest::decode(&[&file[..], &[tag]].concat(), 0).unwrap_err();
+        let expected = match listed.values().any(|number| *number == tag.to_string()) {
+            true => record::RecordError::Length,
+            false => record::RecordError::Field,
+        };
+        assert_eq!(alone, expected, "{tag}");
+    }
+}
