@@ -247,10 +247,110 @@ def cache():
     return p
 
 
+def offload():
+    """A block's way past an accelerator, and what becomes of it if the accelerator fails."""
+    p = Picture("offload", "Who compresses a block", 980, 330)
+    p.box(20, 60, 130, 70, "work", "worker", "reads a block,\ncomputes CRCs")
+    p.box(200, 60, 160, 70, "ask", "will the device\nfinish it in time?")
+    p.box(420, 60, 130, 70, "plain", "lane", "within the\ndevice's budget")
+    p.box(610, 60, 140, 70, "work", "device", "one call for\neach batch")
+    p.box(420, 190, 330, 70, "ask", "result right?", "lengths, framing, CRC; one in 64 decoded again")
+    p.box(820, 60, 140, 70, "stop", "fault, or no\nanswer in time", "suspended, or off")
+    p.box(200, 190, 160, 70, "work", "software", "compresses the block")
+    p.box(20, 190, 130, 70, "store", "writer", "each block once")
+    p.arrow((150, 95), (199, 95))
+    p.arrow((360, 95), (419, 95))
+    p.note(390, 88, "yes")
+    p.arrow((280, 130), (280, 189))
+    p.note(272, 164, "no", "end")
+    p.arrow((550, 95), (609, 95))
+    p.arrow((680, 130), (680, 189))
+    p.arrow((750, 95), (819, 95))
+    p.arrow((420, 225), (361, 225))
+    p.note(390, 218, "no")
+    p.arrow((200, 225), (151, 225))
+    p.arrow((585, 260), (585, 300), (85, 300), (85, 261))
+    p.note(330, 294, "yes")
+    p.arrow((890, 130), (890, 316), (280, 316), (280, 261), dashed=True)
+    p.note(882, 160, "its blocks", "end")
+    p.text(20, 32, "Software can do every block, so a device can only cost time", 16, anchor="start", weight="bold")
+    return p
+
+
+def archive():
+    """WAL from a server to its archive, and from there to a restored server."""
+    p = Picture("archive", "The way of a WAL segment: archived and fetched", 980, 300)
+    p.box(20, 50, 150, 66, "store", "server's pg_wal", "a finished segment")
+    p.box(230, 50, 180, 66, "work", "wal push", "archive_command:\none call, one segment")
+    p.box(230, 200, 180, 66, "work", "wal receive", "as it is written,\nover a connection")
+    p.box(480, 50, 190, 66, "ask", "this cluster, this name,\nfollows what is there?")
+    p.box(740, 110, 220, 80, "store", "archive", "one compressed file for each\nsegment; a directory or bucket")
+    p.box(480, 200, 190, 66, "work", "wal get", "restore_command:\nchecked, then named")
+    p.box(740, 224, 220, 50, "store", "restored server", "replays it")
+    p.arrow((170, 83), (229, 83))
+    p.arrow((95, 116), (95, 233), (229, 233))
+    p.arrow((410, 83), (479, 83))
+    p.arrow((410, 220), (440, 220), (440, 100), (479, 100))
+    p.arrow((670, 83), (850, 83), (850, 109))
+    p.note(700, 76, "compressed, synced, renamed", "start")
+    p.arrow((740, 150), (575, 150), (575, 199))
+    p.arrow((670, 249), (739, 249))
+    p.note(575, 32, "no: exit code 7, and nothing in the archive changes")
+    p.arrow((575, 49), (575, 38))
+    return p
+
+
+def states():
+    """The states of a backup at a target, from its first byte to its removal."""
+    p = Picture("states", "The states of a backup at a target", 980, 290)
+    p.box(20, 60, 140, 60, "work", "writing", "lease and lock")
+    p.box(240, 60, 160, 60, "store", "complete", "or marked")
+    p.box(240, 190, 160, 60, "stop", "INCOMPLETE", "never was a backup")
+    p.box(490, 20, 190, 50, "stop", "MISSING", "a stripe is gone; it stays")
+    p.box(490, 82, 190, 50, "stop", "DAMAGED", "a header or trailer changed")
+    p.box(490, 144, 190, 50, "stop", "BROKEN", "its parent cannot be used")
+    p.box(780, 82, 180, 50, "plain", "removing", "LABEL.removing")
+    p.box(780, 196, 180, 50, "plain", "gone")
+    p.arrow((160, 90), (239, 90))
+    p.note(200, 82, "trailers")
+    p.arrow((90, 120), (90, 220), (239, 220))
+    p.note(100, 212, "it ends without trailers", "start")
+    p.arrow((400, 80), (445, 80), (445, 45), (489, 45))
+    p.arrow((400, 90), (445, 90), (445, 107), (489, 107))
+    p.arrow((400, 100), (445, 100), (445, 169), (489, 169))
+    p.arrow((680, 107), (779, 107))
+    p.arrow((680, 169), (715, 169), (715, 107), (779, 107))
+    p.arrow((400, 220), (730, 220), (730, 120), (779, 120))
+    p.note(560, 212, "expire: no rule keeps it, no lease holds it")
+    p.arrow((870, 132), (870, 195))
+    p.arrow((320, 60), (320, 8), (870, 8), (870, 81))
+    p.note(700, 22, "expire", "start")
+    return p
+
+
+def served():
+    """A cache at work, from a client's file system to the two devices."""
+    p = Picture("served", "A cache at work", 980, 250)
+    p.box(20, 80, 150, 80, "plain", "database", "on a file system,\non a loop device or nbd")
+    p.box(240, 80, 150, 80, "work", "nbdkit", "serves NBD on\na socket")
+    p.box(460, 80, 190, 80, "ask", "longshore's plugin", "who answers sooner?\nwhat is copied?")
+    p.box(760, 30, 200, 66, "store", "backend", "large, slow; has every\nacknowledged byte")
+    p.box(760, 150, 200, 66, "store", "cache device", "small, fast; may be lost\nat any moment")
+    p.box(460, 194, 190, 40, "plain", "cache status, …")
+    p.arrow((170, 120), (239, 120))
+    p.arrow((390, 120), (459, 120))
+    p.arrow((650, 100), (705, 100), (705, 63), (759, 63))
+    p.note(750, 50, "every write; some reads", "end")
+    p.arrow((650, 140), (705, 140), (705, 183), (759, 183))
+    p.note(750, 204, "reads and copies", "end")
+    p.arrow((555, 194), (555, 161))
+    return p
+
+
 def main():
     here = Path(__file__).resolve().parent
     stale = []
-    for picture in [data(), set_on_stripes(), recovery(), cache()]:
+    for picture in [data(), set_on_stripes(), recovery(), cache(), offload(), archive(), states(), served()]:
         path, svg = here / f"{picture.name}.svg", picture.svg()
         if "--check" not in sys.argv[1:]:
             path.write_text(svg, encoding="utf-8")
