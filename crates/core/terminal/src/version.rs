@@ -11,11 +11,15 @@ pub fn text(program: &str) -> String {
             None => format!("{} {}", engine.name, engine.version),
         })
         .collect();
+    format!("{program} {}\nengines: {}\n", release(), engines.join(", "))
+}
+
+/// The release and the commit that was built.
+pub fn release() -> String {
     format!(
-        "{program} {} ({})\nengines: {}\n",
+        "{} ({})",
         env!("CARGO_PKG_VERSION"),
-        env!("LONGSHORE_STAMP"),
-        engines.join(", ")
+        env!("LONGSHORE_STAMP")
     )
 }
 

@@ -26,6 +26,8 @@ const OVERRIDES: [&str; 5] = [
 ];
 /// The row of the record that decides about a headline.
 pub const OVERRIDDEN: &str = "Overridden";
+/// The row of the program's release, to which a program adds the commit that it was built of.
+pub const RELEASE: &str = "Longshore";
 pub const OTHERS: &str = "CPU of others before";
 
 /// The overrides that are set, as one line; empty if there are none.
@@ -66,7 +68,7 @@ pub fn record(context: &RunContext, dirs: &[PathBuf]) -> Vec<(String, String)> {
     if !overrides.is_empty() {
         put(OVERRIDDEN, overrides);
     }
-    put("Longshore", env!("CARGO_PKG_VERSION").to_owned());
+    put(RELEASE, env!("CARGO_PKG_VERSION").to_owned());
     if let Some(percent) = others_percent(context) {
         put(OTHERS, format!("{percent:.0} %"));
     }

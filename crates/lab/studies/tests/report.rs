@@ -291,3 +291,14 @@ fn a_headline_carries_what_limits_its_figures() {
         .collect();
     assert!(places.is_sorted(), "{busy}");
 }
+
+#[test]
+fn the_release_of_a_report_is_what_its_program_says() {
+    let mut report = small("a");
+    let rows = report.platform.clone();
+    report.name_release("0.1.0 (commit abc)".into());
+    assert_eq!(report.platform, rows, "no row says it yet");
+    report.platform.push(("Longshore".into(), "0.1.0".into()));
+    report.name_release("0.1.0 (commit abc)".into());
+    assert_eq!(report.platform.last().unwrap().1, "0.1.0 (commit abc)");
+}

@@ -32,6 +32,7 @@ use longshore_terminal::numbers;
 use longshore_terminal::output::{bytes, moment};
 use longshore_terminal::program::MEASURED;
 use longshore_terminal::text::command_line;
+use longshore_terminal::version;
 
 use super::Context;
 use crate::options::{
@@ -343,6 +344,7 @@ fn answer(
 ) -> Result<Exit, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     report.caution(quick);
+    report.name_release(version::release());
     let facts = [
         ("Command", command_line(std::env::args_os().skip(1))),
         ("Ended", moment(now_us) + " UTC"),

@@ -249,6 +249,14 @@ impl Report {
         text::render(self)
     }
 
+    /// Names the program's release, with the commit that it was built of: only the program knows that.
+    pub fn name_release(&mut self, release: String) {
+        let own = |row: &&mut (String, String)| row.0 == platform::RELEASE;
+        if let Some(row) = self.platform.iter_mut().find(own) {
+            row.1 = release;
+        }
+    }
+
     /// The report for a repository: everything but the charts.
     pub fn to_markdown(&self) -> String {
         markdown::render(self)
