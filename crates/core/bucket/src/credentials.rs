@@ -94,6 +94,7 @@ struct Held {
 pub struct Process {
     profile: String,
     command: String,
+    patience: Duration,
     held: Mutex<Option<Held>>,
 }
 
@@ -111,6 +112,7 @@ impl Process {
         Process {
             profile,
             command,
+            patience: PATIENCE,
             held: Mutex::new(None),
         }
     }
@@ -128,11 +130,11 @@ impl CredentialProvider for Process {
         {
             return Ok(held.credential.clone());
         }
-        let command = self.command.clone();
+        let (command, patience) = (self.command.clone(), self.patience);
         // A caller that no longer waits drops this future, and the program is ended.
         let unwanted = Unwanted::default();
         let cancel = unwanted.0.clone();
-        let asked = tokio::task::spawn_blocking(move || ask(&command, PATIENCE, &cancel)).await;
+        let asked = tokio::task::spawn_blocking(move || ask(&command, patience, &cancel)).await;
         let asked = asked.map_err(|_| "its thread ended".to_owned());
         let fresh = asked.and_then(|answer| answer).map_err(|why| {
             failed(format!(
@@ -333,6 +335,23 @@ mod tests {
         assert_eq!(held.credential.key_id, "AK");
         let unwanted = ask(&tool("sleep 3600"), PATIENCE, &AtomicBool::new(true));
         assert!(unwanted.is_err());
+    }
+
+    #[test]
+    fn a_program_has_a_minute_and_then_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::new("p".to_owned(), tool(dir.path(), "exec sleep 3600"));
+        assert_eq!(process.patience.as_secs(), 60);
+        let process = Process {
+            patience: Duration::from_millis(50),
+            ..process
+        };
+        let runtime = crate::runtime::handle().unwrap();
+        let begun = HostClock.now();
+        let asked = runtime.block_on(async { process.get_credential().await });
+        assert!(HostClock.now() - begun < PATIENCE / 6);
+        let why = format!("{:?}", asked.unwrap_err());
+        assert!(why.contains("did not end within"), "{why}");
     }
 
     /// Method: the caller gives up while the program runs, as one whose run was interrupted does.

@@ -261,6 +261,10 @@ fn init_refuses_unexpired_sets_unless_the_check_is_skipped() {
         .write(Disposition::Init { skip: true }, "ghi")
         .unwrap();
     assert_eq!(place.texts().unwrap(), ["ghi"]);
+    // Any set of several counts.
+    shape.disposition = APPEND;
+    write_set(&place.devices(), &shape, &content("jkl")).unwrap();
+    assert_eq!(number(place.write(INIT, "mno")), Some(4030));
 }
 
 #[test]

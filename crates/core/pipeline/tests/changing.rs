@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::*;
 use longshore_codec::Algorithm;
-use longshore_io::{Dir, Fault, Op, OpenHow, SimDisk, Storage, Via};
+use longshore_io::{Attributes, Dir, Fault, Op, OpenHow, SimDisk, Storage, Via};
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{Disposition, Error, OnChange, SourceSpec, Tuning};
 
@@ -18,13 +18,27 @@ const NAME: &str = "sub/busy";
 type Deed = fn(&dyn Dir, &Path);
 
 /// How the file is changed, during which of our calls, and what is reported.
-const DEEDS: [(&str, Op, Deed, &str); 5] = [
+const DEEDS: [(&str, Op, Deed, &str); 6] = [
     (
         "modified in place",
         Op::Read,
         |dir, name| {
             let file = dir.open(name, OpenHow::ReadWrite).unwrap();
             file.write_all_at(b"changed", 10, Via::Cache).unwrap();
+        },
+        "changed",
+    ),
+    (
+        "modified, and its time set back",
+        Op::Read,
+        |dir, name| {
+            let file = dir.open(name, OpenHow::ReadWrite).unwrap();
+            let before = Attributes {
+                mtime_ns: Some(file.stat().unwrap().mtime_ns),
+                ..Attributes::default()
+            };
+            file.write_all_at(b"changed", 10, Via::Cache).unwrap();
+            dir.set_attributes(name, &before).unwrap();
         },
         "changed",
     ),

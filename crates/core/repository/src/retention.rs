@@ -844,6 +844,26 @@ mod tests {
         assert_eq!(kept(&sets, count(1), 9), [false, true]);
     }
 
+    /// Of two branches of one cluster, neither's newer backups take WAL from the other.
+    #[test]
+    fn wal_is_kept_since_the_newest_full_backups_of_each_branch() {
+        use crate::branch::tests::of_server;
+        let sets = [
+            of_server(1, 10, 1),
+            of_server(2, 20, 2),
+            of_server(3, 30, 2),
+            of_server(4, 40, 1),
+        ];
+        let policy = Policy {
+            keep_full: Some(2),
+            keep_wal: Some(1),
+            ..Policy::default()
+        };
+        let log = decide(&sets, &policy, 9_000_000).log;
+        assert!(log.needs(1, 1, Lsn(34), Lsn(36)));
+        assert!(!log.needs(1, 1, Lsn(24), Lsn(26)));
+    }
+
     #[test]
     fn no_wal_is_removed_while_a_damaged_backup_is_kept() {
         let mut sets = [logged(1, 100, 150), logged(2, 300, 350), full(3)];

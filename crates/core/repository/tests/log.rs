@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use common::*;
-use longshore_bucket::sim::Store;
+use longshore_bucket::sim::{Act, Store};
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Clock, HostClock, OpenHow, Via};
 use longshore_media::{
@@ -26,7 +26,9 @@ use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 use longshore_repository::lease::{Lease, Use};
 use longshore_repository::retention::Policy;
-use longshore_repository::{BackupKind, ExpireReport, LogFate, Places, Reliance, Shelf, Target};
+use longshore_repository::{
+    BackupKind, ExpireReport, Fate, LogFate, Places, Reliance, Shelf, Target,
+};
 use longshore_wal::{Error, Need, Outgoing, StorageForm, WalArchive, is_in_bucket};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -35,7 +37,21 @@ const MIB: u64 = 1 << 20;
 
 /// A sealed set without content, of this cluster, that needs the WAL from `first` to `last` (in MiB).
 fn shelve_logged(shelf: &Shelf, day: i64, system: u64, first: u64, last: u64) -> Uuid {
-    let begun = shelf.begin(BackupKind::Full, day * 86_400_000_000).unwrap();
+    shelve_above(shelf, day, None, (system, first, last))
+}
+
+/// The same; differential if it needs another set.
+fn shelve_above(
+    shelf: &Shelf,
+    day: i64,
+    parent: Option<Uuid>,
+    (system, first, last): (u64, u64, u64),
+) -> Uuid {
+    let (kind, backup_type) = match parent {
+        None => (BackupKind::Full, BackupType::Database),
+        Some(_) => (BackupKind::Differential, BackupType::Differential),
+    };
+    let begun = shelf.begin(kind, day * 86_400_000_000).unwrap();
     let storage = shelf.storage();
     let devices: Vec<Arc<dyn BackupDevice>> =
         begun.devices.iter().map(|d| d.open(&storage)).collect();
@@ -45,14 +61,14 @@ fn shelve_logged(shelf: &Shelf, day: i64, system: u64, first: u64, last: u64) ->
         position: 0,
         start_us: day * 86_400_000_000,
         source_kind: 3,
-        backup_type: BackupType::Database,
+        backup_type,
         algorithm: Algorithm::Lz4,
         level: Level::Low,
         buffer_bytes: 65_536,
         page_bytes: 8192,
         copy_only: false,
         attributes: false,
-        parent: None,
+        parent,
         log: LogStart {
             system,
             timeline: 1,
@@ -702,6 +718,39 @@ fn listed(shelf: &Shelf) -> BTreeSet<u64> {
     let start = |name: SegmentName| name.start(size).0 / MIB;
     let of = |run: &longshore_wal::Run| start(run.span.first)..=start(run.span.last);
     runs.iter().flat_map(of).collect()
+}
+
+/// A shelf in a bucket: a full backup, a differential one that needs it, and a full one that alone is to stay.
+fn chain_in_a_bucket() -> (Store, Shelf) {
+    let store = Store::default();
+    let prefix = format!("s3://{}/p", store.install().unwrap());
+    let target = Target {
+        name: "t".into(),
+        places: Places::buckets(&[prefix]).unwrap(),
+    };
+    let shelf = Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap();
+    let full = shelve_logged(&shelf, 1, 7, 10, 20);
+    shelve_above(&shelf, 2, Some(full), (7, 30, 40));
+    shelve_logged(&shelf, 3, 7, 50, 60);
+    (store, shelf)
+}
+
+/// Goal: what a backup needs stays with it, if its removal is refused.
+#[test]
+fn a_differential_backup_that_a_store_retains_keeps_its_full_one() {
+    let (store, shelf) = chain_in_a_bucket();
+    let label = &shelf.list().unwrap().sets[1].label;
+    let locked = format!("{label}/family");
+    store.script(
+        move |asked| match asked.method == "DELETE" && asked.key.contains(&locked) {
+            true => Act::Refuse(403, "AccessDenied"),
+            false => Act::Pass,
+        },
+    );
+    let fates = expire(&shelf, keep(1, None), false).fates;
+    let is_kept = |fate: &Fate| matches!(fate, Fate::Retained { .. });
+    assert!(is_kept(&fates[0]) && is_kept(&fates[1]), "{fates:?}");
+    assert_eq!(words(&shelf), ["complete"; 3]);
 }
 
 #[test]

@@ -129,6 +129,27 @@ fn one_error_anywhere_in_the_log_costs_no_cache_and_no_byte() {
     assert!(hit > 60, "{hit} of 78 faults were hit");
 }
 
+/// A sync of the log that fails may lose lines that were filled since the last checkpoint: they are dropped, although
+/// the log itself is repeated with success. Durable lines stay.
+#[test]
+fn a_failed_sync_of_the_log_drops_lines_that_are_not_durable() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    let block = |n: usize| (n * 4 * LINE) as u64;
+    let read = |n: usize| cached.read(&mut [0; 4 * LINE], block(n)).unwrap();
+    (0..2).for_each(read);
+    cached.checkpoint(true).unwrap();
+    read(2);
+    let held = |n: usize| cached.held().iter().any(|held| held.start == block(n));
+    assert!(held(1) && held(2));
+    disk.inject(Fault::errno(libc::EIO).below(CACHE).on(Op::Sync).times(1));
+    cached.write(&[1; LINE], 0, false).unwrap();
+    assert_eq!(cached.counters().cache_errors, 1);
+    assert_eq!(cached.status().cache, "attached");
+    assert!(held(1) && !held(2));
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+}
+
 /// One half of the log can no longer be written: the log continues in the other, until that is full.
 #[test]
 fn a_part_of_the_log_that_cannot_be_written_is_left_for_the_other() {

@@ -32,6 +32,28 @@ fn a_shadow_of_the_policy_at_work_would_do_what_was_done() {
     }
 }
 
+/// A write of less than a line takes the only line of a block from the cache; the slot is free then, for the shadow as
+/// for the policy at work.
+#[test]
+fn a_shadow_gives_up_blocks_without_lines() {
+    for policy in ["none", "none+arc"] {
+        let disk = disk(1, 640, 20, 16 << 10);
+        let (cached, _) = start(&disk, settings(policy)).unwrap();
+        cached.set_shadow(Some(policy.parse().unwrap())).unwrap();
+        let mut random = Random(2);
+        for _ in 0..2000 {
+            let offset = random.below(40) * 4 * LINE as u64;
+            match random.below(3) {
+                0 => cached.write(&[1; 100], offset + 50, false).unwrap(),
+                _ => cached.read(&mut [0; LINE], offset).unwrap(),
+            }
+        }
+        let told = cached.shadow().unwrap();
+        assert!(told.did.hits > 200, "{told:?}");
+        assert_eq!(told.would, told.did, "{policy}");
+    }
+}
+
 /// A loop slightly longer than the cache: a policy that resists scans keeps some of it, LRU nothing.
 #[test]
 fn a_shadow_shows_the_content_that_another_policy_would_keep() {

@@ -309,6 +309,22 @@ fn a_journal_of_several_databases_is_refused_and_left_for_its_application() {
     finish(opened(&path).unwrap());
 }
 
+/// Which of the two SQLite would use first is nothing to guess.
+#[test]
+fn a_dead_writers_journal_next_to_a_log_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "delete");
+    run("die_in_transaction", &path, &[]);
+    fs::write(dir.path().join("bank.db-wal"), [1; 100]).unwrap();
+    let before = fingerprint(dir.path());
+    let refused = opened(&path).err().unwrap();
+    assert!(
+        refused.to_string().contains("a write-ahead log too"),
+        "{refused}"
+    );
+    assert!(fingerprint(dir.path()) == before);
+}
+
 #[test]
 fn a_journal_that_changes_under_the_backup_is_an_error_and_never_a_page() {
     let dir = tempfile::tempdir().unwrap();
