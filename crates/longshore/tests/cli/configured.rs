@@ -127,6 +127,44 @@ fn misspelt_keys_are_refused_with_file_and_line_before_anything_happens() {
 }
 
 #[test]
+fn a_password_has_one_place_a_target_one_kind_and_a_file_a_limit() {
+    let stage = Stage::new();
+    let refused = |text: &str| {
+        stage.write("c.toml", text.as_bytes());
+        stage.line("--config c.toml config check").exits(2).err
+    };
+    let database = "[database.a]\nurl = \"postgres://h\"\n";
+    let two = refused(&format!(
+        "{database}password_file = \"/p\"\npassword_env = \"P\"\n"
+    ));
+    assert!(two.contains("exclude each other"), "{two}");
+    let both = "directories = [\"/t\"]\nbuckets = [\"s3://nightly/t\"]\n";
+    let both = refused(&format!("[target.t]\n{both}"));
+    assert!(both.contains("make two targets of them"), "{both}");
+    let long = refused(&format!("# {}\n", "x".repeat(1 << 20)));
+    assert!(long.contains("cannot read the configuration"), "{long}");
+}
+
+/// A configuration that cannot be read is not skipped for the next place, and a variable that a table names for its
+/// password may begin as ours do.
+#[test]
+fn a_configuration_in_a_usual_place_must_be_readable() {
+    let stage = configured();
+    let check = |name: &str, value: &str| {
+        let mut command = stage.command(&["--config", "longshore.toml", "config", "check"]);
+        command.env("LONGSHORE_DATABASE_SALES_PASSWORD_ENV", "LONGSHORE_SECRET");
+        command.env(name, value).output().unwrap()
+    };
+    assert_eq!(check("LONGSHORE_SECRET", "x").status.code(), Some(0));
+    assert_eq!(check("LONGSHORE_SECRETS", "x").status.code(), Some(2));
+    std::fs::create_dir_all(stage.path("no-config/longshore/longshore.toml")).unwrap();
+    stage
+        .line("config check")
+        .exits(2)
+        .says("cannot read the configuration");
+}
+
+#[test]
 fn a_configuration_in_the_working_directory_is_not_read_unasked() {
     let stage = configured();
     stage.line("backup sales --to x.bak").exits(3);
@@ -193,19 +231,20 @@ fn a_password_in_a_url_is_shown_nowhere_however_it_is_written() {
     }
 }
 
-/// Goal: limits that spare a workload during backups slow no restore and no drill. At a KiB per second, each would take
-/// a quarter of an hour.
+/// Goal: limits that spare a workload during backups slow no restore and no drill. A first block passes under any limit;
+/// what follows it would take a minute and a half.
 #[test]
 fn configured_limits_hold_for_backups_and_not_for_restores_and_drills() {
     let stage = Stage::new();
     std::fs::create_dir(stage.path("t")).unwrap();
-    stage.database("app.db", 1);
+    stage.database("app.db", 4);
     let (source, target) = (stage.path("app.db"), stage.path("t"));
     let config = format!(
-        "[defaults]\nmax_rate = \"1K\"\n[database.app]\nurl = \"sqlite:{}\"\ntarget = \"t\"\n[target.t]\ndirectories = [{target:?}]\n",
+        "[defaults]\nmax_rate = \"32K\"\n[database.app]\nurl = \"sqlite:{}\"\ntarget = \"t\"\n[target.t]\ndirectories = [{target:?}]\n",
         source.display()
     );
     stage.write("slow.toml", config.as_bytes());
+    let began = std::time::Instant::now();
     let run = |line: &str| stage.line(&format!("--config slow.toml {line}"));
     run("backup app --max-rate 10G").exits(0);
     run("restore --database app --to restored").exits(0);
@@ -221,4 +260,17 @@ fn configured_limits_hold_for_backups_and_not_for_restores_and_drills() {
     ))
     .exits(0);
     assert_eq!(stage.names("restored"), ["app.db"]);
+    let took = began.elapsed();
+    assert!(took.as_secs() < 60, "{took:?}");
+}
+
+#[test]
+fn an_empty_name_of_the_history_is_none_at_all() {
+    let stage = Stage::new();
+    stage.database("app.db", 1);
+    let mut backup = stage.command(&["backup", "app.db", "--to", "x.bak"]);
+    backup.env("LONGSHORE_CATALOG", "");
+    let output = backup.env("XDG_STATE_HOME", stage.path("state")).output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+    assert_eq!(stage.names("state"), ["longshore"]);
 }

@@ -117,12 +117,13 @@ fn moves_that_bring_two_entries_to_one_name_are_refused_before_anything_is_writt
     std::fs::write(dir.path().join("longshore.toml"), "").unwrap();
     let long = format!("one={}", "n".repeat(256));
     let below_itself = ["one=new", "sub/two=new/two"];
-    let refused: [&[&str]; 6] = [
+    let refused: [&[&str]; 7] = [
         &["one=sub/two"],
         &["sub/two=one"],
         &["one=sub"],
         &["one=sub/two/three"],
         &below_itself,
+        &["one=a", "one=b"],
         &[&long],
     ];
     for moves in refused {

@@ -21,6 +21,10 @@ fn help_and_version_are_not_failures() {
     for args in ["--help", "-h", "--version", "backup --help", "help restore"] {
         assert!(!stage.line(args).exits(0).out.is_empty(), "{args}");
     }
+    let mut version = stage.command(&["--version"]);
+    let output = version.env("LONGSHORE_ISAL", "off").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("isa-l not found"), "{said}");
 }
 
 #[test]

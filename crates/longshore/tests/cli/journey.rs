@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use crate::stage::{Stage, rows};
@@ -79,8 +80,19 @@ fn a_tree_with_odd_names_comes_back_as_diff_sees_it() {
         stage.path("tree/same"),
     )
     .unwrap();
+    for name in ["tree/again", "tree/with space/deep/too"] {
+        std::fs::hard_link(stage.path("tree/same"), stage.path(name)).unwrap();
+    }
+    let dated = Command::new("touch")
+        .args(["--no-dereference", "--date=@1000000000"])
+        .arg(stage.path("tree/link"))
+        .status();
+    assert!(dated.unwrap().success());
     stage.line("backup tree --to a.bak --to b.bak").exits(0);
     stage.line("restore a.bak b.bak --to out").exits(0);
+    let seen = |name: &str| std::fs::symlink_metadata(stage.path(name)).unwrap();
+    assert_eq!(seen("out/link").mtime(), 1_000_000_000);
+    assert_eq!(seen("out/same").nlink(), 4);
     let diff = Command::new("diff")
         .args(["-r", "--no-dereference"])
         .args([stage.path("tree"), stage.path("out")])
@@ -106,6 +118,16 @@ fn a_tree_with_odd_names_comes_back_as_diff_sees_it() {
     stage.write("app", b"x");
     assert!(to.arg(device).status().unwrap().success());
     assert!(stage.path(device).exists());
+}
+
+#[test]
+fn an_empty_tree_comes_back_as_an_empty_directory() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("tree")).unwrap();
+    stage.line("backup tree --to a.bak").exits(0);
+    stage.line("restore a.bak --to out/there").exits(0);
+    assert_eq!(stage.names("out"), ["there"]);
+    assert!(stage.names("out/there").is_empty());
 }
 
 /// Goal: the limit on open files does not limit how many small files a backup takes.

@@ -271,6 +271,18 @@ impl Drop for Mounted<'_> {
 }
 
 #[test]
+fn a_database_with_several_names_is_backed_up_with_a_word_about_their_logs() {
+    let stage = Stage::new();
+    let path = stage.database("app.db", 1);
+    std::fs::hard_link(&path, stage.path("alias.db")).unwrap();
+    stage
+        .line("backup app.db --to x.bak")
+        .exits(0)
+        .says("has 2 names")
+        .says("write-ahead log of a program that uses another name");
+}
+
+#[test]
 fn a_database_whose_locks_may_not_reach_its_writers_is_read_only_when_they_are_vouched_for() {
     let stage = Stage::new();
     std::fs::create_dir(stage.path("store")).unwrap();

@@ -102,19 +102,68 @@ fn a_lock_on_its_log_alone_keeps_a_database_from_being_replaced() {
 
 #[test]
 fn a_tree_with_a_database_in_use_is_not_replaced() {
+    for place in ["srv", "srv/deep/er"] {
+        let stage = staged("wal");
+        let there = stage.path("host").join(place);
+        std::fs::create_dir_all(there.parent().unwrap()).unwrap();
+        std::fs::rename(stage.path("srv"), &there).unwrap();
+        stage.line("backup files:host --to tree.bak").exits(0);
+        let path = there.join("app.db");
+        let user = open(&path);
+        note(&user, "before").unwrap();
+        let restore = "restore tree.bak --to host --replace";
+        let named = format!("{place}/app.db");
+        stage.line(restore).exits(6).says("3101").says(&named);
+        drop(user);
+        assert_eq!(notes(&path), ["old", "before"]);
+        stage.line(restore).exits(0);
+        assert_eq!(notes(&path), ["old"]);
+    }
+}
+
+/// The database has no first page yet, and its journal shows what it is.
+#[test]
+fn the_first_transaction_of_a_new_database_keeps_it_from_being_replaced() {
+    let stage = staged("delete");
+    let path = stage.path("srv/app.db");
+    std::fs::remove_file(&path).unwrap();
+    let user = open(&path);
+    user.execute_batch("BEGIN; CREATE TABLE note (text); INSERT INTO note VALUES ('new')")
+        .unwrap();
+    assert_eq!(path.metadata().unwrap().len(), 0);
+    assert!(stage.path("srv/app.db-journal").exists());
+    stage.line(RESTORE).exits(6).says("3101").says("in use");
+    user.execute_batch("COMMIT").unwrap();
+    drop(user);
+    assert_eq!(notes(&path), ["new"]);
+}
+
+/// A restored file that has the name of a log would be taken for it.
+#[test]
+fn a_file_with_the_name_of_a_log_in_use_replaces_nothing() {
     let stage = staged("wal");
-    std::fs::create_dir(stage.path("host")).unwrap();
-    std::fs::rename(stage.path("srv"), stage.path("host/srv")).unwrap();
-    stage.line("backup files:host --to tree.bak").exits(0);
-    let path = stage.path("host/srv/app.db");
+    stage.write("tree/app.db-wal", b"no log at all");
+    // A log alone is warned of.
+    stage.line("backup files:tree --to log.bak").exits(5);
+    let path = stage.path("srv/app.db");
     let user = open(&path);
     note(&user, "before").unwrap();
-    let restore = "restore tree.bak --to host --replace";
-    stage.line(restore).exits(6).says("3101").says("srv/app.db");
+    let restore = "restore log.bak --to srv --replace";
+    stage.line(restore).exits(6).says("3101").says("app.db");
+    note(&user, "after").unwrap();
+    assert_eq!(notes(&path), ["old", "before", "after"]);
+}
+
+/// The program leaves while the restore waits for it.
+#[test]
+fn a_program_that_is_about_to_leave_does_not_end_a_restore() {
+    let stage = staged("delete");
+    let user = open(&stage.path("srv/app.db"));
+    let words: Vec<_> = RESTORE.split(' ').collect();
+    let mut restore = stage.command(&words).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
     drop(user);
-    assert_eq!(notes(&path), ["old", "before"]);
-    stage.line(restore).exits(0);
-    assert_eq!(notes(&path), ["old"]);
+    assert!(restore.wait().unwrap().success());
 }
 
 #[test]
@@ -318,6 +367,34 @@ fn a_backup_is_written_neither_over_a_set_nor_into_an_archive_in_a_bucket() {
     let mut command = stage.command(&line.split(' ').collect::<Vec<_>>());
     command.env("AWS_ENDPOINT_URL", "http://127.0.0.1:1");
     Ran::of(&command.output().unwrap()).says("LONGSHORE_ALLOW_HTTP");
+}
+
+/// The first one is stopped in the middle, so that it holds its directory however long the second one takes.
+#[test]
+fn of_two_restores_into_one_directory_the_second_is_refused() {
+    let stage = Stage::new();
+    stage.write("tree/big", &vec![7; 6 << 20]);
+    stage.line("backup tree --to a.bak").exits(0);
+    let slow = ["restore", "a.bak", "--max-rate", "1M", "--to", "back"];
+    let mut child = stage.command(&slow).spawn().unwrap();
+    let began = std::time::Instant::now();
+    let staged = stage.path("back/.longshore-restoring/new");
+    while !staged.exists() {
+        assert!(began.elapsed().as_secs() < 60, "it does not begin");
+        assert!(child.try_wait().unwrap().is_none(), "it ended first");
+    }
+    let send = |signal| {
+        // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+    };
+    send(libc::SIGSTOP);
+    let second = stage.line("restore a.bak --to back");
+    send(libc::SIGCONT);
+    let first = child.wait().unwrap();
+    second.exits(6).says("another restore");
+    assert!(first.success());
+    let back = std::fs::read(stage.path("back/big")).unwrap();
+    assert_eq!(back, vec![7; 6 << 20]);
 }
 
 #[test]

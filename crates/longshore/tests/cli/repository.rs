@@ -763,6 +763,58 @@ fn config_check_finds_what_would_not_work() {
     assert!(said.contains("did you mean `LONGSHORE_CATALOG`?"), "{said}");
 }
 
+/// What a configuration names and is not there: a variable, an archive's directory, a server's files. Links are followed.
+#[test]
+fn config_check_follows_links_and_finds_what_a_variable_an_archive_and_a_server_lack() {
+    let stage = configured();
+    let path = |name: &str| stage.path(name).display().to_string();
+    std::fs::create_dir_all(stage.path("tree/backups")).unwrap();
+    std::os::unix::fs::symlink(stage.path("tree"), stage.path("link")).unwrap();
+    let text = format!(
+        "[target.linked]\ndirectories = [\"{0}/backups\"]\n\
+         [target.outer]\ndirectories = [\"{1}\"]\n\
+         [database.linked]\nurl = \"files:{1}\"\ntarget = \"linked\"\n\
+         [database.inner]\nurl = \"files:{1}/backups\"\ntarget = \"outer\"\n\
+         [database.secret]\nurl = \"sqlite:{2}\"\npassword_env = \"SECRET_OF_OURS\"\n\
+         [database.pg]\nurl = \"postgres://h\"\n[database.pg.wal]\narchive = \"{3}/pg/log\"\n\
+         [retention.days]\nkeep_full = 2\nkeep_wal = 3\nkeep_days = 30\n\
+         [serve]\ncertificate = \"{3}/c\"\nkey = \"{3}/k\"\ndirectories = [\"{3}/d\"]\n\
+         logins = \"{3}/state/logins\"\nbackup_directory = \"{3}/b/new\"\n",
+        path("link"),
+        path("tree"),
+        path("app.db"),
+        path("nowhere"),
+    );
+    stage.write("odd.toml", text.as_bytes());
+    for value in [None, Some("")] {
+        let mut check = stage.command(&["--config", "odd.toml", "config", "check", "--json"]);
+        check.envs(value.map(|value| ("SECRET_OF_OURS", value)));
+        let output = check.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let found = answer["findings"].as_array().unwrap();
+        let found: Vec<_> = found.iter().map(|f| f.as_str().unwrap()).collect();
+        for (table, what) in [
+            ("[database.linked]", "its backups would be in its source"),
+            (
+                "[database.inner]",
+                "its source would be in the directory of its backups",
+            ),
+            ("[database.secret]", "SECRET_OF_OURS is not set"),
+            ("[database.pg]", "nowhere/pg: No such file"),
+            ("[serve]", "nowhere/c: No such file"),
+            ("[serve]", "nowhere/k: No such file"),
+            ("[serve]", "nowhere/d: No such file"),
+            ("[serve]", "nowhere/state: No such file"),
+            ("[serve]", "nowhere/b: No such file"),
+        ] {
+            let is_it = |f: &&str| f.starts_with(table) && f.contains(what);
+            assert!(found.iter().any(is_it), "{table} {what}: {found:?}");
+        }
+        assert_eq!(found.len(), 9, "{found:?}");
+    }
+}
+
 /// The program understands the command of every unit in contrib/systemd, and systemd understands the units.
 #[test]
 fn the_systemd_units_run_commands_that_exist() {

@@ -29,10 +29,8 @@ impl Server {
         let port = loop {
             let mut line = String::new();
             assert!(stderr.read_line(&mut line).unwrap() > 0, "{said}");
-            let address = line
-                .trim()
-                .strip_prefix("longshore: listening on 127.0.0.1:");
-            if let Some(port) = address {
+            let address = line.trim().strip_prefix("longshore: listening on ");
+            if let Some((_, port)) = address.and_then(|address| address.rsplit_once(':')) {
                 break port.parse().unwrap();
             }
             said += &line;
@@ -60,8 +58,13 @@ impl Server {
     }
 
     /// Asks it to end; returns its exit code and its log.
-    pub fn stop(mut self) -> (Option<i32>, Vec<String>) {
+    pub fn stop(self) -> (Option<i32>, Vec<String>) {
         self.ask();
+        self.ended()
+    }
+
+    /// Its exit code and its log, once it has ended. One that is asked a second time ends at once.
+    pub fn ended(mut self) -> (Option<i32>, Vec<String>) {
         let code = self.child.wait().unwrap().code();
         (code, self.log.take().unwrap().join().unwrap())
     }

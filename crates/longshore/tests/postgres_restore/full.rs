@@ -62,11 +62,13 @@ fn a_restore_without_room_leaves_nothing_that_starts() {
         return;
     };
     let data = volume.0.join("data");
-    // Known beforehand.
-    let said = refused(&mut stage.restore(&media, &data));
-    assert!(said.contains("bytes free, the restore needs"), "{said}");
-    assert!(said.contains(data.to_str().unwrap()), "{said}");
-    nothing_startable(&data);
+    // Known beforehand, also to a dry run.
+    for more in [&["--dry-run"][..], &[]] {
+        let said = refused(stage.restore(&media, &data).args(more));
+        assert!(said.contains("bytes free, the restore needs"), "{said}");
+        assert!(said.contains(data.to_str().unwrap()), "{said}");
+        nothing_startable(&data);
+    }
     // Found only during the restore: there are bytes, but no more files.
     volume.change("size=300m,nr_inodes=200");
     let said = refused(&mut stage.restore(&media, &data));

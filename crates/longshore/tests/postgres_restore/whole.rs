@@ -103,12 +103,14 @@ fn a_directory_in_use_is_refused_and_an_old_one_replaced_as_a_whole() {
         let media = stage.back_up("full", &[]);
         let (data, server) = stage.restored(&media, "data", &[]);
         server.psql("insert into marker values (1)");
-        let said = refused(stage.restore(&media, &data).arg("--replace"));
-        assert!(
-            said.contains("postmaster.pid")
-                && said.contains(&server.pid().unwrap().as_raw_nonzero().to_string()),
-            "{said}"
-        );
+        for more in [&["--replace", "--dry-run"][..], &["--replace"]] {
+            let said = refused(stage.restore(&media, &data).args(more));
+            assert!(
+                said.contains("postmaster.pid")
+                    && said.contains(&server.pid().unwrap().as_raw_nonzero().to_string()),
+                "{said}"
+            );
+        }
         assert_eq!(server.psql("select count(*) from marker"), "1");
         server.stop(Stop::Fast);
         std::fs::write(data.join("standby.signal"), "").unwrap();

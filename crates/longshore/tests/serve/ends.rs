@@ -112,8 +112,10 @@ fn a_server_that_is_asked_to_end_ends_what_runs() {
     // Its client is told.
     let answer = raw.message().unwrap();
     assert!(says(&answer, "The backup or restore was aborted."));
-    let (code, _) = server.stop();
+    let (code, _) = server.ended();
     assert_eq!(code, Some(130));
+    let log = std::fs::read_to_string(stage.path("state/errorlog")).unwrap();
+    assert!(log.contains("Server is terminating."), "{log}");
     nothing_half_valid(&stage);
 }
 

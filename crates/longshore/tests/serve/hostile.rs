@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::net::Shutdown;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common::{Random, text};
@@ -65,6 +66,10 @@ fn a_connection_without_a_login_is_closed() {
         broken[at..at + 2].copy_from_slice(&[0xff, 0xff]);
         after_greeting(LOGIN, &broken, "a login with a wrong field");
     }
+    const CHANGES_PASSWORD: u8 = 1;
+    let mut changing = good.clone();
+    changing[27] |= CHANGES_PASSWORD;
+    after_greeting(LOGIN, &changing, "a login that changes its password");
     let mut raw = Raw::connect(port);
     raw.send(LOGIN, 0, &good);
     is_sent_away(raw, port, "a login without a greeting");
@@ -187,6 +192,18 @@ fn prepared_statements_of_a_session_are_bounded() {
     ] {
         assert!(says(&said(&mut raw, &body), refused));
     }
+    // A connection that a pool gives to its next user has none.
+    const RESET: u8 = 8;
+    let execute = |handle: u8| {
+        let mut body = vec![4, 0, 0, 0, 0xff, 0xff, 12, 0, 0, 0];
+        body.extend([0, 0, 0x26, 4, 4, handle, 0, 0, 0]);
+        body
+    };
+    let unknown = "prepared statement with handle 1";
+    assert!(!says(&said(&mut raw, &execute(1)), unknown));
+    raw.send(BATCH, RESET, &batch_body("SELECT 1"));
+    assert_eq!(end_of(&raw.message().unwrap()) & FAILED, 0);
+    assert!(says(&said(&mut raw, &execute(1)), unknown));
     // 1.5 MiB as they are kept: ten fit, eleven do not.
     let long = [b' ', 0].repeat(3 << 19);
     let answers: Vec<_> = (0..11)
@@ -269,14 +286,18 @@ fn a_flood_of_failed_logins_leaves_the_log_its_history() {
 #[test]
 fn a_server_that_would_not_be_safe_does_not_start() {
     let stage = Stage::new();
+    // The port is taken, so that a server that would start ends, too.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
     let refused = |args: &[&str]| {
         let output = stage.command(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         text(&output.stderr)
     };
-    let open = refused(&["serve", "--listen", "0.0.0.0:0"]);
+    let outside = listen.replace("127.0.0.1", "0.0.0.0");
+    let open = refused(&["serve", "--listen", &outside]);
     assert!(open.contains("there is no certificate"), "{open}");
-    let nobody = refused(&["serve", "--logins", "no/such/file"]);
+    let nobody = refused(&["serve", "--listen", &listen, "--logins", "no/such/file"]);
     assert!(nobody.contains("no client could log in"), "{nobody}");
     refused(&["serve", "--certificate", "a.pem"]);
     let bad = refused(&["serve", "--certificate", "a.pem", "--key", "b.pem"]);
@@ -286,6 +307,24 @@ fn a_server_that_would_not_be_safe_does_not_start() {
         .env("LONGSHORE_LOGIN_PASSWORD", "")
         .output();
     assert_eq!(empty.unwrap().status.code(), Some(2));
+    let refusal = |change: &dyn Fn(&mut Command)| {
+        let mut command = stage.command(&["serve", "--listen", &listen]);
+        change(&mut command);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    let half = refusal(&|command| {
+        command.env("LONGSHORE_SERVE_CERTIFICATE", "/a.pem");
+    });
+    assert!(half.contains("belong together"), "{half}");
+    let everything = refusal(&|command| {
+        command.current_dir("/");
+    });
+    assert!(
+        everything.contains("clients could name any file"),
+        "{everything}"
+    );
 }
 
 #[test]
@@ -304,15 +343,22 @@ fn a_database_of_the_command_line_is_known_to_this_server_alone() {
 #[test]
 fn clients_that_cannot_encrypt_are_refused_where_they_must() {
     let stage = Stage::new();
-    let server = stage.server(&["--encrypt"]);
-    let mut raw = Raw::connect(server.port);
-    raw.send(PRELOGIN, 0, &[1, 0, 6, 0, 1, 0xff, 2]);
-    let answer = raw.message().unwrap();
-    // Encryption is the second option; its value is the seventh byte behind the list.
-    let at = usize::from(u16::from_be_bytes([answer[6], answer[7]]));
-    assert_eq!(answer[at], 3, "required");
-    raw.send(LOGIN, 0, &login7(USER, PASSWORD, ""));
-    assert!(raw.message().is_none());
+    let asked = stage.server(&["--encrypt"]);
+    // Other machines reach it, so nobody has to ask.
+    let pair = "state/serve.pem";
+    let mut outside = stage.command(&["serve", "--listen", "0.0.0.0:0"]);
+    outside.args(["--certificate", pair, "--key", pair]);
+    let outside = crate::served::Server::start(&mut outside);
+    for server in [asked, outside] {
+        let mut raw = Raw::connect(server.port);
+        raw.send(PRELOGIN, 0, &[1, 0, 6, 0, 1, 0xff, 2]);
+        let answer = raw.message().unwrap();
+        // Encryption is the second option; its value is the seventh byte behind the list.
+        let at = usize::from(u16::from_be_bytes([answer[6], answer[7]]));
+        assert_eq!(answer[at], 3, "required");
+        raw.send(LOGIN, 0, &login7(USER, PASSWORD, ""));
+        assert!(raw.message().is_none());
+    }
 }
 
 #[test]

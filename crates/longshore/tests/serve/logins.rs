@@ -149,6 +149,35 @@ fn a_login_with_the_right_password_never_waits() {
     ));
 }
 
+/// Clients that failed and wait for their answers take no places: all are answered, and the next one comes in.
+#[test]
+fn failed_logins_take_no_place_and_are_all_answered() {
+    let mut stage = Stage::new();
+    stage.env = vec![("LONGSHORE_SERVE_SESSIONS", "2".into())];
+    let server = stage.server(&[]);
+    let failures = || {
+        let log = std::fs::read_to_string(stage.path("state/errorlog")).unwrap();
+        log.lines().filter(|l| l.contains("Login failed")).count()
+    };
+    let wrong: Vec<Raw> = (1..=4)
+        .map(|count| {
+            let mut raw = Raw::connect(server.port);
+            raw.greet();
+            raw.send(LOGIN, 0, &login7("nobody", "wrong", ""));
+            while failures() < count {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            raw
+        })
+        .collect();
+    let (_in, answer) = Raw::login_as(server.port, USER, PASSWORD);
+    assert!(is_in(&answer));
+    for mut raw in wrong {
+        let answer = raw.message().expect("an answer to a failed login");
+        assert!(says(&answer, "Login failed for user 'nobody'"));
+    }
+}
+
 #[test]
 fn the_certificate_that_the_server_makes_stays_the_same() {
     let stage = Stage::new();

@@ -63,6 +63,15 @@ fn two_hundred_sessions_work_at_once_and_idle_ones_cost_little() {
     assert_eq!(numbers.len(), SESSIONS, "each has a number of its own");
     let after = resident_bytes(server.pid()).saturating_sub(before) / SESSIONS;
     println!("after their work {after} bytes");
+    // Later requests leave nothing.
+    for _ in 0..3 {
+        for raw in &mut all {
+            assert_eq!(end_of(&raw.batch("SELECT @@SPID")) & FAILED, 0);
+        }
+    }
+    let later = resident_bytes(server.pid()).saturating_sub(before) / SESSIONS;
+    println!("after more of it {later} bytes");
+    assert!(later < after + IDLE_BYTES_MAX, "{after}, {later}");
 }
 
 /// Memory that one session holds is not available to another one; both are told so, and continue.

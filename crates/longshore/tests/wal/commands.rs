@@ -66,6 +66,13 @@ fn the_commands_answer_with_codes_that_the_server_understands() {
         assert_eq!(code(&output), 0, "{}", text(&output));
     }
     assert_eq!(code(&push(&names[0])), 0, "the same again");
+    // The server reads the code alone: an answer for which there is no space holds up no WAL.
+    let args = ["wal", "push", &path(&names[0]), "--archive", &archive];
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let unheard = longshore(&server, &[&args[..], &["--json"]].concat())
+        .stdout(full)
+        .status();
+    assert_eq!(unheard.unwrap().code(), Some(0));
     let args = [
         "wal",
         "push",

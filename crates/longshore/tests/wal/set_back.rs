@@ -294,6 +294,27 @@ fn a_server_is_given_no_wal_of_another_cluster() {
     }
 }
 
+/// How many findings about the log say that a push was refused, for a database with a target.
+fn told_with_a_target(server: &Server, archive: &str) -> usize {
+    let (config, target) = (beside(server, "target.toml"), beside(server, "target"));
+    std::fs::create_dir(&target).unwrap();
+    let settings = format!(
+        "[database.main]\nurl = \"{}\"\ntarget = \"t\"\n[database.main.wal]\narchive = \"{archive}\"\n\
+         [target.t]\ndirectories = [\"{target}\"]\n",
+        server.url()
+    );
+    std::fs::write(&config, settings).unwrap();
+    let args = ["--config", &config, "--catalog", "none"];
+    let output = run(server, &[&args[..], &["check", "main", "--json"]].concat());
+    let answer = longshore_kit::program::answer(&output);
+    let findings = answer["databases"][0]["findings"].as_array().unwrap();
+    let is_it = |finding: &&serde_json::Value| {
+        let text = finding["text"].as_str().unwrap();
+        finding["what"] == "log" && finding["grade"] == "bad" && text.contains("was refused")
+    };
+    findings.iter().filter(is_it).count()
+}
+
 /// Goal: `check` does not mistake a segment of the same name for the one that it had switched, and reports that pushes
 /// fail.
 #[test]
@@ -333,6 +354,7 @@ fn a_check_finds_a_refused_push() {
             said.contains("longshore wal create --archive NEW"),
             "{said}"
         );
+        assert_eq!(told_with_a_target(server, archive), 1);
         // The archiver tries three times, then again a minute later.
         let fails = "select count(*) from pg_stat_archiver where failed_count > 0";
         server.wait_for(fails, "1");
