@@ -60,8 +60,7 @@ impl WalArchive {
             for _ in 0..run.span.segments {
                 if name.start(size) >= from && !has(&there, name) {
                     segments.push(name);
-                    stored_bytes +=
-                        run.stored_bytes / u64::try_from(run.span.segments).unwrap_or(1).max(1);
+                    stored_bytes += run.stored_bytes / run.span.segments.max(1);
                 }
                 name = name.next(size);
             }
