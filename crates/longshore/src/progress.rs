@@ -196,12 +196,13 @@ impl Lines {
         });
         let percent = expected.map(|total| (moved.saturating_mul(100) / total.max(1)).min(100));
         let step = percent.unwrap_or(0) / STEP_PERCENT;
-        if step <= self.last_step && now - self.last_at < STEP_TIME {
+        // Of two threads the later one may come first.
+        if step <= self.last_step && now.saturating_sub(self.last_at) < STEP_TIME {
             return None;
         }
         self.last_step = self.last_step.max(step);
         self.last_at = now;
-        let elapsed = (now - started).as_secs_f64();
+        let elapsed = now.saturating_sub(started).as_secs_f64();
         let head = match percent {
             Some(percent) => format!("{percent} percent processed."),
             None => format!("{} processed.", bytes(moved)),

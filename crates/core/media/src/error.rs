@@ -1,8 +1,8 @@
 //! Errors in reading or writing a media set.
 //!
 //! Invariants
-//! - Every variant names the device that an operator must look at, and where bytes were read, their offset; there is
-//!   one for each remedy.
+//! - Every variant names the device that an operator must look at, but those that are about the devices as a whole
+//!   (`DeviceCount`, `ContainerMix`); there is one for each remedy.
 //! - The end of a pipe at a record's border is no error, and neither is a set that is incomplete: it is listed as such.
 //!
 //! Leaves to others: exit codes (`longshore-terminal`), and the messages of statements (`longshore-tsql`).

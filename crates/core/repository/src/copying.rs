@@ -17,18 +17,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_media::{BackupDevice, CopiedSet, Moved, copy_set};
-use longshore_pg::Lsn;
-use longshore_pg::wal::WalName;
-use longshore_wal::{PushResult, StorageForm, WalArchive, WalToCopy, copy_wal};
+use longshore_media::{BackupDevice, CopiedSet, DeviceSpec, Moved, copy_set};
+use longshore_pg::{Lsn, Timeline};
+use longshore_wal::{StorageForm, WalArchive, WalCopied, WalToCopy, copy_wal};
 use uuid::Uuid;
 
 use crate::chain::{Health, SetFacts};
 use crate::label::Label;
 use crate::place::Removal;
 use crate::reliance::Reliance;
-use crate::retention::{Policy, decide};
-use crate::shelf::{BackupState, Listing, NewBackup, Shelf};
+use crate::retention::{Decision, LogNeed, Policy, decide};
+use crate::shelf::{BackupEntry, BackupState, Listing, NewBackup, Shelf};
 use crate::target::WAL;
 use crate::{BackupLease, Error};
 
@@ -39,14 +38,34 @@ pub enum CopyStep {
     Copy { again: bool },
     /// The second target has it, under this label.
     There(Label),
-    /// It is no backup, or none yet.
+    /// It is no backup that can be restored.
     NotWhole,
+    /// Other backups were named.
+    NotAsked,
     /// The next expire there would remove it.
     Unkept,
     /// Another process is copying it.
     BeingCopied,
     /// It cannot be copied before somebody has acted; the text says why.
     Blocked(String),
+}
+
+/// The verdicts about a target's backups, and the WAL that the second target then needs.
+#[derive(Debug, Clone)]
+pub struct CopyPlan {
+    /// One for each backup, in the order of the listing.
+    pub steps: Vec<CopyStep>,
+    wal: LogNeed,
+    /// Whether any backup that is there, or is copied, needs WAL from an archive.
+    needs_wal: bool,
+}
+
+impl CopyPlan {
+    /// The indexes of the backups that are copied.
+    pub fn copied(&self) -> Vec<usize> {
+        let is_copied = |i: &usize| matches!(self.steps[*i], CopyStep::Copy { .. });
+        (0..self.steps.len()).filter(is_copied).collect()
+    }
 }
 
 /// Decides about each backup of `from`, in its order. `only`: these labels and what they need, if any are named.
@@ -57,23 +76,42 @@ pub fn plan(
     only: &[Label],
     policy: &Policy,
     now_us: i64,
-) -> Vec<CopyStep> {
+) -> CopyPlan {
     let facts = from.facts();
     let wanted = wanted(&facts, only);
     let there = to.facts();
     let mut steps: Vec<CopyStep> = (0..facts.len())
         .map(|i| match wanted.contains(&i) {
             true => step(&facts[i], from, i, to),
-            false => CopyStep::NotWhole,
+            false => CopyStep::NotAsked,
         })
         .collect();
     block_orphans(&facts, &there, &mut steps);
     // Rules count all backups there. A backup that was named is copied whatever they say.
     if only.is_empty() {
-        leave_unkept(&facts, &there, &mut steps, policy, now_us);
+        let (decision, first, copied) = outlook(&facts, &there, &steps, policy, now_us);
+        for (n, i) in copied.iter().enumerate() {
+            if !decision.is_kept(first + n) {
+                steps[*i] = CopyStep::Unkept;
+            }
+        }
         block_orphans(&facts, &there, &mut steps);
     }
-    steps
+    let (decision, ..) = outlook(&facts, &there, &steps, policy, now_us);
+    let is_copied = |i: &usize| matches!(steps[*i], CopyStep::Copy { .. });
+    let ours = (0..steps.len()).filter(is_copied).map(|i| &from.sets[i]);
+    let needs_wal = ours.chain(&to.sets).any(needs_archive);
+    CopyPlan {
+        steps,
+        wal: decision.log,
+        needs_wal,
+    }
+}
+
+/// Whether a backup holds no WAL of its own though it needs some.
+pub fn needs_archive(set: &BackupEntry) -> bool {
+    let complete = set.complete();
+    complete.is_some_and(|c| c.header.log.system != 0 && !c.trailer.log.included)
 }
 
 /// The indexes that are asked for: all, or the named ones with the backups they need.
@@ -160,13 +198,15 @@ fn block_orphans(facts: &[SetFacts], there: &[SetFacts], steps: &mut [CopyStep])
     }
 }
 
-fn leave_unkept(
+/// The verdicts of the second target's rules once everything is copied, the index in them of the first that is copied, and
+/// the indexes of these in `facts`.
+fn outlook(
     facts: &[SetFacts],
     there: &[SetFacts],
-    steps: &mut [CopyStep],
+    steps: &[CopyStep],
     policy: &Policy,
     now_us: i64,
-) {
+) -> (Decision, usize, Vec<usize>) {
     let copied: Vec<usize> = (0..steps.len())
         .filter(|i| matches!(steps[*i], CopyStep::Copy { .. }))
         .collect();
@@ -179,12 +219,7 @@ fn leave_unkept(
         in_use: false,
         ..facts[*i].clone()
     }));
-    let decision = decide(&all, policy, now_us);
-    for (n, i) in copied.iter().enumerate() {
-        if !decision.is_kept(first + n) {
-            steps[*i] = CopyStep::Unkept;
-        }
-    }
+    (decide(&all, policy, now_us), first, copied)
 }
 
 /// A place for a copy, with the source's lease. Held until the copy ends.
@@ -217,6 +252,21 @@ impl Shelf {
         })
     }
 
+    /// Whether a copy's stripes here and there are the same files, by hard links or a directory that is mounted twice: then
+    /// one loss takes both.
+    pub fn shares_files(&self, ours: &[DeviceSpec], theirs: &[DeviceSpec]) -> bool {
+        let files = |devices: &[DeviceSpec]| -> Vec<(u64, u64)> {
+            let file = |device: &DeviceSpec| match device {
+                DeviceSpec::File(path) => self.storage.stat(path).ok(),
+                _ => None,
+            };
+            let stats = devices.iter().filter_map(file);
+            stats.map(|stat| (stat.dev, stat.ino)).collect()
+        };
+        let theirs = files(theirs);
+        files(ours).iter().any(|file| theirs.contains(file))
+    }
+
     /// Removes what is under a label and was never completed.
     fn remove_unfinished(&self, label: &Label) -> Result<(), Error> {
         let Some(locked) = self.place.lock()? else {
@@ -231,7 +281,9 @@ impl Shelf {
         };
         match found.map(|set| &set.state) {
             None => Ok(()),
+            // Names that nobody knows stay, and with them the label.
             Some(BackupState::Abandoned) => match locked.remove(label)? {
+                Removal::Done if locked.look()?.labels.contains_key(label) => Err(taken()),
                 Removal::Done => Ok(()),
                 Removal::InUse(_) | Removal::Retained(_) | Removal::Partly(_) => Err(taken()),
             },
@@ -243,7 +295,7 @@ impl Shelf {
     ///
     /// Errors: those of [`copy_set`]; [`Error::LeaseLost`].
     pub fn copy_stripes(&self, begun: &BegunCopy, moved: Moved<'_>) -> Result<CopiedSet, Error> {
-        let open = |devices: &[longshore_media::DeviceSpec]| -> Vec<Arc<dyn BackupDevice>> {
+        let open = |devices: &[DeviceSpec]| -> Vec<Arc<dyn BackupDevice>> {
             devices.iter().map(|d| d.open(&self.storage)).collect()
         };
         let (from, to) = (open(&begun.source.devices), open(&begun.place.devices));
@@ -259,51 +311,61 @@ impl Shelf {
 /// The time for which a copy of WAL waits for an expire of the second archive.
 const EXPIRE_PATIENCE: Duration = Duration::from_secs(600);
 
-/// WAL that is to be copied along with backups.
-#[derive(Debug)]
-pub struct WalPlan {
-    pub todo: WalToCopy,
-    from: WalArchive,
-    /// The cluster, and the LSN from which the copied backups need its WAL.
-    need: Option<(u64, Lsn)>,
-}
-
 impl Shelf {
-    /// The WAL of the archive here that the archive at `to` lacks, for these backups and for all that are there; `None` if
-    /// there is no archive here, or if both are one.
+    /// The WAL that the archive at `to` lacks for the backups that are there or get there; `None` if none of them needs any,
+    /// or if both targets have one archive.
     ///
-    /// Errors: those of the archives.
-    pub fn plan_wal_copy(&self, to: &Shelf, copied: &[SetFacts]) -> Result<Option<WalPlan>, Error> {
+    /// Errors: [`Error::NoWalToCopy`]; those of the archives.
+    pub fn plan_wal_copy(&self, to: &Shelf, plan: &CopyPlan) -> Result<Option<WalToCopy>, Error> {
+        Ok(self.wal_ends(to, plan)?.map(|(_, todo)| todo))
+    }
+
+    /// The archive here, and the WAL that the one at `to` lacks.
+    fn wal_ends(
+        &self,
+        to: &Shelf,
+        plan: &CopyPlan,
+    ) -> Result<Option<(WalArchive, WalToCopy)>, Error> {
         if self.wal_path() == to.wal_path() {
             return Ok(None);
         }
         let Some(from) = self.wal()? else {
-            return Ok(None);
+            return match plan.needs_wal {
+                false => Ok(None),
+                true => Err(Error::NoWalToCopy {
+                    database: self.database.clone(),
+                    path: self.needed_wal_path()?,
+                }),
+            };
         };
         let system = from.identified()?.system;
-        let logs = copied.iter().filter_map(|set| set.log);
-        let first = logs
-            .filter(|log| log.system == system)
-            .map(|log| log.first_lsn);
-        let need = first.min().map(|first| (system, Lsn(first)));
-        let there = to.wal()?;
-        let todo = from.lacking(there.as_ref(), need.map(|(_, first)| first))?;
-        Ok(Some(WalPlan { todo, from, need }))
+        let needed = |timeline: Timeline, start, end| {
+            let number = timeline.number();
+            plan.wal.surely_needs(system, number, start, end)
+        };
+        let todo = from.lacking(to.wal()?.as_ref(), &needed)?;
+        Ok(Some((from, todo)))
     }
 
-    /// Copies WAL to the archive at `to`, which is made if it is missing. `label`: a backup that is being copied, if there
-    /// is one: its need is recorded in the archive first, so that no expire removes what is copied. `each` is told of
-    /// every file, and ends the copy with `false`.
+    /// Copies WAL to the archive at `to`, which is made if it is missing. `first`: a backup that is being copied, if there
+    /// is one: its need, and that of all that are copied, is recorded in the archive before the WAL there is looked at, so
+    /// that no expire removes what is there or is copied.
     ///
-    /// Errors: those of the archives, and `BeingExpired`.
+    /// Errors: those of [`Shelf::plan_wal_copy`], and `BeingExpired`.
     pub fn copy_wal(
         &self,
         to: &Shelf,
-        plan: &WalPlan,
-        label: Option<&Label>,
+        plan: &CopyPlan,
+        first: Option<(&BegunCopy, &[SetFacts])>,
         form: &StorageForm,
-        each: &mut dyn FnMut(WalName, PushResult) -> bool,
-    ) -> Result<(), Error> {
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<WalCopied, Error> {
+        let Some((from, todo)) = self.wal_ends(to, plan)? else {
+            return Ok(WalCopied::default());
+        };
+        if first.is_none() && todo.names.is_empty() && todo.compared.is_empty() {
+            return Ok(WalCopied::default());
+        }
         let archive = match &to.archive {
             Some(path) => WalArchive::open(&*to.storage, path)?,
             None => {
@@ -315,10 +377,28 @@ impl Shelf {
                 WalArchive::create(&*to.storage, &base, &below, &*to.clock)?
             }
         };
-        if let (Some(label), Some((system, first))) = (label, plan.need) {
-            Reliance::new(to, label).settle(&archive, system, first, EXPIRE_PATIENCE)?;
+        let system = from.identified()?.system;
+        let mut todo = todo;
+        if let Some((begun, copied)) = first {
+            let logs = copied.iter().filter_map(|set| set.log);
+            let of_system = logs.filter(|log| log.system == system);
+            if let Some(lsn) = of_system.map(|log| log.first_lsn).min() {
+                let reliance = Reliance::new(to, &begun.source.label);
+                reliance.settle(&archive, system, Lsn(lsn), EXPIRE_PATIENCE)?;
+            }
+            // An expire may have removed some since.
+            todo = self
+                .wal_ends(to, plan)?
+                .map(|(_, todo)| todo)
+                .unwrap_or_default();
         }
-        copy_wal(&plan.from, &archive, &plan.todo, form, &*self.clock, each)?;
-        Ok(())
+        Ok(copy_wal(
+            &from,
+            &archive,
+            &todo,
+            form,
+            &*self.clock,
+            goes_on,
+        )?)
     }
 }

@@ -137,6 +137,20 @@ pub enum Error {
     )]
     NoArchive { target: String, database: String },
 
+    /// Backups need WAL that cannot be copied along with them.
+    #[error("the backups of {database} need WAL, and there is no archive {}", path.display())]
+    NoWalToCopy { database: String, path: PathBuf },
+
+    /// Copies of backups would be the backups themselves.
+    #[error(
+        "targets {one} and {other} have a place in common, {place}: a copy there would protect nothing"
+    )]
+    SamePlace {
+        one: String,
+        other: String,
+        place: String,
+    },
+
     /// A copy keeps its backup's label.
     #[error("target {target} has something else under the label {label} of {database}")]
     LabelTaken {
@@ -172,6 +186,8 @@ impl Error {
             | Error::Name { .. }
             | Error::NoLog { .. }
             | Error::NoArchive { .. }
+            | Error::NoWalToCopy { .. }
+            | Error::SamePlace { .. }
             | Error::LeaseLost { .. }
             | Error::Store(_)
             | Error::Wal(_) => None,
@@ -222,6 +238,12 @@ impl Error {
             }
             Error::NoArchive { .. } => {
                 "name a directory with `archive` in [database.NAME.wal], or back up with --with-wal"
+            }
+            Error::NoWalToCopy { .. } => {
+                "check that the archive's file system is mounted; --no-wal copies the backups alone, which then cannot be recovered there"
+            }
+            Error::SamePlace { .. } => {
+                "give copies a place of their own: another disk, another bucket; then run `longshore config check`"
             }
             Error::LabelTaken { .. } => {
                 "`longshore info --target` shows what is there; another copy of the same backup may be running"

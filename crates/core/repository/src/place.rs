@@ -19,7 +19,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_bucket::Abilities;
@@ -222,6 +222,19 @@ impl Target {
         }
     }
 
+    /// A place that both targets have, however each names it: by device and inode of a directory, by server, bucket and key
+    /// of a prefix. A place that cannot be reached is not known to be in both.
+    pub fn common_place(&self, other: &Target, storage: &dyn Storage) -> Option<String> {
+        let keys = |target: &Target| -> Vec<(String, String)> {
+            let of = |text: String| Some((place_key(&target.places, &text, storage)?, text));
+            target.texts().into_iter().filter_map(of).collect()
+        };
+        let others = keys(other);
+        let ours = keys(self).into_iter();
+        let mut both = ours.filter(|(key, _)| others.iter().any(|(theirs, _)| theirs == key));
+        both.next().map(|(_, text)| text)
+    }
+
     /// The promises that the stores of a target's buckets keep, shown by a probe; none for directories.
     pub fn probe(
         &self,
@@ -238,5 +251,16 @@ impl Target {
             }
             .probe_all(),
         }
+    }
+}
+
+/// The identity of a place of a target, which no other has; `None` if it cannot be reached.
+fn place_key(places: &Places, text: &str, storage: &dyn Storage) -> Option<String> {
+    match places {
+        Places::Directories(_) => {
+            let stat = storage.stat(Path::new(text)).ok()?;
+            Some(format!("{} {}", stat.dev, stat.ino))
+        }
+        Places::Buckets(_) => buckets::identity_of(text, storage),
     }
 }

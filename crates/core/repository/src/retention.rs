@@ -155,6 +155,12 @@ impl LogNeed {
         self.clusters.get(&system)
     }
 
+    /// Whether WAL must stay for a backup whose need is known.
+    pub(crate) fn surely_needs(&self, system: u64, timeline: u32, start: Lsn, end: Lsn) -> bool {
+        let cluster = self.clusters.get(&system);
+        cluster.is_some_and(|cluster| cluster.needs(timeline, start, end))
+    }
+
     /// The clusters of kept backups, and the LSN from which the WAL of each is kept without gaps.
     pub fn clusters(&self) -> impl Iterator<Item = (u64, Lsn)> + '_ {
         self.clusters.iter().map(|(s, n)| (*s, Lsn(n.from)))

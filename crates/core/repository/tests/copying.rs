@@ -58,7 +58,7 @@ impl Stage {
 
     fn steps(&self, policy: &Policy) -> Vec<CopyStep> {
         let (from, to) = (self.from.list().unwrap(), self.to.list().unwrap());
-        plan(&from, &to, &[], policy, i64::MAX / 2)
+        plan(&from, &to, &[], policy, i64::MAX / 2).steps
     }
 
     fn copy(&self, label: &Label) -> Result<u64, Error> {
@@ -152,9 +152,9 @@ fn what_the_next_expire_there_would_remove_is_not_copied() {
     assert_eq!(stage.steps(&keep(3))[1], copied);
     // One that is named is copied all the same.
     let (from, to) = (stage.from.list().unwrap(), stage.to.list().unwrap());
-    let named = plan(&from, &to, &labels[..1], &keep(2), i64::MAX / 2);
+    let named = plan(&from, &to, &labels[..1], &keep(2), i64::MAX / 2).steps;
     assert_eq!(named[0], copied);
-    assert!(named[1..].iter().all(|step| *step == CopyStep::NotWhole));
+    assert!(named[1..].iter().all(|step| *step == CopyStep::NotAsked));
 }
 
 #[test]
@@ -271,4 +271,70 @@ fn backups_go_to_a_bucket_and_come_back() {
         stage.restored(&stage.to, &label),
         longshore_kit::random::content(1, 100_000)
     );
+}
+
+#[test]
+fn remains_with_a_name_that_nobody_knows_stay_and_are_told() {
+    let stage = Stage::new(1, 1);
+    let label = stage.shelve(1);
+    let at = stage.path(format!("to1/db/{label}"));
+    fs::create_dir_all(&at).unwrap();
+    fs::write(at.join("family-1.bak.longshore-new"), b"begun").unwrap();
+    fs::write(at.join(".nfs0001"), b"somebody's").unwrap();
+    for _ in 0..2 {
+        let refused = copy(&stage.from, &stage.to, &label, true);
+        assert!(
+            matches!(refused, Err(Error::LabelTaken { .. })),
+            "{refused:?}"
+        );
+        assert!(words(&stage.to).iter().all(|word| *word != "complete"));
+    }
+}
+
+#[test]
+fn one_place_under_two_names_is_found() {
+    let stage = Stage::new(2, 2);
+    let host = host();
+    let of = |dirs: &[&str]| {
+        let dirs: Vec<PathBuf> = dirs.iter().map(|dir| stage.path(dir)).collect();
+        target(&dirs.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+    };
+    std::os::unix::fs::symlink(stage.path("from1"), stage.path("link")).unwrap();
+    let own = of(&["from1", "from2"]);
+    for other in [
+        of(&["from2", "from1"]),
+        of(&["to1", "link"]),
+        of(&["from2/../from1/", "to1"]),
+    ] {
+        assert!(own.common_place(&other, &*host).is_some(), "{other:?}");
+    }
+    assert_eq!(
+        own.common_place(&of(&["to1", "to2", "missing"]), &*host),
+        None
+    );
+    let store = Store::default();
+    let name = store.install().unwrap();
+    let bucket = |prefix: &str| Target {
+        name: "b".into(),
+        places: Places::buckets(&[format!("s3://{name}{prefix}")]).unwrap(),
+    };
+    let one = bucket("/a");
+    assert!(one.common_place(&bucket("/a/"), &*host).is_some());
+    assert_eq!(one.common_place(&bucket("/a/b"), &*host), None);
+}
+
+#[test]
+fn a_copy_by_hard_links_is_known_as_the_same_files() {
+    let stage = Stage::new(1, 1);
+    let label = stage.shelve(1);
+    let at = stage.path(format!("to1/db/{label}"));
+    fs::create_dir_all(&at).unwrap();
+    let stripe = stage.path(format!("from1/db/{label}/family-1.bak"));
+    fs::hard_link(&stripe, at.join("family-1.bak")).unwrap();
+    let devices = |shelf: &Shelf| shelf.list().unwrap().sets[0].devices.clone();
+    let (ours, theirs) = (devices(&stage.from), devices(&stage.to));
+    assert!(stage.from.shares_files(&ours, &theirs));
+    fs::remove_file(at.join("family-1.bak")).unwrap();
+    fs::copy(&stripe, at.join("family-1.bak")).unwrap();
+    assert!(!stage.from.shares_files(&ours, &theirs));
 }

@@ -359,7 +359,8 @@ fn place_at_target(error: &longshore_repository::Error) -> (Exit, u32) {
         Error::Media(media) => (Exit::Media, own_of_media(media)),
         Error::Name { .. } => (Exit::Usage, numbers::TARGET),
         Error::NoArchive { .. } => (Exit::Usage, numbers::ARCHIVE),
-        Error::NoLog { .. } => (Exit::Media, numbers::ARCHIVE),
+        Error::NoLog { .. } | Error::NoWalToCopy { .. } => (Exit::Media, numbers::ARCHIVE),
+        Error::SamePlace { .. } => (Exit::Usage, numbers::TARGET),
         Error::LeaseLost { .. }
         | Error::Unreachable { .. }
         | Error::NotADirectory { .. }

@@ -6,14 +6,14 @@
 //! Invariants
 //! - Histories come before the segments of their timelines, and segments in the order of LSNs, so that an interruption
 //!   leaves no gap.
-//! - Before anything is copied, the last segment that both have of a timeline is compared: two branches of a cluster have
-//!   the same names, and a border between two segments can agree by chance.
-//! - What lies before the floor, or before the last unbroken run of the second archive, is not copied again: an expire has
-//!   removed it there.
+//! - Before anything is copied, the last segment that both have of each timeline is compared: two branches of a cluster
+//!   have the same names, and a border between two segments can agree by chance. A timeline of which nothing can be
+//!   compared is refused.
+//! - A file that cannot be read is told and left out, as the first archive lacks it; nothing else is.
 //!
 //! Leaves to others: what a push refuses (`archive.rs`), and from where on WAL is needed (`longshore-repository`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,36 +29,35 @@ use super::{Error, Outgoing, PushResult, Run, StorageForm, WalArchive};
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct WalToCopy {
     pub names: Vec<WalName>,
-    /// The last segments that both have, of the newest timeline and of each that goes on: they must be the same.
+    /// The last segment that both have of each timeline: it must be the same.
     pub compared: Vec<WalName>,
     /// As the first archive stores the segments.
     pub stored_bytes: u64,
 }
 
 impl WalArchive {
-    /// The histories and full segments that `to` lacks. `floor`: a backup there needs the WAL from here on.
+    /// The histories, and the segments from `start` to `end` that are `needed` and that `to` lacks.
     ///
     /// Partial segments and backup marks are not copied: no recovery asks for them.
     ///
-    /// Errors: `NothingYet`, `Io`; `CopyUnknown` if there is a timeline in both of which they have no segment to compare.
-    pub fn lacking(&self, to: Option<&WalArchive>, floor: Option<Lsn>) -> Result<WalToCopy, Error> {
+    /// Errors: `NothingYet`, `Io`; `CopyUnknown` if nothing shows that a timeline goes on with the WAL that is there.
+    pub fn lacking(
+        &self,
+        to: Option<&WalArchive>,
+        needed: &dyn Fn(Timeline, Lsn, Lsn) -> bool,
+    ) -> Result<WalToCopy, Error> {
         let size = self.identified()?.segment_size;
         let to = to.filter(|to| to.identity().is_some());
         let there = to.map_or(Ok(Vec::new()), WalArchive::runs)?;
-        let last_run = there.iter().max_by_key(|run| run.span.last.start(size));
-        let last_run = last_run.map(|run| run.span.first.start(size));
-        let Some(from) = floor.into_iter().chain(last_run).min() else {
-            return Ok(WalToCopy::default());
-        };
+        let here = self.runs()?;
         let mut segments: Vec<SegmentName> = Vec::new();
         let mut stored_bytes = 0;
-        // The segment that holds the first byte is needed, too.
-        let from = Lsn(from.0 / size.bytes() * size.bytes());
-        let here = self.runs()?;
         for run in &here {
             let mut name = run.span.first;
             for _ in 0..run.span.segments {
-                if name.start(size) >= from && !has(&there, name) {
+                let start = name.start(size);
+                let end = Lsn(start.0.saturating_add(size.bytes()));
+                if !has(&there, name) && needed(name.timeline, start, end) {
                     segments.push(name);
                     stored_bytes += run.stored_bytes / run.span.segments.max(1);
                 }
@@ -72,7 +71,10 @@ impl WalArchive {
         };
         let known = to.map_or(Ok(Vec::new()), WalArchive::histories)?;
         let histories = self.histories()?.into_iter().filter(|h| !known.contains(h));
-        let mut names: Vec<WalName> = histories.map(WalName::History).collect();
+        let mut names: Vec<WalName> = match segments.is_empty() {
+            true => Vec::new(),
+            false => histories.map(WalName::History).collect(),
+        };
         names.extend(segments.into_iter().map(WalName::Segment));
         Ok(WalToCopy {
             names,
@@ -81,39 +83,39 @@ impl WalArchive {
         })
     }
 
-    /// The last segment that both have of the newest timeline here, and of each of `segments`.
+    /// The last segment that both have of each timeline.
     fn last_of_both(
         &self,
         (there, to): (&[Run], &Path),
         here: &[Run],
         segments: &[SegmentName],
     ) -> Result<Vec<SegmentName>, Error> {
-        let last = |runs: &[Run], timeline: Timeline| {
-            let of_timeline = runs.iter().filter(|run| run.span.last.timeline == timeline);
-            of_timeline.map(|run| run.span.last).max()
+        let of = |runs: &[Run]| -> BTreeSet<Timeline> {
+            runs.iter().map(|run| run.span.last.timeline).collect()
         };
-        let newest = here.iter().map(|run| run.span.last.timeline).max();
-        let timelines: BTreeSet<Timeline> = segments
-            .iter()
-            .map(|name| name.timeline)
-            .chain(newest)
-            .collect();
-        let mut compared = Vec::new();
-        for timeline in timelines {
-            let (Some(ours), Some(theirs)) = (last(here, timeline), last(there, timeline)) else {
-                continue;
+        let theirs = of(there);
+        let mut compared = BTreeMap::new();
+        for timeline in of(here).intersection(&theirs) {
+            if let Some(name) = last_common(here, there, *timeline) {
+                compared.insert(*timeline, name);
+            }
+        }
+        for name in segments {
+            // A timeline that is new there goes on with an earlier one that both have.
+            let mut earlier = theirs.range(..=name.timeline);
+            let is_shown = match theirs.contains(&name.timeline) {
+                true => compared.contains_key(&name.timeline),
+                false => theirs.is_empty() || earlier.any(|t| compared.contains_key(t)),
             };
-            let name = ours.min(theirs);
-            if !has(here, name) || !has(there, name) {
+            if !is_shown {
                 return Err(Error::CopyUnknown {
                     archive: self.path().to_owned(),
                     to: to.to_owned(),
-                    name,
+                    name: *name,
                 });
             }
-            compared.push(name);
         }
-        Ok(compared)
+        Ok(compared.into_values().collect())
     }
 
     /// A file of this archive, decoded and checked, in memory.
@@ -143,22 +145,59 @@ fn has(runs: &[Run], name: SegmentName) -> bool {
     })
 }
 
-/// Pushes files of `from` to `to`, in order. `each` is told of every file that was copied, and ends the copy with `false`.
+/// The last segment of a timeline that is in both.
+fn last_common(one: &[Run], other: &[Run], timeline: Timeline) -> Option<SegmentName> {
+    let of_timeline = |run: &&Run| run.span.last.timeline == timeline;
+    let overlap = |a: &Run, b: &Run| {
+        let last = a.span.last.min(b.span.last);
+        (a.span.first.max(b.span.first) <= last).then_some(last)
+    };
+    let one = one.iter().filter(of_timeline);
+    one.flat_map(|a| {
+        let other = other.iter().filter(of_timeline);
+        other.filter_map(move |b| overlap(a, b))
+    })
+    .max()
+}
+
+/// The result of a copy of WAL.
+#[derive(Debug, Default)]
+pub struct WalCopied {
+    pub files: u64,
+    /// As the second archive stores them.
+    pub stored_bytes: u64,
+    /// Files of the first archive that cannot be read.
+    pub unreadable: Vec<Error>,
+}
+
+/// Pushes files of `from` to `to`, in order, as long as `goes_on`.
 ///
-/// Errors: those of [`WalArchive::fetch`] for a file of `from`, and of [`WalArchive::push`] at `to`. Files that were copied
-/// before stay.
+/// Errors: those of [`WalArchive::push`] at `to`. Files that were copied before stay.
 pub fn copy_wal(
     from: &WalArchive,
     to: &WalArchive,
     todo: &WalToCopy,
     form: &StorageForm,
     clock: &dyn Clock,
-    each: &mut dyn FnMut(WalName, PushResult) -> bool,
-) -> Result<(), Error> {
+    goes_on: &dyn Fn() -> bool,
+) -> Result<WalCopied, Error> {
     let known = from.histories()?;
     let mut histories: HashMap<Timeline, Outgoing> = HashMap::new();
+    let mut copied = WalCopied::default();
     for name in todo.compared.iter().chain(&todo.names) {
-        let mut out = from.outgoing(*name)?;
+        if !goes_on() {
+            break;
+        }
+        let mut out = match from.outgoing(*name) {
+            Ok(out) => out,
+            // Without it nothing is known of the rest.
+            Err(error) if todo.compared.contains(name) => return Err(error),
+            Err(error @ (Error::Damaged { .. } | Error::Missing { .. } | Error::Newer { .. })) => {
+                copied.unreadable.push(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if let WalName::Segment(segment) = name
             && known.contains(&segment.timeline)
         {
@@ -169,10 +208,10 @@ pub fn copy_wal(
             histories.insert(segment.timeline, history.clone());
             out.history = Some(Box::new(history));
         }
-        let pushed = to.push(&out, form, clock)?;
-        if !each(*name, pushed) {
-            return Ok(());
+        if let PushResult::Stored { stored_bytes, .. } = to.push(&out, form, clock)? {
+            copied.files += 1;
+            copied.stored_bytes += stored_bytes;
         }
     }
-    Ok(())
+    Ok(copied)
 }

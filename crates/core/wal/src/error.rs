@@ -144,8 +144,8 @@ pub enum Error {
         what: &'static str,
     },
 
-    /// Two archives have segments of one timeline, and none to compare.
-    #[error("it is unknown whether {} and {} have the same WAL: only one of them has {name}", archive.display(), to.display())]
+    /// Two archives have no segment that could be compared.
+    #[error("it is unknown whether {name} in {} goes on with the WAL in {}: they have no segment in common", archive.display(), to.display())]
     CopyUnknown {
         archive: PathBuf,
         to: PathBuf,

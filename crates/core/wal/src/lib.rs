@@ -51,7 +51,7 @@ mod waiting;
 
 pub use ahead::{AheadLimits, AheadLock, PgWal, PrefetchResult};
 pub use archive::{Outgoing, PushResult, WalArchive};
-pub use copy::{WalToCopy, copy_wal};
+pub use copy::{WalCopied, WalToCopy, copy_wal};
 pub use error::Error;
 pub use form::{IDENTITY_NAME, StorageForm};
 pub use identity::Identity;

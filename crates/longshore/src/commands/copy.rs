@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longshore_io::Throttle;
 use longshore_media::Error as MediaError;
 use longshore_repository::chain::chain;
-use longshore_repository::copying::{BegunCopy, CopyStep, plan};
+use longshore_repository::copying::{BegunCopy, CopyPlan, CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
-use longshore_repository::{Error, Label, Listing, Shelf, Target};
-use longshore_wal::PushResult;
+use longshore_repository::{BackupState, Error, Listing, Shelf, Target};
+use longshore_wal::WalCopied;
 use serde::Serialize;
 
-use super::shelves::Failures;
+use super::shelves::{self, Failures};
 use super::{Context, devices, interrupt, wal};
 use crate::options::Copy;
 use crate::progress::ProgressView;
@@ -152,7 +152,7 @@ fn routes(options: &Copy, context: &Context) -> Result<Vec<(Shelf, Shelf)>, Fail
             .filter(|to| **to != from.name || options.to.is_some())
         {
             let to = devices::target(context, to)?;
-            refuse_same(&from, &to)?;
+            shelves::refuse_same(&from, &to, context)?;
             let shelf = |target: &Target| devices::shelf(context, target, name);
             routes.push((shelf(&from)?, shelf(&to)?));
         }
@@ -176,19 +176,6 @@ fn nowhere(database: &str) -> Failure {
     .numbered(numbers::NOT_CONFIGURED)
 }
 
-fn refuse_same(from: &Target, to: &Target) -> Result<(), Failure> {
-    match from.places == to.places {
-        false => Ok(()),
-        true => Err(Failure::usage(
-            format!(
-                "{} and {} are the same place: a copy there would protect nothing",
-                from.name, to.name
-            ),
-            "name another target with --to",
-        )),
-    }
-}
-
 /// One database on its way to one target.
 struct RouteRun<'a> {
     options: &'a Copy,
@@ -206,6 +193,13 @@ struct Counted {
     view: ProgressView,
 }
 
+/// The end of one backup that was to be copied.
+enum Outcome {
+    Copied,
+    /// Another process has it in hand, or had.
+    Taken,
+}
+
 impl RouteRun<'_> {
     fn copy(&self, failures: &mut Failures) -> Result<CopiedDatabase, Failure> {
         let began = self.context.clock.now();
@@ -213,15 +207,8 @@ impl RouteRun<'_> {
         self.refuse_unknown(&from)?;
         let to = self.to.list()?;
         let now_us = self.context.clock.wall_ns() / 1000;
-        let steps = plan(&from, &to, &self.options.labels, &self.policy(), now_us);
-        let is_copied = |i: &usize| matches!(steps[*i], CopyStep::Copy { .. });
-        let facts = from.facts();
-        let chosen: Vec<usize> = (0..steps.len()).filter(is_copied).collect();
-        let copied: Vec<_> = chosen.iter().map(|i| facts[*i].clone()).collect();
-        let wal = match self.options.no_wal {
-            true => None,
-            false => self.from.plan_wal_copy(self.to, &copied)?,
-        };
+        let mut plan = plan(&from, &to, &self.options.labels, &self.policy(), now_us);
+        self.block_shared(&from, &to, &mut plan);
         let mut database = CopiedDatabase {
             database: self.from.database.clone(),
             from: self.from.target.name.clone(),
@@ -232,25 +219,28 @@ impl RouteRun<'_> {
             wal_files: 0,
             wal_bytes: 0,
             elapsed_s: 0.0,
-            backups: (0..steps.len())
-                .map(|i| CopyRow::of(&from, i, &steps[i]))
-                .collect(),
+            backups: Vec::new(),
         };
-        if self.options.dry_run {
-            let todo = wal.as_ref().map(|wal| &wal.todo);
-            database.wal_files = todo.map_or(0, |todo| todo.names.len() as u64);
-            database.wal_bytes = todo.map_or(0, |todo| todo.stored_bytes);
-        } else {
-            self.carry_out(
-                (&from, &steps, &chosen),
-                wal.as_ref(),
-                failures,
-                &mut database,
-            );
-        }
+        let rows: Vec<Option<CopyRow>> = (0..plan.steps.len())
+            .map(|i| CopyRow::of(&from, i, &plan.steps[i]))
+            .collect();
+        let rows = match self.options.dry_run {
+            true => {
+                let todo = match self.options.no_wal {
+                    true => None,
+                    false => self.from.plan_wal_copy(self.to, &plan)?,
+                };
+                database.wal_files = todo.as_ref().map_or(0, |todo| todo.names.len() as u64);
+                database.wal_bytes = todo.map_or(0, |todo| todo.stored_bytes);
+                rows
+            }
+            false => self.carry_out((&from, &plan), rows, failures, &mut database),
+        };
+        database.backups = rows.into_iter().flatten().collect();
         database.sum();
         database.elapsed_s = (self.context.clock.now() - began).as_secs_f64();
-        self.tell(&database);
+        self.tell(&database, &from);
+        self.tell_branches(&to);
         Ok(database)
     }
 
@@ -260,102 +250,148 @@ impl RouteRun<'_> {
         found.map_or(Policy::default(), |(_, rules)| rules.policy())
     }
 
-    /// A label that is not there would otherwise be a copy of nothing, with success.
+    /// A label that is not there would otherwise be a copy of nothing, with success; so would one of a backup that cannot be
+    /// read.
     fn refuse_unknown(&self, from: &Listing) -> Result<(), Failure> {
-        let is_there = |label: &&Label| from.sets.iter().any(|set| set.label == **label);
-        match self.options.labels.iter().find(|label| !is_there(label)) {
-            None => Ok(()),
-            Some(label) => Err(Error::NoSuchLabel {
-                target: self.from.target.name.clone(),
-                database: self.from.database.clone(),
-                label: label.to_string(),
+        for label in &self.options.labels {
+            match from.sets.iter().find(|set| set.label == *label) {
+                None => {
+                    return Err(Error::NoSuchLabel {
+                        target: self.from.target.name.clone(),
+                        database: self.from.database.clone(),
+                        label: label.to_string(),
+                    }
+                    .into());
+                }
+                // The lease says why it is refused.
+                Some(set) if set.complete().is_none() => {
+                    self.from.lease(Some(label.as_str()))?;
+                }
+                Some(_) => {}
             }
-            .into()),
+        }
+        Ok(())
+    }
+
+    /// A copy that is the same files is none.
+    fn block_shared(&self, from: &Listing, to: &Listing, plan: &mut CopyPlan) {
+        for (i, step) in plan.steps.iter_mut().enumerate() {
+            let CopyStep::There(label) = step else {
+                continue;
+            };
+            let theirs = to.sets.iter().find(|set| set.label == *label);
+            let shared = theirs
+                .is_some_and(|set| self.from.shares_files(&from.sets[i].devices, &set.devices));
+            if shared {
+                *step = CopyStep::Blocked(
+                    "its stripes there are the same files, by hard links or a second mount, and protect nothing"
+                        .to_owned(),
+                );
+            }
         }
     }
 
-    /// Copies what was chosen, in the order in which backups need each other.
+    /// Copies what was chosen, in the order in which backups need each other. Returns the rows with their ends.
     fn carry_out(
         &self,
-        (from, steps, chosen): (&Listing, &[CopyStep], &[usize]),
-        mut wal: Option<&longshore_repository::copying::WalPlan>,
+        (from, plan): (&Listing, &CopyPlan),
+        mut rows: Vec<Option<CopyRow>>,
         failures: &mut Failures,
         database: &mut CopiedDatabase,
-    ) {
+    ) -> Vec<Option<CopyRow>> {
         let facts = from.facts();
+        let chosen = plan.copied();
         let counted = Counted {
             moved: AtomicU64::new(0),
             total: chosen.iter().map(|i| from.sets[*i].bytes).sum(),
             view: ProgressView::new(self.context.output, self.context.clock.clone()),
         };
         let mut failed: BTreeSet<usize> = BTreeSet::new();
-        for i in in_order(&facts, chosen) {
-            let row = &mut database.backups[i];
-            if self.cancel.load(Ordering::Relaxed) {
+        // `None`: not tried yet. Backups without their WAL are no copies.
+        let mut wal_came: Option<bool> = self.options.no_wal.then_some(true);
+        for i in in_order(&facts, &chosen) {
+            let Some(row) = &mut rows[i] else {
+                continue;
+            };
+            if self.is_cancelled() {
                 row.end(CopyFate::Left, Some("the run was interrupted".to_owned()));
                 continue;
             }
             let needs = chain(&facts, i).unwrap_or_default();
-            if let Some(lost) = needs.iter().find(|need| failed.contains(need)) {
-                let why = format!("it needs {}, which was not copied", facts[*lost].label);
-                row.end(CopyFate::Blocked, Some(why));
-                failed.insert(i);
-                continue;
-            }
-            let again = steps[i] == CopyStep::Copy { again: true };
-            let result = self.copy_one((from, i, again), &counted, |label| {
-                let Some(plan) = wal.take() else {
-                    return Ok((0, 0));
-                };
-                self.copy_wal(plan, Some(label))
-            });
-            match result {
-                Ok((files, stored)) => {
-                    row.end(CopyFate::Copied, None);
-                    database.wal_files += files;
-                    database.wal_bytes += stored;
+            let lost = needs.iter().find(|need| failed.contains(need));
+            let why = match lost {
+                Some(lost) => format!("it needs {}, which was not copied", facts[*lost].label),
+                None if wal_came == Some(false) && needs_archive(&from.sets[i]) => {
+                    "the WAL that it needs could not be copied".to_owned()
                 }
-                Err(_) if self.cancel.load(Ordering::Relaxed) => {
-                    row.end(CopyFate::Left, Some("the run was interrupted".to_owned()));
+                None => {
+                    let result = self.copy_one((from, i, plan), &counted, |begun| {
+                        if wal_came.is_none() {
+                            wal_came = Some(false);
+                            let copied: Vec<_> = chosen.iter().map(|i| facts[*i].clone()).collect();
+                            let done = self.copy_wal(plan, Some((begun, &copied)))?;
+                            wal_came = Some(true);
+                            self.count_wal(done, failures, database);
+                        }
+                        Ok(())
+                    });
+                    match result {
+                        Ok(Outcome::Copied) => row.end(CopyFate::Copied, None),
+                        Ok(Outcome::Taken) => row.end(CopyFate::BeingCopied, None),
+                        Err(_) if self.is_cancelled() => {
+                            row.end(CopyFate::Left, Some("the run was interrupted".to_owned()));
+                        }
+                        Err(failure) => {
+                            row.end(CopyFate::Failed, Some(failure.text.clone()));
+                            failed.insert(i);
+                            failures.note(self.to, failure, self.context);
+                        }
+                    }
+                    continue;
                 }
-                Err(failure) => {
-                    row.end(CopyFate::Failed, Some(failure.text.clone()));
-                    failed.insert(i);
-                    failures.note(self.to, failure, self.context);
-                }
-            }
+            };
+            row.end(CopyFate::Blocked, Some(why));
+            failed.insert(i);
         }
         counted.view.end();
         // Backups may be there already that go on with newer WAL.
-        if let Some(plan) = wal.filter(|_| !self.cancel.load(Ordering::Relaxed)) {
+        if wal_came.is_none() && !self.is_cancelled() {
             match self.copy_wal(plan, None) {
-                Ok((files, stored)) => {
-                    database.wal_files += files;
-                    database.wal_bytes += stored;
-                }
+                Ok(done) => self.count_wal(done, failures, database),
                 Err(failure) => failures.note(self.to, failure, self.context),
             }
         }
+        rows
     }
 
-    /// Copies one backup. `wal` runs when the copy is a backup that is being written.
+    fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Copies one backup. `first` runs when the copy is a backup that is being written.
     fn copy_one(
         &self,
-        (from, index, again): (&Listing, usize, bool),
+        (from, index, plan): (&Listing, usize, &CopyPlan),
         counted: &Counted,
-        wal: impl FnOnce(&Label) -> Result<(u64, u64), Failure>,
-    ) -> Result<(u64, u64), Failure> {
-        let begun: BegunCopy = self.from.begin_copy((from, index), self.to, again)?;
+        first: impl FnOnce(&BegunCopy) -> Result<(), Failure>,
+    ) -> Result<Outcome, Failure> {
+        let again = plan.steps[index] == CopyStep::Copy { again: true };
+        let begun = match self.from.begin_copy((from, index), self.to, again) {
+            Err(Error::LabelTaken { .. }) if self.is_in_hand(from, index)? => {
+                return Ok(Outcome::Taken);
+            }
+            begun => begun?,
+        };
         let label = &from.sets[index].label;
         devices::remark(&begun.source, self.context);
-        let copied_wal = wal(label)?;
+        first(&begun)?;
         let moved = |n: u64| {
             if let Some(throttle) = self.throttle {
                 throttle.take(n);
             }
             let moved = counted.moved.fetch_add(n, Ordering::Relaxed) + n;
             counted.view.copied(moved, counted.total);
-            match self.cancel.load(Ordering::Relaxed) {
+            match self.is_cancelled() {
                 true => Err(MediaError::Cancelled {
                     device: label.to_string(),
                 }),
@@ -363,32 +399,56 @@ impl RouteRun<'_> {
             }
         };
         self.from.copy_stripes(&begun, &moved)?;
-        Ok(copied_wal)
+        Ok(Outcome::Copied)
     }
 
-    /// Files and bytes of the WAL that was copied.
+    /// Whether another process copies this very backup, or has done so since the plan was made.
+    fn is_in_hand(&self, from: &Listing, index: usize) -> Result<bool, Failure> {
+        let label = &from.sets[index].label;
+        let ours = from.sets[index].complete();
+        let now = self.to.list()?;
+        let there = now.sets.iter().find(|set| set.label == *label);
+        Ok(match there.map(|set| &set.state) {
+            Some(BackupState::Writing { .. }) => true,
+            Some(BackupState::Complete(theirs)) => {
+                ours.is_some_and(|ours| ours.header == theirs.header)
+            }
+            _ => false,
+        })
+    }
+
     fn copy_wal(
         &self,
-        plan: &longshore_repository::copying::WalPlan,
-        label: Option<&Label>,
-    ) -> Result<(u64, u64), Failure> {
+        plan: &CopyPlan,
+        first: Option<(&BegunCopy, &[longshore_repository::chain::SetFacts])>,
+    ) -> Result<WalCopied, Failure> {
         let form = wal::form((None, None), Some(&self.to.database), self.context);
-        let (mut files, mut stored) = (0, 0);
-        let mut each = |_, pushed| {
-            if let PushResult::Stored { stored_bytes, .. } = pushed {
-                files += 1;
-                stored += stored_bytes;
-            }
-            !self.cancel.load(Ordering::Relaxed)
-        };
-        if plan.todo.names.is_empty() && plan.todo.compared.is_empty() && label.is_none() {
-            return Ok((0, 0));
-        }
-        self.from.copy_wal(self.to, plan, label, &form, &mut each)?;
-        Ok((files, stored))
+        let goes_on = || !self.is_cancelled();
+        Ok(self.from.copy_wal(self.to, plan, first, &form, &goes_on)?)
     }
 
-    fn tell(&self, database: &CopiedDatabase) {
+    /// Files that the first archive lost are failures of this run, though all others were copied.
+    fn count_wal(&self, done: WalCopied, failures: &mut Failures, database: &mut CopiedDatabase) {
+        database.wal_files += done.files;
+        database.wal_bytes += done.stored_bytes;
+        for error in done.unreadable {
+            failures.note(self.to, error.into(), self.context);
+        }
+    }
+
+    /// Says so where the second target holds backups of several branches: a restore from there will ask, or follow one.
+    fn tell_branches(&self, before: &Listing) {
+        let Ok(now) = self.to.list() else {
+            return;
+        };
+        let (texts, _) = shelves::mixed(&now);
+        if !texts.is_empty() && shelves::mixed(before).0 != texts {
+            let text = format!("target {}: {}", self.to.target.name, texts.join(" "));
+            self.context.output.warn(&text);
+        }
+    }
+
+    fn tell(&self, database: &CopiedDatabase, from: &Listing) {
         let mut text = format!(
             "{} from target {} to target {}\n",
             plain(&database.database),
@@ -396,7 +456,7 @@ impl RouteRun<'_> {
             plain(&database.to)
         );
         let mut table = Table::new(&["backup", "type", "bytes", "result"]);
-        let shown = |row: &&CopyRow| !matches!(row.fate, CopyFate::There | CopyFate::NotWhole);
+        let shown = |row: &&CopyRow| row.fate != CopyFate::There;
         let rows: Vec<&CopyRow> = database.backups.iter().filter(shown).collect();
         for row in &rows {
             let result = match &row.why {
@@ -431,7 +491,14 @@ impl RouteRun<'_> {
             );
         }
         self.context.output.say(&(text + "\n"));
-        let is_blocked = |row: &&CopyRow| row.fate == CopyFate::Blocked;
+        if from.sets.is_empty() {
+            self.context.output.warn(&format!(
+                "target {} holds no backup of {}",
+                database.from, database.database
+            ));
+        }
+        let is_blocked =
+            |row: &&CopyRow| matches!(row.fate, CopyFate::Blocked | CopyFate::NotWhole);
         for row in database.backups.iter().filter(is_blocked) {
             let why = row.why.as_deref().unwrap_or_default();
             self.context
@@ -463,15 +530,22 @@ impl CopiedDatabase {
 }
 
 impl CopyRow {
-    fn of(from: &Listing, index: usize, step: &CopyStep) -> CopyRow {
+    /// `None`: the backup was not asked for, or it is none yet.
+    fn of(from: &Listing, index: usize, step: &CopyStep) -> Option<CopyRow> {
         let set = &from.sets[index];
         let (fate, why) = match step {
+            CopyStep::NotAsked => return None,
             CopyStep::Copy { .. } => (CopyFate::WouldBeCopied, None),
             CopyStep::There(label) if *label != set.label => {
                 (CopyFate::There, Some(format!("under the label {label}")))
             }
             CopyStep::There(_) => (CopyFate::There, None),
-            CopyStep::NotWhole => (CopyFate::NotWhole, Some(set.state.text())),
+            CopyStep::NotWhole => match set.state {
+                BackupState::Writing { .. } | BackupState::Abandoned | BackupState::Removing => {
+                    return None;
+                }
+                _ => (CopyFate::NotWhole, Some(set.state.text())),
+            },
             CopyStep::Unkept => (
                 CopyFate::Unkept,
                 Some("the next expire there would remove it".to_owned()),
@@ -479,13 +553,13 @@ impl CopyRow {
             CopyStep::BeingCopied => (CopyFate::BeingCopied, None),
             CopyStep::Blocked(why) => (CopyFate::Blocked, Some(why.clone())),
         };
-        CopyRow {
+        Some(CopyRow {
             label: set.label.to_string(),
             kind: set.facts().kind.text(),
             bytes: set.bytes,
             fate,
             why,
-        }
+        })
     }
 
     fn end(&mut self, fate: CopyFate, why: Option<String>) {

@@ -15,7 +15,7 @@ use longshore_pipeline::SourceSpec;
 
 use longshore_wal::is_in_bucket;
 
-use super::Context;
+use super::{Context, devices, shelves};
 use crate::config::{Config, Database};
 
 /// The findings as sentences, each with the table that it is about.
@@ -36,6 +36,13 @@ pub fn of(context: &Context) -> Vec<String> {
                 .into_iter()
                 .map(|what| format!("[database.{name}]: {what}")),
         );
+    }
+    for name in config.database.keys() {
+        let own = config.target_of(name);
+        for copy in config.copies_of(name) {
+            let same = own.and_then(|own| same_place(context, own, copy));
+            found.extend(same.map(|what| format!("[database.{name}]: {what}")));
+        }
     }
     for (name, retention) in &config.retention {
         if let (Some(full), Some(wal)) = (retention.keep_full, retention.keep_wal)
@@ -97,6 +104,14 @@ fn of_database(context: &Context, config: &Config, name: &str, database: &Databa
         }
     }
     found
+}
+
+/// The failure of every command that looks at copies.
+fn same_place(context: &Context, own: &str, copy: &str) -> Option<String> {
+    let own = devices::target(context, own).ok()?;
+    let copy = devices::target(context, copy).ok()?;
+    let same = shelves::refuse_same(&own, &copy, context);
+    same.err().map(|failure| failure.text)
 }
 
 /// An error with its causes, on one line.

@@ -13,7 +13,7 @@ use longshore_repository::branch;
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::lease::Holder;
 use longshore_repository::retention::{Decision, Keep, Remove, RetentionVerdict};
-use longshore_repository::{Listing, Shelf};
+use longshore_repository::{Listing, Shelf, Target};
 use serde::Serialize;
 
 use super::{Context, devices};
@@ -52,10 +52,25 @@ pub fn shelves(
         let copies = context.config.copies_of(name).iter();
         for copy in copies.filter(|_| target.is_none()) {
             let at = devices::target(context, copy)?;
+            refuse_same(&own, &at, context)?;
             shelves.push(devices::shelf(context, &at, name)?);
         }
     }
     Ok(shelves)
+}
+
+/// Errors: the targets have a place in common, under whatever name. A copy there protects nothing, and an expire by the
+/// copy's rules would remove the backups themselves.
+pub fn refuse_same(one: &Target, other: &Target, context: &Context) -> Result<(), Failure> {
+    match one.common_place(other, &*context.storage) {
+        None => Ok(()),
+        Some(place) => Err(longshore_repository::Error::SamePlace {
+            one: one.name.clone(),
+            other: other.name.clone(),
+            place,
+        }
+        .into()),
+    }
 }
 
 /// Failures of single databases while others were served.

@@ -115,7 +115,7 @@ fn a_backup_that_lacks_a_stripe_is_restored_from_its_copy_and_says_so() {
     // The remains block a copy back, and are never replaced.
     let before = std::fs::read(stripe(&stage, "disk1", &label, 1)).unwrap();
     stage.line("backup sales").exits(0);
-    stage.line("copy").exits(0);
+    stage.line("copy").exits(5).says("family 2 of 2 is missing");
     stage
         .line("copy sales --from offsite --to nightly")
         .exits(0);
@@ -201,7 +201,7 @@ fn a_place_that_protects_nothing_and_a_label_that_is_not_there_are_refused() {
     stage
         .line("copy sales --to nightly")
         .exits(2)
-        .says("are the same place");
+        .says("have a place in common");
     stage
         .line("copy sales --label 20200101T000000Z-full-00000000")
         .exits(4)
@@ -228,4 +228,75 @@ fn a_place_that_protects_nothing_and_a_label_that_is_not_there_are_refused() {
         write_configuration(&stage, &format!("copies = {copies}\n"));
         stage.line("config check").exits(2).says(what);
     }
+}
+
+#[test]
+fn one_place_under_another_name_is_refused_before_an_expire_removes_the_originals() {
+    let stage = configured();
+    for _ in 0..3 {
+        stage.line("backup sales").exits(0);
+    }
+    std::fs::remove_dir(stage.path("away")).unwrap();
+    std::os::unix::fs::symlink(stage.path("disk2"), stage.path("away")).unwrap();
+    for line in ["copy", "expire", "info", "expire sales --keep-full 1"] {
+        stage.line(line).exits(2).says("have a place in common");
+    }
+    stage.line("check").exits(1).says("have a place in common");
+    stage.line("config check").says("have a place in common");
+    assert_eq!(stage.names("disk1/sales").len(), 3);
+}
+
+#[test]
+fn a_backup_that_cannot_be_read_is_told_and_never_left_out_in_silence() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    let label = stage.names("disk1/sales")[0].clone();
+    let lost = stripe(&stage, "disk2", &label, 2);
+    std::fs::rename(&lost, stage.path("kept")).unwrap();
+    stage.line("copy").exits(5).says("family 2 of 2 is missing");
+    stage
+        .line(&format!("copy sales --label {label}"))
+        .exits(4)
+        .says("family 2 of 2 is missing");
+    std::fs::rename(stage.path("kept"), &lost).unwrap();
+    stage.line("copy").exits(0);
+    // An empty mount point has no backups, which is no success.
+    std::fs::remove_dir_all(stage.path("disk1/sales")).unwrap();
+    std::fs::remove_dir_all(stage.path("disk2/sales")).unwrap();
+    stage.line("copy").exits(5).says("holds no backup of sales");
+}
+
+#[test]
+fn a_restore_takes_no_other_set_for_the_copy_and_tells_of_a_newer_one() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    // Labels of one second are not in the order of time.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    let labels = stage.names("disk1/sales");
+    // Another backup's stripes under the newest label, which proves nothing.
+    let (older, newest) = (&labels[0], &labels[1]);
+    for family in [1, 2] {
+        let from = stripe(&stage, "away", older, family);
+        std::fs::copy(from, stripe(&stage, "away", newest, family)).unwrap();
+    }
+    let lost = stripe(&stage, "disk2", newest, 2);
+    std::fs::rename(&lost, stage.path("kept")).unwrap();
+    stage
+        .line("restore --database sales --to out")
+        .exits(4)
+        .says("nothing shows that it is the same one");
+    assert!(!stage.path("out").exists());
+    std::fs::rename(stage.path("kept"), &lost).unwrap();
+    // A target that lost all of a backup does not know that it was complete once.
+    std::fs::remove_dir_all(stage.path("away/sales")).unwrap();
+    stage.line("copy").exits(0);
+    for disk in ["disk1", "disk2"] {
+        std::fs::remove_dir_all(stage.path(format!("{disk}/sales/{newest}"))).unwrap();
+    }
+    stage
+        .line("restore --database sales --to two")
+        .exits(5)
+        .says(&format!("target offsite has a newer backup, {newest}"));
 }

@@ -384,7 +384,7 @@ fn of_two_restores_into_one_directory_the_second_is_refused() {
         assert!(child.try_wait().unwrap().is_none(), "it ended first");
     }
     let send = |signal| {
-        // SAFETY: plain system call; the child was not waited for yet, so the id is still its own.
+        // SAFETY: `kill` demands the id of a process that is ours: the child was not waited for yet, so it is still its own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
     };
     send(libc::SIGSTOP);

@@ -144,6 +144,43 @@ fn copied(installation: &Installation) -> Shop {
     shop
 }
 
+/// Backups that are there already get the WAL that they need, whatever kept it away.
+fn wal_follows(shop: &Shop) {
+    let server = &shop.server;
+    let far = shop.far_archive();
+    let all = segments(&far);
+    // A hole, as an archive has it that got a segment late.
+    for hole in [&all[..], &all[1..3]] {
+        for name in hole {
+            std::fs::remove_file(stored(&far, name)).unwrap();
+        }
+        shop.done("check main", 1);
+        shop.done("--json copy", 0);
+        assert_eq!(segments(&far), all);
+        shop.done("check main", 0);
+    }
+    // An archive that is not mounted is no archive without news.
+    let near = shop.near_archive();
+    std::fs::rename(&near, beside(server, "unmounted")).unwrap();
+    std::fs::create_dir(&near).unwrap();
+    let refused = shop.done("copy", 4);
+    assert!(
+        text(&refused).contains("there is no archive"),
+        "{}",
+        text(&refused)
+    );
+    std::fs::remove_dir(&near).unwrap();
+    std::fs::rename(beside(server, "unmounted"), &near).unwrap();
+    // Without WAL on request; the next run brings it.
+    std::fs::remove_dir_all(beside(server, "far1/main")).unwrap();
+    std::fs::remove_dir_all(beside(server, "far2/main")).unwrap();
+    shop.done("copy --no-wal", 0);
+    shop.done("check main", 1);
+    shop.done("copy", 0);
+    shop.done("check main", 0);
+    assert_eq!(segments(&far), all);
+}
+
 /// The server is set back, and its archive is a new one: the copy keeps the branch that it has.
 fn set_back(installation: &Installation, shop: &Shop) {
     let server = &shop.server;
@@ -171,6 +208,20 @@ fn set_back(installation: &Installation, shop: &Shop) {
             .all(|(path, bytes)| after.get(path) == Some(bytes)),
         "something of the first branch has changed"
     );
+    // A promotion gives it a timeline of its own, which goes on with no WAL that is there.
+    other.stop(Stop::Fast);
+    recover(
+        &other,
+        &data,
+        "recovery_target_timeline = 'latest'\nrestore_command = 'false'",
+        "recovery.signal",
+    );
+    other.start();
+    other.wait_for("select pg_is_in_recovery()", "f");
+    work(&other, 2);
+    archived(&other, &shop.near_archive());
+    let refused = shop.run("copy");
+    assert_eq!(code(&refused), 7, "{}", text(&refused));
     let new: Vec<&PathBuf> = after
         .keys()
         .filter(|path| !before.contains_key(*path))
@@ -189,6 +240,8 @@ fn a_copy_recovers_to_the_same_moment_and_never_mixes_two_branches() {
         let lacks = |line: &str| answer(&shop.done(line, 0))["databases"][0]["wal_files"].clone();
         assert_ne!(lacks("--json copy --dry-run"), 0);
         assert_eq!(lacks("--json copy --dry-run --no-wal"), 0);
+        shop.done("copy", 0);
+        wal_follows(&shop);
         set_back(&installation, &shop);
     }
 }

@@ -1,8 +1,8 @@
 //! The threads of a backup: each worker reads, checks and compresses a buffer while it stays in its core's cache.
 //!
-//! All threads share one state (`shared`). In the order of a buffer's walk: `read` takes a task from the feed and reads it, here it is offered to an
-//! accelerator (`offload`) or compressed, `block` makes the stored block of it, and `write` passes that to the stripes'
-//! writers.
+//! All threads share one state (`shared`). In the order of a buffer's walk: `read` takes a task from the feed and reads it,
+//! here it is offered to an accelerator (`offload`) or compressed, `block` makes the stored block of it, and here it is
+//! handed over to the stripes' writers (`write`).
 //!
 //! Invariants
 //! - A worker computes only while it holds its turn. One that returns from a read outside the page cache may compute in

@@ -168,6 +168,12 @@ enum Heard {
     Done,
 }
 
+/// A prefix in one spelling, with its server; `None` if that cannot be known.
+pub(super) fn identity_of(address: &str, storage: &dyn Storage) -> Option<String> {
+    let spot = Spot::of(address, storage).ok()?;
+    Some(spot.identity().display().to_string())
+}
+
 /// A key that every caller has in the form of one already.
 fn key_of(text: impl Into<String>) -> Key {
     let text = text.into();

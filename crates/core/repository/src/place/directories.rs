@@ -312,7 +312,9 @@ impl Claims for Directories {
             database: self.database.clone(),
             label: label.to_string(),
         };
-        let is_there = |home: &Arc<dyn Dir>| home.stat(Path::new(label.as_str())).is_ok();
+        let removing = format!("{label}{REMOVING}");
+        let has = |home: &Arc<dyn Dir>, name: &str| home.stat(Path::new(name)).is_ok();
+        let is_there = |home: &Arc<dyn Dir>| has(home, label.as_str()) || has(home, &removing);
         if homes.iter().any(is_there) {
             return Err(taken());
         }

@@ -4,15 +4,15 @@
 //! - A backup that was made a moment ago may lack its copy: only one that is older than the newest backup may be is told.
 //! - A target that cannot be reached is something to look at: the backups themselves are where they should be.
 //!
-//! Leaves to others: which backups belong there (`longshore-repository`).
+//! Leaves to others: which backups belong there (`longshore-repository`), and gaps in WAL (`info.rs`).
 
-use longshore_repository::copying::{CopyStep, plan};
+use longshore_repository::copying::{CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
 use longshore_repository::{BackupState, Listing, Shelf};
 
-use super::super::{Context, devices};
+use super::super::{Context, devices, info, shelves};
 use super::{Check, Notes, age_text, told};
-use longshore_terminal::failure::Failure;
+use longshore_terminal::failure::Exit;
 
 pub(super) fn look(
     shelf: &Shelf,
@@ -23,10 +23,17 @@ pub(super) fn look(
 ) {
     for copy in context.config.copies_of(&shelf.database) {
         let there = devices::target(context, copy)
-            .and_then(|target| devices::shelf(context, &target, &shelf.database))
-            .and_then(|there| there.list().map_err(Failure::from));
+            .and_then(|target| {
+                shelves::refuse_same(&shelf.target, &target, context)?;
+                devices::shelf(context, &target, &shelf.database)
+            })
+            .and_then(|there| Ok((there.list()?, there)));
         match there {
-            Ok(there) => compare(copy, (shelf, listing), &there, options, context, notes),
+            Ok((found, there)) => {
+                compare(copy, (shelf, listing), &found, options, context, notes);
+                wal(&there, &found, context, notes);
+            }
+            Err(failure) if failure.exit == Exit::Usage => notes.bad("copies", told(&failure)),
             Err(failure) => notes.look("copies", format!("{copy}: {}", told(&failure))),
         }
     }
@@ -44,7 +51,7 @@ fn compare(
     let database = &shelf.database;
     let rules = context.config.retention_of(database, Some(copy));
     let policy = rules.map_or(Policy::default(), |(_, rules)| rules.policy());
-    let steps = plan(listing, there, &[], &policy, now_us);
+    let steps = plan(listing, there, &[], &policy, now_us).steps;
     let facts = listing.facts();
     let is_old = |i: &usize| {
         now_us.saturating_sub(facts[*i].finish_us) > i64::from(options.max_age) * 3_600_000_000
@@ -87,5 +94,40 @@ fn compare(
         let count = steps.iter().filter(copied).count();
         let all = facts.iter().filter(|set| set.is_whole()).count();
         notes.good("copies", format!("{copy}: {count} of {all} backups"));
+    }
+}
+
+/// Whether the second target has the WAL that its backups need, and of one branch.
+fn wal(there: &Shelf, found: &Listing, context: &Context, notes: &mut Notes) {
+    let copy = &there.target.name;
+    let (texts, both) = shelves::mixed(found);
+    for text in texts {
+        let text = format!("{copy}: {text}");
+        match both {
+            true => notes.bad("copies", text),
+            false => notes.look("copies", text),
+        }
+    }
+    let known = match info::database(there, found, context) {
+        Ok(known) => known,
+        Err(failure) => {
+            notes.bad("copies", format!("{copy}: {}", told(&failure)));
+            return;
+        }
+    };
+    match &known.wal {
+        None if found.sets.iter().any(needs_archive) => notes.bad(
+            "copies",
+            format!("{copy} has backups that need WAL, and no archive of it"),
+        ),
+        None => {}
+        Some(wal) => {
+            for gap in &wal.gaps {
+                notes.bad("copies", format!("{copy} lacks WAL: {gap}"));
+            }
+            for label in &wal.inconsistent {
+                notes.bad("copies", format!("{copy} lacks WAL that {label} needs"));
+            }
+        }
     }
 }

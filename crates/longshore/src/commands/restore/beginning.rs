@@ -5,11 +5,13 @@
 //!   the two, before anything is written.
 //! - Backups that were skipped are named with the reason.
 //! - A lease keeps the chosen backup until reading ends.
+//! - A copy at another target is used only for the very backup that was chosen, by what is left of it, or for a label that
+//!   the user gave.
 //! - A target in the future is refused: a server would stop without opening.
 //!
 //! Leaves to others: choosing (`longshore-repository`), and proving (`longshore-wal`).
 
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, MediaSet};
 use longshore_pg::recovery::NO_ARCHIVE;
 use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget};
 use longshore_repository::recover::target_text;
@@ -160,6 +162,9 @@ fn source(
     });
     let error = match found {
         Ok((archive, lease)) => {
+            if label.is_none() && media.target.is_none() {
+                tell_newer(&own, &lease, context);
+            }
             return Ok(Source {
                 shelf: own,
                 archive,
@@ -181,8 +186,27 @@ fn source(
         let Some(Ok(lease)) = meant.map(|label| lease(&shelf, Some(label), asked, None)) else {
             continue;
         };
+        // The label of a set that is whole elsewhere proves nothing.
+        let media = |devices: &[DeviceSpec]| media_set(devices, context);
+        let left = own.list().ok().and_then(|listing| {
+            let left = listing.sets.iter().find(|set| set.label == lease.label);
+            media(&left?.devices)
+        });
+        let is_known = left.is_some() && left == media(&lease.devices);
+        let by_label = left.is_none() && label.is_some();
+        if !is_known && !by_label {
+            context.output.warn(&format!(
+                "target {copy} has a backup under the label {}, and nothing shows that it is the same one: it is not used",
+                lease.label
+            ));
+            continue;
+        }
+        let remark = match is_known {
+            true => "",
+            false => " (its label alone says that it is the same)",
+        };
         context.output.warn(&format!(
-            "{} is restored from its copy at target {copy}: {error}",
+            "{} is restored from its copy at target {copy}{remark}: {error}",
             lease.label
         ));
         let archive = match archive_of(&own, options, context) {
@@ -211,6 +235,40 @@ fn source(
         error => labelled::of_branch(error),
     };
     Err(failure)
+}
+
+/// The media set of stripes, from any whose header is readable.
+fn media_set(devices: &[DeviceSpec], context: &Context) -> Option<uuid::Uuid> {
+    let label = |device: &DeviceSpec| MediaSet::label(&*device.open(&context.storage)).ok();
+    devices
+        .iter()
+        .find_map(label)
+        .map(|header| header.media_set)
+}
+
+/// Warns if a copy has a newer backup than the target, which has lost it then: one that lost all stripes looks as if it had
+/// never been complete.
+fn tell_newer(own: &Shelf, chosen: &BackupLease, context: &Context) {
+    for copy in context.config.copies_of(&own.database) {
+        let there = devices::target(context, copy)
+            .and_then(|target| devices::shelf(context, &target, &own.database))
+            .and_then(|shelf| Ok(shelf.list()?));
+        let Ok(there) = there else {
+            tracing::info!(copy, "it is not known whether a copy has newer backups");
+            continue;
+        };
+        let facts = there.facts();
+        let newest = facts.iter().filter(|set| set.is_whole());
+        let Some(newest) = newest.max_by_key(|set| set.finish_us) else {
+            continue;
+        };
+        if newest.finish_us > chosen.facts.finish_us && newest.id != chosen.facts.id {
+            context.output.warn(&format!(
+                "target {copy} has a newer backup, {}, which is not whole at target {}: to restore it, name --target {copy}",
+                newest.label, own.target.name
+            ));
+        }
+    }
 }
 
 /// Whether a copy may have what the target could not give.
