@@ -156,7 +156,8 @@ fn wal_follows(shop: &Shop) {
         }
         shop.done("check main", 1);
         shop.done("--json copy", 0);
-        assert_eq!(segments(&far), all);
+        // A check switches to a new segment.
+        assert!(segments(&far).starts_with(&all));
         shop.done("check main", 0);
     }
     // An archive that is not mounted is no archive without news.
@@ -178,7 +179,7 @@ fn wal_follows(shop: &Shop) {
     shop.done("check main", 1);
     shop.done("copy", 0);
     shop.done("check main", 0);
-    assert_eq!(segments(&far), all);
+    assert!(segments(&far).starts_with(&all));
 }
 
 /// The server is set back, and its archive is a new one: the copy keeps the branch that it has.
