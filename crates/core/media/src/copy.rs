@@ -14,9 +14,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_io::{Via, crc32c, side_by_side};
+use uuid::Uuid;
 
 use crate::Error;
-use crate::device::{BackupDevice, FamilyRead, FamilyWrite, LastLook, Stripe};
+use crate::device::{BackupDevice, FamilyRead, FamilyWrite, Stripe, complete_all};
 use crate::header::{SetHeader, SetTrailer, stored_max};
 use crate::member::{Member, media_header};
 use crate::set_reader::{MediaSet, SetSummary};
@@ -52,7 +53,8 @@ impl ReadyCopy {
         for stripe in &mut self.stripes {
             stripe.write.keep();
         }
-        complete(self.stripes)?;
+        let named = self.stripes.into_iter().map(|s| (s.device, s.write));
+        complete_all(named.collect(), &mut || {})?;
         Ok(self.set)
     }
 }
@@ -138,15 +140,6 @@ struct CopiedStripe {
     len: u64,
 }
 
-fn complete(mut stripes: Vec<CopiedStripe>) -> Result<(), Error> {
-    stripes.sort_by(|a, b| a.device.cmp(&b.device));
-    let mut looks: Vec<LastLook> = Vec::new();
-    for stripe in stripes {
-        looks.extend(stripe.write.complete()?);
-    }
-    looks.into_iter().try_for_each(|look| look())
-}
-
 /// Reads a stripe up to its end, checks it, and writes all of it but the trailer.
 fn copy_stripe(
     member: &Member,
@@ -173,9 +166,12 @@ fn copy_stripe(
     }
     let write = to.create_stripe(&Stripe {
         via: Via::Direct,
+        // Of its own for each attempt: a store must not take an earlier one's stripe for this.
         label: format!(
             "{}/{}/{}",
-            member.header.media_set, member.header.family, member.header.family_uuid
+            member.header.media_set,
+            member.header.family,
+            Uuid::new_v4()
         ),
         expected_bytes: Some(len),
     })?;

@@ -231,6 +231,27 @@ pub trait FamilyWrite: Send {
     fn complete(self: Box<Self>) -> Result<Option<LastLook>, Error>;
 }
 
+/// A stripe and its device's name.
+pub(crate) type NamedStripe = (String, Box<dyn FamilyWrite>);
+
+/// Gives all stripes of a set, which are durable and kept, their names; then looks whether each still stands. `tell` is
+/// called before the first stripe is completed, and after each.
+pub(crate) fn complete_all(
+    mut stripes: Vec<NamedStripe>,
+    tell: &mut dyn FnMut(),
+) -> Result<(), Error> {
+    stripes.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut looks = Vec::new();
+    for (_, stripe) in stripes {
+        tell();
+        looks.extend(stripe.complete()?);
+    }
+    tell();
+    // All of them are taken, so that each stripe's state is known.
+    let taken: Vec<_> = looks.into_iter().map(|look| look()).collect();
+    taken.into_iter().collect()
+}
+
 /// One aligned buffer.
 pub(crate) fn buffer(device: &str, len_bytes: usize) -> Result<Buffer, Error> {
     let mut buffers = buffers(device, 1, len_bytes)?;

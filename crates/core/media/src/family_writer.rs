@@ -10,7 +10,7 @@
 use longshore_io::crc32c_append;
 
 use crate::Error;
-use crate::device::{FamilyWrite, LastLook};
+use crate::device::{FamilyWrite, NamedStripe};
 use crate::header::{SetHeader, SetTrailer};
 use crate::index;
 use crate::record::{Container, RecordKind};
@@ -178,8 +178,8 @@ impl FamilyWriter {
         self.write.keep();
     }
 
-    /// Gives the stripe its name. Returns what must be looked at once all stripes have theirs.
-    pub(crate) fn complete(self) -> Result<Option<LastLook>, Error> {
-        self.write.complete()
+    /// The stripe itself, when all of the set is written and kept.
+    pub(crate) fn into_stripe(self) -> NamedStripe {
+        (self.device, self.write)
     }
 }

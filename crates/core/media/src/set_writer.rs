@@ -18,7 +18,7 @@ use std::sync::Arc;
 use longshore_io::Via;
 use uuid::Uuid;
 
-use crate::device::{BackupDevice, DeviceClass, Stripe};
+use crate::device::{BackupDevice, DeviceClass, Stripe, complete_all};
 use crate::family_writer::FamilyWriter;
 use crate::header::{FAMILIES_MAX, LogEnd, MediaHeader, SETS_MAX, SetHeader, SetTrailer};
 use crate::record::{Container, RecordKind};
@@ -243,23 +243,10 @@ impl SetWriter {
         for family in &mut families {
             family.keep();
         }
-        complete(families, tell)?;
+        let stripes = families.into_iter().map(FamilyWriter::into_stripe);
+        complete_all(stripes.collect(), tell)?;
         Ok(stored)
     }
-}
-
-/// Completes all stripes, then looks whether each still stands.
-fn complete(mut families: Vec<FamilyWriter>, tell: &mut dyn FnMut()) -> Result<(), Error> {
-    families.sort_by(|a, b| a.device().cmp(b.device()));
-    let mut looks = Vec::new();
-    for family in families {
-        tell();
-        looks.extend(family.complete()?);
-    }
-    tell();
-    // All of them are taken, so that each stripe's state is known.
-    let taken: Vec<_> = looks.into_iter().map(|look| look()).collect();
-    taken.into_iter().collect()
 }
 
 /// About how many bytes one of `stripes` stripes will have: its share, and a fiftieth for what compression may add.

@@ -317,34 +317,24 @@ impl Shelf {
     ///
     /// Errors: [`Error::NoWalToCopy`]; those of the archives.
     pub fn plan_wal_copy(&self, to: &Shelf, plan: &CopyPlan) -> Result<Option<WalToCopy>, Error> {
-        Ok(self.wal_ends(to, plan)?.map(|(_, todo)| todo))
+        let Some(from) = self.wal_source(to, plan)? else {
+            return Ok(None);
+        };
+        lacking(&from, to.wal()?.as_ref(), plan).map(Some)
     }
 
-    /// The archive here, and the WAL that the one at `to` lacks.
-    fn wal_ends(
-        &self,
-        to: &Shelf,
-        plan: &CopyPlan,
-    ) -> Result<Option<(WalArchive, WalToCopy)>, Error> {
+    /// The archive here, if the one at `to` is another and any backup needs one.
+    fn wal_source(&self, to: &Shelf, plan: &CopyPlan) -> Result<Option<WalArchive>, Error> {
         if self.wal_path() == to.wal_path() {
             return Ok(None);
         }
-        let Some(from) = self.wal()? else {
-            return match plan.needs_wal {
-                false => Ok(None),
-                true => Err(Error::NoWalToCopy {
-                    database: self.database.clone(),
-                    path: self.needed_wal_path()?,
-                }),
-            };
-        };
-        let system = from.identified()?.system;
-        let needed = |timeline: Timeline, start, end| {
-            let number = timeline.number();
-            plan.wal.surely_needs(system, number, start, end)
-        };
-        let todo = from.lacking(to.wal()?.as_ref(), &needed)?;
-        Ok(Some((from, todo)))
+        match self.wal()? {
+            None if plan.needs_wal => Err(Error::NoWalToCopy {
+                database: self.database.clone(),
+                path: self.needed_wal_path()?,
+            }),
+            found => Ok(found),
+        }
     }
 
     /// Copies WAL to the archive at `to`, which is made if it is missing. `first`: a backup that is being copied, if there
@@ -360,10 +350,12 @@ impl Shelf {
         form: &StorageForm,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<WalCopied, Error> {
-        let Some((from, todo)) = self.wal_ends(to, plan)? else {
+        let Some(from) = self.wal_source(to, plan)? else {
             return Ok(WalCopied::default());
         };
-        if first.is_none() && todo.names.is_empty() && todo.compared.is_empty() {
+        // No archive is made for nothing.
+        let there = to.wal()?;
+        if first.is_none() && lacking(&from, there.as_ref(), plan)?.is_empty() {
             return Ok(WalCopied::default());
         }
         let archive = match &to.archive {
@@ -377,28 +369,31 @@ impl Shelf {
                 WalArchive::create(&*to.storage, &base, &below, &*to.clock)?
             }
         };
-        let system = from.identified()?.system;
-        let mut todo = todo;
         if let Some((begun, copied)) = first {
+            let system = from.identified()?.system;
             let logs = copied.iter().filter_map(|set| set.log);
             let of_system = logs.filter(|log| log.system == system);
             if let Some(lsn) = of_system.map(|log| log.first_lsn).min() {
                 let reliance = Reliance::new(to, &begun.source.label);
                 reliance.settle(&archive, system, Lsn(lsn), EXPIRE_PATIENCE)?;
             }
-            // An expire may have removed some since.
-            todo = self
-                .wal_ends(to, plan)?
-                .map(|(_, todo)| todo)
-                .unwrap_or_default();
         }
-        Ok(copy_wal(
-            &from,
-            &archive,
-            &todo,
-            form,
-            &*self.clock,
-            goes_on,
-        )?)
+        let todo = lacking(&from, Some(&archive), plan)?;
+        let clock = &*self.clock;
+        Ok(copy_wal(&from, &archive, &todo, form, clock, goes_on)?)
     }
+}
+
+/// The WAL of an archive that another one lacks and that a plan needs there.
+fn lacking(
+    from: &WalArchive,
+    to: Option<&WalArchive>,
+    plan: &CopyPlan,
+) -> Result<WalToCopy, Error> {
+    let system = from.identified()?.system;
+    let needed = |timeline: Timeline, start, end| {
+        let number = timeline.number();
+        plan.wal.surely_needs(system, number, start, end)
+    };
+    Ok(from.lacking(to, &needed)?)
 }

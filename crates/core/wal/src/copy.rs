@@ -35,6 +35,13 @@ pub struct WalToCopy {
     pub stored_bytes: u64,
 }
 
+impl WalToCopy {
+    /// Whether there is nothing to copy and nothing to compare.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.compared.is_empty()
+    }
+}
+
 impl WalArchive {
     /// The histories, and the segments from `start` to `end` that are `needed` and that `to` lacks.
     ///
@@ -100,14 +107,9 @@ impl WalArchive {
                 compared.insert(*timeline, name);
             }
         }
+        let mut judged = BTreeSet::new();
         for name in segments {
-            // A timeline that is new there goes on with an earlier one that both have.
-            let mut earlier = theirs.range(..=name.timeline);
-            let is_shown = match theirs.contains(&name.timeline) {
-                true => compared.contains_key(&name.timeline),
-                false => theirs.is_empty() || earlier.any(|t| compared.contains_key(t)),
-            };
-            if !is_shown {
+            if judged.insert(name.timeline) && !self.goes_on(name.timeline, &theirs, &compared)? {
                 return Err(Error::CopyUnknown {
                     archive: self.path().to_owned(),
                     to: to.to_owned(),
@@ -116,6 +118,30 @@ impl WalArchive {
             }
         }
         Ok(compared.into_values().collect())
+    }
+
+    /// Whether a timeline goes on with the WAL of an archive that has the timelines `theirs`, of which those in `compared`
+    /// have a segment in common with this one. Numbers of timelines prove nothing: its own history names its ancestors.
+    fn goes_on(
+        &self,
+        timeline: Timeline,
+        theirs: &BTreeSet<Timeline>,
+        compared: &BTreeMap<Timeline, SegmentName>,
+    ) -> Result<bool, Error> {
+        if theirs.is_empty() || compared.contains_key(&timeline) {
+            return Ok(true);
+        }
+        if theirs.contains(&timeline) {
+            return Ok(false);
+        }
+        let history = match self.history(timeline) {
+            Ok(history) => history,
+            Err(Error::Missing { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let ancestors = history.forks().iter().rev().map(|fork| fork.timeline);
+        let nearest = ancestors.into_iter().find(|t| theirs.contains(t));
+        Ok(nearest.is_some_and(|nearest| compared.contains_key(&nearest)))
     }
 
     /// A file of this archive, decoded and checked, in memory.
@@ -209,6 +235,16 @@ pub fn copy_wal(
             out.history = Some(Box::new(history));
         }
         if let PushResult::Stored { stored_bytes, .. } = to.push(&out, form, clock)? {
+            if let WalName::Segment(segment) = name
+                && todo.compared.contains(name)
+            {
+                // It was there, and is gone: nothing was compared.
+                return Err(Error::CopyUnknown {
+                    archive: from.path().to_owned(),
+                    to: to.path().to_owned(),
+                    name: *segment,
+                });
+            }
             copied.files += 1;
             copied.stored_bytes += stored_bytes;
         }

@@ -131,8 +131,11 @@ fn routes(options: &Copy, context: &Context) -> Result<Vec<(Shelf, Shelf)>, Fail
             devices::target(context, from)?.databases(&*context.storage)?
         }
         ([], _) => {
-            let has_copies =
-                |name: &&String| options.to.is_some() || !config.copies_of(name).is_empty();
+            let has_target =
+                |name: &str| options.from.is_some() || config.target_of(name).is_some();
+            let has_copies = |name: &&String| {
+                has_target(name) && (options.to.is_some() || !config.copies_of(name).is_empty())
+            };
             let names = config.database.keys().filter(has_copies);
             names.cloned().collect()
         }
@@ -140,17 +143,19 @@ fn routes(options: &Copy, context: &Context) -> Result<Vec<(Shelf, Shelf)>, Fail
     };
     for name in &names {
         let from = devices::target_of(context, options.from.as_deref(), name)?;
-        let targets = match &options.to {
-            Some(to) => std::slice::from_ref(to),
-            None => config.copies_of(name),
+        let targets: Vec<&String> = match &options.to {
+            Some(to) => vec![to],
+            // From a copy the others are brought up to date.
+            None => config
+                .copies_of(name)
+                .iter()
+                .filter(|to| **to != from.name)
+                .collect(),
         };
         if targets.is_empty() {
             return Err(nowhere(name));
         }
-        for to in targets
-            .iter()
-            .filter(|to| **to != from.name || options.to.is_some())
-        {
+        for to in targets {
             let to = devices::target(context, to)?;
             shelves::refuse_same(&from, &to, context)?;
             let shelf = |target: &Target| devices::shelf(context, target, name);
@@ -513,7 +518,7 @@ fn in_order(facts: &[longshore_repository::chain::SetFacts], chosen: &[usize]) -
     let mut order = chosen.to_vec();
     let depth = |i: usize| chain(facts, i).map_or(usize::MAX, |links| links.len());
     let root = |i: usize| chain(facts, i).ok().and_then(|links| links.last().copied());
-    order.sort_by_key(|i| (root(*i).unwrap_or(*i), depth(*i), *i));
+    order.sort_by_cached_key(|i| (root(*i).unwrap_or(*i), depth(*i), *i));
     order
 }
 

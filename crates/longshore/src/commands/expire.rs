@@ -73,7 +73,13 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
     let mut failures = Failures::default();
     let mut warned = false;
     let cancel = interrupt::cancel_flag();
+    let given = !given(&options.rules).is_empty() || options.rules.keep_wal.is_some();
     for shelf in all {
+        // A rule for once is about one target: copies have rules of their own.
+        let own = context.config.target_of(&shelf.database);
+        if given && options.target.is_none() && own != Some(&shelf.target.name) {
+            continue;
+        }
         let Some(policy) = policy(&options.rules, context, &shelf) else {
             if named {
                 let failure = Failure::usage(
@@ -120,13 +126,18 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The rules of the options, if any are given, else the configured ones.
-fn policy(rules: &Rules, context: &Context, shelf: &Shelf) -> Option<Policy> {
-    let given = Policy {
+/// The rules of the options.
+fn given(rules: &Rules) -> Policy {
+    Policy {
         keep_full: rules.keep_full,
         keep_days: rules.keep_days,
         keep_wal: rules.keep_wal,
-    };
+    }
+}
+
+/// The rules of the options, if any are given, else the configured ones.
+fn policy(rules: &Rules, context: &Context, shelf: &Shelf) -> Option<Policy> {
+    let given = given(rules);
     let target = Some(shelf.target.name.as_str());
     let configured = context.config.retention_of(&shelf.database, target);
     let configured = configured.map(|(_, retention)| retention.policy());

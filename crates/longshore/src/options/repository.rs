@@ -42,7 +42,8 @@ pub struct Expire {
 
     /// The target; the default is the one configured for each database.
     ///
-    /// The rules count the backups at one target; those at another target are not looked at.
+    /// The rules count the backups at one target. Without this option, copies at other targets are expired, too, each by its
+    /// target's rules; rules of the command line apply to the database's own target.
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 

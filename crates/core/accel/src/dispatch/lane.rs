@@ -5,8 +5,8 @@
 //! - A call that takes too long costs the device its standing, not the run its data: software compresses the same
 //!   blocks.
 //!
-//! Leaves to others: which blocks go to an accelerator (`inner.rs`), its threads (`puller.rs`), checking results (`check.rs`), and what outlives a
-//! run (`standing.rs`).
+//! Leaves to others: which blocks go to an accelerator (`inner.rs`), its threads (`puller.rs`), checking results
+//! (`check.rs`), and what outlives a run (`standing.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

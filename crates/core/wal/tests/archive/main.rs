@@ -3,6 +3,7 @@
 mod ahead;
 mod ahead_buckets;
 mod buckets;
+mod copying;
 mod faults;
 mod hostile;
 mod left;
