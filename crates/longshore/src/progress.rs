@@ -267,6 +267,24 @@ mod tests {
         assert!(lines.due(now(1200), &at(300, Some(1000))).is_some());
     }
 
+    /// Threads read the clock before they wait for their turn to tell.
+    #[test]
+    fn a_thread_that_comes_late_with_an_earlier_time_is_no_error() {
+        let mut lines = Lines::default();
+        lines.due(Duration::from_secs(5), &at(1, Some(1000)));
+        assert!(
+            lines
+                .due(Duration::from_secs(6), &at(200, Some(1000)))
+                .is_some()
+        );
+        lines.due(Duration::from_secs(4), &at(100, Some(1000)));
+        assert!(
+            lines
+                .due(Duration::from_secs(4), &at(300, Some(1000)))
+                .is_some()
+        );
+    }
+
     #[test]
     fn a_slow_run_of_unknown_length_is_heard_from_every_ten_seconds() {
         let mut lines = Lines::default();

@@ -65,6 +65,13 @@ impl Stage {
         copy(&self.from, &self.to, label, false)
     }
 
+    /// The label's directory at the second target, made for something that no copy has put there.
+    fn label_there(&self, label: &Label) -> PathBuf {
+        let at = self.path(format!("to1/db/{label}"));
+        fs::create_dir_all(&at).unwrap();
+        at
+    }
+
     /// The file that a restore of this label from a shelf gives.
     fn restored(&self, shelf: &Shelf, label: &Label) -> Vec<u8> {
         let out = self.path("out");
@@ -164,8 +171,7 @@ fn another_backup_under_the_label_is_never_replaced() {
     let other = Stage::new(1, 1);
     let theirs = other.shelve(1);
     // The other's stripe under this backup's label: a label proves nothing.
-    let at = stage.path(format!("to1/db/{label}"));
-    fs::create_dir_all(&at).unwrap();
+    let at = stage.label_there(&label);
     let stripe = other.path(format!("from1/db/{theirs}/family-1.bak"));
     fs::copy(&stripe, at.join("family-1.bak")).unwrap();
     let [CopyStep::Blocked(why)] = &stage.steps(&Policy::default())[..] else {
@@ -277,8 +283,7 @@ fn backups_go_to_a_bucket_and_come_back() {
 fn remains_with_a_name_that_nobody_knows_stay_and_are_told() {
     let stage = Stage::new(1, 1);
     let label = stage.shelve(1);
-    let at = stage.path(format!("to1/db/{label}"));
-    fs::create_dir_all(&at).unwrap();
+    let at = stage.label_there(&label);
     fs::write(at.join("family-1.bak.longshore-new"), b"begun").unwrap();
     fs::write(at.join(".nfs0001"), b"somebody's").unwrap();
     for _ in 0..2 {
@@ -327,8 +332,7 @@ fn one_place_under_two_names_is_found() {
 fn a_copy_by_hard_links_is_known_as_the_same_files() {
     let stage = Stage::new(1, 1);
     let label = stage.shelve(1);
-    let at = stage.path(format!("to1/db/{label}"));
-    fs::create_dir_all(&at).unwrap();
+    let at = stage.label_there(&label);
     let stripe = stage.path(format!("from1/db/{label}/family-1.bak"));
     fs::hard_link(&stripe, at.join("family-1.bak")).unwrap();
     let devices = |shelf: &Shelf| shelf.list().unwrap().sets[0].devices.clone();

@@ -24,6 +24,7 @@ use longshore_media::{
 };
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
+use longshore_repository::copying;
 use longshore_repository::lease::{Lease, Use};
 use longshore_repository::retention::Policy;
 use longshore_repository::{
@@ -612,6 +613,54 @@ fn a_backup_whose_record_an_expire_of_its_own_target_replaced_leaves_another() {
     rely(other, 2, 11, 11);
     assert_eq!(removed(&expire(other, keep(1, None), false)).0, 3);
     assert_eq!(segments(one), (5..12).collect());
+}
+
+/// Goal: an expire that began before the need of a copy was recorded may still remove WAL at the second target; the copy
+/// looks what is lacking only after that expire has ended.
+#[test]
+fn a_copy_brings_wal_again_that_an_expire_removed_while_it_waited() {
+    let (_first, from) = stage(10..16);
+    shelve_logged(&from, 1, 7, 10, 12);
+    let (second, to) = stage(10..16);
+    let archive = to.wal().unwrap().unwrap();
+    let dir = to.storage().dir(archive.path()).unwrap();
+    let lease = Lease::take(dir, Use::Expire, &HostClock).unwrap();
+    let expired = paths(archive.path())
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains("00000000000A"))
+        .map(|path| archive.path().join(path))
+        .collect::<Vec<_>>();
+    assert_eq!(expired.len(), 1);
+    let act = move || {
+        expired
+            .iter()
+            .for_each(|path| fs::remove_file(path).unwrap());
+        drop(lease);
+    };
+    let clock = Arc::new(Meanwhile(Mutex::new(Some(Box::new(act)))));
+    let at = target(&[second.path()]);
+    let waiting = Shelf::new(host(), clock.clone(), &at, "db").unwrap();
+    let listing = from.list().unwrap();
+    let plan = copying::plan(
+        &listing,
+        &waiting.list().unwrap(),
+        &[],
+        &Policy::default(),
+        i64::MAX / 2,
+    );
+    let begun = from.begin_copy((&listing, 0), &waiting, false).unwrap();
+    let form = StorageForm {
+        algorithm: Algorithm::Lz4,
+        level: Level::Low,
+        verify: false,
+    };
+    let first = Some((&begun, &listing.facts()[..]));
+    let done = from
+        .copy_wal(&waiting, &plan, first, &form, &|| true)
+        .unwrap();
+    assert!(clock.0.lock().unwrap().is_none(), "it waited");
+    assert_eq!(done.files, 1);
+    assert_eq!(segments(&to), (10..16).collect());
 }
 
 /// Goal: a record that an expire writes while a directory of its target is not mounted holds until the directory is

@@ -542,8 +542,8 @@ impl Config {
             return Err(format!("[{table}] needs a `url`"));
         }
         self.check_names(&table, None, database.retention.as_deref())?;
-        let copies = database.copies.as_deref().unwrap_or_default();
-        self.check_copies(&table, copies, self.target_of(name))?;
+        // Inherited ones, too: they may name this database's own target.
+        self.check_copies(&table, self.copies_of(name), self.target_of(name))?;
         if let Some(identity) = &database.identity {
             check_identity(database, identity)
                 .map_err(|what| format!("[{table}]: `identity` {what}"))?;

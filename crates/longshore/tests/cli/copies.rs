@@ -220,6 +220,15 @@ fn a_place_that_protects_nothing_and_a_label_that_is_not_there_are_refused() {
         .line("copy sales")
         .exits(2)
         .says("no target is named for copies of sales");
+    // Copies that are inherited, by a database whose own target is one of them.
+    write_configuration(&stage, "target = \"offsite\"\n");
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text + "copies = [\"offsite\"]\n").unwrap();
+    stage
+        .line("config check")
+        .exits(2)
+        .says("is the target of the backups themselves");
     for (copies, what) in [
         ("[\"nowhere\"]", "there is no [target.nowhere]"),
         ("[\"nightly\"]", "is the target of the backups themselves"),
@@ -298,4 +307,77 @@ fn a_restore_takes_no_other_set_for_the_copy_and_tells_of_a_newer_one() {
         .line("restore --database sales --to two")
         .exits(5)
         .says(&format!("target offsite has a newer backup, {newest}"));
+}
+
+#[test]
+fn a_rule_for_once_is_about_the_databases_own_target() {
+    let stage = configured();
+    for _ in 0..3 {
+        stage.line("backup sales").exits(0);
+    }
+    stage.line("copy").exits(0);
+    stage.line("expire sales --keep-full 1").exits(0);
+    assert_eq!(stage.names("disk1/sales").len(), 1);
+    assert_eq!(stage.names("away/sales").len(), 3);
+    stage
+        .line("expire sales --keep-full 1 --target offsite")
+        .exits(0);
+    assert_eq!(stage.names("away/sales").len(), 1);
+}
+
+#[test]
+fn a_copy_from_the_only_copy_has_nowhere_to_go() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    stage
+        .line("copy sales --from offsite")
+        .exits(2)
+        .says("no target is named for copies of sales");
+}
+
+#[test]
+fn two_copies_of_one_backup_at_once_are_one_copy_and_no_failure() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    let start = || {
+        let mut command = stage.command(&["copy", "--max-rate", "300K"]);
+        command.stdout(std::process::Stdio::piped());
+        command.stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let both = [start(), start()];
+    for child in both {
+        Ran::of(&child.wait_with_output().unwrap()).exits(0);
+    }
+    assert_eq!(stage.names("away/sales").len(), 1);
+    stage
+        .line("verify --database sales --target offsite")
+        .exits(0);
+}
+
+#[test]
+fn a_second_database_under_one_name_is_told_where_the_copies_lie() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    // Another host's configuration: another file, another first target, the same name and the same target for copies.
+    stage.database("other.db", 2);
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    for dir in ["disk3", "disk4"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let text = text
+        .replace("app.db", "other.db")
+        .replace("disk1", "disk3")
+        .replace("disk2", "disk4");
+    std::fs::write(&config, text).unwrap();
+    stage.line("backup sales").exits(0);
+    stage
+        .line("copy")
+        .exits(5)
+        .says("target offsite")
+        .says("2 branches");
+    stage.line("check").exits(1).says("offsite: ");
 }

@@ -175,6 +175,19 @@ fn wal_follows(shop: &Shop) {
     // Without WAL on request; the next run brings it.
     std::fs::remove_dir_all(beside(server, "far1/main")).unwrap();
     std::fs::remove_dir_all(beside(server, "far2/main")).unwrap();
+    // Where WAL cannot come, no backup comes that needs it.
+    std::fs::create_dir(beside(server, "far1/main")).unwrap();
+    server.user().own(Path::new(&beside(server, "far1/main")));
+    std::fs::write(beside(server, "far1/main/wal"), b"in the way").unwrap();
+    let stopped = answer(&shop.done("--json copy", 4));
+    let fates: Vec<&str> = stopped["databases"][0]["backups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|backup| backup["fate"].as_str().unwrap())
+        .collect();
+    assert_eq!(fates, ["failed", "blocked"]);
+    std::fs::remove_file(beside(server, "far1/main/wal")).unwrap();
     shop.done("copy --no-wal", 0);
     shop.done("check main", 1);
     shop.done("copy", 0);
