@@ -28,6 +28,7 @@ fn statements_that_the_real_server_rejects_are_rejected() {
         "BACKUP DATABASE a TO DISK = 'x' WITH COMPRESSION (LEVEL = HIGH)",
         "BACKUP DATABASE a TO DISK = 'x' WITH COMPRESSION (ALGORITHM = FOO)",
         "BACKUP DATABASE a TO DISK = 'x' WITH ENCRYPTION",
+        "WITH l: PRINT 1",
         "BACKUP DATABASE a TO DISK = 'x' WITH ENCRYPTION (SERVER CERTIFICATE = c, ALGORITHM = AES_256)",
         "BACKUP DATABASE a TO DISK = 'x' WITH CREDENTIAL",
         "BACKUP DATABASE a TO DISK = 'x' WITH NAME = n",

@@ -454,7 +454,9 @@ impl<'a> Parser<'a> {
             text.push_str(self.token.raw);
             self.advance()?;
         }
-        match text.is_empty() || open.parens > 0 {
+        // A label may follow: `WITH l:`.
+        let is_nothing = text.is_empty() || text.eq_ignore_ascii_case("WITH");
+        match is_nothing || open.parens > 0 {
             true => Err(self.syntax()),
             false => Ok(Fragment::at_lines(text, lines)),
         }
