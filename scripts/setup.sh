@@ -27,6 +27,7 @@ bsdcat:libarchive-tools
 sqlite3:sqlite3
 python3:python3
 openssl:openssl
+curl:curl
 /usr/lib/python3*/ensurepip:python3-venv
 wimlib-imagex:wimtools
 /usr/lib/*/libwim.so.15:libwim15
@@ -51,7 +52,7 @@ dpkg-deb:dpkg
 rpmbuild:rpm
 cpio:cpio
 "
-python_modules="dissect.util xpress9 pymssql"
+python_modules="dissect.util xpress9 pymssql moto flask flask-cors pyyaml py-partiql-parser"
 
 present() {
     case "$1" in

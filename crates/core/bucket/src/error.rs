@@ -71,6 +71,13 @@ pub enum Error {
     #[error("{at} was replaced while it was in use")]
     Changed { at: String },
 
+    #[error("cannot read {at} as it was: the bucket keeps no versions")]
+    NoVersions { at: String },
+
+    /// [`crate::as_of`] was called.
+    #[error("cannot {action} {at}: the bucket is read as it was, and the past does not change")]
+    Past { action: &'static str, at: String },
+
     /// Of two writers to one name, the other was first, or came after.
     #[error("another writer replaced {at} while this backup was written: {now}")]
     Overtaken { at: String, now: String },
@@ -163,6 +170,10 @@ impl Error {
             Error::Silent { .. } => {
                 "check the network, the proxy and AWS_ENDPOINT_URL, then run the command again"
             }
+            Error::NoVersions { .. } => {
+                "leave out --as-of; a bucket keeps versions from the moment on at which `aws s3api put-bucket-versioning` enables them"
+            }
+            Error::Past { .. } => "leave out --as-of, then run the command again",
             Error::Changed { .. } => {
                 "another backup wrote it: run the command again, or name another key"
             }

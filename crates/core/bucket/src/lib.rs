@@ -9,6 +9,7 @@
 //! - A request that the store may take twice is repeated by `object_store` for 3 minutes. Its signature is that of the
 //!   first one, and stores take none that is older than 15.
 //! - A completion replaces nothing that was not found at the beginning, in a store that heeds conditions.
+//! - After [`as_of`] every bucket is read as it was at that moment, and none is written.
 //! - No text of this room has a secret in it: not `Debug`, not an error, not a log line.
 //! - Plain http is spoken only where [`ALLOW_HTTP`] says so, and to services on this machine's own links that give it
 //!   credentials.
@@ -19,11 +20,13 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod address;
+mod asking;
 mod credentials;
 mod environment;
 mod error;
 mod network;
 mod objects;
+mod past;
 mod profile;
 mod runtime;
 mod settings;
@@ -40,6 +43,7 @@ mod watched;
 pub use address::Address;
 pub use error::Error;
 pub use objects::{Abilities, Below, Listed};
+pub use past::{as_of, past_ns};
 pub use runtime::Ticket;
 pub use settings::{ALLOW_HTTP, CA_FILE, PART_MIB, Settings, part_bytes};
 pub use store::{Bucket, Created, Head};

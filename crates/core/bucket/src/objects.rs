@@ -9,15 +9,16 @@
 //! Leaves to others: what the objects mean (leases, marks, stripes: `longshore-repository`, `longshore-wal`), and
 //! objects of many parts (`upload.rs`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use longshore_io::Storage;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutPayload};
 
+use crate::past::Then;
 use crate::watched::SEEN;
 use crate::{Address, Bucket, Created, Error};
 
@@ -70,8 +71,12 @@ impl Address {
 impl Bucket {
     /// All objects below `prefix`.
     pub fn below(&self, prefix: &Path, cancel: &AtomicBool) -> Result<Below, Error> {
-        let (store, at) = (self.store(), prefix.clone());
+        let (bucket, at) = (self.clone(), prefix.clone());
         let asked = self.ask("list", prefix, async move {
+            if let Some(then) = bucket.then(&at).await? {
+                return Ok(Below::then(&at, then));
+            }
+            let store = bucket.store();
             let mut found = store.list(Some(&at));
             let mut below = Below::default();
             let mut first = None;
@@ -88,9 +93,12 @@ impl Bucket {
 
     /// The objects and folders directly below `prefix`.
     pub fn level(&self, prefix: &Path, cancel: &AtomicBool) -> Result<Below, Error> {
-        let (store, at) = (self.store(), prefix.clone());
+        let (bucket, at) = (self.clone(), prefix.clone());
         let asked = self.ask("list", prefix, async move {
-            let found = store.list_with_delimiter(Some(&at)).await?;
+            if let Some(then) = bucket.then(&at).await? {
+                return Ok(Below::then(&at, then).level());
+            }
+            let found = bucket.store().list_with_delimiter(Some(&at)).await?;
             let mut below = Below {
                 objects: found.objects.iter().map(|o| listed(&at, o)).collect(),
                 folders: found
@@ -108,6 +116,7 @@ impl Bucket {
 
     /// Writes a small object, over one that is there. Returns the store's time of its answer, if it told that.
     pub fn put(&self, key: &Path, bytes: Bytes, cancel: &AtomicBool) -> Result<Option<i64>, Error> {
+        self.may_write("write", key)?;
         let (store, at) = (self.store(), key.clone());
         let asked = self.ask("write", key, async move {
             store.put(&at, PutPayload::from_bytes(bytes)).await?;
@@ -118,12 +127,11 @@ impl Bucket {
 
     /// A small object's bytes; `None` if there is none.
     pub fn small(&self, key: &Path, cancel: &AtomicBool) -> Result<Option<Bytes>, Error> {
-        let (store, at) = (self.store(), key.clone());
-        let asked = self.ask(
-            "read",
-            key,
-            async move { store.get(&at).await?.bytes().await },
-        )?;
+        let (bucket, at) = (self.clone(), key.clone());
+        let asked = self.ask("read", key, async move {
+            let found = bucket.get(&at, GetOptions::default()).await?;
+            found.bytes().await
+        })?;
         match asked.wait(cancel) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(Error::Missing { .. }) => Ok(None),
@@ -149,6 +157,37 @@ impl Bucket {
 }
 
 impl Below {
+    /// The objects that were below `prefix`. The time is the present one: by it, the leases of that moment are old.
+    fn then(prefix: &Path, then: Vec<Then>) -> Below {
+        let object = |then: Then| Listed {
+            name: relative(prefix, &Path::from(then.key)),
+            len_bytes: then.len_bytes,
+            modified_ns: then.modified_ns,
+        };
+        let mut below = Below {
+            objects: then.into_iter().map(object).collect(),
+            ..Below::default()
+        };
+        below.now_ns = below.time(answered_ns());
+        below
+    }
+
+    /// One level of this.
+    fn level(self) -> Below {
+        let (mut objects, mut folders) = (Vec::new(), BTreeSet::new());
+        for object in self.objects {
+            match object.name.split_once('/') {
+                Some((folder, _)) => drop(folders.insert(folder.to_owned())),
+                None => objects.push(object),
+            }
+        }
+        Below {
+            objects,
+            folders: folders.into_iter().collect(),
+            now_ns: self.now_ns,
+        }
+    }
+
     fn time(&self, answered_ns: Option<i64>) -> i64 {
         let newest = || self.objects.iter().map(|o| o.modified_ns).max();
         answered_ns.or_else(newest).unwrap_or(0)

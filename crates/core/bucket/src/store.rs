@@ -26,16 +26,19 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use longshore_io::Storage;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredentialProvider};
-use object_store::client::{HttpClient, HttpConnector};
+use object_store::client::HttpConnector;
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, BackoffConfig, ClientOptions, Error as StoreError, GetOptions, GetRange,
-    ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+    GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    RetryConfig,
 };
 use reqwest::Url;
 
+use crate::asking::Asking;
 use crate::credentials::{Lacking, Noted, Process};
 use crate::network::{Direct, Proxies};
+use crate::past::{Past, Then, past_ns};
 use crate::settings::{Patience, Settings};
 use crate::source::Source;
 use crate::watched::{GivenUp, SEEN, Seen, Watched, innermost};
@@ -82,16 +85,6 @@ pub enum Created {
     There,
 }
 
-/// The parts of a request for which `object_store` has no call.
-#[derive(Clone)]
-pub(crate) struct Asking {
-    /// The bucket's own address.
-    pub base: Url,
-    pub region: String,
-    pub client: HttpClient,
-    pub credentials: AwsCredentialProvider,
-}
-
 /// A bucket. Clones share their connections.
 #[derive(Clone)]
 pub struct Bucket(Arc<Inner>);
@@ -108,6 +101,7 @@ struct Inner {
     patience: Duration,
     /// How much longer the store is waited for once a run is interrupted.
     grace: Duration,
+    past: Option<Past>,
 }
 
 impl fmt::Debug for Bucket {
@@ -274,6 +268,8 @@ impl Bucket {
             given_up,
             patience: patience.total,
             grace: patience.longest_wait.min(GRACE),
+            // Not shared: another bucket may have the same keys.
+            past: past_ns().map(Past::at),
         })))
     }
 
@@ -320,6 +316,47 @@ impl Bucket {
         self.0.store.clone()
     }
 
+    /// Whether the bucket is read as it was at an earlier moment: then nothing that is found there changes.
+    pub fn is_past(&self) -> bool {
+        self.0.past.is_some()
+    }
+
+    /// Errors: [`Error::Past`].
+    pub(crate) fn may_write(&self, action: &'static str, key: &Path) -> Result<(), Error> {
+        match self.is_past() {
+            true => Err(Error::Past {
+                action,
+                at: self.address(key),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// The request for an object, as it is or as it was.
+    pub(crate) async fn get(
+        &self,
+        key: &Path,
+        options: GetOptions,
+    ) -> Result<GetResult, StoreError> {
+        let options = match &self.0.past {
+            Some(past) => past.of(&self.0.asking, key, options).await?,
+            None => options,
+        };
+        self.0.store.get_opts(key, options).await
+    }
+
+    /// The objects below `prefix` as they were; `None`: as they are.
+    pub(crate) async fn then(&self, prefix: &Path) -> Result<Option<Vec<Then>>, StoreError> {
+        let Some(past) = &self.0.past else {
+            return Ok(None);
+        };
+        let below = match prefix.as_ref() {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
+        };
+        past.objects(&self.0.asking, &below).await.map(Some)
+    }
+
     /// Starts a request to do `action` with the object.
     pub(crate) fn ask<T, F>(
         &self,
@@ -360,6 +397,9 @@ impl Bucket {
     fn explain(&self, action: &'static str, at: String, error: &StoreError, seen: &Seen) -> Error {
         let endpoint = self.0.endpoint.clone();
         let Seen { tries, code, .. } = seen.clone();
+        if seen.lacks_versions {
+            return Error::NoVersions { at };
+        }
         if let Some(why) = seen.credentials.clone() {
             return Error::Credentials { action, at, why };
         }
@@ -443,9 +483,9 @@ impl Bucket {
     }
 
     fn look(&self, key: &Path, options: GetOptions) -> Result<Ticket<Head>, Error> {
-        let (store, at) = (self.store(), key.clone());
+        let (bucket, at) = (self.clone(), key.clone());
         self.ask("look at", key, async move {
-            let found = store.get_opts(&at, options).await?;
+            let found = bucket.get(&at, options).await?;
             Ok(Head::of(&found.meta, &found.attributes))
         })
     }
@@ -457,13 +497,13 @@ impl Bucket {
         at_most: Option<u64>,
         cancel: &AtomicBool,
     ) -> Result<Option<(Head, Bytes)>, Error> {
-        let (store, at) = (self.store(), key.clone());
+        let (bucket, at) = (self.clone(), key.clone());
         let options = GetOptions {
             range: at_most.map(|len| GetRange::Bounded(0..len)),
             ..GetOptions::default()
         };
         let asked = self.ask("read", key, async move {
-            let found = store.get_opts(&at, options).await?;
+            let found = bucket.get(&at, options).await?;
             let head = Head::of(&found.meta, &found.attributes);
             Ok((head, found.bytes().await?))
         })?;
@@ -484,14 +524,14 @@ impl Bucket {
         range: Range<u64>,
         tag: Option<String>,
     ) -> Result<Ticket<Vec<Bytes>>, Error> {
-        let (store, at) = (self.store(), key.clone());
+        let (bucket, at) = (self.clone(), key.clone());
         let options = GetOptions {
             if_match: tag.clone(),
             range: Some(GetRange::Bounded(range.clone())),
             ..GetOptions::default()
         };
         self.ask("read", key, async move {
-            let found = store.get_opts(&at, options).await?;
+            let found = bucket.get(&at, options).await?;
             // A store that does not know If-Match sends what it has.
             if tag.is_some() && found.meta.e_tag != tag {
                 crate::watched::note(|seen| seen.status = Some(412));
@@ -535,6 +575,7 @@ impl Bucket {
 
     /// Creates a small object unless one of that name is there.
     pub fn create(&self, key: &Path, bytes: Bytes, cancel: &AtomicBool) -> Result<Created, Error> {
+        self.may_write("create", key)?;
         let (store, at) = (self.store(), key.clone());
         let options = PutOptions::from(PutMode::Create);
         let asked = self.ask("create", key, async move {
@@ -553,9 +594,16 @@ impl Bucket {
 
     /// The keys below `prefix`, and their lengths.
     pub fn list(&self, prefix: &Path, cancel: &AtomicBool) -> Result<Vec<(Path, u64)>, Error> {
-        let (store, at) = (self.store(), prefix.clone());
+        let (bucket, at) = (self.clone(), prefix.clone());
         let asked = self.ask("list", prefix, async move {
-            let mut found = store.list(Some(&at));
+            if let Some(then) = bucket.then(&at).await? {
+                let object = |then: Then| (Path::parse(&then.key), then.len_bytes);
+                let objects = then.into_iter().map(object);
+                return Ok(objects
+                    .filter_map(|(key, len)| Some((key.ok()?, len)))
+                    .collect());
+            }
+            let mut found = bucket.0.store.list(Some(&at));
             let mut all = Vec::new();
             while let Some(object) = found.next().await {
                 let object = object?;
@@ -568,6 +616,7 @@ impl Bucket {
 
     /// Removes an object; one that is not there is removed already.
     pub fn remove(&self, key: &Path, cancel: &AtomicBool) -> Result<(), Error> {
+        self.may_write("remove", key)?;
         let (store, at) = (self.store(), key.clone());
         let location = futures_util::stream::once(async move { Ok(at) }).boxed();
         let asked = self.ask("remove", key, async move {

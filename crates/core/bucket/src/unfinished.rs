@@ -11,24 +11,16 @@
 //! Leaves to others: which uploads may be aborted (`longshore-repository`, which knows what they were for).
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use http::{Method, StatusCode};
 use object_store::Error as StoreError;
-use object_store::aws::AwsAuthorizer;
-use object_store::client::{HttpRequest, HttpRequestBody};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use serde::Deserialize;
 
+use crate::asking::{Asking, answer, odd};
 use crate::objects::answered_ns;
-use crate::store::{Asking, Bucket};
+use crate::store::Bucket;
 use crate::{Error, Ticket};
-
-/// A listing's page is asked for so often.
-const TRIES: u32 = 5;
-/// The wait before the second request; each further one is twice as long.
-const WAIT: Duration = Duration::from_millis(200);
 
 /// An upload that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +98,7 @@ impl Bucket {
 
     /// Aborts an upload; one that has ended meanwhile is none.
     pub fn abort(&self, key: &Path, id: &str, cancel: &AtomicBool) -> Result<(), Error> {
+        self.may_write("abort the upload to", key)?;
         let (store, at, id) = (self.store(), key.clone(), id.to_owned());
         let asked: Ticket<()> = self.ask("abort the upload to", key, async move {
             store.abort_multipart(&at, &id).await
@@ -151,51 +144,6 @@ async fn page(
         store: "S3",
         source: Box::new(e),
     })
-}
-
-/// The body of the answer to a signed GET.
-async fn answer(asking: &Asking, url: &reqwest::Url) -> Result<String, StoreError> {
-    let mut wait = WAIT;
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let credential = asking.credentials.get_credential().await?;
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.method_mut() = Method::GET;
-        *request.uri_mut() = url.as_str().parse().map_err(failed)?;
-        AwsAuthorizer::new(&credential, "s3", &asking.region).try_authorize(&mut request, None)?;
-        match asking.client.execute(request).await {
-            Ok(response) if response.status().is_success() => {
-                let bytes = response.into_body().bytes().await.map_err(failed)?;
-                return Ok(String::from_utf8_lossy(&bytes).into_owned());
-            }
-            Ok(response) if tries >= TRIES || !is_passing(response.status()) => {
-                return Err(odd("the store refuses to list uploads"));
-            }
-            Err(error) if tries >= TRIES => return Err(failed(error)),
-            Ok(_) | Err(_) => {}
-        }
-        tokio::time::sleep(wait).await;
-        wait *= 2;
-    }
-}
-
-fn is_passing(status: StatusCode) -> bool {
-    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
-}
-
-fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
-    StoreError::Generic {
-        store: "S3",
-        source: Box::new(error),
-    }
-}
-
-fn odd(why: &'static str) -> StoreError {
-    StoreError::Generic {
-        store: "S3",
-        source: why.into(),
-    }
 }
 
 #[cfg(test)]

@@ -118,6 +118,7 @@ impl Upload {
         label: String,
         cancel: &AtomicBool,
     ) -> Result<Upload, Error> {
+        bucket.may_write("begin an upload to", &key)?;
         let (store, at) = (bucket.store(), key.clone());
         let options = PutMultipartOptions {
             attributes: labelled(label.clone()),

@@ -65,6 +65,8 @@ pub struct Seen {
     pub credentials: Option<String>,
     /// When the store answered, by its own clock.
     pub date_ns: Option<i64>,
+    /// The bucket says that it keeps no versions.
+    pub lacks_versions: bool,
     /// Where the last answer sent the request, which does not go there.
     pub elsewhere: Option<Elsewhere>,
 }

@@ -31,4 +31,4 @@ pub use shelf::{BackupEntry, BackupLease, BackupState, Complete, Listing, NewBac
 pub use target::{Places, Target};
 
 /// The requests that this process has sent to object stores.
-pub use longshore_bucket::requests as store_requests;
+pub use longshore_bucket::{as_of, past_ns, requests as store_requests};

@@ -82,6 +82,8 @@ pub(crate) trait Hold: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) enum Protection {
     Held(Box<dyn Hold>),
+    /// Nothing can remove it: the bucket is read as it was.
+    Needless,
     /// It may read, and not write there; the text says why.
     Impossible(String),
 }

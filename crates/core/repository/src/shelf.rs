@@ -517,6 +517,7 @@ impl Shelf {
         for i in &links {
             match self.place.protect(&listing.sets[*i].label)? {
                 Protection::Held(hold) => lease._holds.push(hold),
+                Protection::Needless => {}
                 Protection::Impossible(why) => lease.unprotected = Some(why),
             }
         }

@@ -53,6 +53,10 @@ pub enum Places {
 }
 
 impl Places {
+    pub fn are_buckets(&self) -> bool {
+        matches!(self, Places::Buckets(_))
+    }
+
     /// Prefixes in buckets, as an operator writes them.
     ///
     /// Errors: [`Error::Store`] for one that is no address.

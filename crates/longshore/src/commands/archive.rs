@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use longshore_repository::target::{WAL, bad_name};
 use longshore_wal::{Error, WalArchive, is_in_bucket};
 
-use super::{Context, devices};
+use super::{Context, devices, past};
 use crate::options::Archive;
 use longshore_terminal::failure::Failure;
 
@@ -27,14 +27,17 @@ pub struct ArchiveLocation {
 
 impl ArchiveLocation {
     pub fn of(archive: &Archive, context: &Context) -> Result<ArchiveLocation, Failure> {
-        match (&archive.archive, &archive.database) {
-            (Some(path), _) => Ok(ArchiveLocation::at(path)),
+        let location = match (&archive.archive, &archive.database) {
+            (Some(path), _) => ArchiveLocation::at(path),
             (None, database) => {
                 // The option group admits nothing else.
                 let database = database.as_deref().unwrap_or_default();
-                ArchiveLocation::of_database(context, database, archive.target.as_deref())
+                ArchiveLocation::of_database(context, database, archive.target.as_deref())?
             }
-        }
+        };
+        let path = location.path();
+        past::refuse_present(&path.display().to_string(), is_in_bucket(&path))?;
+        Ok(location)
     }
 
     /// The archive of a configured database: the one it names, else the one at its target, or at `target`.

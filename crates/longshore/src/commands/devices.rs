@@ -25,7 +25,7 @@ use longshore_repository::{
 };
 use longshore_source::{ServerBranch, SourceKind};
 
-use super::{Context, labelled};
+use super::{Context, labelled, past};
 use crate::config::Database;
 use crate::options::{Bases, Media};
 use longshore_terminal::failure::Failure;
@@ -79,9 +79,11 @@ pub fn target(context: &Context, name: &str) -> Result<Target, Failure> {
         let known = context.config.target.keys();
         not_configured(context, &format!("target.{name}"), "directories", known)
     })?;
+    let places = found.places()?;
+    past::refuse_present(&format!("target {name}"), places.are_buckets())?;
     Ok(Target {
         name: name.to_owned(),
-        places: found.places()?,
+        places,
     })
 }
 
@@ -428,6 +430,7 @@ pub fn of(context: &Context, media: &Media) -> Result<ReadDevices, Failure> {
             ));
         }
         refuse_database(context, media)?;
+        past::refuse_present_devices(&media.devices)?;
         return Ok(ReadDevices {
             devices: media.devices.clone(),
             lease: None,

@@ -26,6 +26,7 @@ mod info;
 mod labelled;
 mod list;
 mod offload;
+mod past;
 mod project;
 mod restore;
 mod serve;
@@ -95,6 +96,7 @@ fn catalog_path(global: &Global, config: &Config) -> Option<PathBuf> {
 }
 
 pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
+    past::begin(command);
     match command {
         Command::Backup(options) => backup::run(options, context),
         Command::Restore(options) => restore::run(options, context),

@@ -43,6 +43,22 @@ pub struct Media {
     /// is damaged. On media that are named by their devices, --position chooses the set instead.
     #[arg(long, value_name = "LABEL", requires = "database")]
     pub label: Option<String>,
+
+    #[command(flatten)]
+    pub past: AsOf,
+}
+
+/// An earlier moment of a bucket.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct AsOf {
+    /// Read buckets as they were at this time with its zone: `2026-11-21 09:34:10+01`.
+    ///
+    /// For a bucket that keeps versions, after its objects were removed or replaced by somebody who should not have been
+    /// able to: the versions of that time are read, by the store's clock, and nothing is written to the bucket. A backup
+    /// that was not complete at that time is not there. By default buckets are read as they are. Not for directories, which
+    /// keep no versions.
+    #[arg(long, hide_short_help = true, value_name = "TIME", value_parser = values::zoned_time)]
+    pub as_of: Option<i64>,
 }
 
 /// The base of a differential set.

@@ -222,17 +222,29 @@ impl ClusterArgs {
     }
 }
 
+/// The moment at which this process reads buckets, as `--as-of` takes it.
+fn past_us() -> Option<jiff::Timestamp> {
+    let past_ns = longshore_repository::past_ns()?;
+    jiff::Timestamp::from_microsecond(past_ns / 1000).ok()
+}
+
 /// How a restored server fetches its log from this archive, as a restore of its own. It runs the command in its data
 /// directory, so both paths are absolute.
 pub fn archive_command(archive: &Path) -> String {
-    let archive = match is_in_bucket(archive) {
-        true => archive.to_owned(),
-        false => std::path::absolute(archive).unwrap_or_else(|_| archive.into()),
+    let (archive, past) = match is_in_bucket(archive) {
+        true => (archive.to_owned(), past_us()),
+        false => {
+            let absolute = std::path::absolute(archive);
+            (absolute.unwrap_or_else(|_| archive.into()), None)
+        }
     };
     let program = std::env::current_exe().unwrap_or_else(|_| "longshore".into());
     let (program, archive) = (word(&program), word(&archive));
     let restore = Uuid::new_v4();
-    format!("{program} wal get %f %p --archive {archive} --async --restore {restore}")
+    let past = past
+        .map(|past| format!(" --as-of {past}"))
+        .unwrap_or_default();
+    format!("{program} wal get %f %p --archive {archive}{past} --async --restore {restore}")
 }
 
 /// A path as one word of the shell, in a command in which the server replaces what follows a percent sign.

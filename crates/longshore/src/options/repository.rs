@@ -13,7 +13,7 @@ use clap::Args;
 
 use longshore_repository::Label;
 
-use super::{TransferOptions, values};
+use super::{AsOf, TransferOptions, values};
 
 const TEACH_EXPIRE: &str = "\
 Examples:
@@ -179,6 +179,9 @@ pub struct Info {
     /// Write them to another name and rename the file, so that the collector never reads half of it.
     #[arg(long)]
     pub prometheus: bool,
+
+    #[command(flatten)]
+    pub past: AsOf,
 }
 
 const TEACH_CHECK: &str = "\

@@ -20,6 +20,7 @@ mod mistakes;
 mod origins;
 mod output;
 mod owners;
+mod past;
 mod promises;
 mod reader;
 mod readme;

@@ -22,8 +22,8 @@ struct Main {
 }
 
 impl Main {
-    fn new(installation: &Installation) -> Option<Main> {
-        let store = Store::new()?;
+    fn new(installation: &Installation, store: Option<Store>) -> Option<Main> {
+        let store = store?;
         let conf = [("archive_mode", "on"), ("archive_command", "false")];
         let stage = Stage::new(installation, &conf);
         let config = format!(
@@ -93,7 +93,7 @@ impl Main {
 }
 
 fn installed() -> Option<Main> {
-    Main::new(&representatives().pop()?)
+    Main::new(&representatives().pop()?, Store::new())
 }
 
 #[test]
@@ -175,6 +175,47 @@ impl Main {
             .map(|run| run["segments"].as_u64().unwrap())
             .sum()
     }
+}
+
+#[test]
+fn a_cluster_recovers_from_the_versions_of_its_archive_that_somebody_removed() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let Some(main) = Main::new(&installation, Store::with_versions()) else {
+        return;
+    };
+    let server = main.server();
+    succeed(&mut main.command("backup main"));
+    server.psql("insert into marker values (1)");
+    archived(server);
+    let pause = || std::thread::sleep(Duration::from_millis(1100));
+    pause();
+    let time = jiff::Timestamp::now().to_string();
+    pause();
+    server.psql("insert into marker values (2)");
+    archived(server);
+    // Somebody with the credentials of the server removes the backup and its WAL.
+    for object in main.store.keys("backups/main") {
+        main.store.send("DELETE", &format!("/{object}"), "");
+    }
+    end(&mut main.command("restore --database main --to none"), 4);
+
+    let restored = main.restored("then", &["--as-of", &time]);
+    restored.wait_for("select pg_is_in_recovery()", "f");
+    assert_eq!(markers(&restored), "1");
+    let as_of = |line: &str, expected| {
+        let mut command = main.command(line);
+        command.current_dir(main.stage.dir.path());
+        end(command.args(["--as-of", &time]), expected)
+    };
+    let listed = answer(&as_of("--json wal list --database main", 0));
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");
+    end(&mut main.command("wal list --database main"), 4);
+    let name = listed["runs"][0]["first"].as_str().unwrap();
+    let get = format!("wal get {name} got --database main");
+    as_of(&get, 0);
+    end(main.command(&get).current_dir(main.stage.dir.path()), 200);
 }
 
 /// Goal: what a store refuses is neither the end of the WAL nor archived. That a store without an answer is not either is

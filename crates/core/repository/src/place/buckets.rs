@@ -456,6 +456,9 @@ impl Place for Buckets {
                 label: label.to_string(),
             });
         };
+        if first.spot.bucket.is_past() {
+            return Ok(Protection::Needless);
+        }
         match ObjectLease::take(first.spot.clone().parent().into_place(), Use::Read) {
             Ok(lease) => Ok(Protection::Held(Box::new(lease))),
             Err(Error::Store(error)) if error.is_forbidden() => {

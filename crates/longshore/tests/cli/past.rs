@@ -1,0 +1,145 @@
+//! Goal: `--as-of` reads a bucket as it was, whatever was removed or replaced since, and changes nothing there.
+//! Method: moto, a store in which another program removes and replaces objects; versitygw for a bucket without versions.
+//! Not covered: AWS itself, and stores that list versions in another order.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::store::Store;
+use crate::common::{longshore, text};
+use crate::stage::Stage;
+
+/// A database with a target in a bucket.
+struct Past {
+    stage: Stage,
+    store: Store,
+}
+
+impl Past {
+    fn new(store: Store) -> Past {
+        let stage = Stage::new();
+        std::fs::create_dir(stage.path("disk")).unwrap();
+        let text = format!(
+            "[database.sales]\nurl = \"files:{}\"\ntarget = \"t\"\n[target.t]\n\
+             buckets = [\"s3://nightly/b\", \"s3://nightly/b\"]\n[target.d]\ndirectories = [\"{}\"]\n",
+            stage.path("data").display(),
+            stage.path("disk").display()
+        );
+        std::fs::create_dir(stage.path("data")).unwrap();
+        stage.write("longshore.toml", text.as_bytes());
+        Past { stage, store }
+    }
+
+    fn run(&self, line: &str, more: &[&str], code: i32) -> (String, String) {
+        let mut command: Command = longshore(["--catalog", "none", "--config"]);
+        command.arg(self.stage.path("longshore.toml"));
+        command.args(line.split_whitespace()).args(more);
+        command.current_dir(self.stage.path(""));
+        let ran = command.envs(self.store.settings()).output().unwrap();
+        let (out, err) = (text(&ran.stdout), text(&ran.stderr));
+        assert_eq!(ran.status.code(), Some(code), "{line}\n{out}{err}");
+        (out, err)
+    }
+
+    /// A backup of this content, and a moment after it.
+    fn backup(&self, content: &str) -> (String, String) {
+        self.stage.write("data/one", content.as_bytes());
+        self.run("backup sales", &[], 0);
+        let label = self.labels(&[]).pop().unwrap();
+        (label, moment())
+    }
+
+    fn labels(&self, more: &[&str]) -> Vec<String> {
+        let (listed, _) = self.run("--json info sales", more, 0);
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        let backups = listed["databases"][0]["backups"].as_array().unwrap();
+        let label = |backup: &Value| backup["label"].as_str().unwrap().to_owned();
+        backups.iter().map(label).collect()
+    }
+
+    fn content(&self, name: &str, time: &str) -> String {
+        self.run(
+            &format!("restore --database sales --to {name}"),
+            &["--as-of", time],
+            0,
+        );
+        text(&std::fs::read(self.stage.path(&format!("{name}/one"))).unwrap())
+    }
+
+    fn versions(&self) -> String {
+        self.store.send("GET", "?versions", "")
+    }
+}
+
+/// The time between two objects: stores keep whole seconds.
+fn moment() -> String {
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(1100));
+    pause();
+    let now = jiff::Timestamp::now().to_string();
+    pause();
+    now
+}
+
+#[test]
+fn what_was_removed_or_replaced_comes_back_as_of_the_time_before() {
+    let Some(store) = Store::with_versions() else {
+        return;
+    };
+    let past = Past::new(store);
+    let before = moment();
+    let (first, after_first) = past.backup("first");
+    let (second, after_second) = past.backup("second");
+    past.store
+        .send("DELETE", &format!("/b/sales/{first}/family-1.bak"), "");
+    past.store
+        .send("DELETE", &format!("/b/sales/{first}/family-2.bak"), "");
+    past.store.send(
+        "PUT",
+        &format!("/b/sales/{second}/family-1.bak"),
+        "encrypted",
+    );
+    let versions = past.versions();
+    past.run("restore --database sales --to now", &[], 4);
+
+    assert_eq!(past.content("one", &after_first), "first");
+    assert_eq!(past.content("two", &after_second), "second");
+    let by_label = ["--as-of", &after_second, "--label", &first];
+    past.run("restore --database sales --to three", &by_label, 0);
+    let (_, none) = past.run(
+        "restore --database sales --to none",
+        &["--as-of", &before],
+        4,
+    );
+    assert!(none.contains("no backup"), "{none}");
+
+    assert_eq!(past.labels(&["--as-of", &after_first]), [first]);
+    past.run("verify --database sales", &["--as-of", &after_second], 0);
+    let devices = [1, 2].map(|n| format!("s3://nightly/b/sales/{second}/family-{n}.bak"));
+    let named = [&devices[0], &devices[1], "--as-of", &after_second].map(|s| s as &str);
+    past.run("list", &named, 0);
+    past.run("verify", &named, 0);
+    // No lease, no mark, no removal: nothing was written.
+    assert_eq!(past.versions(), versions);
+}
+
+#[test]
+fn a_place_that_keeps_no_versions_is_refused() {
+    let Some(store) = Store::new() else { return };
+    let past = Past::new(store);
+    let (_, time) = past.backup("first");
+    let as_of = ["--as-of", &time];
+    let (_, err) = past.run("restore --database sales --to none", &as_of, 4);
+    assert!(err.contains("keeps no versions"), "{err}");
+    for line in [
+        "restore --database sales --target d --to none",
+        "list a.bak",
+        "info sales --target d",
+        "wal list --archive disk",
+    ] {
+        let (_, err) = past.run(line, &as_of, 2);
+        assert!(err.contains("is no bucket"), "{line}: {err}");
+    }
+    let (_, err) = past.run("list a.bak", &["--as-of", "2026-01-01 00:00:00"], 2);
+    assert!(err.contains("with its zone"), "{err}");
+}
