@@ -279,6 +279,7 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         | Wal::OthersDirectory { .. }
         | Wal::NothingYet { .. }
         | Wal::IdentityDamaged { .. }
+        | Wal::Behind { .. }
         | Wal::Busy { .. }
         | Wal::OtherWay { .. }
         | Wal::BrokenLink { .. }

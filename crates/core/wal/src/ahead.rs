@@ -42,7 +42,7 @@ use super::waiting::{WAIT_MAX, WAIT_STEP, wait};
 use super::{Error, Identity, Outgoing, PushResult, StorageForm, WalArchive, place};
 
 /// Below pg_wal: the directory for the locks and fetched segments of look-aheads.
-const PLACE: &str = "longshore";
+pub(super) const PLACE: &str = "longshore";
 const PUSH_LOCK: &str = "push.lock";
 const FETCH_LOCK: &str = "get.lock";
 /// The server's directory of marks for files that wait to be archived.
@@ -59,8 +59,8 @@ const STALLED: Duration = Duration::from_secs(5);
 /// A server's pg_wal directory, as seen by archive_command and restore_command.
 #[derive(Debug)]
 pub struct PgWal {
-    dir: Arc<dyn Dir>,
-    path: PathBuf,
+    pub(super) dir: Arc<dyn Dir>,
+    pub(super) path: PathBuf,
     /// The cluster's system identifier, if the data directory around pg_wal can be read.
     system: Option<u64>,
     standby: bool,
@@ -174,7 +174,7 @@ impl PgWal {
         self.turn(FETCH_LOCK)
     }
 
-    fn turn(&self, lock: &str) -> Result<Option<AheadLock>, Error> {
+    pub(super) fn turn(&self, lock: &str) -> Result<Option<AheadLock>, Error> {
         let name = Path::new(PLACE).join(lock);
         let io = |e| Error::io("lock", self.path.join(&name))(e);
         self.make_place()?;
@@ -188,7 +188,7 @@ impl PgWal {
         Ok(ours.then_some(AheadLock { _lock: file }))
     }
 
-    fn make_place(&self) -> Result<(), Error> {
+    pub(super) fn make_place(&self) -> Result<(), Error> {
         match self.dir.create_dir(Path::new(PLACE)) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             made => made.map_err(Error::io("create", self.path.join(PLACE))),

@@ -161,6 +161,19 @@ pub enum Error {
         after: SegmentName,
     },
 
+    /// The file is in the first archive, and the server keeps its own until the other archive comes closer.
+    #[error(
+        "target {target} may lack {lag_bytes} bytes of WAL, from {since} on, and copy_behind allows {limit_bytes}{}",
+        why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
+    )]
+    Behind {
+        target: String,
+        since: SegmentName,
+        lag_bytes: u64,
+        limit_bytes: u64,
+        why: Option<String>,
+    },
+
     /// Another process was writing this file for the whole time.
     #[error("another process is archiving {name}, and did not finish within {waited_s} s")]
     Busy { name: WalName, waited_s: u64 },
@@ -352,6 +365,9 @@ impl Error {
             Error::HoleBefore { .. } => {
                 "wait until this server has that segment: PostgreSQL repeats the push. If the server was set back to an older copy, run \
                  `longshore wal create --archive NEW`, name NEW in archive_command, and make a full backup there"
+            }
+            Error::Behind { .. } => {
+                "bring the target back, then run `longshore copy`; PostgreSQL keeps its WAL until then, and `copy_behind` in [database.NAME.wal] says how much may wait"
             }
             Error::Busy { .. } => "find the process that holds it; PostgreSQL will retry",
             Error::NeedUnreadable { .. } => {

@@ -27,6 +27,7 @@ mod error;
 #[cfg(test)]
 #[path = "../../io/tests/contract/suite/alone.rs"]
 mod file_suite;
+mod follow;
 mod form;
 mod identity;
 mod links;
@@ -53,6 +54,7 @@ pub use ahead::{AheadLimits, AheadLock, PgWal, PrefetchResult};
 pub use archive::{Outgoing, PushResult, WalArchive};
 pub use copy::{WalCopied, WalToCopy, copy_wal};
 pub use error::Error;
+pub use follow::Lag;
 pub use form::{IDENTITY_NAME, StorageForm};
 pub use identity::Identity;
 pub use links::Comparison;

@@ -109,6 +109,8 @@ impl Database {
         "wal.prefetch",
         "wal.workers",
         "wal.slot",
+        "wal.copy_at_once",
+        "wal.copy_behind",
     ];
 
     /// Sources of these kinds have no WAL to archive.
@@ -140,6 +142,12 @@ pub struct Wal {
     pub workers: Option<NonZeroU8>,
     /// The replication slot that `wal receive` reads from.
     pub slot: Option<String>,
+    /// Whether pushes bring the WAL to the database's copies, too, in the background.
+    #[serde(default)]
+    pub copy_at_once: bool,
+    /// The bytes of WAL that a copy may lack before pushes fail; `None`: any number.
+    #[serde(default, deserialize_with = "positive_size")]
+    pub copy_behind: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -92,6 +92,8 @@ pub fn example(key: &str) -> Option<&'static str> {
         "queue_max" => "queue_max = \"1G\"",
         "prefetch" => "prefetch = \"256M\"",
         "workers" => "workers = 4",
+        "copy_at_once" => "copy_at_once = true",
+        "copy_behind" => "copy_behind = \"4G\"",
         "directories" => "directories = [\"/mnt/disk1/backup\"]",
         "buckets" => "buckets = [\"s3://my-bucket/backup\"]",
         "copies" => "copies = [\"offsite\"]",

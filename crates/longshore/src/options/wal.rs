@@ -14,6 +14,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pg::Lsn;
 use longshore_pg::wal::WalName;
 
+use super::AsOf;
 use super::values::{self, ArchivePath};
 
 /// Archives PostgreSQL's WAL, and fetches it for recovery.
@@ -162,6 +163,10 @@ pub struct WalPush {
 
     #[command(flatten)]
     pub ahead: LookAheadOptions,
+
+    /// Only copy WAL to the database's copies, then exit: `copy_at_once` starts this.
+    #[arg(long, hide = true)]
+    pub only_follow: bool,
 }
 
 const TEACH_GET: &str = "\
@@ -219,6 +224,9 @@ pub struct WalGet {
     /// restores of one backup; `longshore restore` writes this option with a new name for each.
     #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = values::restore_name)]
     pub restore: Option<String>,
+
+    #[command(flatten)]
+    pub past: AsOf,
 
     #[command(flatten)]
     pub ahead: LookAheadOptions,
@@ -320,6 +328,9 @@ Not for: telling whether a backup can be restored; `longshore check` compares th
 pub struct WalList {
     #[command(flatten)]
     pub archive: Archive,
+
+    #[command(flatten)]
+    pub past: AsOf,
 
     /// Decode every segment and compare its checksums; exit code 1 if one is damaged.
     ///

@@ -20,6 +20,14 @@ struct Shop {
 
 impl Shop {
     fn new(installation: &Installation) -> Shop {
+        let shop = Shop::configured(installation);
+        shop.write("");
+        shop.begin();
+        shop
+    }
+
+    /// A server that does not run yet, and no configuration.
+    fn configured(installation: &Installation) -> Shop {
         let server = server(
             installation,
             &[("archive_mode", "on"), ("wal_keep_size", "200MB")],
@@ -30,27 +38,33 @@ impl Shop {
             std::fs::create_dir(&dir).unwrap();
             server.user().own(&dir);
         }
-        let at = |name: &str| beside(&server, name);
+        Shop { server, config }
+    }
+
+    /// Writes the configuration, with more about the WAL.
+    fn write(&self, wal: &str) {
+        let at = |name: &str| beside(&self.server, name);
         let text = format!(
             "[database.main]\nurl = \"{}\"\ntarget = \"near\"\ncopies = [\"far\"]\nretention = \"two\"\n\
-             [database.main.wal]\n\
+             [database.main.wal]\n{wal}\
              [target.near]\ndirectories = [\"{}\"]\n\
              [target.far]\ndirectories = [\"{}\", \"{}\"]\n\
              [retention.two]\nkeep_full = 2\n",
-            server.url(),
+            self.server.url(),
             at("near"),
             at("far1"),
             at("far2"),
         );
-        std::fs::write(&config, text).unwrap();
-        let shop = Shop { server, config };
-        shop.done("wal create --database main", 0);
-        shop.server.append_conf(&format!(
+        std::fs::write(&self.config, text).unwrap();
+    }
+
+    fn begin(&self) {
+        self.done("wal create --database main", 0);
+        self.server.append_conf(&format!(
             "archive_command = '{SHELL} {BINARY} --config {} wal push %p --database main'",
-            shop.config
+            self.config
         ));
-        shop.server.start();
-        shop
+        self.server.start();
     }
 
     fn near_archive(&self) -> String {
@@ -258,4 +272,77 @@ fn a_copy_recovers_to_the_same_moment_and_never_mixes_two_branches() {
         wal_follows(&shop);
         set_back(&installation, &shop);
     }
+}
+
+/// Whether the second archive has the end of the first, without a gap and byte for byte.
+fn has_all(shop: &Shop, since: usize) -> bool {
+    let (near, far) = (
+        segments(&shop.near_archive()),
+        segments(&shop.far_archive()),
+    );
+    if far.len() < since || near.last() != far.last() {
+        return false;
+    }
+    assert!(near.ends_with(&far), "{near:?} {far:?}");
+    for name in &far {
+        assert_eq!(
+            unpacked(&shop.near_archive(), name),
+            unpacked(&shop.far_archive(), name)
+        );
+    }
+    true
+}
+
+#[test]
+fn wal_goes_on_to_copies_at_once_and_one_that_is_away_stops_the_server_only_beyond_a_limit() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let shop = Shop::configured(&installation);
+    shop.write("copy_at_once = true\n");
+    shop.begin();
+    let server = &shop.server;
+    // No archive there yet: the server goes on, and is told.
+    work(server, 2);
+    archived(server, &shop.near_archive());
+    shop.done("wal create --database main --target far", 0);
+    work(server, 1);
+    archived(server, &shop.near_archive());
+    wait_until("the copy has all", server, || has_all(&shop, 2));
+    assert!(
+        server.log().contains("target far may lack"),
+        "{}",
+        server.log()
+    );
+
+    let (here, away) = (beside(server, "far1"), beside(server, "away"));
+    std::fs::rename(&here, &away).unwrap();
+    work(server, 3);
+    archived(server, &shop.near_archive());
+    let size = server.psql("show wal_segment_size");
+    assert_eq!(
+        server.psql("select failed_count from pg_stat_archiver"),
+        "0"
+    );
+
+    shop.write(&format!("copy_at_once = true\ncopy_behind = \"{size}\"\n"));
+    server.psql("select pg_switch_wal()");
+    work(server, 1);
+    server.psql("select pg_switch_wal()");
+    server.wait_for("select failed_count > 0 from pg_stat_archiver", "t");
+    assert!(
+        server.log().contains("copy_behind allows"),
+        "{}",
+        server.log()
+    );
+
+    std::fs::rename(&away, &here).unwrap();
+    wait_until("the copy catches up", server, || {
+        // The archiver tries again with the next segment, or after a minute.
+        work(server, 1);
+        server.psql("select pg_switch_wal()");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        has_all(&shop, 6)
+    });
+    shop.done("wal list --database main --target far --verify", 0);
 }

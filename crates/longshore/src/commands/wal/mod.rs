@@ -8,6 +8,7 @@
 //! Leaves to others: each command (`push.rs`, `get.rs` and the others), and the archive (`longshore-wal`).
 
 mod create;
+mod follow;
 mod get;
 mod list;
 mod needs;
@@ -115,11 +116,15 @@ pub(super) fn form(
 /// Runs this same command once more in the background, to work ahead. The process is independent: it is not in the
 /// server's process group and holds none of its files open. A failure to start it only makes later calls slower.
 fn start_ahead(context: &Context) {
+    start_again(context, "--only-ahead");
+}
+
+fn start_again(context: &Context, option: &str) {
     use std::os::unix::process::CommandExt;
     let started = child::again().and_then(|mut command| {
         command
             .args(std::env::args_os().skip(1))
-            .arg("--only-ahead")
+            .arg(option)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -13,7 +13,7 @@ use longshore_pg::wal::WalName;
 use longshore_wal::{AheadLimits, Error, PgWal, PushResult, StorageForm, WalArchive};
 use serde::Serialize;
 
-use super::{ArchiveLocation, Context, LookAheadSettings, form, start_ahead};
+use super::{ArchiveLocation, Context, LookAheadSettings, follow, form, start_ahead};
 use crate::options::WalPush;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
@@ -32,6 +32,17 @@ struct Answer {
 }
 
 pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
+    if options.only_follow {
+        return follow::run(options, context);
+    }
+    let exit = push(options, context)?;
+    if !options.ahead.only_ahead {
+        follow::after_push(options, context)?;
+    }
+    Ok(exit)
+}
+
+fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     let (parent, file) = (options.file.parent(), options.file.file_name());
     let file = Path::new(file.unwrap_or_default());
     let bad_name = || Error::BadName {

@@ -1,0 +1,283 @@
+//! Second archives that pushes keep close to the end of the first: WAL leaves the machine within seconds, and not with the
+//! next run of a timer.
+//!
+//! A push stores its file in the first archive and then starts a process that copies the end of that archive to the others.
+//! So a store that is slow or away delays no push. A note in `pg_wal/longshore/behind` says from where on each of them may lack WAL.
+//!
+//! Invariants
+//! - WAL is copied as `copy.rs` copies it: another branch's is refused, and an interruption leaves no gap.
+//! - A second archive's note names a segment before which it lacks nothing that was archived since the note was begun. A
+//!   note that is lost makes it look closer than it is; what is copied comes from the archives alone.
+//! - One process copies at a time. One that ends looks once more after it has let others in, so no segment waits for the
+//!   push after it.
+//!
+//! Leaves to others: gaps before the end of a second archive, which `longshore copy` fills; when a push fails because of one
+//! that is too far behind (`longshore`, `commands/wal/push.rs`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use longshore_io::{Clock, SmallFile};
+use longshore_pg::{Lsn, SegmentName, SegmentSize};
+
+use super::ahead::{AheadLock, PLACE};
+use super::{Error, PgWal, StorageForm, WalArchive, WalToCopy, copy_wal};
+
+const LOCK: &str = "follow.lock";
+const NOTE: &str = "behind";
+/// Of some thousand targets.
+const NOTE_MAX: usize = 1 << 20;
+/// The longest reason that is noted, in characters.
+const WHY_MAX: usize = 300;
+
+/// How far behind a second archive is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lag {
+    /// The first segment that it may lack.
+    pub since: SegmentName,
+    /// Why the last attempt to copy failed.
+    pub why: Option<String>,
+}
+
+impl Lag {
+    /// The bytes of WAL up to the end of `own` that may be missing.
+    pub fn bytes(&self, own: SegmentName, size: SegmentSize) -> u64 {
+        let end = own.start(size).0.saturating_add(size.bytes());
+        end.saturating_sub(self.since.start(size).0)
+    }
+}
+
+impl PgWal {
+    /// The turn to copy to second archives; `None` while another process has it.
+    pub fn turn_to_follow(&self) -> Result<Option<AheadLock>, Error> {
+        self.turn(LOCK)
+    }
+
+    /// How far behind the archive at `target` is. The first question about one notes that it may lack everything from `own`
+    /// on.
+    pub fn lag(&self, target: &str, own: SegmentName, clock: &dyn Clock) -> Result<Lag, Error> {
+        if let Some(lag) = self.lags()?.remove(target) {
+            return Ok(lag);
+        }
+        let first = Lag {
+            since: own,
+            why: None,
+        };
+        let begun = first.clone();
+        let lag = self.change_lag(target, clock, |known| Some(known.unwrap_or(begun)))?;
+        Ok(lag.unwrap_or(first))
+    }
+
+    /// Copies to the archive `to` of `target` what the first one has after the end of it. Returns the number of files.
+    ///
+    /// Errors: those of [`WalArchive::lacking`] and [`copy_wal`]; they are noted, too.
+    pub fn follow(
+        &self,
+        _turn: &AheadLock,
+        from: &WalArchive,
+        (target, to): (&str, &WalArchive),
+        form: &StorageForm,
+        clock: &dyn Clock,
+    ) -> Result<u64, Error> {
+        let Some(size) = from.identity().map(|identity| identity.segment_size) else {
+            return Ok(0);
+        };
+        let since = self.lags()?.remove(target).map(|lag| lag.since);
+        let result = from.lacking_at_end(to, since).and_then(|todo| {
+            let copied = copy_wal(from, to, &todo, form, clock, &|| true)?;
+            match copied.unreadable.into_iter().next() {
+                Some(error) => Err(error),
+                None => Ok((todo, copied.files)),
+            }
+        });
+        match result {
+            Ok((todo, files)) => {
+                let last = todo
+                    .names
+                    .iter()
+                    .filter_map(|name| name.segment())
+                    .next_back();
+                self.note_copied(target, last.map(|last| last.next(size)), size, clock)?;
+                Ok(files)
+            }
+            Err(error) => {
+                self.note_failed(target, &error.to_string(), clock)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the archive at a target lacks something at its end.
+    pub fn is_behind(
+        &self,
+        from: &WalArchive,
+        (target, to): (&str, &WalArchive),
+    ) -> Result<bool, Error> {
+        let since = self.lags()?.remove(target).map(|lag| lag.since);
+        Ok(!from.lacking_at_end(to, since)?.names.is_empty())
+    }
+
+    /// Notes why nothing was copied to a target that has a note.
+    pub fn note_failed(&self, target: &str, why: &str, clock: &dyn Clock) -> Result<(), Error> {
+        if self.lags()?.contains_key(target) {
+            let why: String = why
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(WHY_MAX)
+                .collect();
+            self.change_lag(target, clock, |known| {
+                let since = known?.since;
+                Some(Lag {
+                    since,
+                    why: Some(why),
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Notes that nothing before `next` is lacking; `None`: nothing was.
+    fn note_copied(
+        &self,
+        target: &str,
+        next: Option<SegmentName>,
+        size: SegmentSize,
+        clock: &dyn Clock,
+    ) -> Result<(), Error> {
+        let known = self.lags()?.remove(target);
+        let is_new = |lag: &Lag| lag.why.is_some() || next.is_some();
+        if known.as_ref().is_some_and(is_new) {
+            self.change_lag(target, clock, |known| {
+                let since = known?.since;
+                let next = next.filter(|next| next.start(size) > since.start(size));
+                Some(Lag {
+                    since: next.unwrap_or(since),
+                    why: None,
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    fn behind(&self) -> Result<SmallFile, Error> {
+        self.make_place()?;
+        let place = self.dir.dir(Path::new(PLACE));
+        let place = place.map_err(Error::io("open", self.path.join(PLACE)))?;
+        Ok(SmallFile::new(place, NOTE, NOTE_MAX))
+    }
+
+    fn lags(&self) -> Result<BTreeMap<String, Lag>, Error> {
+        let bytes = self.behind()?.read();
+        let bytes = bytes.map_err(Error::io("read", self.path.join(PLACE).join(NOTE)))?;
+        Ok(read(&bytes.unwrap_or_default()))
+    }
+
+    fn change_lag(
+        &self,
+        target: &str,
+        clock: &dyn Clock,
+        change: impl FnOnce(Option<Lag>) -> Option<Lag>,
+    ) -> Result<Option<Lag>, Error> {
+        let path = self.path.join(PLACE).join(NOTE);
+        let changed = self.behind()?.change(clock, 0o600, |before| {
+            let mut lags = read(before.unwrap_or_default());
+            let lag = change(lags.remove(target));
+            lags.extend(lag.clone().map(|lag| (target.to_owned(), lag)));
+            Ok::<_, std::io::Error>((Some(write(&lags)), lag))
+        });
+        changed.map_err(Error::io("write", path))
+    }
+}
+
+/// One line for each target: segment, reason, target. A line that cannot be read is no note.
+fn read(bytes: &[u8]) -> BTreeMap<String, Lag> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = |line: &str| {
+        let mut fields = line.splitn(3, '\t');
+        let since = fields.next()?.parse().ok()?;
+        let why = fields.next()?.to_owned();
+        let lag = Lag {
+            since,
+            why: (!why.is_empty()).then_some(why),
+        };
+        Some((fields.next()?.to_owned(), lag))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn write(lags: &BTreeMap<String, Lag>) -> Vec<u8> {
+    let line = |(target, lag): (&String, &Lag)| {
+        let why = lag.why.as_deref().unwrap_or_default();
+        format!("{}\t{why}\t{target}\n", lag.since)
+    };
+    lags.iter().map(line).collect::<String>().into_bytes()
+}
+
+impl WalArchive {
+    /// The segments after the end of `to`, and the histories that it lacks. If `to` has none of this cluster's WAL yet, those
+    /// from `since` on.
+    ///
+    /// Errors: those of [`WalArchive::lacking`].
+    fn lacking_at_end(
+        &self,
+        to: &WalArchive,
+        since: Option<SegmentName>,
+    ) -> Result<WalToCopy, Error> {
+        let size = self.identified()?.segment_size;
+        let runs = match to.identity() {
+            Some(_) => to.runs()?,
+            None => Vec::new(),
+        };
+        let newest = runs.iter().map(|run| run.span.last.timeline).max();
+        let end_of = |timeline| {
+            let of_timeline = runs.iter().filter(|run| run.span.last.timeline == timeline);
+            of_timeline.map(|run| run.span.last.start(size)).max()
+        };
+        self.lacking(Some(to), &|timeline, start: Lsn, _| match newest {
+            None => {
+                since.is_some_and(|since| timeline >= since.timeline && start >= since.start(size))
+            }
+            Some(newest) => match end_of(timeline) {
+                Some(end) => start > end,
+                None => timeline > newest,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_come_back_and_what_is_no_note_is_left_out() {
+        let name = |text: &str| text.parse::<SegmentName>().unwrap();
+        let mut lags = BTreeMap::new();
+        let lag = |since: &str, why: Option<&str>| Lag {
+            since: name(since),
+            why: why.map(str::to_owned),
+        };
+        lags.insert("a b".to_owned(), lag("000000010000000000000007", None));
+        lags.insert(
+            "c".to_owned(),
+            lag("0000000200000001000000FF", Some("away")),
+        );
+        assert_eq!(read(&write(&lags)), lags);
+        let torn = b"000000010000000000000007\t\ta b\nrubbish\n0000\t\tc\n\xff\n";
+        assert_eq!(read(torn).keys().collect::<Vec<_>>(), ["a b"]);
+    }
+
+    #[test]
+    fn a_lag_counts_from_the_first_segment_that_may_be_missing() {
+        let size = SegmentSize::new(16 << 20).unwrap();
+        let name = |text: &str| text.parse::<SegmentName>().unwrap();
+        let lag = Lag {
+            since: name("000000010000000000000007"),
+            why: None,
+        };
+        let behind = |own: &str| lag.bytes(name(own), size) >> 20;
+        assert_eq!(behind("000000010000000000000006"), 0);
+        assert_eq!(behind("000000010000000000000007"), 16);
+        assert_eq!(behind("000000020000000100000000"), (256 - 7 + 1) * 16);
+    }
+}
