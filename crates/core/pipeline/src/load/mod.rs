@@ -29,6 +29,7 @@ use longshore_source::{Change, Source, SourceSummary};
 use parking_lot::Mutex;
 
 pub use self::block::BlockForm;
+use self::block::Ready;
 use self::read::{Next, Read};
 pub use self::shared::{LoadShared, Offloading, mark_kind};
 use crate::crew::{join, join_all};
@@ -236,5 +237,16 @@ impl LoadShared<'_> {
 
     fn gate_is_limited(&self) -> bool {
         self.request.limits.cpu_percent.is_some()
+    }
+
+    /// Hands a block to the stripes' writers.
+    pub fn put(&self, ready: Ready) -> Result<(), Error> {
+        if self.direct.is_empty() {
+            self.handoff.put(ready.sequence, ready);
+            return Ok(());
+        }
+        // NUL never blocks, so no writer thread is needed.
+        let family = (ready.sequence % self.direct.len() as u64) as usize;
+        self.write_block(&mut self.direct[family].lock(), &ready)
     }
 }

@@ -3,9 +3,10 @@
 //! Invariants
 //! - A stripe that is full takes no more blocks while another one does; the last one fails.
 //! - Blocks that hold only marks come after all data.
-//! - The NUL device never waits, so workers write to it themselves.
+//! - The NUL device never waits, so workers call `write_block` themselves.
 //!
-//! Leaves to others: the order in which blocks leave (`handoff.rs`), and bytes on the device (`longshore-media`).
+//! Leaves to others: handing blocks over (`mod.rs`), the order in which they leave (`handoff.rs`), and bytes on the
+//! device (`longshore-media`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,17 +23,6 @@ use crate::handoff::Handoff;
 use crate::measure::lap;
 
 impl LoadShared<'_> {
-    /// Hands a block to the stripes' writers.
-    pub fn put(&self, ready: Ready) -> Result<(), Error> {
-        if self.direct.is_empty() {
-            self.handoff.put(ready.sequence, ready);
-            return Ok(());
-        }
-        // NUL never blocks, so no writer thread is needed.
-        let family = (ready.sequence % self.direct.len() as u64) as usize;
-        self.write_block(&mut self.direct[family].lock(), &ready)
-    }
-
     /// One stripe's writer.
     pub fn write(&self, mut family: FamilyWriter) -> Result<FamilyWriter, Error> {
         let clock = &*self.context.clock;
@@ -53,7 +43,7 @@ impl LoadShared<'_> {
         Ok(family)
     }
 
-    fn write_block(&self, family: &mut FamilyWriter, ready: &Ready) -> Result<(), Error> {
+    pub fn write_block(&self, family: &mut FamilyWriter, ready: &Ready) -> Result<(), Error> {
         let bytes = ready.bytes();
         self.counters
             .stored_bytes
