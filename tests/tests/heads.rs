@@ -2,8 +2,8 @@
 //! leaves to others, with a part for each of the last two. A file of tests names its goal instead, and its method or
 //! what it does not cover.
 //! Method: the files below `crates`, `doubles` and `tests` are read as text.
-//! Not covered: only the number of lines, the parts' first words and the names of other files can be checked; whether a
-//! head is true is up to the reviewer.
+//! Not covered: only the number of lines, the parts' first words and the names of other files, in its text and in its
+//! drawings, can be checked; whether a head is true is up to the reviewer.
 
 use std::path::{Path, PathBuf};
 
@@ -85,6 +85,27 @@ fn named(code: &str) -> Vec<String> {
         .collect()
 }
 
+/// The Rust files that a head lists in its drawings: the words between fences that end so.
+fn listed(code: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for line in head(code) {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        let words = line.split_whitespace().filter(|word| word.ends_with(".rs"));
+        found.extend(words.filter(|_| inside && !fence).map(str::to_owned));
+    }
+    found
+}
+
+/// The names of a list that are files neither next to the module's own file `path` nor in a folder of its name.
+fn gone(path: &Path, names: Vec<String>) -> Vec<String> {
+    let next_to = path.parent().unwrap();
+    let below = path.with_extension("");
+    let is_gone = |name: &String| !next_to.join(name).is_file() && !below.join(name).is_file();
+    names.into_iter().filter(is_gone).collect()
+}
+
 /// The names of which no path is the end.
 fn unknown(names: Vec<String>, paths: &[String]) -> Vec<String> {
     let is_known = |name: &String| paths.iter().any(|p| p.ends_with(&format!("/{name}")));
@@ -146,6 +167,22 @@ fn the_files_that_heads_name_exist() {
 }
 
 #[test]
+fn the_files_that_a_heads_drawing_lists_are_in_the_module() {
+    let files = Files::all();
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for path in files.sources.iter().chain(&files.tests) {
+        let names = listed(&std::fs::read_to_string(path).unwrap());
+        count += names.len();
+        let gone = gone(path, names).into_iter();
+        let path = path.strip_prefix(root()).unwrap().display();
+        missing.extend(gone.map(|name| format!("{path}: {name}")));
+    }
+    assert!(missing.is_empty(), "list files of the module: {missing:#?}");
+    assert!(count > 8, "only {count} were found");
+}
+
+#[test]
 fn a_short_file_needs_no_head_and_a_long_one_needs_three_lines() {
     let long = "fn f() {}\n".repeat(LINES_MAX + 1);
     assert!(lacks_its_head(&long));
@@ -192,4 +229,17 @@ fn a_name_in_a_head_is_the_end_of_a_path() {
     assert_eq!(named(head), ["pool.rs", "a/b.rs"]);
     let paths = ["r/a/b.rs", "r/mypool.rs"].map(str::to_owned);
     assert_eq!(unknown(named(head), &paths), ["pool.rs"]);
+}
+
+#[test]
+fn a_list_of_files_in_a_head_is_found_and_compared_with_the_modules_folder() {
+    let head = "//! `a.rs`\n//! ```text\n//!  heads.rs  this\n//!  lane.rs ──▶ a\n//! ```\n//! b.rs\n\n// c.rs\n";
+    assert_eq!(listed(head), ["heads.rs", "lane.rs"]);
+    let tests = root().join("tests/tests");
+    assert_eq!(gone(&tests.join("doors.rs"), listed(head)), ["lane.rs"]);
+    assert_eq!(
+        gone(&tests.with_extension("rs"), listed(head)),
+        ["lane.rs"],
+        "in a folder of the file's name"
+    );
 }

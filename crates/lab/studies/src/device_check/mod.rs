@@ -138,7 +138,7 @@ fn device_facts(health: &Health, facts: Option<&Facts>) -> Vec<(String, String)>
         "Batch",
         facts.map(|f| format!("{} MiB", f.batch_bytes / MIB)),
     );
-    put("Batches in flight", facts.map(|f| f.lanes.to_string()));
+    put("Batches in flight", facts.map(|f| f.batches.to_string()));
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     put("Gather kernel in use", facts.map(|f| yes(f.gathers)));
     put(
@@ -518,10 +518,10 @@ impl Check<'_> {
             ("as a backup does it", usual.clone()),
             ("chunks copied back one by one", with(|o| o.gather = false)),
             ("no checksums on the GPU", with(|o| o.checksums = false)),
-            ("1 batch in flight", with(|o| o.lanes = 1)),
-            ("2 batches in flight", with(|o| o.lanes = 2)),
-            ("3 batches in flight", with(|o| o.lanes = 3)),
-            ("8 batches in flight", with(|o| o.lanes = 8)),
+            ("1 batch in flight", with(|o| o.batches = 1)),
+            ("2 batches in flight", with(|o| o.batches = 2)),
+            ("3 batches in flight", with(|o| o.batches = 3)),
+            ("8 batches in flight", with(|o| o.batches = 8)),
         ];
         let count = if self.quick { 2 } else { ways.len() };
         let mut rows = Vec::new();

@@ -7,15 +7,15 @@
 //!
 //! Invariants
 //! - The device touches only this memory, never a job's buffers.
-//! - Outside [`BatchMemory::compress`] a lane is idle: no work that touches its memory is queued or running. One on which the
-//!   device may still work is leaked, never freed or used again.
+//! - Outside [`BatchMemory::compress`] it is idle: no work that touches it is queued or running. Memory on which the device
+//!   may still work is leaked, never freed or used again.
 //! - Lengths and statuses are filled with nonsense before a batch starts, so that values the library did not write are
 //!   noticed.
 //! - Nothing is gathered or copied by a length that was not checked against its slot.
-//! - Scratch grows when a higher level is requested, while the lane is idle.
+//! - Scratch grows when a higher level is requested, while the memory is idle.
 //!
-//! Leaves to others: the queues that batches share (`queues.rs`), how many lanes there are (`device.rs`), and framing
-//! the results (`frame.rs`).
+//! Leaves to others: the queues that batches share (`queues.rs`), how many batches have memory (`device.rs`), and
+//! framing the results (`frame.rs`).
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -40,13 +40,13 @@ const OUTPUT_TOO_SMALL: i32 = 15;
 /// Fills memory that the library must overwrite: not a valid status, and longer than any slot.
 const NONSENSE: u8 = 0xee;
 
-/// The layout of a batch's arrays in a region, for a lane of `capacity` chunks.
+/// The layout of a batch's arrays in a region, for batches of `capacity` chunks.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     capacity: usize,
 }
 
-/// Bytes of pinned memory of a lane with this capacity in chunks.
+/// Bytes of pinned memory for batches of this capacity in chunks.
 pub(super) fn host_len(capacity: usize) -> usize {
     capacity * CHUNK + Layout { capacity }.table_end()
 }
@@ -84,7 +84,7 @@ impl Layout {
 /// The result for one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Made {
-    /// Deflate data at this range of the lane's [`output`](BatchMemory::output), and the CRC-32 of the plain bytes.
+    /// Deflate data at this range of [`output`](BatchMemory::output), and the CRC-32 of the plain bytes.
     Deflated {
         at: Range<usize>,
         crc32: u32,
@@ -138,18 +138,18 @@ pub(super) struct BatchMemory {
 }
 
 impl BatchMemory {
-    /// Device memory that a lane takes for each chunk, besides scratch.
+    /// Device memory for each chunk of a batch, besides scratch.
     pub fn device_bytes(slot: usize) -> usize {
         let layout = Layout { capacity: 1 };
         2 * CHUNK + slot + layout.addresses() + layout.addresses_len()
     }
 
-    /// Allocates a lane for batches of the queues' capacity, with `scratch_len` bytes of scratch.
+    /// Allocates memory for batches of the queues' capacity, with `scratch_len` bytes of scratch.
     pub fn new(queues: &Queues, scratch_len: usize) -> Result<BatchMemory, CudaError> {
         let (context, capacity, slot) = (&queues.context, queues.capacity, queues.slot);
         let layout = Layout { capacity };
         let device = |len| DeviceMemory::new(context, len);
-        let mut lane = ManuallyDrop::new(BatchMemory {
+        let mut memory = ManuallyDrop::new(BatchMemory {
             layout,
             slot,
             host: PinnedMemory::new(context, capacity * CHUNK)?,
@@ -164,10 +164,10 @@ impl BatchMemory {
             software: None,
             deflated: vec![0; CHUNK],
         });
-        match lane.write_addresses(queues) {
-            Ok(()) => Ok(ManuallyDrop::into_inner(lane)),
+        match memory.write_addresses(queues) {
+            Ok(()) => Ok(ManuallyDrop::into_inner(memory)),
             Err(e) => {
-                drop(lane_if_idle(lane, queues));
+                drop(memory_if_idle(memory, queues));
                 Err(e)
             }
         }
@@ -181,8 +181,8 @@ impl BatchMemory {
             .map(|i| input + i * CHUNK as u64)
             .chain((0..count).map(|_| CHUNK as u64))
             .chain((0..count).map(|i| slots + i * slot));
-        // SAFETY: `bytes_mut` demands that no work of the device uses the bytes: the lane is new, so no copy of its
-        // memory was queued yet.
+        // SAFETY: `bytes_mut` demands that no work of the device uses the bytes: the memory is new, so no copy of
+        // it was queued yet.
         let host = unsafe { self.host.bytes_mut() };
         for (place, number) in host.chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
@@ -190,8 +190,8 @@ impl BatchMemory {
         let to = self.arrays.start() + self.layout.addresses() as u64;
         let (stream, len) = (&queues.streams.input, self.layout.addresses_len());
         // SAFETY: `copy_in` demands two ranges of `len` bytes that stay alone until the copy is done: both are this
-        // lane's, whose addresses take less room than its chunks. The copy is awaited before either is used again, and
-        // if it cannot be, `new` leaks the lane.
+        // batch's, whose addresses take less room than its chunks. The copy is awaited before either is used again,
+        // and if it cannot be, `new` leaks the memory.
         unsafe {
             queues
                 .context
@@ -202,8 +202,8 @@ impl BatchMemory {
 
     /// The compressed chunks that [`Made::Deflated`] points into.
     pub fn output(&self) -> &[u8] {
-        // SAFETY: `bytes` demands that no work of the device writes the bytes: outside `compress` a lane is idle, and
-        // `compress` has the lane for itself.
+        // SAFETY: `bytes` demands that no work of the device writes the bytes: outside `compress` the memory is
+        // idle, and `compress` has it for itself.
         unsafe { self.host.bytes() }
     }
 
@@ -217,8 +217,8 @@ impl BatchMemory {
         deflater.deflate(plain, &mut self.deflated[..worth(plain.len())])
     }
 
-    /// Compresses at most `capacity` chunks of [`CHUNK`] bytes and calls `done` with the lane and the result of each.
-    /// Blocks. The lane comes back unless the device may still be at work in it.
+    /// Compresses at most `capacity` chunks of [`CHUNK`] bytes and calls `done` with this memory and the result of
+    /// each. Blocks. The memory comes back unless the device may still be at work in it.
     pub fn compress<R>(
         self,
         queues: &Queues,
@@ -226,19 +226,19 @@ impl BatchMemory {
         effort: Effort,
         done: impl FnOnce(&mut BatchMemory, &[Made]) -> R,
     ) -> (Option<BatchMemory>, Result<R, Trouble>) {
-        // A panic in between leaks the lane as well.
-        let mut lane = ManuallyDrop::new(self);
-        match lane.run(queues, chunks, effort) {
+        // A panic in between leaks the memory as well.
+        let mut memory = ManuallyDrop::new(self);
+        match memory.run(queues, chunks, effort) {
             Ok(made) => {
-                let mut lane = ManuallyDrop::into_inner(lane);
-                let result = done(&mut lane, &made);
-                (Some(lane), Ok(result))
+                let mut memory = ManuallyDrop::into_inner(memory);
+                let result = done(&mut memory, &made);
+                (Some(memory), Ok(result))
             }
-            Err(trouble) => (lane_if_idle(lane, queues), Err(trouble)),
+            Err(trouble) => (memory_if_idle(memory, queues), Err(trouble)),
         }
     }
 
-    /// The result of each of `chunks`, in order. After an error the device may still be at work in this lane.
+    /// The result of each of `chunks`, in order. After an error the device may still be at work in this memory.
     fn run(
         &mut self,
         queues: &Queues,
@@ -250,8 +250,8 @@ impl BatchMemory {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
-        // SAFETY: `bytes_mut` demands that no work of the device uses the bytes: outside `compress` a lane is idle, and
-        // nothing was queued since it began.
+        // SAFETY: `bytes_mut` demands that no work of the device uses the bytes: outside `compress` the memory is
+        // idle, and nothing was queued since it began.
         let host = unsafe { self.host.bytes_mut() };
         for (place, chunk) in host.chunks_exact_mut(CHUNK).zip(chunks) {
             place.copy_from_slice(chunk);
@@ -290,8 +290,8 @@ impl BatchMemory {
         };
         context.enter()?;
         let order = queues.order.lock();
-        // SAFETY: the driver demands memory that stays alone until the work is done: all of it is this lane's; nobody
-        // reads the lane before the marks are reached, and after an error the caller first waits for the streams.
+        // SAFETY: the driver demands memory that stays alone until the work is done: all of it is this batch's; nobody
+        // reads it before the marks are reached, and after an error the caller first waits for the streams.
         unsafe {
             marks.input_starts.record(input)?;
             let (to, from) = (self.input.start(), self.host.as_mut_ptr());
@@ -315,7 +315,7 @@ impl BatchMemory {
         Ok(())
     }
 
-    /// Makes sure that there is scratch memory for `chunks` chunks. The lane is idle.
+    /// Makes sure that there is scratch memory for `chunks` chunks. The memory is idle.
     fn need_scratch(
         &mut self,
         queues: &Queues,
@@ -398,7 +398,7 @@ impl BatchMemory {
             let mut arguments = [self.slots.start(), self.slot as u64, self.dense.start(), to];
             let grid = (made.len() as u32, GATHER_THREADS);
             // SAFETY: the kernel demands a table whose places lie in the slots and in the dense run: its offsets do,
-            // and their lengths are multiples of the unit. All memory is this lane's; the marks are awaited before any
+            // and their lengths are multiples of the unit. All memory is this batch's; the marks are awaited before any
             // byte is read.
             unsafe {
                 context.copy_in(to, from, made.len() * 8, stream)?;
@@ -437,11 +437,11 @@ impl BatchMemory {
     }
 }
 
-/// The lane, once the queues are empty. `None`: that cannot be known, and the lane is leaked.
-fn lane_if_idle(lane: ManuallyDrop<BatchMemory>, queues: &Queues) -> Option<BatchMemory> {
+/// The memory, once the queues are empty. `None`: that cannot be known, and the memory is leaked.
+fn memory_if_idle(memory: ManuallyDrop<BatchMemory>, queues: &Queues) -> Option<BatchMemory> {
     let idle = queues.streams.synchronize();
-    match idle.and_then(|()| lane.compute.synchronize()) {
-        Ok(()) => Some(ManuallyDrop::into_inner(lane)),
+    match idle.and_then(|()| memory.compute.synchronize()) {
+        Ok(()) => Some(ManuallyDrop::into_inner(memory)),
         Err(e) => {
             tracing::debug!(%e, "a batch's memory may still be in use by the device");
             None

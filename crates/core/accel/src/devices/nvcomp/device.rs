@@ -1,13 +1,13 @@
-//! One GPU made ready for batches: its queues, and a lane for every batch that may be in flight.
+//! One GPU made ready for batches: its queues, and memory for every batch that may be in flight.
 //!
 //! Invariants
-//! - All memory is allocated here, none while batches run; the exception is a lane's scratch, which grows when a higher
-//!   level is requested.
+//! - All memory is allocated here, none while batches run; the exception is a batch's scratch, which grows when a
+//!   higher level is requested.
 //! - At most half of the device's free memory is taken.
-//! - Every lane that is kept here is idle.
+//! - All batch memory that is kept here is idle.
 //!
-//! Leaves to others: the steps of one batch (`batch_memory.rs`), what batches share (`queues.rs`), and the libraries' functions
-//! (`driver.rs`, `library.rs`).
+//! Leaves to others: the steps of one batch (`batch_memory.rs`), what batches share (`queues.rs`), and the libraries'
+//! functions (`driver.rs`, `library.rs`).
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ const WRONG_ALIGNMENT: i32 = 17;
 /// A GPU with everything allocated.
 pub(super) struct Device {
     pub queues: Queues,
-    lanes: Mutex<Vec<BatchMemory>>,
+    idle: Mutex<Vec<BatchMemory>>,
 }
 
 impl Device {
-    /// Allocates lanes of at most `chunks_max` chunks. Errors: the device's; a memory error if not even one small lane
-    /// fits.
+    /// Allocates memory for batches of at most `chunks_max` chunks. Errors: the device's; a memory error if not even one
+    /// small batch fits.
     pub fn new(
         context: Arc<Context>,
         library: Arc<Library>,
@@ -57,7 +57,7 @@ impl Device {
         let slot = sizes.output_max.next_multiple_of(GATHER_UNIT);
         let per_chunk = BatchMemory::device_bytes(slot) + sizes.scratch.div_ceil(chunks_max);
         let (free, _) = context.memory()?;
-        let (mut lanes, mut capacity) = plan(free / 2, options.lanes, chunks_max, per_chunk);
+        let (mut batches, mut capacity) = plan(free / 2, options.batches, chunks_max, per_chunk);
         let gather = options.gather.then(|| load_gather(&context)).flatten();
         let checksums = options
             .checksums
@@ -79,59 +79,64 @@ impl Device {
                 order: Mutex::default(),
                 timings: Mutex::new(Timings::default()),
             },
-            lanes: Mutex::default(),
+            idle: Mutex::default(),
         };
         // Another program may take memory between the query and the allocation.
         loop {
             device.queues.capacity = capacity;
-            match device.allocate(lanes) {
+            match device.allocate(batches) {
                 Err(trouble) if trouble.is_size() && capacity / 2 >= CHUNKS_MIN => capacity /= 2,
-                Err(trouble) if trouble.is_size() && lanes > 1 => lanes = 1,
+                Err(trouble) if trouble.is_size() && batches > 1 => batches = 1,
                 Err(trouble) => return Err(trouble),
                 Ok(()) => return Ok(device),
             }
         }
     }
 
-    fn allocate(&mut self, lanes: usize) -> Result<(), Trouble> {
+    fn allocate(&mut self, batches: usize) -> Result<(), Trouble> {
         let queues = &self.queues;
-        self.lanes.get_mut().clear();
+        self.idle.get_mut().clear();
         let sizes = queues.library.sizes(Effort::FAST, CHUNK, queues.capacity)?;
-        let lane = |_| BatchMemory::new(queues, sizes.scratch);
-        let made: Result<Vec<BatchMemory>, CudaError> = (0..lanes).map(lane).collect();
-        *self.lanes.get_mut() = made?;
+        let memory = |_| BatchMemory::new(queues, sizes.scratch);
+        let made: Result<Vec<BatchMemory>, CudaError> = (0..batches).map(memory).collect();
+        *self.idle.get_mut() = made?;
         Ok(())
     }
 
     /// How many batches may be in flight now.
-    pub fn lanes_free(&self) -> usize {
-        self.lanes.lock().len()
+    pub fn batches_free(&self) -> usize {
+        self.idle.lock().len()
     }
 
     /// Compresses at most `capacity` chunks of [`CHUNK`] bytes and calls `done` with the result of each and with the
-    /// lane that holds the results. Blocks.
+    /// batch memory that holds the results. Blocks.
     pub fn compress<R>(
         &self,
         chunks: &[&[u8]],
         effort: Effort,
         done: impl FnOnce(&mut BatchMemory, &[Made]) -> R,
     ) -> Result<R, Trouble> {
-        let lane = self.lanes.lock().pop().ok_or(Trouble::Busy)?;
-        let (lane, result) = lane.compress(&self.queues, chunks, effort, done);
-        self.lanes.lock().extend(lane);
+        let memory = self.idle.lock().pop().ok_or(Trouble::Busy)?;
+        let (memory, result) = memory.compress(&self.queues, chunks, effort, done);
+        self.idle.lock().extend(memory);
         result
     }
 }
 
-/// How many lanes of how many chunks fit in `budget` bytes. As many lanes as wanted, unless they would be too small to
-/// be useful.
-fn plan(budget: usize, lanes_wanted: usize, chunks_max: usize, per_chunk: usize) -> (usize, usize) {
-    let fits = |lanes: usize| budget / (lanes * per_chunk);
-    let lanes = (1..=lanes_wanted.max(1))
+/// How many batches of how many chunks fit in `budget` bytes. As many batches as wanted, unless they would be too small
+/// to be useful.
+fn plan(
+    budget: usize,
+    batches_wanted: usize,
+    chunks_max: usize,
+    per_chunk: usize,
+) -> (usize, usize) {
+    let fits = |batches: usize| budget / (batches * per_chunk);
+    let batches = (1..=batches_wanted.max(1))
         .rev()
-        .find(|&lanes| fits(lanes) >= CHUNKS_MIN)
+        .find(|&batches| fits(batches) >= CHUNKS_MIN)
         .unwrap_or(1);
-    (lanes, fits(lanes).clamp(CHUNKS_MIN, chunks_max))
+    (batches, fits(batches).clamp(CHUNKS_MIN, chunks_max))
 }
 
 fn load_gather(context: &Context) -> Option<Kernel> {
@@ -150,9 +155,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_divided_among_lanes_and_small_memory_means_fewer_of_them() {
+    fn memory_is_divided_among_batches_and_small_memory_means_fewer_of_them() {
         let mib = 1 << 20;
-        // 64 MiB lanes of about 280 KiB a chunk and 360 KiB scratch.
+        // 64 MiB batches of about 280 KiB a chunk and 360 KiB scratch.
         let plan = |budget_mib: usize| plan(budget_mib * mib, 4, 1024, 640 << 10);
         assert_eq!(plan(70_000), (4, 1024));
         assert_eq!(plan(1000), (4, 400));

@@ -444,7 +444,7 @@ impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if self.len_bytes > 0 && !self.context.is_lost() {
             // SAFETY: cuda.h demands memory of `cuMemAlloc` that was not freed: `new` allocated it, and nothing else frees
-            // it. The call waits for work that uses it; a lane that the device may use for ever is leaked (`batch_memory.rs`).
+            // it. The call waits for work that uses it; memory that the device may use for ever is leaked.
             let freed = self
                 .context
                 .call("cuMemFree", |f| unsafe { (f.memory_free)(self.start) });
@@ -515,7 +515,7 @@ impl Drop for PinnedMemory {
     fn drop(&mut self) {
         if !self.context.is_lost() {
             // SAFETY: cuda.h demands memory of `cuMemHostAlloc` that was not freed: `new` allocated it, and nothing else
-            // frees it. The call waits for copies; a lane that the device may use for ever is leaked (`batch_memory.rs`).
+            // frees it. The call waits for copies; memory that the device may use for ever is leaked.
             let freed = self.context.call("cuMemFreeHost", |f| unsafe {
                 (f.host_free)(self.start.cast())
             });

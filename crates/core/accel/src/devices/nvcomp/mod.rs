@@ -6,19 +6,19 @@
 //! only see valid input, and a backup is not trusted.
 //!
 //! ```text
-//!  driver.rs    libcuda: declarations, errors, memory that frees itself
-//!  library.rs   libnvcomp: declarations for 5.x and 6.x, where it is found
-//!  queues.rs    the queues of one GPU that batches share
-//!  lane.rs      one batch in flight
-//!  device.rs    one GPU made ready: its queues and lanes
-//!  frame.rs     chunks to members
-//!  probe.rs     bare copies, and memory taken away, for a check of the device
-//!  trial.rs     the self-test
+//!  driver.rs        libcuda: declarations, errors, memory that frees itself
+//!  library.rs       libnvcomp: declarations for 5.x and 6.x, where it is found
+//!  queues.rs        the queues of one GPU that batches share
+//!  batch_memory.rs  one batch in flight
+//!  device.rs        one GPU made ready: its queues, and memory for batches
+//!  frame.rs         chunks to members
+//!  probe.rs         bare copies, and memory taken away, for a check of the device
+//!  trial.rs         the self-test
 //! ```
 //!
 //! Invariants
 //! - Nothing touches a device before the self-test; `health` and `caps` never do.
-//! - The device writes only into memory of its lane. A job's buffers are written by this process alone.
+//! - The device writes only into its batches' memory. A job's buffers are written by this process alone.
 //! - An error that ends the device's context is final for this process: it is not tried again.
 //!
 //! Leaves to others: which blocks come here, and checking the results (`dispatch`).
@@ -70,7 +70,7 @@ pub struct Options {
     /// The most plain bytes of a batch: 8 MiB or more. The device may have memory for less.
     pub batch_bytes: usize,
     /// Batches in flight, 1 or more. The device compresses all that have arrived, while the CPU fills and frames others.
-    pub lanes: usize,
+    pub batches: usize,
     /// nvCOMP's algorithm, 0 to 5, instead of the level's own.
     pub algorithm: Option<i32>,
     /// Compressed chunks come back in one run, rather than one by one.
@@ -81,7 +81,7 @@ pub struct Options {
 
 /// Measured on an H100: with two batches in flight, compression takes 1.7 times as long; with eight, 0.85 times as long
 /// and twice the memory.
-const LANES: usize = 4;
+const BATCHES: usize = 4;
 /// The most plain bytes of a batch: on an H100, batches of 256 MiB make backups a quarter faster and take four times the
 /// memory; with 16 MiB they lose more than a third.
 const BATCH_BYTES: usize = 64 << 20;
@@ -92,7 +92,7 @@ const MEMORY_FOR_EACH: u64 = 5;
 /// The length of a batch for a machine with this much memory: all batches take an eighth of it at most, if that fills
 /// the smallest ones.
 fn batch_bytes_within(memory_bytes: u64) -> usize {
-    let share = memory_bytes / 8 / (LANES as u64 * MEMORY_FOR_EACH);
+    let share = memory_bytes / 8 / (BATCHES as u64 * MEMORY_FOR_EACH);
     let most = usize::try_from(share).unwrap_or(usize::MAX);
     most.clamp(CHUNKS_MIN * CHUNK, BATCH_BYTES) / CHUNK * CHUNK
 }
@@ -105,7 +105,7 @@ impl Default for Options {
             cuda: None,
             nvcomp: None,
             batch_bytes: batch_bytes_within(memory),
-            lanes: LANES,
+            batches: BATCHES,
             algorithm: None,
             gather: true,
             checksums: true,
@@ -138,7 +138,7 @@ pub struct Facts {
     /// The most plain bytes of a batch.
     pub batch_bytes: usize,
     /// The most batches in flight.
-    pub lanes: usize,
+    pub batches: usize,
     /// Compressed chunks come back in one run.
     pub gathers: bool,
     /// The device checks the bytes that reached it.
@@ -180,10 +180,10 @@ impl Nvcomp {
                 accelerator: true,
                 decompresses: false,
                 input_bytes_max: PLAIN_LEN_MAX,
-                calls_max: options.lanes.max(1),
+                calls_max: options.batches.max(1),
                 batch_bytes: (batch_bytes / 2).max(CHUNKS_MIN * CHUNK)..batch_bytes,
-                // Lanes are allocated once; a hung call keeps its lane.
-                staging_bytes: options.lanes.max(1) * batch_memory::host_len(batch_bytes / CHUNK),
+                // Allocated once; a hung call keeps its batch's memory.
+                staging_bytes: options.batches.max(1) * batch_memory::host_len(batch_bytes / CHUNK),
             },
             inner: Mutex::new(Inner {
                 refusal: Some(at_first_sight(&options)),
@@ -211,7 +211,7 @@ impl Nvcomp {
             cuda_version: device.queues.context.driver_version.clone(),
             nvcomp_version: device.queues.library.version.clone(),
             batch_bytes: device.queues.capacity * CHUNK,
-            lanes: device.lanes_free(),
+            batches: device.batches_free(),
             gathers: device.queues.gather.is_some(),
             checksums: device.queues.checksums.is_some(),
         })
@@ -262,12 +262,12 @@ impl Nvcomp {
             rest = after;
             let plans: Vec<Plan> = slice.iter().map(|job| Plan::of(job)).collect();
             let chunks: Vec<&[u8]> = plans.iter().flat_map(Plan::chunks).collect();
-            let done = device.compress(&chunks, effort, |lane, made| {
+            let done = device.compress(&chunks, effort, |memory, made| {
                 let mut made = made;
                 for (job, plan) in slice.iter_mut().zip(&plans) {
                     let (own, others) = made.split_at(plan.whole);
                     made = others;
-                    let (outcome, failed) = finish(lane, plan, own, level, job.output_mut());
+                    let (outcome, failed) = finish(memory, plan, own, level, job.output_mut());
                     job.outcome = outcome;
                     self.inner.lock().chunks_failed += failed;
                 }
@@ -384,7 +384,7 @@ fn slice_len(jobs: &[&mut Job], capacity: usize) -> usize {
 /// returns how many chunks the device failed at. A job that lost more than one chunk in four is left to software as a
 /// whole, which uses more than one thread.
 fn finish(
-    lane: &mut BatchMemory,
+    memory: &mut BatchMemory,
     plan: &Plan,
     made: &[Made],
     level: i32,
@@ -407,8 +407,8 @@ fn finish(
     let mut own: Vec<Option<Vec<u8>>> = Vec::new();
     for (i, chunk) in plain.chunks(CHUNK).enumerate() {
         if matches!(made.get(i), None | Some(Made::Failed(_))) {
-            let len = lane.deflate(chunk, level);
-            own.push(len.map(|len| lane.deflated[..len].to_vec()));
+            let len = memory.deflate(chunk, level);
+            own.push(len.map(|len| memory.deflated[..len].to_vec()));
         }
     }
     let mut own = own.iter();
@@ -416,7 +416,7 @@ fn finish(
         let range = i * CHUNK..i * CHUNK + chunk.len();
         let piece = match made.get(i) {
             Some(Made::Deflated { at, crc32 }) => ChunkResult::Deflated {
-                data: &lane.output()[at.clone()],
+                data: &memory.output()[at.clone()],
                 crc32: *crc32,
             },
             Some(Made::Incompressible) => ChunkResult::Stored,

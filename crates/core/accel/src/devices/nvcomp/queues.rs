@@ -16,8 +16,8 @@
 //! Invariants
 //! - A batch's pieces are together in each shared queue: whoever queues work there holds the lock `order`.
 //!
-//! Leaves to others: the memory and the steps of one batch (`batch_memory.rs`), how many batches are in flight (`device.rs`), and
-//! the libraries' functions (`driver.rs`, `library.rs`).
+//! Leaves to others: the memory and the steps of one batch (`batch_memory.rs`), how many batches are in flight
+//! (`device.rs`), and the libraries' functions (`driver.rs`, `library.rs`).
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) const GATHER_UNIT: usize = 16;
 pub(super) enum Trouble {
     Cuda(CudaError),
     Nvcomp(NvcompStatus),
-    /// All lanes are taken.
+    /// As many batches as have memory are in flight.
     Busy,
 }
 

@@ -93,13 +93,13 @@ impl Double {
         }
     }
 
-    /// Small lanes: the double does everything on one core.
+    /// Small batches: the double does everything on one core.
     fn options(&self) -> Options {
         Options {
             cuda: Some(self.installed.cuda.clone().into()),
             nvcomp: Some(self.installed.nvcomp.clone().into()),
             batch_bytes: 8 << 20,
-            lanes: 2,
+            batches: 2,
             ..Options::default()
         }
     }
@@ -176,10 +176,10 @@ fn nothing_touches_the_device_before_the_self_test() {
 }
 
 #[test]
-fn batches_larger_than_a_lane_are_done_in_turns() {
+fn calls_larger_than_a_batch_are_done_in_turns() {
     let double = Double::new("");
     let engine = double.ready("");
-    // 20 MiB in lanes of 8 MiB, jobs of up to 4 MiB.
+    // 20 MiB in batches of 8 MiB, jobs of up to 4 MiB.
     let lens = [4 * MIB, 3 * MIB, MIB + 5, 4 * MIB, 4 * MIB, 4 * MIB - 1];
     let before = engine.timings().batches;
     assert_eq!(judged(&engine, &lens), lens.len());
@@ -187,7 +187,7 @@ fn batches_larger_than_a_lane_are_done_in_turns() {
 }
 
 #[test]
-fn concurrent_calls_have_their_own_lanes_and_one_too_many_is_refused() {
+fn concurrent_calls_have_memory_of_their_own_and_one_too_many_is_refused() {
     let double = Double::new("");
     let engine = double.ready("delay=cuEventSynchronize:20");
     let done: usize = std::thread::scope(|scope| {
@@ -410,7 +410,7 @@ fn other_errors_suspend_and_a_self_test_brings_it_back() {
 
 #[test]
 fn memory_that_does_not_suffice_halves_batches_until_they_are_too_small() {
-    // 150 chunks fit in half of this with any number of lanes; then another program takes nearly all.
+    // 150 chunks fit in half of this with any number of batches; then another program takes nearly all.
     let double = Double::new("memory=1024");
     let options = Options {
         batch_bytes: 64 << 20,
@@ -444,7 +444,7 @@ fn memory_that_does_not_suffice_halves_batches_until_they_are_too_small() {
 }
 
 #[test]
-fn memory_that_others_take_meanwhile_means_smaller_lanes() {
+fn memory_that_others_take_meanwhile_means_smaller_batches() {
     let double = Double::new("memory=2048 taken=1500");
     let options = Options {
         batch_bytes: 64 << 20,
@@ -458,7 +458,7 @@ fn memory_that_others_take_meanwhile_means_smaller_lanes() {
 }
 
 #[test]
-fn a_call_that_hangs_keeps_its_lane_and_nothing_else() {
+fn a_call_that_hangs_keeps_its_batchs_memory_and_nothing_else() {
     let double = Double::new("");
     let engine = Arc::new(double.ready(""));
     let n = double.calls("cuEventSynchronize");
@@ -471,10 +471,10 @@ fn a_call_that_hangs_keeps_its_lane_and_nothing_else() {
         }
     });
     double.wait_for_calls("cuEventSynchronize", n + 1);
-    // Other calls go on in the other lane, and status queries do not block.
+    // Other calls go on in the other batch's memory, and status queries do not block.
     assert_eq!(judged(&engine, &LENS), LENS.len());
     assert_eq!(engine.health().state, EngineState::Ready);
-    assert_eq!(engine.facts().unwrap().lanes, 1);
+    assert_eq!(engine.facts().unwrap().batches, 1);
     assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Empty));
     double.release();
     assert_eq!(

@@ -200,8 +200,8 @@ fn try_once(
             };
             let parts: Vec<&[u8]> = plan.chunks().collect();
             let mut out = vec![0; payload_bound(Algorithm::QatDeflate, len)];
-            let (outcome, failed) = device.compress(&parts, effort, |lane, made| {
-                finish(lane, &plan, made, 1, &mut out)
+            let (outcome, failed) = device.compress(&parts, effort, |memory, made| {
+                finish(memory, &plan, made, 1, &mut out)
             })?;
             let Outcome::Done { len } = outcome else {
                 return Err(Verdict::Wrong("it does not complete all chunks"));
