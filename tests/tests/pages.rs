@@ -230,7 +230,10 @@ fn numbers(path: &Path) -> BTreeMap<String, String> {
         let Some((name, typed)) = rest.split_once(": ") else {
             continue;
         };
-        if typed.starts_with(['f', 'u', 'i', 'D']) {
+        if typed
+            .trim_start_matches('[')
+            .starts_with(['f', 'u', 'i', 'D'])
+        {
             let (_, value) = typed.split_once(" = ").unwrap();
             let value = value.strip_suffix(';').unwrap();
             found.insert(format!("{file}::{name}"), value.to_owned());
@@ -322,6 +325,69 @@ fn every_number_of_a_device_has_a_row_unless_its_vendor_sets_it() {
     assert_eq!(rows(&tables_of_accelerators().1), found);
 }
 
+/// The numbers of some files, each named after its file, and that with its folder `below` the crate's sources.
+fn numbers_of(sources: &[PathBuf], below: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for path in sources {
+        let folder = path.parent().unwrap().strip_prefix(below).unwrap();
+        for (name, value) in numbers(path) {
+            let name = folder.join(name).display().to_string();
+            found.insert(name, value);
+        }
+    }
+    found
+}
+
+/// The files of the block cache and of a device's calibration, without suites of tests in files of their own.
+fn block_cache() -> Vec<PathBuf> {
+    let cache = root().join("crates/cache");
+    let mut sources = Vec::new();
+    for folder in [
+        "blockcache/src",
+        "blockcache/src/cached",
+        "policy/src/calibrate",
+    ] {
+        sources.extend(files(&cache.join(folder), "rs"));
+    }
+    sources.retain(|path| !path.ends_with("tests.rs"));
+    assert!(sources.len() > 25, "{}", sources.len());
+    sources
+}
+
+#[test]
+fn every_number_of_the_block_cache_has_a_row_unless_a_format_gives_it() {
+    // Lengths and offsets of formats, ours and others', and what follows from them.
+    let given = [
+        "content::BTRFS_AT",
+        "content::EXT_AT",
+        "content::SECTOR",
+        "format::BACKEND",
+        "format::CLEAR",
+        "format::OLD_LEN",
+        "format::SET",
+        "format::SUPER_LEN",
+        "geometry::LOGS",
+        "geometry::LOGS_AT",
+        "geometry::SLOTS_MAX",
+        "geometry::SLOT_BYTES_MAX",
+        "guard::LEN",
+        "journal::BODY",
+        "log_size::PAGE_HEAD",
+        "log_size::SET_HEAD",
+    ];
+    let cache = root().join("crates/cache");
+    let (own, calibration): (Vec<_>, Vec<_>) = block_cache()
+        .into_iter()
+        .partition(|path| path.starts_with(cache.join("blockcache")));
+    let mut found = numbers_of(&own, &cache.join("blockcache/src"));
+    for name in given {
+        assert!(found.remove(name).is_some(), "{name} is gone");
+    }
+    found.extend(numbers_of(&calibration, &cache.join("policy/src")));
+    let page = text(&root().join("docs/decisions/cache.md"));
+    assert_eq!(rows(&page), found);
+}
+
 /// The number literals of a line, without those inside of strings and names.
 fn literals(line: &str) -> Vec<String> {
     let code = line.split('"').step_by(2).collect::<Vec<_>>().join(" ");
@@ -334,23 +400,14 @@ fn literals(line: &str) -> Vec<String> {
         .collect()
 }
 
-#[test]
-fn no_line_of_the_dispatcher_has_a_chosen_number_without_a_name() {
-    // Counting and halves, a second in µs, quarters of `SLACK_QUARTERS`, and the quotient of rates.
-    let plain = ["0", "1", "2", "0.0", "1.0", "2.0", "1e6"];
-    let named = [
-        ("inner.rs", "bytes / 4 * SLACK_QUARTERS"),
-        ("lane.rs", "2u64.saturating_pow"),
-        // Spreads sequence numbers.
-        ("check.rs", "0x9e37_79b9_7f4a_7c15"),
-        // CRC-32, bit by bit.
-        ("check.rs", "0_u32.wrapping_sub"),
-    ];
+/// The lines with a number that is neither plain nor a constant's, except those that hold a text of `named` in the file
+/// of that name. Each of these must be found.
+fn unnamed(sources: &[PathBuf], plain: &[&str], named: &[(&str, &str)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut used = BTreeSet::new();
-    for path in dispatcher() {
+    for path in sources {
         let file = path.file_name().unwrap().to_str().unwrap().to_owned();
-        for line in longshore_tests::shipped(&text(&path)).lines() {
+        for line in longshore_tests::shipped(&text(path)).lines() {
             let is_code = !line.trim_start().starts_with("//") && !line.contains("const ");
             let odd = literals(line)
                 .iter()
@@ -365,9 +422,100 @@ fn no_line_of_the_dispatcher_has_a_chosen_number_without_a_name() {
             }
         }
     }
+    let unused = named.iter().filter(|known| !used.contains(known));
+    wrong.extend(unused.map(|(file, part)| format!("{file} has no line with {part}")));
+    wrong
+}
+
+#[test]
+fn no_line_of_the_dispatcher_has_a_chosen_number_without_a_name() {
+    // Counting and halves, a second in µs, quarters of `SLACK_QUARTERS`, and the quotient of rates.
+    let plain = ["0", "1", "2", "0.0", "1.0", "2.0", "1e6"];
+    let named = [
+        ("inner.rs", "bytes / 4 * SLACK_QUARTERS"),
+        ("lane.rs", "2u64.saturating_pow"),
+        // Spreads sequence numbers.
+        ("check.rs", "0x9e37_79b9_7f4a_7c15"),
+        // CRC-32, bit by bit.
+        ("check.rs", "0_u32.wrapping_sub"),
+    ];
+    let wrong = unnamed(&dispatcher(), &plain, &named);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(used.len(), named.len(), "{used:?}");
     assert_eq!(literals(r#"let a1 = 2.5 * x2 / 30; f("7")"#), ["2.5", "30"]);
+}
+
+#[test]
+fn no_line_of_the_block_cache_has_a_chosen_number_without_a_name() {
+    // Counting and halves, thousands between units, and per cent.
+    let plain = [
+        "0", "1", "2", "1000", "1000.0", "0.0", "1.0", "1e6", "100.0",
+    ];
+    let named = [
+        // SplitMix64.
+        ("open.rs", "wrapping_add(0x9e37_79b9_7f4a_7c15)"),
+        ("open.rs", "wrapping_mul(0xbf58_476d_1ce4_e5b9)"),
+        ("open.rs", "wrapping_mul(0x94d0_49bb_1331_11eb)"),
+        ("open.rs", "z ^ (z >> 31)"),
+        // Powers of two, and the bytes of a checksum.
+        ("directory.rs", "1u64 << count"),
+        ("geometry.rs", "1u32 << count"),
+        ("status.rs", "1u64 << power"),
+        ("log_size.rs", "4 * lines"),
+        // The owner alone may connect; a page of memory to read into.
+        ("control.rs", "0o600"),
+        ("control.rs", "[0; 4096]"),
+        // Cells read other places.
+        ("measure.rs", "len << 32 ^ u64::from(depth) << 16"),
+        // Which parameter of a model.
+        ("file.rs", "value(7)"),
+        ("file.rs", "value(3)"),
+        ("file.rs", "value(6)"),
+        ("file.rs", "positive(4)"),
+        ("file.rs", "whole(5"),
+    ];
+    let mut sources = block_cache();
+    // Formats, and a hash that one of them holds.
+    let of_formats = ["content.rs", "format.rs", "guard.rs", "mark.rs"];
+    sources.retain(|path| !of_formats.iter().any(|name| path.ends_with(name)));
+    let wrong = unnamed(&sources, &plain, &named);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The files of `balance` and of the cache's policies, without algorithms of others.
+fn deciding() -> Vec<PathBuf> {
+    let policy = root().join("crates/cache/policy/src/policy");
+    let mut sources = files(&root().join("crates/core/balance/src"), "rs");
+    sources.extend(files(&policy, "rs"));
+    sources.extend(files(&policy.join("filter"), "rs"));
+    for name in ["valued.rs", "contest.rs", "frequency.rs", "order.rs"] {
+        sources.push(policy.join("replace").join(name));
+    }
+    sources
+        .retain(|path| !path.ends_with("balance/src/constants.rs") && !path.ends_with("tests.rs"));
+    assert!(sources.len() > 20);
+    sources
+}
+
+#[test]
+fn no_line_of_balance_or_of_the_caches_policy_has_a_chosen_number_without_a_name() {
+    // Counting and halves, and thousands between units.
+    let plain = [
+        "0", "1", "2", "1000", "1000.0", "0.0", "1.0", "2.0", "1e3", "1e6",
+    ];
+    let named = [
+        // Both, the one, the other.
+        ("guard.rs", "[ArmHistory"),
+        // Follows from the law of queues in the comment before it.
+        ("aware.rs", "crowded * 2.0 / 3.0"),
+        // Mixes numbers of slots.
+        ("contest.rs", "group ^ group >> 31"),
+        ("contest.rs", "mixed >> 32"),
+        ("frequency.rs", "slot.0 ^ slot.0 >> 32"),
+        ("frequency.rs", "mixed ^ mixed >> 29"),
+        ("frequency.rs", "mixed >> 32"),
+    ];
+    let wrong = unnamed(&deciding(), &plain, &named);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// A number that was chosen is easily left where it was first used.
@@ -377,25 +525,17 @@ fn no_other_file_of_balance_or_of_the_caches_policy_has_a_chosen_number() {
     let derived = [
         "LONGEST_US",
         "RATE_LEAST",
+        "ROUNDING",
         "STEPS",
+        "STEPS_LOG",
         "BUCKETS",
         "KEEP",
         "LINE_BYTES",
     ];
-    let policy = root().join("crates/cache/policy/src/policy");
-    let mut sources = files(&root().join("crates/core/balance/src"), "rs");
-    sources.extend(files(&policy, "rs"));
-    sources.extend(files(&policy.join("filter"), "rs"));
-    for name in ["valued.rs", "contest.rs", "frequency.rs", "order.rs"] {
-        sources.push(policy.join("replace").join(name));
-    }
-    assert!(sources.len() > 20);
-    for path in sources {
+    for path in deciding() {
         // Numbers that tests choose are their own.
         let own = longshore_tests::shipped(&text(&path));
-        let is_table = path.ends_with("balance/src/constants.rs");
-        let is_test = path.ends_with("tests.rs");
-        for line in own.lines().filter(|_| !is_table && !is_test) {
+        for line in own.lines() {
             let Some((_, rest)) = line.split_once("const ") else {
                 continue;
             };

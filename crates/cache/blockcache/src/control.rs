@@ -27,6 +27,8 @@ use crate::{CachedBackend, Error};
 const LINE_MAX: usize = 64 << 10;
 /// How long a client may take to send its line, and to receive the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The pause after a client could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Clients served at once; further ones are disconnected.
 const CLIENTS_MAX: usize = 8;
 
@@ -176,7 +178,7 @@ pub fn serve(
         while !ended.load(SeqCst) {
             let Ok((stream, _)) = listener.accept() else {
                 // Possibly out of descriptors; a pause lets other clients end.
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(PAUSE);
                 continue;
             };
             if clients.fetch_add(1, SeqCst) >= CLIENTS_MAX {

@@ -149,9 +149,13 @@ pub(crate) struct Directory {
 /// Above this size, entries whose clearing is durable are removed.
 const LEAVING_MAX: usize = 256;
 
+/// Slots that are kept free: one in this many, and at most so many.
+const RESERVE_SHARE: u32 = 64;
+const RESERVE_MAX: u32 = 64;
+
 /// Slots that are kept free, so that several evictions share one commit of the journal.
 pub(crate) fn reserve(geometry: Geometry) -> u32 {
-    (geometry.slots / 64).clamp(1, 64)
+    (geometry.slots / RESERVE_SHARE).clamp(1, RESERVE_MAX)
 }
 
 impl Directory {

@@ -16,10 +16,15 @@
 
 use crate::Error;
 
+/// The longest run of bytes that is handled at once; longer requests are split.
+pub const BUFFER_BYTES: u64 = 1 << 20;
 /// The unit that is cached or not.
 pub const LINE: u64 = 4096;
 /// One bit for each line of a slot.
 pub type Lines = u16;
+
+/// A slot has a bit for each of its lines.
+const SLOT_BYTES_MAX: u32 = LINE as u32 * Lines::BITS;
 
 /// Logs begin after the two copies of the superblock.
 const LOGS_AT: u64 = 2 * LINE;
@@ -30,6 +35,8 @@ const SLOTS_ALIGN: u64 = 1 << 20;
 /// A cache with fewer slots is refused as a mistake.
 const SLOTS_MIN: u64 = 4;
 const SLOTS_MAX: u32 = u32::MAX / 2;
+/// The part of the logs' length by which the smallest step exceeds it.
+const STEP_PART: u64 = 8;
 /// Pages of a log in addition to a whole table: commits until the log is rewritten.
 const LOG_ROOM: u64 = 64;
 
@@ -74,10 +81,10 @@ impl Geometry {
         match apart || next == self {
             true => Ok(next),
             false => {
-                // As long as the logs are, with a margin: the logs of a larger cache are longer.
+                // As long as the logs are, and a part more: the logs of a larger cache are longer.
                 let logs = self.end() - self.logs_at();
                 Err(Error::SmallStep {
-                    bytes: (logs + logs / 8 + SLOTS_ALIGN).next_multiple_of(SLOTS_ALIGN),
+                    bytes: (logs + logs / STEP_PART + SLOTS_ALIGN).next_multiple_of(SLOTS_ALIGN),
                 })
             }
         }
@@ -170,7 +177,7 @@ fn largest(
 }
 
 fn valid_slot(slot_bytes: u32) -> bool {
-    slot_bytes.is_power_of_two() && (LINE as u32..=64 << 10).contains(&slot_bytes)
+    slot_bytes.is_power_of_two() && (LINE as u32..=SLOT_BYTES_MAX).contains(&slot_bytes)
 }
 
 /// Space for the records of a whole table, the same again for changes, and a margin.

@@ -44,11 +44,11 @@ mod store;
 mod tape;
 mod watch;
 
-pub use cached::{BUFFER_BYTES, CHECKPOINT_EVERY, CachedBackend, Settings};
+pub use cached::{CHECKPOINT_EVERY, CachedBackend, Settings};
 pub use decisions::{Decision, RequestKind};
 use directory::ByteTrust;
 pub use error::Error;
-pub use geometry::{Geometry, LINE, Lines};
+pub use geometry::{BUFFER_BYTES, Geometry, LINE, Lines};
 pub use meter::{Counters, Latency};
 pub use open::{Backend, OpenedBackend, SAMPLE, attach, create, open};
 pub use shadow::{Comparison, ShadowTotals};

@@ -22,7 +22,7 @@ use crate::content;
 use crate::directory::{
     ByteTrust, Census, Claim, Directory, ServableLines, WrittenLines, reserve, runs,
 };
-use crate::geometry::{Geometry, LINE, LineRun};
+use crate::geometry::{BUFFER_BYTES, Geometry, LINE, LineRun};
 use crate::guard::Guard;
 use crate::journal::Journal;
 use crate::meter::{Gauge, Meter, Way, add};
@@ -32,8 +32,6 @@ use crate::watch::BackendWatch;
 
 /// The cache device is given up after this many errors in reads and writes.
 const ERRORS_MAX: u64 = 16;
-/// The largest run of lines that one read of the cache device takes.
-const RUN_BYTES: u64 = 1 << 20;
 
 pub(crate) struct Store {
     pub file: Arc<dyn File>,
@@ -141,7 +139,7 @@ impl Store {
         let start = self.geometry.line_at(found[0].slot, found[0].piece.first);
         let beside = found.iter().take_while(|next| {
             let place = self.geometry.line_at(next.slot, next.piece.first);
-            let fits = place == start + bytes && (bytes == 0 || bytes < RUN_BYTES);
+            let fits = place == start + bytes && (bytes == 0 || bytes < BUFFER_BYTES);
             bytes += if fits { next.piece.bytes() } else { 0 };
             fits
         });

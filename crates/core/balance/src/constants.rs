@@ -9,6 +9,12 @@
 //! Leaves to others: constants of published algorithms, which stay with their algorithm, and measured numbers of
 //! devices (profiles, calibrations).
 
+/// Times that are divided by.
+pub mod time {
+    /// Shorter times, in µs, count as this long.
+    pub const LEAST_US: f64 = 1e-3;
+}
+
 /// The estimate for a device without a profile ([`crate::Estimate::fitted`]).
 pub mod fit {
     /// Requests in a window.
@@ -168,12 +174,13 @@ pub mod keep {
     pub const DOUBT: u8 = 3;
     /// Accesses whose worth differs by less than this factor are worth the same: a momentary queue says little.
     pub const ALIKE: f32 = 3.0;
-    /// Savings below this, in µs, count as none.
-    pub const LEAST_US: f32 = 1e-3;
     /// The share of its worth that a slot keeps after it kept another out.
     pub const WORTH_KEPT: f32 = 0.9;
     /// Mean count of a slot's uses when counts are halved.
     pub const USES: usize = 16;
+    /// Counts for each slot of the cache, and the fewest slots that a sketch is made for.
+    pub const COUNTS: usize = 4;
+    pub const COUNTED_LEAST: usize = 16;
 
     /// Slots that each of the two shadow caches has at most.
     pub const SHADOW_SLOTS: usize = 512;

@@ -18,7 +18,7 @@
 //!
 //! Leaves to others: the model of a device (`outlook.rs`), fitting (`fit.rs`), and what an alarm changes (the callers).
 
-use crate::constants::correction;
+use crate::constants::{correction, time};
 use crate::drift::{Band, Drift, DriftAlarm};
 use crate::fit::Fit;
 use crate::{Load, Outlook};
@@ -204,7 +204,8 @@ impl Corrected {
         let Completion {
             len_bytes, before, ..
         } = *finished;
-        let expected_us = self.told.loaded_us(len_bytes, before).max(1e-3);
+        let expected_us = self.told.loaded_us(len_bytes, before);
+        let expected_us = expected_us.max(time::LEAST_US);
         let ratio = (finished.took_us / expected_us).ln();
         // A time of 0 or less, or an expectation without end.
         if !ratio.is_finite() {

@@ -7,6 +7,8 @@ use crate::constants::spread::FADE_AT;
 
 /// Steps in each power of two.
 const STEPS: u64 = 8;
+/// Its logarithm.
+const STEPS_LOG: u64 = STEPS.ilog2() as u64;
 /// Up to 2^40 µs, 12 days.
 const BUCKETS: usize = (40 * STEPS) as usize;
 
@@ -60,8 +62,8 @@ fn bucket(us: u64) -> usize {
         return us as usize;
     }
     let power = u64::from(us.ilog2());
-    let step = (us >> (power - 3)) - STEPS;
-    (((power - 2) * STEPS + step) as usize).min(BUCKETS - 1)
+    let step = (us >> (power - STEPS_LOG)) - STEPS;
+    (((power - STEPS_LOG + 1) * STEPS + step) as usize).min(BUCKETS - 1)
 }
 
 /// The largest time in a bucket.
@@ -70,6 +72,6 @@ fn upper(bucket: usize) -> u64 {
     if bucket < 2 * STEPS {
         return bucket;
     }
-    let (power, step) = (bucket / STEPS + 2, bucket % STEPS);
-    ((STEPS + step + 1) << (power - 3)) - 1
+    let (power, step) = (bucket / STEPS + STEPS_LOG - 1, bucket % STEPS);
+    ((STEPS + step + 1) << (power - STEPS_LOG)) - 1
 }

@@ -41,14 +41,11 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::decisions::Diary;
 use crate::directory::{ServableLines, reserve};
-use crate::geometry::{Geometry, LINE};
+use crate::geometry::{BUFFER_BYTES, Geometry, LINE};
 use crate::meter::{Gauge, Meter, RequestGuard, add};
 use crate::store::Store;
 use crate::tape::{self, Tape};
 pub use flush::CHECKPOINT_EVERY;
-
-/// The longest run of bytes handled at once; longer requests are split.
-pub const BUFFER_BYTES: u64 = 1 << 20;
 
 /// The settings of a cached backend. None of them is stored on either device.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@
 //!   client gets what its own read would have returned, and no client gets older bytes than another got before.
 //! - A read that others wait for waits for nobody: it has its buffer, and does only I/O.
 //! - A read that fails, or panics, returns nothing to the clients that joined it; each of them reads for itself.
-//! - Memory: a joined read's bytes are copied once, up to [`BUFFER_BYTES`](super::BUFFER_BYTES) for each read in
+//! - Memory: a joined read's bytes are copied once, up to [`BUFFER_BYTES`](crate::BUFFER_BYTES) for each read in
 //!   flight.
 //!
 //! Leaves to others: the reads and writes themselves (`read.rs`, `write.rs`), which announce their ranges here.

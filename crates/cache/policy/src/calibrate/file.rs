@@ -15,6 +15,14 @@ use std::path::{Path, PathBuf};
 use longshore_io::{OpenHow, Storage, Via};
 
 use crate::model::{Profile, ProfileTrust};
+use crate::policy::LINE_BYTES;
+
+/// The largest value of any parameter, of the units, and of a chunk's bytes.
+const VALUE_MAX: f64 = 1e12;
+const UNITS_MAX: f64 = 4096.0;
+const CHUNK_BYTES_MAX: f64 = 1e9;
+/// Smaller times and rates would make times that a clock cannot count.
+const VALUE_MIN: f64 = 1e-6;
 
 const HEAD: &str = "longshore device model 1";
 
@@ -88,7 +96,9 @@ pub fn read_model(text: &str) -> Result<Profile, BadModel> {
         let (name, value) = content.split_once('=').ok_or_else(|| bad.clone())?;
         let at = NAMES.iter().position(|known| *known == name.trim());
         let value: f64 = value.trim().parse().map_err(|_| bad.clone())?;
-        let at = at.filter(|_| (0.0..=1e12).contains(&value)).ok_or(bad)?;
+        let at = at
+            .filter(|_| (0.0..=VALUE_MAX).contains(&value))
+            .ok_or(bad)?;
         if values[at].replace(value).is_some() {
             return Err(BadModel::Missing { name: NAMES[at] });
         }
@@ -103,23 +113,22 @@ pub fn read_model(text: &str) -> Result<Profile, BadModel> {
         }
     };
     let positive = |at: usize| match value(at)? {
-        // Smaller values would make times that a clock cannot count.
-        found if found >= 1e-6 => Ok(found),
+        found if found >= VALUE_MIN => Ok(found),
         _ => Err(BadModel::Missing { name: NAMES[at] }),
     };
     value(7)?;
     Ok(Profile {
         name: "calibrated",
         standing: ProfileTrust::Calibrated,
-        units: whole(0, 4096.0)?,
-        chunk_bytes: whole(1, 1e9)?,
+        units: whole(0, UNITS_MAX)?,
+        chunk_bytes: whole(1, CHUNK_BYTES_MAX)?,
         read_us: positive(2)?,
         write_us: positive(2)?,
         fixed_us: value(3)?,
         read_link: positive(4)?,
         write_link: positive(4)?,
         shared_link: true,
-        command_bytes: whole(5, f64::from(u32::MAX))?.max(4096),
+        command_bytes: whole(5, f64::from(u32::MAX))?.max(LINE_BYTES as u32),
         command_us: value(6)?,
         jitter: 0.0,
         tail: None,

@@ -14,6 +14,7 @@
 
 use super::Point;
 use crate::model::{Profile, ProfileTrust};
+use crate::policy::LINE_BYTES;
 
 /// A prediction must be within this share of the measurement…
 const NEAR: f64 = 0.15;
@@ -21,13 +22,30 @@ const NEAR: f64 = 0.15;
 const SHARE: f64 = 0.9;
 /// Fewer cells than parameters fit any profile.
 const CELLS_LEAST: usize = 10;
-/// Chunks simulated for a prediction, and requests for each that is in flight.
+/// Chunks simulated for a prediction, the requests that this gives at most, and the fewest for each that is in flight.
 const CHUNKS: u64 = 6_000;
+const REQUESTS_MOST: u64 = 400;
 const ROUNDS: u64 = 4;
+/// The bytes of a chunk with which a search begins; it does not change them.
+const CHUNK_BYTES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
+/// Where a search begins: the parts of a lone read's time that occupy a unit, that do not, and that go to the command.
+const FIRST_READ: f64 = 0.8;
+const FIRST_FIXED: f64 = 0.15;
+const FIRST_COMMAND: f64 = 0.05;
+/// The part of the time between two requests that a command takes at most, and the units above those that are busy.
+const FIRST_TURN: f64 = 0.8;
+const FIRST_SPARE: f64 = 1.5;
+/// The largest request of a device that does not tell.
+const COMMAND_BYTES: u32 = 1 << 20;
+/// The most units of a model.
+const UNITS_MAX: u32 = 1024;
 /// The factors by which a parameter is multiplied or divided.
 const STEPS: [f64; 5] = [2.0, 1.4, 1.15, 1.05, 1.02];
 /// How often all parameters are tried with one step.
 const SWEEPS: usize = 6;
+/// A change, and a sweep, must leave less than this share of the distance.
+const CHANGE_KEEPS: f64 = 0.999;
+const SWEEP_KEEPS: f64 = 0.99;
 
 /// One cell, measured and predicted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,7 +66,7 @@ impl Residual {
 pub struct AcceptedProfile {
     pub profile: Profile,
     pub residuals: Vec<Residual>,
-    /// The share of the cells that is predicted within 15 %.
+    /// The share of the cells that the profile predicts closely enough.
     pub near: f64,
 }
 
@@ -60,7 +78,8 @@ pub enum FitRefusal {
     #[error("the cell of {len} bytes at depth {depth} has an impossible latency")]
     NoTime { len: u64, depth: u32 },
     #[error(
-        "the best model is within 15 % of the measurement in only {:.0} % of the cells; it is not used",
+        "the best model is within {:.0} % of the measurement in only {:.0} % of the cells; it is not used",
+        NEAR * 100.0,
         near * 100.0
     )]
     Far { near: f64, residuals: Vec<Residual> },
@@ -90,10 +109,12 @@ pub fn fit(points: &[Point], command_bytes: Option<u32>) -> Result<AcceptedProfi
         let (len, depth) = (*len, *depth);
         return Err(FitRefusal::NoTime { len, depth });
     }
-    let starts = [4u32 << 10, 16 << 10, 64 << 10, 256 << 10];
-    let found = starts.map(|chunk| search(first_guess(points, chunk, command_bytes), points));
+    let found = CHUNK_BYTES.map(|chunk| search(first_guess(points, chunk, command_bytes), points));
     let best = found.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
-    let profile = best.map_or_else(|| first_guess(points, starts[0], command_bytes), |(p, _)| p);
+    let profile = best.map_or_else(
+        || first_guess(points, CHUNK_BYTES[0], command_bytes),
+        |(p, _)| p,
+    );
     let residuals = residuals(&profile, points);
     let near = residuals.iter().filter(|r| r.error().abs() <= NEAR).count();
     let near = near as f64 / residuals.len() as f64;
@@ -111,15 +132,15 @@ pub fn fit(points: &[Point], command_bytes: Option<u32>) -> Result<AcceptedProfi
 fn first_guess(points: &[Point], chunk_bytes: u32, command_bytes: Option<u32>) -> Profile {
     let rate = |p: &Point| p.len as f64 * f64::from(p.depth) / p.mean_us;
     let link = points.iter().map(rate).fold(f64::MIN_POSITIVE, f64::max);
-    let shortest = points.iter().map(|p| p.len).min().unwrap_or(4096);
+    let shortest = points.iter().map(|p| p.len).min().unwrap_or(LINE_BYTES);
     let short = || points.iter().filter(|p| p.len == shortest);
     let lone_us = short().map(|p| p.mean_us).fold(f64::INFINITY, f64::min);
     let requests = short().map(|p| f64::from(p.depth) / p.mean_us);
     let requests = requests.fold(f64::MIN_POSITIVE, f64::max);
-    let read_us = 0.8 * lone_us;
+    let read_us = FIRST_READ * lone_us;
     // Enough units for the link, and for the rate of short reads.
     let for_link = link * read_us / f64::from(chunk_bytes);
-    let units = (1.5 * for_link.max(requests * read_us)).clamp(1.0, 1024.0);
+    let units = (FIRST_SPARE * for_link.max(requests * read_us)).clamp(1.0, UNITS_MAX.into());
     Profile {
         name: "calibrated",
         standing: ProfileTrust::Calibrated,
@@ -127,12 +148,12 @@ fn first_guess(points: &[Point], chunk_bytes: u32, command_bytes: Option<u32>) -
         chunk_bytes,
         read_us,
         write_us: read_us,
-        fixed_us: 0.15 * lone_us,
+        fixed_us: FIRST_FIXED * lone_us,
         read_link: link,
         write_link: link,
         shared_link: true,
-        command_bytes: command_bytes.unwrap_or(1 << 20),
-        command_us: (0.8 / requests).min(0.05 * lone_us),
+        command_bytes: command_bytes.unwrap_or(COMMAND_BYTES),
+        command_us: (FIRST_TURN / requests).min(FIRST_COMMAND * lone_us),
         jitter: 0.0,
         tail: None,
         write_buffer: None,
@@ -151,7 +172,7 @@ const MOVES: [Move; 6] = [
             p.units - 1
         };
         let units = if units == p.units { next } else { units };
-        let fits = (1..=1024).contains(&units);
+        let fits = (1..=UNITS_MAX).contains(&units);
         fits.then(|| Profile { units, ..p.clone() })
     },
     |p, factor| {
@@ -206,13 +227,13 @@ fn search(start: Profile, points: &[Point]) -> (Profile, f64) {
             for (change, factor) in MOVES.iter().flat_map(|m| [(m, step), (m, 1.0 / step)]) {
                 while let Some(tried) = change(&best.0, factor) {
                     let far = distance(&tried, points);
-                    if far >= best.1 * 0.999 {
+                    if far >= best.1 * CHANGE_KEEPS {
                         break;
                     }
                     best = (tried, far);
                 }
             }
-            if best.1 >= before * 0.99 {
+            if best.1 >= before * SWEEP_KEEPS {
                 break;
             }
         }
@@ -242,6 +263,6 @@ fn residuals(profile: &Profile, points: &[Point]) -> Vec<Residual> {
 fn predict(profile: &Profile, len: u64, depth: u32) -> f64 {
     let chunks = len.div_ceil(u64::from(profile.chunk_bytes)).max(1);
     let least = ROUNDS * u64::from(depth);
-    let count = (CHUNKS / chunks).clamp(least, least.max(400));
+    let count = (CHUNKS / chunks).clamp(least, least.max(REQUESTS_MOST));
     profile.steady(len, depth, count, 1).mean_us
 }

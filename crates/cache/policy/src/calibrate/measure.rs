@@ -19,6 +19,15 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
 use super::Point;
 
+/// Bytes of the reads of a plan.
+const LENS: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 2 << 20];
+/// Reads in flight at a time.
+const DEPTHS: [u32; 4] = [1, 4, 16, 64];
+/// The time for each size and depth.
+const CELL_TIME: Duration = Duration::from_secs(2);
+/// The most bytes in flight.
+const IN_FLIGHT_MAX: u64 = 16 << 20;
+
 /// The reads, and the time for them.
 #[derive(Debug, Clone)]
 pub struct MeasurePlan {
@@ -34,10 +43,10 @@ pub struct MeasurePlan {
 impl Default for MeasurePlan {
     fn default() -> MeasurePlan {
         MeasurePlan {
-            lens: vec![4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 2 << 20],
-            depths: vec![1, 4, 16, 64],
-            time: Duration::from_secs(2),
-            in_flight_bytes_max: 16 << 20,
+            lens: LENS.to_vec(),
+            depths: DEPTHS.to_vec(),
+            time: CELL_TIME,
+            in_flight_bytes_max: IN_FLIGHT_MAX,
         }
     }
 }

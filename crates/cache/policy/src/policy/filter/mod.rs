@@ -125,6 +125,9 @@ fn keep_what_was_held(write: &Write) -> WritePlan {
     }
 }
 
+/// More than the rounding errors of one round of shares.
+const ROUNDING: f64 = 1e-9;
+
 /// Mixes two sides evenly by a share, after Bresenham.
 #[derive(Debug, Clone, Copy)]
 pub struct Mixer {
@@ -143,7 +146,8 @@ impl Mixer {
     /// Whether the next request goes to the fast side.
     pub fn draw(&mut self) -> bool {
         self.owed += self.share;
-        if self.owed < 1.0 - 1e-9 {
+        // As many shares as make a whole one add up to a little less.
+        if self.owed < 1.0 - ROUNDING {
             return false;
         }
         self.owed -= 1.0;

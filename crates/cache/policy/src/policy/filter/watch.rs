@@ -12,7 +12,7 @@
 //!
 //! Leaves to others: the trials and their bounds (`longshore_balance::Guard`), and routing each read (`aware.rs`).
 
-use longshore_balance::constants::{cache, guard};
+use longshore_balance::constants::{cache, guard, time};
 use longshore_balance::{Estimate, Guard, Serve};
 
 use super::ReadRequest;
@@ -97,12 +97,13 @@ impl SideGuard {
             slow.loaded_us(len_bytes, all),
         );
         let mixed_us = self.held * fast_us + (1.0 - self.held) * slow_us;
-        let could = |us: f64| (under_way + len_bytes as f64) * 1e6 / us.max(1e-3);
+        let could = |us: f64| (under_way + len_bytes as f64) * 1e6 / us.max(time::LEAST_US);
         let now_us = view.now / 1000;
         self.count(now_us);
         let instead = |us: f64| {
             let both = |read: f64| (1.0 - self.writes) * read + self.writes * self.write_us;
-            self.bytes_per_s.min(self.mean_bytes_per_s) * both(self.read_us) / both(us).max(1e-3)
+            self.bytes_per_s.min(self.mean_bytes_per_s) * both(self.read_us)
+                / both(us).max(time::LEAST_US)
         };
         // Either estimate may be far off, and a useless trial costs time, so both must be high.
         let could = |us| could(us).min(instead(us));

@@ -5,7 +5,7 @@
 //!
 //! Source: Einziger, Friedman and Manes, TinyLFU, ACM TOS 2017.
 
-use longshore_balance::constants::keep::USES;
+use longshore_balance::constants::keep::{COUNTED_LEAST, COUNTS, USES};
 
 use super::Slot;
 
@@ -20,10 +20,11 @@ pub struct Frequency {
 impl Frequency {
     /// For a cache of that many slots.
     pub fn new(slots: usize) -> Frequency {
+        let slots = slots.max(COUNTED_LEAST);
         Frequency {
-            counts: vec![0; slots.max(16).saturating_mul(4).next_power_of_two()],
+            counts: vec![0; slots.saturating_mul(COUNTS).next_power_of_two()],
             uses: 0,
-            period: slots.max(16).saturating_mul(USES),
+            period: slots.saturating_mul(USES),
         }
     }
 

@@ -14,7 +14,7 @@
 //!
 //! Leaves to others: whether counted uses or every newcomer serve this load better (`contest.rs`, asked by `order.rs`).
 
-use longshore_balance::constants::keep;
+use longshore_balance::constants::{keep, time};
 
 use super::frequency::Frequency;
 use super::{Base, Slot, SlotMap};
@@ -210,7 +210,7 @@ impl ValuedList {
     /// An access's saving, divided by the average saving at this time.
     fn relative(&self, saved_us: f32) -> f32 {
         let typical = self.typical.unwrap_or(saved_us);
-        (saved_us + keep::LEAST_US) / (typical + keep::LEAST_US)
+        (saved_us + time::LEAST_US as f32) / (typical + time::LEAST_US as f32)
     }
 
     /// Recent uses plus `more`; 1 without frequencies.
