@@ -124,12 +124,6 @@ const SEVERAL: &[(&str, &str, usize, &str)] = &[
         "as the server lists it, and as its directories show it",
     ),
     ("source", "Notes", 2, "one kind of source each"),
-    (
-        "source",
-        "Segment",
-        2,
-        "of a relation: its number, and its file being read",
-    ),
     ("source", "Start", 2, "one kind of source each"),
     ("source", "Walk", 2, "one kind of source each"),
     (

@@ -81,7 +81,7 @@ pub struct Control {
     /// Bytes of a page.
     pub page_bytes: u32,
     /// Pages of a relation's segment file.
-    pub segment_pages: u32,
+    pub relation_segment_pages: u32,
     pub wal_segment: SegmentSize,
 }
 
@@ -155,9 +155,12 @@ impl Control {
         if !page_bytes.is_power_of_two() || !(1 << 10..=1 << 15).contains(&page_bytes) {
             return Err(wrong("the page size", page_bytes));
         }
-        let segment_pages = u32_at(220);
-        if segment_pages == 0 {
-            return Err(wrong("the size of a relation's segment", segment_pages));
+        let relation_segment_pages = u32_at(220);
+        if relation_segment_pages == 0 {
+            return Err(wrong(
+                "the size of a relation's segment",
+                relation_segment_pages,
+            ));
         }
         Ok(Control {
             system: u64_at(0),
@@ -173,7 +176,7 @@ impl Control {
             wal_log_hints: bytes[176] != 0,
             data_checksum_version: u32_at(252),
             page_bytes,
-            segment_pages,
+            relation_segment_pages,
             wal_segment: SegmentSize::new(u64::from(u32_at(228)))
                 .ok_or_else(|| wrong("the WAL segment size", u32_at(228)))?,
         })

@@ -1,7 +1,7 @@
 //! Names of relation files: `16384`, `16384_vm.2`, `t3_16390_fsm`.
 //!
 //! Invariants
-//! - A name is read only if PostgreSQL could have written it: numbers without leading zeros, no segment number 0.
+//! - A name is read only if PostgreSQL could have written it: numbers without leading zeros, no number 0 of a file.
 //! - Any other name is no relation file, and that is no error.
 //!
 //! Leaves to others: in which directories relation files are, and which of them are backed up (`longshore-source`).
@@ -18,13 +18,13 @@ pub enum Fork {
     Init,
 }
 
-/// One segment of one fork of a relation.
+/// One file of one fork of a relation: a relation segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RelationFile {
     pub filenode: u32,
     pub fork: Fork,
-    /// 0 is the file without a segment number.
-    pub segment: u32,
+    /// Counts the files of a fork, each of 1 GiB unless the server was built otherwise: 0 is the one without a number.
+    pub number: u32,
     /// Belongs to one session and is removed with it.
     pub is_temporary: bool,
 }
@@ -55,7 +55,7 @@ impl RelationFile {
         Some(RelationFile {
             filenode: number(filenode)?,
             fork,
-            segment,
+            number: segment,
             is_temporary,
         })
     }
@@ -79,7 +79,7 @@ mod tests {
     fn names_say_filenode_fork_segment_and_whose() {
         let of = |name| {
             let file = RelationFile::parse(name).unwrap();
-            (file.filenode, file.fork, file.segment, file.is_temporary)
+            (file.filenode, file.fork, file.number, file.is_temporary)
         };
         assert_eq!(of("1259"), (1259, Fork::Main, 0, false));
         assert_eq!(of("16384.12"), (16384, Fork::Main, 12, false));

@@ -48,7 +48,7 @@ fn a_control_file_says_what_the_server_says() {
                 c.timeline,
                 c.data_checksum_version,
                 c.page_bytes,
-                c.segment_pages,
+                c.relation_segment_pages,
                 c.wal_segment.bytes(),
                 c.next_xid >> 32,
                 c.next_xid as u32

@@ -25,7 +25,7 @@ use longshore_pg::wal::summary::{
 };
 use longshore_pg::{Lsn, Timeline};
 
-use super::base::Segment;
+use super::base::RelationSegment;
 use super::session::Session;
 use crate::Error;
 
@@ -52,7 +52,7 @@ pub(super) struct Changes {
     read_bytes: u64,
 }
 
-/// Changed pages of one main fork, over all its segments.
+/// Changed pages of one main fork, over all its files.
 #[derive(Debug)]
 struct Pages {
     /// From this block on, every page counts as changed.
@@ -166,21 +166,22 @@ impl Changes {
     }
 
     /// Whether the database's directory was created or removed.
-    pub(super) fn has_database(&self, segment: Segment) -> bool {
-        self.databases.contains(&(segment.space, segment.database))
+    pub(super) fn has_database(&self, relation: RelationSegment) -> bool {
+        self.databases
+            .contains(&(relation.space, relation.database))
     }
 
-    /// The first run of changed pages of a segment inside `within`. Page numbers are relative to the segment, which
-    /// has at most `segment_pages`.
+    /// The first run of changed pages of a relation's segment inside `within`. Page numbers are relative to the segment,
+    /// which has at most `relation_segment_pages`.
     pub(super) fn next(
         &self,
-        segment: Segment,
-        segment_pages: u32,
+        relation: RelationSegment,
+        relation_segment_pages: u32,
         within: Range<u32>,
     ) -> Option<Range<u32>> {
-        let key = (segment.space, segment.database, segment.filenode);
+        let key = (relation.space, relation.database, relation.filenode);
         let pages = self.relations.get(&key)?;
-        let first = u64::from(segment.number) * u64::from(segment_pages);
+        let first = u64::from(relation.number) * u64::from(relation_segment_pages);
         let of_relation = |page: u32| first + u64::from(page);
         let is_changed = |page: u32| pages.is_changed(of_relation(page));
         let start = pages.next(of_relation(within.start), of_relation(within.end))?;
@@ -281,8 +282,8 @@ fn is_past((timeline, at): (Timeline, Lsn), available: &[Summary]) -> bool {
 mod tests {
     use super::*;
 
-    fn segment(number: u32) -> Segment {
-        Segment {
+    fn relation(number: u32) -> RelationSegment {
+        RelationSegment {
             space: 1663,
             database: 5,
             filenode: 7,
@@ -306,7 +307,7 @@ mod tests {
 
     fn runs(changes: &Changes, number: u32, pages: u32) -> Vec<(u32, u32)> {
         let (mut at, mut found) = (0, Vec::new());
-        while let Some(run) = changes.next(segment(number), 131_072, at..pages) {
+        while let Some(run) = changes.next(relation(number), 131_072, at..pages) {
             at = run.end;
             found.push((run.start, run.end));
         }
@@ -323,9 +324,9 @@ mod tests {
         assert_eq!(runs(&changes, 1, 8), [(0, 1)]);
         assert_eq!(runs(&changes, 2, 131_072), []);
         assert_eq!(runs(&changes, 0, 0), []);
-        let other = Segment {
+        let other = RelationSegment {
             filenode: 8,
-            ..segment(0)
+            ..relation(0)
         };
         assert_eq!(changes.next(other, 131_072, 0..100), None);
     }
@@ -348,7 +349,7 @@ mod tests {
         changes.add_file(&*dir, "one").unwrap();
         let counted = RELATION_BYTES + bytes.len() as u64;
         assert_eq!(changes.memory_bytes(), counted);
-        assert_eq!(changes.next(segment(0), 131_072, 0..9), Some(3..9));
+        assert_eq!(changes.next(relation(0), 131_072, 0..9), Some(3..9));
         assert!(changes.add_file(&*dir, "long").is_err());
         assert_eq!(changes.memory_bytes(), counted);
     }

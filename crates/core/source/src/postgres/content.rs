@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::base;
 use super::cluster::Cluster;
-use super::pages::{PAUSE, READINGS_MAX, Segment};
+use super::pages::{PAUSE, READINGS_MAX, SegmentFile};
 use crate::reading::Reading;
 use crate::reading::is_missing;
 use crate::{BaseRefusal, Change, Content, Error};
@@ -71,10 +71,10 @@ pub(super) struct OnDisk {
 pub(super) enum FileClass {
     /// A relation file: its pages are verified, and it may vanish.
     Relation {
-        /// The segment's number in its fork.
+        /// The file's number in its fork.
         number: u32,
         /// Present for main forks.
-        segment: Option<base::Segment>,
+        main: Option<base::RelationSegment>,
     },
     /// The WAL segment that begins at `start`: it must exist, be complete, and be that segment.
     Log {
@@ -136,14 +136,14 @@ impl OnDisk {
             return Ok(());
         };
         if let Some(verifier) = &self.cluster.verifier {
-            let segment = Segment {
+            let segment_file = SegmentFile {
                 file,
                 path: &self.host_path,
                 number,
             };
             let (session, clock) = (&self.cluster.session, &*self.cluster.clock);
             let read = (&buf[..filled], offset);
-            verifier.verify(session, clock, &segment, read)?;
+            verifier.verify(session, clock, &segment_file, read)?;
         }
         Ok(())
     }
@@ -204,12 +204,12 @@ impl Content for OnDisk {
     }
 
     fn next_doubtful(&self, offset: u64) -> Result<Option<Range<u64>>, Error> {
-        let segment = match self.kind {
-            FileClass::Relation { segment, .. } => segment,
+        let relation = match self.kind {
+            FileClass::Relation { main, .. } => main,
             FileClass::Log { .. } | FileClass::Other => None,
         };
         Ok(match &self.cluster.differing {
-            Some(differing) => differing.next(segment, offset, self.len),
+            Some(differing) => differing.next(relation, offset, self.len),
             None => Some(offset..self.len),
         })
     }

@@ -32,7 +32,7 @@ use longshore_io::{Clock, Dir};
 use longshore_pg::wal::summary::Summary;
 use longshore_pg::{Control, Lsn, Page};
 
-use super::base::{Base, Segment};
+use super::base::{Base, RelationSegment};
 use super::changes::Changes;
 use super::session::Session;
 use crate::{BaseRefusal, Error};
@@ -45,7 +45,7 @@ pub(super) struct PageSelection {
     /// The LSN at which this backup begins.
     start: Lsn,
     page_bytes: u32,
-    segment_pages: u32,
+    relation_segment_pages: u32,
     /// The pages named by the WAL summaries; `None`: every page is read.
     changes: Option<Changes>,
 }
@@ -81,7 +81,7 @@ impl PageSelection {
         let differing = PageSelection {
             start: now.start,
             page_bytes: now.control.page_bytes,
-            segment_pages: now.control.segment_pages,
+            relation_segment_pages: now.control.relation_segment_pages,
             changes,
         };
         Ok((differing, notice))
@@ -100,20 +100,24 @@ impl PageSelection {
     }
 
     /// The first range from `offset` on that must be read to know whether it differs from the base, in a file of `len`
-    /// bytes; `segment` is `None` for files that summaries do not cover.
+    /// bytes; `relation` is `None` for files that summaries do not cover.
     pub(super) fn next(
         &self,
-        segment: Option<Segment>,
+        relation: Option<RelationSegment>,
         offset: u64,
         len: u64,
     ) -> Option<Range<u64>> {
-        let told = self.changes.as_ref().zip(segment);
-        let Some((changes, segment)) = told.filter(|(c, s)| !c.has_database(*s)) else {
+        let told = self.changes.as_ref().zip(relation);
+        let Some((changes, relation)) = told.filter(|(c, s)| !c.has_database(*s)) else {
             return (offset < len).then_some(offset..len);
         };
         let page_bytes = u64::from(self.page_bytes);
         let page = |offset: u64| u32::try_from(offset / page_bytes).unwrap_or(u32::MAX);
-        let run = changes.next(segment, self.segment_pages, page(offset)..page(len))?;
+        let run = changes.next(
+            relation,
+            self.relation_segment_pages,
+            page(offset)..page(len),
+        )?;
         Some(u64::from(run.start) * page_bytes..u64::from(run.end) * page_bytes)
     }
 
@@ -242,7 +246,7 @@ mod tests {
         let differing = PageSelection {
             start: Lsn(1000),
             page_bytes: 8192,
-            segment_pages: 131_072,
+            relation_segment_pages: 131_072,
             changes: None,
         };
         let page = |lsn: u32| {

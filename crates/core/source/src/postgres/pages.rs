@@ -52,15 +52,15 @@ pub(super) struct Findings {
 /// The parameters for verifying pages.
 pub(super) struct Verifier {
     pub(super) page_bytes: usize,
-    pub(super) segment_pages: u32,
+    pub(super) relation_segment_pages: u32,
     /// Set when the backup has begun.
     pub(super) start: OnceLock<Lsn>,
     pub(super) fail_on_bad_page: bool,
     pub(super) findings: Mutex<Findings>,
 }
 
-/// One segment file of a relation.
-pub(super) struct Segment<'a> {
+/// A relation's segment, open.
+pub(super) struct SegmentFile<'a> {
     pub(super) file: &'a dyn File,
     pub(super) path: &'a Path,
     pub(super) number: u32,
@@ -71,20 +71,20 @@ impl Verifier {
     pub(super) fn of(control: &Control, start: Lsn, fail_on_bad_page: bool) -> Option<Verifier> {
         (control.data_checksum_version != 0).then(|| Verifier {
             page_bytes: control.page_bytes as usize,
-            segment_pages: control.segment_pages,
+            relation_segment_pages: control.relation_segment_pages,
             start: OnceLock::from(start),
             fail_on_bad_page,
             findings: Mutex::default(),
         })
     }
 
-    /// Verifies the whole pages in `bytes`, which `segment` holds from `offset` on; `offset` is a multiple of the page
+    /// Verifies the whole pages in `bytes`, which `segment_file` holds from `offset` on; `offset` is a multiple of the page
     /// size.
     pub(super) fn verify(
         &self,
         session: &Session,
         clock: &dyn Clock,
-        segment: &Segment,
+        segment_file: &SegmentFile,
         (bytes, offset): (&[u8], u64),
     ) -> Result<(), Error> {
         let first = offset / self.page_bytes as u64;
@@ -93,17 +93,17 @@ impl Verifier {
                 return Ok(());
             };
             let block = first + i as u64;
-            if self.is_intact(page, segment.number, block) {
+            if self.is_intact(page, segment_file.number, block) {
                 continue;
             }
-            if let Some(bad) = self.look_again(session, clock, segment, page, block)? {
+            if let Some(bad) = self.look_again(session, clock, segment_file, page, block)? {
                 self.note(bad)?;
             }
         }
         Ok(())
     }
 
-    /// Whether the page at `offset` of segment `number` has the right checksum.
+    /// Whether the page at `offset` of the relation's segment `number` has the right checksum.
     pub(super) fn is_page_intact(&self, page: &[u8], number: u32, offset: u64) -> bool {
         let block = offset / self.page_bytes as u64;
         Page::new(page).is_some_and(|page| self.is_intact(page, number, block))
@@ -117,7 +117,7 @@ impl Verifier {
     }
 
     fn block_in_relation(&self, number: u32, block: u64) -> u32 {
-        let before = number.wrapping_mul(self.segment_pages);
+        let before = number.wrapping_mul(self.relation_segment_pages);
         before.wrapping_add(block as u32)
     }
 
@@ -126,7 +126,7 @@ impl Verifier {
         &self,
         session: &Session,
         clock: &dyn Clock,
-        segment: &Segment,
+        segment_file: &SegmentFile,
         page: Page,
         block: u64,
     ) -> Result<Option<BadPage>, Error> {
@@ -137,11 +137,11 @@ impl Verifier {
         for _ in 1..READINGS_MAX {
             clock.sleep(PAUSE);
             let offset = block * self.page_bytes as u64;
-            let len = segment
+            let len = segment_file
                 .file
                 .read_full_at(&mut again, offset, Via::Cache)
                 .map_err(|source| Error::Read {
-                    path: segment.path.into(),
+                    path: segment_file.path.into(),
                     offset,
                     source,
                 })?;
@@ -152,15 +152,17 @@ impl Verifier {
             let Some(page) = Page::new(&again) else {
                 return Ok(None);
             };
-            if self.is_intact(page, segment.number, block) || self.was_changed(session, page)? {
+            if self.is_intact(page, segment_file.number, block)
+                || self.was_changed(session, page)?
+            {
                 return Ok(None);
             }
         }
         let page = Page::new(&again).unwrap_or(page);
         Ok(Some(BadPage {
-            path: segment.path.into(),
+            path: segment_file.path.into(),
             block,
-            expected: page.checksum(self.block_in_relation(segment.number, block)),
+            expected: page.checksum(self.block_in_relation(segment_file.number, block)),
             found: page.stored_checksum(),
         }))
     }

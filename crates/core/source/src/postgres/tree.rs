@@ -18,7 +18,7 @@ use longshore_io::{Dir, FileKind, Stat, Via};
 use longshore_pg::{Fork, RelationFile};
 use parking_lot::Mutex;
 
-use super::base::Segment;
+use super::base::RelationSegment;
 use super::cluster::Cluster;
 use super::content::{FileClass, KnownBytes, OnDisk, ReadState};
 use super::pages::{PAUSE, Verifier};
@@ -423,11 +423,11 @@ pub(super) fn relation_file(
 ) -> Entry {
     let stat = &settled(cluster, &place, stat);
     let path = place.path.clone();
-    let number = file.segment;
-    let (segment, _) = Segment::of(&path).unzip();
+    let number = file.number;
+    let (relation, _) = RelationSegment::of(&path).unzip();
     let kind = FileClass::Relation {
         number,
-        segment: segment.filter(|_| file.fork == Fork::Main),
+        main: relation.filter(|_| file.fork == Fork::Main),
     };
     let page_bytes = cluster.control.page_bytes;
     let has_pages = stat.len.is_multiple_of(u64::from(page_bytes));

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - Nothing is written: the originals are used in place of the file's pages.
-//! - Validity is decided exactly as in `pager_playback`: segments begin at sectors, each with a count of records and a
+//! - Validity is decided exactly as in `pager_playback`: runs of records begin at sectors, each with a count of records and a
 //!   nonce for their checksums. The first record that is short, has no page number or does not match its checksum ends
 //!   the journal; pages beyond the old length are skipped.
 //! - A journal of several databases is recognised, and never taken for one of this database alone.
@@ -116,12 +116,12 @@ pub(super) fn find(
         sector: sector.into(),
         page_bytes,
         pages,
-        segments: Vec::new(),
+        runs: Vec::new(),
         places: Vec::new(),
         count: 0,
     };
     reading.all(&head)?;
-    let records = Records::Journal(reading.segments);
+    let records = Records::Journal(reading.runs);
     Ok(JournalState::Hot(Originals {
         page_bytes,
         pages,
@@ -136,7 +136,7 @@ struct JournalReader<'a> {
     sector: u64,
     page_bytes: u32,
     pages: u32,
-    segments: Vec<RecordRun>,
+    runs: Vec<RecordRun>,
     places: Vec<PageRecord>,
     /// Records so far.
     count: u32,
@@ -148,7 +148,7 @@ impl JournalReader<'_> {
         head.copy_from_slice(first_head);
         let mut at = self.sector;
         loop {
-            let Some(end) = self.segment(&head, at)? else {
+            let Some(end) = self.run(&head, at)? else {
                 return Ok(());
             };
             at = end.next_multiple_of(self.sector);
@@ -163,7 +163,7 @@ impl JournalReader<'_> {
     }
 
     /// Adds the records from `at`; returns where they end, or `None` if the journal ends with them.
-    fn segment(&mut self, head: &[u8], mut at: u64) -> Result<Option<u64>, Error> {
+    fn run(&mut self, head: &[u8], mut at: u64) -> Result<Option<u64>, Error> {
         let nonce = be(head, 12);
         let record_bytes = (BEFORE_PAGE + self.page_bytes as usize + AFTER_PAGE) as u64;
         let count = match be(head, 8) {
@@ -171,7 +171,7 @@ impl JournalReader<'_> {
             count => count.into(),
         };
         if count > 0 {
-            self.segments.push(RecordRun {
+            self.runs.push(RecordRun {
                 first: self.count,
                 offset: at,
                 nonce,

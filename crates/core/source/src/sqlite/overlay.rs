@@ -51,7 +51,7 @@ impl Records {
     fn offset(&self, page_bytes: u64, record: u32) -> u64 {
         match self {
             Records::Log { .. } => frames::frame_offset(page_bytes, record),
-            Records::Journal(segments) => records::record_offset(segments, page_bytes, record),
+            Records::Journal(runs) => records::record_offset(runs, page_bytes, record),
         }
     }
 
@@ -59,7 +59,7 @@ impl Records {
     fn page_of(&self, record: u32, bytes: &[u8]) -> Option<u32> {
         match self {
             Records::Log { salts } => frames::page_of(bytes, *salts),
-            Records::Journal(segments) => records::page_of(segments, record, bytes),
+            Records::Journal(runs) => records::page_of(runs, record, bytes),
         }
     }
 

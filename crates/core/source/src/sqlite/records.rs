@@ -11,7 +11,7 @@ pub(super) const AFTER_PAGE: usize = 4;
 /// The records that follow one header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordRun {
-    /// The number of its first record, counted through all segments from 0.
+    /// The number of its first record, counted through all runs from 0.
     pub(super) first: u32,
     /// The offset of that record.
     pub(super) offset: u64,
@@ -19,23 +19,23 @@ pub(super) struct RecordRun {
     pub(super) nonce: u32,
 }
 
-pub(super) fn record_offset(segments: &[RecordRun], page_bytes: u64, record: u32) -> u64 {
+pub(super) fn record_offset(runs: &[RecordRun], page_bytes: u64, record: u32) -> u64 {
     let record_bytes = (BEFORE_PAGE + AFTER_PAGE) as u64 + page_bytes;
-    match segment_of(segments, record) {
-        Some(segment) => segment.offset + u64::from(record - segment.first) * record_bytes,
+    match run_of(runs, record) {
+        Some(run) => run.offset + u64::from(record - run.first) * record_bytes,
         None => 0,
     }
 }
 
 /// The page in a record; `None` if the bytes are no longer that record.
-pub(super) fn page_of(segments: &[RecordRun], record: u32, bytes: &[u8]) -> Option<u32> {
-    let nonce = segment_of(segments, record)?.nonce;
+pub(super) fn page_of(runs: &[RecordRun], record: u32, bytes: &[u8]) -> Option<u32> {
+    let nonce = run_of(runs, record)?.nonce;
     (checksum(nonce, bytes) == stored_checksum(bytes)).then(|| be(bytes, 0))
 }
 
-fn segment_of(segments: &[RecordRun], record: u32) -> Option<&RecordRun> {
-    let behind = segments.partition_point(|segment| segment.first <= record);
-    segments.get(behind.checked_sub(1)?)
+fn run_of(runs: &[RecordRun], record: u32) -> Option<&RecordRun> {
+    let behind = runs.partition_point(|run| run.first <= record);
+    runs.get(behind.checked_sub(1)?)
 }
 
 /// Sums every 200th byte of the page, counted from its end; detects records that were never complete.

@@ -17,7 +17,7 @@ use longshore_source::{EntryKind, Error, Source, SourceOptions, SourceSpec, Sour
 use crate::double::{Double, below, done, ready, refusal, row};
 
 pub const PAGE: usize = 8192;
-/// Pages per segment: few, so that relations have several segments.
+/// Pages of a relation segment: few, so that relations have several.
 pub const SEGMENT_PAGES: u32 = 4;
 pub const SYSTEM: u64 = 0xfedc_ba98_7654_3210;
 /// The LSNs at which the backup begins and the WAL ends.

@@ -41,7 +41,7 @@ fn damaged_blocks(copy: &Copy) -> Vec<String> {
     copy.summary.warnings.iter().filter_map(of).collect()
 }
 
-/// Block numbers count through all segments of a relation; otherwise no page of a later segment would be right.
+/// Block numbers count through all files of a relation; otherwise no page of a later file would be right.
 #[test]
 fn a_page_is_verified_as_what_it_is_in_its_relation() {
     let cluster = Cluster::new();
@@ -50,7 +50,7 @@ fn a_page_is_verified_as_what_it_is_in_its_relation() {
     cluster.relation("16384.12", 12 * SEGMENT_PAGES, 1);
     cluster.relation("16384_fsm", 0, 2);
     cluster.relation("16384_vm.1", SEGMENT_PAGES, 1);
-    // As if a segment had another segment's name.
+    // As if a file had the name of another of its relation.
     cluster.relation("16385.2", SEGMENT_PAGES, 1);
     // Not relation files: nothing to verify.
     cluster.relation("pg_filenode.map", 99, 1);

@@ -29,7 +29,7 @@ use longshore_pg::{
 };
 use parking_lot::Mutex;
 
-use super::base::Segment;
+use super::base::RelationSegment;
 use super::cluster::{CONTROL_FILE, DEFAULT_SPACE};
 use super::describe::{MEMORY_BYTES, name_of};
 use super::server_branch::ServerBranch;
@@ -346,7 +346,9 @@ impl Stream {
             MemberKind::File => {}
         }
         let pages = Some(self.page_bytes).filter(|page| {
-            *page > 0 && member.len.is_multiple_of(u64::from(*page)) && Segment::of(&path).is_some()
+            *page > 0
+                && member.len.is_multiple_of(u64::from(*page))
+                && RelationSegment::of(&path).is_some()
         });
         if member.len > HELD_MAX {
             let passing = self.passing.as_mut();
