@@ -255,7 +255,6 @@ const INSIDE: &[(&str, &str)] = &[
     // One type whose methods, or the steps of whose work, are in several files.
     ("accel/src/devices/nvcomp/mod.rs", "an engine"),
     ("accel/src/devices/qatzip/mod.rs", "an engine"),
-    ("blockcache/src/cached/mod.rs", "the cache at work"),
     ("codec/src/deflate/own.rs", "an encoder"),
     ("io/src/host/mod.rs", "the machine's storage"),
     ("io/src/sim/mod.rs", "the simulated disk"),
@@ -266,7 +265,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("longshore/src/config/mod.rs", "the configuration"),
     ("pg/src/client/mod.rs", "a connection"),
     ("pipeline/src/restore/mod.rs", "a restore"),
-    ("pipeline/src/unload/mod.rs", "the threads of a restore"),
     ("simulator/src/trace/mod.rs", "a recorded load"),
     (
         "source/src/postgres/remote/mod.rs",

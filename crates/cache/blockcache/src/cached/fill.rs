@@ -5,29 +5,14 @@
 //!   threads, the client's own thread fills before it answers.
 //! - A dropped fill releases its claims.
 
-use super::*;
-use crate::store::Claims;
+use std::sync::atomic::Ordering::SeqCst;
+
 use crossbeam_channel::{Receiver, TrySendError};
+use longshore_policy::model::Op;
+use longshore_policy::policy::{EndedRequest, Purpose, Side};
 
-/// Waiting fills for each filler thread; further ones are dropped.
-const JOBS_PER_FILLER: usize = 8;
-
-/// Buffers that this many threads hold together with their queue.
-pub(super) fn buffers(fillers: usize) -> usize {
-    (JOBS_PER_FILLER + 1) * fillers
-}
-
-/// The length of the queue for this many threads.
-pub(super) fn queue(fillers: usize) -> usize {
-    JOBS_PER_FILLER * fillers
-}
-
-/// A fill in the queue.
-pub(super) struct Job {
-    pub claims: Claims,
-    pub bytes: Buffer,
-    pub start: u64,
-}
+use super::shared::{CachedBackend, Job, Shared};
+use crate::meter::add;
 
 impl CachedBackend {
     /// Queues a fill, or drops it.

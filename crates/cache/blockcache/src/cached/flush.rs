@@ -6,7 +6,17 @@
 //! - Syncs of the backend run one after another, each with all its consequences: the system reports an error to one
 //!   caller only.
 
-use super::*;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use longshore_io::File;
+
+use super::shared::{CachedBackend, Shared};
+use crate::meter::add;
+use crate::store::Store;
+use crate::tape;
 
 /// The longest time between checkpoints while cached data is not durable.
 pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);

@@ -9,9 +9,18 @@
 //!
 //! Leaves to others: the control socket (`control.rs`), and the shape of answers (`status.rs`).
 
-use super::*;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use longshore_io::{Clock, File, Pool};
+use longshore_policy::policy::Choice;
+
+use super::shared::{CachedBackend, Settings, policy};
 use crate::decisions::Decision;
-use crate::meter::Counters;
+use crate::directory::ServableLines;
+use crate::geometry::{BUFFER_BYTES, LINE};
+use crate::meter::{Counters, Meter, add};
 use crate::shadow::{Comparison, Shadow, ShadowTotals};
 use crate::tape::TapeExtract;
 use crate::{ByteTrust, Error, Status};

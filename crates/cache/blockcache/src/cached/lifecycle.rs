@@ -10,12 +10,24 @@
 //! Leaves to others: what a cache is found to hold when it is attached (`open.rs`), and the order of syncs in a
 //! checkpoint (`store`).
 
-use super::*;
-use crate::format::BackendContent;
-use crate::{Error, content};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
 use crossbeam_channel::bounded;
-use longshore_io::FileKind;
-use parking_lot::MutexGuard;
+use longshore_io::{Clock, File, FileKind, Pool};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use super::shared::{CachedBackend, Settings, Shared, fill_queue};
+use super::together::Together;
+use crate::decisions::Diary;
+use crate::format::BackendContent;
+use crate::geometry::BUFFER_BYTES;
+use crate::meter::{Gauge, Meter};
+use crate::store::Store;
+use crate::tape::Tape;
+use crate::{Error, content};
 
 /// How long to wait for requests in a detached cache device before it is closed; all other requests wait meanwhile.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
@@ -42,7 +54,7 @@ impl CachedBackend {
             meter: Arc::new(Meter::default()),
             diary: Diary::default(),
             tape: Tape::default(),
-            together: together::Together::default(),
+            together: Together::default(),
             syncing: Mutex::new(()),
             syncs_failed: AtomicU64::new(0),
             untold: AtomicBool::new(false),
@@ -57,7 +69,7 @@ impl CachedBackend {
             fillers: Mutex::new(Vec::new()),
         };
         if fillers > 0 {
-            let (jobs, queue) = bounded(fill::queue(fillers));
+            let (jobs, queue) = bounded(fill_queue(fillers));
             *cached.jobs.write() = Some(jobs);
             for _ in 0..fillers {
                 let (shared, queue) = (Arc::clone(&cached.shared), queue.clone());

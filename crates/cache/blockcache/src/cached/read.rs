@@ -6,14 +6,24 @@
 //!
 //! Leaves to others: joining reads of the same bytes (`together.rs`), and copies into the cache (`fill.rs`).
 
-use super::fill::Job;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use longshore_io::Buffer;
+use longshore_policy::model::Op;
+use longshore_policy::policy::{EndedRequest, Purpose, Read, Reason, Side};
+use parking_lot::Mutex;
+
+use super::shared::{CachedBackend, Job, Shared, cut, inside_of};
 use super::together::Turn;
-use super::*;
 use crate::ByteTrust;
 use crate::decisions::{Decision, RequestKind};
-use crate::meter::Way;
-use crate::store::Claims;
-use longshore_policy::policy::Read;
+use crate::directory::ServableLines;
+use crate::geometry::{Geometry, LINE};
+use crate::meter::{Way, add};
+use crate::store::{Claims, Store};
+use crate::tape;
 
 /// How a read is served.
 struct Plan {
@@ -26,7 +36,7 @@ struct Plan {
     /// The read may wait for another client's read of the same bytes.
     join: bool,
     claims: Option<Claims>,
-    reason: longshore_policy::policy::Reason,
+    reason: Reason,
 }
 
 impl CachedBackend {

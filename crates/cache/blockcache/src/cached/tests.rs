@@ -1,5 +1,8 @@
+use std::io;
+
 use super::read::beside_by;
-use super::*;
+use super::shared::cut;
+use crate::geometry::{BUFFER_BYTES, LINE};
 
 #[test]
 fn runs_of_a_request_fit_a_buffer_with_their_lines() {

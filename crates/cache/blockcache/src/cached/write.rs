@@ -7,11 +7,19 @@
 //! Leaves to others: invalidating lines durably before the write (`store`), durability on the backend (`flush.rs`), and
 //! copies into the cache (`fill.rs`).
 
-use super::fill::Job;
-use super::*;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use longshore_policy::model::Op;
+use longshore_policy::policy::{Side, Write};
+
+use super::shared::{CachedBackend, Job, Shared, cut, inside_of};
 use crate::decisions::{Decision, RequestKind};
-use crate::meter::Way;
-use longshore_policy::policy::Write;
+use crate::geometry::{BUFFER_BYTES, LINE};
+use crate::meter::{Way, add};
+use crate::store::Store;
+use crate::tape;
 
 impl CachedBackend {
     /// Writes `bytes` at `offset`; with `durable` they are on the backend's medium when the call returns.

@@ -8,12 +8,13 @@
 //! Leaves to others: what becomes of the bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 
-use longshore_media::{Entry, EntryKind, Extent};
+use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item};
 
-use super::*;
+use super::Sink;
+use crate::Error;
 
 const FILES: [&str; 4] = ["a/0", "a/1", "b/0", "b/1"];
 const PARTS: usize = 3;

@@ -6,7 +6,7 @@
 //! - Blocks do not wait for one another, so any of them can be finished with a spare buffer.
 //! - A block's number here is new: a damaged header's sequence may not be unique.
 //!
-//! Leaves to others: the stored CRC-32C, which the worker has checked before (`unload/mod.rs`), and choosing a device
+//! Leaves to others: the stored CRC-32C, which the worker has checked before (`decode.rs`), and choosing a device
 //! (`longshore-accel`).
 
 use std::sync::Arc;
@@ -14,32 +14,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use longshore_accel::Task;
-use longshore_accel::dispatch::{
-    Admission, Before, Dispatcher, EngineUse, Finish, Finisher, Offer,
-};
+use longshore_accel::dispatch::{Admission, Before, EngineUse, Finish, Finisher, Offer};
 use longshore_codec::Level;
-use longshore_io::{Buffer, Pool, Turn, crc32c};
-use longshore_media::Item;
+use longshore_io::{Buffer, Turn, crc32c};
 
-use super::{Read, UnloadShared, WantedBlock};
+use super::shared::{Offloading, PendingBlock, UnloadShared, WantedBlock};
 use crate::choice::{NAP, Started, WORTH_BYTES};
 use crate::error::Error;
 use crate::measure::lap;
-
-/// A run's accelerators at work.
-pub struct Offloading {
-    dispatcher: Dispatcher<PendingBlock>,
-    spare: Pool,
-    /// New numbers for blocks: the sequence in a damaged block's header may not be unique.
-    next: AtomicU64,
-}
-
-/// The data that a block still needs when it comes back.
-pub struct PendingBlock {
-    /// Its payload is with the dispatcher.
-    read: Read<()>,
-    items: Vec<Item>,
-}
 
 impl Offloading {
     pub fn new(started: Started<PendingBlock>) -> Offloading {

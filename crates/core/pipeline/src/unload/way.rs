@@ -11,7 +11,7 @@
 //!   time.
 //! - Earlier blocks fade, so a change of the data is noticed.
 //!
-//! Leaves to others: decoding and the copy (`unload/mod.rs`), and measuring CPU time.
+//! Leaves to others: decoding and the copy (`decode.rs`), and measuring CPU time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
