@@ -75,14 +75,19 @@ pub(super) enum Published {
     Theirs,
 }
 
-/// A file of the archive, opened.
+/// A file of the archive, opened. Any number of threads may read it at once.
 pub(super) trait Stored: Debug + Send + Sync {
+    /// Bytes of the stored file, as it is stored: compressed and with its container. Every read that ends there or
+    /// before succeeds, and every read beyond it fails. It does not change while the file is open: nothing in an archive
+    /// is written once it has its name, and a file of the same name that came later is another file.
     fn len(&self) -> Result<u64, Error>;
 
-    /// Fills `buf`; a file that is too short is an error.
+    /// Fills `buf`; a file that is too short is an error, however many bytes it lacks. An empty `buf` is filled anywhere
+    /// up to the end.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error>;
 
-    /// Identifies the file and this content of it.
+    /// Identifies the file and this content of it: the same each time for one file, and different for a file of the same
+    /// name that replaced it.
     fn stat(&self) -> Result<Stat, Error>;
 }
 

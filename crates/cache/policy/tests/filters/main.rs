@@ -1,11 +1,13 @@
-//! The contract of [`Filter`]: the filters of a cache at work keep it, and the suite sees whoever does not.
+//! Goal: the filters of a cache at work keep the contract of [`Filter`], and the suite sees whoever does not.
+//! Method: filters, and rules for a share, that break one promise each.
 
 mod suite;
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use longshore_policy::policy::filter::{Filter, ReadRequest, Sides};
-use longshore_policy::policy::{FilterChoice, Gauges, ReadPlan, Reason, View};
+use longshore_policy::policy::filter::{Filter, Mixer, ReadRequest, SharedFilter, Sides, Steer};
+use longshore_policy::policy::{EndedRequest, FilterChoice, Gauges, ReadPlan, Reason, View};
 use suite::keeps_its_contract;
 
 #[test]
@@ -92,5 +94,45 @@ fn every_lie_of_a_filter_breaks_the_contract() {
         };
         let checked = std::panic::catch_unwind(AssertUnwindSafe(|| keeps_its_contract(&make)));
         assert_eq!(checked.is_ok(), lie == Lie::None, "{lie:?}");
+    }
+}
+
+/// A rule for a share that breaks a promise.
+struct Swaying(SteerLie);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum SteerLie {
+    None,
+    SharesNoNumber,
+    ForgetsWhoseShareItIs,
+}
+
+impl Steer for Swaying {
+    fn steer(&mut self, ended: &EndedRequest, _sides: &Sides, mixer: &mut Mixer) {
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        match self.0 {
+            SteerLie::None if ended.took_us > 1000.0 => mixer.set_share(mixer.share() / 2.0),
+            SteerLie::None => mixer.set_share(mixer.share() + 0.125),
+            SteerLie::SharesNoNumber => mixer.set_share(f64::NAN),
+            // Counts the calls of all filters.
+            SteerLie::ForgetsWhoseShareItIs => {
+                mixer.set_share((CALLS.fetch_add(1, Ordering::Relaxed) % 7) as f64 / 7.0);
+            }
+        }
+    }
+}
+
+/// Goal: the suite sees a rule that breaks the contract of the filter that it makes.
+#[test]
+fn every_lie_of_a_rule_for_a_share_breaks_the_contract() {
+    for lie in [
+        SteerLie::None,
+        SteerLie::SharesNoNumber,
+        SteerLie::ForgetsWhoseShareItIs,
+    ] {
+        let make =
+            |sides| -> Box<dyn Filter> { Box::new(SharedFilter::new(0.5, sides, Swaying(lie))) };
+        let checked = std::panic::catch_unwind(AssertUnwindSafe(|| keeps_its_contract(&make)));
+        assert_eq!(checked.is_ok(), lie == SteerLie::None, "{lie:?}");
     }
 }

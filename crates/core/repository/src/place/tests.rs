@@ -2,8 +2,8 @@
 //! Method: directories on a real disk and on simulated ones with and without locks that reach everybody, and prefixes
 //! of a simulated store with its habits.
 //!
-//! Each promise is a function of a [`Stage`]; the macro at the top makes each a test of each stage. A place that lies
-//! shows that the promises can be broken.
+//! Each promise is a function of a [`Stage`]; the macro at the top makes each a test of each stage. A place that lies,
+//! with holds and removers that lie, shows that the promises can be broken.
 
 use std::panic::AssertUnwindSafe;
 
@@ -17,6 +17,8 @@ use crate::target::WAL;
 struct Stage {
     target: Target,
     storage: Arc<dyn Storage>,
+    /// A day in which this process stands still: a lease that must be kept alive is not.
+    standstill: Box<dyn Fn()>,
     lie: Lie,
     _directory: Option<tempfile::TempDir>,
 }
@@ -42,6 +44,8 @@ impl Stage {
                 places,
             },
             storage,
+            // A lock in a file system is held as long as its holder lives.
+            standstill: Box::new(|| ()),
             lie: Lie::None,
             _directory: None,
         }
@@ -84,7 +88,10 @@ impl Stage {
         store.habits(habits);
         let name = store.install().unwrap();
         let texts = ["p", "q"].map(|prefix| format!("s3://{name}/{prefix}"));
-        Stage::of(Places::buckets(&texts).unwrap(), Arc::new(Host::new()))
+        Stage {
+            standstill: Box::new(move || store.pass(86_400)),
+            ..Stage::of(Places::buckets(&texts).unwrap(), Arc::new(Host::new()))
+        }
     }
 
     fn bucket() -> Stage {
@@ -163,6 +170,7 @@ contract! {
     every_backup_has_a_label_of_its_own
     a_copy_has_the_label_and_the_stripes_of_its_original_and_takes_no_label_that_is_there
     what_is_written_or_read_is_not_removed
+    a_hold_that_others_could_take_for_dead_says_so
     a_backup_that_is_not_used_is_removed_as_a_whole
     one_program_at_a_time_removes
     a_backup_that_is_not_there_is_not_protected
@@ -318,6 +326,28 @@ fn what_is_written_or_read_is_not_removed(stage: &Stage) {
     assert_eq!(stage.removed(&label), Removal::Done);
 }
 
+fn a_hold_that_others_could_take_for_dead_says_so(stage: &Stage) {
+    let begun = stage.begun(1);
+    begun.devices.iter().for_each(|device| stage.write(device));
+    let read = stage.shelved(2);
+    let Protection::Held(reader) = stage.place().protect(&read).unwrap() else {
+        panic!("a place that is writable protects");
+    };
+    for hold in [&begun.hold, &reader] {
+        hold.confirm().unwrap();
+    }
+    (stage.standstill)();
+    let found = stage.place().look().unwrap();
+    for (label, hold) in [(&begun.label, &begun.hold), (&read, &reader)] {
+        // A holder may be more careful than those who look.
+        let is_held = !found.labels[label].holders.is_empty();
+        let is_confirmed = hold.confirm().is_ok();
+        assert!(is_held || !is_confirmed, "{label}");
+        // A hold that was lost once stays lost.
+        assert_eq!(hold.confirm().is_ok(), is_confirmed, "{label}, again");
+    }
+}
+
 fn a_backup_that_is_not_used_is_removed_as_a_whole(stage: &Stage) {
     let labels = [1, 2, 3].map(|day| stage.shelved(day));
     assert_eq!(stage.labels(), labels);
@@ -431,6 +461,64 @@ enum Lie {
     HasItElsewhere,
     RemovesNothing,
     CopiesOverAnything,
+    ConfirmsWhatWasLost,
+    ConfirmsNothing,
+    SeesNothingUnderItsLock,
+    KeepsWhatNobodyUses,
+    AbortsWhatIsInUse,
+}
+
+/// A hold that keeps its holder protected and says the wrong thing.
+#[derive(Debug)]
+struct Misled {
+    _hold: Box<dyn Hold>,
+    lie: Lie,
+}
+
+impl Hold for Misled {
+    fn confirm(&self) -> Result<(), Error> {
+        match self.lie {
+            Lie::ConfirmsNothing => Err(Error::LeaseLost { at: "here".into() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The hold, or one that lies about it.
+fn hold(hold: Box<dyn Hold>, lie: Lie) -> Box<dyn Hold> {
+    match lie {
+        Lie::ConfirmsWhatWasLost | Lie::ConfirmsNothing => Box::new(Misled { _hold: hold, lie }),
+        _ => hold,
+    }
+}
+
+/// A remover that has its lock and keeps every other promise but one.
+struct Careless<'a> {
+    remover: Box<dyn Remover + 'a>,
+    lie: Lie,
+}
+
+impl Remover for Careless<'_> {
+    fn look(&self) -> Result<Found, Error> {
+        let mut found = self.remover.look()?;
+        if self.lie == Lie::SeesNothingUnderItsLock {
+            found.labels.clear();
+        }
+        Ok(found)
+    }
+
+    fn remove(&self, label: &Label) -> Result<Removal, Error> {
+        match self.lie {
+            Lie::KeepsWhatNobodyUses => Ok(Removal::InUse("a program".into())),
+            _ => self.remover.remove(label),
+        }
+    }
+
+    fn abort_left_uploads(&self) -> Result<LeftUploads, Error> {
+        let mut left = self.remover.abort_left_uploads()?;
+        left.aborted += u64::from(self.lie == Lie::AbortsWhatIsInUse);
+        Ok(left)
+    }
 }
 
 /// Holds nothing.
@@ -449,6 +537,7 @@ impl Claims for Lying {
         if self.lie == Lie::HoldsNothing {
             begun.hold = Box::new(Nothing);
         }
+        begun.hold = hold(begun.hold, self.lie);
         Ok(begun)
     }
 
@@ -490,7 +579,10 @@ impl Place for Lying {
                 .place
                 .protect(label)
                 .unwrap_or_else(|error| Protection::Impossible(error.to_string()))),
-            _ => self.place.protect(label),
+            lie => Ok(match self.place.protect(label)? {
+                Protection::Held(held) => Protection::Held(hold(held, lie)),
+                impossible @ Protection::Impossible(_) => impossible,
+            }),
         }
     }
 
@@ -504,7 +596,8 @@ impl Place for Lying {
         };
         Ok(match (locked?, self.lie) {
             (Some(_), Lie::RemovesNothing) => Some(Box::new(Unlocked(&*self.place))),
-            (locked, _) => locked,
+            (Some(remover), lie) => Some(Box::new(Careless { remover, lie })),
+            (None, _) => None,
         })
     }
 }
@@ -557,12 +650,19 @@ fn every_lie_of_a_place_breaks_a_promise() {
         Lie::HasItElsewhere,
         Lie::RemovesNothing,
         Lie::CopiesOverAnything,
+        Lie::ConfirmsWhatWasLost,
+        Lie::ConfirmsNothing,
+        Lie::SeesNothingUnderItsLock,
+        Lie::KeepsWhatNobodyUses,
+        Lie::AbortsWhatIsInUse,
     ] {
+        // Only in a store can a hold be lost.
+        let stage = match lie {
+            Lie::ConfirmsWhatWasLost => Stage::bucket,
+            _ => Stage::simulated,
+        };
         let keeps = |promise: &&fn(&Stage)| {
-            let stage = Stage {
-                lie,
-                ..Stage::simulated()
-            };
+            let stage = Stage { lie, ..stage() };
             std::panic::catch_unwind(AssertUnwindSafe(|| promise(&stage))).is_ok()
         };
         let kept = PROMISES.iter().filter(keeps).count();

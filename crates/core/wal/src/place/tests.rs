@@ -2,8 +2,8 @@
 //! Method: directories on a real disk and on simulated ones with and without locks that reach everybody, and prefixes
 //! of a simulated store with its habits.
 //!
-//! Each promise is a function of a [`Stage`]; the macro at the top makes each a test of each stage. A place that lies
-//! shows that the promises can be broken.
+//! Each promise is a function of a [`Stage`]; the macro at the top makes each a test of each stage. A place that lies,
+//! with drafts and open files that lie, shows that the promises can be broken.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
@@ -410,6 +410,43 @@ enum Lie {
     WritesOnce,
     ReplacesAnyMark,
     SaysOursToEverybody,
+    TellsAnotherLength,
+    FillsBeyondTheEnd,
+    HasOneIdentityForAll,
+}
+
+/// An open file that keeps every promise but one.
+#[derive(Debug)]
+struct Misread {
+    stored: Arc<dyn Stored>,
+    lie: Lie,
+}
+
+impl Stored for Misread {
+    fn len(&self) -> Result<u64, Error> {
+        let more = u64::from(self.lie == Lie::TellsAnotherLength);
+        self.stored.len().map(|len| len + more)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        match self.stored.read_exact_at(buf, offset) {
+            Err(_) if self.lie == Lie::FillsBeyondTheEnd => Ok(()),
+            read => read,
+        }
+    }
+
+    fn stat(&self) -> Result<Stat, Error> {
+        let stat = self.stored.stat()?;
+        Ok(match self.lie {
+            Lie::HasOneIdentityForAll => Stat {
+                dev: 1,
+                ino: 1,
+                ctime_ns: 1,
+                ..stat
+            },
+            _ => stat,
+        })
+    }
 }
 
 /// Says that it was first.
@@ -441,9 +478,12 @@ impl Place for Lying {
     }
 
     fn open(&self, file: &Path, wanted: Wanted) -> Result<Option<Arc<dyn Stored>>, Error> {
+        let lie = self.lie;
         match self.place.open(file, wanted) {
-            Err(_) if self.lie == Lie::SilenceIsNothing => Ok(None),
-            opened => opened,
+            Err(_) if lie == Lie::SilenceIsNothing => Ok(None),
+            opened => {
+                Ok(opened?.map(|stored| -> Arc<dyn Stored> { Arc::new(Misread { stored, lie }) }))
+            }
         }
     }
 
@@ -495,6 +535,9 @@ fn every_lie_of_a_place_breaks_a_promise() {
         Lie::WritesOnce,
         Lie::ReplacesAnyMark,
         Lie::SaysOursToEverybody,
+        Lie::TellsAnotherLength,
+        Lie::FillsBeyondTheEnd,
+        Lie::HasOneIdentityForAll,
     ] {
         let keeps = |promise: &&fn(&Stage)| {
             let stage = Stage {

@@ -4,7 +4,8 @@
 use super::{Filter, Mixer, ReadRequest, Sides, plan};
 use crate::policy::{EndedRequest, Gauges, ReadPlan, Reason, View};
 
-/// The rule that moves a share. It is checked as a part of its filter.
+/// The rule that moves a share. It is checked as a part of its filter: the share stays a number from 0 to 1, and one
+/// schedule of finished parts moves it in one way.
 pub trait Steer: Send {
     /// Called after a part has finished, as [`Filter::ended`] is. Leaves the share of `mixer`, or sets it.
     fn steer(&mut self, ended: &EndedRequest, sides: &Sides, mixer: &mut Mixer);
