@@ -1,4 +1,4 @@
-//! Goal: each Rust file of more than 100 lines has a head. A source says what it is for, what holds in it, and what it
+//! Goal: no file is longer than 1,200 lines, and each Rust file of more than 100 lines has a head. A source says what it is for, what holds in it, and what it
 //! leaves to others, with a part for each of the last two. A file of tests names its goal instead, and its method or
 //! what it does not cover.
 //! Method: the files below `crates`, `doubles` and `tests` are read as text.
@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// Files longer than this need a head with parts.
 const LINES_MAX: usize = 100;
+/// No file is longer: nobody reads it in one sitting.
+const FILE_LINES_MAX: usize = 1200;
+/// The independent reader of the format is one file of Python's standard library, so that a stranger copies one file to
+/// another machine and runs it. It shares nothing with the product, and grows only with the format.
+const LONGER: [&str; 1] = ["tests/reader/longshore_reader.py"];
 /// The fewest lines of a head.
 const HEAD_LEAST: usize = 3;
 
@@ -122,6 +127,31 @@ fn lacking(files: &[PathBuf], lacks: fn(&str) -> bool) -> Vec<String> {
         .collect();
     found.sort();
     found
+}
+
+/// The files of code below `dir` that are longer than [`FILE_LINES_MAX`], from the root.
+fn longer(dir: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        let is_code = |e: &std::ffi::OsStr| ["rs", "py", "sh", "c", "h"].iter().any(|c| e == *c);
+        if entry.file_type().unwrap().is_dir() {
+            longer(&path, found);
+        } else if path.extension().is_some_and(is_code) {
+            let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            found.extend((lines > FILE_LINES_MAX).then_some(name));
+        }
+    }
+}
+
+#[test]
+fn no_file_is_too_long_but_the_independent_reader() {
+    let mut names = Vec::new();
+    for dir in ["contrib", "crates", "docs", "doubles", "scripts", "tests"] {
+        longer(&root().join(dir), &mut names);
+    }
+    assert_eq!(names, LONGER, "split these, or take them off the list");
 }
 
 #[test]

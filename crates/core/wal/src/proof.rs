@@ -67,6 +67,31 @@ impl Reach {
     }
 }
 
+/// The WAL that a recovery replays.
+struct Course {
+    history: History,
+    /// Where the backup ends.
+    timeline: Timeline,
+    last: Lsn,
+    /// The end of the segment that holds the backup's end.
+    segment_end: Lsn,
+    /// The first LSN whose WAL the archive must have.
+    from: Lsn,
+    /// Recovery certainly reaches this LSN…
+    known: Lsn,
+    /// …and possibly this one.
+    possible: Lsn,
+    /// The end of the archive, or of the backup if that is later.
+    end: Lsn,
+}
+
+impl Course {
+    /// Where the WAL begins that recovery may or may not reach.
+    fn known_from(&self) -> Lsn {
+        self.known.max(self.from)
+    }
+}
+
 impl WalArchive {
     /// Reads WAL of a timeline, for comparisons.
     pub fn wal_reader(&self) -> impl FnMut(Timeline, Lsn, &mut [u8]) -> io::Result<()> + use<'_> {
@@ -130,6 +155,56 @@ impl WalArchive {
         recovery: &Recovery,
         reach: Reach,
     ) -> Result<ProvenLog, Error> {
+        let course = self.course(log, included, recovery, reach)?;
+        let Course {
+            history,
+            last,
+            segment_end,
+            known,
+            possible,
+            end,
+            ..
+        } = &course;
+        self.check_complete(history, course.from, *known)?;
+        if included {
+            self.check_own(history, Lsn(log.first_lsn), *segment_end, *known)?;
+        }
+        let (doubtful, broken) = self.doubts(&course)?;
+        let in_part = match included && known.max(possible) > last {
+            true => self.missing(history, *last, *segment_end)?,
+            false => Vec::new(),
+        };
+        let not_reached = self.time_not_reached(recovery, history, *known, *end);
+        let instead = match not_reached {
+            Some(_) => self.own_timeline_reaches(recovery, &course)?,
+            None => None,
+        };
+        let read_ahead = recovery.target.is_some() && !recovery.standby;
+        let is_doubted = !doubtful.is_empty() || broken.is_some();
+        let not_ahead = read_ahead
+            && (is_doubted || !self.answers_ahead(history, course.known_from(), *end)?);
+        Ok(ProvenLog {
+            timeline: history.timeline(),
+            end: *end,
+            not_ahead,
+            doubtful: texts(&doubtful),
+            broken,
+            in_part: texts(&in_part),
+            not_reached,
+            instead,
+        })
+    }
+
+    /// The WAL that a recovery replays, as far as the archive goes.
+    ///
+    /// Errors: `EndsBefore`, `OtherWay`, `OtherCluster`, and as [`WalArchive::history`].
+    fn course(
+        &self,
+        log: &LogRange,
+        included: bool,
+        recovery: &Recovery,
+        reach: Reach,
+    ) -> Result<Course, Error> {
         let identity = self.identified()?;
         if identity.system != log.system {
             return Err(Error::OtherCluster {
@@ -160,43 +235,28 @@ impl WalArchive {
                 target: certain,
             });
         }
-        let known = certain.min(end);
-        self.check_complete(&history, from, known)?;
-        if included {
-            self.check_own(&history, Lsn(log.first_lsn), segment_end, known)?;
-        }
-        let possible = reach.possible.min(end);
-        let doubtful = self.missing(&history, known.max(from), possible)?;
+        Ok(Course {
+            history,
+            timeline,
+            last,
+            segment_end,
+            from,
+            known: certain.min(end),
+            possible: reach.possible.min(end),
+            end,
+        })
+    }
+
+    /// The gaps after the LSN that the recovery certainly reaches; if there are none, the first segment there that does
+    /// not continue the one before, as text.
+    fn doubts(&self, course: &Course) -> Result<(Vec<Span>, Option<String>), Error> {
+        let (from, to) = (course.known_from(), course.possible);
+        let doubtful = self.missing(&course.history, from, to)?;
         let broken = match doubtful.is_empty() {
-            true => self.first_broken(&history, known.max(from).min(possible), possible)?,
+            true => self.first_broken(&course.history, from.min(to), to)?,
             false => None,
         };
-        let in_part = match included && known.max(possible) > last {
-            true => self.missing(&history, last, segment_end)?,
-            false => Vec::new(),
-        };
-        let not_reached = self.time_not_reached(recovery, &history, known, end);
-        let instead = match not_reached {
-            Some(_) if history.timeline() != timeline => {
-                self.own_timeline_reaches(recovery, timeline, last)?
-            }
-            _ => None,
-        };
-        let read_ahead = recovery.target.is_some() && !recovery.standby;
-        let not_ahead = read_ahead
-            && (!doubtful.is_empty()
-                || broken.is_some()
-                || !self.answers_ahead(&history, known.max(from), end)?);
-        Ok(ProvenLog {
-            timeline: history.timeline(),
-            end,
-            not_ahead,
-            doubtful: texts(&doubtful),
-            broken,
-            in_part: texts(&in_part),
-            not_reached,
-            instead,
-        })
+        Ok((doubtful, broken))
     }
 
     /// The history that recovery follows, which must pass through the backup's end.
@@ -256,14 +316,15 @@ impl WalArchive {
         (!last_end.reaches(us, recovery.exclusive)).then_some(last_end)
     }
 
-    /// The backup's own timeline, if its WAL reaches the time that the one followed does not.
+    /// The backup's own timeline, if another is followed and its WAL reaches the time that the one followed does not.
     fn own_timeline_reaches(
         &self,
         recovery: &Recovery,
-        timeline: Timeline,
-        last: Lsn,
+        course: &Course,
     ) -> Result<Option<Timeline>, Error> {
-        let Some(us) = time_wanted(recovery) else {
+        let (timeline, last) = (course.timeline, course.last);
+        let wanted = time_wanted(recovery).filter(|_| course.history.timeline() != timeline);
+        let Some(us) = wanted else {
             return Ok(None);
         };
         let own = self.way(TimelineChoice::Current, timeline)?;

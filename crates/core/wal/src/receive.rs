@@ -125,6 +125,14 @@ struct Receiver<'a> {
     told: Duration,
 }
 
+/// How far the exchange about one timeline has come.
+#[derive(Default)]
+struct Exchange {
+    is_streaming: bool,
+    /// The timeline after this one, and where it begins.
+    next: Option<(Timeline, Lsn)>,
+}
+
 impl<'a> Receiver<'a> {
     /// Identifies the server, fetches missing histories, creates the slot, and finds where to continue.
     fn begin(
@@ -285,59 +293,74 @@ impl<'a> Receiver<'a> {
             self.received,
             self.timeline
         ))?;
-        let mut next = None;
-        let mut streaming = false;
+        let mut exchange = Exchange::default();
         loop {
-            let reply = match streaming {
+            let reply = match exchange.is_streaming {
                 true => connection.reply_within(LULL),
                 false => connection.reply(),
             };
             match reply {
-                Err(client::Error::Timeout { .. }) if streaming => {
+                Err(client::Error::Timeout { .. }) if exchange.is_streaming => {
                     self.flush()?;
                     self.tell(connection, plan, clock, false, watch)?;
                 }
                 Err(e) => return Err(e.into()),
-                Ok(Some(Reply::CopyBoth)) => {
-                    streaming = true;
-                    self.tell(connection, plan, clock, true, watch)?;
-                }
-                Ok(Some(Reply::Data(bytes))) => {
-                    let reply_now = self.take(&bytes, plan, clock, watch)?;
-                    if reply_now {
-                        self.flush()?;
-                    }
-                    self.tell(connection, plan, clock, reply_now, watch)?;
-                }
-                Ok(Some(Reply::CopyDone)) if streaming => {
-                    // The timeline has no more WAL; the following rows say where the next one begins.
-                    streaming = false;
-                    self.flush()?;
-                    self.tell(connection, plan, clock, true, watch)?;
-                    connection.put_copy_done()?;
-                }
-                Ok(Some(Reply::Rows(rows))) if !rows.is_empty() => {
-                    next = Some((timeline(&rows, 0, 0)?, rows.value::<Lsn>(0, 1)?));
-                }
-                Ok(Some(Reply::Rows(_) | Reply::Complete(_) | Reply::CopyDone)) => {}
-                Ok(Some(Reply::CopyOut | Reply::CopyIn)) => {
-                    return Err(stream("it asks for a one-way copy"));
+                Ok(Some(reply)) => {
+                    self.follow(reply, &mut exchange, connection, plan, clock, watch)?;
                 }
                 Ok(None) => break,
             }
             if plan.until.is_some_and(|until| self.received >= until) {
                 self.flush()?;
             }
-            if streaming && self.is_done(plan, stop) {
+            if exchange.is_streaming && self.is_done(plan, stop) {
                 self.flush()?;
                 self.tell(connection, plan, clock, true, watch)?;
                 // The server may be in the middle of sending to a slow reader; dropping the session is enough.
                 return Ok(());
             }
         }
-        let (timeline, begin) =
-            next.ok_or_else(|| stream("the timeline ended without a next one"))?;
+        let ended = || stream("the timeline ended without a next one");
+        let (timeline, begin) = exchange.next.ok_or_else(ended)?;
         self.switch(connection, plan, timeline, begin, clock, watch)
+    }
+
+    /// Handles one reply of the server while a timeline is streamed.
+    fn follow(
+        &mut self,
+        reply: Reply,
+        exchange: &mut Exchange,
+        connection: &mut Connection,
+        plan: &ReceivePlan,
+        clock: &dyn Clock,
+        watch: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), ReceiveError> {
+        match reply {
+            Reply::CopyBoth => {
+                exchange.is_streaming = true;
+                self.tell(connection, plan, clock, true, watch)
+            }
+            Reply::Data(bytes) => {
+                let reply_now = self.take(&bytes, plan, clock, watch)?;
+                if reply_now {
+                    self.flush()?;
+                }
+                self.tell(connection, plan, clock, reply_now, watch)
+            }
+            Reply::CopyDone if exchange.is_streaming => {
+                // The timeline has no more WAL; the following rows say where the next one begins.
+                exchange.is_streaming = false;
+                self.flush()?;
+                self.tell(connection, plan, clock, true, watch)?;
+                Ok(connection.put_copy_done()?)
+            }
+            Reply::Rows(rows) if !rows.is_empty() => {
+                exchange.next = Some((timeline(&rows, 0, 0)?, rows.value::<Lsn>(0, 1)?));
+                Ok(())
+            }
+            Reply::Rows(_) | Reply::Complete(_) | Reply::CopyDone => Ok(()),
+            Reply::CopyOut | Reply::CopyIn => Err(stream("it asks for a one-way copy")),
+        }
     }
 
     /// Handles one message of the stream; returns whether the server wants a reply.

@@ -25,6 +25,7 @@ use crate::Error;
 use crate::feed::{Feed, Handed, Job, Look, Scan, Work, scan_bytes};
 use crate::gather::BlockInput;
 use crate::measure::lap;
+use crate::page_sums::PageSums;
 
 /// The buffers of one block.
 pub struct Buffers {
@@ -284,13 +285,12 @@ impl LoadShared<'_> {
         gathered: &mut BlockInput,
         turn: &mut Option<Turn<'a>>,
     ) -> Result<(), Error> {
-        let clock = &*self.context.clock;
-        let (Some(base), based) = (&self.base, &scan.based) else {
+        let Some(base) = &self.base else {
             return Ok(());
         };
         let mut held = vec![0; scan.pages()];
-        let page_bytes = based.page_bytes as usize;
-        base.sums(based.held, scan.offset / page_bytes as u64, &mut held)?;
+        let first = scan.offset / u64::from(scan.based.page_bytes);
+        base.sums(scan.based.held, first, &mut held)?;
         if scan.look == Look::Carry {
             if held.contains(&0) {
                 return Err(self.base_lacks_sums(scan));
@@ -298,20 +298,34 @@ impl LoadShared<'_> {
             gathered.keep(scan, input, &[], held);
             return Ok(());
         }
+        let run = &mut input[gathered.plain_len()..][..scan.len_bytes];
+        let at = self.read_run(scan, cached, run, turn)?;
+        let Differences { changed, sums } = differences(base, scan, run, &held)?;
+        gathered.keep(scan, input, &changed, sums);
+        lap(&*self.context.clock, at, &self.counters.compute_us);
+        Ok(())
+    }
+
+    /// Fills `run`; returns the time from which the worker computes. It holds a turn afterwards.
+    fn read_run<'a>(
+        &'a self,
+        scan: &Scan,
+        cached: bool,
+        run: &mut [u8],
+        turn: &mut Option<Turn<'a>>,
+    ) -> Result<Duration, Error> {
+        let clock = &*self.context.clock;
         let at = clock.now();
         if cached && turn.is_none() {
             *turn = Some(self.crew.gate.enter());
             lap(clock, at, &self.counters.cpu_wait_us);
         }
-        let at = clock.now();
+        let mut at = clock.now();
         let via = if cached { Via::Cache } else { Via::Direct };
-        let run = &mut input[gathered.plain_len()..][..scan.len_bytes];
-        let content = &based.file.content;
-        content.read_at(run, scan.offset, via)?;
+        scan.based.file.content.read_at(run, scan.offset, via)?;
         let counters = &self.counters;
         let len = scan.len_bytes as u64;
         counters.scanned_bytes.fetch_add(len, Ordering::Relaxed);
-        let mut at = at;
         if !cached {
             counters.reads.fetch_add(1, Ordering::Relaxed);
             counters.cold_bytes.fetch_add(len, Ordering::Relaxed);
@@ -321,26 +335,7 @@ impl LoadShared<'_> {
             *turn = Some(self.crew.gate.enter_from_wait());
             at = lap(clock, at, &counters.cpu_wait_us);
         }
-        let mut changed: Vec<Range<usize>> = Vec::new();
-        let mut sums = Vec::with_capacity(held.len());
-        for (i, (page, held)) in run.chunks_exact(page_bytes).zip(held).enumerate() {
-            let sum = base.sum_key().sum(page);
-            sums.push(sum);
-            if sum == held {
-                continue;
-            }
-            let start = i * page_bytes;
-            if scan.look == Look::Sample {
-                content.explain(page, scan.offset + start as u64)?;
-            }
-            match changed.last_mut() {
-                Some(last) if last.end == start => last.end += page_bytes,
-                _ => changed.push(start..start + page_bytes),
-            }
-        }
-        gathered.keep(scan, input, &changed, sums);
-        lap(clock, at, &counters.compute_us);
-        Ok(())
+        Ok(at)
     }
 
     /// The base's based file has pages without a sum, which no writer leaves.
@@ -399,4 +394,41 @@ impl LoadShared<'_> {
             .plain_bytes
             .fetch_add(job.plain_len as u64, Ordering::Relaxed);
     }
+}
+
+/// A run compared with the base.
+struct Differences {
+    /// The bytes of pages that differ, in runs.
+    changed: Vec<Range<usize>>,
+    /// Of all pages.
+    sums: Vec<u64>,
+}
+
+/// Compares the pages of `run` with the sums that the base holds of them.
+fn differences(
+    base: &PageSums,
+    scan: &Scan,
+    run: &[u8],
+    held: &[u64],
+) -> Result<Differences, Error> {
+    let page_bytes = scan.based.page_bytes as usize;
+    let mut changed: Vec<Range<usize>> = Vec::new();
+    let mut sums = Vec::with_capacity(held.len());
+    for (i, (page, held)) in run.chunks_exact(page_bytes).zip(held).enumerate() {
+        let sum = base.sum_key().sum(page);
+        sums.push(sum);
+        if sum == *held {
+            continue;
+        }
+        let start = i * page_bytes;
+        if scan.look == Look::Sample {
+            let content = &scan.based.file.content;
+            content.explain(page, scan.offset + start as u64)?;
+        }
+        match changed.last_mut() {
+            Some(last) if last.end == start => last.end += page_bytes,
+            _ => changed.push(start..start + page_bytes),
+        }
+    }
+    Ok(Differences { changed, sums })
 }
