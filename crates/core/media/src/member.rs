@@ -389,6 +389,34 @@ impl Member {
         Ok((whole && differing <= TRAILER_DAMAGE_MAX).then_some(offset))
     }
 
+    /// Where the trailer of this part was, if the stripe ends with the whole trailer of a later set. A crash leaves
+    /// nothing after the set that it interrupted.
+    pub fn lost_trailer(&self, part: &Part, position: u32) -> Result<Option<u64>, Error> {
+        let trailer_len = self.header.container.framed_len(TRAILER_LEN) as u64;
+        let mut end = self.read.len_bytes()?.unwrap_or(0);
+        let mut lost = None;
+        for _ in 0..SETS_MAX {
+            let at = end.saturating_sub(trailer_len);
+            let trailer = match self.record_at(at)? {
+                Ok((RecordKind::Trailer, body, behind)) if behind == end => {
+                    SetTrailer::decode(&body)
+                }
+                _ => break,
+            };
+            let is_later = |t: &SetTrailer| t.position > position && t.set_offset > part.offset;
+            let Some(trailer) = trailer.ok().filter(is_later) else {
+                break;
+            };
+            lost = Some(trailer.previous_trailer);
+            // A chain that does not go back leads nowhere.
+            if trailer.previous_trailer >= at {
+                break;
+            }
+            end = trailer.previous_trailer + trailer_len;
+        }
+        Ok(lost)
+    }
+
     fn chunk(&self, (offset, len): (u64, u32)) -> Result<Chunk, Error> {
         if len as usize > index::CHUNK_FRAMED_MAX {
             return Err(self.damaged(offset, RecordError::Length));

@@ -338,7 +338,7 @@ impl MediaSet {
     }
 
     /// Refuses to treat as unfinished, and so to truncate, a set whose trailers were all written before one of them
-    /// was damaged: its content may still be complete.
+    /// was damaged: its content may still be complete, and so may a set after it.
     fn check_unfinished(&self, row: &Row, before: Option<&Row>) -> Result<(), Error> {
         for (i, member) in self.members.iter().enumerate() {
             let Some(part) = row.parts[i].filter(|part| part.seal.is_none()) else {
@@ -346,7 +346,11 @@ impl MediaSet {
             };
             let seal = before.and_then(|row| row.parts[i]?.seal.as_ref());
             let previous = seal.map_or(0, |s| s.offset);
-            if let Some(offset) = member.damaged_trailer(part, row.position, previous)? {
+            let damaged = match member.damaged_trailer(part, row.position, previous)? {
+                None => member.lost_trailer(part, row.position)?,
+                damaged => damaged,
+            };
+            if let Some(offset) = damaged {
                 return Err(Error::TrailerDamaged {
                     device: member.device.clone(),
                     offset,

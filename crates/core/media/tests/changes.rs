@@ -556,6 +556,54 @@ fn a_set_that_lacks_the_trailer_of_one_stripe_is_incomplete_and_named_after_it()
     }
 }
 
+/// A crash leaves one unfinished set, at the very end. A set that lost its trailer before another one, or two stripes that
+/// end with different sets, are damage: an append would cut off what is whole.
+#[test]
+fn more_than_one_unfinished_set_is_not_taken_for_a_crash_and_cut() {
+    const TRAILER_LEN: usize = 216;
+    let place = Place::new(2);
+    let mut states = Vec::new();
+    for text in ["first", "second", "third"] {
+        place.write(APPEND, text).unwrap();
+        states.push(place.stripes());
+    }
+    let [_, two, three] = &states[..] else {
+        panic!("three sets were written");
+    };
+    let unsealed = |stripe: &[u8], end: usize| {
+        let mut stripe = stripe.to_vec();
+        stripe[end - TRAILER_LEN..end].fill(0);
+        stripe
+    };
+    let second_lost = |family: usize| unsealed(&three[family], two[family].len());
+    let third_lost = |family: usize| unsealed(&three[family], three[family].len());
+    let second_last = |family: usize| unsealed(&two[family], two[family].len());
+    for (n, (stripes, number)) in [
+        (vec![second_lost(0), second_lost(1)], 3189),
+        (vec![second_lost(0), three[1].clone()], 3256),
+        (vec![second_last(0), three[1].clone()], 3256),
+        (vec![second_last(0), third_lost(1)], 3256),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        place.put(&stripes);
+        match place.write(APPEND, "fourth") {
+            Ok(()) => panic!("{n}: an append has cut a set"),
+            Err(error) => assert_eq!(error.number(), Some(number), "{n}: {error}"),
+        }
+        assert!(place.stripes() == stripes, "{n}");
+    }
+    // The first set, with two whole ones after it.
+    let ends = [0, 1].map(|family| states[0][family].len());
+    let stripes = [0, 1].map(|family| unsealed(&three[family], ends[family]));
+    place.put(&stripes);
+    let error = place.write(APPEND, "fourth").unwrap_err();
+    let told = format!("trailer of backup set 1 at byte {}", ends[0] - TRAILER_LEN);
+    assert!(error.to_string().contains(&told), "{error}");
+    assert!(place.stripes() == stripes);
+}
+
 #[test]
 fn damage_inside_a_set_never_makes_an_append_cut_later_sets() {
     let place = Place::new(1);
