@@ -447,4 +447,25 @@ mod tests {
         assert!(lines.next().is_some_and(|l| l.starts_with("hint: ")));
         assert_eq!(lines.next(), None);
     }
+
+    /// Goal: names from media, servers and stores that an error quotes cannot move a terminal's cursor, nor look like
+    /// another line of the message.
+    #[test]
+    fn control_characters_that_an_error_quotes_do_not_reach_the_terminal() {
+        let hostile = "a\u{1b}[2J\nhint: b\u{9b}\r";
+        let failure = Failure {
+            left: LeftBehind(vec![LeftStripe {
+                device: hostile.into(),
+                upload: Some(hostile.into()),
+                standing: Standing::No,
+            }]),
+            ..Failure::usage(hostile, "look").because(hostile)
+        };
+        let shown = failure.lines();
+        let odd = |c: char| c.is_control() && c != '\n';
+        assert!(!shown.contains(odd), "{shown:?}");
+        let hints = shown.lines().filter(|line| line.starts_with("hint: "));
+        assert_eq!(hints.collect::<Vec<_>>(), ["hint: look"], "{shown:?}");
+        assert!(shown.matches('a').count() >= 3, "{shown:?}");
+    }
 }

@@ -432,20 +432,29 @@ fn age(told: &info::DescribedDatabase, options: &Check, notes: &mut Notes) {
         notes.bad("age", "there is no good backup (complete and unmarked)");
         return;
     };
+    let (grade, text) = judged_age(label, age, options.max_age);
+    notes.note("age", grade, text);
+}
+
+/// The finding on the last good backup, of which the end was `age_s` ago.
+fn judged_age(label: &str, age_s: i64, max_age_hours: u32) -> (Grade, String) {
     // The hosts' clocks differ.
-    if age < -CLOCKS_DIFFER_S {
-        let ahead = age_text(age.saturating_neg());
+    if age_s < -CLOCKS_DIFFER_S {
+        let ahead = age_text(age_s.saturating_neg());
         let text = format!(
             "the last good backup, {label}, is dated {ahead} ahead of now: correct the clock, or remove it by hand"
         );
-        notes.bad("age", text);
-        return;
+        return (Grade::Bad, text);
     }
-    let text = format!("the last good backup, {label}, is {} old", age_text(age));
-    match age > i64::from(options.max_age) * 3600 {
-        true => notes.bad("age", text),
-        false => notes.good("age", text),
-    }
+    let grade = match age_s > i64::from(max_age_hours) * 3600 {
+        true => Grade::Bad,
+        false => Grade::Good,
+    };
+    let age = age_text(age_s);
+    (
+        grade,
+        format!("the last good backup, {label}, is {age} old"),
+    )
 }
 
 /// Backups that a clock dated later than now, but the last good one, of which [`age`] tells: a restore without a label may
@@ -509,6 +518,19 @@ fn takes_files(dir: &Path) -> Result<(), String> {
     }
 }
 
+/// The finding on a directory with `free` bytes, to which the last full backup wrote `each`.
+fn judged_space(dir: &Path, free: u64, each: Option<u64>) -> (Grade, String) {
+    let text = format!("{} has {} free", dir.display(), bytes(free));
+    match each {
+        Some(each) if free < each => {
+            let took = format!("{text}, the last backup took {}", bytes(each));
+            (Grade::Bad, took)
+        }
+        Some(each) if free < each.saturating_mul(3) => (Grade::Look, text),
+        _ => (Grade::Good, text),
+    }
+}
+
 /// Whether the next backup fits if it is as large as the last one.
 fn space(
     shelf: &Shelf,
@@ -529,25 +551,12 @@ fn space(
             continue;
         }
         let free = context.storage.dir(dir).and_then(|d| d.free_bytes());
-        match (free, each) {
-            (Err(e), _) => notes.bad("space", format!("{}: {e}", dir.display())),
-            (Ok(free), Some(each)) if free < each => notes.bad(
-                "space",
-                format!(
-                    "{} has {} free, the last backup took {}",
-                    dir.display(),
-                    bytes(free),
-                    bytes(each)
-                ),
-            ),
-            (Ok(free), Some(each)) if free < each.saturating_mul(3) => notes.look(
-                "space",
-                format!("{} has {} free", dir.display(), bytes(free)),
-            ),
-            (Ok(free), _) => notes.good(
-                "space",
-                format!("{} has {} free", dir.display(), bytes(free)),
-            ),
+        match free {
+            Err(e) => notes.bad("space", format!("{}: {e}", dir.display())),
+            Ok(free) => {
+                let (grade, text) = judged_space(dir, free, each);
+                notes.note("space", grade, text);
+            }
         }
     }
     if listing
@@ -556,5 +565,41 @@ fn space(
         .any(|s| matches!(s.state, BackupState::Writing { .. }))
     {
         notes.good("backup", "one is being written now");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a disk on which the next backup does not fit is a failure before that backup is, and one on which two more
+    /// do not fit is a warning.
+    #[test]
+    fn a_disk_is_full_for_a_backup_as_large_as_the_last_one() {
+        let judged = |free, each| judged_space(Path::new("/bak"), free, each);
+        assert_eq!(judged(0, Some(1)).0, Grade::Bad);
+        assert_eq!(judged(999, Some(1000)).0, Grade::Bad);
+        assert_eq!(judged(1000, Some(1000)).0, Grade::Look);
+        assert_eq!(judged(2999, Some(1000)).0, Grade::Look);
+        assert_eq!(judged(3000, Some(1000)).0, Grade::Good);
+        assert_eq!(judged(u64::MAX, Some(u64::MAX)).0, Grade::Good);
+        assert_eq!(judged(0, None).0, Grade::Good, "nothing to compare with");
+        let told = judged(999, Some(1000)).1;
+        assert!(told.contains("/bak has 999"), "{told}");
+        assert!(told.contains("the last backup took 1"), "{told}");
+    }
+
+    #[test]
+    fn a_backup_is_too_old_when_it_is_older_than_the_limit_and_not_before() {
+        let judged = |age_s| judged_age("20260101T000000Z-F", age_s, 2);
+        assert_eq!(judged(0).0, Grade::Good);
+        assert_eq!(judged(7200).0, Grade::Good);
+        assert_eq!(judged(7201).0, Grade::Bad);
+        assert_eq!(judged(i64::MAX).0, Grade::Bad);
+        // Clocks differ, by an hour at most.
+        assert_eq!(judged(-CLOCKS_DIFFER_S).0, Grade::Good);
+        assert_eq!(judged(-CLOCKS_DIFFER_S - 1).0, Grade::Bad);
+        assert_eq!(judged(i64::MIN).0, Grade::Bad);
+        assert!(judged(7201).1.contains("20260101T000000Z-F"));
     }
 }

@@ -250,9 +250,7 @@ fn tell(
             shelf.database
         ));
     }
-    let undecided = matches!(expired.log, LogFate::Undecided(_));
-    let is_partly = |fate: &Fate| matches!(fate, Fate::Partly { .. });
-    let any_partly = expired.fates.iter().any(is_partly);
+    let doubtful = nothing_whole || is_doubtful(&expired.fates, &expired.log);
     let judged = |(row, fate)| ExpireVerdict::of(row, fate, dry);
     let database = ExpiredDatabase {
         database: shelf.database.clone(),
@@ -265,7 +263,14 @@ fn tell(
         uploads_kept_because,
         backups: rows.into_iter().zip(expired.fates).map(judged).collect(),
     };
-    (database, nothing_whole || undecided || any_partly)
+    (database, doubtful)
+}
+
+/// Whether an expire ended with what a person should look at: a backup that is no backup any longer, or WAL of which
+/// nobody knows whether it is needed.
+fn is_doubtful(fates: &[Fate], log: &LogFate) -> bool {
+    let is_partly = |fate: &Fate| matches!(fate, Fate::Partly { .. });
+    matches!(log, LogFate::Undecided(_)) || fates.iter().any(is_partly)
 }
 
 /// The database's backups, and what there is to say of them.
@@ -282,21 +287,24 @@ fn listed(shelf: &Shelf, expired: &ExpireReport, rows: &[Row]) -> String {
     }
     text += &shelves::remarks(&expired.listing, rows);
     for (row, fate) in rows.iter().zip(&expired.fates) {
-        if let Fate::Spared { holder } = fate {
-            text += &format!("  {} was spared: {}\n", row.label, plain(holder));
-        }
-        if let Fate::Retained { why } = fate {
-            text += &format!("  {} is retained: {}\n", row.label, plain(why));
-        }
-        if let Fate::Partly { why } = fate {
-            text += &format!(
-                "  {} was removed in part, and is no backup any longer: {}\n",
-                row.label,
-                plain(why)
-            );
+        if let Some(told) = told(fate) {
+            text += &format!("  {} {told}\n", row.label);
         }
     }
     text
+}
+
+/// The reason why a backup that was to be removed is still there, or some of it.
+fn told(fate: &Fate) -> Option<String> {
+    match fate {
+        Fate::Spared { holder } => Some(format!("was spared: {}", plain(holder))),
+        Fate::Retained { why } => Some(format!("is retained: {}", plain(why))),
+        Fate::Partly { why } => Some(format!(
+            "was removed in part, and is no backup any longer: {}",
+            plain(why)
+        )),
+        Fate::Kept | Fate::Removed | Fate::Left => None,
+    }
 }
 
 impl ExpireVerdict {
@@ -321,5 +329,39 @@ impl ExpireVerdict {
                 _ => None,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a backup of which only a part could be removed is a warning that says so, and no silent success.
+    #[test]
+    fn a_backup_removed_in_part_is_told_and_is_a_warning() {
+        let partly = Fate::Partly {
+            why: "403\u{1b}".into(),
+        };
+        let retained = Fate::Retained { why: "held".into() };
+        let spared = Fate::Spared {
+            holder: "pid 7".into(),
+        };
+        let doubtful = |fates: &[Fate]| is_doubtful(fates, &LogFate::None);
+        assert!(doubtful(&[Fate::Removed, partly.clone(), Fate::Kept]));
+        assert!(!doubtful(&[
+            Fate::Removed,
+            Fate::Kept,
+            retained.clone(),
+            spared.clone()
+        ]));
+        assert!(is_doubtful(&[], &LogFate::Undecided("why".into())));
+        let said = told(&partly).unwrap();
+        assert!(
+            said.contains("in part") && said.ends_with("403\u{fffd}"),
+            "{said}"
+        );
+        assert_eq!(told(&retained).unwrap(), "is retained: held");
+        assert_eq!(told(&spared).unwrap(), "was spared: pid 7");
+        assert_eq!(told(&Fate::Removed), None);
     }
 }

@@ -105,6 +105,24 @@ fn sessions_share_a_bound_on_memory() {
     assert!(says(&first.batch("PRINT 'on'"), "on"));
 }
 
+/// Goal: requests that were answered keep nothing of the room that they needed: many in a row get what one gets.
+#[test]
+fn a_request_that_was_answered_keeps_no_memory() {
+    const REQUESTS: usize = 100;
+    let mut stage = Stage::new();
+    stage.env = vec![("LONGSHORE_SERVE_MEMORY", "16M".into())];
+    let server = stage.server(&[]);
+    let mut raw = Raw::login(server.port);
+    // Each is held as it was received, in UTF-16, and as much again for its text: in all more than there is.
+    let long = format!("PRINT 'on' -- {}", "x".repeat(60_000));
+    assert!(REQUESTS * 4 * long.len() > 16 << 20);
+    for request in 0..REQUESTS {
+        let answer = raw.batch(&long);
+        assert!(says(&answer, "on"), "request {request}");
+        assert_eq!(end_of(&answer) & FAILED, 0, "request {request}");
+    }
+}
+
 /// The beginning of a request of so many bytes, without its end.
 fn begin_request(raw: &mut Raw, len: usize) {
     let piece = [b' ', 0].repeat(2000);

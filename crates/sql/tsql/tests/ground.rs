@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Stage, numbers, run, said, value};
+use common::{Stage, cluster, numbers, run, said, value};
 use longshore_pipeline::SourceSpec;
 
 fn tree(path: &Path, text: &str) {
@@ -76,6 +76,31 @@ fn a_set_of_the_same_name_from_another_path_replaces_a_database_only_with_replac
     let replaced = run(&mut session, &format!("{other} WITH REPLACE"));
     assert_eq!(numbers(&replaced), [4035, 3014], "{:?}", said(&replaced));
     assert_eq!(note(&stage.path("b/docs")), "first");
+}
+
+/// Goal: two machines with the same paths have two databases.
+#[test]
+fn a_set_from_another_machine_replaces_a_database_only_with_replace() {
+    let mut stage = Stage::new();
+    tree(&stage.path("srv/docs"), "standing");
+    let source = SourceSpec::Files(vec![stage.path("srv/docs")]);
+    let origin = longshore_pipeline::origin(&source);
+    stage.more = vec![("docs", source)];
+    let here = longshore_facts::host_name();
+    for (name, machine) in [("own", &here[..]), ("far", "elsewhere")] {
+        let device = stage.path(&format!("{name}.bak"));
+        cluster::docs(&device, machine, &origin, name);
+    }
+    let mut session = stage.session();
+    let far = "RESTORE DATABASE docs FROM DISK = 'far.bak'";
+    assert_eq!(refused(&mut session, far), [3154, 3013]);
+    assert_eq!(note(&stage.path("srv/docs")), "standing");
+    let own = run(&mut session, "RESTORE DATABASE docs FROM DISK = 'own.bak'");
+    assert_eq!(numbers(&own), [4035, 3014], "{:?}", said(&own));
+    assert_eq!(note(&stage.path("srv/docs")), "own");
+    let replaced = run(&mut session, &format!("{far} WITH REPLACE"));
+    assert_eq!(numbers(&replaced), [4035, 3014], "{:?}", said(&replaced));
+    assert_eq!(note(&stage.path("srv/docs")), "far");
 }
 
 #[test]

@@ -362,6 +362,30 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
     }
 
+    /// Goal: how long a refusal takes does not tell whether there is such a login.
+    /// Method: the shortest of several refusals, in CPU time. Without a hash a refusal takes less than a hundredth.
+    #[test]
+    fn an_unknown_login_is_refused_no_sooner_than_a_wrong_password() {
+        let dir = tempfile::tempdir().unwrap();
+        let logins = Logins::new(dir.path().join("logins"));
+        let storage = Host::new();
+        logins
+            .add(&storage, &HostClock, "ada", &secret("first"))
+            .unwrap();
+        let shortest = |name: &str| {
+            let refusal = |n: usize| {
+                let begun = HostClock.thread_cpu();
+                let password = secret(&format!("wrong {n}"));
+                assert_eq!(logins.check(&storage, name, &password, &|| true), None);
+                HostClock.thread_cpu() - begun
+            };
+            (0..5).map(refusal).min().unwrap()
+        };
+        let (known, unknown) = (shortest("ada"), shortest("eve"));
+        assert!(unknown > known / 2, "{unknown:?} and {known:?}");
+        assert!(known > unknown / 2, "{unknown:?} and {known:?}");
+    }
+
     #[test]
     fn names_that_would_break_the_file_are_refused_and_no_login_shows_its_hash() {
         let dir = tempfile::tempdir().unwrap();

@@ -245,6 +245,58 @@ mod tests {
         }
     }
 
+    /// A client that keeps sessions, and meets the server in memory.
+    fn connected(client: &Arc<rustls::ClientConfig>, tls: &Tls) -> rustls::ClientConnection {
+        let name = "localhost".try_into().unwrap();
+        let mut client = rustls::ClientConnection::new(client.clone(), name).unwrap();
+        let mut server = rustls::ServerConnection::new(tls.config.clone()).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut &bytes[..]).unwrap();
+            server.process_new_packets().unwrap();
+            bytes.clear();
+            server.write_tls(&mut bytes).unwrap();
+            client.read_tls(&mut &bytes[..]).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        client
+    }
+
+    /// Goal: a client sees the certificate of which the fingerprint was printed, and each login has a handshake of its
+    /// own: a session that went on would not ask for the certificate again.
+    #[test]
+    fn clients_see_the_certificate_of_the_fingerprint_and_no_session_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = CertificateFiles::beside(&dir.path().join("state/logins"));
+        let tls = config(&Host::new(), &HostClock, None, &kept).unwrap();
+        let shown = std::fs::read(&kept.certificate).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(&shown).unwrap())
+            .unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let client = Arc::new(client);
+        for login in 1..4 {
+            let client = connected(&client, &tls);
+            let [seen] = client.peer_certificates().unwrap() else {
+                panic!("one certificate is shown");
+            };
+            let seen: String = Sha256::digest(seen)
+                .iter()
+                .map(|byte| format!("{byte:02X}"))
+                .collect();
+            assert_eq!(tls.fingerprint.replace(':', ""), seen);
+            let kind = client.handshake_kind();
+            assert_eq!(kind, Some(rustls::HandshakeKind::Full), "login {login}");
+        }
+    }
+
     /// Goal: a certificate that clients may have pinned is still the server's after a power cut.
     #[test]
     fn a_pair_that_was_shown_outlives_a_power_cut_though_its_maker_was_killed() {

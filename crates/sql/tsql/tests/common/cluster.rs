@@ -107,6 +107,19 @@ pub fn log(device: &Path) {
     write(device, header, 300, &["pg_wal"], &files);
 }
 
+/// A set of a directory, made on `machine` from `origin`, in which the file `note` holds `text`.
+pub fn docs(device: &Path, machine: &str, origin: &str, text: &str) {
+    let header = SetHeader {
+        source_kind: 1,
+        log: LogStart::default(),
+        database: "docs".into(),
+        machine: machine.to_owned(),
+        origin: origin.to_owned(),
+        ..header(BackupType::Database, NEW_YEAR_US, 1)
+    };
+    write(device, header, 0, &["more"], &[("note", text.as_bytes())]);
+}
+
 fn write(
     device: &Path,
     header: SetHeader,
@@ -117,6 +130,7 @@ fn write(
     let storage: Arc<dyn Storage> = Arc::new(Host::new());
     let device = DeviceSpec::File(device.to_owned()).open(&storage);
     let finish_us = header.start_us + SECOND_US;
+    let timeline = header.log.timeline;
     let plan = SetPlan {
         disposition: Disposition::Format,
         media_name: String::new(),
@@ -183,9 +197,9 @@ fn write(
     let plain_bytes = files.iter().map(|(_, content)| content.len() as u64).sum();
     let totals = Totals {
         log: LogEnd {
-            timeline: 1,
+            timeline,
             last_lsn,
-            included: true,
+            included: timeline > 0,
         },
         damaged: false,
         finish_us,

@@ -449,6 +449,18 @@ fn every_reason_for_being_out_of_service_is_distinguished() {
     }
 }
 
+/// The data of each member inflates to the original, and its own checksum of them is wrong: a restore would refuse it.
+#[test]
+fn a_device_whose_own_checksum_is_wrong_fails_its_self_test() {
+    const FOOTER_LEN: usize = 8;
+    let first = members::hardware(&isal::test_pattern()[..CHUNK], 1).len();
+    for at in first - FOOTER_LEN..first - FOOTER_LEN / 2 {
+        let refusal = Stage::new(&format!("call 1 flip {at}")).refusal();
+        assert_eq!(refusal.trouble, Trouble::SelfTestFailed, "{at}");
+        assert!(refusal.text.contains("CRC-32"), "{at}: {}", refusal.text);
+    }
+}
+
 #[test]
 fn missing_foreign_and_incomplete_libraries_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
