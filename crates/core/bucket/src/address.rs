@@ -12,56 +12,42 @@ use std::fmt;
 use object_store::path::Path;
 
 use crate::Error;
+use crate::scheme::{Scheme, begins};
 
-const S3: &str = "s3://";
-/// Addresses of stores that this version does not speak to. They are no file names either.
-const OTHERS: [&str; 4] = ["az://", "gs://", "http://", "https://"];
+/// How an address begins that this version does not speak to. It is no file's name either.
+const OTHERS: [&str; 2] = ["http://", "https://"];
 
-/// `s3://BUCKET/KEY`. Any text that begins like an address is one; whether it is well formed is said when it is used.
+/// `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`. Any text that begins like an address is one; whether it
+/// is well formed is said when it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address(String);
 
 impl Address {
     /// `None` if `text` is no address of an object.
     pub fn of(text: &str) -> Option<Address> {
-        let begins = |scheme: &&str| {
-            text.get(..scheme.len())
-                .is_some_and(|t| t.eq_ignore_ascii_case(scheme))
-        };
         // One object has one spelling: devices are compared by it.
-        [S3].iter()
-            .chain(&OTHERS)
-            .find(|scheme| begins(scheme))
-            .map(|scheme| Address(format!("{scheme}{}", &text[scheme.len()..])))
+        let all = Scheme::ALL.iter().map(|scheme| scheme.prefix());
+        all.chain(OTHERS)
+            .find(|prefix| begins(text, prefix))
+            .map(|prefix| Address(format!("{prefix}{}", &text[prefix.len()..])))
     }
 
-    /// Bucket and key. Errors: [`Error::Address`].
-    pub fn parts(&self) -> Result<(&str, Path), Error> {
+    /// Store, bucket and key. Errors: [`Error::Address`].
+    pub fn parts(&self) -> Result<(Scheme, &str, Path), Error> {
         let wrong = |why| Error::Address {
             text: self.0.clone(),
             why,
         };
-        let rest = match self.0.get(..S3.len()) {
-            Some(S3) => &self.0[S3.len()..],
-            _ => return Err(wrong("only s3:// addresses are supported")),
+        let Some(scheme) = Scheme::of(&self.0) else {
+            return Err(wrong("only s3://, az:// and gs:// addresses are supported"));
         };
+        let rest = &self.0[scheme.prefix().len()..];
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
-        let is_name =
-            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-');
-        let is_bucket = (3..=63).contains(&bucket.len())
-            && bucket.chars().all(is_name)
-            && !bucket.contains("..")
-            && !bucket.starts_with(['.', '-'])
-            && !bucket.ends_with(['.', '-']);
-        if !is_bucket {
-            return Err(wrong(
-                "a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens",
-            ));
-        }
+        scheme.check(bucket).map_err(wrong)?;
         if key.is_empty() || key.ends_with('/') {
             return Err(wrong("it names no object in the bucket"));
         }
-        // S3 takes 1,024 bytes.
+        // All of them take 1,024 bytes.
         if key.len() > 1024 || key.chars().any(char::is_control) {
             return Err(wrong(
                 "a key has at most 1,024 bytes and no control characters",
@@ -69,7 +55,7 @@ impl Address {
         }
         match Path::parse(key) {
             // It drops a slash at the start.
-            Ok(path) if path.as_ref() == key => Ok((bucket, path)),
+            Ok(path) if path.as_ref() == key => Ok((scheme, bucket, path)),
             _ => Err(wrong("a key has no empty part, no . and no .. in it")),
         }
     }
@@ -88,8 +74,15 @@ mod tests {
     #[test]
     fn an_address_has_a_bucket_and_a_key() {
         let address = Address::of("s3://my-bucket/nightly/a b+ü.bak").unwrap();
-        let (bucket, key) = address.parts().unwrap();
+        let (scheme, bucket, key) = address.parts().unwrap();
         assert_eq!((bucket, key.as_ref()), ("my-bucket", "nightly/a b+ü.bak"));
+        assert_eq!(scheme, Scheme::S3);
+        for (text, scheme) in [
+            ("AZ://abc/k", Scheme::Azure),
+            ("gs://a_b.c/k", Scheme::Google),
+        ] {
+            assert_eq!(Address::of(text).unwrap().parts().unwrap().0, scheme);
+        }
         assert_eq!(Address::of("S3://abc/k"), Address::of("s3://abc/k"));
         assert_ne!(Address::of("s3://abc/K"), Address::of("s3://abc/k"));
     }
@@ -120,8 +113,10 @@ mod tests {
             "s3://abc/a/../b",
             "s3://user:secret@abc/key",
             "s3://abc/a\nb",
-            "az://abc/key",
-            "gs://abc/key",
+            "az://a.bc/key",
+            "az://a--bc/key",
+            "gs://a_/key",
+            "gs://abc/",
             "https://abc/key",
         ] {
             let address = Address::of(wrong).unwrap();

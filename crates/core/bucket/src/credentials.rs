@@ -9,9 +9,10 @@
 //! - `Debug` shows the profile's name and no more. Of the program's messages only the last line is shown, and in it a
 //!   word is replaced by `***` if it was printed, was an argument, follows the name of a secret, or looks like a key.
 //!
-//! Leaves to others: the choice of the provider (`settings.rs`, `profile.rs`, `store.rs`); starting and ending the
+//! Leaves to others: the choice of the provider (`s3.rs`, `azure.rs`, `google.rs`, `profile.rs`); starting and ending the
 //! program (`longshore_io::child`); signing (`object_store`).
 
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,8 @@ use async_trait::async_trait;
 use longshore_io::{Clock, HostClock, child};
 use object_store::CredentialProvider;
 use object_store::aws::{AwsCredential, AwsCredentialProvider};
+use object_store::azure::{AzureCredential, AzureCredentialProvider};
+use object_store::gcp::{GcpCredential, GcpCredentialProvider};
 use tokio::sync::Mutex;
 
 use crate::environment::{Form, check};
@@ -32,32 +35,63 @@ const MARGIN_S: i64 = 300;
 const PATIENCE: Duration = Duration::from_secs(60);
 const OUTPUT_MAX: usize = 64 << 10;
 
-/// Another provider, whose failures are noted.
+/// Another provider, whose failures are noted. Only what can be sent in a header is handed on.
 #[derive(Debug)]
-pub struct Noted(pub AwsCredentialProvider);
+pub struct Noted<C> {
+    provider: Arc<dyn CredentialProvider<Credential = C>>,
+    /// Errors: what of the credentials cannot be sent.
+    usable: fn(&C) -> Result<(), String>,
+}
 
 #[async_trait]
-impl CredentialProvider for Noted {
-    type Credential = AwsCredential;
+impl<C: std::fmt::Debug + Send + Sync + 'static> CredentialProvider for Noted<C> {
+    type Credential = C;
 
-    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let result = self.0.get_credential().await.and_then(usable);
+    async fn get_credential(&self) -> object_store::Result<Arc<C>> {
+        let given = self.provider.get_credential().await;
+        let result = given.and_then(|credential| match (self.usable)(&credential) {
+            Ok(()) => Ok(credential),
+            Err(why) => Err(failed(why)),
+        });
         note(|seen| seen.credentials = result.as_ref().err().map(|error| innermost(error)));
         result
     }
 }
 
-/// Only what can be sent in a header is.
-fn usable(credential: Arc<AwsCredential>) -> object_store::Result<Arc<AwsCredential>> {
-    let token = credential.token.as_deref().unwrap_or_default();
-    for (name, value) in [
-        ("the key's name", credential.key_id.as_str()),
-        ("the secret key", &credential.secret_key),
-        ("the session token", token),
-    ] {
-        check(name, value, Form::Signs).map_err(failed)?;
+impl Noted<AwsCredential> {
+    pub fn of_aws(provider: AwsCredentialProvider) -> Self {
+        Noted {
+            provider,
+            usable: |credential| {
+                let token = credential.token.as_deref().unwrap_or_default();
+                check("the key's name", &credential.key_id, Form::Signs)?;
+                check("the secret key", &credential.secret_key, Form::Signs)?;
+                check("the session token", token, Form::Signs)
+            },
+        }
     }
-    Ok(credential)
+}
+
+impl Noted<AzureCredential> {
+    pub fn of_azure(provider: AzureCredentialProvider) -> Self {
+        Noted {
+            provider,
+            usable: |credential| match credential {
+                AzureCredential::BearerToken(token) => check("the token", token, Form::Signs),
+                // They were checked when they were read.
+                AzureCredential::AccessKey(_) | AzureCredential::SASToken(_) => Ok(()),
+            },
+        }
+    }
+}
+
+impl Noted<GcpCredential> {
+    pub fn of_google(provider: GcpCredentialProvider) -> Self {
+        Noted {
+            provider,
+            usable: |credential| check("the token", &credential.bearer, Form::Signs),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -73,14 +107,26 @@ fn failed(why: String) -> object_store::Error {
 
 /// No credentials, for the reason that the settings found.
 #[derive(Debug)]
-pub struct Lacking(pub String);
+pub struct Lacking<C> {
+    why: String,
+    kind: PhantomData<fn() -> C>,
+}
+
+impl<C> Lacking<C> {
+    pub fn new(why: String) -> Self {
+        Lacking {
+            why,
+            kind: PhantomData,
+        }
+    }
+}
 
 #[async_trait]
-impl CredentialProvider for Lacking {
-    type Credential = AwsCredential;
+impl<C: std::fmt::Debug + Send + Sync + 'static> CredentialProvider for Lacking<C> {
+    type Credential = C;
 
-    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        Err(failed(self.0.clone()))
+    async fn get_credential(&self) -> object_store::Result<Arc<C>> {
+        Err(failed(self.why.clone()))
     }
 }
 

@@ -5,14 +5,22 @@
 //!   never repeated, because it may be a secret.
 //! - An empty variable counts as none.
 //! - An address of a server has no user, password, query or fragment: it would be lost, or be a secret in each message.
+//! - A store's endpoint of plain http needs [`ALLOW_HTTP`].
 //!
 //! Leaves to others: which variable means what, and which of several goes first (`settings.rs`, `credentials.rs`,
 //! `network.rs`).
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use longshore_io::{SmallFile, Storage};
 use reqwest::Url;
+
+/// The variable that allows plain http.
+pub const ALLOW_HTTP: &str = "LONGSHORE_ALLOW_HTTP";
+
+/// A file's content is not larger than this.
+const FILE_MAX: usize = 1 << 20;
 
 /// The characters that a value may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +137,34 @@ pub fn server(name: &str, value: &str, schemes: &[&str]) -> Result<Url, String> 
             "{name} is not an address: {}://HOST:PORT is one, with a port from 1 to 65535",
             schemes[0]
         )),
+    }
+}
+
+/// A store's endpoint. Errors: also plain http where it is not allowed.
+pub fn check_endpoint(name: &str, endpoint: &str, allow_http: bool) -> Result<(), String> {
+    let url = server(name, endpoint, &["https", "http"])?;
+    match url.scheme() {
+        "http" if !allow_http => Err(format!(
+            "{name} is plain http, which everyone on the way can read and change; {ALLOW_HTTP}=1 allows it"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The file's content; `None` if there is no such file.
+pub fn read_file(storage: &dyn Storage, path: &Path) -> Result<Option<Vec<u8>>, String> {
+    let failed = |e: std::io::Error| format!("{} cannot be read: {e}", path.display());
+    let Some(name) = path.file_name() else {
+        return Err(format!("{} is no file", path.display()));
+    };
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match storage.dir(parent) {
+        Ok(dir) => SmallFile::new(dir, name, FILE_MAX).read().map_err(failed),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(failed(e)),
     }
 }
 

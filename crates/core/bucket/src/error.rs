@@ -9,6 +9,8 @@
 //!
 //! Leaves to others: turning an answer of the store into a variant (`store.rs`, `watched.rs`).
 
+use crate::scheme::Scheme;
+
 /// Every variant says which object, and what was tried.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -137,39 +139,48 @@ impl Error {
         }
     }
 
+    /// The kind of the store, by the object's address.
+    fn scheme(&self) -> Scheme {
+        let at = match self {
+            Error::Credentials { at, .. }
+            | Error::NoBucket { at, .. }
+            | Error::Missing { at, .. }
+            | Error::Refused { at, .. }
+            | Error::Redirected { at, .. }
+            | Error::Silent { at, .. } => at,
+            _ => "",
+        };
+        Scheme::of(at).unwrap_or(Scheme::S3)
+    }
+
     /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
+        let words = words(self.scheme());
         match self {
             Error::Address { .. } => {
-                "name objects as s3://BUCKET/KEY; a file of that name is file:NAME"
+                "name objects as s3://BUCKET/KEY, az://CONTAINER/KEY or gs://BUCKET/KEY; a file of that name is file:NAME"
             }
             Error::Settings { .. } => "correct the setting; docs/buckets.md lists all of them",
-            Error::Credentials { .. } => {
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; docs/buckets.md says where credentials are looked for"
-            }
-            Error::NoBucket { .. } => {
-                "check the bucket's name, AWS_REGION and AWS_ENDPOINT_URL; make the bucket with `aws s3 mb s3://BUCKET`"
-            }
-            Error::Missing { .. } => {
-                "check the key; `aws s3 ls s3://BUCKET/` lists what is there, and a restore needs every stripe"
-            }
-            Error::Refused { status, code, .. } => refused_hint(*status, code),
+            Error::Credentials { .. } => words.credentials,
+            Error::NoBucket { .. } => words.no_bucket,
+            Error::Missing { .. } => words.missing,
+            Error::Refused { status, code, .. } => match (self.scheme(), *status) {
+                (Scheme::Azure, _) => {
+                    azure_hint(code).unwrap_or_else(|| refused_hint(*status, code))
+                }
+                (Scheme::Google, 401) => words.credentials,
+                _ => refused_hint(*status, code),
+            },
             Error::Redirected {
                 region: Some(_), ..
             } => "set AWS_REGION to that region, then run the command again",
-            Error::Redirected { .. } => {
-                "set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to the server that has the bucket, then run the command again"
-            }
+            Error::Redirected { .. } => words.elsewhere,
             // OpenSSL's `req -x509` makes such a certificate by default.
             Error::Silent { why, .. } if why.contains("CaUsedAsEndEntity") => {
                 "the server's certificate is an authority's own: let that authority sign another for the server, or make one with `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`"
             }
-            Error::Silent { why, .. } if why.contains("certificate") => {
-                "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in AWS_ENDPOINT_URL a host that the certificate is for"
-            }
-            Error::Silent { .. } => {
-                "check the network, the proxy and AWS_ENDPOINT_URL, then run the command again"
-            }
+            Error::Silent { why, .. } if why.contains("certificate") => words.certificate,
+            Error::Silent { .. } => words.silent,
             Error::NoVersions { .. } => {
                 "leave out --as-of; a bucket keeps versions from the moment on at which `aws s3api put-bucket-versioning` enables them"
             }
@@ -187,10 +198,77 @@ impl Error {
     }
 }
 
+/// The hints in which one kind of store has other words than the next.
+struct Words {
+    credentials: &'static str,
+    no_bucket: &'static str,
+    missing: &'static str,
+    elsewhere: &'static str,
+    certificate: &'static str,
+    silent: &'static str,
+}
+
+fn words(scheme: Scheme) -> Words {
+    match scheme {
+        Scheme::S3 => Words {
+            credentials: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; docs/buckets.md says where credentials are looked for",
+            no_bucket: "check the bucket's name, AWS_REGION and AWS_ENDPOINT_URL; make the bucket with `aws s3 mb s3://BUCKET`",
+            missing: "check the key; `aws s3 ls s3://BUCKET/` lists what is there, and a restore needs every stripe",
+            elsewhere: "set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to the server that has the bucket, then run the command again",
+            certificate: "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in AWS_ENDPOINT_URL a host that the certificate is for",
+            silent: "check the network, the proxy and AWS_ENDPOINT_URL, then run the command again",
+        },
+        Scheme::Azure => Words {
+            credentials: "set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or an application's AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET; docs/buckets.md says where credentials are looked for",
+            no_bucket: "check the container's name and AZURE_STORAGE_ACCOUNT_NAME; make the container with `az storage container create --name CONTAINER`",
+            missing: "check the key; `az storage blob list --container-name CONTAINER` lists what is there, and a restore needs every stripe",
+            elsewhere: "set AZURE_STORAGE_ENDPOINT to the server that has the container, then run the command again",
+            certificate: "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in AZURE_STORAGE_ENDPOINT a host that the certificate is for",
+            silent: "check the network, the proxy, AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ENDPOINT, then run the command again",
+        },
+        Scheme::Google => Words {
+            credentials: "name a service account's key file in GOOGLE_APPLICATION_CREDENTIALS, or log in with `gcloud auth application-default login`; docs/buckets.md says where credentials are looked for",
+            no_bucket: "check the bucket's name; make the bucket with `gcloud storage buckets create gs://BUCKET`",
+            missing: "check the key; `gcloud storage ls gs://BUCKET/` lists what is there, and a restore needs every stripe",
+            elsewhere: "set GOOGLE_BASE_URL to the server that has the bucket, then run the command again",
+            certificate: "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in GOOGLE_BASE_URL a host that the certificate is for",
+            silent: "check the network, the proxy and GOOGLE_BASE_URL, then run the command again",
+        },
+    }
+}
+
+/// The hints for what only Azure answers.
+fn azure_hint(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
+            "check AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, whether it has ended, and this machine's clock"
+        }
+        "AuthorizationFailure"
+        | "AuthorizationPermissionMismatch"
+        | "InsufficientAccountPermissions" => {
+            "allow these credentials what docs/buckets.md lists, and this machine in the account's firewall"
+        }
+        "KeyBasedAuthenticationNotPermitted" => {
+            "the account takes no keys: set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or use a managed identity"
+        }
+        "AccountIsDisabled" | "ResourceNotFound" => {
+            "check AZURE_STORAGE_ACCOUNT_NAME and the account"
+        }
+        "RequestBodyTooLarge" => {
+            "the store takes no blocks of this size: set LONGSHORE_PART_MIB lower"
+        }
+        "ContainerBeingDeleted" => "the container is being deleted: name another one",
+        "BlobImmutableDueToPolicy" => {
+            "a policy of the container keeps the blob: name another key, or wait until the policy lets it go"
+        }
+        _ => return None,
+    })
+}
+
 fn refused_hint(status: u16, code: &str) -> &'static str {
     match (status, code) {
         (_, "InvalidAccessKeyId" | "SignatureDoesNotMatch") => {
-            "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile that AWS_PROFILE names"
+            "check the credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile that AWS_PROFILE names"
         }
         (_, "ExpiredToken" | "TokenRefreshRequired" | "InvalidToken") => {
             "the session's credentials are no longer valid: get new ones, then run the command again"

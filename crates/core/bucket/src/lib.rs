@@ -1,4 +1,5 @@
-//! Object stores behind a door of blocking calls: whole objects, ranges of them, and uploads in parts.
+//! Object stores behind a door of blocking calls: whole objects, ranges of them, and uploads in parts. S3's protocol,
+//! Azure's and Google's are spoken.
 //!
 //! The only room that knows an asynchronous runtime. It has two threads for each process, started when the first bucket
 //! is opened ([`runtime`]). Callers hand over a request with an owned buffer and wait for a [`Ticket`].
@@ -6,8 +7,8 @@
 //! Invariants
 //! - An object appears under its name when its upload is completed, and not before; an upload that is dropped is
 //!   aborted.
-//! - A request that the store may take twice is repeated by `object_store` for 3 minutes. Its signature is that of the
-//!   first one, and stores take none that is older than 15.
+//! - A request that the store may take twice is repeated for 3 minutes, by `object_store` or here (`own.rs`). Its
+//!   signature is that of the first one, and stores take none that is older than 15 minutes.
 //! - A completion replaces nothing that was not found at the beginning, in a store that heeds conditions.
 //! - After [`as_of`] every bucket is read as it was at that moment, and none is written.
 //! - No text of this room has a secret in it: not `Debug`, not an error, not a log line.
@@ -20,15 +21,21 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod address;
-mod asking;
+mod azure;
+mod connection;
 mod credentials;
 mod environment;
 mod error;
+mod google;
 mod network;
 mod objects;
+mod own;
 mod past;
+mod patience;
 mod profile;
 mod runtime;
+mod s3;
+mod scheme;
 mod settings;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
@@ -41,11 +48,13 @@ mod upload;
 mod watched;
 
 pub use address::Address;
+pub use environment::ALLOW_HTTP;
 pub use error::Error;
 pub use objects::{Abilities, Below, Listed};
 pub use past::{as_of, past_ns};
 pub use runtime::Ticket;
-pub use settings::{ALLOW_HTTP, CA_FILE, PART_MIB, Settings, part_bytes};
+pub use scheme::Scheme;
+pub use settings::{CA_FILE, PART_MIB, Settings, part_bytes};
 pub use store::{Bucket, Created, Head};
 pub use unfinished::{Unfinished, UnfinishedBelow};
 pub use upload::{

@@ -25,7 +25,7 @@ use crate::environment::{Environment, Form, check, server};
 use crate::watched::{Elsewhere, note};
 
 /// Hosts that are always asked without a proxy.
-const LINK_LOCAL: &str = "169.254.0.0/16,fd00:ec2::/32";
+const LINK_LOCAL: &str = "169.254.0.0/16,fd00:ec2::/32,metadata.google.internal";
 
 /// The proxies that the environment names.
 #[derive(Clone, Default)]

@@ -14,13 +14,12 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use longshore_io::Storage;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::past::Then;
 use crate::watched::SEEN;
-use crate::{Address, Bucket, Created, Error};
+use crate::{Bucket, Created, Error};
 
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,14 +57,6 @@ pub(crate) fn answered_ns() -> Option<i64> {
         seen.map_or_else(|e| e.into_inner().date_ns, |seen| seen.date_ns)
     };
     SEEN.try_with(seen).ok().flatten()
-}
-
-impl Address {
-    /// The bucket and the key of this address, in the environment's settings.
-    pub fn place(&self, storage: &dyn Storage) -> Result<(Bucket, Path), Error> {
-        let (name, key) = self.parts()?;
-        Ok((Bucket::open(name, storage)?, key))
-    }
 }
 
 impl Bucket {
@@ -207,13 +198,13 @@ impl Below {
 impl Error {
     /// The store knows who asks, and does not allow it: by its policy, or because the object is retained.
     pub fn is_forbidden(&self) -> bool {
-        matches!(
-            self,
-            Error::Refused {
-                status: 401 | 403 | 405,
-                ..
+        match self {
+            Error::Refused { status, code, .. } => {
+                let is_kept = ["BlobImmutableDueToPolicy", "SnapshotsPresent"];
+                matches!(status, 401 | 403 | 405) || is_kept.contains(&code.as_str())
             }
-        )
+            _ => false,
+        }
     }
 }
 

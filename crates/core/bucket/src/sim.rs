@@ -1,6 +1,7 @@
 //! A store in memory behind `object_store`'s own client, which loses, repeats, cuts and refuses as a script says.
 //!
-//! The code that is tested is the shipped one, retries included; only the network is not there. Several writers can be
+//! The code that is tested is the shipped one, retries included; only the network is not there. The store speaks the
+//! requests of S3, of Azure or of Google that this room makes, and checks no signature. Several writers can be
 //! told apart, and their requests for shared names let through one by one, in any order that a test wants.
 //!
 //! Invariants
@@ -9,6 +10,8 @@
 //! - The store's clock moves only when a test calls `pass`.
 //! - Unless the script says otherwise, a completion succeeds only if it names exactly the parts that the store has,
 //!   numbered from 1, all of one size except a shorter last one.
+//! - Azure's blocks belong to a name and not to an upload: a completion finds those of all writers, and drops all that
+//!   it does not name.
 //! - A part's bytes are copied, so a sender that reuses its buffer too early cannot change them.
 //!
 //! Leaves to others: repetition, conditions and errors, which are the shipped code (`store.rs`, `upload.rs`,
@@ -35,9 +38,29 @@ use object_store::client::{
 
 use tokio::sync::oneshot;
 
-use crate::settings::{Patience, Settings};
+use crate::azure::{Azure, AzureSource};
+use crate::google::{Google, GoogleSource};
+use crate::patience::Patience;
+use crate::s3::S3;
+use crate::settings::{Provider, Settings};
 use crate::source::Source;
-use crate::{Bucket, Error};
+use crate::{Bucket, Error, Scheme};
+
+/// Makes a test of each of these functions over a store of each kind: `s3::NAME`, `azure::NAME`, `google::NAME`.
+#[macro_export]
+macro_rules! over_each_store {
+    ($($test:ident)*) => {
+        mod s3 {
+            $(#[test] fn $test() { super::$test($crate::Scheme::S3); })*
+        }
+        mod azure {
+            $(#[test] fn $test() { super::$test($crate::Scheme::Azure); })*
+        }
+        mod google {
+            $(#[test] fn $test() { super::$test($crate::Scheme::Google); })*
+        }
+    };
+}
 
 /// The fate of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,11 +101,12 @@ pub struct Asked {
 
 impl Asked {
     pub fn is_part(&self) -> bool {
-        self.query.contains("partNumber=")
+        self.query.contains("partNumber=") || self.query.contains("comp=block&")
     }
 
     pub fn is_completion(&self) -> bool {
-        self.method == "POST" && self.query.contains("uploadId=")
+        (self.method == "POST" && self.query.contains("uploadId="))
+            || self.query.contains("comp=blocklist")
     }
 
     pub fn is_abort(&self) -> bool {
@@ -97,6 +121,8 @@ type Meanwhile = Box<dyn FnOnce() + Send>;
 struct Object {
     bytes: Bytes,
     tag: String,
+    /// Google's name of the content.
+    number: u64,
     label: Option<String>,
     who: usize,
     modified_s: i64,
@@ -114,6 +140,8 @@ struct Pending {
 struct State {
     objects: BTreeMap<String, Object>,
     uploads: BTreeMap<String, Pending>,
+    /// Azure's blocks that belong to no blob yet, by the blob's key and their own names.
+    blocks: BTreeMap<String, BTreeMap<String, Bytes>>,
     asked: Vec<Asked>,
     script: Option<Script>,
     meanwhile: Option<(usize, Meanwhile)>,
@@ -147,6 +175,10 @@ const SHORT: Patience = Patience {
 
 const SERVER: &str = "http://sim";
 
+/// The key file of a service account that is asked for no token.
+const GOOGLE_KEY: &str = "{\"private_key\": \"secret\", \"private_key_id\": \"id\", \
+     \"client_email\": \"e\", \"disable_oauth\": true}";
+
 /// When a store's clock begins: 2024-01-02 03:04:05 UTC.
 const BEGIN_S: i64 = 1_704_164_645;
 
@@ -157,11 +189,18 @@ fn time_text(passed_s: i64, form: &str) -> String {
 
 const HTTP_TIME: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
-/// A store with one bucket, `sim`. Clones are the same store.
-#[derive(Clone, Default)]
+/// A store with one bucket, `sim`. Clones are the same store. The usual one speaks S3's protocol.
+#[derive(Clone)]
 pub struct Store {
     state: Arc<Mutex<State>>,
     who: usize,
+    scheme: Scheme,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Store::speaking(Scheme::S3)
+    }
 }
 
 impl fmt::Debug for Store {
@@ -173,6 +212,25 @@ impl fmt::Debug for Store {
 impl Store {
     fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A store that is spoken to as these are.
+    pub fn speaking(scheme: Scheme) -> Store {
+        Store {
+            state: Arc::default(),
+            who: 0,
+            scheme,
+        }
+    }
+
+    /// How the addresses of its objects begin.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The number of blocks that belong to no blob, and the key of each.
+    pub fn blocks(&self, key: &str) -> usize {
+        self.state(|s| s.blocks.get(key).map_or(0, BTreeMap::len))
     }
 
     /// The same store, as writer `who` reaches it.
@@ -277,7 +335,7 @@ impl Store {
 
     /// Another store with the same objects, as replication makes one: the times are the same, too.
     pub fn replica(&self) -> Store {
-        let replica = Store::default();
+        let replica = Store::speaking(self.scheme);
         let (objects, passed_s) = self.state(|s| (s.objects.clone(), s.passed_s));
         replica.state(|s| (s.objects, s.passed_s) = (objects, passed_s));
         replica
@@ -300,16 +358,31 @@ impl Store {
     }
 
     fn named(&self, name: &str, patience: Patience, server: &str) -> Result<Bucket, Error> {
+        let endpoint = Some(server.to_owned());
+        let provider = match self.scheme {
+            Scheme::S3 => Provider::S3(S3 {
+                endpoint,
+                region: None,
+                source: Ok(Source::Keys {
+                    id: "id".to_owned(),
+                    secret: "secret".to_owned(),
+                    token: None,
+                }),
+            }),
+            Scheme::Azure => Provider::Azure(Azure {
+                account: "account".to_owned(),
+                endpoint,
+                source: Ok(AzureSource::AccountKey("c2VjcmV0".to_owned())),
+            }),
+            Scheme::Google => Provider::Google(Google {
+                endpoint,
+                source: Ok(GoogleSource::ServiceAccount(GOOGLE_KEY.to_owned())),
+            }),
+        };
         let settings = Settings {
-            endpoint: Some(server.to_owned()),
-            region: None,
+            provider,
             allow_http: true,
             ca: None,
-            source: Ok(Source::Keys {
-                id: "id".to_owned(),
-                secret: "secret".to_owned(),
-                token: None,
-            }),
             patience,
         };
         Bucket::connect(name, settings, || self.clone())
@@ -343,16 +416,7 @@ impl Store {
     pub fn put(&self, key: &str, bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
         self.state(|s| {
-            s.next += 1;
-            let tag = format!("\"{}-{:x}\"", s.next, crc32c(&bytes));
-            let object = Object {
-                bytes,
-                tag,
-                label: None,
-                who: self.who,
-                modified_s: s.passed_s,
-            };
-            s.objects.insert(key.to_owned(), object);
+            s.keep(key, bytes, None, self.who);
         });
     }
 }
@@ -410,7 +474,7 @@ impl HttpService for Store {
             Act::LoseRequest => return Err(lost()),
             Act::Overtake(bytes) => self.put(&key, bytes),
             Act::Refuse(status, code) => {
-                let mut answer = refusal(status, code);
+                let mut answer = self.in_its_manner(refusal(status, code));
                 // The answer to a HEAD has no body.
                 if parts.method == Method::HEAD {
                     *answer.body_mut() = Bytes::new().into();
@@ -418,7 +482,7 @@ impl HttpService for Store {
                 return Ok(answer);
             }
             Act::Hide(code) => return Ok(refusal(200, code)),
-            Act::Lie => return Ok(completion("\"lie\"")),
+            Act::Lie => return Ok(completion(self.scheme, "\"lie\"")),
             Act::Twice => drop(self.answer(&parts.method, &key, &parts, &body)),
             _ => {}
         }
@@ -483,12 +547,18 @@ impl<S: futures_util::Stream> futures_util::Stream for SyncStream<S> {
 }
 
 fn refusal(status: u16, code: &str) -> HttpResponse {
+    let reason = Code(code.to_owned());
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let text = format!("<Error><Code>{code}</Code><Message>as the script says</Message></Error>");
-    answered(status, &[], text.into_bytes().into())
+    let mut answer = answered(status, &[], text.into_bytes().into());
+    answer.extensions_mut().insert(reason);
+    answer
 }
 
-fn completion(tag: &str) -> HttpResponse {
+fn completion(scheme: Scheme, tag: &str) -> HttpResponse {
+    if scheme == Scheme::Azure {
+        return answered(StatusCode::CREATED, &[("etag", tag)], Bytes::new());
+    }
     let text = format!(
         "<CompleteMultipartUploadResult><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
     );
@@ -543,6 +613,35 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
+/// A key in XML.
+fn escaped(key: &str) -> String {
+    key.replace('&', "&amp;")
+}
+
+fn label_of(headers: &HeaderMap) -> Option<String> {
+    let names = LABELS.map(|(_, name)| header(headers, name));
+    names.into_iter().flatten().next().map(str::to_owned)
+}
+
+/// The header of an object's label.
+const LABELS: [(Scheme, &str); 3] = [
+    (Scheme::S3, "x-amz-meta-longshore"),
+    (Scheme::Azure, "x-ms-meta-longshore"),
+    (Scheme::Google, "x-goog-meta-longshore"),
+];
+
+/// A listing's page.
+struct Page<'a> {
+    rows: Vec<Row<'a>>,
+    /// After which key the next one begins.
+    next: Option<&'a str>,
+}
+
+enum Row<'a> {
+    Folder(String),
+    Object(&'a str, &'a Object),
+}
+
 /// `bytes=FIRST-LAST`.
 fn range(headers: &HeaderMap, len: u64) -> Option<Range<u64>> {
     let (first, last) = header(headers, "range")?
@@ -561,39 +660,179 @@ impl Store {
         body: &Bytes,
     ) -> HttpResponse {
         let query = query_of(parts);
-        let upload = parameter(&query, "uploadId");
-        self.state(|s| match (method.as_str(), upload) {
-            ("GET" | "HEAD", _) if parameter(&query, "list-type").is_some() => s.list(&query),
-            ("GET", None) if parameter(&query, "uploads").is_some() => s.list_uploads(&query),
-            ("GET" | "HEAD", _) => s.get(key, &parts.headers, method == Method::HEAD),
-            ("POST", None) if parameter(&query, "uploads").is_some() => {
-                s.begin(key, &parts.headers)
+        let scheme = self.scheme;
+        let answer = self.state(|s| match scheme {
+            Scheme::Azure => s.azure(method, key, parts, body, self.who),
+            Scheme::S3 | Scheme::Google => {
+                s.s3((method, &query), key, parts, body, (scheme, self.who))
+            }
+        });
+        self.in_its_manner(answer)
+    }
+
+    /// Azure names the reason of a refusal in a header, too.
+    fn in_its_manner(&self, mut answer: HttpResponse) -> HttpResponse {
+        let code = answer.extensions_mut().remove::<Code>();
+        if let (Scheme::Azure, Some(Code(code))) = (self.scheme, code)
+            && let Ok(value) = code.parse()
+        {
+            answer.headers_mut().insert("x-ms-error-code", value);
+        }
+        answer
+    }
+}
+
+/// The reason of a refusal.
+#[derive(Clone)]
+struct Code(String);
+
+impl State {
+    fn s3(
+        &mut self,
+        (method, query): (&Method, &str),
+        key: &str,
+        parts: &http::request::Parts,
+        body: &Bytes,
+        (scheme, who): (Scheme, usize),
+    ) -> HttpResponse {
+        let (s, headers) = (self, &parts.headers);
+        let upload = parameter(query, "uploadId");
+        match (method.as_str(), upload) {
+            ("GET" | "HEAD", _) if parameter(query, "list-type").is_some() => s.list(query),
+            ("GET", None) if parameter(query, "uploads").is_some() => s.list_uploads(query),
+            ("GET" | "HEAD", _) => s.get(scheme, key, headers, method == Method::HEAD),
+            ("POST", None) if parameter(query, "uploads").is_some() => {
+                s.begin(key, label_of(headers))
             }
             ("DELETE", None) => {
                 s.objects.remove(key);
                 answered(StatusCode::NO_CONTENT, &[], Bytes::new())
             }
-            ("PUT", Some(id)) => s.part(id, &query, body),
-            ("POST", Some(id)) => s.complete(id, &parts.headers, body, self.who),
+            ("PUT", Some(id)) => s.part(id, query, body),
+            ("POST", Some(id)) => s.complete(id, headers, body, (scheme, who)),
             ("DELETE", Some(id)) => match s.uploads.remove(id) {
                 Some(_) => answered(StatusCode::NO_CONTENT, &[], Bytes::new()),
                 None => refusal(404, "NoSuchUpload"),
             },
-            ("PUT", None) => s.put(key, &parts.headers, body, self.who),
+            ("PUT", None) => s.put(scheme, key, headers, body, who),
             _ => refusal(501, "NotImplemented"),
-        })
+        }
     }
-}
 
-impl State {
+    fn azure(
+        &mut self,
+        method: &Method,
+        key: &str,
+        parts: &http::request::Parts,
+        body: &Bytes,
+        who: usize,
+    ) -> HttpResponse {
+        let (query, headers) = (query_of(parts), &parts.headers);
+        let scheme = Scheme::Azure;
+        let comp = parameter(&query, "comp").unwrap_or_default();
+        match (method.as_str(), comp) {
+            ("GET", "list") => self.list_blobs(&query),
+            ("GET" | "HEAD", "") => self.get(scheme, key, headers, method == Method::HEAD),
+            ("DELETE", "") => match self.objects.remove(key) {
+                Some(_) => answered(StatusCode::ACCEPTED, &[], Bytes::new()),
+                None => refusal(404, "BlobNotFound"),
+            },
+            ("PUT", "block") => {
+                let id = parameter(&query, "blockid").unwrap_or_default().to_owned();
+                let blocks = self.blocks.entry(key.to_owned()).or_default();
+                blocks.insert(id, Bytes::copy_from_slice(body));
+                answered(StatusCode::CREATED, &[], Bytes::new())
+            }
+            ("PUT", "blocklist") => self.commit(key, headers, body, who),
+            ("PUT", "") if header(headers, "x-ms-blob-type") == Some("BlockBlob") => {
+                let answer = self.put(scheme, key, headers, body, who);
+                if answer.status().is_success() {
+                    self.blocks.remove(key);
+                }
+                answer
+            }
+            _ => refusal(400, "UnsupportedHeader"),
+        }
+    }
+
+    /// Makes a blob of blocks, if they are there and the condition holds.
+    fn commit(&mut self, key: &str, headers: &HeaderMap, body: &Bytes, who: usize) -> HttpResponse {
+        if let Some(refused) = self.condition(Scheme::Azure, key, headers)
+            && !self.ignores_conditions
+            && !self.habits.overwrites
+        {
+            return refused;
+        }
+        let text = String::from_utf8_lossy(body);
+        let named = text.split("<Uncommitted>").skip(1);
+        let named = named.filter_map(|rest| Some(rest.split_once("</Uncommitted>")?.0));
+        let have = self.blocks.get(key);
+        let found: Option<Vec<_>> = named.map(|id| have?.get(id)).collect();
+        let Some(bytes) = found.map(|blocks| {
+            let pieces = blocks.into_iter().flat_map(|block| block.iter().copied());
+            pieces.collect::<Vec<u8>>()
+        }) else {
+            return refusal(400, "InvalidBlockList");
+        };
+        self.blocks.remove(key);
+        let tag = self.keep(key, bytes.into(), label_of(headers), who);
+        completion(Scheme::Azure, &tag)
+    }
+
+    fn list_blobs(&self, query: &str) -> HttpResponse {
+        let prefix = parameter(query, "prefix").unwrap_or_default();
+        let after = parameter(query, "marker").unwrap_or_default();
+        let by_level = parameter(query, "delimiter").is_some();
+        let page = self.page_of(prefix, after, by_level);
+        let mut rows = String::new();
+        for row in &page.rows {
+            rows += &match row {
+                Row::Folder(name) => {
+                    format!("<BlobPrefix><Name>{}</Name></BlobPrefix>", escaped(name))
+                }
+                Row::Object(key, object) => format!(
+                    "<Blob><Name>{}</Name><Properties><Last-Modified>{}</Last-Modified>\
+                     <Content-Length>{}</Content-Length><Content-Type>x</Content-Type><Etag>x</Etag></Properties></Blob>",
+                    escaped(key),
+                    time_text(object.modified_s, HTTP_TIME),
+                    object.bytes.len()
+                ),
+            };
+        }
+        let next = page.next.map(escaped).unwrap_or_default();
+        let text = format!(
+            "<EnumerationResults><Blobs>{rows}</Blobs><NextMarker>{next}</NextMarker></EnumerationResults>"
+        );
+        answered(StatusCode::OK, &[], text.into_bytes().into())
+    }
+
+    /// Puts an object there.
+    fn keep(&mut self, key: &str, bytes: Bytes, label: Option<String>, who: usize) -> String {
+        let tag = self.tag(&bytes);
+        let object = Object {
+            bytes,
+            tag: tag.clone(),
+            number: self.next,
+            label,
+            who,
+            modified_s: self.passed_s,
+        };
+        self.objects.insert(key.to_owned(), object);
+        tag
+    }
+
     fn tag(&mut self, bytes: &[u8]) -> String {
         self.next += 1;
         format!("\"{}-{:x}\"", self.next, crc32c(bytes))
     }
 
-    fn get(&self, key: &str, headers: &HeaderMap, is_head: bool) -> HttpResponse {
+    fn get(&self, scheme: Scheme, key: &str, headers: &HeaderMap, is_head: bool) -> HttpResponse {
         let Some(object) = self.objects.get(key) else {
-            return refusal(404, "NoSuchKey");
+            let code = match scheme {
+                Scheme::Azure => "BlobNotFound",
+                Scheme::S3 | Scheme::Google => "NoSuchKey",
+            };
+            return refusal(404, code);
         };
         if header(headers, "if-match").is_some_and(|wanted| wanted != object.tag) {
             return refusal(412, "PreconditionFailed");
@@ -603,7 +842,16 @@ impl State {
         let modified = time_text(object.modified_s, HTTP_TIME);
         let mut said = vec![("etag", object.tag.as_str()), ("last-modified", &modified)];
         if let Some(label) = &object.label {
-            said.push(("x-amz-meta-longshore", label));
+            said.extend(
+                LABELS
+                    .iter()
+                    .filter(|l| l.0 == scheme)
+                    .map(|l| (l.1, label.as_str())),
+            );
+        }
+        let number = object.number.to_string();
+        if scheme == Scheme::Google {
+            said.push(("x-goog-generation", &number));
         }
         if is_head {
             said.push(("content-length", &all));
@@ -623,43 +871,61 @@ impl State {
         answered(StatusCode::PARTIAL_CONTENT, &said, bytes)
     }
 
-    fn list(&self, query: &str) -> HttpResponse {
-        let prefix = parameter(query, "prefix").unwrap_or_default();
-        let after = parameter(query, "continuation-token").unwrap_or_default();
-        let by_level = parameter(query, "delimiter").is_some();
+    /// The objects and folders after a key.
+    fn page_of<'a>(&'a self, prefix: &str, after: &str, by_level: bool) -> Page<'a> {
         let page = match self.habits.page {
             0 => 1000,
             page => page,
         };
-        let (mut rows, mut count, mut last) = (String::new(), 0, "");
-        let mut folder = String::new();
+        let (mut rows, mut last, mut folder) = (Vec::new(), "", String::new());
         let below = self
             .objects
             .iter()
             .filter(|(key, _)| key.starts_with(prefix));
         let mut below = below.filter(|(key, _)| key.as_str() > after).peekable();
-        while let Some((key, object)) = below.next_if(|_| count < page) {
+        while let Some((key, object)) = below.next_if(|_| rows.len() < page) {
             last = key;
             let rest = &key[prefix.len()..];
             if by_level && let Some((first, _)) = rest.split_once('/') {
                 let this = format!("{prefix}{first}/");
                 if this != folder {
-                    rows += &format!("<CommonPrefixes><Prefix>{this}</Prefix></CommonPrefixes>");
+                    rows.push(Row::Folder(this.clone()));
                     folder = this;
-                    count += 1;
                 }
                 continue;
             }
-            count += 1;
-            rows += &format!(
-                "<Contents><Key>{key}</Key><LastModified>{}</LastModified><ETag>x</ETag><Size>{}</Size></Contents>",
-                time_text(object.modified_s, "%Y-%m-%dT%H:%M:%S.000Z"),
-                object.bytes.len()
-            );
+            rows.push(Row::Object(key, object));
         }
-        let more = match below.peek() {
-            Some(_) => format!(
-                "<IsTruncated>true</IsTruncated><NextContinuationToken>{last}</NextContinuationToken>"
+        Page {
+            next: below.peek().map(|_| last),
+            rows,
+        }
+    }
+
+    fn list(&self, query: &str) -> HttpResponse {
+        let prefix = parameter(query, "prefix").unwrap_or_default();
+        let after = parameter(query, "continuation-token").unwrap_or_default();
+        let by_level = parameter(query, "delimiter").is_some();
+        let page = self.page_of(prefix, after, by_level);
+        let mut rows = String::new();
+        for row in &page.rows {
+            rows += &match row {
+                Row::Folder(name) => {
+                    let name = escaped(name);
+                    format!("<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>")
+                }
+                Row::Object(key, object) => format!(
+                    "<Contents><Key>{}</Key><LastModified>{}</LastModified><ETag>x</ETag><Size>{}</Size></Contents>",
+                    escaped(key),
+                    time_text(object.modified_s, "%Y-%m-%dT%H:%M:%S.000Z"),
+                    object.bytes.len()
+                ),
+            };
+        }
+        let more = match page.next {
+            Some(last) => format!(
+                "<IsTruncated>true</IsTruncated><NextContinuationToken>{}</NextContinuationToken>",
+                escaped(last)
             ),
             None => "<IsTruncated>false</IsTruncated>".to_owned(),
         };
@@ -682,7 +948,6 @@ impl State {
             .filter(|(key, id, _)| key.starts_with(prefix) && (*key, *id) > after)
             .collect();
         below.sort_unstable();
-        let escaped = |key: &str| key.replace('&', "&amp;");
         let mut text = "<ListMultipartUploadsResult>".to_owned();
         for (key, id, begun_s) in below.iter().take(page) {
             text += &format!(
@@ -705,7 +970,7 @@ impl State {
         answered(StatusCode::OK, &[], text.into_bytes().into())
     }
 
-    fn begin(&mut self, key: &str, headers: &HeaderMap) -> HttpResponse {
+    fn begin(&mut self, key: &str, label: Option<String>) -> HttpResponse {
         self.next += 1;
         let id = format!("u{}", self.next);
         let text = format!(
@@ -713,7 +978,7 @@ impl State {
         );
         let pending = Pending {
             key: key.to_owned(),
-            label: header(headers, "x-amz-meta-longshore").map(str::to_owned),
+            label,
             parts: BTreeMap::new(),
             begun_s: self.passed_s,
         };
@@ -741,12 +1006,12 @@ impl State {
         id: &str,
         headers: &HeaderMap,
         body: &Bytes,
-        who: usize,
+        (scheme, who): (Scheme, usize),
     ) -> HttpResponse {
         let Some(upload) = self.uploads.get(id) else {
             return refusal(404, "NoSuchUpload");
         };
-        if let Some(refused) = self.condition(&upload.key, headers)
+        if let Some(refused) = self.condition(scheme, &upload.key, headers)
             && !self.ignores_conditions
             && !self.habits.overwrites
         {
@@ -778,47 +1043,51 @@ impl State {
         for (part, _) in upload.parts.values() {
             bytes.extend_from_slice(part);
         }
-        let tag = self.tag(&bytes);
-        let object = Object {
-            bytes: bytes.into(),
-            tag: tag.clone(),
-            label: upload.label,
-            who,
-            modified_s: self.passed_s,
-        };
-        self.objects.insert(upload.key, object);
-        completion(&tag)
+        let tag = self.keep(&upload.key, bytes.into(), upload.label, who);
+        completion(scheme, &tag)
     }
 
     /// The refusal of a request whose condition does not hold.
-    fn condition(&self, key: &str, headers: &HeaderMap) -> Option<HttpResponse> {
+    fn condition(&self, scheme: Scheme, key: &str, headers: &HeaderMap) -> Option<HttpResponse> {
         let there = self.objects.get(key);
         let failed = || Some(refusal(412, "PreconditionFailed"));
+        if scheme == Scheme::Google {
+            let wanted = header(headers, "x-goog-if-generation-match")?;
+            let number = there.map_or(0, |object| object.number);
+            return (number.to_string() != wanted).then(failed)?;
+        }
         if header(headers, "if-none-match").is_some() && there.is_some() {
-            return failed();
+            return match scheme {
+                Scheme::Azure => Some(refusal(409, "BlobAlreadyExists")),
+                Scheme::S3 | Scheme::Google => failed(),
+            };
         }
         match (header(headers, "if-match"), there) {
+            (Some(_), None) if scheme == Scheme::Azure => failed(),
             (Some(_), None) => Some(refusal(404, "NoSuchKey")),
             (Some(tag), Some(object)) if object.tag != tag => failed(),
             _ => None,
         }
     }
 
-    fn put(&mut self, key: &str, headers: &HeaderMap, body: &Bytes, who: usize) -> HttpResponse {
-        if let Some(refused) = self.condition(key, headers)
+    fn put(
+        &mut self,
+        scheme: Scheme,
+        key: &str,
+        headers: &HeaderMap,
+        body: &Bytes,
+        who: usize,
+    ) -> HttpResponse {
+        if let Some(refused) = self.condition(scheme, key, headers)
             && !self.habits.overwrites
         {
             return refused;
         }
-        let tag = self.tag(body);
-        let object = Object {
-            bytes: Bytes::copy_from_slice(body),
-            tag: tag.clone(),
-            label: header(headers, "x-amz-meta-longshore").map(str::to_owned),
-            who,
-            modified_s: self.passed_s,
+        let tag = self.keep(key, Bytes::copy_from_slice(body), label_of(headers), who);
+        let status = match scheme {
+            Scheme::Azure => StatusCode::CREATED,
+            Scheme::S3 | Scheme::Google => StatusCode::OK,
         };
-        self.objects.insert(key.to_owned(), object);
-        answered(StatusCode::OK, &[("etag", &tag)], Bytes::new())
+        answered(status, &[("etag", &tag)], Bytes::new())
     }
 }

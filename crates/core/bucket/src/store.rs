@@ -10,7 +10,8 @@
 //! - If a request was repeated and the last try got no answer, other requests are not repeated until one is answered or
 //!   the same time has passed.
 //!
-//! Leaves to others: uploads in parts (`upload.rs`); lists with the store's times (`objects.rs`, `unfinished.rs`);
+//! Leaves to others: settings and the client of one kind of store (`s3.rs`, `azure.rs`, `google.rs`); requests of our
+//! own (`own.rs`); uploads in parts (`upload.rs`); lists with the store's times (`objects.rs`, `unfinished.rs`);
 //! recording answers (`watched.rs`); proxies and redirects (`network.rs`); the meaning of the bytes (`longshore-media`,
 //! `longshore-repository`, `longshore-wal`).
 
@@ -24,34 +25,33 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use http::Method;
 use longshore_io::Storage;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredentialProvider};
 use object_store::client::HttpConnector;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, BackoffConfig, ClientOptions, Error as StoreError, GetOptions, GetRange,
-    GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    RetryConfig,
+    Attribute, Attributes, ClientOptions, Error as StoreError, GetOptions, GetRange, GetResult,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
 };
-use reqwest::Url;
 
-use crate::asking::Asking;
-use crate::credentials::{Lacking, Noted, Process};
+use crate::connection::{Connection, Ways};
 use crate::network::{Direct, Proxies};
+use crate::own::{Asking, odd};
 use crate::past::{Past, Then, past_ns};
-use crate::settings::{Patience, Settings};
-use crate::source::Source;
-use crate::watched::{GivenUp, SEEN, Seen, Watched, innermost};
+use crate::scheme::Scheme;
+use crate::settings::{Provider, Settings};
+use crate::watched::{GivenUp, SEEN, Seen, innermost};
 use crate::{Address, Error, Ticket, runtime};
 
-/// The name of the label among an object's own metadata: `x-amz-meta-longshore`.
+/// The name of the label among an object's own metadata: `x-amz-meta-longshore`, `x-ms-meta-longshore` in Azure,
+/// `x-goog-meta-longshore` at Google.
 const LABEL: &str = "longshore";
 /// A request with its body. The largest part takes so long at 16 MB/s.
 const REQUEST_MAX: Duration = Duration::from_secs(280);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Once a run is interrupted, the store is waited for so much longer where the answer says what it has.
 const GRACE: Duration = Duration::from_secs(10);
-const REGION: &str = "us-east-1";
 
 /// A store's answer about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct Head {
     pub len_bytes: u64,
     /// The ETag: another content has another one.
     pub tag: Option<String>,
+    /// The version, where the store names it: at Google the number that conditions name.
+    pub version: Option<String>,
     /// The label that the upload was given.
     pub label: Option<String>,
     /// The time of its last change by the store's clock, in nanoseconds since the Unix epoch.
@@ -70,6 +72,7 @@ impl Head {
         Head {
             len_bytes: meta.size,
             tag: meta.e_tag.clone(),
+            version: meta.version.clone(),
             label: attributes
                 .get(&Attribute::Metadata(LABEL.into()))
                 .map(|value| value.to_string()),
@@ -90,10 +93,9 @@ pub enum Created {
 pub struct Bucket(Arc<Inner>);
 
 struct Inner {
+    scheme: Scheme,
     name: String,
-    endpoint: String,
-    store: AmazonS3,
-    asking: Asking,
+    connection: Connection,
     /// An abort was not answered: the next ones are not waited for as long.
     is_silent: AtomicBool,
     given_up: GivenUp,
@@ -106,20 +108,18 @@ struct Inner {
 
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Bucket({} at {})", self.0.name, self.0.endpoint)
+        let Inner {
+            scheme,
+            name,
+            connection,
+            ..
+        } = &*self.0;
+        write!(f, "Bucket({scheme}{name} at {})", connection.endpoint)
     }
 }
 
 /// The buckets that this process has opened: stripes of one bucket share connections and credentials.
-static OPEN: Mutex<Option<HashMap<String, Bucket>>> = Mutex::new(None);
-
-/// A store's builder that knows where its bucket is.
-struct Addressed {
-    builder: AmazonS3Builder,
-    endpoint: String,
-    /// The address that an object's name is appended to.
-    base: String,
-}
+static OPEN: Mutex<Option<HashMap<(Scheme, String), Bucket>>> = Mutex::new(None);
 
 fn origin(server: &str, bucket: &str, key: &Path) -> String {
     format!("{} {bucket} {key}", server.trim_end_matches('/'))
@@ -130,57 +130,20 @@ impl Address {
     ///
     /// Errors: `Address`, `Settings`.
     pub fn origin(&self, storage: &dyn Storage) -> Result<String, Error> {
-        let (name, key) = self.parts()?;
+        let (scheme, name, key) = self.parts()?;
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = open.as_ref().and_then(|open| open.get(name)) {
+        let at = (scheme, name.to_owned());
+        if let Some(bucket) = open.as_ref().and_then(|open| open.get(&at)) {
             return Ok(bucket.origin(&key));
         }
-        let settings = Settings::of_environment(name, storage)?;
-        let region = settings.region.as_deref().unwrap_or(REGION);
-        let server = server_of(settings.endpoint.as_deref(), region);
-        Ok(origin(&server, name, &key))
+        let settings = Settings::of_environment(scheme, name, storage)?;
+        Ok(origin(&settings.server(), name, &key))
     }
-}
 
-/// The server, from the settings' endpoint or region.
-fn server_of(given: Option<&str>, region: &str) -> String {
-    match given {
-        Some(endpoint) => endpoint.to_owned(),
-        None => format!("https://s3.{region}.amazonaws.com"),
-    }
-}
-
-fn addressed(builder: AmazonS3Builder, name: &str, given: Option<&str>, region: &str) -> Addressed {
-    let endpoint = server_of(given, region);
-    // TLS protects the body already, and hashing it costs a core for each GB/s.
-    let builder = builder.with_unsigned_payload(endpoint.starts_with("https://"));
-    // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
-    let is_host = given.is_none() && !name.contains('.');
-    let builder = match given {
-        Some(endpoint) => builder.with_endpoint(endpoint.trim_end_matches('/')),
-        None => builder.with_virtual_hosted_style_request(is_host),
-    };
-    let base = match is_host {
-        true => format!("https://{name}.s3.{region}.amazonaws.com/"),
-        false => format!("{}/{name}", endpoint.trim_end_matches('/')),
-    };
-    Addressed {
-        builder,
-        endpoint,
-        base,
-    }
-}
-
-fn retries(patience: Patience) -> RetryConfig {
-    RetryConfig {
-        backoff: BackoffConfig {
-            init_backoff: patience.first_wait,
-            max_backoff: patience.longest_wait,
-            // The next wait is a random one up to so many times the last: with 2, they would not grow.
-            base: 3.0,
-        },
-        max_retries: patience.retries,
-        retry_timeout: patience.total,
+    /// The bucket and the key of this address, in the environment's settings.
+    pub fn place(&self, storage: &dyn Storage) -> Result<(Bucket, Path), Error> {
+        let (scheme, name, key) = self.parts()?;
+        Ok((Bucket::open(scheme, name, storage)?, key))
     }
 }
 
@@ -188,27 +151,33 @@ impl Bucket {
     /// The bucket `name` with the settings of this process's environment. Makes no request.
     ///
     /// Errors: [`Error::Settings`].
-    pub fn open(name: &str, storage: &dyn Storage) -> Result<Bucket, Error> {
+    pub fn open(scheme: Scheme, name: &str, storage: &dyn Storage) -> Result<Bucket, Error> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let open = open.get_or_insert_default();
-        if let Some(bucket) = open.get(name) {
+        let at = (scheme, name.to_owned());
+        if let Some(bucket) = open.get(&at) {
             return Ok(bucket.clone());
         }
-        let settings = Settings::of_environment(name, storage)?;
+        let settings = Settings::of_environment(scheme, name, storage)?;
         let wrong = |why| Error::Settings {
             bucket: name.to_owned(),
             why,
         };
+        if past_ns().is_some() && scheme != Scheme::S3 {
+            let why =
+                format!("--as-of reads versions of S3 buckets only, and this is {scheme}{name}");
+            return Err(wrong(why));
+        }
         let proxies = Proxies::read(&|name| std::env::var_os(name)).map_err(wrong)?;
-        let region = settings.region.as_deref().unwrap_or(REGION);
-        let direct = Direct::new(settings.ca.as_deref(), proxies, region).map_err(wrong)?;
+        let ca = settings.ca.as_deref();
+        let direct = Direct::new(ca, proxies, settings.region()).map_err(wrong)?;
         let bucket = Bucket::connect(name, settings, || direct.clone())?;
-        open.insert(name.to_owned(), bucket.clone());
+        open.insert(at, bucket.clone());
         Ok(bucket)
     }
 
-    /// A bucket that is spoken to through what `connector` makes. It is asked twice: the provider of credentials has a
-    /// client of its own.
+    /// A bucket that is spoken to through what `connector` makes. It is asked several times: the provider of
+    /// credentials has a client of its own.
     pub(crate) fn connect<C: HttpConnector>(
         name: &str,
         settings: Settings,
@@ -217,53 +186,37 @@ impl Bucket {
         // The runtime also brings the process's cryptography, which the client asks for.
         let handle = runtime::handle()?;
         let _entered = handle.enter();
-        let wrong = |why: String| Error::Settings {
-            bucket: name.to_owned(),
-            why,
-        };
-        let failed = |e: StoreError| wrong(innermost(&e));
-        let region = settings.region.clone().unwrap_or_else(|| REGION.to_owned());
         let patience = settings.patience;
-        let options = ClientOptions::new()
-            .with_allow_http(settings.allow_http)
-            .with_http1_only()
-            .with_timeout(REQUEST_MAX)
-            .with_connect_timeout(CONNECT_MAX);
-        let builder = AmazonS3Builder::new()
-            .with_bucket_name(name)
-            .with_region(&region)
-            .with_client_options(options.clone())
-            // Not every store can remove many objects at once.
-            .with_disable_bulk_delete(true)
-            .with_retry(retries(patience));
-        let provider = provider(&settings, &builder, connector()).map_err(failed)?;
-        let credentials: AwsCredentialProvider = Arc::new(Noted(provider));
-        let builder = builder.with_credentials(credentials.clone());
-        let Addressed {
-            builder,
-            endpoint,
-            base,
-        } = addressed(builder, name, settings.endpoint.as_deref(), &region);
         let given_up = GivenUp::default();
-        let watched = Watched {
-            connector: connector(),
+        let ways = Ways {
+            options: ClientOptions::new()
+                .with_allow_http(settings.allow_http)
+                .with_http1_only()
+                .with_timeout(REQUEST_MAX)
+                .with_connect_timeout(CONNECT_MAX),
+            retry: patience.retries(),
+            soon: RetryConfig {
+                max_retries: 2,
+                retry_timeout: Duration::from_secs(10),
+                ..RetryConfig::default()
+            },
+            patience,
+            connector: &connector,
             given_up: given_up.clone(),
         };
-        let asking = Asking {
-            base: Url::parse(&base).map_err(|e| wrong(e.to_string()))?,
-            region,
-            client: watched.connect(&options).map_err(failed)?,
-            credentials,
+        let (scheme, connected) = match &settings.provider {
+            Provider::S3(s3) => (Scheme::S3, s3.connect(name, &ways)),
+            Provider::Azure(azure) => (Scheme::Azure, azure.connect(name, &ways)),
+            Provider::Google(google) => (Scheme::Google, google.connect(name, &ways)),
         };
-        let store = builder
-            .with_http_connector(watched)
-            .build()
-            .map_err(failed)?;
+        let connection = connected.map_err(|error| Error::Settings {
+            bucket: name.to_owned(),
+            why: innermost(&error),
+        })?;
         Ok(Bucket(Arc::new(Inner {
+            scheme,
             name: name.to_owned(),
-            endpoint,
-            store,
-            asking,
+            connection,
             is_silent: AtomicBool::new(false),
             given_up,
             patience: patience.total,
@@ -278,7 +231,11 @@ impl Bucket {
     pub(crate) fn install(self) {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.get_or_insert_default()
-            .insert(self.0.name.clone(), self);
+            .insert((self.0.scheme, self.0.name.clone()), self);
+    }
+
+    pub fn scheme(&self) -> Scheme {
+        self.0.scheme
     }
 
     pub fn name(&self) -> &str {
@@ -287,7 +244,7 @@ impl Bucket {
 
     /// The server as the settings name it. A copy of a bucket at another server may have the bucket's name, too.
     pub fn server(&self) -> &str {
-        self.0.endpoint.trim_end_matches('/')
+        self.0.connection.endpoint.trim_end_matches('/')
     }
 
     /// What distinguishes an object or a prefix from those of other stores: server, bucket and key.
@@ -297,7 +254,7 @@ impl Bucket {
 
     /// The object's address, for messages.
     pub fn address(&self, key: &Path) -> String {
-        format!("s3://{}/{key}", self.0.name)
+        format!("{}{}/{key}", self.0.scheme, self.0.name)
     }
 
     pub(crate) fn grace(&self) -> Duration {
@@ -309,11 +266,15 @@ impl Bucket {
     }
 
     pub(crate) fn asking(&self) -> Asking {
-        self.0.asking.clone()
+        self.0.connection.asking.clone()
     }
 
-    pub(crate) fn store(&self) -> AmazonS3 {
-        self.0.store.clone()
+    pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
+        self.0.connection.objects.clone()
+    }
+
+    pub(crate) fn parts(&self) -> Arc<dyn MultipartStore> {
+        self.0.connection.parts.clone()
     }
 
     /// Whether the bucket is read as it was at an earlier moment: then nothing that is found there changes.
@@ -339,10 +300,10 @@ impl Bucket {
         options: GetOptions,
     ) -> Result<GetResult, StoreError> {
         let options = match &self.0.past {
-            Some(past) => past.of(&self.0.asking, key, options).await?,
+            Some(past) => past.of(&self.0.connection.asking, key, options).await?,
             None => options,
         };
-        self.0.store.get_opts(key, options).await
+        self.0.connection.objects.get_opts(key, options).await
     }
 
     /// The objects below `prefix` as they were; `None`: as they are.
@@ -354,7 +315,9 @@ impl Bucket {
             "" => String::new(),
             prefix => format!("{prefix}/"),
         };
-        past.objects(&self.0.asking, &below).await.map(Some)
+        past.objects(&self.0.connection.asking, &below)
+            .await
+            .map(Some)
     }
 
     /// Starts a request to do `action` with the object.
@@ -395,7 +358,7 @@ impl Bucket {
     }
 
     fn explain(&self, action: &'static str, at: String, error: &StoreError, seen: &Seen) -> Error {
-        let endpoint = self.0.endpoint.clone();
+        let endpoint = self.0.connection.endpoint.clone();
         let Seen { tries, code, .. } = seen.clone();
         if seen.lacks_versions {
             return Error::NoVersions { at };
@@ -414,11 +377,15 @@ impl Bucket {
             };
         }
         match seen.status {
-            Some(404) if code == "NoSuchBucket" => Error::NoBucket { action, at },
-            Some(404) if code.is_empty() || code == "NoSuchKey" || code == "NotFound" => {
+            Some(404) if ["NoSuchBucket", "ContainerNotFound"].contains(&code.as_str()) => {
+                Error::NoBucket { action, at }
+            }
+            Some(404) if ["", "NoSuchKey", "NotFound", "BlobNotFound"].contains(&code.as_str()) => {
                 Error::Missing { action, at }
             }
             Some(412) => Error::Changed { at },
+            // Azure says so of a condition that nothing is there.
+            Some(409) if code == "BlobAlreadyExists" => Error::Changed { at },
             Some(status) if !(200..300).contains(&status) => Error::Refused {
                 action,
                 at,
@@ -603,7 +570,7 @@ impl Bucket {
                     .filter_map(|(key, len)| Some((key.ok()?, len)))
                     .collect());
             }
-            let mut found = bucket.0.store.list(Some(&at));
+            let mut found = bucket.0.connection.objects.list(Some(&at));
             let mut all = Vec::new();
             while let Some(object) = found.next().await {
                 let object = object?;
@@ -618,8 +585,15 @@ impl Bucket {
     pub fn remove(&self, key: &Path, cancel: &AtomicBool) -> Result<(), Error> {
         self.may_write("remove", key)?;
         let (store, at) = (self.store(), key.clone());
-        let location = futures_util::stream::once(async move { Ok(at) }).boxed();
+        let asking = self.asking();
+        // Azure's client removes by a request for many, which has a signature for each; Google's does not repeat one.
+        let is_own = self.scheme() != Scheme::S3;
         let asked = self.ask("remove", key, async move {
+            if is_own {
+                let url = asking.url(&at);
+                return asking.send(Method::DELETE, &url).await.map(drop);
+            }
+            let location = futures_util::stream::once(async move { Ok(at) }).boxed();
             let mut gone = store.delete_stream(location);
             while let Some(one) = gone.next().await {
                 one?;
@@ -637,71 +611,4 @@ pub(crate) fn labelled(label: String) -> object_store::Attributes {
     [(Attribute::Metadata(LABEL.into()), label)]
         .into_iter()
         .collect()
-}
-
-fn odd(why: &'static str) -> StoreError {
-    StoreError::Generic {
-        store: "S3",
-        source: why.into(),
-    }
-}
-
-fn provider(
-    settings: &Settings,
-    builder: &AmazonS3Builder,
-    connector: impl HttpConnector,
-) -> Result<AwsCredentialProvider, StoreError> {
-    use object_store::aws::AmazonS3ConfigKey as Key;
-    // No one waits three minutes to learn that this machine has no metadata service.
-    let soon = RetryConfig {
-        max_retries: 2,
-        retry_timeout: Duration::from_secs(10),
-        ..RetryConfig::default()
-    };
-    let builder = builder
-        .clone()
-        .with_retry(soon)
-        .with_http_connector(connector);
-    let built = match settings.source.clone() {
-        Err(why) => return Ok(Arc::new(Lacking(why))),
-        Ok(Source::Process { profile, command }) => {
-            return Ok(Arc::new(Process::new(profile, command)));
-        }
-        Ok(Source::Keys { id, secret, token }) => {
-            let builder = builder
-                .with_access_key_id(id)
-                .with_secret_access_key(secret);
-            match token {
-                Some(token) => builder.with_token(token),
-                None => builder,
-            }
-        }
-        Ok(Source::WebIdentity {
-            token_file,
-            role,
-            session,
-            sts,
-        }) => {
-            let builder = builder
-                .with_config(Key::WebIdentityTokenFile, token_file)
-                .with_config(Key::RoleArn, role);
-            let more = [(Key::RoleSessionName, session), (Key::StsEndpoint, sts)];
-            more.into_iter()
-                .fold(builder, |builder, (key, value)| match value {
-                    Some(value) => builder.with_config(key, value),
-                    None => builder,
-                })
-        }
-        Ok(Source::ContainerRelative(uri)) => {
-            builder.with_config(Key::ContainerCredentialsRelativeUri, uri)
-        }
-        Ok(Source::ContainerFull { uri, token_file }) => builder
-            .with_config(Key::ContainerCredentialsFullUri, uri)
-            .with_config(Key::ContainerAuthorizationTokenFile, token_file),
-        Ok(Source::Instance { endpoint }) => match endpoint {
-            Some(endpoint) => builder.with_metadata_endpoint(endpoint),
-            None => builder,
-        },
-    };
-    Ok(built.build()?.credentials().clone())
 }

@@ -15,8 +15,9 @@ use object_store::client::{
 };
 
 use crate::network::{Direct, Proxies};
-use crate::settings::{Patience, Settings};
-use crate::{Address, Bucket, Error};
+use crate::patience::Patience;
+use crate::settings::Settings;
+use crate::{Address, Bucket, Error, Scheme};
 
 static NO: AtomicBool = AtomicBool::new(false);
 
@@ -26,6 +27,7 @@ struct Asked {
     line: String,
     /// In lower case up to the colon.
     headers: Vec<(String, String)>,
+    body: String,
 }
 
 impl Asked {
@@ -92,18 +94,27 @@ fn heard(stream: &TcpStream) -> Option<Asked> {
     while let Some((name, value)) = next()?.split_once(": ") {
         headers.push((name.to_lowercase(), value.to_owned()));
     }
-    let asked = Asked { line, headers };
+    let mut asked = Asked {
+        line,
+        headers,
+        body: String::new(),
+    };
     let mut body = vec![0; asked.header("content-length").parse().unwrap_or(0)];
     lines.read_exact(&mut body).ok()?;
+    asked.body = String::from_utf8_lossy(&body).into_owned();
     Some(asked)
 }
 
 fn settings(variables: &[(&str, &str)]) -> Settings {
+    settings_of(Scheme::S3, variables)
+}
+
+fn settings_of(scheme: Scheme, variables: &[(&str, &str)]) -> Settings {
     let get = |name: &str| {
         let found = variables.iter().find(|v| v.0 == name);
         found.map(|v| v.1.into())
     };
-    Settings::read("abc", &longshore_io::Host::default(), &get).unwrap()
+    Settings::read(scheme, "abc", &longshore_io::Host::default(), &get).unwrap()
 }
 
 fn direct() -> Direct {
@@ -112,7 +123,7 @@ fn direct() -> Direct {
 
 fn looked_at(bucket: &Bucket) -> Result<Option<crate::Head>, Error> {
     let address = Address::of("s3://abc/k").unwrap();
-    bucket.head(&address.parts().unwrap().1, &NO)
+    bucket.head(&address.parts().unwrap().2, &NO)
 }
 
 const KEYS: [(&str, &str); 4] = [
@@ -397,6 +408,149 @@ fn a_web_identity_gives_credentials_and_again_before_they_end() {
     ] {
         assert!(asked[0].line.contains(word), "{}", asked[0].line);
     }
+}
+
+/// Looks at an object twice, with tokens that end soon or late. Returns what the giver of tokens was asked, and the
+/// `Authorization` that the store saw.
+fn with_tokens(
+    scheme: Scheme,
+    variables: &[(&str, &str)],
+    is_soon: bool,
+) -> (Vec<Asked>, Vec<String>) {
+    let given = AtomicUsize::new(0);
+    let giving = Local::start(move |_| {
+        let number = given.fetch_add(1, Ordering::Relaxed);
+        let (seconds, now) = (
+            if is_soon { 30 } else { 36_000 },
+            jiff::Timestamp::now().as_second(),
+        );
+        let text = format!(
+            r#"{{"access_token":"verysecret{number}","expires_in":{seconds},"expires_on":"{}"}}"#,
+            now + seconds
+        );
+        (200, Vec::new(), text)
+    });
+    let store = Local::start(|_| object());
+    let url = store.url();
+    let endpoint = match scheme {
+        Scheme::Azure => "AZURE_STORAGE_ENDPOINT",
+        Scheme::S3 | Scheme::Google => "GOOGLE_BASE_URL",
+    };
+    let own = [
+        (endpoint, url.as_str()),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "acc"),
+        ("LONGSHORE_ALLOW_HTTP", "1"),
+    ];
+    let all = [&own[..], variables].concat();
+    let bent = Bent {
+        direct: direct(),
+        to: giving.address,
+    };
+    let bucket = Bucket::connect("abc", settings_of(scheme, &all), || bent.clone()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(looked_at(&bucket).unwrap().unwrap().len_bytes, 1);
+        // A failed refresh is not repeated within a tenth of a second.
+        std::thread::sleep(std::time::Duration::from_millis(150));
+    }
+    let seen = store.asked();
+    let seen = seen.iter().map(|a| a.header("authorization").to_owned());
+    (giving.asked(), seen.collect())
+}
+
+/// Tokens that end soon are replaced in the middle of a run, others are asked for once.
+fn each_token(scheme: Scheme, variables: &[(&str, &str)]) -> Asked {
+    let (asked, seen) = with_tokens(scheme, variables, false);
+    assert_eq!(seen, ["Bearer verysecret0", "Bearer verysecret0"]);
+    assert_eq!(asked.len(), 1);
+    let (asked, seen) = with_tokens(scheme, variables, true);
+    assert_eq!(seen, ["Bearer verysecret0", "Bearer verysecret1"]);
+    asked[0].clone()
+}
+
+#[test]
+fn an_application_of_azure_gives_tokens_for_its_secret_or_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "federated-token").unwrap();
+    let own = [("AZURE_TENANT_ID", "t-1"), ("AZURE_CLIENT_ID", "c-1")];
+    let secret = ("AZURE_CLIENT_SECRET", "s-1");
+    let asked = each_token(Scheme::Azure, &[own[0], own[1], secret]);
+    assert!(
+        asked.line.starts_with("POST /t-1/oauth2/v2.0/token "),
+        "{}",
+        asked.line
+    );
+    assert_eq!(asked.header("x-meant"), "https://login.microsoftonline.com");
+    assert!(asked.body.contains("client_secret=s-1"), "{}", asked.body);
+    let file = ("AZURE_FEDERATED_TOKEN_FILE", token.to_str().unwrap());
+    let host = ("AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/");
+    let asked = each_token(Scheme::Azure, &[own[0], own[1], file, host]);
+    assert_eq!(asked.header("x-meant"), "https://login.microsoftonline.us");
+    assert!(
+        asked.body.contains("client_assertion=federated-token"),
+        "{}",
+        asked.body
+    );
+}
+
+#[test]
+fn a_machine_of_azure_or_google_gives_tokens() {
+    let asked = each_token(Scheme::Azure, &[("AZURE_CLIENT_ID", "c-1")]);
+    assert_eq!(asked.header("x-meant"), "http://169.254.169.254");
+    assert_eq!(asked.header("metadata"), "true");
+    assert!(asked.line.contains("client_id=c-1"), "{}", asked.line);
+    let asked = each_token(Scheme::Google, &[]);
+    assert_eq!(asked.header("x-meant"), "http://metadata.google.internal");
+    assert_eq!(asked.header("metadata-flavor"), "Google");
+}
+
+#[test]
+fn a_user_of_google_gives_tokens_and_a_service_account_signs_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.json");
+    let user = r#"{"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r-1"}"#;
+    std::fs::write(&file, user).unwrap();
+    let variable = [("GOOGLE_APPLICATION_CREDENTIALS", file.to_str().unwrap())];
+    let asked = each_token(Scheme::Google, &variable);
+    assert_eq!(asked.header("x-meant"), "https://accounts.google.com");
+    assert!(asked.body.contains("refresh_token=r-1"), "{}", asked.body);
+    // The key of a service account, which no one is asked about.
+    let made = std::process::Command::new("openssl")
+        .args([
+            "genpkey",
+            "-algorithm",
+            "RSA",
+            "-pkeyopt",
+            "rsa_keygen_bits:2048",
+        ])
+        .output()
+        .unwrap();
+    let key = serde_json::json!({
+        "type": "service_account",
+        "private_key": String::from_utf8(made.stdout).unwrap(),
+        "private_key_id": "k-1",
+        "client_email": "backup@example.iam.gserviceaccount.com",
+        // No server is taken from the file.
+        "gcs_base_url": "http://127.0.0.1:1",
+    });
+    std::fs::write(&file, key.to_string()).unwrap();
+    let (asked, seen) = with_tokens(Scheme::Google, &variable, false);
+    assert!(asked.is_empty());
+    let token = seen[0].strip_prefix("Bearer ").unwrap();
+    assert_eq!(
+        token.split('.').filter(|part| part.len() > 20).count(),
+        3,
+        "{token}"
+    );
+    // One that is no key is refused without a word of it.
+    let bad = key.to_string().replace("BEGIN PRIVATE", "BEGIN verysecret");
+    std::fs::write(&file, bad).unwrap();
+    let bucket = Bucket::connect("abc", settings_of(Scheme::Google, &variable), direct).unwrap();
+    let error = looked_at(&bucket).unwrap_err();
+    assert!(matches!(error, Error::Credentials { .. }), "{error}");
+    assert!(error.to_string().contains("private key"), "{error}");
+    assert!(!error.to_string().contains("verysecret"), "{error}");
+    assert!(error.hint().contains("GOOGLE_APPLICATION_CREDENTIALS"));
 }
 
 #[test]

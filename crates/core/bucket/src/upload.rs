@@ -8,10 +8,13 @@
 //!   seen with this upload's length and label.
 //! - An upload that is dropped is aborted. The abort is sent when no request for a part runs any longer; if it fails,
 //!   the trace and a warning name the upload.
-//! - While no answer says what a completion did, the trace says `Unknown`.
+//! - Azure knows no uploads, only blocks that belong to no blob yet. It drops them after a week, or when anyone writes
+//!   the blob. Each block has a random name, so two writers of one blob never share any. There is nothing to abort.
+//! - While no answer says what a completion did, the trace says `Unknown`. In Azure it stays so if the blob is not
+//!   there, since a completion that is still on its way cannot be stopped.
 //!
 //! Leaves to others: the size and order of parts, and sending one index again only after its first answer
-//! (`longshore_media`, `device/bucket.rs`); the condition's header (`watched.rs`); uploads that killed processes left
+//! (`longshore_media`, `device/bucket.rs`); adding a completion's headers (`watched.rs`); uploads that killed processes left
 //! (`unfinished.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,18 +22,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
-use object_store::multipart::{MultipartStore, PartId};
+use http::{HeaderName, HeaderValue};
+use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{PutMultipartOptions, PutPayload};
 
 use crate::store::{Bucket, Head, labelled};
-use crate::watched::{CONDITION, Condition, is_answered};
-use crate::{Error, Ticket};
+use crate::watched::{COMPLETION, Header, is_answered};
+use crate::{Error, Scheme, Ticket};
 
-/// The most parts that S3 takes.
+/// The most parts that S3 and Google take. Azure takes 50,000 blocks.
 pub const PARTS_MAX: u64 = 10_000;
+/// How Google's conditions name an object's content; 0 is nothing.
+const GENERATION_MATCH: HeaderName = HeaderName::from_static("x-goog-if-generation-match");
+/// Azure takes an object's own metadata when it is completed.
+const AZURE_LABEL: HeaderName = HeaderName::from_static("x-ms-meta-longshore");
 /// An abort that the store does not answer is given up after one and a half times the grace within these limits, and
 /// told of.
 const ABORT_LIMITS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(15));
@@ -119,15 +126,21 @@ impl Upload {
         cancel: &AtomicBool,
     ) -> Result<Upload, Error> {
         bucket.may_write("begin an upload to", &key)?;
-        let (store, at) = (bucket.store(), key.clone());
-        let options = PutMultipartOptions {
-            attributes: labelled(label.clone()),
-            ..PutMultipartOptions::default()
+        let id = match bucket.scheme() {
+            Scheme::Azure => String::new(),
+            Scheme::S3 | Scheme::Google => {
+                let (store, at) = (bucket.parts(), key.clone());
+                let options = PutMultipartOptions {
+                    attributes: labelled(label.clone()),
+                    ..PutMultipartOptions::default()
+                };
+                let asked = bucket.ask("begin an upload to", &key, async move {
+                    store.create_multipart_opts(&at, options).await
+                })?;
+                asked.wait(cancel)?
+            }
         };
-        let asked = bucket.ask("begin an upload to", &key, async move {
-            store.create_multipart_opts(&at, options).await
-        })?;
-        let id = Arc::new(asked.wait(cancel)?);
+        let id = Arc::new(id);
         Ok(Upload {
             bucket,
             key,
@@ -145,7 +158,7 @@ impl Upload {
 
     /// Sends a part. One that was sent before is replaced; the caller waits for the first before it sends the second.
     pub fn part(&self, index: usize, bytes: Bytes) -> Result<Ticket<UploadPart>, Error> {
-        let (store, at, id) = (self.bucket.store(), self.key.clone(), self.id.clone());
+        let (store, at, id) = (self.bucket.parts(), self.key.clone(), self.id.clone());
         let count = Counted::new(&self.in_flight);
         self.bucket.ask("write a part of", &self.key, async move {
             let _count = count;
@@ -184,12 +197,13 @@ impl Upload {
                 now: described(now.as_ref()),
             });
         }
-        let (store, at, id) = (self.bucket.store(), self.key.clone(), self.id.clone());
+        let headers = self.headers(found)?;
+        let (store, at, id) = (self.bucket.parts(), self.key.clone(), self.id.clone());
         let parts = parts.into_iter().map(|UploadPart(id)| id).collect();
         let asked = self.bucket.ask(
             "complete",
             &self.key,
-            CONDITION.scope(condition(found), async move {
+            COMPLETION.scope(headers, async move {
                 store.complete_multipart(&at, &id, parts).await.map(drop)
             }),
         )?;
@@ -201,6 +215,32 @@ impl Upload {
         self.done = true;
         self.trace.set(|end| end.standing = Standing::Yes);
         Ok(made)
+    }
+
+    /// The headers of the completion: the condition on what the name still has, and in Azure the label, which other
+    /// stores get at the beginning. An object that the store gives no tag cannot be required.
+    fn headers(&self, found: Option<&Head>) -> Result<Vec<Header>, Error> {
+        let text = |text: &str| HeaderValue::from_str(text).ok();
+        let tag = found.and_then(|head| text(head.tag.as_deref()?));
+        let nothing = HeaderValue::from_static("*");
+        let condition = match (self.bucket.scheme(), found) {
+            (Scheme::Google, None) => Some((GENERATION_MATCH, HeaderValue::from(0))),
+            (Scheme::Google, Some(head)) => {
+                let version = head.version.as_deref().and_then(text);
+                version.map(|version| (GENERATION_MATCH, version))
+            }
+            (Scheme::S3 | Scheme::Azure, None) => Some((IF_NONE_MATCH, nothing)),
+            (Scheme::S3 | Scheme::Azure, Some(_)) => tag.map(|tag| (IF_MATCH, tag)),
+        };
+        let mut headers = Vec::from_iter(condition);
+        if self.bucket.scheme() == Scheme::Azure {
+            let label = text(&self.label).ok_or_else(|| Error::Settings {
+                bucket: self.bucket.address(&self.key),
+                why: "the label has characters that no header has".to_owned(),
+            })?;
+            headers.push((AZURE_LABEL, label));
+        }
+        Ok(headers)
     }
 
     /// Finds out what a completion did that ended with `error`. `Ok` if the object is there.
@@ -231,7 +271,9 @@ impl Upload {
             self.trace.set(|end| end.unaborted = None);
             return Ok(());
         }
-        if is_refused || (is_aborted && last.is_ok()) {
+        // Where the condition does not hold, nothing that was sent before can still be done.
+        let is_other = matches!(error, Error::Changed { .. });
+        if is_refused || ((is_aborted || is_other) && last.is_ok()) {
             self.trace.set(|end| end.standing = Standing::No);
         }
         Err(match (error, last) {
@@ -239,14 +281,24 @@ impl Upload {
                 at,
                 now: described(found.as_ref()),
             },
+            // Azure drops the blocks of all other writers when one completes the blob.
+            (Error::Refused { code, .. }, Ok(found)) if code == "InvalidBlockList" => {
+                Error::Overtaken {
+                    at: self.bucket.address(&self.key),
+                    now: described(found.as_ref()),
+                }
+            }
             (error, _) => error,
         })
     }
 
-    /// Ends the upload. Whether the store keeps nothing of it.
+    /// Ends the upload. Whether the store keeps nothing of it, so that it cannot be completed any longer.
     fn abort(&mut self) -> bool {
         self.done = true;
-        let (store, at, id) = (self.bucket.store(), self.key.clone(), self.id.clone());
+        if self.bucket.scheme() == Scheme::Azure {
+            return false;
+        }
+        let (store, at, id) = (self.bucket.parts(), self.key.clone(), self.id.clone());
         let in_flight = self.in_flight.clone();
         let wait = self.bucket.grace() / 50;
         let asked = self
@@ -333,17 +385,6 @@ impl Completed {
         found.is_some_and(|head| {
             head.len_bytes == self.len && head.label.as_ref() == Some(&self.label)
         })
-    }
-}
-
-/// The condition on the name under which the upload is completed. An object without an ETag cannot be required.
-fn condition(found: Option<&Head>) -> Option<Condition> {
-    match found {
-        None => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
-        Some(head) => {
-            let tag = HeaderValue::from_str(head.tag.as_deref()?).ok()?;
-            Some((IF_MATCH, tag))
-        }
     }
 }
 

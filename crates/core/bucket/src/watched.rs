@@ -1,8 +1,8 @@
 //! Sees each answer of the store, so that an error can name the HTTP code and what the store said.
 //!
 //! `object_store` repeats requests by itself and hands on the last error as text. One record for each call, kept by the
-//! task that makes it, has what that text lacks. A completion also gets its condition here, since `object_store` has no
-//! option for one; an error that the store hides in the body of a 200 is handed on under the status that it stands for.
+//! task that makes it, has what that text lacks. A completion also gets its condition here, and in Azure its object's
+//! label, since `object_store` has no option for them; an error that the store hides in the body of a 200 is handed on under the status that it stands for.
 //!
 //! Invariants
 //! - A call's record describes its last request, and counts all of them.
@@ -34,8 +34,8 @@ const COMPLETED_MAX: usize = 1 << 20;
 /// The unanswered request of one call at which the user is told: after two seconds or so.
 const TOLD_AT: u32 = 5;
 
-/// The header that makes a completion conditional.
-pub type Condition = (HeaderName, HeaderValue);
+/// A header that a completion gets.
+pub type Header = (HeaderName, HeaderValue);
 
 /// The requests that this process has sent to object stores, repeated ones too.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
@@ -92,8 +92,9 @@ impl Seen {
 
 tokio::task_local! {
     pub static SEEN: Arc<Mutex<Seen>>;
-    /// The condition of the present call's completion. Headers that the signature does not name may be added after it.
-    pub static CONDITION: Option<Condition>;
+    /// What the present call's completion gets: its condition, and in Azure its label. Headers that the signature does
+    /// not name may be added after it; Azure's client signs afterwards.
+    pub static COMPLETION: Vec<Header>;
 }
 
 /// Writes into the present call's record.
@@ -143,8 +144,8 @@ impl HttpService for Client {
         note(Seen::begin_try);
         REQUESTS.fetch_add(1, Ordering::Relaxed);
         let is_completion = is_completion(&request);
-        if is_completion && let Ok(Some((name, value))) = CONDITION.try_with(Clone::clone) {
-            request.headers_mut().insert(name, value);
+        if is_completion && let Ok(headers) = COMPLETION.try_with(Clone::clone) {
+            request.headers_mut().extend(headers);
         }
         let host = request.uri().host().unwrap_or_default().to_owned();
         let answered = match self.inner.execute(request).await {
@@ -200,6 +201,9 @@ fn note_answer(response: &HttpResponse) {
 /// Reads the body of a refusal and notes what it says.
 async fn refused(response: HttpResponse) -> HttpResponse {
     let (mut parts, body) = response.into_parts();
+    // Azure says it also where an answer has no body.
+    let code = parts.headers.get("x-ms-error-code");
+    let code = code.and_then(|code| Some(line(code.to_str().ok()?)));
     let mut text = Vec::new();
     let mut stream = body.bytes_stream();
     while let Some(Ok(bytes)) = stream.next().await {
@@ -211,7 +215,7 @@ async fn refused(response: HttpResponse) -> HttpResponse {
     }
     let text = String::from_utf8_lossy(&text).into_owned();
     note(|seen| {
-        seen.code = element(&text, "Code");
+        seen.code = code.unwrap_or_else(|| element(&text, "Code"));
         seen.message = element(&text, "Message");
     });
     // Every 5xx is repeated, but a store that cannot do this now cannot do it later either.
@@ -223,7 +227,12 @@ async fn refused(response: HttpResponse) -> HttpResponse {
 
 fn is_completion(request: &HttpRequest) -> bool {
     let query = request.uri().query().unwrap_or_default();
-    request.method() == Method::POST && query.split('&').any(|pair| pair.starts_with("uploadId="))
+    let has = |start: &str| query.split('&').any(|pair| pair.starts_with(start));
+    match *request.method() {
+        Method::POST => has("uploadId="),
+        Method::PUT => has("comp=blocklist"),
+        _ => false,
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -268,8 +277,12 @@ fn element(text: &str, name: &str) -> String {
         let rest = text.split_once(&format!("<{name}>"))?.1;
         Some(rest.split_once(&format!("</{name}>"))?.0)
     };
-    let inner = inner().unwrap_or_default();
-    let plain = inner.chars().filter(|c| !c.is_control()).take(200);
+    line(inner().unwrap_or_default())
+}
+
+/// A text of the store's as a message can show it.
+fn line(text: &str) -> String {
+    let plain = text.chars().filter(|c| !c.is_control()).take(200);
     plain.collect::<String>().trim().to_owned()
 }
 

@@ -1,19 +1,45 @@
 //! Goal: the store's client keeps its promises when the network and the store do not.
 //! Method: the shipped code, retries included, over a simulated store that loses, repeats, cuts and refuses by a
-//! script.
+//! script. Each test runs over a store of S3's protocol, one of Azure's and one of Google's.
 //! Not covered: TLS, proxies and signatures, of which the simulated store checks nothing.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longshore_bucket::sim::{Act, Store};
-use longshore_bucket::{Address, Bucket, Bytes, Created, Error, Standing, Upload};
+use longshore_bucket::{
+    Abilities, Address, Bucket, Bytes, Created, Error, Scheme, Standing, Upload,
+};
 
 static NO: AtomicBool = AtomicBool::new(false);
 
+longshore_bucket::over_each_store! {
+    an_object_appears_when_it_is_complete_and_not_before
+    an_upload_that_is_dropped_is_aborted
+    the_conditional_creation_is_done_once
+    one_fault_anywhere_changes_nothing
+    a_lost_answer_to_the_completion_is_found_out
+    an_answer_that_breaks_off_is_continued_and_never_short
+    an_object_that_was_replaced_is_not_read_on
+    an_error_says_what_was_asked_and_what_was_answered
+    a_wait_ends_when_it_is_cancelled
+    a_completion_replaces_only_what_was_found_at_the_beginning
+    a_completion_that_was_done_and_is_refused_when_repeated_counts
+    an_error_in_the_body_of_a_200_counts_and_keeps_its_code
+    a_store_that_says_completed_and_kept_nothing_is_found_out
+    a_look_at_an_object_names_the_code_that_a_head_has_no_room_for
+    a_store_that_is_away_is_waited_for_by_time_and_not_by_number
+    an_abort_waits_for_the_parts_that_are_under_way
+    an_object_of_another_length_is_not_the_one_that_was_sent
+    an_upload_that_could_not_be_aborted_is_named
+    a_completion_that_is_interrupted_does_not_wait_for_ever
+    small_objects_are_written_listed_and_removed
+    a_removal_is_repeated_until_it_is_answered
+}
+
 fn key(text: &str) -> longshore_bucket::Key {
     let address = Address::of(&format!("s3://sim/{text}")).unwrap();
-    address.parts().unwrap().1
+    address.parts().unwrap().2
 }
 
 fn parts() -> [Vec<u8>; 3] {
@@ -40,9 +66,8 @@ fn put(bucket: &Bucket, name: &str) -> Result<(), Error> {
     upload.complete(done, 10_077, None, &NO).map(drop)
 }
 
-#[test]
-fn an_object_appears_when_it_is_complete_and_not_before() {
-    let store = Store::default();
+fn an_object_appears_when_it_is_complete_and_not_before(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     let (upload, done) = sent(&bucket, "dir/a").unwrap();
     assert_eq!(bucket.head(&key("dir/a"), &NO).unwrap(), None);
@@ -67,9 +92,8 @@ fn an_object_appears_when_it_is_complete_and_not_before() {
     assert_eq!(store.object("dir/a"), None);
 }
 
-#[test]
-fn an_upload_that_is_dropped_is_aborted() {
-    let store = Store::default();
+fn an_upload_that_is_dropped_is_aborted(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     drop(sent(&bucket, "a").unwrap());
     assert_eq!(store.uploads(), []);
@@ -81,9 +105,8 @@ fn an_upload_that_is_dropped_is_aborted() {
     assert_eq!(store.object("a"), None);
 }
 
-#[test]
-fn the_conditional_creation_is_done_once() {
-    let store = Store::default();
+fn the_conditional_creation_is_done_once(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     let create = |bytes| bucket.create(&key("c"), Bytes::from_static(bytes), &NO);
     assert_eq!(create(b"first").unwrap(), Created::Created);
@@ -92,8 +115,7 @@ fn the_conditional_creation_is_done_once() {
 }
 
 /// Goal: whatever happens once to any one request, the object is whole.
-#[test]
-fn one_fault_anywhere_changes_nothing() {
+fn one_fault_anywhere_changes_nothing(scheme: Scheme) {
     let acts = [
         Act::LoseRequest,
         Act::LoseAnswer,
@@ -105,14 +127,17 @@ fn one_fault_anywhere_changes_nothing() {
     let mut seen = 0;
     for act in acts {
         for nth in 0..5 {
-            let store = Store::default();
+            let store = Store::speaking(scheme);
             let bucket = store.bucket().unwrap();
             let once = act.clone();
             store.script(move |asked| match asked.number == nth {
                 true => once.clone(),
                 false => Act::Pass,
             });
-            let begins_twice = nth == 0 && matches!(act, Act::LoseRequest | Act::LoseAnswer);
+            // Azure has no request that begins an upload.
+            let begins_twice = scheme != Scheme::Azure
+                && nth == 0
+                && matches!(act, Act::LoseRequest | Act::LoseAnswer);
             match put(&bucket, "a") {
                 Ok(()) => assert_eq!(store.object("a").unwrap(), parts().concat()),
                 // The start of an upload is not repeated when it may have been done.
@@ -124,9 +149,8 @@ fn one_fault_anywhere_changes_nothing() {
     assert!(seen > 150, "{seen}");
 }
 
-#[test]
-fn a_lost_answer_to_the_completion_is_found_out() {
-    let store = Store::default();
+fn a_lost_answer_to_the_completion_is_found_out(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     store.script(|asked| match asked.is_completion() {
         true => Act::LoseAnswer,
@@ -135,7 +159,7 @@ fn a_lost_answer_to_the_completion_is_found_out() {
     put(&bucket, "a").unwrap();
     assert_eq!(store.object("a").unwrap(), parts().concat());
     // Another object of the same length is not taken for ours.
-    let store = Store::default();
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     store.put("a", &parts().concat());
     store.script(|asked| match asked.is_completion() {
@@ -145,9 +169,8 @@ fn a_lost_answer_to_the_completion_is_found_out() {
     assert!(put(&bucket, "a").is_err());
 }
 
-#[test]
-fn an_answer_that_breaks_off_is_continued_and_never_short() {
-    let store = Store::default();
+fn an_answer_that_breaks_off_is_continued_and_never_short(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     store.put("a", &parts().concat());
     let tag = bucket.head(&key("a"), &NO).unwrap().unwrap().tag;
@@ -172,9 +195,8 @@ fn an_answer_that_breaks_off_is_continued_and_never_short() {
     assert!(matches!(refused, Err(Error::Silent { .. })), "{refused:?}");
 }
 
-#[test]
-fn an_object_that_was_replaced_is_not_read_on() {
-    let store = Store::default();
+fn an_object_that_was_replaced_is_not_read_on(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     store.put("a", b"first");
     let tag = bucket.head(&key("a"), &NO).unwrap().unwrap().tag;
@@ -183,14 +205,18 @@ fn an_object_that_was_replaced_is_not_read_on() {
     assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
 }
 
-#[test]
-fn an_error_says_what_was_asked_and_what_was_answered() {
-    let store = Store::default();
+fn an_error_says_what_was_asked_and_what_was_answered(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
+    let address = format!("{scheme}sim/a");
+    let no_bucket = match scheme {
+        Scheme::Azure => "ContainerNotFound",
+        Scheme::S3 | Scheme::Google => "NoSuchBucket",
+    };
     for (act, words) in [
         (
             Act::Refuse(403, "AccessDenied"),
-            &["s3://sim/a", "403", "AccessDenied", "http://sim"][..],
+            &[address.as_str(), "403", "AccessDenied", "http://sim"][..],
         ),
         (Act::Refuse(400, "ExpiredToken"), &["ExpiredToken"]),
         (
@@ -198,7 +224,7 @@ fn an_error_says_what_was_asked_and_what_was_answered() {
             &["503", "SlowDown", "4 requests"],
         ),
         (Act::LoseRequest, &["no usable answer", "lost"]),
-        (Act::Refuse(404, "NoSuchBucket"), &["bucket does not exist"]),
+        (Act::Refuse(404, no_bucket), &["bucket does not exist"]),
     ] {
         let always = act.clone();
         store.script(move |_| always.clone());
@@ -212,9 +238,8 @@ fn an_error_says_what_was_asked_and_what_was_answered() {
     }
 }
 
-#[test]
-fn a_wait_ends_when_it_is_cancelled() {
-    let store = Store::default();
+fn a_wait_ends_when_it_is_cancelled(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     store.script(|_| Act::Delay(Duration::from_secs(100)));
     let cancel = AtomicBool::new(true);
@@ -223,10 +248,9 @@ fn a_wait_ends_when_it_is_cancelled() {
 }
 
 /// A writer that completes a name which is another's by now is refused, replaces nothing and leaves nothing.
-#[test]
-fn a_completion_replaces_only_what_was_found_at_the_beginning() {
+fn a_completion_replaces_only_what_was_found_at_the_beginning(scheme: Scheme) {
     for (was_there, is_early) in [(false, false), (false, true), (true, false), (true, true)] {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         let bucket = store.bucket().unwrap();
         if was_there {
             store.put("a", b"old");
@@ -261,15 +285,14 @@ fn a_completion_replaces_only_what_was_found_at_the_beginning() {
 }
 
 /// The repeated completion meets our own object, or an upload that is gone.
-#[test]
-fn a_completion_that_was_done_and_is_refused_when_repeated_counts() {
+fn a_completion_that_was_done_and_is_refused_when_repeated_counts(scheme: Scheme) {
     for again in [
         Act::Pass,
         Act::Refuse(412, "PreconditionFailed"),
         Act::Refuse(409, "ConditionalRequestConflict"),
         Act::Hide("PreconditionFailed"),
     ] {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         let bucket = store.bucket().unwrap();
         let (mut tries, then) = (0, again.clone());
         store.script(move |asked| {
@@ -285,10 +308,9 @@ fn a_completion_that_was_done_and_is_refused_when_repeated_counts() {
     }
 }
 
-#[test]
-fn an_error_in_the_body_of_a_200_counts_and_keeps_its_code() {
+fn an_error_in_the_body_of_a_200_counts_and_keeps_its_code(scheme: Scheme) {
     let hidden = |code, times| {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         let bucket = store.bucket().unwrap();
         let mut left = times;
         store.script(move |asked| match asked.is_completion() && left > 0 {
@@ -320,9 +342,8 @@ fn an_error_in_the_body_of_a_200_counts_and_keeps_its_code() {
     assert!(matches!(made, Err(Error::Overtaken { .. })), "{made:?}");
 }
 
-#[test]
-fn a_store_that_says_completed_and_kept_nothing_is_found_out() {
-    let store = Store::default();
+fn a_store_that_says_completed_and_kept_nothing_is_found_out(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     store.script(|asked| match asked.is_completion() {
         true => Act::Lie,
@@ -346,21 +367,28 @@ fn a_store_that_says_completed_and_kept_nothing_is_found_out() {
     assert_eq!(trace.end().standing, Standing::Replaced);
 }
 
-#[test]
-fn a_look_at_an_object_names_the_code_that_a_head_has_no_room_for() {
-    let store = Store::default();
+fn a_look_at_an_object_names_the_code_that_a_head_has_no_room_for(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     for (status, code) in [(400, "ExpiredToken"), (403, "InvalidAccessKeyId")] {
         store.script(move |_| Act::Refuse(status, code));
         let error = bucket.head(&key("a"), &NO).unwrap_err();
         assert!(error.to_string().contains(code), "{error}");
-        assert!(error.hint().contains("credentials") || error.hint().contains("AWS_"));
+        let variable = match scheme {
+            Scheme::S3 => "AWS_",
+            Scheme::Azure => "AZURE_",
+            Scheme::Google => "GOOGLE_",
+        };
+        let hint = error.hint();
+        assert!(
+            hint.contains("credentials") || hint.contains(variable),
+            "{hint}"
+        );
     }
 }
 
-#[test]
-fn a_store_that_is_away_is_waited_for_by_time_and_not_by_number() {
-    let store = Store::default();
+fn a_store_that_is_away_is_waited_for_by_time_and_not_by_number(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.patient_bucket(Duration::from_secs(60)).unwrap();
     for away in [
         Act::Refuse(503, "SlowDown"),
@@ -374,7 +402,9 @@ fn a_store_that_is_away_is_waited_for_by_time_and_not_by_number() {
                 .entry((asked.method.clone(), asked.query.clone()))
                 .or_insert(0);
             *times += 1;
-            match *times <= 25 && !asked.is_abort() {
+            // Google's client does not repeat the beginning of an upload that may have been done.
+            let is_begun = away == Act::LoseRequest && asked.query == "uploads=";
+            match *times <= 25 && !asked.is_abort() && !is_begun {
                 true => away.clone(),
                 false => Act::Pass,
             }
@@ -392,9 +422,8 @@ fn a_store_that_is_away_is_waited_for_by_time_and_not_by_number() {
 }
 
 /// Goal: no part arrives after its upload was aborted: a store may keep it, and charge for it.
-#[test]
-fn an_abort_waits_for_the_parts_that_are_under_way() {
-    let store = Store::default();
+fn an_abort_waits_for_the_parts_that_are_under_way(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     let upload = bucket.begin(&key("a"), "l".into(), &NO).unwrap();
     store.script(|asked| match asked.is_part() {
@@ -409,9 +438,8 @@ fn an_abort_waits_for_the_parts_that_are_under_way() {
 }
 
 /// Method: the store has one byte less than was sent, as the writer counts.
-#[test]
-fn an_object_of_another_length_is_not_the_one_that_was_sent() {
-    let store = Store::default();
+fn an_object_of_another_length_is_not_the_one_that_was_sent(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     let (upload, done) = sent(&bucket, "a").unwrap();
     let made = upload.complete(done, 10_078, None, &NO).unwrap();
@@ -419,9 +447,12 @@ fn an_object_of_another_length_is_not_the_one_that_was_sent() {
     assert!(matches!(error, Error::Overtaken { .. }), "{error}");
 }
 
-#[test]
-fn an_upload_that_could_not_be_aborted_is_named() {
-    let store = Store::default();
+fn an_upload_that_could_not_be_aborted_is_named(scheme: Scheme) {
+    // There is nothing to abort in Azure.
+    if scheme == Scheme::Azure {
+        return;
+    }
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     store.script(|asked| match asked.is_abort() {
         true => Act::Refuse(403, "AccessDenied"),
@@ -449,12 +480,11 @@ fn an_upload_that_could_not_be_aborted_is_named() {
 }
 
 /// An interrupted completion ends even where a store is silent, and says what it knows.
-#[test]
-fn a_completion_that_is_interrupted_does_not_wait_for_ever() {
+fn a_completion_that_is_interrupted_does_not_wait_for_ever(scheme: Scheme) {
     let silence = || Act::Delay(Duration::from_secs(10_000));
     // The completion only, or everything after it too.
     for (is_all, expected) in [(false, Standing::No), (true, Standing::Unknown)] {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         let bucket = store.bucket().unwrap();
         let (upload, done) = sent(&bucket, "a").unwrap();
         let trace = upload.trace();
@@ -470,15 +500,173 @@ fn a_completion_that_is_interrupted_does_not_wait_for_ever() {
         let ended = upload.complete(done, 10_077, None, &cancel);
         assert!(matches!(ended, Err(Error::Cancelled { .. })), "{ended:?}");
         let end = trace.end();
+        // Azure may still do it.
+        let is_azure = scheme == Scheme::Azure;
+        let expected = if is_azure {
+            Standing::Unknown
+        } else {
+            expected
+        };
         assert_eq!(end.standing, expected);
-        assert_eq!(end.unaborted.is_some(), is_all);
-        assert_eq!(store.uploads().len(), usize::from(is_all));
+        assert_eq!(end.unaborted.is_some(), is_all && !is_azure);
+        assert_eq!(store.uploads().len(), usize::from(is_all && !is_azure));
     }
     // A store that is slow and not silent completes.
-    let store = Store::default();
+    let store = Store::speaking(scheme);
     let bucket = store.bucket().unwrap();
     let (upload, done) = sent(&bucket, "a").unwrap();
     let cancel = AtomicBool::new(true);
     upload.complete(done, 10_077, None, &cancel).unwrap();
     assert!(store.object("a").is_some());
+}
+
+fn small_objects_are_written_listed_and_removed(scheme: Scheme) {
+    let store = Store::speaking(scheme);
+    store.habits(longshore_bucket::sim::Habits {
+        page: 2,
+        ..Default::default()
+    });
+    let bucket = store.bucket().unwrap();
+    for name in ["p/a", "p/b/1", "p/b/2", "p/c+d", "p/e", "p2/x", "q"] {
+        bucket
+            .put(&key(name), Bytes::from_static(b"1234"), &NO)
+            .unwrap();
+    }
+    store.pass(90);
+    bucket
+        .put(&key("p/e"), Bytes::from_static(b"56"), &NO)
+        .unwrap();
+    let below = bucket.below(&key("p"), &NO).unwrap();
+    let names: Vec<_> = below.objects.iter().map(|o| o.name.as_str()).collect();
+    assert_eq!(names, ["a", "b/1", "b/2", "c+d", "e"]);
+    let level = bucket.level(&key("p"), &NO).unwrap();
+    assert_eq!(level.folders, ["b"]);
+    let by_name = |name: &str| level.objects.iter().find(|o| o.name == name).unwrap();
+    assert_eq!((by_name("a").len_bytes, by_name("e").len_bytes), (4, 2));
+    // The store's clock, and no other.
+    let second = 1_000_000_000;
+    assert_eq!(level.now_ns - by_name("a").modified_ns, 90 * second);
+    assert_eq!(level.now_ns, by_name("e").modified_ns);
+    let small = |name: &str| bucket.small(&key(name), &NO).unwrap();
+    assert_eq!(small("p/e").unwrap(), &b"56"[..]);
+    assert_eq!(small("p/none"), None);
+    let (head, first) = bucket
+        .beginning(&key("p/a"), Some(3), &NO)
+        .unwrap()
+        .unwrap();
+    assert_eq!((head.len_bytes, &first[..]), (4, &b"123"[..]));
+    let abilities = bucket.probe(&key("p/probe"), &NO).unwrap();
+    let all = Abilities {
+        keeps_first: true,
+        no_removal: None,
+    };
+    assert_eq!(abilities, all);
+    assert!(!store.keys().contains(&"p/probe".to_owned()));
+    assert_eq!(bucket.unfinished(&key("p"), &NO).unwrap().uploads, []);
+}
+
+fn a_removal_is_repeated_until_it_is_answered(scheme: Scheme) {
+    for act in [
+        Act::LoseRequest,
+        Act::LoseAnswer,
+        Act::Refuse(503, "ServerBusy"),
+        Act::Refuse(500, "InternalError"),
+    ] {
+        let store = Store::speaking(scheme);
+        let bucket = store.bucket().unwrap();
+        store.put("a & b/c", b"x");
+        let mut left = 2;
+        let often = act.clone();
+        store.script(move |_| match left {
+            0 => Act::Pass,
+            _ => {
+                left -= 1;
+                often.clone()
+            }
+        });
+        let removed = bucket.remove(&key("a & b/c"), &NO);
+        // The client for S3 does not repeat a removal that may have been done.
+        let is_silent = matches!(act, Act::LoseRequest | Act::LoseAnswer);
+        match scheme == Scheme::S3 && is_silent {
+            true => assert!(matches!(removed, Err(Error::Silent { .. })), "{removed:?}"),
+            false => removed.unwrap_or_else(|e| panic!("{act:?}: {e}")),
+        }
+        store.heal();
+        bucket.remove(&key("a & b/c"), &NO).unwrap();
+        assert_eq!(store.keys(), [""; 0]);
+    }
+    let store = Store::speaking(scheme);
+    let bucket = store.bucket().unwrap();
+    for (status, code) in [(403, "AccessDenied"), (409, "BlobImmutableDueToPolicy")] {
+        let before = store.asked().len();
+        store.script(move |_| Act::Refuse(status, code));
+        let error = bucket.remove(&key("a"), &NO).unwrap_err();
+        assert!(error.is_forbidden(), "{error}");
+        assert!(error.to_string().contains(code), "{error}");
+        assert_eq!(store.asked().len() - before, 1, "{code}");
+    }
+}
+
+/// Sends three blocks of one byte each, thousand times.
+fn blocks(upload: &Upload, byte: u8) -> Vec<longshore_bucket::UploadPart> {
+    let part = |index| {
+        let part = upload.part(index, Bytes::from(vec![byte; 1000])).unwrap();
+        part.wait(&NO).unwrap()
+    };
+    (0..3).map(part).collect()
+}
+
+/// Goal: two writers of one blob never mix their blocks, although Azure keeps the blocks of both under one name. The
+/// first to complete it drops the other's, which fails.
+#[test]
+fn two_writers_of_one_blob_do_not_mix_their_blocks() {
+    let store = Store::speaking(Scheme::Azure);
+    let (one, other) = (store.of(1).bucket().unwrap(), store.of(2).bucket().unwrap());
+    let first = one.begin(&key("a"), "one".into(), &NO).unwrap();
+    let second = other.begin(&key("a"), "other".into(), &NO).unwrap();
+    let done = (blocks(&first, 1), blocks(&second, 2));
+    assert_eq!(store.blocks("a"), 6);
+    first.complete(done.0, 3000, None, &NO).unwrap();
+    assert_eq!(store.object("a").unwrap(), [1; 3000]);
+    let refused = second.complete(done.1, 3000, None, &NO);
+    assert!(
+        matches!(refused, Err(Error::Overtaken { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (store.object("a").unwrap(), store.writer("a")),
+        (vec![1; 3000], Some(1))
+    );
+
+    // The blob of the first is gone again: nothing stands there, and the blocks are lacking.
+    let second = other.begin(&key("a"), "other".into(), &NO).unwrap();
+    let found = other.head(&key("a"), &NO).unwrap();
+    let done = blocks(&second, 2);
+    let third = one.begin(&key("a"), "one".into(), &NO).unwrap();
+    let own = blocks(&third, 3);
+    third.complete(own, 3000, found.as_ref(), &NO).unwrap();
+    store.lose("a");
+    let refused = second.complete(done, 3000, None, &NO);
+    assert!(
+        matches!(refused, Err(Error::Overtaken { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(store.object("a"), None);
+}
+
+/// A part that is sent again replaces the first one, as at the end of a stripe.
+#[test]
+fn a_block_that_is_sent_again_replaces_the_first_one() {
+    let store = Store::speaking(Scheme::Azure);
+    let bucket = store.bucket().unwrap();
+    let upload = bucket.begin(&key("a"), "l".into(), &NO).unwrap();
+    let mut done = blocks(&upload, 1);
+    let part = upload.part(2, Bytes::from_static(b"end")).unwrap();
+    done[2] = part.wait(&NO).unwrap();
+    upload.complete(done, 2003, None, &NO).unwrap();
+    assert_eq!(
+        store.object("a").unwrap(),
+        [&[1; 2000], &b"end"[..]].concat()
+    );
+    assert_eq!(store.blocks("a"), 0);
 }

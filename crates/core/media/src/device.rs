@@ -44,7 +44,7 @@ pub enum DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// Accepts `nul:` or `NUL`, `-`, `file:PATH`, `s3://BUCKET/KEY`, or a path.
+    /// Accepts `nul:` or `NUL`, `-`, `file:PATH`, `s3://BUCKET/KEY`, `az://CONTAINER/KEY`, `gs://BUCKET/KEY`, or a path.
     pub fn parse(text: &str) -> DeviceSpec {
         if text.eq_ignore_ascii_case("nul:") || text.eq_ignore_ascii_case("nul") {
             DeviceSpec::Nul
@@ -92,7 +92,7 @@ pub fn only_path(text: &OsStr) -> Result<PathBuf, String> {
     if Address::of(as_text).is_some() {
         return Err(
             "this is an address of an object store, and only a path works here; stripes take one \
-             (`longshore backup --to s3://BUCKET/KEY`, `restore`, `verify`, `list`), and ./NAME is a path of this name"
+             (`longshore backup --to s3://BUCKET/KEY` or az://, gs://; `restore`, `verify`, `list`), and ./NAME is a path of this name"
                 .to_owned(),
         );
     }

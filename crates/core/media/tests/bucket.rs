@@ -1,19 +1,32 @@
 //! Goal: a process, a network or a store may fail at any point while a set is written to three objects; the objects are
 //! then a complete set or say that they are none.
-//! Method: the shipped client over a simulated store; a process that is killed makes no request more.
+//! Method: the shipped client over a simulated store of each kind; a process that is killed makes no request more.
 
 mod support;
 
 use std::sync::Arc;
 
-use longshore_bucket::Address;
-use longshore_bucket::Standing;
 use longshore_bucket::sim::{Act, Store};
+use longshore_bucket::{Address, Scheme, Standing};
 use longshore_codec::Algorithm;
 use longshore_io::SimDisk;
 use longshore_media::device::BucketDevice;
 use longshore_media::{BackupDevice, Disposition, Error, MediaSet};
 use support::*;
+
+longshore_bucket::over_each_store! {
+    a_set_is_written_and_read_back
+    what_stands_is_replaced_only_by_those_who_say_so
+    a_death_at_any_request_leaves_a_whole_set_or_none
+    a_fault_that_passes_at_any_request_is_survived
+    bytes_that_change_on_their_way_are_found
+    expired_credentials_end_the_backup_and_leave_nothing
+    a_stripe_knows_its_room_and_ends_at_the_last_part
+    an_empty_object_is_somebodys
+    a_failure_in_the_completions_says_what_became_of_each_stripe
+    of_two_backups_to_the_same_names_one_succeeds_in_every_order_of_requests
+    where_conditions_are_ignored_few_orders_of_requests_lose_a_success
+}
 
 const STRIPES: usize = 3;
 
@@ -22,7 +35,7 @@ const PART: u64 = 4096;
 
 fn devices(store: &Store) -> Vec<Arc<dyn BackupDevice>> {
     let device = |i: usize| -> Arc<dyn BackupDevice> {
-        let address = Address::of(&format!("s3://sim/set/{i}.bak")).unwrap();
+        let address = Address::of(&format!("{}sim/set/{i}.bak", store.scheme())).unwrap();
         let storage = Arc::new(SimDisk::new(1));
         Arc::new(BucketDevice::of(store.bucket().unwrap(), storage, address, PART).unwrap())
     };
@@ -64,18 +77,16 @@ fn bytes(store: &Store) -> Vec<Option<Vec<u8>>> {
     (0..STRIPES).map(object).collect()
 }
 
-#[test]
-fn a_set_is_written_and_read_back() {
-    let store = Store::default();
+fn a_set_is_written_and_read_back(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     write(&store, Disposition::New, 1).unwrap();
     assert_eq!(stands(&store), Some(1));
     assert_eq!(store.uploads(), []);
     assert!(store.object("set/0.bak").unwrap().len() > 2 * PART as usize);
 }
 
-#[test]
-fn what_stands_is_replaced_only_by_those_who_say_so() {
-    let store = Store::default();
+fn what_stands_is_replaced_only_by_those_who_say_so(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     write(&store, Disposition::New, 1).unwrap();
     let before = (bytes(&store), store.asked().len());
     let refused = write(&store, Disposition::New, 2);
@@ -107,8 +118,8 @@ fn what_stands_is_replaced_only_by_those_who_say_so() {
 }
 
 /// The number of requests of a run without faults.
-fn requests(disposition: Disposition) -> usize {
-    let store = Store::default();
+fn requests(scheme: Scheme, disposition: Disposition) -> usize {
+    let store = Store::speaking(scheme);
     if disposition == Disposition::Format {
         write(&store, Disposition::New, 1).unwrap();
     }
@@ -117,16 +128,15 @@ fn requests(disposition: Disposition) -> usize {
     store.asked().len() - before
 }
 
-#[test]
-fn a_death_at_any_request_leaves_a_whole_set_or_none() {
+fn a_death_at_any_request_leaves_a_whole_set_or_none(scheme: Scheme) {
     let mut torn = 0;
     for disposition in [Disposition::New, Disposition::Format] {
-        let count = requests(disposition);
-        assert!(count > 25, "{count}");
+        let count = requests(scheme, disposition);
+        assert!(count > 20, "{count}");
         for (dies_at, last) in
             (0..count).flat_map(|k| [(k, Act::LoseRequest), (k, Act::LoseAnswer)])
         {
-            let store = Store::default();
+            let store = Store::speaking(scheme);
             if disposition == Disposition::Format {
                 write(&store, Disposition::New, 1).unwrap();
             }
@@ -155,8 +165,7 @@ fn a_death_at_any_request_leaves_a_whole_set_or_none() {
     assert!((1..40).contains(&torn), "{torn}");
 }
 
-#[test]
-fn a_fault_that_passes_at_any_request_is_survived() {
+fn a_fault_that_passes_at_any_request_is_survived(scheme: Scheme) {
     let acts = [
         Act::LoseAnswer,
         Act::LoseRequest,
@@ -164,10 +173,10 @@ fn a_fault_that_passes_at_any_request_is_survived() {
         Act::Refuse(503, "SlowDown"),
         Act::Refuse(500, "InternalError"),
     ];
-    let count = requests(Disposition::New);
+    let count = requests(scheme, Disposition::New);
     let mut begins = 0;
     for (at, act) in (0..count).flat_map(|k| acts.iter().map(move |act| (k, act))) {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         let once = act.clone();
         store.script(move |asked| match asked.number == at {
             true => once.clone(),
@@ -187,9 +196,8 @@ fn a_fault_that_passes_at_any_request_is_survived() {
     assert!(begins <= 2 * STRIPES, "{begins}");
 }
 
-#[test]
-fn bytes_that_change_on_their_way_are_found() {
-    let store = Store::default();
+fn bytes_that_change_on_their_way_are_found(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     write(&store, Disposition::New, 1).unwrap();
     let before = store.asked().len();
     assert_eq!(stands(&store), Some(1));
@@ -213,9 +221,8 @@ fn bytes_that_change_on_their_way_are_found() {
     assert!(found >= STRIPES, "{found} of {count}");
 }
 
-#[test]
-fn expired_credentials_end_the_backup_and_leave_nothing() {
-    let store = Store::default();
+fn expired_credentials_end_the_backup_and_leave_nothing(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     store.script(|asked| match asked.is_part() && asked.number > 20 {
         true => Act::Refuse(400, "ExpiredToken"),
         false => Act::Pass,
@@ -227,9 +234,8 @@ fn expired_credentials_end_the_backup_and_leave_nothing() {
     assert_eq!(store.uploads(), []);
 }
 
-#[test]
-fn a_stripe_knows_its_room_and_ends_at_the_last_part() {
-    let store = Store::default();
+fn a_stripe_knows_its_room_and_ends_at_the_last_part(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let mut write = devices(&store)[0]
         .create(longshore_io::Via::Direct)
         .unwrap();
@@ -243,9 +249,8 @@ fn a_stripe_knows_its_room_and_ends_at_the_last_part() {
     assert_eq!(store.uploads(), []);
 }
 
-#[test]
-fn an_empty_object_is_somebodys() {
-    let store = Store::default();
+fn an_empty_object_is_somebodys(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     store.put("set/1.bak", b"");
     let refused = write(&store, Disposition::New, 1);
     assert!(
@@ -270,8 +275,7 @@ fn fates(devices: &[Arc<dyn BackupDevice>]) -> Vec<(Standing, bool)> {
     left.map(|l| (l.standing, l.upload.is_some())).collect()
 }
 
-#[test]
-fn a_failure_in_the_completions_says_what_became_of_each_stripe() {
+fn a_failure_in_the_completions_says_what_became_of_each_stripe(scheme: Scheme) {
     use Standing::{No, Replaced, Yes};
     let completion = |name: &'static str, act: Act| {
         move |asked: &longshore_bucket::sim::Asked| match asked.is_completion() && asked.key == name
@@ -287,7 +291,7 @@ fn a_failure_in_the_completions_says_what_became_of_each_stripe() {
         ("set/2.bak", refused(), [Yes, Yes, No]),
         ("set/1.bak", Act::Lie, [Yes, No, Yes]),
     ] {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         store.script(completion(name, act));
         let devices = devices(&store);
         assert!(write_to(&devices, Disposition::New, 1).is_err());
@@ -298,7 +302,7 @@ fn a_failure_in_the_completions_says_what_became_of_each_stripe() {
         assert_eq!(there, expected.map(|standing| standing == Yes));
     }
     // Another writer, in a store that heeds no conditions, while the last stripe is completed.
-    let store = Store::default();
+    let store = Store::speaking(scheme);
     store.ignore_conditions();
     let other = store.clone();
     store.script(move |asked| {
@@ -315,8 +319,12 @@ fn a_failure_in_the_completions_says_what_became_of_each_stripe() {
     assert!(error.to_string().contains("set/0.bak"), "{error}");
     let told = fates(&devices);
     assert_eq!(told, [Replaced, Yes, Yes].map(|standing| (standing, false)));
+    // Azure has no uploads to release.
+    if scheme == Scheme::Azure {
+        return;
+    }
     // The uploads that the store does not release are named.
-    let store = Store::default();
+    let store = Store::speaking(scheme);
     store.script(
         move |asked| match asked.is_abort() || asked.is_completion() {
             true => refused(),
@@ -449,15 +457,14 @@ fn in_all_orders(race: impl Fn() -> Race, judge: &mut dyn FnMut(&Race, Ends)) ->
     runs
 }
 
-#[test]
-fn of_two_backups_to_the_same_names_one_succeeds_in_every_order_of_requests() {
+fn of_two_backups_to_the_same_names_one_succeeds_in_every_order_of_requests(scheme: Scheme) {
     let new = || Race {
-        store: Store::default(),
+        store: Store::speaking(scheme),
         disposition: Disposition::New,
         is_begun: false,
     };
     let over_another = || {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         write_to(&Race::pair(&store), Disposition::New, 1).unwrap();
         Race {
             store,
@@ -465,7 +472,10 @@ fn of_two_backups_to_the_same_names_one_succeeds_in_every_order_of_requests() {
             is_begun: true,
         }
     };
-    for race in [&new as &dyn Fn() -> Race, &over_another] {
+    // Azure does not show when a writer has begun, and the orders from the beginning are too many.
+    let is_azure = scheme == Scheme::Azure;
+    let races = [&new as &dyn Fn() -> Race, &over_another];
+    for race in races.into_iter().take(if is_azure { 1 } else { 2 }) {
         let mut wins = [0, 0];
         let runs = in_all_orders(race, &mut |race, ends| {
             let done: Vec<_> = (1..=2).filter(|who| ends[who - 1].is_ok()).collect();
@@ -481,10 +491,13 @@ fn of_two_backups_to_the_same_names_one_succeeds_in_every_order_of_requests() {
 
 /// What is left of the promise in such a store: a completion that was on its way at the last look of another writer is
 /// noticed by nobody, and may tear the set of that one.
-#[test]
-fn where_conditions_are_ignored_few_orders_of_requests_lose_a_success() {
+fn where_conditions_are_ignored_few_orders_of_requests_lose_a_success(scheme: Scheme) {
+    // Azure heeds them, and drops the blocks of the second writer.
+    if scheme == Scheme::Azure {
+        return;
+    }
     let race = || {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         store.ignore_conditions();
         Race {
             store,

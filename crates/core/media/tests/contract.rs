@@ -10,8 +10,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_bucket::Address;
 use longshore_bucket::sim::Store;
+use longshore_bucket::{Address, Scheme};
 use longshore_io::{Fault, Host, Op, SimDisk, Storage, Via};
 use longshore_media::device::BucketDevice;
 use longshore_media::{BackupDevice, DeviceSpec, Error, FamilyRead, FamilyWrite};
@@ -62,7 +62,19 @@ impl Place {
 
     /// An object in a simulated store, in parts of 128 KiB.
     fn bucket() -> Place {
-        let store = Store::default();
+        Place::in_store(Scheme::S3)
+    }
+
+    fn azure() -> Place {
+        Place::in_store(Scheme::Azure)
+    }
+
+    fn google() -> Place {
+        Place::in_store(Scheme::Google)
+    }
+
+    fn in_store(scheme: Scheme) -> Place {
+        let store = Store::speaking(scheme);
         Place {
             handle: Box::new(move || object(&store)),
             _directory: None,
@@ -79,7 +91,7 @@ impl Place {
 }
 
 fn object(store: &Store) -> Arc<dyn BackupDevice> {
-    let address = Address::of("s3://sim/dir/stripe").unwrap();
+    let address = Address::of(&format!("{}sim/dir/stripe", store.scheme())).unwrap();
     let bucket = store.bucket().unwrap();
     Arc::new(BucketDevice::of(bucket, Arc::new(disk()), address, 128 << 10).unwrap())
 }
@@ -116,7 +128,7 @@ contract! {
     a_device_has_one_writer_at_a_time
 }
 
-contract! { @of bucket;
+contract! { @of bucket azure google;
     nothing_stands_before_a_stripe_is_complete
     a_stripe_is_read_as_it_was_written
     a_stripe_that_is_dropped_leaves_the_device_as_it_was_found

@@ -48,7 +48,7 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Places {
     Directories(Vec<PathBuf>),
-    /// `s3://BUCKET/PREFIX`; one may be there several times.
+    /// `s3://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `gs://BUCKET/PREFIX`; one may be there several times.
     Buckets(Vec<Address>),
 }
 
@@ -67,9 +67,10 @@ impl Places {
                 text: text.clone(),
                 why,
             };
-            let none = || wrong("it does not begin with s3://");
+            let none = || wrong("it does not begin with s3://, az:// or gs://");
             let prefix = match text.trim_end_matches('/') {
-                "s3:" => "s3://",
+                // No bucket is named.
+                prefix if prefix.ends_with(':') => &text[..(prefix.len() + 2).min(text.len())],
                 prefix => prefix,
             };
             // A prefix may be empty, so a whole bucket is one; an object's name may not.
@@ -185,7 +186,7 @@ pub(crate) fn family_of(name: &str) -> Option<(u16, bool)> {
 /// The name alone decides: a store has no cheap way to look around an object, and whose set it is does not matter. Stores
 /// on some file systems take upper-case and lower-case letters for the same, so they count as the same here.
 pub fn kept_object(address: &Address) -> Option<&'static str> {
-    let (_, key) = address.parts().ok()?;
+    let (_, _, key) = address.parts().ok()?;
     let parts: Vec<&str> = key.as_ref().split('/').collect();
     let is = |test: fn(&str) -> bool| parts.iter().any(|part| test(part));
     let own = |part: &str| {
@@ -271,7 +272,9 @@ mod tests {
             ("s3://B_AD/k/", "3 to 63"),
             ("s3://abc//k", "no empty part"),
             ("s3://abc/../k", "no .."),
-            ("az://abc/k", "only s3://"),
+            ("https://abc/k", "only s3://"),
+            ("az://", "3 to 63"),
+            ("gs:///x", "3 to 63"),
             ("/directory", "does not begin"),
             ("", "does not begin"),
         ] {

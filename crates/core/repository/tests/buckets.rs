@@ -317,7 +317,7 @@ fn an_upload_is_aborted_when_it_is_old_and_its_backup_has_ended() {
         .unwrap();
     let (address, key) = match &begun.devices[0] {
         longshore_media::DeviceSpec::Bucket(address) => {
-            (address.clone(), address.parts().unwrap().1)
+            (address.clone(), address.parts().unwrap().2)
         }
         other => panic!("{other:?}"),
     };

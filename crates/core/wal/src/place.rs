@@ -217,8 +217,8 @@ impl Ground {
     }
 }
 
-/// Where an archive is, as an operator writes it: a directory, or `s3://BUCKET/PREFIX`. `file:` before a text that begins
-/// like an address makes it a path.
+/// Where an archive is, as an operator writes it: a directory, or `s3://BUCKET/PREFIX` (`az://`, `gs://`). `file:` before a text that
+/// begins like an address makes it a path.
 ///
 /// Errors: `Store` for an address that is none.
 pub fn location(text: &OsStr) -> Result<PathBuf, Error> {

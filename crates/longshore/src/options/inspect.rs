@@ -16,7 +16,7 @@ use super::{TransferOptions, values};
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("media").required(true).multiple(true).args(["devices", "target", "database"]))]
 pub struct Media {
-    /// All stripes of the media set, in any order: paths, s3://BUCKET/KEY, or -.
+    /// All stripes of the media set, in any order: paths, s3://BUCKET/KEY (az://, gs://), or -.
     ///
     /// - reads standard input.
     #[arg(value_name = "DEVICE", value_parser = values::device())]

@@ -209,7 +209,7 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::DeviceCount { .. } => vec![message::TOO_MANY_DEVICES.with(&[&64])],
         Media::Bucket(_) | Media::Full { .. } => vec![own(error, error.hint())],
         Media::DeviceClass { .. } => vec![message::DEVICE_CLASSES.plain()],
-        Media::Unsupported { device, .. } if device.starts_with("s3://") => {
+        Media::Unsupported { device, .. } if device.contains("://") => {
             vec![own(error, "name another object, or replace it WITH FORMAT")]
         }
         Media::Unsupported { .. } => vec![own(error, error.hint())],

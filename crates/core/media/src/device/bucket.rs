@@ -85,7 +85,7 @@ impl BucketDevice {
         address: Address,
         part_bytes: u64,
     ) -> Result<Self, Error> {
-        let key = address.parts()?.1;
+        let (_, _, key) = address.parts()?;
         let device = BucketDevice::new(storage, address, Arc::default());
         Ok(BucketDevice {
             place: (bucket, key).into(),
@@ -103,9 +103,8 @@ impl BucketDevice {
         if let Some(place) = self.place.get() {
             return Ok(place);
         }
-        let (name, key) = self.address.parts()?;
-        let bucket = Bucket::open(name, &*self.storage)?;
-        Ok(self.place.get_or_init(|| (bucket, key)))
+        let place = self.address.place(&*self.storage)?;
+        Ok(self.place.get_or_init(|| place))
     }
 
     fn unsupported(&self, action: &'static str) -> Error {

@@ -88,7 +88,7 @@ impl Spot {
     }
 
     fn is(&self, other: &Spot) -> bool {
-        self.bucket.name() == other.bucket.name() && self.key == other.key
+        self.bucket.origin(&self.key) == other.bucket.origin(&other.key)
     }
 
     fn join(&self, name: &str) -> Spot {

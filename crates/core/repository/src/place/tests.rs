@@ -7,6 +7,7 @@
 
 use std::panic::AssertUnwindSafe;
 
+use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Habits, Store};
 use longshore_io::{Host, HostClock, SimDisk, Via};
 
@@ -83,11 +84,11 @@ impl Stage {
         Stage::on(SimDisk::new(3).set_locks_need_writing(true))
     }
 
-    fn in_a_bucket(habits: Habits) -> Stage {
-        let store = Store::default();
+    fn in_a_bucket(scheme: Scheme, habits: Habits) -> Stage {
+        let store = Store::speaking(scheme);
         store.habits(habits);
         let name = store.install().unwrap();
-        let texts = ["p", "q"].map(|prefix| format!("s3://{name}/{prefix}"));
+        let texts = ["p", "q"].map(|prefix| format!("{scheme}{name}/{prefix}"));
         Stage {
             standstill: Box::new(move || store.pass(86_400)),
             ..Stage::of(Places::buckets(&texts).unwrap(), Arc::new(Host::new()))
@@ -95,15 +96,24 @@ impl Stage {
     }
 
     fn bucket() -> Stage {
-        Stage::in_a_bucket(Habits::default())
+        Stage::in_a_bucket(Scheme::S3, Habits::default())
+    }
+
+    fn azure() -> Stage {
+        Stage::in_a_bucket(Scheme::Azure, Habits::default())
+    }
+
+    fn google() -> Stage {
+        Stage::in_a_bucket(Scheme::Google, Habits::default())
     }
 
     fn bucket_without_dates_and_with_short_pages() -> Stage {
-        Stage::in_a_bucket(Habits {
+        let habits = Habits {
             tells_no_time: true,
             page: 2,
             ..Habits::default()
-        })
+        };
+        Stage::in_a_bucket(Scheme::S3, habits)
     }
 
     /// Writes the stripe of a family, as the pipeline does.
@@ -161,7 +171,7 @@ macro_rules! contract {
 }
 
 contract! {
-    of real simulated without_locks where_locks_need_writing bucket
+    of real simulated without_locks where_locks_need_writing bucket azure google
         bucket_without_dates_and_with_short_pages;
     an_empty_place_has_nothing
     a_new_backup_is_held_before_its_first_byte_and_as_long_as_it_is_written

@@ -8,6 +8,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 
+use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Act, Habits, Store};
 use longshore_io::{Fault, Host, HostClock, Op, SimDisk};
 use longshore_pg::SegmentSize;
@@ -77,14 +78,14 @@ impl Stage {
         Stage::on(SimDisk::new(3).inject(Fault::short_write().sometimes()))
     }
 
-    fn in_a_bucket(habits: Habits) -> Stage {
-        let store = Store::default();
+    fn in_a_bucket(scheme: Scheme, habits: Habits) -> Stage {
+        let store = Store::speaking(scheme);
         store.habits(habits);
         let silent = store.clone();
         Stage {
             handle: Box::new(move || {
                 let ground = Ground::Bucket(store.bucket().unwrap(), Key::from("main/wal"));
-                ground.place(Path::new("s3://sim/main/wal"))
+                ground.place(Path::new(&format!("{scheme}sim/main/wal")))
             }),
             silence: Box::new(move || silent.script(|_| Act::LoseRequest)),
             lie: Lie::None,
@@ -93,15 +94,24 @@ impl Stage {
     }
 
     fn bucket() -> Stage {
-        Stage::in_a_bucket(Habits::default())
+        Stage::in_a_bucket(Scheme::S3, Habits::default())
+    }
+
+    fn azure() -> Stage {
+        Stage::in_a_bucket(Scheme::Azure, Habits::default())
+    }
+
+    fn google() -> Stage {
+        Stage::in_a_bucket(Scheme::Google, Habits::default())
     }
 
     fn bucket_without_dates_and_with_short_pages() -> Stage {
-        Stage::in_a_bucket(Habits {
+        let habits = Habits {
             tells_no_time: true,
             page: 2,
             ..Habits::default()
-        })
+        };
+        Stage::in_a_bucket(Scheme::S3, habits)
     }
 }
 
@@ -121,7 +131,7 @@ macro_rules! contract {
 }
 
 contract! {
-    of real simulated without_locks that_writes_in_pieces bucket
+    of real simulated without_locks that_writes_in_pieces bucket azure google
         bucket_without_dates_and_with_short_pages;
     an_empty_place_has_nothing
     a_file_has_its_name_when_it_is_complete_and_not_before

@@ -1,10 +1,11 @@
 //! Goal: an archive in a bucket keeps what one in a directory keeps: a reported success holds, nothing is replaced, and a
 //! store that does not answer is not taken for one that has nothing.
-//! Method: a simulated store behind the shipped client, with a fault at each request in turn.
+//! Method: a simulated store of each kind behind the shipped client, with a fault at each request in turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Act, Habits, Store};
 use longshore_codec::Algorithm;
 use longshore_io::{SimDisk, Storage};
@@ -13,9 +14,21 @@ use longshore_wal::{Error, PushResult, WalArchive};
 
 use super::support::*;
 
+longshore_bucket::over_each_store! {
+    what_was_pushed_comes_back_and_is_listed_and_verified
+    a_bucket_that_was_copied_to_a_directory_is_an_archive
+    other_bytes_under_a_name_are_refused_and_noted
+    a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen
+    a_store_that_does_not_answer_is_not_one_that_has_nothing
+    of_two_pushers_of_one_name_only_one_is_acknowledged_with_its_bytes
+    of_two_first_writers_of_an_archive_one_gets_it
+    a_store_that_replaces_what_is_there_gets_no_archive
+    removal_leaves_what_is_needed_and_lists_of_many_pages_are_read_to_their_end
+}
+
 /// An address in a new bucket of the store.
 fn address(store: &Store) -> PathBuf {
-    format!("s3://{}/main/wal", store.install().unwrap()).into()
+    format!("{}{}/main/wal", store.scheme(), store.install().unwrap()).into()
 }
 
 fn create(at: &Path) -> Result<WalArchive, Error> {
@@ -60,9 +73,8 @@ fn run(at: &Path) -> Result<usize, (usize, Error)> {
     Ok(files().len())
 }
 
-#[test]
-fn what_was_pushed_comes_back_and_is_listed_and_verified() {
-    let store = Store::default();
+fn what_was_pushed_comes_back_and_is_listed_and_verified(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let at = address(&store);
     assert_eq!(run(&at).unwrap(), files().len());
     for (name, bytes) in files() {
@@ -95,9 +107,8 @@ fn what_was_pushed_comes_back_and_is_listed_and_verified() {
     assert!(matches!(damage, Error::Damaged { .. }), "{damage}");
 }
 
-#[test]
-fn a_bucket_that_was_copied_to_a_directory_is_an_archive() {
-    let store = Store::default();
+fn a_bucket_that_was_copied_to_a_directory_is_an_archive(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let at = address(&store);
     run(&at).unwrap();
     let disk = SimDisk::new(1);
@@ -112,9 +123,8 @@ fn a_bucket_that_was_copied_to_a_directory_is_an_archive() {
     }
 }
 
-#[test]
-fn other_bytes_under_a_name_are_refused_and_noted() {
-    let store = Store::default();
+fn other_bytes_under_a_name_are_refused_and_noted(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let at = address(&store);
     run(&at).unwrap();
     let disk = SimDisk::new(1);
@@ -147,9 +157,8 @@ fn check(at: &Path, reported: usize, what: &str) {
     }
 }
 
-#[test]
-fn a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen() {
-    let whole = Store::default();
+fn a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen(scheme: Scheme) {
+    let whole = Store::speaking(scheme);
     run(&address(&whole)).unwrap();
     let requests = whole.asked().len();
     assert!(requests > 15, "{requests}");
@@ -162,7 +171,7 @@ fn a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen() {
     ];
     for number in 0..requests {
         for act in &passing {
-            let store = Store::default();
+            let store = Store::speaking(scheme);
             let at = address(&store);
             let what = format!("{act:?} at request {number}");
             let this = act.clone();
@@ -176,7 +185,7 @@ fn a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen() {
         }
         // The process, or the store, is gone from here on; its last request was done, or was not.
         for last in [Act::LoseAnswer, Act::LoseRequest] {
-            let store = Store::default();
+            let store = Store::speaking(scheme);
             let at = address(&store);
             let what = format!("gone after {last:?} at request {number}");
             store.script(move |asked| match asked.number {
@@ -192,9 +201,8 @@ fn a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen() {
     }
 }
 
-#[test]
-fn a_store_that_does_not_answer_is_not_one_that_has_nothing() {
-    let store = Store::default();
+fn a_store_that_does_not_answer_is_not_one_that_has_nothing(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     let at = address(&store);
     run(&at).unwrap();
     for act in [
@@ -211,11 +219,10 @@ fn a_store_that_does_not_answer_is_not_one_that_has_nothing() {
     }
 }
 
-#[test]
-fn of_two_pushers_of_one_name_only_one_is_acknowledged_with_its_bytes() {
+fn of_two_pushers_of_one_name_only_one_is_acknowledged_with_its_bytes(scheme: Scheme) {
     // Two branches of a cluster, before each request of the first one.
     for number in 0.. {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         let at = address(&store);
         create(&at).unwrap();
         let begun = store.asked().len();
@@ -250,10 +257,9 @@ fn of_two_pushers_of_one_name_only_one_is_acknowledged_with_its_bytes() {
     }
 }
 
-#[test]
-fn of_two_first_writers_of_an_archive_one_gets_it() {
+fn of_two_first_writers_of_an_archive_one_gets_it(scheme: Scheme) {
     for number in 0.. {
-        let store = Store::default();
+        let store = Store::speaking(scheme);
         let at = address(&store);
         create(&at).unwrap();
         let begun = store.asked().len();
@@ -283,9 +289,8 @@ fn of_two_first_writers_of_an_archive_one_gets_it() {
     }
 }
 
-#[test]
-fn a_store_that_replaces_what_is_there_gets_no_archive() {
-    let store = Store::default();
+fn a_store_that_replaces_what_is_there_gets_no_archive(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     store.habits(Habits {
         overwrites: true,
         ..Habits::default()
@@ -299,9 +304,8 @@ fn a_store_that_replaces_what_is_there_gets_no_archive() {
     assert!(matches!(none, Error::NotAnArchive { .. }), "{none}");
 }
 
-#[test]
-fn removal_leaves_what_is_needed_and_lists_of_many_pages_are_read_to_their_end() {
-    let store = Store::default();
+fn removal_leaves_what_is_needed_and_lists_of_many_pages_are_read_to_their_end(scheme: Scheme) {
+    let store = Store::speaking(scheme);
     store.habits(Habits {
         page: 2,
         ..Habits::default()

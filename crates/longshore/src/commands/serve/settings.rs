@@ -58,7 +58,7 @@ fn prefixes(texts: &[String]) -> Result<Vec<String>, Failure> {
         Ok(Places::Directories(_)) => Ok(Vec::new()),
         Err(error) => Err(Failure::usage(
             format!("--bucket: {error}"),
-            "name a prefix as s3://BUCKET/PREFIX",
+            "name a prefix as s3://BUCKET/PREFIX, az://CONTAINER/PREFIX or gs://BUCKET/PREFIX",
         )),
     }
 }

@@ -1,8 +1,8 @@
 //! The objects that statements name with URL: which texts are addresses, and which addresses a statement may reach.
 //!
 //! Invariants
-//! - An address is `s3://BUCKET/KEY`. SQL Server's own form begins with the store's host, and a host must never be
-//!   taken for a bucket: what may be one is refused.
+//! - An address is `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`. SQL Server's own forms begin with the
+//!   store's host, and a host must never be taken for a bucket: what may be one is refused.
 //! - A prefix of allowed objects ends at a slash: no name that merely begins the same is below it.
 //! - A refused text is not repeated: it may have a secret in it.
 //!
@@ -14,8 +14,15 @@ use crate::message::{self, Message};
 use crate::session::Session;
 
 /// The message where a statement names an object and only a path works.
-pub const NO_PATH: &str = "an object store's address is no path: write URL = 's3://BUCKET/KEY', which names a backup's \
-     object; ./NAME is a path of this name";
+pub const NO_PATH: &str = "an object store's address is no path: write URL = 's3://BUCKET/KEY' (or az://, gs://), \
+     which names a backup's object; ./NAME is a path of this name";
+
+/// How an address of a store begins, and the variable that names the store's server.
+const STORES: [(&str, &str); 3] = [
+    ("s3://", "AWS_ENDPOINT_URL"),
+    ("az://", "AZURE_STORAGE_ENDPOINT"),
+    ("gs://", "GOOGLE_BASE_URL"),
+];
 
 /// The object of a URL. Errors: what to write instead, and those of [`reach`].
 pub fn named(session: &Session, name: &str) -> Result<DeviceSpec, Message> {
@@ -33,12 +40,12 @@ fn object(name: &str) -> Result<DeviceSpec, String> {
         );
     };
     let text = address.to_string();
-    let Some(rest) = text.strip_prefix("s3://") else {
-        return Err(
-            "this version has no stores but those of S3's protocol: write URL = 's3://BUCKET/KEY', and name the \
-             server with AWS_ENDPOINT_URL"
-                .to_owned(),
-        );
+    let found = STORES.iter().find_map(|(scheme, variable)| {
+        let rest = text.strip_prefix(scheme)?;
+        Some((scheme, variable, rest))
+    });
+    let Some((scheme, variable, rest)) = found else {
+        return Err(instead_of_host(&text));
     };
     let (first, key) = rest.split_once('/').unwrap_or((rest, ""));
     if first.contains([':', '.', '@']) || first == "localhost" {
@@ -47,14 +54,33 @@ fn object(name: &str) -> Result<DeviceSpec, String> {
             false => "BUCKET/KEY",
         };
         return Err(format!(
-            "this address begins with a host, or with a bucket that may be taken for one: write URL = 's3://{instead}', \
-             and name the server with AWS_ENDPOINT_URL; buckets with a dot in their name need `longshore backup --to`"
+            "this address begins with a host, or with a bucket that may be taken for one: write URL = \
+             '{scheme}{instead}', and name the server with {variable}; buckets with a dot in their name need \
+             `longshore backup --to`"
         ));
     }
     match address.parts() {
         Ok(_) => Ok(spec),
         Err(error) => Err(format!("{error} (hint: {})", error.hint())),
     }
+}
+
+/// The message for an address that begins with a host: SQL Server names blobs of Azure so.
+fn instead_of_host(text: &str) -> String {
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    let (host, key) = rest.split_once('/').unwrap_or((rest, ""));
+    if host.contains(".blob.") && !host.contains('@') {
+        // A signature in the address is a secret.
+        let is_plain = key.contains('/') && !key.contains(['?', '#']);
+        let key = if is_plain { key } else { "CONTAINER/KEY" };
+        return format!(
+            "an address of Azure begins with the container here: write URL = 'az://{key}', and name the account with \
+             AZURE_STORAGE_ACCOUNT_NAME"
+        );
+    }
+    "an address has no host here: write URL = 's3://BUCKET/KEY', and name the server with AWS_ENDPOINT_URL; \
+     az://CONTAINER/KEY is one of Azure, gs://BUCKET/KEY one of Google"
+        .to_owned()
 }
 
 /// Refuses objects that no statement of this server may reach (3201), whether or not they exist.
@@ -83,7 +109,7 @@ fn refused(object: &DeviceSpec, why: &str) -> Message {
     }
 }
 
-/// Whether an object is below one of these prefixes, `s3://BUCKET` or `s3://BUCKET/PREFIX`.
+/// Whether an object is below one of these prefixes, such as `s3://BUCKET` or `az://CONTAINER/PREFIX`.
 fn is_below(object: &DeviceSpec, prefixes: &[String]) -> bool {
     let DeviceSpec::Bucket(address) = object else {
         return false;
@@ -100,7 +126,12 @@ mod tests {
 
     #[test]
     fn a_url_is_a_bucket_and_a_key_and_nothing_that_may_be_a_host() {
-        for good in ["s3://nightly/a.bak", "S3://my-bucket/dir/a b.bak"] {
+        for good in [
+            "s3://nightly/a.bak",
+            "S3://my-bucket/dir/a b.bak",
+            "az://nightly/a.bak",
+            "gs://nightly/a.bak",
+        ] {
             assert!(matches!(object(good), Ok(DeviceSpec::Bucket(_))), "{good}");
         }
         for (wrong, instead) in [
@@ -117,8 +148,22 @@ mod tests {
             ("s3://nightly", "no object"),
             ("s3://nightly/a/../b", "no . and no .."),
             ("s3://Nightly/a.bak", "lower-case"),
-            ("https://account.blob/c/a.bak", "s3://BUCKET/KEY"),
-            ("gs://nightly/a.bak", "s3://BUCKET/KEY"),
+            ("https://host/c/a.bak", "s3://BUCKET/KEY"),
+            (
+                "https://account.blob.core.windows.net/c/d/a.bak",
+                "'az://c/d/a.bak'",
+            ),
+            (
+                "https://account.blob.core.windows.net/c/a.bak?sig=verysecret",
+                "'az://CONTAINER/KEY'",
+            ),
+            (
+                "https://account.blob.core.windows.net/verysecret",
+                "AZURE_STORAGE_ACCOUNT_NAME",
+            ),
+            ("az://c.example/nightly/a.bak", "'az://nightly/a.bak'"),
+            ("gs://10.0.0.5/nightly/a.bak", "GOOGLE_BASE_URL"),
+            ("az://nightly--x/a.bak", "single hyphens"),
             ("/srv/a.bak", "write DISK"),
             ("file:s3://nightly/a.bak", "write DISK"),
             ("NUL", "write DISK"),

@@ -1,0 +1,313 @@
+//! S3 and what speaks its protocol: settings from the environment and the AWS files, and the client.
+//!
+//! Invariants
+//! - With `AWS_PROFILE`, the credentials come from that profile or not at all.
+//! - A container's full address of plain http must be on this machine or one of three link-local services.
+//! - Missing credentials are no error here: the first request fails with the reason.
+//!
+//! Leaves to others: the form of values (`environment.rs`); profiles (`profile.rs`); what all stores have in common
+//! (`settings.rs`); getting the credentials (`credentials.rs`, `object_store`).
+
+use std::sync::Arc;
+
+use longshore_io::Storage;
+use object_store::Error as StoreError;
+use object_store::aws::{AmazonS3Builder, AwsCredentialProvider};
+use object_store::client::HttpConnector;
+
+use crate::connection::{Connection, Ways, base_of};
+use crate::credentials::{Lacking, Noted, Process};
+use crate::environment::{Environment, Form, check, check_endpoint, read_file, server};
+use crate::own::{Asking, Sign};
+use crate::profile::Profile;
+use crate::source::Source;
+
+const REGION: &str = "us-east-1";
+
+/// The settings with which a bucket is reached.
+#[derive(Clone)]
+pub struct S3 {
+    pub endpoint: Option<String>,
+    pub region: Option<String>,
+    pub source: Result<Source, String>,
+}
+
+impl S3 {
+    /// Errors: which variable or key cannot be meant, and why.
+    pub fn read(storage: &dyn Storage, env: &Environment, allow_http: bool) -> Result<S3, String> {
+        let explicit = env.get("AWS_PROFILE", Form::Text)?;
+        let name = explicit.clone().unwrap_or_else(|| "default".to_owned());
+        let profile = profile(storage, env, &name)?;
+        if explicit.is_some() && profile.is_none() {
+            return Err(format!(
+                "AWS_PROFILE names the profile {name:?}, which neither AWS file has"
+            ));
+        }
+        let profile = profile.unwrap_or_default();
+        let of_profile = |key: &str, form| match profile.get(key) {
+            None => Ok(None),
+            Some(value) => {
+                let name = format!("{key} of the profile {name:?}");
+                check(&name, &value, form).map(|()| Some((name, value)))
+            }
+        };
+        let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
+        let endpoint = match env.first(&endpoints, Form::Signs)? {
+            None => of_profile("endpoint_url", Form::Signs)?,
+            found => found,
+        };
+        if let Some((name, endpoint)) = &endpoint {
+            check_endpoint(name, endpoint, allow_http)?;
+        }
+        let region = match env.first(&["AWS_REGION", "AWS_DEFAULT_REGION"], Form::Word)? {
+            None => of_profile("region", Form::Word)?,
+            found => found,
+        };
+        Ok(S3 {
+            endpoint: endpoint.map(|(_, value)| value),
+            region: region.map(|(_, value)| value),
+            source: source(env, explicit.is_some(), &name, &profile),
+        })
+    }
+
+    pub fn region(&self) -> &str {
+        self.region.as_deref().unwrap_or(REGION)
+    }
+
+    /// The server, from the settings' endpoint or region.
+    pub fn server(&self) -> String {
+        match &self.endpoint {
+            Some(endpoint) => endpoint.clone(),
+            None => format!("https://s3.{}.amazonaws.com", self.region()),
+        }
+    }
+
+    /// The client of the bucket `name`. Makes no request.
+    pub fn connect<C: HttpConnector>(
+        &self,
+        name: &str,
+        ways: &Ways<C>,
+    ) -> Result<Connection, StoreError> {
+        let region = self.region();
+        let builder = AmazonS3Builder::new()
+            .with_bucket_name(name)
+            .with_region(region)
+            .with_client_options(ways.options.clone())
+            // Not every store can remove many objects at once.
+            .with_disable_bulk_delete(true)
+            .with_retry(ways.retry.clone());
+        let soon = builder
+            .clone()
+            .with_retry(ways.soon.clone())
+            .with_http_connector((ways.connector)());
+        let credentials: AwsCredentialProvider =
+            Arc::new(Noted::of_aws(provider(&self.source, soon)?));
+        let (builder, base) = self.addressed(builder.with_credentials(credentials.clone()), name);
+        let asking = Asking {
+            base: base_of(&base)?,
+            sign: Sign::S3 {
+                region: region.to_owned(),
+                credentials,
+            },
+            client: ways.client()?,
+            patience: ways.patience,
+        };
+        let store = builder.with_http_connector(ways.watched()).build()?;
+        Ok(Connection {
+            endpoint: self.server(),
+            objects: Arc::new(store.clone()),
+            parts: Arc::new(store),
+            asking,
+        })
+    }
+
+    /// The builder that knows where the bucket is, and the bucket's own address.
+    fn addressed(&self, builder: AmazonS3Builder, name: &str) -> (AmazonS3Builder, String) {
+        let endpoint = self.server();
+        let endpoint = endpoint.trim_end_matches('/');
+        // TLS protects the body already, and hashing it costs a core for each GB/s.
+        let builder = builder.with_unsigned_payload(endpoint.starts_with("https://"));
+        // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
+        let is_host = self.endpoint.is_none() && !name.contains('.');
+        let builder = match self.endpoint {
+            Some(_) => builder.with_endpoint(endpoint),
+            None => builder.with_virtual_hosted_style_request(is_host),
+        };
+        let base = match is_host {
+            true => format!("https://{name}.s3.{}.amazonaws.com/", self.region()),
+            false => format!("{endpoint}/{name}"),
+        };
+        (builder, base)
+    }
+}
+
+/// The places are asked through the builder's connector, not as often as the store is.
+fn provider(
+    source: &Result<Source, String>,
+    builder: AmazonS3Builder,
+) -> Result<AwsCredentialProvider, StoreError> {
+    use object_store::aws::AmazonS3ConfigKey as Key;
+    let built = match source.clone() {
+        Err(why) => return Ok(Arc::new(Lacking::new(why))),
+        Ok(Source::Process { profile, command }) => {
+            return Ok(Arc::new(Process::new(profile, command)));
+        }
+        Ok(Source::Keys { id, secret, token }) => {
+            let builder = builder
+                .with_access_key_id(id)
+                .with_secret_access_key(secret);
+            match token {
+                Some(token) => builder.with_token(token),
+                None => builder,
+            }
+        }
+        Ok(Source::WebIdentity {
+            token_file,
+            role,
+            session,
+            sts,
+        }) => {
+            let builder = builder
+                .with_config(Key::WebIdentityTokenFile, token_file)
+                .with_config(Key::RoleArn, role);
+            let more = [(Key::RoleSessionName, session), (Key::StsEndpoint, sts)];
+            more.into_iter()
+                .fold(builder, |builder, (key, value)| match value {
+                    Some(value) => builder.with_config(key, value),
+                    None => builder,
+                })
+        }
+        Ok(Source::ContainerRelative(uri)) => {
+            builder.with_config(Key::ContainerCredentialsRelativeUri, uri)
+        }
+        Ok(Source::ContainerFull { uri, token_file }) => builder
+            .with_config(Key::ContainerCredentialsFullUri, uri)
+            .with_config(Key::ContainerAuthorizationTokenFile, token_file),
+        Ok(Source::Instance { endpoint }) => match endpoint {
+            Some(endpoint) => builder.with_metadata_endpoint(endpoint),
+            None => builder,
+        },
+    };
+    Ok(built.build()?.credentials().clone())
+}
+
+/// The profile of the AWS files; `None` if neither has it.
+fn profile(
+    storage: &dyn Storage,
+    env: &Environment,
+    name: &str,
+) -> Result<Option<Profile>, String> {
+    let text = |variable, below| {
+        let path = env.path(variable)?.or_else(|| env.home(below));
+        let bytes = match path {
+            Some(path) => read_file(storage, &path)?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Ok::<_, String>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let shared = text("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")?;
+    let config = text("AWS_CONFIG_FILE", ".aws/config")?;
+    Ok(Profile::read(name, &shared, &config))
+}
+
+/// The first of the places that has credentials. Errors: why a place has none that can be used.
+fn source(
+    env: &Environment,
+    explicit: bool,
+    name: &str,
+    profile: &Profile,
+) -> Result<Source, String> {
+    let get = |name| env.get(name, Form::Signs);
+    if !explicit {
+        match (get("AWS_ACCESS_KEY_ID")?, get("AWS_SECRET_ACCESS_KEY")?) {
+            (Some(id), Some(secret)) => {
+                let token = get("AWS_SESSION_TOKEN")?;
+                return Ok(Source::Keys { id, secret, token });
+            }
+            (Some(_), None) => {
+                return Err("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not".to_owned());
+            }
+            _ => {}
+        }
+    }
+    let of_profile = profile.source(name)?;
+    if explicit {
+        return of_profile.ok_or_else(|| format!("the profile {name:?} has no credentials"));
+    }
+    if let Some(found) = of_machine(env)? {
+        return Ok(found);
+    }
+    if let Some(found) = of_profile {
+        return Ok(found);
+    }
+    let off = get("AWS_EC2_METADATA_DISABLED")?;
+    if off.is_some_and(|off| off.eq_ignore_ascii_case("true")) {
+        return Err("neither the environment nor the AWS files have any".to_owned());
+    }
+    let endpoint = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
+    let is_v6 = get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE")?
+        .is_some_and(|mode| mode.eq_ignore_ascii_case("ipv6"));
+    let endpoint = match get(endpoint)? {
+        Some(found) => {
+            server(endpoint, &found, &["http", "https"])?;
+            Some(found.trim_end_matches('/').to_owned())
+        }
+        None => is_v6.then(|| "http://[fd00:ec2::254]".to_owned()),
+    };
+    Ok(Source::Instance { endpoint })
+}
+
+/// The credentials that Kubernetes or a container service put into the environment.
+fn of_machine(env: &Environment) -> Result<Option<Source>, String> {
+    let get = |name| env.get(name, Form::Signs);
+    let token_file = env.get("AWS_WEB_IDENTITY_TOKEN_FILE", Form::Text)?;
+    if let (Some(token_file), Some(role)) = (token_file, get("AWS_ROLE_ARN")?) {
+        let sts = get("AWS_ENDPOINT_URL_STS")?;
+        if let Some(sts) = &sts {
+            server("AWS_ENDPOINT_URL_STS", sts, &["https"])?;
+        }
+        return Ok(Some(Source::WebIdentity {
+            token_file,
+            role,
+            session: get("AWS_ROLE_SESSION_NAME")?,
+            sts,
+        }));
+    }
+    let relative = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
+    if let Some(uri) = get(relative)? {
+        // Otherwise it could continue the host's name.
+        return match uri.starts_with('/') {
+            true => Ok(Some(Source::ContainerRelative(uri))),
+            false => Err(format!("{relative} does not begin with /")),
+        };
+    }
+    let full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+    let token_file = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", Form::Text)?;
+    if let (Some(uri), Some(token_file)) = (get(full)?, token_file) {
+        check_container(full, &uri)?;
+        return Ok(Some(Source::ContainerFull { uri, token_file }));
+    }
+    Ok(None)
+}
+
+/// A container's token goes over TLS, or to this machine and to the services on its own links, as with AWS's tools.
+fn check_container(name: &str, uri: &str) -> Result<(), String> {
+    // It may have a query.
+    let place = uri.split('?').next().unwrap_or_default();
+    let url = server(name, place, &["http", "https"])?;
+    let host = url.host_str().unwrap_or_default();
+    let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    let is_near = match ip {
+        Ok(ip) => {
+            let services = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
+            ip.is_loopback() || services.iter().any(|near| near.parse() == Ok(ip))
+        }
+        Err(_) => host == "localhost",
+    };
+    match url.scheme() == "https" || is_near {
+        true => Ok(()),
+        false => Err(format!(
+            "{name} is plain http to another machine, and https or an address of this machine is allowed"
+        )),
+    }
+}
