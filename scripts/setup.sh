@@ -245,6 +245,15 @@ install_object_stores() {
     fi
 }
 
+# Microsoft's double of Azure's object store, from npm: .work/buckets/azurite.
+install_azurite() {
+    local azurite=$PWD/.work/buckets/azurite
+    [ -e "$azurite/node_modules/azurite/dist/src/blob/main.js" ] && return 0
+    mkdir -p "$azurite"
+    npm install --silent --no-audit --no-fund --no-save --prefix "$azurite" azurite@3.35.0 >/dev/null 2>&1 ||
+        echo "setup: cannot install the npm package azurite"
+}
+
 # Compiles while the others download.
 install_object_stores &
 object_stores=$!
@@ -252,6 +261,7 @@ install_packages
 install_python
 install_servers
 install_clients_of_sql_server
+install_azurite
 wait "$object_stores"
 
 status=0

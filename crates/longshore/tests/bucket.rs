@@ -1,7 +1,7 @@
 //! Goal: the program backs up to object stores and restores from them.
-//! Method: real servers, s3proxy and versitygw, which `scripts/setup.sh` puts into .work/buckets. Everything here runs
-//! against each of them.
-//! Not covered: AWS itself.
+//! Method: real servers, s3proxy, versitygw and Azurite, which `scripts/setup.sh` puts into .work/buckets. Each test
+//! runs against all servers that have what it needs.
+//! Not covered: AWS, Azure and Google themselves; no server of this machine speaks Google's protocol.
 
 mod common;
 
@@ -12,6 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use common::store::{ACCOUNT, ACCOUNT_KEY, Blobs, SIGNATURE, azurite, free_port, tool};
 use common::{Guarded, answer, content, longshore, text, wait, wait_for_handler};
 
 const BUCKET: &str = "nightly";
@@ -23,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Server {
     kind: Kind,
     endpoint: String,
+    port: u16,
     /// Buckets are directories in it, with each object as a file.
     root: tempfile::TempDir,
     _process: Guarded,
@@ -32,25 +34,7 @@ struct Server {
 enum Kind {
     S3proxy,
     Versitygw,
-}
-
-fn tool(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.work/buckets");
-    let found = std::fs::read_dir(path.join("."))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| {
-            let file = path.file_name().unwrap().to_string_lossy().into_owned();
-            file.starts_with(name)
-        });
-    if found.is_none() {
-        let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
-        assert!(!required, "{name} is missing: run scripts/setup.sh");
-        eprintln!("skipped: {name} is missing: run scripts/setup.sh");
-    }
-    found
+    Azurite,
 }
 
 impl Server {
@@ -62,14 +46,10 @@ impl Server {
     fn start_in(root: tempfile::TempDir, kind: Kind, tls: Option<[&str; 2]>) -> Option<Server> {
         let store = root.path().join("store");
         std::fs::create_dir_all(store.join(BUCKET)).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = free_port();
         let mut command = match kind {
             Kind::S3proxy => {
-                let jar = tool("s3proxy")?;
+                let jar = tool("s3proxy-4.1.0-jar-with-dependencies.jar")?;
                 let properties = root.path().join("properties");
                 let lines = format!(
                     "s3proxy.endpoint=http://127.0.0.1:{port}\ns3proxy.authorization=aws-v2-or-v4\n\
@@ -100,6 +80,11 @@ impl Server {
                 command.arg("posix").arg(&store);
                 command
             }
+            Kind::Azurite => {
+                let mut command = azurite(port)?;
+                command.current_dir(root.path());
+                command
+            }
         };
         let log = std::fs::File::create(root.path().join("log")).unwrap();
         let process = command
@@ -110,10 +95,12 @@ impl Server {
             .unwrap();
         let server = Server {
             kind,
-            endpoint: match tls {
-                Some(_) => format!("https://127.0.0.1:{port}"),
-                None => format!("http://127.0.0.1:{port}"),
+            endpoint: match (tls, kind) {
+                (Some(_), _) => format!("https://127.0.0.1:{port}"),
+                (None, Kind::Azurite) => Blobs { port }.endpoint(),
+                (None, _) => format!("http://127.0.0.1:{port}"),
             },
+            port,
             root,
             _process: Guarded(process),
         };
@@ -122,6 +109,9 @@ impl Server {
             let log = std::fs::read_to_string(server.root.path().join("log")).unwrap();
             assert!(Instant::now() < deadline, "{kind:?} does not start: {log}");
             std::thread::sleep(Duration::from_millis(50));
+        }
+        if kind == Kind::Azurite {
+            Blobs { port }.make_container(BUCKET);
         }
         Some(server)
     }
@@ -141,13 +131,41 @@ impl Server {
         command
             .current_dir(self.root.path())
             .env("HOME", self.root.path())
-            .env("AWS_EC2_METADATA_DISABLED", "true")
-            .env("AWS_ENDPOINT_URL", &self.endpoint)
-            .env("AWS_REGION", "us-east-1")
-            .env("LONGSHORE_ALLOW_HTTP", "1")
-            .env("AWS_ACCESS_KEY_ID", ID)
-            .env("AWS_SECRET_ACCESS_KEY", SECRET);
+            .env(self.endpoint_variable(), &self.endpoint)
+            .env("LONGSHORE_ALLOW_HTTP", "1");
+        match self.kind {
+            Kind::S3proxy | Kind::Versitygw => command
+                .env("AWS_EC2_METADATA_DISABLED", "true")
+                .env("AWS_REGION", "us-east-1")
+                .env("AWS_ACCESS_KEY_ID", ID)
+                .env("AWS_SECRET_ACCESS_KEY", SECRET),
+            Kind::Azurite => command
+                .env("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+                .env("AZURE_STORAGE_ACCOUNT_KEY", ACCOUNT_KEY),
+        };
         command
+    }
+
+    fn endpoint_variable(&self) -> &'static str {
+        match self.kind {
+            Kind::S3proxy | Kind::Versitygw => "AWS_ENDPOINT_URL",
+            Kind::Azurite => "AZURE_STORAGE_ENDPOINT",
+        }
+    }
+
+    /// How the addresses of its objects begin.
+    fn bucket(&self) -> String {
+        match self.kind {
+            Kind::S3proxy | Kind::Versitygw => format!("s3://{BUCKET}"),
+            Kind::Azurite => format!("az://{BUCKET}"),
+        }
+    }
+
+    /// `--to` or nothing before each of three objects.
+    fn stripes(&self, name: &str, option: &str) -> String {
+        let bucket = self.bucket();
+        let one = |i| format!(" {option} {bucket}/dir/{name}-{i}.bak");
+        (1..=3).map(one).collect()
     }
 
     fn run(&self, expected: i32, line: &str) -> Output {
@@ -159,8 +177,21 @@ impl Server {
         self.root.path().join(name)
     }
 
-    fn object(&self, key: &str) -> PathBuf {
-        self.path("store").join(BUCKET).join(key)
+    /// Whether an object is there, by another way than Longshore's.
+    fn has(&self, key: &str) -> bool {
+        match self.kind {
+            Kind::S3proxy | Kind::Versitygw => self.path("store").join(BUCKET).join(key).exists(),
+            Kind::Azurite => Blobs { port: self.port }.exists(&format!("{BUCKET}/{key}")),
+        }
+    }
+
+    fn remove(&self, key: &str) {
+        match self.kind {
+            Kind::S3proxy | Kind::Versitygw => {
+                std::fs::remove_file(self.path("store").join(BUCKET).join(key)).unwrap();
+            }
+            Kind::Azurite => Blobs { port: self.port }.remove(&format!("{BUCKET}/{key}")),
+        }
     }
 }
 
@@ -173,19 +204,19 @@ fn ended(expected: i32, command: &mut Command) -> Output {
         Some(expected),
         "{command:?}\n{out}{err}"
     );
-    assert!(!(out + &err).contains(SECRET));
+    let said = out + &err;
+    assert!(!said.contains(SECRET) && !said.contains(ACCOUNT_KEY));
+    assert!(!said.contains("sig="), "{said}");
     output
 }
 
-/// `--to` or nothing before each of three objects.
-fn stripes(name: &str, option: &str) -> String {
-    let one = |i| format!(" {option} s3://{BUCKET}/dir/{name}-{i}.bak");
-    (1..=3).map(one).collect()
+fn on_each_server(test: fn(&Server)) {
+    on_servers(&[Kind::S3proxy, Kind::Versitygw, Kind::Azurite], test);
 }
 
-fn on_each_server(test: fn(&Server)) {
-    for kind in [Kind::S3proxy, Kind::Versitygw] {
-        if let Some(server) = Server::start(kind) {
+fn on_servers(kinds: &[Kind], test: fn(&Server)) {
+    for kind in kinds {
+        if let Some(server) = Server::start(*kind) {
             test(&server);
         }
     }
@@ -241,7 +272,9 @@ impl Control {
     fn pass(&self, bytes: &[u8]) {
         let line = bytes.split(|b| *b == b'\r').next().unwrap_or_default();
         let line = String::from_utf8_lossy(line);
-        if line.starts_with("POST ") && line.contains("uploadId=") {
+        let is_completion = (line.starts_with("POST ") && line.contains("uploadId="))
+            || (line.starts_with("PUT ") && line.contains("comp=blocklist"));
+        if is_completion {
             let is_first = line.contains("-1.bak");
             self.change(|p| {
                 p.completions += 1;
@@ -267,9 +300,10 @@ impl Control {
 
 impl Between {
     fn start(server: &Server) -> Between {
-        let to = server.endpoint.strip_prefix("http://").unwrap().to_owned();
+        let to = format!("127.0.0.1:{}", server.port);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let own = listener.local_addr().unwrap().to_string();
+        let endpoint = server.endpoint.replace(&to, &own);
         let control = Arc::<Control>::default();
         let its = control.clone();
         std::thread::spawn(move || {
@@ -334,7 +368,22 @@ fn a_tree_comes_back_whole_and_in_part() {
 
 #[test]
 fn a_refusal_names_the_object_and_the_next_step() {
-    on_each_server(refusals);
+    on_servers(&[Kind::S3proxy, Kind::Versitygw], refusals);
+}
+
+#[test]
+fn a_refusal_of_azure_names_the_object_and_the_next_step() {
+    on_servers(&[Kind::Azurite], azure_refusals);
+}
+
+#[test]
+fn a_shared_access_signature_does_what_the_accounts_key_does() {
+    on_servers(&[Kind::Azurite], signature);
+}
+
+#[test]
+fn the_history_is_copied_between_directories_and_stores() {
+    copies();
 }
 
 #[test]
@@ -363,12 +412,12 @@ fn database(server: &Server) {
     }
     connection.execute_batch("commit").unwrap();
     drop(connection);
-    let to = stripes("app", "--to");
-    let from = stripes("app", "");
+    let to = server.stripes("app", "--to");
+    let from = server.stripes("app", "");
     let made = server.run(0, &format!("backup app.db{to} --json --algorithm none"));
     assert!(answer(&made)["stored_bytes"].as_u64().unwrap() > 40_000_000);
     for i in 1..=3 {
-        assert!(server.object(&format!("dir/app-{i}.bak")).exists());
+        assert!(server.has(&format!("dir/app-{i}.bak")));
     }
     let listed = server.run(0, &format!("list{from}"));
     assert!(text(&listed.stdout).contains("app"));
@@ -397,7 +446,7 @@ fn tree(server: &Server) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content(i, 1_000_000 + i as usize * 1000)).unwrap();
     }
-    let (to, from) = (stripes("tree", "--to"), stripes("tree", ""));
+    let (to, from) = (server.stripes("tree", "--to"), server.stripes("tree", ""));
     server.run(0, &format!("backup tree{to}"));
     server.run(0, &format!("restore{from} --to whole"));
     assert!(common::read(&server.path("whole")) == common::read(&tree));
@@ -480,8 +529,8 @@ fn refusals(server: &Server) {
             "{said}"
         );
     }
-    let said = server.run(4, "backup tree --to gs://abc/a.bak");
-    assert!(text(&said.stderr).contains("only s3:// addresses"));
+    let said = server.run(4, "backup tree --to https://abc/a.bak");
+    assert!(text(&said.stderr).contains("only s3://, az:// and gs:// addresses"));
     // Credentials of a program, which a profile names.
     let script = server.path("give");
     let json = format!(r#"{{"Version":1,"AccessKeyId":"{ID}","SecretAccessKey":"{SECRET}"}}"#);
@@ -497,13 +546,119 @@ fn refusals(server: &Server) {
     ended(0, server.program(&args).env("AWS_PROFILE", "tool"));
 }
 
+fn azure_refusals(server: &Server) {
+    std::fs::create_dir(server.path("tree")).unwrap();
+    let object = format!("az://{BUCKET}/a.bak");
+    let args = ["backup", "tree", "--to", &object];
+    for (changes, words) in [
+        (
+            &[("AZURE_STORAGE_ACCOUNT_KEY", "d3Jvbmc=")][..],
+            &[object.as_str(), "HTTP 403", "AuthorizationFailure"][..],
+        ),
+        (
+            &[("AZURE_STORAGE_ACCOUNT_KEY", "verysecret!")],
+            &[
+                &object,
+                "no usable credentials",
+                "AZURE_STORAGE_ACCOUNT_KEY",
+            ],
+        ),
+        (
+            &[("AZURE_STORAGE_ACCOUNT_NAME", "")],
+            &["AZURE_STORAGE_ACCOUNT_NAME names no storage account"],
+        ),
+        (
+            &[("LONGSHORE_ALLOW_HTTP", "0")],
+            &[
+                "AZURE_STORAGE_ENDPOINT is plain http",
+                "LONGSHORE_ALLOW_HTTP",
+            ],
+        ),
+        (
+            &[
+                ("AZURE_STORAGE_ACCOUNT_KEY", ""),
+                ("AZURE_CLIENT_ID", "c"),
+                ("AZURE_CLIENT_SECRET", "verysecret"),
+            ],
+            &["AZURE_TENANT_ID is not"],
+        ),
+    ] {
+        let mut command = server.program(&args);
+        let said = text(&ended(4, command.envs(changes.iter().copied())).stderr);
+        for word in words {
+            assert!(said.contains(word), "no {word:?} in {said}");
+        }
+        assert!(!said.contains("verysecret"), "{said}");
+    }
+    let said = text(
+        &server
+            .run(4, "backup tree --to az://no-such-container/a.bak")
+            .stderr,
+    );
+    assert!(
+        said.contains("does not exist") && said.contains("az storage container"),
+        "{said}"
+    );
+    let said = text(
+        &server
+            .run(4, &format!("verify az://{BUCKET}/none.bak"))
+            .stderr,
+    );
+    assert!(said.contains("it does not exist"), "{said}");
+}
+
+/// A signature is part of each address that is asked for; `ended` looks for it in all that is said.
+fn signature(server: &Server) {
+    std::fs::create_dir(server.path("tree")).unwrap();
+    std::fs::write(server.path("tree/file"), content(1, 300_000)).unwrap();
+    let run = |expected: i32, line: &str, signature: &str| {
+        let args: Vec<_> = line.split_whitespace().collect();
+        let mut command = server.program(&args);
+        command
+            .env_remove("AZURE_STORAGE_ACCOUNT_KEY")
+            .env("AZURE_STORAGE_SAS_TOKEN", signature)
+            .env("RUST_LOG", "debug");
+        text(&ended(expected, &mut command).stderr)
+    };
+    let object = format!("az://{BUCKET}/dir/s.bak");
+    run(0, &format!("backup tree --to {object} --verify"), SIGNATURE);
+    run(0, &format!("restore {object} --to back"), SIGNATURE);
+    assert!(common::read(&server.path("back")) == common::read(&server.path("tree")));
+    let wrong = SIGNATURE.replace("sp=rwdlac", "sp=rwdlacup");
+    let said = run(4, &format!("verify {object}"), &wrong);
+    assert!(
+        said.contains("HTTP 403") && said.contains(&object),
+        "{said}"
+    );
+    // A server that is away is told of without it.
+    let mut command = server.program(&["verify", &object]);
+    command
+        .env_remove("AZURE_STORAGE_ACCOUNT_KEY")
+        .env("AZURE_STORAGE_SAS_TOKEN", SIGNATURE)
+        .env("AZURE_STORAGE_ENDPOINT", "https://127.0.0.1:1");
+    let child = command
+        .env("RUST_LOG", "debug")
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    // SAFETY: `kill` demands a process that is ours: the child was not waited for yet, so the number is still its own.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let said = text(&child.wait_with_output().unwrap().stderr);
+    assert!(
+        said.contains("does not answer") && !said.contains("sig="),
+        "{said}"
+    );
+}
+
 fn interruptions(server: &Server) {
     let tree = server.path("tree");
     std::fs::create_dir(&tree).unwrap();
     for i in 0..6 {
         std::fs::write(tree.join(i.to_string()), content(i, 10 << 20)).unwrap();
     }
-    let to = stripes("cut", "--to");
+    let to = server.stripes("cut", "--to");
     let line = format!("backup tree{to} --algorithm none --max-rate 8M");
     let args: Vec<_> = line.split_whitespace().collect();
     for (signal, code) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
@@ -520,14 +675,14 @@ fn interruptions(server: &Server) {
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
         assert_eq!(wait(&mut child, PATIENCE, &line).code(), code);
         for i in 1..=3 {
-            assert!(!server.object(&format!("dir/cut-{i}.bak")).exists());
+            assert!(!server.has(&format!("dir/cut-{i}.bak")));
         }
-        let said = server.run(4, &format!("verify{}", stripes("cut", "")));
+        let said = server.run(4, &format!("verify{}", server.stripes("cut", "")));
         assert!(text(&said.stderr).contains("it does not exist"));
     }
     // An interrupted one is no obstacle.
     server.run(0, &format!("backup tree{to}"));
-    server.run(0, &format!("verify{}", stripes("cut", "")));
+    server.run(0, &format!("verify{}", server.stripes("cut", "")));
 }
 
 fn replacement(server: &Server) {
@@ -536,9 +691,10 @@ fn replacement(server: &Server) {
     for i in 0..12 {
         std::fs::write(tree.join(i.to_string()), content(i, 10 << 20)).unwrap();
     }
-    let line = format!("backup tree --to s3://{BUCKET}/r.bak --algorithm none --format");
+    let bucket = server.bucket();
+    let line = format!("backup tree --to {bucket}/r.bak --algorithm none --format");
     server.run(0, &line);
-    let verify = format!("verify s3://{BUCKET}/r.bak --max-rate 4M");
+    let verify = format!("verify {bucket}/r.bak --max-rate 4M");
     let args: Vec<_> = verify.split(' ').collect();
     let mut command = server.program(&args);
     let child = command
@@ -578,12 +734,12 @@ fn races(server: &Server) {
         let start = |i: usize| -> Child {
             let line = format!(
                 "backup tree-{i}{}{option} --algorithm none --json",
-                stripes("race", "--to")
+                server.stripes("race", "--to")
             );
             let args: Vec<_> = line.split_whitespace().collect();
             let mut command = server.program(&args);
             command
-                .env("AWS_ENDPOINT_URL", &between.endpoint)
+                .env(server.endpoint_variable(), &between.endpoint)
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
             command.spawn().unwrap()
@@ -611,9 +767,12 @@ fn races(server: &Server) {
             continue;
         };
         wins[winner] += 1;
-        server.run(0, &format!("verify{}", stripes("race", "")));
+        server.run(0, &format!("verify{}", server.stripes("race", "")));
         let to = format!("back-{round}");
-        server.run(0, &format!("restore{} --to {to}", stripes("race", "")));
+        server.run(
+            0,
+            &format!("restore{} --to {to}", server.stripes("race", "")),
+        );
         assert!(
             common::read(&server.path(&to))
                 == common::read(&server.path(&format!("tree-{winner}")))
@@ -630,11 +789,11 @@ fn silence(server: &Server) {
         let between = Between::start(server);
         between.control.change(|p| p.silent_from = Some(2));
         let name = format!("silent-{signals}");
-        let line = format!("backup tree{} --json", stripes(&name, "--to"));
+        let line = format!("backup tree{} --json", server.stripes(&name, "--to"));
         let args: Vec<_> = line.split_whitespace().collect();
         let mut command = server.program(&args);
         command
-            .env("AWS_ENDPOINT_URL", &between.endpoint)
+            .env(server.endpoint_variable(), &between.endpoint)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let child = command.spawn().unwrap();
@@ -672,8 +831,8 @@ fn silence(server: &Server) {
             );
             assert!(said["hint"].as_str().unwrap().contains("longshore verify"));
         }
-        assert!(server.object(&format!("dir/{name}-1.bak")).exists());
-        assert!(!server.object(&format!("dir/{name}-3.bak")).exists());
+        assert!(server.has(&format!("dir/{name}-1.bak")));
+        assert!(!server.has(&format!("dir/{name}-3.bak")));
     }
 }
 
@@ -685,17 +844,20 @@ fn breaks(server: &Server) {
     }
     let between = Between::start(server);
     between.control.change(|p| p.cuts = 6);
-    let line = format!("backup tree{} --algorithm none", stripes("broken", "--to"));
+    let line = format!(
+        "backup tree{} --algorithm none",
+        server.stripes("broken", "--to")
+    );
     let args: Vec<_> = line.split_whitespace().collect();
     ended(
         0,
         server
             .program(&args)
-            .env("AWS_ENDPOINT_URL", &between.endpoint)
+            .env(server.endpoint_variable(), &between.endpoint)
             .env("LONGSHORE_PART_MIB", "5"),
     );
     assert_eq!(between.control.state.lock().unwrap().cuts, 0);
-    server.run(0, &format!("verify{}", stripes("broken", "")));
+    server.run(0, &format!("verify{}", server.stripes("broken", "")));
 }
 
 /// A database with a target in the bucket: every command that works on directories.
@@ -706,10 +868,11 @@ fn target(server: &Server) {
         .execute_batch("create table t(a, b); insert into t values (1, 'first')")
         .unwrap();
     let configuration = format!(
-        "[database.app]\nurl = \"sqlite:{}\"\ntarget = \"off\"\nretention = \"few\"\n\
+        "[database.app]\nurl = \"sqlite:{path}\"\ntarget = \"off\"\nretention = \"few\"\n\
          [retention.few]\nkeep_full = 2\n\
-         [target.off]\nbuckets = [\"s3://{BUCKET}/site one\", \"s3://{BUCKET}/site one\", \"s3://{BUCKET}/two\"]\n",
-        database.display()
+         [target.off]\nbuckets = [\"{0}/site one\", \"{0}/site one\", \"{0}/two\"]\n",
+        server.bucket(),
+        path = database.display()
     );
     std::fs::write(server.path("longshore.toml"), configuration).unwrap();
     let run = |code, line: &str| server.run(code, &format!("{line} --config longshore.toml"));
@@ -737,10 +900,10 @@ fn target(server: &Server) {
     assert_eq!(labels.len(), 3);
     let object = |label: &str, n: u16| {
         let prefix = if n == 3 { "two" } else { "site one" };
-        server.object(&format!("{prefix}/app/{label}/family-{n}.bak"))
+        format!("{prefix}/app/{label}/family-{n}.bak")
     };
     for n in 1..=3 {
-        assert!(object(&labels[0], n).exists());
+        assert!(server.has(&object(&labels[0], n)));
     }
     let said = text(&run(0, "check app").stdout);
     assert!(said.contains("does not replace what it has"), "{said}");
@@ -773,7 +936,7 @@ fn target(server: &Server) {
     assert_eq!(rows(&restored), 3);
     let dry = answer(&run(0, "expire app --dry-run --json"));
     assert_eq!(dry["databases"][0]["removed"], 1);
-    assert!(object(&labels[0], 3).exists());
+    assert!(server.has(&object(&labels[0], 3)));
     let expired = answer(&run(0, "expire app --json"));
     assert_eq!(expired["databases"][0]["removed"], 1);
     // The store answered what was asked of it.
@@ -781,21 +944,75 @@ fn target(server: &Server) {
     let kept = &expired["databases"][0]["uploads_kept_because"];
     assert!(kept.is_null(), "{kept}");
     for n in 1..=3 {
-        assert!(!object(&labels[0], n).exists());
-        assert!(object(&labels[1], n).exists());
+        assert!(!server.has(&object(&labels[0], n)));
+        assert!(server.has(&object(&labels[1], n)));
     }
     assert_eq!(
         answer(&run(0, "expire app --json"))["databases"][0]["removed"],
         0
     );
     // A set that lost a stripe is told by name, and the one before it is named.
-    std::fs::remove_file(object(&labels[2], 3)).unwrap();
+    server.remove(&object(&labels[2], 3));
     let said = text(&run(4, "restore --database app --to none").stderr);
-    let lost = format!("s3://{BUCKET}/two/app/{}/family-3.bak", labels[2]);
+    let lost = format!("{}/two/app/{}/family-3.bak", server.bucket(), labels[2]);
     assert!(said.contains(&lost) && said.contains(&labels[1]), "{said}");
     run(1, "check app");
     let said = text(&run(0, "info app --verbose").stderr);
     assert!(said.contains("requests to object stores"), "{said}");
+}
+
+/// A directory, a bucket of S3's protocol and a container of Azure have the same backups, whichever was first.
+fn copies() {
+    let (Some(s3), Some(azure)) = (Server::start(Kind::Versitygw), Server::start(Kind::Azurite))
+    else {
+        return;
+    };
+    let database = s3.path("app.db");
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection.execute_batch("create table t(a)").unwrap();
+    let configuration = format!(
+        "[database.app]\nurl = \"sqlite:{path}\"\ntarget = \"mixed\"\n\
+         [target.mixed]\nbuckets = [\"{0}/mixed\", \"{1}/mixed\"]\n\
+         [target.azure]\nbuckets = [\"{1}/copy\", \"{1}/other\"]\n\
+         [target.s3]\nbuckets = [\"{0}/copy\", \"{0}/other\"]\n\
+         [target.disk]\ndirectories = [\"{dir}/one\", \"{dir}/two\"]\n",
+        s3.bucket(),
+        azure.bucket(),
+        path = database.display(),
+        dir = s3.root.path().display(),
+    );
+    std::fs::write(s3.path("longshore.toml"), configuration).unwrap();
+    for name in ["one", "two"] {
+        std::fs::create_dir(s3.path(name)).unwrap();
+    }
+    let run = |line: &str| {
+        let line = format!("{line} --config longshore.toml");
+        let args: Vec<_> = line.split_whitespace().collect();
+        let mut command = s3.program(&args);
+        command
+            .env("AZURE_STORAGE_ENDPOINT", &azure.endpoint)
+            .env("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+            .env("AZURE_STORAGE_ACCOUNT_KEY", ACCOUNT_KEY);
+        ended(0, &mut command)
+    };
+    // One stripe in each of two kinds of stores.
+    run("backup app --verify");
+    let info = answer(&run("info app --json"));
+    let label = info["databases"][0]["backups"][0]["label"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(s3.has(&format!("mixed/app/{label}/family-1.bak")));
+    assert!(azure.has(&format!("mixed/app/{label}/family-2.bak")));
+    for (from, to) in [("mixed", "azure"), ("azure", "disk"), ("disk", "s3")] {
+        run(&format!("copy app --from {from} --to {to}"));
+        run(&format!("verify --database app --target {to}"));
+    }
+    assert!(azure.has(&format!("copy/app/{label}/family-1.bak")));
+    assert!(s3.has(&format!("other/app/{label}/family-2.bak")));
+    run("restore --database app --target azure --to back");
+    let (back, was) = (s3.path("back/app.db"), std::fs::read(&database).unwrap());
+    assert!(std::fs::read(back).unwrap() == was);
 }
 
 #[test]
@@ -958,11 +1175,12 @@ fn statements_back_up_to_urls_and_restore_from_them() {
             let output = ended(expected, &mut command);
             text(&output.stdout) + &text(&output.stderr)
         };
-        let url = |n: u32| format!("URL = 's3://{BUCKET}/dir/shop-{n}.bak'");
+        let bucket = server.bucket();
+        let url = |n: u32| format!("URL = '{bucket}/dir/shop-{n}.bak'");
         let all = [url(1), url(2), url(3)].join(", ");
         let options = "COMPRESSION, CHECKSUM, STATS = 50, BUFFERCOUNT = 8, MAXTRANSFERSIZE = 65536";
         sql(0, &format!("BACKUP DATABASE shop TO {all} WITH {options}"));
-        assert!(server.object("dir/shop-3.bak").exists());
+        assert!(server.has("dir/shop-3.bak"));
         sql(0, &format!("RESTORE VERIFYONLY FROM {all}"));
         for (what, expected) in [
             ("HEADERONLY", "BackupType"),
@@ -975,7 +1193,7 @@ fn statements_back_up_to_urls_and_restore_from_them() {
         let query = "SELECT device_type, physical_device_name FROM msdb.dbo.backupmediafamily";
         let said = sql(0, query);
         assert!(
-            said.contains(&format!("9 s3://{BUCKET}/dir/shop-2.bak")),
+            said.contains(&format!("9 {bucket}/dir/shop-2.bak")),
             "{said}"
         );
         let copy = "MOVE 'shop.db' TO 'copy.db'";

@@ -1,6 +1,9 @@
-//! Goal: a program under test has an object store of this machine, with or without versions.
-//! Method: real servers, each with a bucket of its own. Not covered: this file has no tests.
+//! Goal: tests have real object stores of this machine for programs that back up to them, and can look at what these keep
+//! by another way than Longshore's.
+//! Method: versitygw, which speaks S3's protocol, keeps objects as files; Azurite, which is Microsoft's own double of
+//! Azure, is asked over HTTP with a shared access signature; moto keeps versions.
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,10 +15,117 @@ use longshore_kit::program::Guarded;
 const ID: &str = "test-id";
 pub const SECRET: &str = "test-verysecret";
 
+/// The account that Azurite is started with, and its key.
+pub const ACCOUNT: &str = "testaccount";
+pub const ACCOUNT_KEY: &str =
+    "bG9uZ3Nob3JlIHRlc3Qga2V5LCBub3QgYSBzZWNyZXQsIDY0IGJ5dGVzIGxvbmcsIGZvciB0ZXN0cyBvbmx5ISE=";
+/// A shared access signature of that key for everything in the account, until 2099.
+pub const SIGNATURE: &str = "sv=2021-12-02&ss=b&srt=sco&sp=rwdlac&se=2099-01-01T00%3A00%3A00Z&\
+     sig=dUwIDFIR3ibg5KuzD50FGexVd3dQOY5rms9ef5KJIqw%3D";
+
+/// A tool that `scripts/setup.sh` puts below .work; `None` if it is not installed.
+pub fn tool(path: &str) -> Option<PathBuf> {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../.work")
+        .join(path);
+    if found.exists() {
+        return Some(found);
+    }
+    let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+    assert!(!required, "{path} is missing: run scripts/setup.sh");
+    eprintln!("skipped: {path} is missing: run scripts/setup.sh");
+    None
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+pub fn wait_for_port(port: u16, what: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "{what} does not start");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The command of an Azurite that keeps everything in memory.
+pub fn azurite(port: u16) -> Option<Command> {
+    let main = tool("buckets/azurite/node_modules/azurite/dist/src/blob/main.js")?;
+    let mut command = Command::new("node");
+    command
+        .arg(main)
+        .args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()])
+        .args(["--inMemoryPersistence", "--silent", "--disableTelemetry"])
+        .env("AZURITE_ACCOUNTS", format!("{ACCOUNT}:{ACCOUNT_KEY}"))
+        .stdin(Stdio::null());
+    Some(command)
+}
+
+/// Requests to Azurite that Longshore has no part in.
+#[derive(Clone, Copy)]
+pub struct Blobs {
+    pub port: u16,
+}
+
+impl Blobs {
+    pub fn endpoint(self) -> String {
+        format!("http://127.0.0.1:{}/{ACCOUNT}", self.port)
+    }
+
+    /// Status and body of the answer. The path begins with the container.
+    fn ask(self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        let path = path.replace(' ', "%20");
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let head = format!(
+            "{method} /{ACCOUNT}/{path}{joint}{SIGNATURE} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
+             {headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = end.expect("an answer has a head");
+        let status = String::from_utf8_lossy(&answer[..end]);
+        let status = status.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer[end + 4..].to_vec())
+    }
+
+    pub fn make_container(self, name: &str) {
+        let path = format!("{name}?restype=container");
+        assert_eq!(self.ask("PUT", &path, "", b"").0, 201);
+    }
+
+    pub fn exists(self, path: &str) -> bool {
+        self.ask("HEAD", path, "", b"").0 == 200
+    }
+
+    pub fn read(self, path: &str) -> Vec<u8> {
+        let (status, bytes) = self.ask("GET", path, "", b"");
+        assert_eq!(status, 200, "{path}");
+        bytes
+    }
+
+    pub fn write(self, path: &str, bytes: &[u8]) {
+        let kind = "x-ms-blob-type: BlockBlob\r\n";
+        assert_eq!(self.ask("PUT", path, kind, bytes).0, 201, "{path}");
+    }
+
+    pub fn remove(self, path: &str) {
+        assert_eq!(self.ask("DELETE", path, "", b"").0, 202, "{path}");
+    }
+}
+
 /// A store with an empty bucket `nightly`.
 pub struct Store {
     root: tempfile::TempDir,
     port: u16,
+    is_azure: bool,
     _process: Guarded,
 }
 
@@ -25,46 +135,31 @@ impl Store {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("store");
         std::fs::create_dir_all(directory.join("nightly")).unwrap();
-        Store::start(root, "buckets/versitygw", |command, port| {
-            command
-                .env("ROOT_ACCESS_KEY", ID)
-                .env("ROOT_SECRET_KEY", SECRET)
-                .args(["--port", &format!("127.0.0.1:{port}"), "posix"])
-                .arg(directory);
-        })
+        let port = free_port();
+        let mut command = Command::new(tool("buckets/versitygw")?);
+        command
+            .env("ROOT_ACCESS_KEY", ID)
+            .env("ROOT_SECRET_KEY", SECRET)
+            .args(["--port", &format!("127.0.0.1:{port}"), "posix"])
+            .arg(directory);
+        Some(Store::start(root, command, port))
     }
 
     /// Starts moto, whose bucket keeps versions. It gives each version the time at which it was written, and each mark of a
     /// removal the time of the removal; versitygw gives them others. `None` if it is not installed.
     pub fn with_versions() -> Option<Store> {
         let root = tempfile::tempdir().unwrap();
-        let store = Store::start(root, "venv/bin/moto_server", |command, port| {
-            command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-        })?;
+        let port = free_port();
+        let mut command = Command::new(tool("venv/bin/moto_server")?);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        let store = Store::start(root, command, port);
         store.send("PUT", "", "");
         let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
         store.send("PUT", "?versioning", enabled);
         Some(store)
     }
 
-    fn start(
-        root: tempfile::TempDir,
-        program: &str,
-        arguments: impl FnOnce(&mut Command, u16),
-    ) -> Option<Store> {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let work = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.work");
-        let path = work.join(program);
-        if !path.exists() {
-            let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
-            assert!(!required, "{program} is missing: run scripts/setup.sh");
-            eprintln!("skipped: {program} is missing: run scripts/setup.sh");
-            return None;
-        }
-        let mut command = Command::new(path);
-        arguments(&mut command, port);
+    fn start(root: tempfile::TempDir, mut command: Command, port: u16) -> Store {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -74,14 +169,11 @@ impl Store {
         let store = Store {
             root,
             port,
+            is_azure: false,
             _process: Guarded(child),
         };
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "{program} does not start");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Some(store)
+        wait_for_port(port, &format!("{command:?}"));
+        store
     }
 
     /// Another program's request about the bucket, or about an object in it. Only for a store that checks no signature.
@@ -109,20 +201,68 @@ impl Store {
             .collect()
     }
 
+    /// Starts Azurite. `None` if it is not installed.
+    pub fn azure() -> Option<Store> {
+        let root = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let child = azurite(port)?
+            .current_dir(root.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let store = Store {
+            root,
+            port,
+            is_azure: true,
+            _process: Guarded(child),
+        };
+        wait_for_port(port, "Azurite");
+        Blobs { port }.make_container("nightly");
+        Some(store)
+    }
+
+    /// How the addresses of its objects begin.
+    pub fn bucket(&self) -> &'static str {
+        match self.is_azure {
+            true => "az://nightly",
+            false => "s3://nightly",
+        }
+    }
+
+    /// The variable with the secret, and the secret.
+    pub fn secret(&self) -> (&'static str, &'static str) {
+        match self.is_azure {
+            true => ("AZURE_STORAGE_ACCOUNT_KEY", ACCOUNT_KEY),
+            false => ("AWS_SECRET_ACCESS_KEY", SECRET),
+        }
+    }
+
     /// The environment of a program that reaches it.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
-        vec![
-            (
-                "AWS_ENDPOINT_URL",
-                format!("http://127.0.0.1:{}", self.port),
-            ),
-            ("AWS_REGION", "us-east-1".to_owned()),
-            ("AWS_ACCESS_KEY_ID", ID.to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
-            ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
-            ("LONGSHORE_ALLOW_HTTP", "1".to_owned()),
-            ("HOME", "/nonexistent".to_owned()),
-        ]
+        let mut settings = match self.is_azure {
+            true => vec![
+                ("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT.to_owned()),
+                (
+                    "AZURE_STORAGE_ENDPOINT",
+                    Blobs { port: self.port }.endpoint(),
+                ),
+            ],
+            false => vec![
+                (
+                    "AWS_ENDPOINT_URL",
+                    format!("http://127.0.0.1:{}", self.port),
+                ),
+                ("AWS_REGION", "us-east-1".to_owned()),
+                ("AWS_ACCESS_KEY_ID", ID.to_owned()),
+                ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
+            ],
+        };
+        let (name, secret) = self.secret();
+        settings.push((name, secret.to_owned()));
+        settings.push(("LONGSHORE_ALLOW_HTTP", "1".to_owned()));
+        settings.push(("HOME", "/nonexistent".to_owned()));
+        settings
     }
 
     /// The settings, as they go before a program in a command of the shell.
@@ -131,13 +271,52 @@ impl Store {
         self.settings().into_iter().map(one).collect()
     }
 
-    /// The file in which the store keeps an object of the bucket, or the directory of the objects below a prefix.
+    /// The file in which versitygw keeps an object of the bucket, or the directory of the objects below a prefix.
     pub fn object(&self, key: &str) -> PathBuf {
+        assert!(!self.is_azure, "Azurite keeps no files");
         self.root.path().join("store/nightly").join(key)
+    }
+
+    /// Takes an object away, and gives back what puts it there again.
+    pub fn hidden(&self, key: &str) -> Hidden<'_> {
+        let path = format!("nightly/{key}");
+        let kept = self.root.path().join("kept");
+        match self.is_azure {
+            true => {
+                let blobs = Blobs { port: self.port };
+                std::fs::write(&kept, blobs.read(&path)).unwrap();
+                blobs.remove(&path);
+            }
+            false => std::fs::rename(self.object(key), &kept).unwrap(),
+        }
+        Hidden {
+            store: self,
+            key: key.to_owned(),
+        }
     }
 
     /// A directory next to the store's own.
     pub fn root(&self) -> &Path {
         self.root.path()
+    }
+}
+
+/// An object that was taken away.
+pub struct Hidden<'a> {
+    store: &'a Store,
+    key: String,
+}
+
+impl Hidden<'_> {
+    pub fn shown(self) {
+        let kept = self.store.root.path().join("kept");
+        match self.store.is_azure {
+            true => {
+                let port = self.store.port;
+                let bytes = std::fs::read(&kept).unwrap();
+                Blobs { port }.write(&format!("nightly/{}", self.key), &bytes);
+            }
+            false => std::fs::rename(kept, self.store.object(&self.key)).unwrap(),
+        }
     }
 }

@@ -1,16 +1,15 @@
 //! Goal: a configured database whose target is in a bucket, WAL archive and all, works as one in directories:
 //! PostgreSQL archives to the store, a restore to a point in time gets its WAL from there, and expire, check, verify
 //! and drill work on it.
-//! Method: a real server, and versitygw as a real store on this machine.
-//! Not covered: a store that does not answer, which is shown on a simulated one; AWS itself.
+//! Method: a real server, and real stores on this machine: versitygw, and Azurite.
+//! Not covered: a store that does not answer, which is shown on a simulated one; AWS and Azure themselves.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use longshore_kit::{Installation, Server, representatives};
 
-use crate::common::store::{SECRET, Store};
+use crate::common::store::Store;
 use crate::common::{BINARY, answer, longshore, text};
 use crate::named::{archived, markers, reached};
 use crate::stage::{Stage, end, succeed};
@@ -22,15 +21,15 @@ struct Main {
 }
 
 impl Main {
-    fn new(installation: &Installation, store: Option<Store>) -> Option<Main> {
-        let store = store?;
+    fn new(installation: &Installation, store: Store) -> Main {
         let conf = [("archive_mode", "on"), ("archive_command", "false")];
         let stage = Stage::new(installation, &conf);
         let config = format!(
-            "[database.main]\nurl = \"{}\"\ntarget = \"t\"\nretention = \"r\"\n[database.main.wal]\nasync = true\n\
-             [target.t]\nbuckets = [\"s3://nightly/backups\", \"s3://nightly/backups\"]\n\
+            "[database.main]\nurl = \"{url}\"\ntarget = \"t\"\nretention = \"r\"\n[database.main.wal]\nasync = true\n\
+             [target.t]\nbuckets = [\"{0}/backups\", \"{0}/backups\"]\n\
              [retention.r]\nkeep_full = 1\n",
-            stage.server.url(),
+            store.bucket(),
+            url = stage.server.url(),
         );
         std::fs::write(stage.path("longshore.toml"), config).unwrap();
         stage.server.user().own(stage.dir.path());
@@ -43,7 +42,7 @@ impl Main {
             main.store.shell(),
             config.display()
         ));
-        Some(main)
+        main
     }
 
     fn command(&self, line: &str) -> Command {
@@ -58,11 +57,6 @@ impl Main {
         &self.stage.server
     }
 
-    /// A file of the archive, as the store keeps it.
-    fn archived(&self, name: &str) -> PathBuf {
-        self.store.object("backups/main/wal").join(name)
-    }
-
     /// Restores to `name` and opens it; the restored server's own command reaches the store.
     fn restored(&self, name: &str, more: &[&str]) -> Server {
         let data = self.stage.path(name);
@@ -70,12 +64,11 @@ impl Main {
         succeed(restore.arg(&data).args(more));
         let conf = data.join("postgresql.auto.conf");
         let settings = std::fs::read_to_string(&conf).unwrap();
+        let archive = format!("--archive ''{}/backups/main/wal''", self.store.bucket());
+        assert!(settings.contains(&archive), "{settings}");
+        let (_, secret) = self.store.secret();
         assert!(
-            settings.contains("--archive ''s3://nightly/backups/main/wal''"),
-            "{settings}"
-        );
-        assert!(
-            !settings.contains(SECRET) || settings.contains("archive_command"),
+            !settings.contains(secret) || settings.contains("archive_command"),
             "{settings}"
         );
         let line = "restore_command = '";
@@ -92,13 +85,22 @@ impl Main {
     }
 }
 
-fn installed() -> Option<Main> {
-    Main::new(&representatives().pop()?, Store::new())
+/// Runs a test over each kind of store.
+fn on_each_store(test: fn(&Main)) {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    for store in [Store::new(), Store::azure()].into_iter().flatten() {
+        test(&Main::new(&installation, store));
+    }
 }
 
 #[test]
 fn a_target_in_a_bucket_has_its_wal_archive_there_and_recovers_to_a_point_in_time() {
-    let Some(main) = installed() else { return };
+    on_each_store(recovery);
+}
+
+fn recovery(main: &Main) {
     let server = main.server();
     succeed(&mut main.command("backup main"));
     server.psql("insert into marker values (1)");
@@ -120,7 +122,7 @@ fn a_target_in_a_bucket_has_its_wal_archive_there_and_recovers_to_a_point_in_tim
     server.psql("insert into marker values (3)");
     archived(server);
     archived_more(server);
-    std::fs::rename(main.archived(&name), main.store.root().join("kept")).unwrap();
+    let hidden = main.store.hidden(&format!("backups/main/wal/{name}"));
     let mut restore = main.command("restore --database main --to");
     let refused = end(restore.arg(main.stage.path("gap")), 4);
     assert!(
@@ -128,7 +130,7 @@ fn a_target_in_a_bucket_has_its_wal_archive_there_and_recovers_to_a_point_in_tim
         "{}",
         text(&refused.stderr)
     );
-    std::fs::rename(main.store.root().join("kept"), main.archived(&name)).unwrap();
+    hidden.shown();
 }
 
 fn archived_more(server: &Server) {
@@ -138,7 +140,10 @@ fn archived_more(server: &Server) {
 
 #[test]
 fn expire_removes_wal_in_a_bucket_and_check_and_drill_work_on_it() {
-    let Some(main) = installed() else { return };
+    on_each_store(expiry);
+}
+
+fn expiry(main: &Main) {
     let server = main.server();
     for marker in 1..3 {
         succeed(&mut main.command("backup main"));
@@ -182,9 +187,10 @@ fn a_cluster_recovers_from_the_versions_of_its_archive_that_somebody_removed() {
     let Some(installation) = representatives().pop() else {
         return;
     };
-    let Some(main) = Main::new(&installation, Store::with_versions()) else {
+    let Some(store) = Store::with_versions() else {
         return;
     };
+    let main = Main::new(&installation, store);
     let server = main.server();
     succeed(&mut main.command("backup main"));
     server.psql("insert into marker values (1)");
@@ -222,25 +228,31 @@ fn a_cluster_recovers_from_the_versions_of_its_archive_that_somebody_removed() {
 /// shown on a simulated one, which takes less than three minutes.
 #[test]
 fn a_store_that_refuses_stops_a_recovery_and_loses_no_segment() {
-    let Some(main) = installed() else { return };
+    on_each_store(refusal);
+}
+
+fn refusal(main: &Main) {
+    // Another key, in base64.
+    let another = "YW5vdGhlcg==";
+    let (variable, secret) = main.store.secret();
     let server = main.server();
     server.psql("insert into marker values (1)");
     archived(server);
     let get = |secret: &str, expected: i32| {
         let mut get = main.command("wal get 000000010000000000000099 got --database main");
         get.current_dir(main.stage.dir.path());
-        get.env("AWS_SECRET_ACCESS_KEY", secret);
+        get.env(variable, secret);
         text(&end(&mut get, expected).stderr)
     };
-    let said = get("another", 200);
+    let said = get(another, 200);
     assert!(said.contains("HTTP 403"), "{said}");
-    get(SECRET, 1);
+    get(secret, 1);
     let command = server.psql("show archive_command");
     let with = |command: &str| {
         server.psql(&format!("alter system set archive_command = '{command}'"));
         server.psql("select pg_reload_conf()");
     };
-    with(&command.replace(SECRET, "another"));
+    with(&command.replace(secret, another));
     server.psql("insert into marker values (2); select pg_switch_wal()");
     server.wait_for("select failed_count > 0 from pg_stat_archiver", "t");
     with(&command);

@@ -1,6 +1,6 @@
 //! Goal: what a server hands to archive_command with --async is in the bucket, once and unbroken, although pushes and
 //! look-aheads are killed at random moments; and the server's calls for segments that were pushed ahead make no request.
-//! Method: a real server and a real store; segments wait before the archiver begins, so that the look-ahead has work.
+//! Method: a real server and real stores, versitygw and Azurite; segments wait before the archiver begins, so that the look-ahead has work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,19 +11,30 @@ use super::archiving::kill_pushes;
 use super::stage::*;
 use crate::common::store::Store;
 
-const ARCHIVE: &str = "s3://nightly/pushed";
 const READY: &str =
     "select count(*) from pg_ls_dir('pg_wal/archive_status') n where n like '%.ready'";
 
+fn archive(store: &Store) -> String {
+    format!("{}/pushed", store.bucket())
+}
+
 fn run_there(store: &Store, server: &Server, args: &[&str]) -> std::process::Output {
     let mut command = longshore(server, args);
-    command.envs(store.settings()).args(["--archive", ARCHIVE]);
+    command
+        .envs(store.settings())
+        .args(["--archive", &archive(store)]);
     command.output().unwrap()
 }
 
 #[test]
 fn an_archiver_into_a_bucket_that_is_killed_over_and_over_loses_nothing() {
-    let Some(store) = Store::new() else { return };
+    for store in [Store::new(), Store::azure()].into_iter().flatten() {
+        killed(&store);
+    }
+}
+
+fn killed(store: &Store) {
+    let archive = archive(store);
     let all = representatives();
     let Some(installation) = all.last() else {
         return;
@@ -33,19 +44,19 @@ fn an_archiver_into_a_bucket_that_is_killed_over_and_over_loses_nothing() {
         &[("archive_mode", "on"), ("archive_command", "false")],
     );
     server.start();
-    let created = run_there(&store, &server, &["wal", "create"]);
+    let created = run_there(store, &server, &["wal", "create"]);
     assert_eq!(code(&created), 0, "{}", text(&created));
     work(&server, 30);
     let settings = store.shell();
     server.psql(&format!(
-        "alter system set archive_command = '{settings}{BINARY} wal push %p --archive {ARCHIVE} --async'"
+        "alter system set archive_command = '{settings}{BINARY} wal push %p --archive {archive} --async'"
     ));
     let stop = AtomicBool::new(false);
     let killed = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
             let mut killed = 0;
             while !stop.load(Ordering::Relaxed) {
-                killed += kill_pushes(ARCHIVE);
+                killed += kill_pushes(&archive);
                 std::thread::sleep(Duration::from_millis(200 + 7 * (killed % 60)));
             }
             killed
@@ -60,7 +71,7 @@ fn an_archiver_into_a_bucket_that_is_killed_over_and_over_loses_nothing() {
     let last = server.psql("select pg_walfile_name(pg_current_wal_insert_lsn())");
     server.psql("select pg_switch_wal()");
     server.wait_for(READY, "0");
-    let listed = run_there(&store, &server, &["wal", "list", "--verify", "--json"]);
+    let listed = run_there(store, &server, &["wal", "list", "--verify", "--json"]);
     assert_eq!(code(&listed), 0, "{killed} killed: {}", text(&listed));
     let facts = longshore_kit::program::answer(&listed);
     assert_eq!(facts["runs"].as_array().unwrap().len(), 1, "{facts}");
