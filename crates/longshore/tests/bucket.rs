@@ -49,7 +49,7 @@ impl Server {
         let port = free_port();
         let mut command = match kind {
             Kind::S3proxy => {
-                let jar = tool("s3proxy-4.1.0-jar-with-dependencies.jar")?;
+                let jar = tool("buckets/s3proxy-4.1.0-jar-with-dependencies.jar")?;
                 let properties = root.path().join("properties");
                 let lines = format!(
                     "s3proxy.endpoint=http://127.0.0.1:{port}\ns3proxy.authorization=aws-v2-or-v4\n\
@@ -67,7 +67,7 @@ impl Server {
                 command
             }
             Kind::Versitygw => {
-                let mut command = Command::new(tool("versitygw")?);
+                let mut command = Command::new(tool("buckets/versitygw")?);
                 command
                     .env("ROOT_ACCESS_KEY", ID)
                     .env("ROOT_SECRET_KEY", SECRET)
