@@ -98,13 +98,13 @@ impl Azure {
                 "{name} is no storage account's name, which has 3 to 24 lower-case letters and digits"
             ));
         }
-        let endpoint = env.first(&ENDPOINT, Form::Signs)?;
-        if let Some((name, endpoint)) = &endpoint {
-            check_endpoint(name, endpoint, allow_http)?;
-        }
+        let endpoint = match env.first(&ENDPOINT, Form::Signs)? {
+            None => None,
+            Some((name, value)) => Some(check_endpoint(&name, &value, allow_http)?.to_string()),
+        };
         Ok(Azure {
             account,
-            endpoint: endpoint.map(|(_, value)| value),
+            endpoint,
             source: source(env),
         })
     }
@@ -194,28 +194,28 @@ fn source(env: &Environment) -> Result<AzureSource, String> {
         // It becomes a part of an address.
         let tenant = env.get(TENANT, Form::Signs)?;
         let tenant = needed(tenant, TENANT)?;
-        if tenant.contains(['/', '?', '#', '\\']) {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        if !tenant.chars().all(is_name) {
             return Err(format!("{TENANT} is no tenant's name or number"));
         }
-        let authority = env.get(AUTHORITY, Form::Signs)?;
-        if let Some(authority) = &authority {
-            server(AUTHORITY, authority, &["https"])?;
-        }
+        let authority = match env.get(AUTHORITY, Form::Signs)? {
+            None => None,
+            Some(value) => Some(server(AUTHORITY, &value, &["https"])?),
+        };
         return Ok(AzureSource::Application(Application {
             tenant,
             client: needed(client, CLIENT)?,
-            authority: authority.map(|a| a.trim_end_matches('/').to_owned()),
+            authority: authority.map(|url| url.as_str().trim_end_matches('/').to_owned()),
             proof,
         }));
     }
-    let endpoint = env.first(&["IDENTITY_ENDPOINT", "MSI_ENDPOINT"], Form::Signs)?;
-    if let Some((name, endpoint)) = &endpoint {
-        server(name, endpoint, &["http", "https"])?;
-    }
-    Ok(AzureSource::Managed {
-        client,
-        endpoint: endpoint.map(|(_, value)| value),
-    })
+    let endpoint = match env.first(&["IDENTITY_ENDPOINT", "MSI_ENDPOINT"], Form::Signs)? {
+        None => None,
+        Some((name, value)) => Some(server(&name, &value, &["http", "https"])?.to_string()),
+    };
+    // `object_store` reads it from the environment by itself.
+    env.get("IDENTITY_HEADER", Form::Signs)?;
+    Ok(AzureSource::Managed { client, endpoint })
 }
 
 /// The places are asked through the builder's connector, not as often as the store is.
@@ -401,6 +401,11 @@ mod tests {
                 &[client, secret, ("AZURE_TENANT_ID", "t/../verysecret")],
                 "AZURE_TENANT_ID",
             ),
+            (
+                &[client, secret, ("AZURE_TENANT_ID", "{verysecret}")],
+                "AZURE_TENANT_ID",
+            ),
+            (&[("IDENTITY_HEADER", "verysecret\n")], "IDENTITY_HEADER"),
             (
                 &[
                     client,

@@ -141,13 +141,13 @@ pub fn server(name: &str, value: &str, schemes: &[&str]) -> Result<Url, String> 
 }
 
 /// A store's endpoint. Errors: also plain http where it is not allowed.
-pub fn check_endpoint(name: &str, endpoint: &str, allow_http: bool) -> Result<(), String> {
+pub fn check_endpoint(name: &str, endpoint: &str, allow_http: bool) -> Result<Url, String> {
     let url = server(name, endpoint, &["https", "http"])?;
     match url.scheme() {
         "http" if !allow_http => Err(format!(
             "{name} is plain http, which everyone on the way can read and change; {ALLOW_HTTP}=1 allows it"
         )),
-        _ => Ok(()),
+        _ => Ok(url),
     }
 }
 

@@ -54,10 +54,10 @@ impl Google {
         env: &Environment,
         allow_http: bool,
     ) -> Result<Google, String> {
-        let endpoint = env.get(ENDPOINT, Form::Signs)?;
-        if let Some(endpoint) = &endpoint {
-            check_endpoint(ENDPOINT, endpoint, allow_http)?;
-        }
+        let endpoint = match env.get(ENDPOINT, Form::Signs)? {
+            None => None,
+            Some(value) => Some(check_endpoint(ENDPOINT, &value, allow_http)?.to_string()),
+        };
         Ok(Google {
             endpoint,
             source: source(storage, env),
@@ -123,7 +123,10 @@ fn source(storage: &dyn Storage, env: &Environment) -> Result<GoogleSource, Stri
         // `object_store` makes an address of it.
         for name in ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"] {
             if let Some(host) = env.get(name, Form::Signs)? {
-                server(name, &format!("http://{host}"), &["http"])?;
+                let url = server(name, &format!("http://{host}"), &["http"])?;
+                if url.path() != "/" {
+                    return Err(format!("{name} must be HOST:PORT, without a path"));
+                }
             }
         }
         return Ok(GoogleSource::Instance);
@@ -243,6 +246,7 @@ mod tests {
             ((ENDPOINT, "http://h"), "LONGSHORE_ALLOW_HTTP"),
             ((ENDPOINT, "https://h?verysecret"), ENDPOINT),
             (("GCE_METADATA_HOST", "u:verysecret@h"), "GCE_METADATA_HOST"),
+            (("GCE_METADATA_IP", "h/{verysecret}"), "GCE_METADATA_IP"),
         ] {
             let why = place(&disk, &[variable]);
             assert!(why.contains(word) && !why.contains("verysecret"), "{why}");
