@@ -1,6 +1,6 @@
 //! Goal: requests go where the settings say, with credentials from each place that gives them.
 //! Method: the shipped network code, over small servers on this machine that stand for the store and for the places.
-//! Not covered: real stores, which `longshore/tests/bucket.rs` uses.
+//! Not covered: real stores, which `longshore/tests/bucket/main.rs` uses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
