@@ -1,6 +1,6 @@
 //! Backup: opens source and devices, plans, moves the bytes ([`crate::load`]), seals the set and reports.
 //!
-//! Three steps: [`Prepared`] makes all decisions that are possible before a byte moves; [`store`] moves the blocks,
+//! Three steps: [`PreparedBackup`] makes all decisions that are possible before a byte moves; [`store`] moves the blocks,
 //! proves that the WAL exists and seals the set; [`report`] informs the caller, the observer and the history.
 
 mod prepared;

@@ -7,7 +7,7 @@
 //!   devices, the accelerators and the base's page sums.
 //! - A differential backup keeps the sum key of its base: one key for a chain.
 //!
-//! Leaves to others: moving bytes (`load`), sealing and recording (`mod.rs`, `history.rs`).
+//! Leaves to others: moving bytes (`load`), sealing and recording (`store.rs`, `history.rs`).
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Restore: all stripes are read at the same time, blocks are decoded and written in any order, names come last.
 //!
 //! A differential set is restored together with all sets it needs, like a single set: [`Merge`](crate::chain::Merge)
-//! decides which bytes of which set count. Three steps: [`OpenedMedia`] finds the sets; [`Prepared`] decides sizes and
+//! decides which bytes of which set count. Three steps: [`OpenedMedia`] finds the sets; [`PreparedRestore`](prepared::PreparedRestore) decides sizes and
 //! accelerators, and moves the blocks; [`report`] reports the result. A preview ends before the first write.
 
 mod choice;
