@@ -83,21 +83,20 @@ impl PgWal {
             return Ok(0);
         };
         let since = self.lags()?.remove(target).map(|lag| lag.since);
+        // Before the other archive is looked at: segments that come meanwhile are lacking. Whoever copied the others, they
+        // are there when this has ended.
+        let newest = from.runs()?.into_iter().map(|run| run.span.last);
+        let newest = newest.max_by_key(|last| last.start(size));
         let result = from.lacking_at_end(to, since).and_then(|todo| {
             let copied = copy_wal(from, to, &todo, form, clock, &|| true)?;
             match copied.unreadable.into_iter().next() {
                 Some(error) => Err(error),
-                None => Ok((todo, copied.files)),
+                None => Ok(copied.files),
             }
         });
         match result {
-            Ok((todo, files)) => {
-                let last = todo
-                    .names
-                    .iter()
-                    .filter_map(|name| name.segment())
-                    .next_back();
-                self.note_copied(target, last.map(|last| last.next(size)), size, clock)?;
+            Ok(files) => {
+                self.note_reached(target, newest.map(|last| last.next(size)), size, clock)?;
                 Ok(files)
             }
             Err(error) => {
@@ -136,22 +135,23 @@ impl PgWal {
         Ok(())
     }
 
-    /// Notes that nothing before `next` is lacking; `None`: nothing was.
-    fn note_copied(
+    /// Notes that nothing before `next` is lacking.
+    fn note_reached(
         &self,
         target: &str,
         next: Option<SegmentName>,
         size: SegmentSize,
         clock: &dyn Clock,
     ) -> Result<(), Error> {
-        let known = self.lags()?.remove(target);
-        let is_new = |lag: &Lag| lag.why.is_some() || next.is_some();
-        if known.as_ref().is_some_and(is_new) {
+        let Some(known) = self.lags()?.remove(target) else {
+            return Ok(());
+        };
+        let is_further = |next: &SegmentName| next.start(size) > known.since.start(size);
+        let next = next.filter(is_further);
+        if known.why.is_some() || next.is_some() {
             self.change_lag(target, clock, |known| {
-                let since = known?.since;
-                let next = next.filter(|next| next.start(size) > since.start(size));
                 Some(Lag {
-                    since: next.unwrap_or(since),
+                    since: next.unwrap_or(known?.since),
                     why: None,
                 })
             })?;
