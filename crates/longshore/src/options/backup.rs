@@ -56,11 +56,11 @@ pub struct Backup {
     #[arg(value_name = "SOURCE", required = true, num_args = 1.., value_parser = values::source())]
     pub source: Vec<OsString>,
 
-    /// A path, s3://BUCKET/KEY (az://, gs://), nul:, or - (standard output). Repeatable.
+    /// A path, s3://BUCKET/KEY, nul:, or - (standard output). Repeatable.
     ///
     /// 1 to 64 stripes, all of one kind; nul: keeps nothing. Stripes on different disks add up their write throughput.
     /// Compression uses all CPUs even with one stripe, so more stripes do not help there. Losing one stripe loses the
-    /// backup. docs/buckets.md says how to reach a bucket.
+    /// backup. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too; docs/buckets.md says how to reach a bucket.
     #[arg(long, value_name = "DEVICE", value_parser = values::device())]
     pub to: Vec<DeviceSpec>,
 

@@ -16,9 +16,9 @@ use super::{TransferOptions, values};
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("media").required(true).multiple(true).args(["devices", "target", "database"]))]
 pub struct Media {
-    /// All stripes of the media set, in any order: paths, s3://BUCKET/KEY (az://, gs://), or -.
+    /// All stripes of the media set, in any order: paths, s3://BUCKET/KEY, or -.
     ///
-    /// - reads standard input.
+    /// - reads standard input. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too.
     #[arg(value_name = "DEVICE", value_parser = values::device())]
     pub devices: Vec<DeviceSpec>,
 

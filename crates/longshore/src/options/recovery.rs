@@ -146,7 +146,7 @@ pub struct ClusterArgs {
     #[arg(long, hide_short_help = true, value_name = "COMMAND")]
     pub restore_command: Option<String>,
 
-    /// The WAL archive to use: a directory, or s3://BUCKET/PREFIX (az://, gs://).
+    /// The WAL archive to use: a directory, or s3://BUCKET/PREFIX.
     ///
     /// Sets restore_command to `longshore wal get` with this program's own path. Before it writes, the restore checks
     /// that the archive has the WAL that is needed. With --database the default is the database's archive.

@@ -77,9 +77,10 @@ pub struct Serve {
     #[arg(long, value_name = "DIR")]
     pub directory: Vec<PathBuf>,
 
-    /// A prefix in a bucket, s3://BUCKET/PREFIX (az://, gs://), below which statements may name objects. Repeatable.
+    /// A prefix in a bucket, s3://BUCKET/PREFIX, below which statements may name objects. Repeatable.
     ///
-    /// Without it, statements name no objects (URL = 's3://...'): they would use the server's credentials.
+    /// Without it, statements name no objects (URL = 's3://...'): they would use the server's credentials. Prefixes of
+    /// az://CONTAINER and gs://BUCKET are taken, too.
     #[arg(long, value_name = "s3://BUCKET/PREFIX")]
     pub bucket: Vec<String>,
 

@@ -41,7 +41,7 @@ pub enum WalAction {
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("place").required(true).args(["archive", "database"]))]
 pub struct Archive {
-    /// The archive's directory, or s3://BUCKET/PREFIX (az://, gs://), made by `longshore wal create`.
+    /// The archive's directory, or s3://BUCKET/PREFIX, made by `longshore wal create`.
     ///
     /// It is for one cluster's WAL and nothing else.
     #[arg(long, value_name = "DIR", value_parser = values::archive())]
