@@ -379,5 +379,6 @@ fn a_second_database_under_one_name_is_told_where_the_copies_lie() {
         .exits(5)
         .says("target offsite")
         .says("2 branches");
-    stage.line("check").exits(1).says("offsite: ");
+    // The first database has no newer backup there: it may have been given up.
+    stage.line("check").exits(5).says("offsite: ");
 }
