@@ -273,7 +273,12 @@ impl FamilyRead for Tee {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
         let mut out = self.out();
-        debug_assert_eq!(offset, out.at, "a pipe is read in order");
+        if offset != out.at {
+            return Err(Error::Unsupported {
+                device: self.device.clone(),
+                action: "be read out of order while it is copied",
+            });
+        }
         let n = self.read.read_at(buf, offset)?;
         let before = self.held_from.saturating_sub(offset).min(n as u64) as usize;
         let (now, later) = buf[..n].split_at(before);
@@ -294,5 +299,50 @@ impl FamilyRead for Tee {
 
     fn reading_bytes(&self) -> u64 {
         self.read.reading_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_io::{SimDisk, Storage};
+
+    use super::*;
+    use crate::device::DeviceSpec;
+
+    /// Goal: a stripe on its way into a copy is read as a pipe is, and the copy gets each byte once, whatever else was
+    /// asked for.
+    #[test]
+    fn a_stripe_that_is_copied_is_read_in_order_and_passes_on_each_byte_once() {
+        let bytes: Vec<u8> = (0..9_000_u32).map(|i| (i * 7 % 251) as u8).collect();
+        let disk = SimDisk::new(5);
+        disk.write_file("/d/from", &bytes).unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+        let device = |path: &str| DeviceSpec::File(path.into()).open(&storage);
+        let to = device("/d/to");
+        let tee = Tee {
+            device: "/d/from".to_owned(),
+            read: device("/d/from").open().unwrap().unwrap(),
+            held_from: 8_000,
+            end: 9_000,
+            out: Mutex::new(Out {
+                write: to.create(Via::Cache).unwrap(),
+                tail: Vec::new(),
+                at: 0,
+            }),
+        };
+        crate::reading::keeps_its_contract(&tee, &bytes);
+        let Out {
+            mut write,
+            tail,
+            at,
+        } = tee.out.into_inner().unwrap();
+        assert_eq!((write.offset(), at), (8_000, 9_000));
+        assert!(tail == bytes[8_000..]);
+        write.sync().unwrap();
+        write.keep();
+        write.complete().unwrap();
+        let mut copy = vec![0; 9_000];
+        let n = to.open().unwrap().unwrap().read_at(&mut copy, 0).unwrap();
+        assert!(copy[..n] == bytes[..8_000]);
     }
 }

@@ -23,6 +23,9 @@ pub mod header;
 pub mod index;
 pub mod manifest;
 mod member;
+#[cfg(test)]
+#[path = "../tests/contract/reading.rs"]
+mod reading;
 pub mod record;
 mod set_reader;
 mod set_writer;

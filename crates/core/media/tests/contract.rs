@@ -5,6 +5,8 @@
 
 #[path = "contract/lies.rs"]
 mod lies;
+#[path = "contract/reading.rs"]
+mod reading;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -199,34 +201,7 @@ fn a_stripe_is_read_as_it_was_written(place: &Place) {
     write.keep();
     write.complete().unwrap();
     let read = place.device().open().unwrap().unwrap();
-    check_reading(&*read, &bytes);
-}
-
-/// Any range, full or short at the end, from many threads at once.
-fn check_reading(read: &dyn FamilyRead, bytes: &[u8]) {
-    let len = bytes.len();
-    assert_eq!(read.len_bytes().unwrap(), Some(len as u64));
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            scope.spawn(move || {
-                for (offset, wanted) in [
-                    (0, 1),
-                    (thread * 4096, 8192),
-                    (thread * 511 + 1, 4097),
-                    (len - 1, 10),
-                    (len - 5000, 5000),
-                    (len, 10),
-                    (len + 4096, 10),
-                    (3, 0),
-                ] {
-                    let mut buf = vec![0; wanted];
-                    let n = read.read_at(&mut buf, offset as u64).unwrap();
-                    let from = &bytes[len.min(offset)..len.min(offset + wanted)];
-                    assert!(buf[..n] == *from, "{wanted} bytes at {offset}");
-                }
-            });
-        }
-    });
+    reading::keeps_its_contract(&*read, &bytes);
 }
 
 fn what_stands_is_read_until_its_successor_is_complete(place: &Place) {
@@ -410,7 +385,7 @@ const EIO: i32 = 5;
 fn a_finished_stripe_in_memory_is_read_and_not_written() {
     let bytes = long(7);
     let device = Stripe::device("s", bytes.clone());
-    check_reading(&*device.open().unwrap().unwrap(), &bytes);
+    reading::keeps_its_contract(&*device.open().unwrap().unwrap(), &bytes);
     check_unsupported(&*device);
     assert!(matches!(
         device.create(Via::Cache),
@@ -569,14 +544,8 @@ fn between_two_pipes() {
     check_unsupported(&*device);
     let read = device.open().unwrap().unwrap();
     assert_eq!(read.len_bytes().unwrap(), None);
-    let mut bytes = vec![0; long(9).len() + 1];
-    assert_eq!(read.read_at(&mut bytes[..10], 0).unwrap(), 10);
-    let again = read.read_at(&mut [0; 10], 0);
-    assert!(matches!(again, Err(Error::Unsupported { .. })), "{again:?}");
-    let rest = read.read_at(&mut bytes[10..], 10).unwrap();
-    bytes.truncate(10 + rest);
-    assert!(bytes == long(9));
-    assert_eq!(read.read_at(&mut [0; 10], bytes.len() as u64).unwrap(), 0);
+    let bytes = long(9);
+    reading::keeps_its_contract(&*read, &bytes);
     let mut write = device.create(Via::Direct).unwrap();
     write.write(BETWEEN).unwrap();
     write.write(&bytes).unwrap();

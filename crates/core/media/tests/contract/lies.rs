@@ -1,5 +1,6 @@
 //! Goal: every promise of `contract.rs` can turn red.
-//! Method: each double breaks one promise of a device, and must turn exactly that one red.
+//! Method: each double breaks one promise of a device, and must turn exactly that one red. A stripe that is read in order
+//! only has doubles of its own.
 //!
 //! Invariants
 //! - The double without a lie keeps every promise, so a lie is all that a promise can refuse.
@@ -7,14 +8,14 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use longshore_io::Via;
 use longshore_media::device::DeviceClass;
 use longshore_media::{BackupDevice, Error, FamilyRead, FamilyWrite, LastLook, PendingStripe};
 
 use super::support::Slot;
-use super::{PROMISES, Place, all};
+use super::{PROMISES, Place, all, long, reading};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Lie {
@@ -311,4 +312,85 @@ fn every_lie_of_a_device_breaks_the_promise_that_it_is_about() {
         assert!(broken.iter().any(|(of, _)| of == &name), "{name}");
     }
     assert_eq!(broken.len(), LIES.len(), "a lie of no promise");
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum OrderLie {
+    None,
+    TellsALength,
+    ReadsBack,
+    ReadsAhead,
+    LosesWhatItRefuses,
+    FlipsABit,
+    ReadsShort,
+}
+
+/// A stripe that is read as a pipe is, but for one thing.
+#[derive(Debug)]
+struct Ordered {
+    lie: OrderLie,
+    bytes: Vec<u8>,
+    at: Mutex<usize>,
+}
+
+impl FamilyRead for Ordered {
+    fn len_bytes(&self) -> Result<Option<u64>, Error> {
+        let tells = self.lie == OrderLie::TellsALength;
+        Ok(tells.then_some(self.bytes.len() as u64))
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let mut at = self.at.lock().unwrap();
+        let offset = offset as usize;
+        let is_taken = match self.lie {
+            OrderLie::ReadsBack => offset <= *at,
+            OrderLie::ReadsAhead => offset >= *at,
+            _ => offset == *at,
+        };
+        if !is_taken {
+            *at += usize::from(self.lie == OrderLie::LosesWhatItRefuses);
+            return Err(Error::Unsupported {
+                device: "ordered".to_owned(),
+                action: "be read out of order",
+            });
+        }
+        let from = &self.bytes[offset.min(self.bytes.len())..];
+        let wanted = match self.lie {
+            OrderLie::ReadsShort => buf.len().min(4095),
+            _ => buf.len(),
+        };
+        let n = wanted.min(from.len());
+        buf[..n].copy_from_slice(&from[..n]);
+        if self.lie == OrderLie::FlipsABit && offset > 0 && n > 0 {
+            buf[n - 1] ^= 1;
+        }
+        *at = offset + n;
+        Ok(n)
+    }
+}
+
+/// Goal: the suite sees every stripe that claims to be read in order only and is not.
+#[test]
+fn every_lie_of_a_stripe_that_is_read_in_order_is_seen() {
+    let is_kept = |lie| {
+        let bytes = long(10);
+        let read = Ordered {
+            lie,
+            bytes: bytes.clone(),
+            at: Mutex::new(0),
+        };
+        let check = || reading::keeps_its_contract(&read, &bytes);
+        catch_unwind(AssertUnwindSafe(check)).is_ok()
+    };
+    assert!(is_kept(OrderLie::None));
+    for lie in [
+        OrderLie::TellsALength,
+        OrderLie::ReadsBack,
+        OrderLie::ReadsAhead,
+        OrderLie::LosesWhatItRefuses,
+        OrderLie::FlipsABit,
+        OrderLie::ReadsShort,
+    ] {
+        assert!(!is_kept(lie), "{lie:?} is not seen");
+    }
 }
