@@ -59,7 +59,8 @@ pub struct Session {
     output: Staging,
 }
 
-// SAFETY: a session has no tie to the thread that made it; only two calls at a time are forbidden, and calls need `&mut`.
+// SAFETY: `Send` demands that another thread may use and drop the value. qatzip.h ties no session to a thread; it demands
+// that no two calls use one session at a time: every call here takes `&mut self`, and so does `drop`.
 unsafe impl Send for Session {}
 
 impl Session {
@@ -288,21 +289,23 @@ impl Staging {
             Some((start, Owner::Us(layout)))
         };
         let (start, owner) = pinned.or_else(own)?;
-        // SAFETY: either allocator gave `len` bytes that nobody else knows of. The library's are not zero; slices of them
-        // need bytes that were written once.
+        // SAFETY: `write_bytes` demands `len` bytes that may be written: either allocator gave as many, and nobody else
+        // knows of them. The library's are not zero, and the slices of `bytes` must only have bytes that were written.
         unsafe { start.as_ptr().write_bytes(0, len) };
         Some(Staging { start, len, owner })
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` wrote all `len` bytes, and only this value owns them. `Session::call` needs the whole session
-        // exclusively, so no device works on them while they are borrowed from it.
+        // SAFETY: a slice demands bytes that were written and that nobody changes while it lives: `new` wrote all `len`, and
+        // only this value owns them. `Session::call` takes the whole session exclusively, so no device works on them
+        // while they are borrowed from it.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `new` wrote all `len` bytes, and only this value owns them. The exclusive borrow makes this the only
-        // slice, and no device works on the bytes: `Session::call` needs the whole session exclusively.
+        // SAFETY: such a slice demands bytes that were written and that nobody else uses while it lives: `new` wrote all
+        // `len`, and only this value owns them. The exclusive borrow makes this the only slice, and no device works on
+        // the bytes: `Session::call` takes the whole session exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
