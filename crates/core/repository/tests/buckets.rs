@@ -736,36 +736,6 @@ fn a_listing_asks_once_for_all_names_and_few_times_for_each_stripe() {
     assert_eq!(wrote.count(), 0);
 }
 
-/// Prints how long a listing of 1,000 sets takes where each request takes 20 ms.
-#[test]
-#[ignore = "it measures time, which proves nothing on a busy machine: run it by name, with --nocapture"]
-fn a_listing_of_a_thousand_sets_is_timed() {
-    let stage = Stage::new();
-    let shelf = shelf_of(&stage.name, &["/p"]);
-    let first = shelve(&shelf, &stage.path("source"), 1).to_string();
-    let bytes = stage
-        .store
-        .object(&format!("p/db/{first}/family-1.bak"))
-        .unwrap();
-    for n in 1..1000 {
-        let label = first.replace(&first[first.len() - 8..], &format!("{n:08x}"));
-        stage
-            .store
-            .put(&format!("p/db/{label}/family-1.bak"), &bytes);
-    }
-    let before = stage.requests();
-    stage
-        .store
-        .script(|_| Act::Delay(std::time::Duration::from_millis(20)));
-    let begun = std::time::Instant::now();
-    assert_eq!(shelf.list().unwrap().sets.len(), 1000);
-    let requests = stage.requests() - before;
-    println!(
-        "{requests} requests, {:.2} s",
-        begun.elapsed().as_secs_f64()
-    );
-}
-
 /// Goal: whatever a target or an archive has in a bucket is known by its name, in every spelling of it.
 #[test]
 fn an_object_of_a_target_or_an_archive_is_known_by_its_name() {
