@@ -591,7 +591,7 @@ impl Place for Lying {
                 .unwrap_or_else(|error| Protection::Impossible(error.to_string()))),
             lie => Ok(match self.place.protect(label)? {
                 Protection::Held(held) => Protection::Held(hold(held, lie)),
-                impossible @ Protection::Impossible(_) => impossible,
+                none @ (Protection::Impossible(_) | Protection::Needless) => none,
             }),
         }
     }
