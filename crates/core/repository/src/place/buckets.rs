@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use longshore_bucket::{
-    Abilities, Address, Below, Bucket, Bytes, Created, Error as StoreError, Key, Unfinished,
+    Abilities, Address, Below, Bucket, Bytes, Created, Error as StoreError, Key, Listed, Unfinished,
 };
 use longshore_facts as facts;
 use longshore_io::{Storage, is_stale};
@@ -302,7 +302,7 @@ impl Buckets {
         for home in self.homes()? {
             let spot = home.join(label.as_str());
             let below = spot.below()?;
-            let content = |object: longshore_bucket::Listed| Content {
+            let content = |object: Listed| Content {
                 spot: spot.join(&object.name),
                 family: family_of(&object.name).filter(|f| f.1).map(|f| f.0),
                 name: object.name,
@@ -328,66 +328,85 @@ impl Buckets {
         }
         Ok(None)
     }
+}
 
-    fn look_in(&self, home: &Spot, found: &mut Found) -> Result<(), Error> {
-        let below = home.below()?;
-        found.now_ns = below.now_ns;
-        let mut strays = BTreeSet::new();
-        for (folder, mut objects) in below.by_folder() {
-            // An object that a console makes to show a folder has no name below it.
-            objects.retain(|(name, _)| !name.is_empty());
-            let Ok(label) = folder.parse::<Label>() else {
-                let is_own = |name: &str| {
-                    [lease::PREFIX, MARK, PROBE]
-                        .iter()
-                        .any(|own| name.starts_with(own))
-                };
-                match folder {
-                    target::WAL => {}
-                    "" => strays.extend(
-                        objects
-                            .iter()
-                            .map(|(name, _)| (*name).to_owned())
-                            .filter(|n| !is_own(n)),
-                    ),
-                    folder => drop(strays.insert(folder.to_owned())),
-                }
-                continue;
-            };
-            let spot = home.join(folder);
-            let files = found.labels.entry(label).or_insert_with(|| LabelFiles {
-                any_finished: true,
-                ..LabelFiles::default()
-            });
-            for (name, object) in objects {
-                if name == REMOVING {
-                    files.removing = true;
-                } else if name.starts_with(lease::PREFIX) {
-                    let heard = spot.join(name).holder(object.modified_ns, below.now_ns);
-                    match heard {
-                        Err(error) => files.unreadable = Some(error.to_string()),
-                        Ok(Heard::Live(holder)) => files.holders.push(holder),
-                        Ok(Heard::Ending(holder)) if holder.what == Some(Use::Backup) => {
-                            files.any_finished = false;
-                            files.ending = Some(holder);
-                        }
-                        Ok(Heard::Dead(holder)) if holder.what == Some(Use::Backup) => {
-                            files.any_finished = false;
-                        }
-                        Ok(Heard::Ending(_) | Heard::Dead(_) | Heard::Done) => {}
-                    }
-                } else if family_of(name).is_some_and(|family| family.1) {
-                    let address = address_of(&spot.join(name).address)?;
-                    files.stripes.push(DeviceSpec::Bucket(address));
-                    files.bytes += object.len_bytes;
-                } else {
-                    strays.insert(object.name.clone());
-                }
-            }
+/// Adds what is below a database in one bucket.
+fn look_in(home: &Spot, found: &mut Found) -> Result<(), Error> {
+    let below = home.below()?;
+    found.now_ns = below.now_ns;
+    let mut strays = BTreeSet::new();
+    for (folder, mut objects) in below.by_folder() {
+        // An object that a console makes to show a folder has no name below it.
+        objects.retain(|(name, _)| !name.is_empty());
+        let Ok(label) = folder.parse::<Label>() else {
+            strays.extend(strays_of(folder, &objects));
+            continue;
+        };
+        let files = found.labels.entry(label).or_insert_with(|| LabelFiles {
+            any_finished: true,
+            ..LabelFiles::default()
+        });
+        let unknown = add_files(files, &home.join(folder), &objects, below.now_ns)?;
+        strays.extend(unknown);
+    }
+    let address = |name: &String| home.join(name).address;
+    found.strays.extend(strays.iter().map(address));
+    Ok(())
+}
+
+/// The unknown names in a folder that is no label's, from the database on.
+fn strays_of(folder: &str, objects: &[(&str, &Listed)]) -> Vec<String> {
+    let is_own = |name: &str| {
+        let mut beginnings = [lease::PREFIX, MARK, PROBE].iter();
+        beginnings.any(|own| name.starts_with(own))
+    };
+    match folder {
+        target::WAL => Vec::new(),
+        "" => {
+            let names = objects.iter().map(|(name, _)| *name);
+            names.filter(|n| !is_own(n)).map(Into::into).collect()
         }
-        let address = |name: &String| home.join(name).address;
-        found.strays.extend(strays.iter().map(address));
-        Ok(())
+        folder => vec![folder.to_owned()],
+    }
+}
+
+/// Adds the objects below a label; returns the unknown names, from the database on.
+fn add_files(
+    files: &mut LabelFiles,
+    spot: &Spot,
+    objects: &[(&str, &Listed)],
+    now_ns: i64,
+) -> Result<Vec<String>, StoreError> {
+    let mut strays = Vec::new();
+    for (name, object) in objects {
+        if *name == REMOVING {
+            files.removing = true;
+        } else if name.starts_with(lease::PREFIX) {
+            add_lease(files, spot.join(name).holder(object.modified_ns, now_ns));
+        } else if family_of(name).is_some_and(|family| family.1) {
+            let address = address_of(&spot.join(name).address)?;
+            files.stripes.push(DeviceSpec::Bucket(address));
+            files.bytes += object.len_bytes;
+        } else {
+            strays.push(object.name.clone());
+        }
+    }
+    Ok(strays)
+}
+
+/// Adds a lease below a label, as far as it says something about the label.
+fn add_lease(files: &mut LabelFiles, heard: Result<Heard, StoreError>) {
+    match heard {
+        Err(error) => files.unreadable = Some(error.to_string()),
+        Ok(Heard::Live(holder)) => files.holders.push(holder),
+        Ok(Heard::Ending(holder)) if holder.what == Some(Use::Backup) => {
+            files.any_finished = false;
+            files.ending = Some(holder);
+        }
+        Ok(Heard::Dead(holder)) if holder.what == Some(Use::Backup) => {
+            files.any_finished = false;
+        }
+        Ok(Heard::Ending(_) | Heard::Dead(_) | Heard::Done) => {}
     }
 }
 
@@ -416,7 +435,7 @@ impl Place for Buckets {
     fn look(&self) -> Result<Found, Error> {
         let mut found = Found::default();
         for home in self.homes()? {
-            self.look_in(&home, &mut found)?;
+            look_in(&home, &mut found)?;
         }
         let number = |device: &DeviceSpec| match device {
             DeviceSpec::Bucket(address) => {
