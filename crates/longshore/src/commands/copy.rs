@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longshore_io::Throttle;
 use longshore_media::Error as MediaError;
-use longshore_repository::chain::chain;
+use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::copying::{BegunCopy, CopyPlan, CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
 use longshore_repository::{BackupState, Error, Listing, Shelf, Target};
@@ -198,6 +198,34 @@ struct Counted {
     view: ProgressView,
 }
 
+/// The backups that one route takes, and how far they have come.
+struct Load<'a> {
+    from: &'a Listing,
+    plan: &'a CopyPlan,
+    facts: Vec<SetFacts>,
+    /// Those to copy.
+    chosen: Vec<usize>,
+    /// Those of them that did not come, for whatever reason.
+    failed: BTreeSet<usize>,
+    /// `None`: not tried yet. Backups without their WAL are no copies.
+    wal_came: Option<bool>,
+    failures: &'a mut Failures,
+    database: &'a mut CopiedDatabase,
+}
+
+impl Load<'_> {
+    /// Names the first thing that a backup needs and that did not come.
+    fn missing_for(&self, index: usize) -> Option<String> {
+        let needs = chain(&self.facts, index).unwrap_or_default();
+        if let Some(lost) = needs.iter().find(|need| self.failed.contains(need)) {
+            let lost = &self.facts[*lost].label;
+            return Some(format!("it needs {lost}, which was not copied"));
+        }
+        let lacks_wal = self.wal_came == Some(false) && needs_archive(&self.from.sets[index]);
+        lacks_wal.then(|| "the WAL that it needs could not be copied".to_owned())
+    }
+}
+
 /// The end of one backup that was to be copied.
 enum Outcome {
     Copied,
@@ -304,69 +332,84 @@ impl RouteRun<'_> {
         failures: &mut Failures,
         database: &mut CopiedDatabase,
     ) -> Vec<Option<CopyRow>> {
-        let facts = from.facts();
-        let chosen = plan.copied();
+        let mut load = Load {
+            from,
+            plan,
+            facts: from.facts(),
+            chosen: plan.copied(),
+            failed: BTreeSet::new(),
+            wal_came: self.options.no_wal.then_some(true),
+            failures,
+            database,
+        };
         let counted = Counted {
             moved: AtomicU64::new(0),
-            total: chosen.iter().map(|i| from.sets[*i].bytes).sum(),
+            total: load.chosen.iter().map(|i| from.sets[*i].bytes).sum(),
             view: ProgressView::new(self.context.output, self.context.clock.clone()),
         };
-        let mut failed: BTreeSet<usize> = BTreeSet::new();
-        // `None`: not tried yet. Backups without their WAL are no copies.
-        let mut wal_came: Option<bool> = self.options.no_wal.then_some(true);
-        for i in in_order(&facts, &chosen) {
-            let Some(row) = &mut rows[i] else {
-                continue;
-            };
-            if self.is_cancelled() {
-                row.end(CopyFate::Left, Some("the run was interrupted".to_owned()));
-                continue;
+        for i in in_order(&load.facts, &load.chosen) {
+            if let Some(row) = &mut rows[i] {
+                let (fate, why) = self.carry_one(i, &mut load, &counted);
+                row.end(fate, why);
             }
-            let needs = chain(&facts, i).unwrap_or_default();
-            let lost = needs.iter().find(|need| failed.contains(need));
-            let why = match lost {
-                Some(lost) => format!("it needs {}, which was not copied", facts[*lost].label),
-                None if wal_came == Some(false) && needs_archive(&from.sets[i]) => {
-                    "the WAL that it needs could not be copied".to_owned()
-                }
-                None => {
-                    let result = self.copy_one((from, i, plan), &counted, |begun| {
-                        if wal_came.is_none() {
-                            wal_came = Some(false);
-                            let copied: Vec<_> = chosen.iter().map(|i| facts[*i].clone()).collect();
-                            let done = self.copy_wal(plan, Some((begun, &copied)))?;
-                            wal_came = Some(true);
-                            self.count_wal(done, failures, database);
-                        }
-                        Ok(())
-                    });
-                    match result {
-                        Ok(Outcome::Copied) => row.end(CopyFate::Copied, None),
-                        Ok(Outcome::Taken) => row.end(CopyFate::BeingCopied, None),
-                        Err(_) if self.is_cancelled() => {
-                            row.end(CopyFate::Left, Some("the run was interrupted".to_owned()));
-                        }
-                        Err(failure) => {
-                            row.end(CopyFate::Failed, Some(failure.text.clone()));
-                            failed.insert(i);
-                            failures.note(self.to, failure, self.context);
-                        }
-                    }
-                    continue;
-                }
-            };
-            row.end(CopyFate::Blocked, Some(why));
-            failed.insert(i);
         }
         counted.view.end();
-        // Backups may be there already that go on with newer WAL.
-        if wal_came.is_none() && !self.is_cancelled() {
-            match self.copy_wal(plan, None) {
-                Ok(done) => self.count_wal(done, failures, database),
-                Err(failure) => failures.note(self.to, failure, self.context),
+        self.bring_later_wal(&mut load);
+        rows
+    }
+
+    /// Copies one backup, unless it would be no backup there; returns its end and the reason.
+    fn carry_one(
+        &self,
+        index: usize,
+        load: &mut Load<'_>,
+        counted: &Counted,
+    ) -> (CopyFate, Option<String>) {
+        let left = || (CopyFate::Left, Some("the run was interrupted".to_owned()));
+        if self.is_cancelled() {
+            return left();
+        }
+        if let Some(why) = load.missing_for(index) {
+            load.failed.insert(index);
+            return (CopyFate::Blocked, Some(why));
+        }
+        let what = (load.from, index, load.plan);
+        match self.copy_one(what, counted, |begun| self.bring_wal_once(begun, load)) {
+            Ok(Outcome::Copied) => (CopyFate::Copied, None),
+            Ok(Outcome::Taken) => (CopyFate::BeingCopied, None),
+            Err(_) if self.is_cancelled() => left(),
+            Err(failure) => {
+                let why = failure.text.clone();
+                load.failed.insert(index);
+                load.failures.note(self.to, failure, self.context);
+                (CopyFate::Failed, Some(why))
             }
         }
-        rows
+    }
+
+    /// Copies the WAL while the first copy is held, and never again in this run, whether that succeeds or not.
+    fn bring_wal_once(&self, begun: &BegunCopy, load: &mut Load<'_>) -> Result<(), Failure> {
+        if load.wal_came.is_some() {
+            return Ok(());
+        }
+        load.wal_came = Some(false);
+        let copied = load.chosen.iter().map(|i| load.facts[*i].clone());
+        let copied: Vec<_> = copied.collect();
+        let done = self.copy_wal(load.plan, Some((begun, &copied)))?;
+        load.wal_came = Some(true);
+        self.count_wal(done, load.failures, load.database);
+        Ok(())
+    }
+
+    /// Copies the WAL if no copy was begun: backups may be there already that go on with newer WAL.
+    fn bring_later_wal(&self, load: &mut Load<'_>) {
+        if load.wal_came.is_some() || self.is_cancelled() {
+            return;
+        }
+        match self.copy_wal(load.plan, None) {
+            Ok(done) => self.count_wal(done, load.failures, load.database),
+            Err(failure) => load.failures.note(self.to, failure, self.context),
+        }
     }
 
     fn is_cancelled(&self) -> bool {
@@ -425,7 +468,7 @@ impl RouteRun<'_> {
     fn copy_wal(
         &self,
         plan: &CopyPlan,
-        first: Option<(&BegunCopy, &[longshore_repository::chain::SetFacts])>,
+        first: Option<(&BegunCopy, &[SetFacts])>,
     ) -> Result<WalCopied, Failure> {
         let form = wal::form((None, None), Some(&self.to.database), self.context);
         let goes_on = || !self.is_cancelled();
@@ -514,7 +557,7 @@ impl RouteRun<'_> {
 }
 
 /// Each after those it needs, otherwise by time.
-fn in_order(facts: &[longshore_repository::chain::SetFacts], chosen: &[usize]) -> Vec<usize> {
+fn in_order(facts: &[SetFacts], chosen: &[usize]) -> Vec<usize> {
     let mut order = chosen.to_vec();
     let depth = |i: usize| chain(facts, i).map_or(usize::MAX, |links| links.len());
     let root = |i: usize| chain(facts, i).ok().and_then(|links| links.last().copied());
