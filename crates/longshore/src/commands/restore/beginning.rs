@@ -154,17 +154,15 @@ fn source(
     context: &Context,
 ) -> Result<Source, Failure> {
     let media = &options.media;
-    let label = media.label.as_deref().filter(|l| *l != "latest");
-    let archive = archive_of(&own, options, context);
-    let found = archive.and_then(|archive| {
-        let lease = lease(&own, label, asked, archive.as_ref())?;
-        Ok((archive, lease))
-    });
-    let error = match found {
+    let search = Search {
+        own: &own,
+        label: media.label.as_deref().filter(|l| *l != "latest"),
+        asked,
+        options,
+        context,
+    };
+    let error = match search.at_target() {
         Ok((archive, lease)) => {
-            if label.is_none() && media.target.is_none() {
-                tell_newer(&own, &lease, context);
-            }
             return Ok(Source {
                 shelf: own,
                 archive,
@@ -177,64 +175,111 @@ fn source(
         Some(_) => &[],
         None => context.config.copies_of(&own.database),
     };
-    let meant = match &error {
-        Error::NotWhole { label, .. } => Some(label.as_str()),
-        _ => label,
-    };
     for copy in copies.iter().filter(|_| may_have(&error)) {
-        let shelf = devices::shelf(context, &devices::target(context, copy)?, &own.database)?;
-        let Some(Ok(lease)) = meant.map(|label| lease(&shelf, Some(label), asked, None)) else {
-            continue;
-        };
-        // The label of a set that is whole elsewhere proves nothing.
-        let media = |devices: &[DeviceSpec]| media_set(devices, context);
-        let left = own.list().ok().and_then(|listing| {
-            let left = listing.sets.iter().find(|set| set.label == lease.label);
-            media(&left?.devices)
-        });
-        let is_known = left.is_some() && left == media(&lease.devices);
-        let by_label = left.is_none() && label.is_some();
-        if !is_known && !by_label {
-            context.output.warn(&format!(
-                "target {copy} has a backup under the label {}, and nothing shows that it is the same one: it is not used",
-                lease.label
-            ));
-            continue;
+        if let Some(source) = search.at_copy(copy, &error)? {
+            return Ok(source);
         }
-        let remark = match is_known {
-            true => "",
-            false => " (its label alone says that it is the same)",
+    }
+    Err(search.failure(error, copies))
+}
+
+/// How well a backup at a copy is known to be the one that the target could not give.
+enum Likeness {
+    Proven,
+    /// The user gave its label, and the target has nothing under it to compare.
+    ByLabel,
+}
+
+/// The search for the backup that a restore asks for.
+#[derive(Clone, Copy)]
+struct Search<'a> {
+    own: &'a Shelf,
+    label: Option<&'a str>,
+    asked: Option<&'a Recovery>,
+    options: &'a Restore,
+    context: &'a Context,
+}
+
+impl Search<'_> {
+    fn at_target(self) -> Result<(Option<WalArchive>, BackupLease), Error> {
+        let archive = archive_of(self.own, self.options, self.context)?;
+        let lease = lease(self.own, self.label, self.asked, archive.as_ref())?;
+        if self.label.is_none() && self.options.media.target.is_none() {
+            tell_newer(self.own, &lease, self.context);
+        }
+        Ok((archive, lease))
+    }
+
+    /// The backup that the target did not give for `error`, at a copy; `None` if it is not there or may be another one.
+    fn at_copy(self, copy: &str, error: &Error) -> Result<Option<Source>, Failure> {
+        let target = devices::target(self.context, copy)?;
+        let shelf = devices::shelf(self.context, &target, &self.own.database)?;
+        let meant = match error {
+            Error::NotWhole { label, .. } => Some(label.as_str()),
+            _ => self.label,
         };
-        context.output.warn(&format!(
-            "{} is restored from its copy at target {copy}{remark}: {error}",
-            lease.label
+        let leased = meant.map(|label| lease(&shelf, Some(label), self.asked, None));
+        let Some(Ok(lease)) = leased else {
+            return Ok(None);
+        };
+        let label = &lease.label;
+        let remark = match self.likeness(&lease) {
+            Some(Likeness::Proven) => "",
+            Some(Likeness::ByLabel) => " (its label alone says that it is the same)",
+            None => {
+                self.context.output.warn(&format!(
+                    "target {copy} has a backup under the label {label}, and nothing shows that it is the same one: it is not used"
+                ));
+                return Ok(None);
+            }
+        };
+        self.context.output.warn(&format!(
+            "{label} is restored from its copy at target {copy}{remark}: {error}"
         ));
-        let archive = match archive_of(&own, options, context) {
+        let archive = match archive_of(self.own, self.options, self.context) {
             Ok(Some(archive)) => Some(archive),
-            _ => archive_of(&shelf, options, context)?,
+            _ => archive_of(&shelf, self.options, self.context)?,
         };
-        return Ok(Source {
+        Ok(Some(Source {
             shelf,
             archive,
             lease,
-        });
+        }))
     }
-    let failure = match error {
-        Error::NotWhole { .. } | Error::Chain(_) => {
-            return Err(older::advised(error.into(), &own, label));
+
+    /// Compares a copy's backup with what is left under its label at the target. The label of a set that is whole elsewhere
+    /// proves nothing.
+    fn likeness(self, lease: &BackupLease) -> Option<Likeness> {
+        let media = |devices: &[DeviceSpec]| media_set(devices, self.context);
+        let left = self.own.list().ok().and_then(|listing| {
+            let left = listing.sets.iter().find(|set| set.label == lease.label);
+            media(&left?.devices)
+        });
+        match left {
+            Some(_) if left == media(&lease.devices) => Some(Likeness::Proven),
+            None if self.label.is_some() => Some(Likeness::ByLabel),
+            _ => None,
         }
-        error if !copies.is_empty() && may_have(&error) => Failure {
-            hint: format!(
-                "if the target does not come back, restore the newest copy: {} (`longshore info {} --target {}` shows what is there)",
-                labelled::with_target(std::env::args_os().skip(1), &copies[0]),
-                own.database,
-                copies[0]
-            ),
-            ..Failure::from(error)
-        },
-        error => labelled::of_branch(error),
-    };
-    Err(failure)
+    }
+
+    /// The failure of a search that found nothing, with what helps now.
+    fn failure(self, error: Error, copies: &[String]) -> Failure {
+        match error {
+            Error::NotWhole { .. } | Error::Chain(_) => {
+                older::advised(error.into(), self.own, self.label)
+            }
+            error if !copies.is_empty() && may_have(&error) => Failure {
+                hint: format!(
+                    "if the target does not come back, restore the newest copy: {} (`longshore info {} --target {}` shows what is there)",
+                    labelled::with_target(std::env::args_os().skip(1), &copies[0]),
+                    self.own.database,
+                    copies[0]
+                ),
+                ..Failure::from(error)
+            },
+            error => labelled::of_branch(error),
+        }
+    }
 }
 
 /// The media set of stripes, from any whose header is readable.
