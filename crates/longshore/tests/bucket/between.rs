@@ -39,7 +39,7 @@ impl Control {
         self.changed.notify_all();
     }
 
-    fn is_silent(passing: &Passing) -> bool {
+    pub fn is_silent(passing: &Passing) -> bool {
         passing
             .silent_from
             .is_some_and(|from| passing.completions >= from)

@@ -7,14 +7,14 @@ mod between;
 #[path = "../common/mod.rs"]
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use between::Between;
+use between::{Between, Control};
 use common::store::{ACCOUNT, ACCOUNT_KEY, Blobs, SIGNATURE, azurite, free_port, tool};
 use common::{Guarded, answer, content, longshore, text, wait, wait_for_handler};
 
@@ -742,7 +742,7 @@ fn breaks(server: &Server) {
             .env(server.endpoint_variable(), &between.endpoint)
             .env("LONGSHORE_PART_MIB", "5"),
     );
-    assert_eq!(between.control.state.lock().unwrap().cuts, 0);
+    between.control.wait_until(|p| p.cuts == 0);
     server.run(0, &format!("verify{}", server.stripes("broken", "")));
 }
 
