@@ -144,8 +144,8 @@ impl Catalog {
             return Err(self.corrupt("its tables are not a catalog's".into()));
         }
         let all = HistoryQuery::default();
-        self.history_pages(&all, |_| ControlFlow::Continue(()))?;
-        self.restore_pages(&all, |_| ControlFlow::Continue(()))?;
+        self.history_portions(&all, |_| ControlFlow::Continue(()))?;
+        self.restore_portions(&all, |_| ControlFlow::Continue(()))?;
         self.settings()?;
         self.devices()?;
         self.restored_databases()?;

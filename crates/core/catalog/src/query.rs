@@ -103,7 +103,7 @@ WHERE ",
     };
 }
 
-const BACKUPS: Pages = Pages {
+const BACKUPS: Portions = Portions {
     all: backups!(
         "(longshore_finish_us, backup_set_id) < (?1, ?2)
          ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT ?3"
@@ -138,27 +138,27 @@ WHERE (r.longshore_finish_us, restore_history_id) < (?1, ?2) ",
     };
 }
 
-const RESTORES: Pages = Pages {
+const RESTORES: Portions = Portions {
     all: restores!(""),
     named: restores!("AND destination_database_name = ?4"),
     without_time: "SELECT longshore_finish_us FROM restorehistory
         WHERE longshore_finish_us IS NULL OR longshore_finish_us > 9223372036854775807",
 };
 
-/// Rows in one page.
-const PAGE_ROWS: i64 = 500;
+/// Rows in one portion.
+const PORTION_ROWS: i64 = 500;
 
-/// Reads rows newest first, page by page: each page begins after the last row of the previous one.
-struct Pages {
+/// Reads rows newest first, portion by portion: each portion begins after the last row of the previous one.
+struct Portions {
     all: &'static str,
     /// The query for one database.
     named: &'static str,
-    /// Finds rows that no page holds because their time is not a number. We write none.
+    /// Finds rows that no portion holds because their time is not a number. We write none.
     without_time: &'static str,
 }
 
-/// Where a page begins: after the row with this end time and this number.
-type PageStart = (i64, i64);
+/// Where a portion begins: after the row with this end time and this number.
+type PortionStart = (i64, i64);
 
 impl Catalog {
     /// Backups, newest first.
@@ -166,17 +166,17 @@ impl Catalog {
         self.gathered(&BACKUPS, query, backup, place_of_backup)
     }
 
-    /// Like [`Catalog::history`], page by page, for callers that must not hold all rows. `each` returns whether it
-    /// wants more.
+    /// Like [`Catalog::history`], portion by portion, for callers that must not hold all rows. `each` returns whether
+    /// it wants more.
     ///
-    /// Every page is a separate query: the catalog is not locked while `each` runs. Rows are complete and come once; a
-    /// backup recorded meanwhile may be missing.
-    pub fn history_pages(
+    /// Every portion is a separate query: the catalog is not locked while `each` runs. Rows are complete and come once;
+    /// a backup recorded meanwhile may be missing.
+    pub fn history_portions(
         &self,
         query: &HistoryQuery,
         each: impl FnMut(Vec<HistoryRow>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.pages(&BACKUPS, query, backup, place_of_backup, each)
+        self.portions(&BACKUPS, query, backup, place_of_backup, each)
     }
 
     /// The backup of this set.
@@ -217,27 +217,27 @@ impl Catalog {
         self.gathered(&RESTORES, query, restore, place_of_restore)
     }
 
-    /// See [`Catalog::history_pages`].
-    pub fn restore_pages(
+    /// See [`Catalog::history_portions`].
+    pub fn restore_portions(
         &self,
         query: &HistoryQuery,
         each: impl FnMut(Vec<RestoreRow>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.pages(&RESTORES, query, restore, place_of_restore, each)
+        self.portions(&RESTORES, query, restore, place_of_restore, each)
     }
 
     /// Reads everything in one snapshot: a backup recorded meanwhile is seen completely or not at all.
     fn gathered<T>(
         &self,
-        pages: &Pages,
+        portions: &Portions,
         query: &HistoryQuery,
         of: fn(&Connection, &Row) -> rusqlite::Result<T>,
-        place: fn(&T) -> PageStart,
+        place: fn(&T) -> PortionStart,
     ) -> Result<Vec<T>, Error> {
         self.read(|db| {
             let tx = db.unchecked_transaction()?;
             let mut all = Vec::new();
-            let read = |from, limit| page(&tx, pages, query, from, limit, of);
+            let read = |from, limit| portion(&tx, portions, query, from, limit, of);
             walk(query, place, read, |rows| {
                 all.extend(rows);
                 ControlFlow::Continue(())
@@ -246,36 +246,36 @@ impl Catalog {
         })
     }
 
-    fn pages<T>(
+    fn portions<T>(
         &self,
-        pages: &Pages,
+        portions: &Portions,
         query: &HistoryQuery,
         of: fn(&Connection, &Row) -> rusqlite::Result<T>,
-        place: fn(&T) -> PageStart,
+        place: fn(&T) -> PortionStart,
         each: impl FnMut(Vec<T>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let read = |from, limit| {
             let tx = self.db.unchecked_transaction()?;
-            page(&tx, pages, query, from, limit, of)
+            portion(&tx, portions, query, from, limit, of)
         };
         self.read(|_| walk(query, place, read, each))
     }
 }
 
 /// Before the newest row.
-const NEWEST: PageStart = (i64::MAX, i64::MAX);
+const NEWEST: PortionStart = (i64::MAX, i64::MAX);
 
-/// Passes page after page to `each`, as many rows as requested.
+/// Passes portion after portion to `each`, as many rows as requested.
 fn walk<T>(
     query: &HistoryQuery,
-    place: fn(&T) -> PageStart,
-    read: impl Fn(PageStart, i64) -> rusqlite::Result<Vec<T>>,
+    place: fn(&T) -> PortionStart,
+    read: impl Fn(PortionStart, i64) -> rusqlite::Result<Vec<T>>,
     mut each: impl FnMut(Vec<T>) -> ControlFlow<()>,
 ) -> rusqlite::Result<()> {
     let mut left = query.limit.map_or(i64::MAX, i64::from);
     let mut from = NEWEST;
     while left > 0 {
-        let wanted = left.min(PAGE_ROWS);
+        let wanted = left.min(PORTION_ROWS);
         let rows = read(from, wanted)?;
         let (count, last) = (rows.len() as i64, rows.last().map(place));
         left -= count;
@@ -287,38 +287,38 @@ fn walk<T>(
     Ok(())
 }
 
-fn page<T>(
+fn portion<T>(
     db: &Connection,
-    pages: &Pages,
+    portions: &Portions,
     query: &HistoryQuery,
-    from: PageStart,
+    from: PortionStart,
     limit: i64,
     of: fn(&Connection, &Row) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
     if from == NEWEST {
         // A time of another type than a number is reported as the error.
-        db.prepare_cached(pages.without_time)?
+        db.prepare_cached(portions.without_time)?
             .query_row([], |row| row.get::<_, i64>(0))
             .optional()?;
     }
     let each = |row: &Row| of(db, row);
     match &query.database {
         None => db
-            .prepare_cached(pages.all)?
+            .prepare_cached(portions.all)?
             .query_map(params![from.0, from.1, limit], each)?
             .collect(),
         Some(name) => db
-            .prepare_cached(pages.named)?
+            .prepare_cached(portions.named)?
             .query_map(params![from.0, from.1, limit, name], each)?
             .collect(),
     }
 }
 
-fn place_of_backup(row: &HistoryRow) -> PageStart {
+fn place_of_backup(row: &HistoryRow) -> PortionStart {
     (row.finish_us, row.backup_set_id)
 }
 
-fn place_of_restore(row: &RestoreRow) -> PageStart {
+fn place_of_restore(row: &RestoreRow) -> PortionStart {
     (row.finish_us, row.restore_history_id)
 }
 

@@ -66,8 +66,8 @@ pub fn history(options: &History, context: &Context) -> Result<Exit, Failure> {
         Some(Catalog::open(path)?)
     };
     if options.restores {
-        let pages = |take: &mut Take<RestoreRow>| match &catalog {
-            Some(catalog) => catalog.restore_pages(&query, take),
+        let portions = |take: &mut Take<RestoreRow>| match &catalog {
+            Some(catalog) => catalog.restore_portions(&query, take),
             None => Ok(()),
         };
         rows_of(
@@ -76,18 +76,25 @@ pub fn history(options: &History, context: &Context) -> Result<Exit, Failure> {
             "restores",
             &RESTORE_HEADS,
             restore_cells,
-            pages,
+            portions,
         )
     } else {
-        let pages = |take: &mut Take<HistoryRow>| match &catalog {
-            Some(catalog) => catalog.history_pages(&query, take),
+        let portions = |take: &mut Take<HistoryRow>| match &catalog {
+            Some(catalog) => catalog.history_portions(&query, take),
             None => Ok(()),
         };
-        rows_of(context, path, "history", &BACKUP_HEADS, backup_cells, pages)
+        rows_of(
+            context,
+            path,
+            "history",
+            &BACKUP_HEADS,
+            backup_cells,
+            portions,
+        )
     }
 }
 
-/// Takes a page of rows and says whether more are wanted.
+/// Takes a portion of rows and says whether more are wanted.
 type Take<'a, T> = dyn FnMut(Vec<T>) -> ControlFlow<()> + 'a;
 
 #[derive(Serialize)]
@@ -96,14 +103,14 @@ struct RowsHead {
     catalog: String,
 }
 
-/// Prints rows, of which there may be millions: at most one page is held in memory.
+/// Prints rows, of which there may be millions: at most one portion is held in memory.
 fn rows_of<T: Serialize>(
     context: &Context,
     path: &Path,
     action: &'static str,
     heads: &[&'static str],
     cells: fn(&T) -> Vec<String>,
-    pages: impl Fn(&mut Take<T>) -> Result<(), Error>,
+    portions: impl Fn(&mut Take<T>) -> Result<(), Error>,
 ) -> Result<Exit, Failure> {
     let goes_on = |taken: io::Result<()>| match taken {
         Ok(()) => ControlFlow::Continue(()),
@@ -114,7 +121,8 @@ fn rows_of<T: Serialize>(
         let catalog = path.display().to_string();
         let head = RowsHead { action, catalog };
         let mut stream = context.output.json_stream(&head, "rows");
-        let read = pages(&mut |rows| rows.iter().try_for_each(|row| goes_on(stream.element(row))));
+        let read =
+            portions(&mut |rows| rows.iter().try_for_each(|row| goes_on(stream.element(row))));
         return match read {
             Ok(()) => {
                 stream.end();
@@ -123,25 +131,25 @@ fn rows_of<T: Serialize>(
             Err(error) => Ok(stream.fail(&error.into())),
         };
     }
-    // Columns are as wide as their widest cell, so all rows are read first; rows that fit into one page are kept.
+    // Columns are as wide as their widest cell, so all rows are read first; rows that fit into one portion are kept.
     let mut columns = Columns::new(heads);
     let mut kept = Vec::new();
-    let mut page_count = 0;
-    pages(&mut |rows| {
+    let mut portion_count = 0;
+    portions(&mut |rows| {
         let lines: Vec<_> = rows.iter().map(cells).collect();
         lines.iter().for_each(|cells| columns.see(cells));
-        page_count += 1;
+        portion_count += 1;
         kept = lines;
         ControlFlow::Continue(())
     })?;
     let text = |lines: &[Vec<String>]| lines.iter().map(|cells| columns.line(cells)).collect();
-    if page_count <= 1 {
+    if portion_count <= 1 {
         let lines: String = text(&kept);
         context.output.say(&(columns.heads() + &lines));
         return Ok(Exit::Done);
     }
     context.output.say(&columns.heads());
-    pages(&mut |rows| {
+    portions(&mut |rows| {
         let lines: Vec<_> = rows.iter().map(cells).collect();
         let lines: String = text(&lines);
         goes_on(context.output.say_on(&lines))
