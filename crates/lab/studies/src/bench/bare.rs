@@ -8,7 +8,7 @@
 //! - What a codec encodes is decoded and compared: a wrong codec has no speed.
 //! - The file that is written is removed, also after an error.
 //!
-//! Leaves to others: the corpus (`corpus.rs`), the rounds of the pipeline (`rounds.rs`), and the page (`page.rs`).
+//! Leaves to others: the corpus (`corpus.rs`), the rounds of the pipeline (`rounds.rs`), and the report (`goals.rs`).
 
 use anyhow::{Result, ensure};
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};

@@ -14,8 +14,8 @@
 mod bare;
 mod beside;
 mod corpus;
+mod goals;
 mod outside;
-mod page;
 mod part;
 mod rounds;
 
@@ -128,7 +128,7 @@ pub fn bench(context: &RunContext, spec: &BenchSpec, on_step: &dyn Fn(&str)) -> 
         levels,
         peers: outside::peers(clock, &corpus, on_step),
     };
-    Ok(page::report(platform, &findings))
+    Ok(goals::report(platform, &findings))
 }
 
 /// Measures whether some level of DEFLATE is both faster and smaller than MS_XPRESS.

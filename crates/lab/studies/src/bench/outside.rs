@@ -8,7 +8,7 @@
 //! - A compressor that is not installed, or fails, has no row.
 //! - No password is on a command line.
 //!
-//! Leaves to others: the kernel's account (`longshore-facts`), and judging the figures (`page.rs`).
+//! Leaves to others: the kernel's account (`longshore-facts`), and judging the figures (`goals.rs`).
 
 use std::path::Path;
 use std::process::{Command, Stdio};

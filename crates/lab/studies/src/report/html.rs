@@ -3,7 +3,7 @@
 //! Invariants
 //! - Every text from the report is escaped here; the script reads its data from a JSON block, in which `<` is written
 //!   as `\u003c` so that no text can end the block.
-//! - A content security policy in the page forbids loading any other resource.
+//! - A content security policy in the file forbids loading any other resource.
 //! - Charts are counted in the order in which the script draws them.
 //!
 //! Leaves to others: style, script and charting library (`assets`), and the report's content (the studies).
@@ -80,7 +80,7 @@ pub fn render(report: &Report) -> Result<String> {
     ))
 }
 
-/// `charts` counts the charts of the page, as the script does.
+/// `charts` counts the charts of the file, as the script does.
 fn section(section: &Section, charts: &mut usize) -> String {
     let mut out = format!("<section>\n<h2>{}</h2>\n", escape(&section.heading));
     for paragraph in &section.prose {
