@@ -16,7 +16,7 @@ use longshore_policy::policy::{EndedRequest, Purpose, Read, Reason, Side};
 use parking_lot::Mutex;
 
 use super::shared::{CachedBackend, Job, Shared, cut, inside_of};
-use super::together::Turn;
+use super::together::ReadBy;
 use crate::ByteTrust;
 use crate::decisions::{Decision, RequestKind};
 use crate::directory::ServableLines;
@@ -291,8 +291,8 @@ impl Shared {
         joined: &mut bool,
     ) -> io::Result<()> {
         let len_bytes = range.end - range.start;
-        let own = match join.then(|| self.together.turn(&range)) {
-            Some(Turn::Join(reading)) => {
+        let own = match join.then(|| self.together.read_by(&range)) {
+            Some(ReadBy::Join(reading)) => {
                 let (begun, before) = (self.clock.now(), self.gauge.load());
                 if reading.wait(&range, &mut buffer[..len_bytes as usize]) {
                     add(&self.meter.joined, 1);
@@ -311,7 +311,7 @@ impl Shared {
                 }
                 None
             }
-            Some(Turn::Own(own)) => Some(own),
+            Some(ReadBy::Own(own)) => Some(own),
             None => None,
         };
         self.read_backend(Some(store), buffer, range)?;

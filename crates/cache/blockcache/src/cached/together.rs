@@ -44,14 +44,14 @@ enum Outcome {
 }
 
 /// Which client reads a range.
-pub(super) enum Turn<'a> {
+pub(super) enum ReadBy<'a> {
     /// Another client does.
     Join(Arc<ReadInProgress>),
     /// The caller does.
     Own(ReadRight<'a>),
 }
 
-/// The right to read; if dropped without [`Own::read`], the read has failed.
+/// The right to read; if dropped without [`ReadRight::read`], the read has failed.
 pub(super) struct ReadRight<'a> {
     together: &'a Together,
     reading: Arc<ReadInProgress>,
@@ -69,14 +69,14 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 
 impl Together {
     /// Must be called before a range is read.
-    pub(super) fn turn(&self, range: &Range<u64>) -> Turn<'_> {
+    pub(super) fn read_by(&self, range: &Range<u64>) -> ReadBy<'_> {
         let mut table = self.table.lock();
         let brings = |read: &&Arc<ReadInProgress>| {
             read.range.start <= range.start && range.end <= read.range.end
         };
         if let Some(reading) = table.reads.iter().find(brings) {
             reading.joined.store(true, SeqCst);
-            return Turn::Join(Arc::clone(reading));
+            return ReadBy::Join(Arc::clone(reading));
         }
         let reading = Arc::new(ReadInProgress {
             range: range.clone(),
@@ -87,7 +87,7 @@ impl Together {
         if !table.writes.iter().any(|write| overlap(write, range)) {
             table.reads.push(Arc::clone(&reading));
         }
-        Turn::Own(ReadRight {
+        ReadBy::Own(ReadRight {
             together: self,
             reading,
         })
@@ -162,30 +162,36 @@ impl Drop for WriteInProgress<'_> {
 mod tests {
     use super::*;
 
-    fn joins(turn: &Turn) -> bool {
-        matches!(turn, Turn::Join(_))
+    fn joins(by: &ReadBy) -> bool {
+        matches!(by, ReadBy::Join(_))
     }
 
     #[test]
     fn a_miss_joins_a_read_in_flight_unless_a_write_came_between() {
         let together = Together::default();
-        let own = together.turn(&(0..8192));
+        let own = together.read_by(&(0..8192));
         assert!(!joins(&own));
-        assert!(joins(&together.turn(&(0..8192))));
-        assert!(joins(&together.turn(&(4096..8192))));
-        assert!(!joins(&together.turn(&(4096..12288))), "more than is read");
+        assert!(joins(&together.read_by(&(0..8192))));
+        assert!(joins(&together.read_by(&(4096..8192))));
+        assert!(
+            !joins(&together.read_by(&(4096..12288))),
+            "more than is read"
+        );
         drop(together.write(8192..12288));
-        assert!(joins(&together.turn(&(0..4096))), "another range");
+        assert!(joins(&together.read_by(&(0..4096))), "another range");
         let writing = together.write(4096..4097);
-        assert!(!joins(&together.turn(&(0..8192))), "being written");
-        let during = together.turn(&(0..8192));
+        assert!(!joins(&together.read_by(&(0..8192))), "being written");
+        let during = together.read_by(&(0..8192));
         assert!(!joins(&during));
         assert!(
-            !joins(&together.turn(&(0..8192))),
+            !joins(&together.read_by(&(0..8192))),
             "one may see it, one not"
         );
         drop(writing);
-        assert!(!joins(&together.turn(&(0..8192))), "begun before its end");
+        assert!(
+            !joins(&together.read_by(&(0..8192))),
+            "begun before its end"
+        );
         drop((own, during));
         assert!(together.table.lock().reads.is_empty() && together.table.lock().writes.is_empty());
     }
@@ -194,13 +200,13 @@ mod tests {
     fn joined_misses_get_their_part_or_the_failure() {
         for fails in [false, true] {
             let together = Together::default();
-            let Turn::Own(own) = together.turn(&(100..104)) else {
+            let ReadBy::Own(own) = together.read_by(&(100..104)) else {
                 panic!("nobody reads yet");
             };
             std::thread::scope(|scope| {
                 let waiting =
                     [(100..104, vec![1, 2, 3, 4]), (102..103, vec![3])].map(|(range, expected)| {
-                        let Turn::Join(reading) = together.turn(&range) else {
+                        let ReadBy::Join(reading) = together.read_by(&range) else {
                             panic!("it is being read");
                         };
                         scope.spawn(move || {
@@ -219,7 +225,7 @@ mod tests {
                 }
             });
             assert!(
-                matches!(together.turn(&(100..104)), Turn::Own(_)),
+                matches!(together.read_by(&(100..104)), ReadBy::Own(_)),
                 "it is over"
             );
         }
