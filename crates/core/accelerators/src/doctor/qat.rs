@@ -34,7 +34,7 @@ pub fn examine(roots: &Roots, probe: Option<&Probe>) -> Vec<Checkup> {
     };
     let mut all = vec![Checkup::good(ABOUT, format!("found {summary}"))];
     all.extend(endpoints(&devices));
-    let in_tree = devices.functions.iter().all(|f| f.family.in_tree);
+    let in_tree = devices.functions.iter().all(|f| f.kind.in_tree);
     if in_tree {
         all.extend(virtual_functions(roots, &devices));
         all.extend(rights(roots, &devices));

@@ -25,9 +25,9 @@ const INTEL: u16 = 0x8086;
 /// once.
 const INSTANCES: usize = 4;
 
-/// A generation of devices.
+/// The devices that one kernel driver serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Family {
+pub struct QatKind {
     /// The name of its kernel driver.
     pub name: &'static str,
     physical: u16,
@@ -36,8 +36,8 @@ pub struct Family {
     pub in_tree: bool,
 }
 
-const fn family(name: &'static str, physical: u16, virtual_: u16, in_tree: bool) -> Family {
-    Family {
+const fn kind(name: &'static str, physical: u16, virtual_: u16, in_tree: bool) -> QatKind {
+    QatKind {
         name,
         physical,
         virtual_,
@@ -45,25 +45,25 @@ const fn family(name: &'static str, physical: u16, virtual_: u16, in_tree: bool)
     }
 }
 
-const FAMILIES: [Family; 11] = [
-    family("4xxx", 0x4940, 0x4941, true),
-    family("401xx", 0x4942, 0x4943, true),
-    family("402xx", 0x4944, 0x4945, true),
-    family("420xx", 0x4946, 0x4947, true),
-    family("6xxx", 0x4948, 0x4949, true),
-    family("c6xx", 0x37c8, 0x37c9, false),
-    family("dh895xcc", 0x0435, 0x0443, false),
-    family("c3xxx", 0x19e2, 0x19e3, false),
-    family("d15xx", 0x6f54, 0x6f55, false),
-    family("200xx", 0x18ee, 0x18ef, false),
-    family("c4xxx", 0x18a0, 0x18a1, false),
+const KINDS: [QatKind; 11] = [
+    kind("4xxx", 0x4940, 0x4941, true),
+    kind("401xx", 0x4942, 0x4943, true),
+    kind("402xx", 0x4944, 0x4945, true),
+    kind("420xx", 0x4946, 0x4947, true),
+    kind("6xxx", 0x4948, 0x4949, true),
+    kind("c6xx", 0x37c8, 0x37c9, false),
+    kind("dh895xcc", 0x0435, 0x0443, false),
+    kind("c3xxx", 0x19e2, 0x19e3, false),
+    kind("d15xx", 0x6f54, 0x6f55, false),
+    kind("200xx", 0x18ee, 0x18ef, false),
+    kind("c4xxx", 0x18a0, 0x18a1, false),
 ];
 
 /// One function of a QAT device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
     pub pci: PciDevice,
-    pub family: Family,
+    pub kind: QatKind,
     pub virtual_function: bool,
     /// `up` or `down`; `None` if the driver does not report it.
     pub state: Option<String>,
@@ -165,20 +165,20 @@ impl Devices {
 
     /// The deepest level that stays on the device: devices before the 4xxx leave 9 to software.
     pub fn deepest_level(&self) -> u32 {
-        let old = self.functions.iter().any(|f| !f.family.in_tree);
+        let old = self.functions.iter().any(|f| !f.kind.in_tree);
         if old { 8 } else { 9 }
     }
 
     /// `2 × QAT 4xxx`; `None` without devices.
     pub fn summary(&self) -> Option<String> {
-        let mut kinds: Vec<(&str, usize)> = Vec::new();
+        let mut counts: Vec<(&str, usize)> = Vec::new();
         for function in self.endpoints() {
-            match kinds.iter_mut().find(|k| k.0 == function.family.name) {
-                Some(kind) => kind.1 += 1,
-                None => kinds.push((function.family.name, 1)),
+            match counts.iter_mut().find(|c| c.0 == function.kind.name) {
+                Some(count) => count.1 += 1,
+                None => counts.push((function.kind.name, 1)),
             }
         }
-        let texts: Vec<_> = kinds
+        let texts: Vec<_> = counts
             .iter()
             .map(|(name, count)| format!("{count} × QAT {name}"))
             .collect();
@@ -190,11 +190,11 @@ fn function(pci: PciDevice) -> Option<Function> {
     if pci.vendor != INTEL {
         return None;
     }
-    let ours = |f: &&Family| f.physical == pci.device || f.virtual_ == pci.device;
-    let family = *FAMILIES.iter().find(ours)?;
+    let ours = |f: &&QatKind| f.physical == pci.device || f.virtual_ == pci.device;
+    let kind = *KINDS.iter().find(ours)?;
     Some(Function {
-        family,
-        virtual_function: pci.device == family.virtual_,
+        kind,
+        virtual_function: pci.device == kind.virtual_,
         state: pci.attribute("qat/state"),
         services: pci.attribute("qat/cfg_services"),
         pci,

@@ -318,7 +318,7 @@ impl Condition {
     fn look(&mut self, devices: &Devices) {
         self.hardware = devices.summary();
         // The kernel's own driver has no version of its own.
-        let in_tree = |f: &&device::Function| f.family.in_tree && f.pci.driver.is_some();
+        let in_tree = |f: &&device::Function| f.kind.in_tree && f.pci.driver.is_some();
         let kernel = devices.functions.iter().find(in_tree);
         let kernel = kernel.map(|_| format!("Linux {}", longshore_facts::kernel()));
         self.driver_version = devices.driver_version.clone().or(kernel);
