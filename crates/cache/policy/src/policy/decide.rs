@@ -92,7 +92,7 @@ impl Policy {
         let sides = self.filter.sides();
         let slot = self.slot_bytes as f64;
         let fill = Fill {
-            delay: (1000.0 * sides.slow.loaded_us(read.len_bytes, view.slow)) as u64,
+            delay_ns: (1000.0 * sides.slow.loaded_us(read.len_bytes, view.slow)) as u64,
             us: (sides.fast.write_harm_us * slot) as f32,
         };
         self.content.read(first..=last, saved, view.now, fill);

@@ -397,9 +397,9 @@ impl Check<'_> {
                 |rate: fn(&CopyRates) -> f64| Cell::from(rates.as_ref().map(|r| rate(r) / 1e9));
             rows.push(vec![
                 Cell::Number(mib as f64),
-                gb(|r| r.to_device),
-                gb(|r| r.from_device),
-                gb(|r| r.both),
+                gb(|r| r.to_device_bytes_per_s),
+                gb(|r| r.from_device_bytes_per_s),
+                gb(|r| r.both_bytes_per_s),
             ]);
         }
         Section {

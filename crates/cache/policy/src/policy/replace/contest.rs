@@ -36,8 +36,8 @@ fn samples(one_in: u64, slot: Slot) -> bool {
 /// The cost of a copy.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fill {
-    /// Until it can be used, in ns.
-    pub delay: Nanos,
+    /// Until it can be used.
+    pub delay_ns: Nanos,
     /// Of the fast side's time for a slot, in µs.
     pub us: f32,
 }
@@ -107,7 +107,7 @@ impl Contest {
                     if let Some(gone) = gone {
                         coming.remove(&gone);
                     }
-                    coming.insert(*slot, now.saturating_add(fill.delay));
+                    coming.insert(*slot, now.saturating_add(fill.delay_ns));
                 }
             }
         }

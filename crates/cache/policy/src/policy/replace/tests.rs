@@ -510,14 +510,14 @@ fn a_grown_cache_distinguishes_all_its_slots() {
 /// The same load as in the next test, on the whole order.
 #[test]
 fn a_cache_admits_as_its_contest_finds_better() {
-    let admits = |delay: u64| {
+    let admits = |delay_ns: u64| {
         let mut cache = ValueOrder::new(BaseKind::Lru, 64, true, true);
         (0..64).for_each(|slot| assert!(cache.restore(Slot(slot))));
         let mut now = 0;
         for slot in (64..512).cycle().take(4000) {
             for _ in 0..4 {
                 now += 10;
-                cache.read(slot..=slot, 100.0, now, Fill { delay, us: 1.0 });
+                cache.read(slot..=slot, 100.0, now, Fill { delay_ns, us: 1.0 });
             }
         }
         // Never used before: only a cache that admits everything takes it.
@@ -531,14 +531,14 @@ fn a_cache_admits_as_its_contest_finds_better() {
 /// available at once.
 #[test]
 fn a_copy_that_is_not_there_yet_speaks_for_no_admission() {
-    let follow = |delay: u64| {
+    let follow = |delay_ns: u64| {
         let mut contest = Contest::new(64, &|slots| BaseKind::Lru.build(slots));
         (0..64).for_each(|slot| contest.restore(Slot(slot)));
         let mut now = 0;
         for slot in (64..512).cycle().take(4000) {
             for _ in 0..4 {
                 now += 10;
-                contest.observe(slot..=slot, 100.0, now, Fill { delay, us: 1.0 });
+                contest.observe(slot..=slot, 100.0, now, Fill { delay_ns, us: 1.0 });
             }
         }
         contest.better() == Admission::Everything

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use super::device::Device;
 use super::driver::{CudaError, DeviceMemory, PinnedMemory, StreamMark};
 
-/// Bytes per second of plain copies between pinned memory and the device.
+/// The speed of plain copies between pinned memory and the device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CopyRates {
-    pub to_device: f64,
-    pub from_device: f64,
+    pub to_device_bytes_per_s: f64,
+    pub from_device_bytes_per_s: f64,
     /// Of each direction, while both run.
-    pub both: f64,
+    pub both_bytes_per_s: f64,
 }
 
 /// Device memory that is held and not used, until dropped.
@@ -74,9 +74,9 @@ pub(super) fn copy_rates(device: &Device, len: usize, rounds: u32) -> Result<Cop
     let (in_both, out_both) = copy(true, true)?;
     let rate = |ns: u64| len as f64 * f64::from(rounds) * 1e9 / ns.max(1) as f64;
     Ok(CopyRates {
-        to_device: rate(to_device),
-        from_device: rate(from_device),
-        both: rate(in_both.max(out_both)),
+        to_device_bytes_per_s: rate(to_device),
+        from_device_bytes_per_s: rate(from_device),
+        both_bytes_per_s: rate(in_both.max(out_both)),
     })
 }
 

@@ -674,7 +674,11 @@ fn the_device_check_gets_answers_and_its_memory_is_returned() {
     assert!(engine.copy_rates(MIB, 1).is_err(), "not ready");
     assert_eq!(engine.self_test().state, EngineState::Ready);
     let rates = engine.copy_rates(MIB, 3).unwrap();
-    assert!(rates.to_device > 0.0 && rates.from_device > 0.0 && rates.both > 0.0);
+    assert!(
+        rates.to_device_bytes_per_s > 0.0
+            && rates.from_device_bytes_per_s > 0.0
+            && rates.both_bytes_per_s > 0.0
+    );
     let used = double.used_bytes();
     let held = engine.hold_memory(20 * MIB).unwrap();
     assert_eq!(double.used_bytes() - used, held.bytes as u64);
