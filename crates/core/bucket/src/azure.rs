@@ -44,7 +44,7 @@ const SECRET: &str = "AZURE_CLIENT_SECRET";
 const TOKEN_FILE: &str = "AZURE_FEDERATED_TOKEN_FILE";
 const AUTHORITY: &str = "AZURE_AUTHORITY_HOST";
 
-/// The settings with which a container is reached. It has no `Debug`: it holds secrets.
+/// The settings with which an Azure container is reached. It has no `Debug`: it holds secrets.
 #[derive(Clone)]
 pub struct Azure {
     pub account: String,
@@ -117,7 +117,7 @@ impl Azure {
         }
     }
 
-    /// The client of the container `name`. Makes no request.
+    /// The client of the Azure container `name`. Makes no request.
     pub fn connect<C: HttpConnector>(
         &self,
         name: &str,
