@@ -63,13 +63,15 @@ pub struct Expire {
 pub struct Rules {
     /// Keep the newest N full backups.
     ///
-    /// Differentials are no full backups and are not counted. A backup that a kept one depends on is kept, too.
+    /// There is no default: only you know how many you need. Differentials are no full backups and are not counted. A
+    /// backup that a kept one depends on is kept, too.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_full: Option<u32>,
 
     /// Keep what is needed to recover to any moment of the last N days.
     ///
-    /// That is more than the backups of these days: the one that was newest N days ago is needed, too, and its WAL.
+    /// There is no default: only you know how far back you must go. That is more than the backups of these days: the
+    /// one that was newest N days ago is needed, too, and its WAL.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_days: Option<u32>,
 

@@ -35,8 +35,9 @@ For scripts on this machine `longshore sql` needs no server.";
 pub struct Serve {
     /// The address to listen on; the default is 127.0.0.1:1433.
     ///
-    /// An address other than loopback needs --certificate, and clients must encrypt everything. With port 0 the server
-    /// takes a free port and prints it.
+    /// Loopback is the default because no other machine can reach it; 1433 is the port at which SQL Server's clients
+    /// look. An address other than loopback needs --certificate, and clients must encrypt everything. With port 0 the
+    /// server takes a free port and prints it.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
 

@@ -263,7 +263,8 @@ pub struct WalReceive {
 
     /// The replication slot: it makes the server keep WAL that was not received yet.
     ///
-    /// The default is `slot` in the database's [database.NAME.wal].
+    /// The default is `slot` in the database's [database.NAME.wal]. Without it there is no default: a slot
+    /// belongs to one receiver, and only you know to which.
     #[arg(long, value_name = "NAME")]
     pub slot: Option<String>,
 
