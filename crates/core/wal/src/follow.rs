@@ -83,8 +83,8 @@ impl PgWal {
             return Ok(0);
         };
         let since = self.lags()?.remove(target).map(|lag| lag.since);
-        // Before the other archive is looked at: segments that come meanwhile are lacking. Whoever copied the others, they
-        // are there when this has ended.
+        // Before the other archive is looked at: segments that come meanwhile are lacking. All others are there when this
+        // has ended, also those that another process copied.
         let newest = from.runs()?.into_iter().map(|run| run.span.last);
         let newest = newest.max_by_key(|last| last.start(size));
         let result = from.lacking_at_end(to, since).and_then(|todo| {
