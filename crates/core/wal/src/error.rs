@@ -366,9 +366,7 @@ impl Error {
                 "wait until this server has that segment: PostgreSQL repeats the push. If the server was set back to an older copy, run \
                  `longshore wal create --archive NEW`, name NEW in archive_command, and make a full backup there"
             }
-            Error::Behind { .. } => {
-                "bring the target back, then run `longshore copy`; PostgreSQL keeps its WAL until then, and `copy_behind` in [database.NAME.wal] says how much may wait"
-            }
+            Error::Behind { .. } => BEHIND_HINT,
             Error::Busy { .. } => "find the process that holds it; PostgreSQL will retry",
             Error::NeedUnreadable { .. } => {
                 "give this user read permission on it (chmod a+r); if it is readable and damaged, remove it and run `longshore expire` at each \
@@ -397,9 +395,7 @@ impl Error {
             Error::EndsBefore { .. } => {
                 "let the server archive its last segment (`select pg_switch_wal()`), or choose an earlier target"
             }
-            Error::OtherWay { .. } => {
-                "name the timeline to follow with --target-timeline; `current` is the backup's own"
-            }
+            Error::OtherWay { .. } => "name the timeline with --target-timeline, or `current`",
             Error::Damaged { .. } => {
                 "take the file from another copy of the archive; a backup that ended later does not need it"
             }
@@ -408,6 +404,9 @@ impl Error {
         }
     }
 }
+
+const BEHIND_HINT: &str = "bring the target back, then run `longshore copy`; PostgreSQL keeps its WAL until then, and \
+    `copy_behind` in [database.NAME.wal] says how much may wait";
 
 fn io_hint(kind: io::ErrorKind) -> &'static str {
     match kind {
