@@ -64,7 +64,7 @@ impl Past {
             &["--as-of", time],
             0,
         );
-        text(&std::fs::read(self.stage.path(&format!("{name}/one"))).unwrap())
+        text(&std::fs::read(self.stage.path(format!("{name}/one"))).unwrap())
     }
 
     fn versions(&self) -> String {
