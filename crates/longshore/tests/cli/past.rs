@@ -32,10 +32,11 @@ impl Past {
     }
 
     fn run(&self, line: &str, more: &[&str], code: i32) -> (String, String) {
-        let mut command: Command = longshore(["--catalog", "none", "--config"]);
+        let mut command: Command = longshore(["--config"]);
         command.arg(self.stage.path("longshore.toml"));
         command.args(line.split_whitespace()).args(more);
         command.current_dir(self.stage.path(""));
+        command.env("LONGSHORE_CATALOG", self.stage.path("history.db"));
         let ran = command.envs(self.store.settings()).output().unwrap();
         let (out, err) = (text(&ran.stdout), text(&ran.stderr));
         assert_eq!(ran.status.code(), Some(code), "{line}\n{out}{err}");
@@ -114,11 +115,17 @@ fn what_was_removed_or_replaced_comes_back_as_of_the_time_before() {
     assert!(none.contains("no backup"), "{none}");
 
     assert_eq!(past.labels(&["--as-of", &after_first]), [first]);
+    let (said, _) = past.run("info sales", &["--as-of", &after_second], 0);
+    assert!(said.contains(&second), "{said}");
     past.run("verify --database sales", &["--as-of", &after_second], 0);
     let devices = [1, 2].map(|n| format!("s3://nightly/b/sales/{second}/family-{n}.bak"));
     let named = [&devices[0], &devices[1], "--as-of", &after_second].map(|s| s as &str);
     past.run("list", &named, 0);
     past.run("verify", &named, 0);
+    std::fs::remove_file(past.stage.path("history.db")).unwrap();
+    past.run("catalog rebuild", &named, 0);
+    let (history, _) = past.run("history", &[], 0);
+    assert!(history.contains("sales"), "{history}");
     // No lease, no mark, no removal: nothing was written.
     assert_eq!(past.versions(), versions);
 }
