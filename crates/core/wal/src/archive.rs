@@ -281,6 +281,9 @@ impl WalArchive {
             Error::OtherContent { .. } | Error::OtherBranch { .. } | Error::TwoContents { .. },
         ) = pushed
         {
+            // A push outlives the archiver that started it, if that was killed. Then the server may have recycled the file
+            // after another push of it, and these bytes are no longer those of the name.
+            self.judge(out)?;
             self.note_refusal(out.name, clock);
         }
         pushed

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use longshore_pipeline::{LeftStripe, Observer, Plan, Progress, Standing};
 
 /// No call may take so long, even if nobody looks at what the observer shows.
-const LONG: Duration = Duration::from_millis(500);
+const LONG: Duration = Duration::from_secs(5);
 /// After so long a call that has not returned is taken for one that never does.
 const FOREVER: Duration = Duration::from_secs(20);
 
