@@ -2,12 +2,17 @@
 //! Method: segments made for the test go in and come back, on simulated disks also with power cuts and with another
 //! host whose locks are not seen; stock tools unpack them, too.
 
+use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longshore_codec::Algorithm;
-use longshore_io::{Fault, Host, Op, OpenHow, SimDisk, Storage};
+use longshore_io::{
+    Fault, File, FileLock, FileRead, FileWrite, Host, Op, OpenHow, SimDisk, Stat, Storage, Via,
+};
 use longshore_pg::wal::{NotWal, WalName, restored_from};
 use longshore_pg::{Lsn, Timeline};
 use longshore_wal::{Error, Identity, Outgoing, PushResult, WalArchive};
@@ -43,6 +48,97 @@ fn other_bytes_are_refused_in_every_block() {
             "{at}: {refused}"
         );
     }
+}
+
+/// A server's file that was recycled for a later segment after its first bytes were read.
+#[derive(Debug)]
+struct RecycledFile {
+    before: Arc<dyn File>,
+    after: Arc<dyn File>,
+    is_read: AtomicBool,
+}
+
+impl RecycledFile {
+    fn now(&self) -> &Arc<dyn File> {
+        match self.is_read.load(Ordering::Relaxed) {
+            true => &self.after,
+            false => &self.before,
+        }
+    }
+}
+
+impl FileRead for RecycledFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
+        let read = self.now().read_at(buf, offset, via);
+        self.is_read.store(true, Ordering::Relaxed);
+        read
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        self.now().stat()
+    }
+
+    fn is_cached(&self, range: Range<u64>) -> bool {
+        self.now().is_cached(range)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        self.now().next_data(offset)
+    }
+}
+
+impl FileWrite for RecycledFile {
+    fn write_at(&self, _buf: &[u8], _offset: u64, _via: Via) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn allocate(&self, _range: Range<u64>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn free_unwritten(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl FileLock for RecycledFile {
+    fn try_lock(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A push outlives the archiver that started it.
+#[test]
+fn a_file_that_was_recycled_during_its_push_accuses_no_branch() {
+    let disk = disk(1);
+    push(&disk, name(1, 2), &segment(1, 2, 2)).unwrap();
+    let own = outgoing(&disk, name(1, 2), &segment(1, 2, 2));
+    let later = outgoing(&disk, name(1, 9), &segment(1, 9, 9));
+    let out = Outgoing {
+        file: Arc::new(RecycledFile {
+            before: own.file.clone(),
+            after: later.file,
+            is_read: AtomicBool::new(false),
+        }),
+        ..own
+    };
+    let archive = archive(&disk).unwrap();
+    let gone = archive.push(&out, &form(Algorithm::QatDeflate), &*clock());
+    let gone = gone.unwrap_err();
+    assert!(matches!(gone, Error::OtherSegment { .. }), "{gone}");
+    assert_eq!(archive.refused_now().map(|refused| refused.name), None);
+    // Another content of the segment itself is another branch's.
+    let refused = push(&disk, name(1, 2), &segment(1, 2, 3)).unwrap_err();
+    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+    assert!(archive.refused_now().is_some());
 }
 
 #[test]
