@@ -4,7 +4,8 @@
 //! list versions, so that request is made here, and signed by its means.
 //!
 //! Invariants
-//! - Times are the store's own: an object is there if its newest version up to the moment is no mark of a removal.
+//! - Times are the store's own, and AWS dates an upload in parts by its beginning. An object is there if its newest
+//!   version up to the moment is no mark of a removal.
 //! - Of several versions of one time, the newest by the store's own word counts; else one that has content.
 //! - A bucket that never kept versions is refused: the objects that it has lost since would be missed by nobody.
 //! - A version that was found once is not looked for again: the past does not change.

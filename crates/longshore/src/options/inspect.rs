@@ -54,9 +54,9 @@ pub struct AsOf {
     /// Read buckets as they were at this time with its zone: `2026-11-21 09:34:10+01`.
     ///
     /// For a bucket that keeps versions, after its objects were removed or replaced by somebody who should not have been
-    /// able to: the versions of that time are read, by the store's clock, and nothing is written to the bucket. A backup
-    /// that was not complete at that time is not there. By default buckets are read as they are. Not for directories, which
-    /// keep no versions.
+    /// able to: the versions of that time are read, by the store's clock, and nothing is written to the bucket. Name a
+    /// time between two backups: AWS dates an upload by its beginning. By default buckets are read as they are. Not for
+    /// directories, which keep no versions.
     #[arg(long, hide_short_help = true, value_name = "TIME", value_parser = values::zoned_time)]
     pub as_of: Option<i64>,
 }
