@@ -580,6 +580,12 @@ impl Config {
         if database.has_no_log() {
             return Err("only PostgreSQL clusters have WAL to archive".into());
         }
+        if wal.copy_at_once && self.copies_of(name).is_empty() {
+            return Err("`copy_at_once` needs `copies` of the database or the defaults".into());
+        }
+        if wal.copy_behind.is_some() && !wal.copy_at_once {
+            return Err("`copy_behind` needs `copy_at_once = true`".into());
+        }
         let Some(archive) = &wal.archive else {
             return match self.target_of(name) {
                 Some(_) => Ok(()),
@@ -941,6 +947,13 @@ mod tests {
             ("postgres://h", "archive = \"a\"", "", "absolute"),
             ("postgres://h", "queue_max = 0", "", "0"),
             ("postgres://h", "workers = 0", "", "nonzero"),
+            ("postgres://h", "copy_at_once = true", "", "needs `copies`"),
+            (
+                "postgres://h",
+                "copy_behind = \"1G\"",
+                "",
+                "needs `copy_at_once",
+            ),
             ("postgres://h", "archiv = \"/a\"", "", "`archive`"),
             (
                 "postgres://h",

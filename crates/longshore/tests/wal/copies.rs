@@ -345,4 +345,13 @@ fn wal_goes_on_to_copies_at_once_and_one_that_is_away_stops_the_server_only_beyo
         has_all(&shop, 6)
     });
     shop.done("wal list --database main --target far --verify", 0);
+
+    // A note that cannot be read or written, as where pg_wal is full, keeps no WAL there.
+    let note = server.data_dir().join("pg_wal/longshore/behind");
+    std::fs::remove_file(&note).unwrap();
+    std::fs::create_dir(&note).unwrap();
+    work(server, 1);
+    archived(server, &shop.near_archive());
+    let log = server.log();
+    assert!(log.contains("it is not known how much WAL"), "{log}");
 }

@@ -1,7 +1,7 @@
 //! `copy_at_once`: after a push, the WAL goes on to the archives of the database's copies.
 //!
 //! Invariants
-//! - A push waits for no copy. It fails only where `copy_behind` is set and a copy may lack more than that.
+//! - A push waits for no copy. It fails only where `copy_behind` is set and a copy is known to lack more than that.
 //! - Every push tells how much a copy may lack, and why, so it is in the server's log.
 //!
 //! Leaves to others: which WAL an archive lacks at its end, and copying it (`longshore-wal`).
@@ -61,7 +61,16 @@ fn tell(
     options: &WalPush,
     context: &Context,
 ) -> Result<(), Failure> {
-    let lag = pg_wal.lag(target, own, &*context.clock)?;
+    let lag = match pg_wal.lag(target, own, &*context.clock) {
+        Ok(lag) => lag,
+        // Where pg_wal is full, a push that fails would keep it full.
+        Err(error) => {
+            context.output.warn(&format!(
+                "it is not known how much WAL target {target} may lack: {error}"
+            ));
+            return Ok(());
+        }
+    };
     // A finished segment is as long as all of its cluster's.
     let stat = context.storage.stat(&options.file).ok();
     let Some(size) = stat.and_then(|stat| SegmentSize::new(stat.len)) else {
@@ -96,17 +105,23 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     };
     let pg_wal = open(options, context)?;
     let from = ArchiveLocation::of(&options.archive, context)?.existing(context)?;
-    let mut goes_on = true;
+    let (mut goes_on, mut was_idle) = (true, false);
     while goes_on {
         let Some(turn) = pg_wal.turn_to_follow()? else {
             break;
         };
-        let mut reached = Vec::new();
+        let (mut reached, mut files) = (Vec::new(), 0);
         for target in copies {
             let result = archive(database, target, context).and_then(|to| {
                 let form = form((None, None), Some(database), context);
-                while pg_wal.follow(&turn, &from, (target, &to), &form, &*context.clock)? > 0 {}
-                Ok(to)
+                loop {
+                    let copied =
+                        pg_wal.follow(&turn, &from, (target, &to), &form, &*context.clock)?;
+                    files += copied;
+                    if copied == 0 {
+                        return Ok(to);
+                    }
+                }
             });
             match result {
                 Ok(to) => reached.push((target, to)),
@@ -115,10 +130,12 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         }
         // A push that came meanwhile saw the turn taken and started no process.
         drop(turn);
-        goes_on = false;
-        for (target, to) in &reached {
-            goes_on |= pg_wal.is_behind(&from, (target, to)).unwrap_or(false);
-        }
+        let is_behind = |(target, to): &(&String, WalArchive)| {
+            pg_wal.is_behind(&from, (target, to)).unwrap_or(false)
+        };
+        // Where a whole round brought nothing, another one would not either.
+        goes_on = (files > 0 || !was_idle) && reached.iter().any(is_behind);
+        was_idle = files == 0;
     }
     Ok(Exit::Done)
 }
