@@ -1,12 +1,13 @@
 //! One stripe of a media set: its label and the backup sets on it.
 //!
 //! If the stripe ends with a trailer, the sets are found along the chain of trailers. Otherwise the records are read
-//! one after another. After a record that cannot be read, the set's own trailer is searched for, so that one bad byte
-//! does not hide later sets, and damage is distinguished from an unfinished end.
+//! one after another. After a record that cannot be read, the set's own trailer or that of a later set is searched for,
+//! so that one bad byte does not hide later sets, and damage is distinguished from an unfinished end.
 //!
 //! Invariants
 //! - The n-th part has position n: a header or trailer with another position is not accepted.
-//! - Bytes after the last sealed part are one more part, unsealed.
+//! - Bytes after the last sealed part are one more part, unsealed. An unsealed part before another one has lost its
+//!   trailer: a crash leaves nothing after the set that it interrupted.
 //!
 //! Leaves to others: which stripes belong together (`set_reader.rs`), and the blocks of a set (`stream.rs`).
 
@@ -45,6 +46,23 @@ pub(crate) struct Part {
     pub offset: u64,
     pub header: Result<SetHeader, RecordError>,
     pub seal: Option<Seal>,
+    /// Offset of the trailer that was here, in a part without one that another set follows.
+    pub lost_trailer: Option<u64>,
+}
+
+/// A part that is followed by a set whose position is greater by one or more.
+struct Follower {
+    /// Offset of the set header that follows, and its position.
+    offset: u64,
+    position: u32,
+    /// Offset of the trailer before that header.
+    trailer: u64,
+}
+
+/// What was found after a record that cannot be read.
+enum Found {
+    Own(Seal),
+    Later(Follower),
 }
 
 /// A trailer and its offset.
@@ -57,6 +75,15 @@ pub(crate) struct Seal {
 }
 
 impl Part {
+    fn unsealed(offset: u64, header: Result<SetHeader, RecordError>) -> Part {
+        Part {
+            offset,
+            header,
+            seal: None,
+            lost_trailer: None,
+        }
+    }
+
     /// Whether this trailer ends this part, and its previous trailer is at `previous`.
     fn fits(&self, trailer: &SetTrailer, position: u32, previous: u64) -> bool {
         trailer.set_offset == self.offset
@@ -208,6 +235,7 @@ impl Member {
                     offset: at,
                     end,
                 }),
+                lost_trailer: None,
             });
             end = offset;
         }
@@ -235,30 +263,37 @@ impl Member {
         let mut previous = 0;
         while at < len && parts.len() < SETS_MAX as usize {
             let position = parts.len() as u32 + 1;
-            let part = self.part_forward(at, len, position, previous)?;
-            let seal = part.seal.as_ref().map(|s| (s.offset, s.end));
+            let (part, follower) = self.part_forward(at, len, position, previous)?;
+            let next = match (&part.seal, follower) {
+                (Some(seal), _) => Some((seal.offset, seal.end, position + 1)),
+                (None, Some(next)) => Some((next.trailer, next.offset, next.position)),
+                (None, None) => None,
+            };
             parts.push(part);
-            match seal {
-                Some((trailer, end)) => (previous, at) = (trailer, end),
-                None => break,
+            let Some((trailer, header, next)) = next else {
+                break;
+            };
+            // Nothing but the gap in the positions tells of these.
+            for _ in position + 1..next.min(SETS_MAX) {
+                let mut gap = Part::unsealed(trailer, Err(RecordError::Length));
+                gap.lost_trailer = Some(trailer);
+                parts.push(gap);
             }
+            (previous, at) = (trailer, header);
         }
         Ok(parts)
     }
 
-    /// The part that begins at `start`: reads its records one by one, or finds its trailer after damage.
+    /// The part that begins at `start`: reads its records one by one, or searches for its trailer after damage. If the
+    /// trailer is lost, the set that follows is returned too.
     fn part_forward(
         &self,
         start: u64,
         len: u64,
         position: u32,
         previous: u64,
-    ) -> Result<Part, Error> {
-        let mut part = Part {
-            offset: start,
-            header: Err(RecordError::Length),
-            seal: None,
-        };
+    ) -> Result<(Part, Option<Follower>), Error> {
+        let mut part = Part::unsealed(start, Err(RecordError::Length));
         let mut at = start;
         match self.set_header_at(start)? {
             Ok((header, end)) if header.position == position => {
@@ -293,20 +328,41 @@ impl Member {
                 RecordKind::Media | RecordKind::Set | RecordKind::Wal | RecordKind::WalEnd => break,
             };
         }
-        if part.seal.is_none() && at < len {
-            part.seal = self.find_trailer(&part, at..len, position, previous)?;
+        if part.seal.is_some() || at >= len {
+            return Ok((part, None));
         }
-        Ok(part)
+        let mut follower = self.header_after_trailer(at, position)?;
+        if follower.is_none() {
+            match self.find_trailer(&part, at..len, position, previous)? {
+                Some(Found::Own(seal)) => part.seal = Some(seal),
+                Some(Found::Later(next)) => follower = Some(next),
+                None => {}
+            }
+        }
+        part.lost_trailer = follower.as_ref().map(|next| next.trailer);
+        Ok((part, follower))
     }
 
-    /// Searches `place`, which ends with the stripe, for this part's own trailer.
+    /// The next set, if only the trailer before it cannot be read: all records before `trailer` could.
+    fn header_after_trailer(&self, trailer: u64, position: u32) -> Result<Option<Follower>, Error> {
+        let offset = trailer + self.header.container.framed_len(TRAILER_LEN) as u64;
+        let header = self.set_header_at(offset)?;
+        let next = header.is_ok_and(|(header, _)| header.position == position + 1);
+        Ok(next.then_some(Follower {
+            offset,
+            position: position + 1,
+            trailer,
+        }))
+    }
+
+    /// Searches `place`, which ends with the stripe, for the first trailer of this part or of a later set.
     fn find_trailer(
         &self,
         part: &Part,
         place: Range<u64>,
         position: u32,
         previous: u64,
-    ) -> Result<Option<Seal>, Error> {
+    ) -> Result<Option<Found>, Error> {
         let container = self.header.container;
         let prefix = container.prefix_len();
         let mut head = MAGIC.to_vec();
@@ -325,15 +381,30 @@ impl Member {
                 let Some(offset) = offset.filter(|o| *o >= place.start) else {
                     continue;
                 };
-                if let Ok((RecordKind::Trailer, body, end)) = self.record_at(offset)?
-                    && let Ok(trailer) = SetTrailer::decode(&body)
-                    && part.fits(&trailer, position, previous)
-                {
-                    return Ok(Some(Seal {
+                let Ok((RecordKind::Trailer, body, end)) = self.record_at(offset)? else {
+                    continue;
+                };
+                let Ok(trailer) = SetTrailer::decode(&body) else {
+                    continue;
+                };
+                if part.fits(&trailer, position, previous) {
+                    return Ok(Some(Found::Own(Seal {
                         trailer,
                         offset,
                         end,
-                    }));
+                    })));
+                }
+                let later = part.offset + 1..offset;
+                if trailer.position > position
+                    && later.contains(&trailer.set_offset)
+                    && later.contains(&trailer.previous_trailer)
+                    && (end == place.end || self.is_header_of(&trailer)?)
+                {
+                    return Ok(Some(Found::Later(Follower {
+                        offset: trailer.set_offset,
+                        position: trailer.position,
+                        trailer: trailer.previous_trailer,
+                    })));
                 }
             }
             if got < window.len() {
@@ -342,6 +413,13 @@ impl Member {
             // A record head may span two reads.
             start += (got - HEAD_LEN) as u64;
         }
+    }
+
+    /// Whether the set header is where this trailer says. A backup of media without compression holds trailers too: they
+    /// give offsets in their own stripe.
+    fn is_header_of(&self, trailer: &SetTrailer) -> Result<bool, Error> {
+        let header = self.set_header_at(trailer.set_offset)?;
+        Ok(header.is_ok_and(|(h, _)| h.set == trailer.set && h.position == trailer.position))
     }
 
     /// The offset of this part's trailer at the end of the stripe, if a few of the trailer's bytes were damaged after
@@ -387,34 +465,6 @@ impl Member {
             && found[body - 4..body] != [0; 4]
             && found[body + 108..body + 112] != [0; 4];
         Ok((whole && differing <= TRAILER_DAMAGE_MAX).then_some(offset))
-    }
-
-    /// Where the trailer of this part was, if the stripe ends with the whole trailer of a later set. A crash leaves
-    /// nothing after the set that it interrupted.
-    pub fn lost_trailer(&self, part: &Part, position: u32) -> Result<Option<u64>, Error> {
-        let trailer_len = self.header.container.framed_len(TRAILER_LEN) as u64;
-        let mut end = self.read.len_bytes()?.unwrap_or(0);
-        let mut lost = None;
-        for _ in 0..SETS_MAX {
-            let at = end.saturating_sub(trailer_len);
-            let trailer = match self.record_at(at)? {
-                Ok((RecordKind::Trailer, body, behind)) if behind == end => {
-                    SetTrailer::decode(&body)
-                }
-                _ => break,
-            };
-            let is_later = |t: &SetTrailer| t.position > position && t.set_offset > part.offset;
-            let Some(trailer) = trailer.ok().filter(is_later) else {
-                break;
-            };
-            lost = Some(trailer.previous_trailer);
-            // A chain that does not go back leads nowhere.
-            if trailer.previous_trailer >= at {
-                break;
-            }
-            end = trailer.previous_trailer + trailer_len;
-        }
-        Ok(lost)
     }
 
     fn chunk(&self, (offset, len): (u64, u32)) -> Result<Chunk, Error> {

@@ -256,7 +256,8 @@ impl MediaSet {
     }
 
     /// Positions that should hold a backup set but cannot be read: damage ([`Error::Damaged`], [`Error::Newer`]), or
-    /// an unfinished set that a crash left ([`Error::Incomplete`]).
+    /// an unfinished set that a crash left ([`Error::Incomplete`]), or one that lost its trailer
+    /// ([`Error::TrailerDamaged`]).
     pub fn unreadable(&self) -> Result<Vec<Error>, Error> {
         let rows = self.rows()?;
         Ok(rows.iter().filter_map(|r| r.header(self).err()).collect())
@@ -280,7 +281,21 @@ impl MediaSet {
                 header,
                 trailer: Some(trailer.clone()),
             }),
-            Err(family_index) => Err(self.incomplete(family_index, wanted)),
+            Err(family_index) => Err(self.unsealed(row, family_index)),
+        }
+    }
+
+    /// Why a set is not complete whose trailer is missing on the stripe with this index: damage, where a later set shows
+    /// that the trailer was there.
+    fn unsealed(&self, row: &Row, family_index: usize) -> Error {
+        let lost = |(i, part): (usize, &Option<&Part>)| Some((i, part.as_ref()?.lost_trailer?));
+        match row.parts.iter().enumerate().find_map(lost) {
+            Some((i, offset)) => Error::TrailerDamaged {
+                device: self.device(i).to_owned(),
+                offset,
+                position: row.position,
+            },
+            None => self.incomplete(family_index, row.position),
         }
     }
 
@@ -318,7 +333,7 @@ impl MediaSet {
         // would destroy data that might still be saved.
         if rows.len() > complete + 1 {
             let family_index = rows[complete].trailer().err().unwrap_or(0);
-            return Err(self.incomplete(family_index, complete as u32 + 1));
+            return Err(self.unsealed(&rows[complete], family_index));
         }
         if let Some(row) = rows.get(complete) {
             self.check_unfinished(row, complete.checked_sub(1).map(|i| &rows[i]))?;
@@ -338,7 +353,7 @@ impl MediaSet {
     }
 
     /// Refuses to treat as unfinished, and so to truncate, a set whose trailers were all written before one of them
-    /// was damaged: its content may still be complete, and so may a set after it.
+    /// was damaged: its content may still be complete.
     fn check_unfinished(&self, row: &Row, before: Option<&Row>) -> Result<(), Error> {
         for (i, member) in self.members.iter().enumerate() {
             let Some(part) = row.parts[i].filter(|part| part.seal.is_none()) else {
@@ -346,11 +361,7 @@ impl MediaSet {
             };
             let seal = before.and_then(|row| row.parts[i]?.seal.as_ref());
             let previous = seal.map_or(0, |s| s.offset);
-            let damaged = match member.damaged_trailer(part, row.position, previous)? {
-                None => member.lost_trailer(part, row.position)?,
-                damaged => damaged,
-            };
-            if let Some(offset) = damaged {
+            if let Some(offset) = member.damaged_trailer(part, row.position, previous)? {
                 return Err(Error::TrailerDamaged {
                     device: member.device.clone(),
                     offset,
@@ -470,7 +481,8 @@ struct Row<'a> {
 impl<'a> Row<'a> {
     /// The set's header, from the first family where it can be read.
     ///
-    /// Errors: damage, a newer version's header, or [`Error::Incomplete`] if a crash may be the cause.
+    /// Errors: damage, a newer version's header, [`Error::Incomplete`] if a crash may be the cause, or
+    /// [`Error::TrailerDamaged`] if it cannot.
     fn header(&self, media: &MediaSet) -> Result<&'a SetHeader, Error> {
         let mut error = None;
         for (part, member) in self.parts.iter().zip(&media.members) {
@@ -488,7 +500,7 @@ impl<'a> Row<'a> {
             }
             (Some((member, offset, what)), Ok(_)) => member.damaged(offset, what),
             (None, Ok(_)) => media.incomplete(0, self.position),
-            (_, Err(family_index)) => media.incomplete(family_index, self.position),
+            (_, Err(family_index)) => media.unsealed(self, family_index),
         })
     }
 

@@ -503,7 +503,6 @@ fn a_set_whose_trailer_was_damaged_is_not_taken_for_a_crash_and_cut() {
 /// A power cut may lose the sector that a trailer begins in and keep the one that it ends in.
 #[test]
 fn a_trailer_that_lacks_its_first_sector_is_what_a_crash_left_and_cut_by_the_next_append() {
-    const TRAILER_LEN: usize = 216;
     let noise = noise(1, 8000);
     for lost in 1..16 {
         let place = Place::new(1);
@@ -556,52 +555,165 @@ fn a_set_that_lacks_the_trailer_of_one_stripe_is_incomplete_and_named_after_it()
     }
 }
 
+const TRAILER_LEN: usize = 216;
+
+/// The stripe with zeros in place of the trailers that end at these offsets.
+fn unsealed(stripe: &[u8], ends: &[usize]) -> Vec<u8> {
+    let mut stripe = stripe.to_vec();
+    for end in ends {
+        stripe[end - TRAILER_LEN..*end].fill(0);
+    }
+    stripe
+}
+
 /// A crash leaves one unfinished set, at the very end. A set that lost its trailer before another one, or two stripes that
 /// end with different sets, are damage: an append would cut off what is whole.
 #[test]
 fn more_than_one_unfinished_set_is_not_taken_for_a_crash_and_cut() {
-    const TRAILER_LEN: usize = 216;
     let place = Place::new(2);
     let mut states = Vec::new();
-    for text in ["first", "second", "third"] {
+    for text in ["first", "second", "third", "fourth"] {
         place.write(APPEND, text).unwrap();
         states.push(place.stripes());
     }
-    let [_, two, three] = &states[..] else {
-        panic!("three sets were written");
+    let end = |set: usize, family: usize| states[set - 1][family].len();
+    let [_, two, three, four] = &states[..] else {
+        panic!("four sets were written");
     };
-    let unsealed = |stripe: &[u8], end: usize| {
-        let mut stripe = stripe.to_vec();
-        stripe[end - TRAILER_LEN..end].fill(0);
-        stripe
+    let lost = |stripes: &[Vec<u8>], sets: &[usize]| -> Vec<Vec<u8>> {
+        let one = |(family, stripe): (usize, &Vec<u8>)| {
+            let ends: Vec<usize> = sets.iter().map(|set| end(*set, family)).collect();
+            unsealed(stripe, &ends)
+        };
+        stripes.iter().enumerate().map(one).collect()
     };
-    let second_lost = |family: usize| unsealed(&three[family], two[family].len());
-    let third_lost = |family: usize| unsealed(&three[family], three[family].len());
-    let second_last = |family: usize| unsealed(&two[family], two[family].len());
+    let torn = |family: usize| four[family][..end(3, family) + 90].to_vec();
+    let mut first_header_too = lost(three, &[1, 2]);
+    let media = MediaSet::open(&place.devices()).unwrap();
+    for (family, stripe) in first_header_too.iter_mut().enumerate() {
+        let header = media.stream(family, 1).unwrap().offset() as usize;
+        stripe[header + 60] ^= 1;
+    }
     for (n, (stripes, number)) in [
-        (vec![second_lost(0), second_lost(1)], 3189),
-        (vec![second_lost(0), three[1].clone()], 3256),
-        (vec![second_last(0), three[1].clone()], 3256),
-        (vec![second_last(0), third_lost(1)], 3256),
+        (lost(three, &[2]), 3189),
+        (vec![lost(three, &[2]).remove(0), three[1].clone()], 3189),
+        (vec![lost(two, &[2]).remove(0), three[1].clone()], 3256),
+        (
+            vec![lost(two, &[2]).remove(0), lost(three, &[3]).remove(1)],
+            3256,
+        ),
+        // The unfinished end of a fourth set hides neither the third nor that the second was sealed.
+        (lost(&[torn(0), torn(1)], &[2]), 3189),
+        // The last two trailers, and the last three.
+        (lost(three, &[2, 3]), 3189),
+        (lost(four, &[2, 3, 4]), 3189),
+        // All but the last one, and a first header that cannot be read.
+        (lost(four, &[1, 2, 3]), 3189),
+        (first_header_too, 3189),
     ]
     .into_iter()
     .enumerate()
     {
         place.put(&stripes);
-        match place.write(APPEND, "fourth") {
+        match place.write(APPEND, "fifth") {
             Ok(()) => panic!("{n}: an append has cut a set"),
             Err(error) => assert_eq!(error.number(), Some(number), "{n}: {error}"),
         }
         assert!(place.stripes() == stripes, "{n}");
     }
     // The first set, with two whole ones after it.
-    let ends = [0, 1].map(|family| states[0][family].len());
-    let stripes = [0, 1].map(|family| unsealed(&three[family], ends[family]));
-    place.put(&stripes);
+    place.put(&lost(three, &[1]));
     let error = place.write(APPEND, "fourth").unwrap_err();
-    let told = format!("trailer of backup set 1 at byte {}", ends[0] - TRAILER_LEN);
+    let told = format!(
+        "trailer of backup set 1 at byte {}",
+        end(1, 0) - TRAILER_LEN
+    );
     assert!(error.to_string().contains(&told), "{error}");
-    assert!(place.stripes() == stripes);
+}
+
+/// Goal: a lost trailer hides no set but its own, and a damaged block before it changes nothing.
+#[test]
+fn a_lost_trailer_hides_no_other_set() {
+    let place = Place::new(1);
+    let mut ends = vec![0];
+    for text in ["first", "second", "third", "fourth"] {
+        place.write(APPEND, text).unwrap();
+        ends.push(place.stripes()[0].len());
+    }
+    let whole = place.stripes().remove(0);
+    let read = |bytes: Vec<u8>, text: [Option<&str>; 4]| {
+        place.put(&[bytes]);
+        let media = MediaSet::open(&place.devices()).unwrap();
+        for (position, text) in (1..).zip(text) {
+            match text {
+                Some(text) => {
+                    assert_eq!(
+                        read_set(&media, position).unwrap(),
+                        expected(&content(text))
+                    );
+                }
+                None => assert_eq!(media.set(position).unwrap_err().number(), Some(3189)),
+            }
+        }
+    };
+    let [first, third, fourth] = ["first", "third", "fourth"].map(Some);
+    let second_lost = unsealed(&whole, &[ends[2]]);
+    read(second_lost.clone(), [first, None, third, fourth]);
+    // Every byte of the second set and of its lost trailer.
+    for at in ends[1]..ends[2] {
+        let mut bytes = second_lost.clone();
+        bytes[at] ^= 0x10;
+        read(bytes, [first, None, third, fourth]);
+    }
+    // The third header is found although the third trailer is lost too; without the header only the fourth set is left.
+    let two_lost = unsealed(&whole, &[ends[2], ends[3]]);
+    read(two_lost.clone(), [first, None, None, fourth]);
+    let mut bytes = two_lost;
+    bytes[ends[2] + 60] ^= 1;
+    read(bytes, [first, None, None, fourth]);
+}
+
+/// Goal: what a crash left is recognised and cut although its blocks hold, byte for byte, media with later sets.
+#[test]
+fn media_inside_a_torn_set_are_not_taken_for_later_sets() {
+    let inner = Place::new(1);
+    for text in ["one", "two", "three", "four"] {
+        inner.write(APPEND, text).unwrap();
+    }
+    let inner = inner.stripes().remove(0);
+    let place = Place::new(1);
+    let write = |disposition: Disposition, data: &[u8]| {
+        let shape = Shape::new(disposition, Algorithm::None, 8000);
+        write_set(&place.devices(), &shape, &[file("f", data)]).unwrap();
+        place.stripes().remove(0)
+    };
+    let one = write(NEW, b"first").len();
+    let two = write(APPEND, &inner);
+    let start = two.windows(64).position(|bytes| *bytes == inner[..64]);
+    let start = start.expect("the media are stored as they are");
+    let damaged = |len: usize, at: usize| {
+        let mut bytes = two[..len].to_vec();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let torn = (one + 1..two.len())
+        .step_by(13)
+        .map(|len| two[..len].to_vec());
+    // A block whose header was not written, behind which the inner media lie open.
+    let opened = (start..=two.len() - TRAILER_LEN)
+        .step_by(13)
+        .map(|len| damaged(len, start - 30));
+    for bytes in torn.chain(opened) {
+        let len = bytes.len();
+        place.put(&[bytes]);
+        write(APPEND, b"second");
+        let media = MediaSet::open(&place.devices()).unwrap();
+        assert_eq!(
+            read_set(&media, 2).unwrap(),
+            expected(&[file("f", b"second")]),
+            "{len}"
+        );
+    }
 }
 
 #[test]
