@@ -150,8 +150,10 @@ impl Bucket {
 impl Below {
     /// The objects that were below `prefix`. The time is the present one: by it, the leases of that moment are old.
     fn then(prefix: &Path, then: Vec<Then>) -> Below {
+        // A key that cannot be parsed is not one of ours.
+        let key = |text: String| Path::parse(&text).unwrap_or_else(|_| Path::from(text));
         let object = |then: Then| Listed {
-            name: relative(prefix, &Path::from(then.key)),
+            name: relative(prefix, &key(then.key)),
             len_bytes: then.len_bytes,
             modified_ns: then.modified_ns,
         };
@@ -223,4 +225,20 @@ fn relative(prefix: &Path, key: &Path) -> String {
     let (prefix, key) = (prefix.as_ref(), key.as_ref());
     let rest = key.strip_prefix(prefix).unwrap_or(key);
     rest.trim_start_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: of a bucket as it was, a key with characters that an address encodes is below its prefix, as it is now.
+    #[test]
+    fn any_character_of_a_key_stays_as_it_is() {
+        for prefix in ["plain", "b\u{fc}ro", "a~b", "a%7Eb", "a#[b]{c}*?|^<"] {
+            let then = |name: &str| Then::of(format!("{prefix}/{name}"), 3, 5);
+            let below = Below::then(&Path::parse(prefix).unwrap(), vec![then("x/y"), then("z~")]);
+            let names: Vec<&str> = below.objects.iter().map(|o| o.name.as_str()).collect();
+            assert_eq!(names, ["x/y", "z~"], "{prefix}");
+        }
+    }
 }

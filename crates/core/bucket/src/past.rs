@@ -62,6 +62,19 @@ pub(crate) struct Then {
     version: String,
 }
 
+#[cfg(test)]
+impl Then {
+    pub(crate) fn of(key: String, len_bytes: u64, modified_ns: i64) -> Then {
+        let version = "1".to_owned();
+        Then {
+            key,
+            len_bytes,
+            modified_ns,
+            version,
+        }
+    }
+}
+
 /// `ListVersionsResult`, as the API reference of S3 has it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -220,6 +233,16 @@ async fn is_kept(asking: &Asking) -> Result<(), StoreError> {
         None | Some("") => {
             watched::note(|seen| seen.lacks_versions = true);
             Err(odd("the bucket keeps no versions"))
+        }
+        Some("Suspended") => {
+            static TOLD: std::sync::Once = std::sync::Once::new();
+            TOLD.call_once(|| {
+                tracing::warn!(
+                    "the bucket's versioning is suspended: what was replaced or removed since then is not kept, so an older \
+                     backup may look like the newest of that time"
+                );
+            });
+            Ok(())
         }
         Some(_) => Ok(()),
     }

@@ -140,10 +140,13 @@ impl BackupEntry {
         }
     }
 
-    /// The start, as exactly as it is known.
+    /// The start, as exactly as it is known. A backup that cannot be read may be the last with its label's time.
     fn start_us(&self) -> i64 {
-        self.complete()
-            .map_or(self.label.begun_us(), |c| c.header.start_us)
+        match self.complete() {
+            Some(complete) => complete.header.start_us,
+            None if was_backup(self) => i64::MAX,
+            None => self.label.begun_us(),
+        }
     }
 
     pub fn facts(&self) -> SetFacts {

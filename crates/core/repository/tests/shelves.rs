@@ -70,6 +70,25 @@ impl Stage {
     }
 }
 
+/// Goal: of backups whose labels have one time, one that cannot be read may be the newest, so no other is taken for it.
+#[test]
+fn a_lost_backup_of_the_same_second_hides_behind_no_other() {
+    for lost in 0..3 {
+        let stage = Stage::new(2);
+        let labels: Vec<String> = (0..3).map(|_| stage.shelve(1)).collect();
+        fs::remove_file(stage.family(2, &labels[lost])).unwrap();
+        let error = stage.shelf.lease(None).unwrap_err();
+        assert!(error.to_string().contains(&labels[lost]), "{lost}: {error}");
+        let whole = &labels[(lost + 1) % 3];
+        assert_eq!(
+            stage.shelf.lease(Some(whole)).unwrap().label.as_str(),
+            whole
+        );
+        stage.shelve(2);
+        assert!(stage.shelf.lease(None).is_ok());
+    }
+}
+
 #[test]
 fn a_backup_has_one_family_in_each_directory_below_database_and_label() {
     let stage = Stage::new(2);

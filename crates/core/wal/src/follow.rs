@@ -6,8 +6,9 @@
 //!
 //! Invariants
 //! - WAL is copied as `copy.rs` copies it: another branch's is refused, and an interruption leaves no gap.
-//! - A second archive's note names a segment before which it lacks nothing that was archived since the note was begun. A
-//!   note that is lost makes it look closer than it is; what is copied comes from the archives alone.
+//! - A second archive's note names a segment before which it lacks nothing that was archived since the note was begun:
+//!   segments are archived side by side, so it stays before the first one that the server still waits for. A note that is
+//!   lost makes it look closer than it is; what is copied comes from the archives alone.
 //! - One process copies at a time. One that ends looks once more after it has let others in, so no segment waits for the
 //!   push after it.
 //!
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use longshore_io::{Clock, SmallFile};
+use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
 
 use super::ahead::{AheadLock, PLACE};
@@ -54,18 +56,32 @@ impl PgWal {
     }
 
     /// How far behind the archive at `target` is. The first question about one notes that it may lack everything from `own`
-    /// on.
-    pub fn lag(&self, target: &str, own: SegmentName, clock: &dyn Clock) -> Result<Lag, Error> {
-        if let Some(lag) = self.lags()?.remove(target) {
-            return Ok(lag);
-        }
-        let first = Lag {
-            since: own,
-            why: None,
+    /// on, and so does the first one of a timeline that goes on from an earlier moment. `size` is that of the cluster's
+    /// segments.
+    pub fn lag(
+        &self,
+        target: &str,
+        own: SegmentName,
+        size: SegmentSize,
+        clock: &dyn Clock,
+    ) -> Result<Lag, Error> {
+        let goes_back = |known: &Lag| {
+            let since = known.since;
+            own.timeline > since.timeline && own.start(size) < since.start(size)
         };
-        let begun = first.clone();
-        let lag = self.change_lag(target, clock, |known| Some(known.unwrap_or(begun)))?;
-        Ok(lag.unwrap_or(first))
+        let begun = |known: Option<Lag>| match known {
+            Some(known) if !goes_back(&known) => known,
+            known => Lag {
+                since: own,
+                why: known.and_then(|known| known.why),
+            },
+        };
+        let known = self.lags()?.remove(target);
+        if let Some(known) = known.as_ref().filter(|known| !goes_back(known)) {
+            return Ok(known.clone());
+        }
+        let lag = self.change_lag(target, clock, |known| Some(begun(known)))?;
+        Ok(lag.unwrap_or_else(|| begun(known)))
     }
 
     /// Copies to the archive `to` of `target` what the first one has after the end of it. Returns the number of files.
@@ -83,10 +99,20 @@ impl PgWal {
             return Ok(0);
         };
         let since = self.lags()?.remove(target).map(|lag| lag.since);
-        // Before the other archive is looked at: segments that come meanwhile are lacking. All others are there when this
-        // has ended, also those that another process copied.
+        // Before the archives are looked at: segments that come meanwhile are lacking, and those that the server waits for
+        // may come after later ones. All others are there when this has ended, also those that another process copied.
+        let order = |name: &SegmentName| (name.timeline, name.start(size));
+        let waits = self.ready()?.into_iter().filter_map(|name| match name {
+            WalName::Segment(name) => Some(name),
+            _ => None,
+        });
+        let waits = waits.min_by_key(order);
         let newest = from.runs()?.into_iter().map(|run| run.span.last);
-        let newest = newest.max_by_key(|last| last.start(size));
+        let newest = newest.max_by_key(order).map(|last| last.next(size));
+        let reached = match waits {
+            Some(waits) => newest.map(|newest| std::cmp::min_by_key(newest, waits, order)),
+            None => newest,
+        };
         let result = from.lacking_at_end(to, since).and_then(|todo| {
             let copied = copy_wal(from, to, &todo, form, clock, &|| true)?;
             match copied.unreadable.into_iter().next() {
@@ -96,7 +122,7 @@ impl PgWal {
         });
         match result {
             Ok(files) => {
-                self.note_reached(target, newest.map(|last| last.next(size)), size, clock)?;
+                self.note_reached(target, reached, size, clock)?;
                 Ok(files)
             }
             Err(error) => {
@@ -146,7 +172,8 @@ impl PgWal {
         let Some(known) = self.lags()?.remove(target) else {
             return Ok(());
         };
-        let is_further = |next: &SegmentName| next.start(size) > known.since.start(size);
+        let order = |name: &SegmentName| (name.timeline, name.start(size));
+        let is_further = |next: &SegmentName| order(next) > order(&known.since);
         let next = next.filter(is_further);
         if known.why.is_some() || next.is_some() {
             self.change_lag(target, clock, |known| {
@@ -214,8 +241,7 @@ fn write(lags: &BTreeMap<String, Lag>) -> Vec<u8> {
 }
 
 impl WalArchive {
-    /// The segments after the end of `to`, and the histories that it lacks. If `to` has none of this cluster's WAL yet, those
-    /// from `since` on.
+    /// The segments from `since` on and those after the end of `to`, and the histories that it lacks.
     ///
     /// Errors: those of [`WalArchive::lacking`].
     fn lacking_at_end(
@@ -233,14 +259,15 @@ impl WalArchive {
             let of_timeline = runs.iter().filter(|run| run.span.last.timeline == timeline);
             of_timeline.map(|run| run.span.last.start(size)).max()
         };
-        self.lacking(Some(to), &|timeline, start: Lsn, _| match newest {
-            None => {
-                since.is_some_and(|since| timeline >= since.timeline && start >= since.start(size))
-            }
-            Some(newest) => match end_of(timeline) {
-                Some(end) => start > end,
-                None => timeline > newest,
-            },
+        let is_noted = |timeline, start: Lsn| {
+            since.is_some_and(|since| (timeline, start) >= (since.timeline, since.start(size)))
+        };
+        let is_at_end = |timeline, start: Lsn| match end_of(timeline) {
+            Some(end) => start > end,
+            None => newest.is_some_and(|newest| timeline > newest),
+        };
+        self.lacking(Some(to), &|timeline, start, _| {
+            is_noted(timeline, start) || is_at_end(timeline, start)
         })
     }
 }

@@ -50,10 +50,22 @@ pub fn shelves(
         let own = devices::target_of(context, target, name)?;
         shelves.push(devices::shelf(context, &own, name)?);
         let copies = context.config.copies_of(name).iter();
-        for copy in copies.filter(|_| target.is_none()) {
-            let at = devices::target(context, copy)?;
+        let others = match target {
+            None => copies.map(|copy| (copy.as_str(), true)).collect(),
+            // One that is named alone may be another of the database's under a second name.
+            Some(_) => {
+                let all = context.config.target_of(name).into_iter();
+                let all = all.chain(copies.map(String::as_str));
+                let others = all.filter(|other| *other != own.name);
+                others.map(|other| (other, false)).collect::<Vec<_>>()
+            }
+        };
+        for (other, is_served) in others {
+            let at = devices::target(context, other)?;
             refuse_same(&own, &at, context)?;
-            shelves.push(devices::shelf(context, &at, name)?);
+            if is_served {
+                shelves.push(devices::shelf(context, &at, name)?);
+            }
         }
     }
     Ok(shelves)

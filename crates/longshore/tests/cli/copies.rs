@@ -247,7 +247,15 @@ fn one_place_under_another_name_is_refused_before_an_expire_removes_the_original
     }
     std::fs::remove_dir(stage.path("away")).unwrap();
     std::os::unix::fs::symlink(stage.path("disk2"), stage.path("away")).unwrap();
-    for line in ["copy", "expire", "info", "expire sales --keep-full 1"] {
+    let by_name = [
+        "expire sales --target offsite",
+        "expire --target offsite",
+        "expire sales --target nightly",
+    ];
+    for line in ["copy", "expire", "info", "expire sales --keep-full 1"]
+        .into_iter()
+        .chain(by_name)
+    {
         stage.line(line).exits(2).says("have a place in common");
     }
     stage.line("check").exits(1).says("have a place in common");

@@ -97,14 +97,16 @@ fn sum(text: &str) -> u64 {
     u64::from(crc32c(one)) << 32 | u64::from(crc32c(other))
 }
 
-/// The key of a file. All names in an archive are letters that a key may have.
+/// The key of a file. All names in an archive are letters that a key may have. The prefix may have any character, and each
+/// stays as it is.
 fn below(key: &Key, file: &Path) -> Key {
     let name = file.to_string_lossy();
-    match (key.as_ref(), name.as_ref()) {
-        (_, "") => key.clone(),
-        ("", name) => Key::from(name),
-        (key, name) => Key::from(format!("{key}/{name}")),
-    }
+    let text = match (key.as_ref(), name.as_ref()) {
+        (_, "") => return key.clone(),
+        ("", name) => name.to_owned(),
+        (key, name) => format!("{key}/{name}"),
+    };
+    Key::parse(&text).unwrap_or_else(|_| Key::from(text))
 }
 
 impl Prefix {

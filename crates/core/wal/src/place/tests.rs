@@ -84,7 +84,7 @@ impl Stage {
         let silent = store.clone();
         Stage {
             handle: Box::new(move || {
-                let ground = Ground::Bucket(store.bucket().unwrap(), Key::from("main/wal"));
+                let ground = Ground::Bucket(store.bucket().unwrap(), Key::parse(ODD).unwrap());
                 ground.place(Path::new(&format!("{scheme}sim/main/wal")))
             }),
             silence: Box::new(move || silent.script(|_| Act::LoseRequest)),
@@ -114,6 +114,9 @@ impl Stage {
         Stage::in_a_bucket(Scheme::S3, habits)
     }
 }
+
+/// A prefix with characters that an address encodes: they stay as they are in a key.
+const ODD: &str = "ma~in/w\u{fc}%7E#[a]{b}";
 
 const EIO: i32 = 5;
 

@@ -5,6 +5,7 @@ mod ahead_buckets;
 mod buckets;
 mod copying;
 mod faults;
+mod following;
 mod hostile;
 mod left;
 mod links;

@@ -61,7 +61,12 @@ fn tell(
     options: &WalPush,
     context: &Context,
 ) -> Result<(), Failure> {
-    let lag = match pg_wal.lag(target, own, &*context.clock) {
+    // A finished segment is as long as all of its cluster's.
+    let stat = context.storage.stat(&options.file).ok();
+    let Some(size) = stat.and_then(|stat| SegmentSize::new(stat.len)) else {
+        return Ok(());
+    };
+    let lag = match pg_wal.lag(target, own, size, &*context.clock) {
         Ok(lag) => lag,
         // Where pg_wal is full, a push that fails would keep it full.
         Err(error) => {
@@ -70,11 +75,6 @@ fn tell(
             ));
             return Ok(());
         }
-    };
-    // A finished segment is as long as all of its cluster's.
-    let stat = context.storage.stat(&options.file).ok();
-    let Some(size) = stat.and_then(|stat| SegmentSize::new(stat.len)) else {
-        return Ok(());
     };
     let lag_bytes = lag.bytes(own, size);
     if let Some(limit_bytes) = limit
