@@ -697,11 +697,12 @@ def check_sums(header, entry, plain):
     """Whether a file's sums are those of the pages that the block holds; of each run one page is summed, this is slow."""
     for start, page, sums in entry.sums:
         need(header.sum_key, "sums in a set without a key")
-        end = start + page * len(sums)
+        end = min(start + page * len(sums), entry.len)
         for offset, length, at in entry.extents:
             first = max(start, -(-offset // page) * page)
-            if first + page <= min(end, offset + length):
-                found = highway64(header.sum_key, plain[at + first - offset :][:page]) or 1
+            length_here = min(page, entry.len - first)
+            if 0 < length_here and first + length_here <= min(end, offset + length):
+                found = highway64(header.sum_key, plain[at + first - offset :][:length_here]) or 1
                 need(found == sums[(first - start) // page], f"page {first // page} of {shown(entry.path)} has another sum")
 
 
@@ -780,7 +781,7 @@ def parse_manifest(data, plain_len):
             offset, page, count = f.u(8), f.u(4), f.u(2)
             need(entries and entries[-1].kind == FILE, "sums without a file")
             need(512 <= page <= 65_536 and page & page - 1 == 0 and offset % page == 0, "sums of impossible pages")
-            need(count > 0 and offset + count * page <= entries[-1].len, "sums outside their file")
+            need(count > 0 and offset + (count - 1) * page < entries[-1].len, "sums outside their file")
             sums = [f.u(8) for _ in range(count)]
             need(all(sums), "a sum of 0")
             entries[-1].sums.append((offset, page, sums))

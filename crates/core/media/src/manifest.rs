@@ -80,7 +80,7 @@ pub struct Mark {
 }
 
 /// Sums of consecutive pages of a file ([`longshore_io::SumKey`], with the set's key), whether or not the set holds
-/// the pages. Belongs to the preceding entry.
+/// the pages. The last page ends with the file. Belongs to the preceding entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sums {
     /// File offset of the first page: a multiple of `page_bytes`.
@@ -185,8 +185,8 @@ impl Sums {
             || sums.is_empty()
             || sums.contains(&0)
             || offset
-                .checked_add(count as u64 * page)
-                .is_none_or(|end| end > file_len)
+                .checked_add((count as u64 - 1) * page)
+                .is_none_or(|last| last >= file_len)
         {
             return Err(RecordError::Field);
         }

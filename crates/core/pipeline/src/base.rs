@@ -1,8 +1,8 @@
 //! The base of a differential backup: which set it is, and what the source must know about it.
 //!
 //! Invariants
-//! - A set is a base only if it is complete, unmarked, not copy-only, of PostgreSQL and of the database that was asked
-//!   for, and has page sums. The newest one that fits is taken.
+//! - A set is a base only if it is complete, unmarked, not copy-only, of the kind of source and of the database that were
+//!   asked for, and has page sums. The newest one that fits is taken.
 //! - Nothing is guessed: if no set qualifies, the error tells for each set why.
 //! - The media that hold the base are never overwritten by the backup that needs it.
 //!
@@ -27,7 +27,8 @@ use crate::{Error, RunContext};
 pub struct BaseSet {
     pub media_set: Uuid,
     pub header: SetHeader,
-    pub base: Base,
+    /// What a PostgreSQL server is compared with; `None` for other sources.
+    pub server: Option<Base>,
     pub sums: Arc<PageSums>,
 }
 
@@ -37,17 +38,20 @@ pub struct BaseSet {
 pub fn find(
     context: &RunContext,
     request: &BaseRequest,
-    database: Option<&str>,
+    wanted: (SourceKind, Option<&str>),
 ) -> Result<BaseSet, Error> {
     let devices = context.devices(&request.devices);
     let media = MediaSet::open(&devices)?;
-    let (header, trailer) = choose(&media.sets()?, request.against, database)?;
-    let base = read(&media, &header, &trailer)?;
+    let (header, trailer) = choose(&media.sets()?, request.against, wanted)?;
+    let server = match wanted.0 {
+        SourceKind::Postgres => Some(read(&media, &header, &trailer)?),
+        SourceKind::Sqlite | SourceKind::Files => None,
+    };
     let sums = PageSums::read(&*context.storage, &media, &header)?;
     Ok(BaseSet {
         media_set: media.header(0).media_set,
         header,
-        base,
+        server,
         sums: Arc::new(sums),
     })
 }
@@ -77,11 +81,11 @@ pub fn check_kept(
 fn choose(
     sets: &[SetSummary],
     against: Against,
-    database: Option<&str>,
+    wanted: (SourceKind, Option<&str>),
 ) -> Result<(SetHeader, SetTrailer), Error> {
     let mut reasons = Vec::new();
     for set in sets.iter().rev() {
-        match unfit(set, against, database) {
+        match unfit(set, against, wanted) {
             Ok(trailer) => return Ok((set.header.clone(), trailer.clone())),
             Err(what) => reasons.push(format!("set {} {what}", set.header.position)),
         }
@@ -96,12 +100,12 @@ fn choose(
 fn unfit<'a>(
     set: &'a SetSummary,
     against: Against,
-    database: Option<&str>,
+    (kind, database): (SourceKind, Option<&str>),
 ) -> Result<&'a SetTrailer, &'static str> {
     let header = &set.header;
     let trailer = set.trailer.as_ref().ok_or("is incomplete")?;
-    if header.source_kind != SourceKind::Postgres as u8 {
-        return Err("is not of a PostgreSQL cluster");
+    if header.source_kind != kind as u8 {
+        return Err("is of another kind of source");
     }
     if database.is_some_and(|name| name != header.database) {
         return Err("is of another database");
@@ -116,7 +120,9 @@ fn unfit<'a>(
         return Err("holds only log");
     }
     if header.sum_key.is_none() {
-        return Err("holds no page checksums, since an earlier version made it");
+        return Err(
+            "holds no page sums: it was made without --page-sums, or by an earlier version",
+        );
     }
     if against == Against::LastFull && header.backup_type != BackupType::Database {
         return Err("is differential itself");

@@ -73,8 +73,6 @@ pub enum Error {
     BaseOverwritten { device: String },
 
     /// Other sources have no differential backups.
-    #[error("only backups of PostgreSQL clusters can be differential")]
-    NotDifferential,
 
     /// Other sources have no WAL that could be stored separately.
     #[error("only PostgreSQL clusters have a log that can be backed up")]
@@ -195,7 +193,6 @@ impl Error {
             Error::LogBroken { .. } => Some(4214),
             Error::Source(longshore_source::Error::InUse { .. }) => Some(3023),
             Error::Changed { .. } | Error::LeftOut { .. } => Some(3043),
-            Error::NotDifferential => Some(3032),
             Error::Memory { .. } | Error::Room { .. } | Error::Thread { .. } => Some(701),
             Error::Source(_)
             | Error::Archive(_)
@@ -239,7 +236,6 @@ impl Error {
             Error::BaseOverwritten { .. } => "use --append, or write to other devices",
             Error::LogBroken { .. } => "make a full backup to begin a log chain",
             Error::NoLog => "back up the database as a whole",
-            Error::NotDifferential => "leave out --differential and --incremental",
             Error::OutOfRange {
                 name: "MAXTRANSFERSIZE",
                 ..

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longshore_io::Xattr;
 use longshore_media::header::MANIFEST_MAX;
 use longshore_media::manifest::{
-    EXTENT_LEN, PATH_MAX, SUM_LEN, SUMS_HEAD_LEN, safe_path, sums_len,
+    EXTENT_LEN, PATH_MAX, SUM_LEN, SUM_PAGE_MAX, SUMS_HEAD_LEN, safe_path, sums_len,
 };
 use longshore_media::{Entry, EntryKind, Extent, Item, Sums};
 use longshore_source::{self as source, Change, Content, Source};
@@ -154,7 +154,7 @@ impl Scan {
 
     /// The number of its pages.
     pub fn pages(&self) -> usize {
-        self.len_bytes / self.based.page_bytes as usize
+        self.len_bytes.div_ceil(self.based.page_bytes as usize)
     }
 }
 
@@ -485,8 +485,7 @@ impl<'a> Feed<'a> {
         check_name(&found.path)?;
         let kind = kind_of(found.kind)?;
         self.files += u64::from(kind == EntryKind::File);
-        let has_pages = |page: &u32| self.with_sums && found.len.is_multiple_of(u64::from(*page));
-        let page_bytes = found.page_bytes.filter(has_pages);
+        let page_bytes = found.page_bytes.filter(|_| self.with_sums);
         let held = match (page_bytes, self.base, &found.content) {
             (Some(page_bytes), Some(base), Some(_)) => base
                 .file(&found.path, page_bytes)
@@ -557,7 +556,7 @@ fn kind_of(found: source::EntryKind) -> Result<EntryKind, Error> {
 
 /// The most bytes in a run: several runs fit in a buffer, and whole pages of any size fit in a run.
 pub fn scan_bytes(buffer_bytes: usize) -> usize {
-    const UNIT: usize = 32 << 10;
+    const UNIT: usize = SUM_PAGE_MAX as usize;
     (buffer_bytes / 4 / UNIT * UNIT).max(UNIT)
 }
 
@@ -605,8 +604,9 @@ impl BasedScan {
             return Ok(None);
         }
         if offset >= self.doubtful.end {
-            // The part beyond the end of the base's file must be read in any case.
-            let grown = held.len_bytes().clamp(offset, entry.len)..entry.len;
+            // The part beyond the end of the base's file must be read in any case, and so must a page that is not whole.
+            let whole = held.len_bytes().min(entry.len) / page * page;
+            let grown = whole.clamp(offset, entry.len)..entry.len;
             let told = match grown.start > offset {
                 true => file.content.next_doubtful(offset)?,
                 false => None,
@@ -661,7 +661,7 @@ impl Cursor {
     /// Bytes that the sums for `bytes` bytes take in a manifest.
     fn sums_len(&self, bytes: u64) -> usize {
         self.page_bytes
-            .map_or(0, |page| sums_len((bytes / u64::from(page)) as usize))
+            .map_or(0, |page| sums_len(bytes.div_ceil(page.into()) as usize))
     }
 
     /// Adds pieces until the block is full or the file has ended; returns whether the file has ended.
@@ -683,6 +683,10 @@ impl Cursor {
             if let Some(page_bytes) = self.page_bytes {
                 let pages = manifest_room.saturating_sub(EXTENT_LEN + SUMS_HEAD_LEN) / SUM_LEN;
                 len = len.min(pages * page_bytes as usize);
+                // Only the file's last page may be short.
+                if self.next + (len as u64) < self.entry.len {
+                    len = len / page_bytes as usize * page_bytes as usize;
+                }
                 if len == 0 {
                     return Ok(false);
                 }
@@ -697,7 +701,7 @@ impl Cursor {
                 Sums {
                     offset: self.next,
                     page_bytes,
-                    sums: vec![0; len / page_bytes as usize],
+                    sums: vec![0; len.div_ceil(page_bytes as usize)],
                 }
                 .encode(&mut job.manifest);
                 SumsPlace { at, page_bytes }

@@ -40,7 +40,7 @@ impl BlockInput {
     /// Whether a run of `len` bytes fits in a buffer of `buffer_bytes` even if all of it differs, and the sums of an
     /// unread run fit in the manifest.
     pub fn has_room(&self, len: usize, buffer_bytes: usize) -> bool {
-        let compared = extents_max(len) * EXTENT_LEN + sums_len(len / PAGE_MIN);
+        let compared = extents_max(len) * EXTENT_LEN + sums_len(len.div_ceil(PAGE_MIN));
         let items = ITEM_MAX + compared.max(sums_len(CARRIED_PAGES));
         self.plain_len + len <= buffer_bytes && self.manifest.len() + items <= MANIFEST_MAX
     }

@@ -5,9 +5,9 @@
 //!
 //! Invariants
 //! - A page with an unknown sum has the sum 0, and is stored again. In a file that is not *based*, a page without a
-//!   sum is a hole, so its sum is that of zeros.
+//!   sum is a hole, so its sum is that of zeros. The last page ends with the file.
 //! - Names are not kept: a file has 128 bits of a keyed hash, so that media cannot choose names that collide.
-//! - Memory: 32 bytes per file with sums (about 80 during reading), and the sums, up to [`MEMORY_MAX`]; further sums
+//! - Memory: 40 bytes per file with sums (about 90 during reading), and the sums, up to [`MEMORY_MAX`]; further sums
 //!   are in an unnamed file. Both grow with the actual contents of the index, never with lengths it claims.
 //!
 //! Leaves to others: comparing pages and keeping the differences (`gather.rs`).
@@ -46,10 +46,21 @@ pub struct PageSums {
 struct Row {
     /// Index of the first page's sum in the store.
     at: u64,
-    pages: u32,
+    /// The file's length in bytes.
+    len: u64,
     /// Binary logarithm of the page size.
     page_shift: u8,
     is_based: bool,
+}
+
+impl Row {
+    fn page_bytes(&self) -> u64 {
+        1 << self.page_shift
+    }
+
+    fn pages(&self) -> u64 {
+        self.len.div_ceil(self.page_bytes())
+    }
 }
 
 /// A file whose pages have sums.
@@ -64,7 +75,7 @@ impl HeldFile {
     pub fn of(len: u64, page_bytes: u32) -> HeldFile {
         let row = Row {
             at: 0,
-            pages: (len / u64::from(page_bytes)) as u32,
+            len,
             page_shift: page_bytes.trailing_zeros() as u8,
             is_based: false,
         };
@@ -73,7 +84,7 @@ impl HeldFile {
 
     /// The file's length in the base, in bytes.
     pub fn len_bytes(&self) -> u64 {
-        u64::from(self.row.pages) << self.row.page_shift
+        self.row.len
     }
 }
 
@@ -163,7 +174,7 @@ impl PageSums {
     /// The sums of the pages from number `first` on; 0 if unknown, as after the file's end.
     pub fn sums(&self, file: HeldFile, first: u64, out: &mut [u64]) -> Result<(), Error> {
         let row = file.row;
-        let pages = u64::from(row.pages);
+        let pages = row.pages();
         let there = pages.saturating_sub(first).min(out.len() as u64) as usize;
         let (known, beyond) = out.split_at_mut(there);
         beyond.fill(0);
@@ -172,7 +183,17 @@ impl PageSums {
         }
         self.store.get(row.at + first, known)?;
         if !row.is_based && known.contains(&0) {
-            let zeros = self.sum_key.sum(&vec![0; 1 << row.page_shift]);
+            let page = vec![0; row.page_bytes() as usize];
+            let zeros = self.sum_key.sum(&page);
+            let last = (row.len % row.page_bytes()) as usize;
+            if first + there as u64 == pages
+                && let Some(sum @ 0) = known.last_mut()
+            {
+                *sum = match last {
+                    0 => zeros,
+                    last => self.sum_key.sum(&page[..last]),
+                };
+            }
             for sum in known.iter_mut().filter(|sum| **sum == 0) {
                 *sum = zeros;
             }
@@ -232,22 +253,19 @@ impl Reading<'_> {
             return Err(Wrong::Contradiction);
         };
         let page_shift = sums.page_bytes.trailing_zeros() as u8;
-        let pages = u32::try_from(entry.len >> page_shift).map_err(|_| Wrong::Contradiction)?;
         let at = self.store.len;
         let key = key(&self.hashers, &entry.path);
         let row = *self.rows.entry(key).or_insert(Row {
             at,
-            pages,
+            len: entry.len,
             page_shift,
             is_based: entry.based,
         });
-        if (row.pages, row.page_shift, row.is_based) != (pages, page_shift, entry.based) {
+        if (row.len, row.page_shift, row.is_based) != (entry.len, page_shift, entry.based) {
             return Err(Wrong::Contradiction);
         }
         if row.at == at {
-            self.store.len = at
-                .checked_add(u64::from(pages))
-                .ok_or(Wrong::Contradiction)?;
+            self.store.len = at.checked_add(row.pages()).ok_or(Wrong::Contradiction)?;
         }
         let first = sums.offset >> page_shift;
         self.store
@@ -400,6 +418,32 @@ mod tests {
             reading.add(item).unwrap();
         }
         reading.complete(SumKey::from_bytes([7; 32]))
+    }
+
+    #[test]
+    fn the_last_page_ends_with_the_file() {
+        let key = SumKey::from_bytes([7; 32]);
+        let file = |based, len| {
+            let Item::Entry(whole) = entry("a", 0, based) else {
+                panic!("an entry");
+            };
+            Item::Entry(Entry { len, ..whole })
+        };
+        let all = |sums: &PageSums| {
+            let held = sums.file(Path::new("a"), 8192).unwrap();
+            let mut out = [99; 4];
+            sums.sums(held, 0, &mut out).unwrap();
+            (held.len_bytes(), out)
+        };
+        let len = 2 * 8192 + 100;
+        let (page, last) = (key.sum(&[0; 8192]), key.sum(&[0; 100]));
+        assert_ne!(page, last);
+        let whole = read(vec![file(false, len), sums(0, &[8])], 1 << 20);
+        assert_eq!(all(&whole), (len, [8, page, last, 0]));
+        let based = read(vec![file(true, len), sums(2, &[8])], 1 << 20);
+        assert_eq!(all(&based), (len, [0, 0, 8, 0]));
+        let short = read(vec![file(false, 100), sums(0, &[8])], 1 << 20);
+        assert_eq!(all(&short), (100, [8, 0, 0, 0]));
     }
 
     fn of(sums: &PageSums, path: &str, first: u64, count: usize) -> Vec<u64> {

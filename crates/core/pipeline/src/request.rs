@@ -169,7 +169,7 @@ pub struct BackupRequest {
     pub place: Option<Arc<NewBackup>>,
     /// Files of the caller that must not be devices.
     pub own: Vec<PathBuf>,
-    /// Store only the differences from another set; `None`: everything. PostgreSQL only.
+    /// Store only the differences from another set; `None`: everything.
     pub base: Option<BaseRequest>,
     /// Store only WAL, starting from another set, instead of the cluster.
     pub log: Option<LogRequest>,
@@ -181,6 +181,8 @@ pub struct BackupRequest {
     pub media_name: String,
     pub media_description: String,
     pub copy_only: bool,
+    /// Keep page sums, so that the set can be a base. Sets of PostgreSQL and differential sets have them in any case.
+    pub page_sums: bool,
     /// Microseconds since the Unix epoch.
     pub expires_us: Option<i64>,
     pub on_change: OnChange,
@@ -218,6 +220,7 @@ impl BackupRequest {
             media_name: String::new(),
             media_description: String::new(),
             copy_only: false,
+            page_sums: false,
             expires_us: None,
             on_change: OnChange::Mark,
             volume_map: Vec::new(),

@@ -1,9 +1,11 @@
 //! Chooses the backup on a shelf that a differential one builds on.
 //!
 //! Invariants
-//! - A base is complete and unmarked with its whole chain, is not copy-only, and is of a cluster.
-//! - A base is of the server's own branch. A backup whose branch is unknown is a base only if the same server process
-//!   made it and no other backup's branch is proved.
+//! - A base is complete and unmarked with its whole chain, is not copy-only, and has page sums.
+//! - A server's base is of the server's own branch. A backup whose branch is unknown is a base only if the same server
+//!   process made it and no other backup's branch is proved.
+//! - The base of a source without WAL is of a source of that kind and name. More need not be proved: all of its pages
+//!   are compared.
 //! - No expire removes the base while the lease is held.
 //!
 //! Leaves to others: the relation of a backup to the server (`branch.rs`), chains (`chain.rs`), and leases
@@ -13,7 +15,8 @@ use longshore_pg::Relation;
 
 use crate::Error;
 use crate::branch;
-use crate::chain::chain;
+use crate::chain::{SetFacts, chain};
+use crate::identity::Origin;
 use crate::label::BackupKind;
 use crate::shelf::{BackupEntry, BackupLease, Listing, Shelf};
 
@@ -43,47 +46,40 @@ pub struct Candidate {
     pub same_run: bool,
 }
 
+/// The source of a differential backup.
+#[derive(Debug, Clone, Copy)]
+pub enum BaseOf<'a> {
+    /// A server, and the sets with a known relation to it; all others are refused.
+    Server(&'a [Candidate]),
+    /// A source without WAL.
+    Plain(&'a Origin),
+}
+
 impl Shelf {
-    /// The newest backup that a differential one can build on: clean, not copy-only, with its whole chain, and of the
-    /// server's own branch; with `full_only`, a full one. A backup whose relation to the server is unknown is used
-    /// only if the same server process made it and no other backup's relation is proved. `candidates`: the sets with a
-    /// known relation; all others are refused.
+    /// The newest backup that a differential one of this source can build on: clean, not copy-only, with its whole chain;
+    /// with `full_only`, a full one. Of a server: of its own branch. A backup whose relation to the server is unknown is
+    /// used only if the same server process made it and no other backup's relation is proved.
     ///
     /// Errors: [`Error::NoBase`], and those of [`Shelf::lease`].
-    pub fn lease_base(
-        &self,
-        full_only: bool,
-        candidates: &[Candidate],
-    ) -> Result<BaseLease, Error> {
+    pub fn lease_base(&self, full_only: bool, source: BaseOf) -> Result<BaseLease, Error> {
         let listing = self.list()?;
         let facts = listing.facts();
         let (mut passed_over, mut reasons) = (Vec::new(), Vec::new());
-        let candidate = |i: usize| {
-            let id = *facts[i].id?.as_bytes();
-            candidates.iter().find(|candidate| candidate.set == id)
-        };
         let order = branch::in_order(&facts);
         let is_fit = |i: &usize| fitness(&listing, *i, full_only).is_ok();
-        let any_proved = order
-            .iter()
-            .filter(|i| is_fit(i))
-            .any(|i| candidate(*i).is_some_and(|c| c.relation.is_proved()));
+        let fits: Vec<usize> = order.iter().copied().filter(is_fit).collect();
+        let any_proved = match source {
+            BaseOf::Server(known) => fits
+                .iter()
+                .any(|i| candidate(&facts[*i], known).is_some_and(|c| c.relation.is_proved())),
+            BaseOf::Plain(_) => false,
+        };
         for i in order.into_iter().rev() {
             let set = &listing.sets[i];
-            let fit = fitness(&listing, i, full_only).and_then(|()| match candidate(i) {
-                None => Err(BaseRefusal::Meant("is not of a cluster".into())),
-                Some(Candidate {
-                    relation, same_run, ..
-                }) => match relation {
-                    Relation::Proved(_) => Ok(()),
-                    Relation::Refuted(what) => {
-                        Err(BaseRefusal::Wrong(format!("is of another branch: {what}")))
-                    }
-                    Relation::Unknown(_) if *same_run && !any_proved => Ok(()),
-                    Relation::Unknown(what) => Err(BaseRefusal::Wrong(format!(
-                        "is not known to be of this server's branch: {what}"
-                    ))),
-                },
+            let fit = fitness(&listing, i, full_only).and_then(|()| match source {
+                BaseOf::Server(known) => continues(candidate(&facts[i], known), any_proved),
+                BaseOf::Plain(origin) if facts[i].identity.origin.is_same(origin) => Ok(()),
+                BaseOf::Plain(_) => Err(BaseRefusal::Meant("is of another source".into())),
             });
             match fit {
                 Ok(()) => {
@@ -108,6 +104,26 @@ impl Shelf {
     }
 }
 
+fn candidate<'a>(set: &SetFacts, known: &'a [Candidate]) -> Option<&'a Candidate> {
+    let id = *set.id?.as_bytes();
+    known.iter().find(|candidate| candidate.set == id)
+}
+
+/// Whether the server continues the backup.
+fn continues(candidate: Option<&Candidate>, any_proved: bool) -> Result<(), BaseRefusal> {
+    let Some(candidate) = candidate else {
+        return Err(BaseRefusal::Meant("is not of a cluster".into()));
+    };
+    match &candidate.relation {
+        Relation::Proved(_) => Ok(()),
+        Relation::Refuted(what) => Err(BaseRefusal::Wrong(format!("is of another branch: {what}"))),
+        Relation::Unknown(_) if candidate.same_run && !any_proved => Ok(()),
+        Relation::Unknown(what) => Err(BaseRefusal::Wrong(format!(
+            "is not known to be of this server's branch: {what}"
+        ))),
+    }
+}
+
 fn fitness(listing: &Listing, index: usize, full_only: bool) -> Result<(), BaseRefusal> {
     let set: &BackupEntry = &listing.sets[index];
     let facts = listing.facts();
@@ -120,8 +136,9 @@ fn fitness(listing: &Listing, index: usize, full_only: bool) -> Result<(), BaseR
     if complete.header.copy_only {
         return Err(BaseRefusal::Meant("is copy-only".into()));
     }
-    if facts[index].log.is_none() {
-        return Err(BaseRefusal::Meant("is not of a cluster".into()));
+    if complete.header.sum_key.is_none() {
+        let what = "holds no page sums: it was made by an earlier version, or without --page-sums and moved here";
+        return Err(BaseRefusal::Meant(what.into()));
     }
     let links = chain(&facts, index).map_err(|e| BaseRefusal::Wrong(format!("cannot be: {e}")))?;
     match links.into_iter().find(|link| !facts[*link].is_clean()) {

@@ -116,7 +116,7 @@ pub struct Entry {
     /// Length of the file in bytes when it was listed; 0 for other kinds. Exactly this many bytes are backed up, even
     /// if the file changes.
     pub len: u64,
-    /// The file consists of pages of this size, which change independently: a power of two that divides `len`. Page
+    /// The file is compared in pages of this size, a power of two from 512 to 65,536; the last one ends with the file. Page
     /// sums are kept, and if a base has a file of this path, only pages that differ are stored.
     pub page_bytes: Option<u32>,
     /// Extended attributes, sorted by name, at most [`XATTRS_BYTES_MAX`](longshore_io::XATTRS_BYTES_MAX). Empty for a

@@ -225,9 +225,7 @@ fn place(error: &Error) -> (Exit, u32) {
         }
         Error::LogMissing { .. } => (Exit::Source, numbers::WAL_MISSING),
         Error::LogUnproved => (Exit::Usage, numbers::WAL_MISSING),
-        Error::LogBroken { .. } | Error::NoLog | Error::NotDifferential => {
-            (Exit::Usage, numbers::REQUEST)
-        }
+        Error::LogBroken { .. } | Error::NoLog => (Exit::Usage, numbers::REQUEST),
         Error::DeviceInside { .. } | Error::DeviceKept { .. } => {
             (Exit::Usage, numbers::DEVICE_IN_SOURCE)
         }

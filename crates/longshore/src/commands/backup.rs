@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
-    Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, Error as PipelineError,
-    Report, Request, RunContext, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof,
-    closing_line, mb_per_s, ratio, run as run_pipeline,
+    Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, Report, Request,
+    RunContext, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line,
+    mb_per_s, ratio, run as run_pipeline,
 };
 use longshore_repository::Reliance;
 use longshore_repository::target::unfit_name;
@@ -252,10 +252,6 @@ fn request(
 ) -> Result<(BackupRequest, Option<TargetHold>), Failure> {
     let wanted = BackupWish::of(options, context);
     let source = wanted.source()?;
-    // Before a base is looked for, which there cannot be.
-    if against.is_some() && !matches!(source, SourceSpec::Postgres(_)) {
-        return Err(PipelineError::NotDifferential.into());
-    }
     let to = wanted.destination(&source, against)?;
     let base = base(options, against, to.held.as_ref())?;
     let own_archive = wanted.own_archive(&source)?;
@@ -269,6 +265,7 @@ fn request(
     let mut request = BackupRequest::new(source, to.devices);
     request.base = base;
     request.database = to.database;
+    request.page_sums = options.differing.page_sums || to.held.is_some();
     request.own = context.config.path.iter().cloned().collect();
     request.disposition = options.disposing.disposition();
     if let Some(held) = &to.held {

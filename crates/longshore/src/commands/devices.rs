@@ -17,7 +17,7 @@ use longshore_io::Clock;
 use longshore_media::{DeviceSpec, SourceIdentity};
 use longshore_pg::{Earlier, Relation};
 use longshore_pipeline::{Against, SourceSpec};
-use longshore_repository::base::Candidate;
+use longshore_repository::base::{BaseOf, Candidate};
 use longshore_repository::branch::{self, Others};
 use longshore_repository::identity::Origin;
 use longshore_repository::{
@@ -158,8 +158,9 @@ pub fn for_backup(
     let (mut earlier, mut compared) = (Vec::new(), BackupRelation::default());
     let mut identity = SourceIdentity::default();
     let table = table_of(context, source, named.unwrap_or(&shelf.database));
-    if let Some(origin) = origin(context, source, table) {
-        (identity, compared.mixed) = identify(context, shelf, source, (&origin, table));
+    let origin = origin(context, source, table);
+    if let Some(origin) = &origin {
+        (identity, compared.mixed) = identify(context, shelf, source, (origin, table));
     }
     if let SourceSpec::Postgres(server) = source {
         let listing = shelf.list()?;
@@ -175,8 +176,11 @@ pub fn for_backup(
             Err(error) => return Err(error.into()),
         }
     }
-    let lent =
-        against.map(|against| shelf.lease_base(against == Against::LastFull, &compared.candidates));
+    let base_of = match &origin {
+        Some(origin) => BaseOf::Plain(origin),
+        None => BaseOf::Server(&compared.candidates),
+    };
+    let lent = against.map(|against| shelf.lease_base(against == Against::LastFull, base_of));
     let lent = lent.transpose()?;
     for newer in lent.iter().flat_map(|lent| &lent.passed_over) {
         let text = format!("a newer backup is not used as the base: {newer}");

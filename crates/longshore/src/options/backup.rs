@@ -130,10 +130,11 @@ pub struct Backup {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("differing").args(["differential", "incremental"]))]
 pub struct DifferentialOptions {
-    /// Store only what differs from the last full backup. PostgreSQL only.
+    /// Store only what differs from the last full backup.
     ///
     /// New files are stored whole, others by the pages that changed. A restore needs this backup and the full one. At a
-    /// target the base is found there; for devices name it with --base, or append to the media that hold it.
+    /// target the base is found there; for devices name it with --base, or append to the media that hold it. A base of
+    /// SQLite or files on devices was made with --page-sums.
     #[arg(long)]
     pub differential: bool,
 
@@ -142,6 +143,13 @@ pub struct DifferentialOptions {
     /// Smaller than --differential; a restore needs every backup between this one and the full one.
     #[arg(long)]
     pub incremental: bool,
+
+    /// Keep page sums, so that later backups can differ from this one.
+    ///
+    /// Backups of PostgreSQL and backups to a target have them in any case. For SQLite and files on devices they are left
+    /// out otherwise: they cost 0.12 CPU seconds for each GB and 0.2 % of the bytes.
+    #[arg(long, hide_short_help = true)]
+    pub page_sums: bool,
 
     /// A stripe of the media set that holds the base. Repeat for all of its stripes.
     ///

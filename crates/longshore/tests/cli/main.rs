@@ -7,6 +7,7 @@ mod common;
 mod configured;
 mod copies;
 mod device_check;
+mod differential;
 mod dry_run;
 mod effects;
 mod errors;

@@ -309,3 +309,27 @@ fn a_row_that_is_too_long_or_without_a_proof_is_found() {
         assert_ne!(without(&wrong), "", "{wrong}");
     }
 }
+
+/// Goal: each row of docs/security.md names promises that are shown, or says that nothing stands against what it names.
+#[test]
+fn the_security_page_names_promises_that_are_shown() {
+    let read = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let (promises, page) = (read("promises.md"), read("security.md"));
+    let is_shown = |name: &str| {
+        let head = format!("| {name} | ");
+        let row = promises.lines().find(|line| line.starts_with(&head));
+        row.and_then(|row| row.rsplit(" | ").next())
+            .is_some_and(|state| state.starts_with("shown"))
+    };
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| what |"))
+        .collect();
+    assert!(rows.len() > 15, "the page lost its rows");
+    for row in rows {
+        let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for name in last.split(", ").filter(|name| *name != "nothing") {
+            assert!(is_shown(name.trim_matches('`')), "{row}");
+        }
+    }
+}

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::stage::{Ran, Stage, damage, rows};
 
 /// A database `sales` and a tree `docs`, a target of two directories, a retention of two full backups.
-fn configured() -> Stage {
+pub fn configured() -> Stage {
     let stage = Stage::new();
     stage.database("app.db", 2);
     stage.write("tree/a/b", b"content");

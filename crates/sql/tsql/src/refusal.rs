@@ -47,9 +47,6 @@ pub fn of(error: &Error) -> Vec<Message> {
             let first = message::NO_DIFFERENTIAL_BASE.with(&[&"of this statement"]);
             with_own(first, error)
         }
-        Error::NotDifferential => {
-            with_own(message::OPTION_UNSUPPORTED.with(&[&"differential"]), error)
-        }
         Error::Memory { .. } | Error::Room { .. } | Error::Thread { .. } => {
             with_own(message::NO_MEMORY.plain(), error)
         }
@@ -348,7 +345,6 @@ mod tests {
         let path = || std::path::PathBuf::from("/a");
         let io = || io::Error::other("no");
         let errors = [
-            Error::NotDifferential,
             Error::Cancelled,
             Error::Memory {
                 bytes: 1,

@@ -74,7 +74,7 @@ impl<'a> PreparedBackup<'a> {
         let (mut parent, mut base_sums) = (None, None);
         if let Some(found) = base {
             parent = Some(found.header.set);
-            options.postgres.base = Some(found.base);
+            options.postgres.base = found.server;
             base_sums = Some(found.sums);
         }
         refuse_own_files(context, request)?;
@@ -143,10 +143,13 @@ fn find_base(
     let Some(wanted) = &request.base else {
         return Ok(None);
     };
-    if !matches!(request.source, SourceSpec::Postgres(_)) {
-        return Err(Error::NotDifferential);
-    }
-    let found = base::find(context, wanted, request.database.as_deref())?;
+    let kind = match request.source {
+        SourceSpec::Postgres(_) => SourceKind::Postgres,
+        SourceSpec::Sqlite(_) => SourceKind::Sqlite,
+        SourceSpec::Files(_) => SourceKind::Files,
+    };
+    let database = request.database.as_deref();
+    let found = base::find(context, wanted, (kind, database))?;
     base::check_kept(&found, request.disposition, devices)?;
     Ok(Some(found))
 }
@@ -234,7 +237,8 @@ fn plan(
 
 /// A new key, if later sets can be compared with this one.
 fn sum_key(request: &BackupRequest, about: &Description) -> Result<Option<SumKey>, Error> {
-    if about.kind != SourceKind::Postgres || request.log.is_some() {
+    let wanted = about.kind == SourceKind::Postgres || request.page_sums;
+    if !wanted || request.log.is_some() {
         return Ok(None);
     }
     let key = SumKey::random().map_err(|source| Error::Random { source })?;

@@ -52,7 +52,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
     let method = decided.about.differing;
     let differential = decided.parent.map(|parent| DifferentialReport {
         parent,
-        method: method.unwrap_or_default(),
+        method: method.unwrap_or("page sums"),
         based_files: sealed.based_files,
         read_bytes: counters.scanned_bytes.load(Ordering::Relaxed),
         changed_bytes: counters.changed_bytes.load(Ordering::Relaxed),

@@ -366,8 +366,7 @@ impl LoadShared<'_> {
             let Some(place) = piece.sums else {
                 continue;
             };
-            let pages =
-                plain[piece.at..][..piece.len_bytes].chunks_exact(place.page_bytes as usize);
+            let pages = plain[piece.at..][..piece.len_bytes].chunks(place.page_bytes as usize);
             let room = job.manifest[place.at..].chunks_exact_mut(SUM_LEN);
             for (page, room) in pages.zip(room) {
                 room.copy_from_slice(&key.sum(page).to_le_bytes());
@@ -414,7 +413,7 @@ fn differences(
     let page_bytes = scan.based.page_bytes as usize;
     let mut changed: Vec<Range<usize>> = Vec::new();
     let mut sums = Vec::with_capacity(held.len());
-    for (i, (page, held)) in run.chunks_exact(page_bytes).zip(held).enumerate() {
+    for (i, (page, held)) in run.chunks(page_bytes).zip(held).enumerate() {
         let sum = base.sum_key().sum(page);
         sums.push(sum);
         if sum == *held {
@@ -426,8 +425,8 @@ fn differences(
             content.explain(page, scan.offset + start as u64)?;
         }
         match changed.last_mut() {
-            Some(last) if last.end == start => last.end += page_bytes,
-            _ => changed.push(start..start + page_bytes),
+            Some(last) if last.end == start => last.end += page.len(),
+            _ => changed.push(start..start + page.len()),
         }
     }
     Ok(Differences { changed, sums })

@@ -35,6 +35,9 @@ const PATH_BYTES_MAX: usize = 4095;
 /// How many bytes of such a path a warning shows.
 const SHOWN_BYTES: usize = 200;
 
+/// Files are compared with a base in pages of this size, whose sums take 0.1 % of their bytes.
+const COMPARED_BYTES: u32 = 8 << 10;
+
 /// Memory for hard links in the walk of one volume, whatever the tree contains.
 const LINKS_BYTES_MAX: usize = 32 << 20;
 
@@ -249,6 +252,7 @@ impl Walk {
         });
         Entry {
             len: stat.len,
+            page_bytes: Some(COMPARED_BYTES),
             xattrs,
             content,
             ..Entry::named(entry, EntryKind::File, stat)

@@ -61,6 +61,9 @@ use crate::{
 use content::SnapshotContent;
 use snapshot::{Snapshot, StateLock};
 
+/// Smaller pages are compared several at a time: their sums would take more of a set than the rows that they spare.
+const COMPARED_BYTES_MIN: u32 = 8 << 10;
+
 pub(crate) struct Sqlite {
     description: Description,
     snapshot: Arc<Snapshot>,
@@ -136,6 +139,7 @@ fn entry(path: PathBuf, snapshot: &Arc<Snapshot>) -> Entry {
         .then(|| Arc::new(SnapshotContent::new(snapshot.clone())) as Arc<dyn Content>);
     Entry {
         len: snapshot.len(),
+        page_bytes: Some(snapshot.page_bytes().max(COMPARED_BYTES_MIN)),
         content,
         ..Entry::named(path, EntryKind::File, stat)
     }
