@@ -55,7 +55,7 @@ pub use past::{as_of, past_ns};
 pub use runtime::Ticket;
 pub use scheme::Scheme;
 pub use settings::{CA_FILE, PART_MIB, Settings, part_bytes};
-pub use store::{Bucket, Created, Head};
+pub use store::{Bucket, Created, Ends, Head};
 pub use unfinished::{Unfinished, UnfinishedBelow};
 pub use upload::{
     Completed, PARTS_MAX, Standing, Upload, UploadEnd, UploadPart, UploadTrace, described,

@@ -17,7 +17,7 @@
 //! Leaves to others: repetition, conditions and errors, which are the shipped code (`store.rs`, `upload.rs`,
 //! `watched.rs`, `object_store`); TLS, proxies and redirects, which no test reaches through it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -116,6 +116,8 @@ impl Asked {
 
 type Script = Box<dyn FnMut(&Asked) -> Act + Send>;
 type Meanwhile = Box<dyn FnOnce() + Send>;
+/// Requests of one writer, and what lets each through.
+type Waiting = VecDeque<(Asked, oneshot::Sender<()>)>;
 
 #[derive(Clone, Debug)]
 struct Object {
@@ -147,8 +149,8 @@ struct State {
     meanwhile: Option<(usize, Meanwhile)>,
     next: u64,
     ignores_conditions: bool,
-    /// The requests that wait to be let through, by writer; `None` if nobody waits.
-    gate: Option<BTreeMap<usize, (Asked, oneshot::Sender<()>)>>,
+    /// The requests that wait to be let through, by writer, in their order; `None` if nobody waits.
+    gate: Option<BTreeMap<usize, Waiting>>,
     /// How far its clock is past [`BEGIN_S`].
     passed_s: i64,
     habits: Habits,
@@ -246,8 +248,8 @@ impl Store {
         self.state(|s| s.ignores_conditions = true);
     }
 
-    /// From now on each request that shows or changes what stands under a name waits until it is let through. One
-    /// request of each writer waits at a time.
+    /// From now on each request that shows or changes what stands under a name waits until it is let through. Those of
+    /// one writer pass in their order.
     pub fn close_gate(&self) {
         self.state(|s| s.gate = Some(BTreeMap::new()));
     }
@@ -257,13 +259,13 @@ impl Store {
         self.state(|s| s.gate = None);
     }
 
-    /// The request of writer `who` that waits.
+    /// The first request of writer `who` that waits.
     pub fn waiting(&self, who: usize) -> Option<Asked> {
-        self.state(|s| Some(s.gate.as_ref()?.get(&who)?.0.clone()))
+        self.state(|s| Some(s.gate.as_ref()?.get(&who)?.front()?.0.clone()))
     }
 
     pub fn let_through(&self, who: usize) {
-        let waiting = self.state(|s| s.gate.as_mut().and_then(|gate| gate.remove(&who)));
+        let waiting = self.state(|s| s.gate.as_mut()?.get_mut(&who)?.pop_front());
         if let Some((_, go)) = waiting {
             // A request that was dropped needs no leave.
             let _ = go.send(());
@@ -275,7 +277,8 @@ impl Store {
         let leave = self.state(|s| {
             let gate = s.gate.as_mut().filter(|_| !is_private)?;
             let (go, leave) = oneshot::channel();
-            gate.insert(self.who, (asked.clone(), go));
+            let waiting = gate.entry(self.who).or_default();
+            waiting.push_back((asked.clone(), go));
             Some(leave)
         });
         if let Some(leave) = leave {

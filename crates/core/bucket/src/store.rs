@@ -4,7 +4,7 @@
 //! - Opening makes no request. In one process all openings of a name share one client, and without [`TRY`] no bucket is
 //!   opened.
 //! - `fetch` and `read` return all bytes of the range or an error. With a tag they return only bytes of the content
-//!   with that tag, even if the store ignores If-Match.
+//!   with that tag, even if the store ignores If-Match. The two ends that `ends` returns are of one content.
 //! - `create` sends If-None-Match: a store that heeds it replaces nothing.
 //! - Removing an object that is missing succeeds.
 //! - If a request was repeated and the last try got no answer, other requests are not repeated until one is answered or
@@ -79,6 +79,16 @@ impl Head {
             modified_ns: meta.last_modified.timestamp_nanos_opt().unwrap_or(i64::MAX),
         }
     }
+}
+
+/// The findings of one look at an object's two ends.
+#[derive(Debug, Clone)]
+pub struct Ends {
+    pub head: Head,
+    /// The first bytes.
+    pub first: Bytes,
+    /// The last bytes; empty if `first` is the whole object.
+    pub last: Bytes,
 }
 
 /// The result of a conditional creation.
@@ -484,6 +494,33 @@ impl Bucket {
         }
     }
 
+    /// Starts to read the first `first_len` and the last `last_len` bytes of an object: two requests, or one if the first
+    /// bytes are all. Both ends are of one content.
+    ///
+    /// Errors, when waited for: `Missing`; `Refused` with the status 416 for an empty object.
+    pub fn ends(&self, key: &Path, first_len: u64, last_len: u64) -> Result<Ticket<Ends>, Error> {
+        let (bucket, at) = (self.clone(), key.clone());
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(0..first_len)),
+            ..GetOptions::default()
+        };
+        self.ask("look at", key, async move {
+            let found = bucket.get(&at, options).await?;
+            let head = Head::of(&found.meta, &found.attributes);
+            let first = found.bytes().await?;
+            let rest = head.len_bytes.saturating_sub(first.len() as u64);
+            let last = match rest.min(last_len) {
+                0 => Bytes::new(),
+                len => {
+                    let range = head.len_bytes - len..head.len_bytes;
+                    let pieces = bucket.ranged(&at, range, head.tag.clone()).await?;
+                    Bytes::from(pieces.concat())
+                }
+            };
+            Ok(Ends { head, first, last })
+        })
+    }
+
     /// Starts to read a range, which must lie in the object. Only the content that `tag` stands for is read.
     pub fn fetch(
         &self,
@@ -492,31 +529,42 @@ impl Bucket {
         tag: Option<String>,
     ) -> Result<Ticket<Vec<Bytes>>, Error> {
         let (bucket, at) = (self.clone(), key.clone());
+        self.ask(
+            "read",
+            key,
+            async move { bucket.ranged(&at, range, tag).await },
+        )
+    }
+
+    async fn ranged(
+        &self,
+        key: &Path,
+        range: Range<u64>,
+        tag: Option<String>,
+    ) -> Result<Vec<Bytes>, StoreError> {
         let options = GetOptions {
             if_match: tag.clone(),
             range: Some(GetRange::Bounded(range.clone())),
             ..GetOptions::default()
         };
-        self.ask("read", key, async move {
-            let found = bucket.get(&at, options).await?;
-            // A store that does not know If-Match sends what it has.
-            if tag.is_some() && found.meta.e_tag != tag {
-                crate::watched::note(|seen| seen.status = Some(412));
-                return Err(odd("the content is another"));
-            }
-            let mut stream = found.into_stream();
-            let mut pieces = Vec::new();
-            let mut len = 0;
-            while let Some(piece) = stream.next().await {
-                let piece = piece?;
-                len += piece.len() as u64;
-                pieces.push(piece);
-            }
-            match len == range.end - range.start {
-                true => Ok(pieces),
-                false => Err(odd("the answer has another length than was asked for")),
-            }
-        })
+        let found = self.get(key, options).await?;
+        // A store that does not know If-Match sends what it has.
+        if tag.is_some() && found.meta.e_tag != tag {
+            crate::watched::note(|seen| seen.status = Some(412));
+            return Err(odd("the content is another"));
+        }
+        let mut stream = found.into_stream();
+        let mut pieces = Vec::new();
+        let mut len = 0;
+        while let Some(piece) = stream.next().await {
+            let piece = piece?;
+            len += piece.len() as u64;
+            pieces.push(piece);
+        }
+        match len == range.end - range.start {
+            true => Ok(pieces),
+            false => Err(odd("the answer has another length than was asked for")),
+        }
     }
 
     /// Reads a range, which must lie in the object, into `buf`.

@@ -102,6 +102,10 @@ pub fn only_path(text: &OsStr) -> Result<PathBuf, String> {
     }
 }
 
+/// The first bytes of a stripe, which are read when it is opened. The headers of nearly all sets lie in them, and all of
+/// a short stripe.
+pub(crate) const FIRST_BYTES: usize = 16 << 10;
+
 /// The class of a device; all devices of one media set have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceClass {

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::Error;
-use crate::device::{BackupDevice, DeviceClass, FamilyRead};
+use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
 use crate::header::{BlockHeader, MediaHeader, SETS_MAX, SetHeader, SetTrailer, TRAILER_LEN};
 use crate::index::{self, Chunk};
 use crate::record::{Container, HEAD_LEN, MAGIC, PREFIX_MAX, RecordError, RecordKind};
@@ -113,10 +113,14 @@ impl Member {
             return Err(Error::Empty { device: name });
         }
         let mut window = Window::new(name.clone(), read.clone(), 0)?;
+        // Only a pipe must continue where the label ended.
+        let goes_on = device.class() == DeviceClass::Pipe;
+        if !goes_on {
+            window.go_to(0, FIRST_BYTES as u64)?;
+        }
         let header = media_header(&mut window)?;
         let sets_offset = window.offset();
-        // Only a pipe must continue where the label ended.
-        let kept = (device.class() == DeviceClass::Pipe).then_some(window);
+        let kept = goes_on.then_some(window);
         Ok(Member {
             device: name,
             read,

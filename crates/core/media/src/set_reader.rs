@@ -9,11 +9,11 @@
 
 use std::sync::{Arc, PoisonError};
 
-use longshore_io::crc32c;
+use longshore_io::{crc32c, side_by_side};
 use uuid::Uuid;
 
 use crate::Error;
-use crate::device::BackupDevice;
+use crate::device::{BackupDevice, DeviceClass};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
 use crate::member::{Member, Part, Seal};
@@ -23,6 +23,9 @@ use crate::window::Window;
 
 /// The most blocks that are read individually by the index; bounds the memory for the list to some megabytes.
 pub const PICKS_MAX: usize = 100_000;
+
+/// Stripes of a set in an object store that are opened at the same time.
+const OPENED_AT_ONCE: usize = 8;
 
 /// A backup set, as shown by all members together.
 #[derive(Debug, Clone)]
@@ -70,11 +73,7 @@ impl MediaSet {
     ///
     /// Errors name the problem: missing, empty, foreign, duplicate or damaged stripes.
     pub fn open(devices: &[Arc<dyn BackupDevice>]) -> Result<MediaSet, Error> {
-        let found: Vec<_> = devices
-            .iter()
-            .enumerate()
-            .map(|(i, d)| in_place(i, &**d))
-            .collect();
+        let found = all_in_place(devices);
         let doubtful = found.iter().any(|f| f.is_err()) || !agree(&found);
         if let Some(members) = if doubtful {
             rolled_forward(devices)?
@@ -533,6 +532,23 @@ fn agree(found: &[Result<Member, Error>]) -> bool {
     let mut ids = found.iter().flatten().map(|m| identity(&m.header));
     let first = ids.next();
     ids.all(|id| Some(id) == first)
+}
+
+/// The stripes under the devices' own names. Those in an object store are waited for at once.
+fn all_in_place(devices: &[Arc<dyn BackupDevice>]) -> Vec<Result<Member, Error>> {
+    let are_far = devices.iter().all(|d| d.class() == DeviceClass::Bucket);
+    let at_once = if are_far { OPENED_AT_ONCE } else { 1 };
+    let opened = |i: usize| in_place(i, &*devices[i]);
+    let mut members = Vec::new();
+    for start in (0..devices.len()).step_by(at_once) {
+        let count = at_once.min(devices.len() - start);
+        // A system that refuses threads lets them be opened in turn.
+        match (count > 1).then(|| side_by_side(count, |n| opened(start + n))) {
+            Some(Ok(found)) => members.extend(found),
+            _ => members.extend((start..start + count).map(opened)),
+        }
+    }
+    members
 }
 
 /// The stripe under the device's own name.

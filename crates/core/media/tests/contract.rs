@@ -439,7 +439,8 @@ fn an_object_that_is_replaced_is_not_read_on_and_not_written_over() {
     assert_eq!(store.uploads(), []);
 }
 
-/// Goal: a stripe that is read in order takes few requests, and none twice; other ranges are requested as they are.
+/// Goal: a stripe that is read in order takes few requests, and none twice; other ranges are requested as they are, and its
+/// ends not again.
 #[test]
 fn a_reader_asks_for_what_it_needs_and_little_more() {
     let store = Store::default();
@@ -466,11 +467,18 @@ fn a_reader_asks_for_what_it_needs_and_little_more() {
     let asked = store.asked().len() - before;
     assert!(asked < 40, "{asked} requests for 40 MiB");
     let before = store.asked().len();
-    for at in [30_000_000, 5, 20_000_000] {
-        let mut buf = [0; 5000];
-        assert_eq!(read.read_at(&mut buf, at).unwrap(), 5000);
-        assert!(buf[..] == bytes[at as usize..at as usize + 5000]);
+    let read_at = |at: usize, len: usize| {
+        let mut buf = vec![0; len];
+        assert_eq!(read.read_at(&mut buf, at as u64).unwrap(), len);
+        assert!(buf[..] == bytes[at..at + len], "{at}");
+    };
+    for at in [30_000_000, 500_000, 20_000_000] {
+        read_at(at, 5000);
     }
+    assert_eq!(store.asked().len() - before, 3);
+    // The two ends came with the first look.
+    read_at(5, 16_000);
+    read_at(bytes.len() - 4096, 4096);
     assert_eq!(store.asked().len() - before, 3);
 }
 

@@ -7,6 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use common::*;
 use longshore_bucket::Address;
@@ -79,6 +80,11 @@ impl Stage {
 
     fn words(&self) -> Vec<&'static str> {
         words(&self.shelf)
+    }
+
+    fn labels(&self) -> Vec<String> {
+        let sets = self.shelf.list().unwrap().sets.into_iter();
+        sets.map(|set| set.label.to_string()).collect()
     }
 
     fn keys_of(&self, label: &str) -> Vec<String> {
@@ -716,24 +722,65 @@ fn a_store_that_ignores_conditions_is_told_by_a_probe_that_leaves_nothing() {
     assert_eq!(stage.store.keys(), [""; 0]);
 }
 
-/// Goal: `info` asks for each stripe's ends and nothing else.
+/// Goal: a look at a target takes a list, and one request for each end of a stripe: one for a short stripe.
 #[test]
-fn a_listing_asks_once_for_all_names_and_few_times_for_each_stripe() {
+fn a_listing_asks_once_for_all_names_and_once_for_each_end_of_a_stripe() {
     let stage = Stage::new();
+    (1..=5).for_each(|day| drop(stage.shelve(day)));
+    let asked = |what: &str| {
+        let before = stage.requests();
+        assert_eq!(stage.words(), ["complete"; 5], "{what}");
+        let asked = stage.store.asked().split_off(before);
+        assert!(asked.iter().all(|a| a.method == "GET"), "{what}");
+        let lists = asked.iter().filter(|a| a.query.contains("list-type"));
+        assert_eq!(lists.count(), 1, "{what}");
+        asked.len() - 1
+    };
+    assert_eq!(asked("short"), 5 * 2);
+    // The list tells which leases are those of dead holders, and of holders that were done and may not remove them.
+    for label in stage.labels() {
+        let lease = |what: &str| format!("p/db/{label}/.longshore-lease-{what}.boot.1.id");
+        stage.store.put(&lease("read"), b"host db2\n");
+        stage.store.pass(STALE_S + 1);
+        stage.store.put(&lease("backup"), b"done\n");
+    }
+    assert_eq!(asked("leases"), 5 * 2);
+    // Of a longer stripe, the beginning does not have the end.
+    let long = longshore_kit::random::content(1, 400_000);
+    std::fs::write(stage.path("source/file"), long).unwrap();
+    let stage = Stage {
+        shelf: shelf_of(&stage.name, &["/long", "/long"]),
+        ..stage
+    };
     (1..=5).for_each(|day| drop(stage.shelve(day)));
     let before = stage.requests();
     assert_eq!(stage.words(), ["complete"; 5]);
-    let asked = stage.store.asked().split_off(before);
-    let lists = asked
-        .iter()
-        .filter(|a| a.query.contains("list-type"))
-        .count();
-    assert_eq!(lists, 1);
-    assert!(asked.len() <= 1 + 5 * 2 * 6, "{} requests", asked.len());
-    let wrote = asked
-        .iter()
-        .filter(|a| a.method != "GET" && a.method != "HEAD");
-    assert_eq!(wrote.count(), 0);
+    let asked = stage.requests() - before - 1;
+    let long = stage.store.keys().into_iter().filter(|key| {
+        let bytes = stage.store.object(key).unwrap();
+        key.starts_with("long/") && bytes.len() > 16 << 10
+    });
+    assert_eq!(asked, 5 * 2 + long.count());
+    assert!(asked > 5 * 2);
+}
+
+/// Goal: a look at many sets of a distant store waits for the answers to many requests at once.
+#[test]
+fn a_listing_of_a_distant_store_waits_for_many_answers_at_once() {
+    const WAY: Duration = Duration::from_millis(100);
+    let stage = Stage::new();
+    (1..=60).for_each(|day| drop(stage.shelve(day)));
+    for label in stage.labels() {
+        let lease = format!("p/db/{label}/.longshore-lease-read.boot.1.id");
+        stage.store.put(&lease, b"host db2\n");
+    }
+    stage.store.script(|_| Act::Delay(WAY));
+    let before = (Instant::now(), stage.requests());
+    assert_eq!(stage.words(), ["complete"; 60]);
+    let requests = (stage.requests() - before.1) as u32;
+    assert_eq!(requests, 1 + 60 + 60 * 2);
+    // One list; then twice two rounds of 48. One after the other they would take 18 s.
+    assert!(before.0.elapsed() < WAY * 40, "{:?}", before.0.elapsed());
 }
 
 /// Goal: whatever a target or an archive has in a bucket is known by its name, in every spelling of it.

@@ -10,7 +10,9 @@
 //! name had when the writer began. All writers complete the stripes of their sets in one order, that of the names, so
 //! the later one fails at the first name that both have, before it has replaced anything of the other.
 //!
-//! A reader holds the object's ETag from its first look on, so an object that is replaced is never read as a mix.
+//! A reader holds the object's ETag from its first look on, so an object that is replaced is never read as a mix. That
+//! look is a read of the object's two ends, which have all that tells whether a set is whole: two requests for each
+//! stripe, one for a short stripe.
 //! Ranges that are read in order are requested ahead, in windows that grow; other ranges are requested as they are.
 //!
 //! Invariants
@@ -29,13 +31,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use longshore_bucket::{
-    Address, Bucket, Bytes, Error as BucketError, Head, Key, PARTS_MAX, Ticket, Upload, UploadPart,
-    UploadTrace, described,
+    Address, Bucket, Bytes, Ends, Error as BucketError, Head, Key, PARTS_MAX, Ticket, Upload,
+    UploadPart, UploadTrace, described,
 };
 use longshore_io::{Buffer, Clock, HostClock, Pool, Storage, Via};
 
 use super::{
-    BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe, Stripe,
+    BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead, FamilyWrite, LastLook, LeftStripe,
+    PendingStripe, Stripe,
 };
 use crate::Error;
 
@@ -46,6 +49,8 @@ const WINDOW_MIN: u64 = 1 << 20;
 const WINDOW_MAX: u64 = 8 << 20;
 /// Windows in flight, in addition to the one that is used.
 const AHEAD: usize = 4;
+/// The last bytes of a stripe, which are read when it is opened: its trailer lies in them.
+const LAST_BYTES: u64 = 4 << 10;
 /// A reader that goes back by less than this still reads in order: fetches begin at multiples of the alignment.
 const BACK: u64 = 64 << 10;
 
@@ -146,12 +151,28 @@ impl BackupDevice for BucketDevice {
 
     fn open(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
         let (bucket, key) = self.place()?;
-        let head = bucket.head(key, &self.cancel)?;
-        Ok(head.map(|head| {
+        let look = bucket.ends(key, FIRST_BYTES as u64, LAST_BYTES)?;
+        let ends = match look.wait(&self.cancel) {
+            Ok(ends) => Some(ends),
+            Err(BucketError::Missing { .. }) => None,
+            // An empty object has no ends.
+            Err(BucketError::Refused { status: 416, .. }) => {
+                let head = bucket.head(key, &self.cancel)?;
+                head.map(|head| Ends {
+                    head,
+                    first: Bytes::new(),
+                    last: Bytes::new(),
+                })
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(ends.map(|ends| {
             Arc::new(BucketRead {
                 bucket: bucket.clone(),
                 key: key.clone(),
-                head,
+                head: ends.head,
+                first: ends.first,
+                last: ends.last,
                 cancel: self.cancel.clone(),
                 ahead: Mutex::default(),
             }) as Arc<dyn FamilyRead>
@@ -409,11 +430,24 @@ struct BucketRead {
     bucket: Bucket,
     key: Key,
     head: Head,
+    /// The two ends, of the content that `head` names.
+    first: Bytes,
+    last: Bytes,
     cancel: Arc<AtomicBool>,
     ahead: Mutex<Ahead>,
 }
 
 impl BucketRead {
+    /// The bytes of a range that lies in one of the two ends.
+    fn at_an_end(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let last_start = self.head.len_bytes - self.last.len() as u64;
+        let mut ends = [(0, &self.first), (last_start, &self.last)].into_iter();
+        ends.find_map(|(start, bytes)| {
+            let from = usize::try_from(offset.checked_sub(start)?).ok()?;
+            bytes.get(from..from.checked_add(len)?)
+        })
+    }
+
     fn fetch(&self, start: u64, len: u64) -> Result<Span, Error> {
         let tag = self.head.tag.clone();
         let ticket = self.bucket.fetch(&self.key, start..start + len, tag)?;
@@ -508,8 +542,10 @@ impl FamilyRead for BucketRead {
             .len_bytes
             .saturating_sub(offset)
             .min(buf.len() as u64) as usize;
-        if len > 0 {
-            self.read(&mut buf[..len], offset)?;
+        match self.at_an_end(offset, len) {
+            Some(bytes) => buf[..len].copy_from_slice(bytes),
+            None if len > 0 => self.read(&mut buf[..len], offset)?,
+            None => {}
         }
         Ok(len)
     }

@@ -21,17 +21,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use longshore_bucket::{
     Abilities, Address, Below, Bucket, Bytes, Created, Error as StoreError, Key, Listed, Unfinished,
 };
 use longshore_facts as facts;
-use longshore_io::{Storage, is_stale};
+use longshore_io::{Storage, is_stale, side_by_side};
 use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
-use super::object_lease::{End, ObjectLease};
+use super::object_lease::{self, End, ObjectLease};
 use super::{
     Begun, Claims, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal,
     Remover, ShelfMark,
@@ -44,7 +44,7 @@ use crate::target::{self, MARK, REMOVING, bad_name, family_name, family_of};
 /// The beginning of a probe's name, by which one that was left is known.
 const PROBE: &str = ".longshore-probe-";
 
-/// Labels that are judged at once. Each waits for one request at a time.
+/// Labels that are judged, and leases that are read, at once.
 const SIDE_BY_SIDE: usize = 48;
 
 #[derive(Debug, Clone)]
@@ -111,22 +111,29 @@ impl Spot {
         self.bucket.remove(&self.key, &NEVER)
     }
 
-    /// The content of the lease here.
-    fn holder(&self, modified_ns: i64, now_ns: i64) -> Result<Heard, StoreError> {
+    /// What a listing alone says of the lease here; `None`: its content is needed.
+    fn listed_holder(&self, listed: &Listed, now_ns: i64) -> Option<Heard> {
         let name = self.key.filename().unwrap_or_default();
-        let is_old = is_stale(modified_ns, now_ns);
-        let nameless = Holder::read(name, "");
-        if is_old && nameless.what != Some(Use::Backup) {
-            return Ok(Heard::Dead(nameless));
+        if listed.len_bytes == object_lease::DONE.len() as u64 {
+            return Some(Heard::Done);
         }
+        let is_old = is_stale(listed.modified_ns, now_ns);
+        is_old.then(|| Heard::Dead(Holder::read(name, "")))
+    }
+
+    /// The state of the holder of the lease here.
+    fn holder(&self, listed: &Listed, now_ns: i64) -> Result<Heard, StoreError> {
+        if let Some(heard) = self.listed_holder(listed, now_ns) {
+            return Ok(heard);
+        }
+        let name = self.key.filename().unwrap_or_default();
         let Some(bytes) = self.bucket.small(&self.key, &NEVER)? else {
-            return Ok(Heard::Ending(nameless));
+            return Ok(Heard::Ending(Holder::read(name, "")));
         };
         let content = String::from_utf8_lossy(&bytes);
         let holder = Holder::read(name, &content);
         Ok(match ObjectLease::end_of(&content) {
             Some(End::Done) => Heard::Done,
-            _ if is_old => Heard::Dead(holder),
             Some(End::Left) => Heard::Ending(holder),
             None => Heard::Live(holder),
         })
@@ -151,7 +158,7 @@ pub(crate) fn holders(
         if !object.name.starts_with(lease::PREFIX) || Some(&lease.key) == own {
             continue;
         }
-        if let Heard::Live(holder) = lease.holder(object.modified_ns, level.now_ns)? {
+        if let Heard::Live(holder) = lease.holder(object, level.now_ns)? {
             live.push(holder);
         }
     }
@@ -239,15 +246,18 @@ struct Locked<'a> {
 /// An object below a label.
 struct Content {
     spot: Spot,
-    name: String,
-    modified_ns: i64,
+    listed: Listed,
     now_ns: i64,
     family: Option<u16>,
 }
 
 impl Content {
     fn is_lease(&self) -> bool {
-        self.name.starts_with(lease::PREFIX)
+        self.listed.name.starts_with(lease::PREFIX)
+    }
+
+    fn is_removing(&self) -> bool {
+        self.listed.name == REMOVING
     }
 }
 
@@ -305,8 +315,7 @@ impl Buckets {
             let content = |object: Listed| Content {
                 spot: spot.join(&object.name),
                 family: family_of(&object.name).filter(|f| f.1).map(|f| f.0),
-                name: object.name,
-                modified_ns: object.modified_ns,
+                listed: object,
                 now_ns: below.now_ns,
             };
             contents.extend(below.objects.into_iter().map(content));
@@ -318,7 +327,7 @@ impl Buckets {
     fn holder_in(&self, contents: &[Content], now_ns: i64) -> Result<Option<String>, Error> {
         for content in contents.iter().filter(|c| c.is_lease()) {
             let now_ns = content.now_ns.max(now_ns);
-            match content.spot.holder(content.modified_ns, now_ns)? {
+            match content.spot.holder(&content.listed, now_ns)? {
                 Heard::Live(holder) => return Ok(Some(holder.text())),
                 Heard::Ending(holder) if holder.what == Some(Use::Backup) => {
                     return Ok(Some(holder.text()));
@@ -330,9 +339,21 @@ impl Buckets {
     }
 }
 
-/// Adds what is below a database in one bucket.
-fn look_in(home: &Spot, found: &mut Found) -> Result<(), Error> {
-    let below = home.below()?;
+/// A lease below a label whose content is needed.
+struct UnreadLease {
+    label: Label,
+    spot: Spot,
+    listed: Listed,
+    now_ns: i64,
+}
+
+/// Adds what is below a database in one bucket. Returns the leases that are to be read.
+fn add_below(
+    home: &Spot,
+    below: &Below,
+    found: &mut Found,
+) -> Result<Vec<UnreadLease>, StoreError> {
+    let mut unread = Vec::new();
     found.now_ns = below.now_ns;
     let mut strays = BTreeSet::new();
     for (folder, mut objects) in below.by_folder() {
@@ -342,16 +363,31 @@ fn look_in(home: &Spot, found: &mut Found) -> Result<(), Error> {
             strays.extend(strays_of(folder, &objects));
             continue;
         };
-        let files = found.labels.entry(label).or_insert_with(|| LabelFiles {
+        let spot = home.join(folder);
+        let files = found.labels.entry(label.clone());
+        let files = files.or_insert_with(|| LabelFiles {
             any_finished: true,
             ..LabelFiles::default()
         });
-        let unknown = add_files(files, &home.join(folder), &objects, below.now_ns)?;
-        strays.extend(unknown);
+        let is_lease = |(name, _): &(&str, &Listed)| name.starts_with(lease::PREFIX);
+        let (leases, others): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_lease);
+        strays.extend(add_files(files, &spot, &others)?);
+        for (name, listed) in leases {
+            let spot = spot.join(name);
+            match spot.listed_holder(listed, below.now_ns) {
+                Some(heard) => add_lease(files, Ok(heard)),
+                None => unread.push(UnreadLease {
+                    label: label.clone(),
+                    spot,
+                    listed: listed.clone(),
+                    now_ns: below.now_ns,
+                }),
+            }
+        }
     }
     let address = |name: &String| home.join(name).address;
     found.strays.extend(strays.iter().map(address));
-    Ok(())
+    Ok(unread)
 }
 
 /// The unknown names in a folder that is no label's, from the database on.
@@ -370,19 +406,16 @@ fn strays_of(folder: &str, objects: &[(&str, &Listed)]) -> Vec<String> {
     }
 }
 
-/// Adds the objects below a label; returns the unknown names, from the database on.
+/// Adds the objects below a label but the leases; returns the unknown names, from the database on.
 fn add_files(
     files: &mut LabelFiles,
     spot: &Spot,
     objects: &[(&str, &Listed)],
-    now_ns: i64,
 ) -> Result<Vec<String>, StoreError> {
     let mut strays = Vec::new();
     for (name, object) in objects {
         if *name == REMOVING {
             files.removing = true;
-        } else if name.starts_with(lease::PREFIX) {
-            add_lease(files, spot.join(name).holder(object.modified_ns, now_ns));
         } else if family_of(name).is_some_and(|family| family.1) {
             let address = address_of(&spot.join(name).address)?;
             files.stripes.push(DeviceSpec::Bucket(address));
@@ -431,11 +464,51 @@ impl Claims for Buckets {
     }
 }
 
+/// The results of `work` for each of these, in order. As many run at once as wait for a store.
+fn each<A: Sync, B: Send>(all: &[A], work: impl Fn(&A) -> B + Sync) -> Result<Vec<B>, Error> {
+    let next = AtomicUsize::new(0);
+    let of_one_thread = |_| {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            match all.get(at) {
+                Some(one) => done.push((at, work(one))),
+                None => return done,
+            }
+        }
+    };
+    let done = match all.len() {
+        0 | 1 => vec![of_one_thread(0)],
+        len => {
+            let done = side_by_side(len.min(SIDE_BY_SIDE), of_one_thread);
+            done.map_err(|source| Error::Io {
+                action: "ask several things at once of",
+                path: PathBuf::from("the store"),
+                source,
+            })?
+        }
+    };
+    let mut done: Vec<(usize, B)> = done.into_iter().flatten().collect();
+    done.sort_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, one)| one).collect())
+}
+
 impl Place for Buckets {
+    /// Lists the prefixes in their order: a writer's lease is below the first, and goes when all stripes are there. Of a
+    /// lease, the list tells all but the holder of one that may be alive.
     fn look(&self) -> Result<Found, Error> {
         let mut found = Found::default();
+        let mut unread = Vec::new();
         for home in self.homes()? {
-            look_in(&home, &mut found)?;
+            unread.extend(add_below(&home, &home.below()?, &mut found)?);
+        }
+        let heard = each(&unread, |lease| {
+            lease.spot.holder(&lease.listed, lease.now_ns)
+        })?;
+        for (lease, heard) in unread.iter().zip(heard) {
+            if let Some(files) = found.labels.get_mut(&lease.label) {
+                add_lease(files, heard);
+            }
         }
         let number = |device: &DeviceSpec| match device {
             DeviceSpec::Bucket(address) => {
@@ -508,7 +581,7 @@ impl Place for Buckets {
                 if object.name.starts_with(PROBE) {
                     left.push(spot);
                 } else if object.name.starts_with(lease::PREFIX) && spot.key != *lease.key() {
-                    match spot.holder(object.modified_ns, level.now_ns)? {
+                    match spot.holder(object, level.now_ns)? {
                         Heard::Live(holder) => {
                             return Err(Error::Busy {
                                 path: home.address.clone().into(),
@@ -633,7 +706,7 @@ impl Remover for Locked<'_> {
         let Some(first) = there.first() else {
             return Ok(Removal::Done);
         };
-        let begun = there.iter().find(|content| content.name == REMOVING);
+        let begun = there.iter().find(|content| content.is_removing());
         let mark = match begun {
             Some(content) => content.spot.clone(),
             None => first.spot.clone().parent().join(REMOVING),
@@ -663,9 +736,9 @@ impl Remover for Locked<'_> {
             }
         }
         // Unknown names are left, and with them the mark.
-        let is_strange = |c: &Content| c.family.is_none() && !c.is_lease() && c.name != REMOVING;
+        let is_strange = |c: &Content| c.family.is_none() && !c.is_lease() && !c.is_removing();
         if !there.iter().any(is_strange) {
-            for content in there.iter().filter(|c| c.name == REMOVING) {
+            for content in there.iter().filter(|c| c.is_removing()) {
                 content.spot.remove()?;
             }
         }

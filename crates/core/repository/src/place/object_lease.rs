@@ -30,7 +30,8 @@ const TOUCH: Duration = Duration::from_secs(60);
 const MARGIN: Duration = Duration::from_secs(30);
 /// The content of a lease whose holder has left its work undone, and of one whose holder could not remove it.
 const LEFT: &str = "ended\n";
-const DONE: &str = "done\n";
+/// No other content is as short, so a listing tells it.
+pub(super) const DONE: &str = "done\n";
 
 /// How the holder of a lease that is still there has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
