@@ -27,7 +27,7 @@ pub use disk::{DiskStats, Mount, Volume, disk_stats, may_write, mount_of, volume
 pub use heat::{cpu_temperature_c, drive_temperature_c};
 pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, raise_descriptors};
 pub use machine::{CpuTimes, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes};
-pub use others::{WorkingDirectory, process_started, working_directories};
+pub use others::{WorkingDirectory, has_ended, process_mark, process_started, working_directories};
 pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
 pub use priority::LowIoPriority;
 pub use process::{ProcessUsage, process_usage};

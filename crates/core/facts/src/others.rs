@@ -1,9 +1,16 @@
 //! Other processes: whether a process that left something behind still runs, and the working directories of all.
+//!
+//! Invariant: a process is said to have ended only where that is certain; its number alone never shows it.
+//!
+//! Leaves to others: whether a mark was made on this machine since it was started (the callers).
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// When a process started, in clock ticks since boot; `None` if there is no such process. Process number and start
 /// time together identify a process until the next boot.
@@ -14,6 +21,41 @@ pub fn process_started(pid: u32) -> Option<u64> {
 /// Field 22 of proc(5). The second field is a name in parentheses that may contain any bytes.
 fn started(stat: &str) -> Option<u64> {
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+/// What tells this process from all others that have its number on this machine until the next boot: when it started, and
+/// the namespaces in which its number and that time are meant. `None` if the system does not say.
+pub fn process_mark() -> Option<String> {
+    let started = process_started(std::process::id())?;
+    Some(format!("{started} {}", namespaces()?))
+}
+
+/// The namespaces of this process's numbers and of its times. No two that live at one time have the same name.
+fn namespaces() -> Option<String> {
+    let name = |of: &str| fs::read_link(format!("/proc/self/ns/{of}")).ok();
+    // Older kernels have one time for all.
+    let time = name("time").unwrap_or_default();
+    Some(format!("{} {}", name("pid")?.display(), time.display()))
+}
+
+/// Whether the process that had this number and [`process_mark`] since this machine was started has ended for certain. The
+/// caller knows that the mark was made since then, on this machine.
+pub fn has_ended(pid: u32, mark: &str) -> bool {
+    let Some((started, theirs)) = mark.split_once(' ') else {
+        return false;
+    };
+    // A number means something in its own namespace only. One of another namespace may be a living process's.
+    if namespaces().is_none_or(|ours| ours != theirs) {
+        return false;
+    }
+    let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
+    match test_kill_process(number) {
+        Err(Errno::SRCH) => true,
+        // Another process has the number now; what is hidden from this user shows no time.
+        _ => process_started(pid).is_some_and(|now| now.to_string() != started),
+    }
 }
 
 /// The working directory of another process.
@@ -69,6 +111,42 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(is_seen, 1, "{found:?}");
+    }
+
+    #[test]
+    fn a_process_has_ended_when_its_number_is_free_or_anothers_in_the_same_namespace() {
+        let mark = process_mark().unwrap();
+        let own = std::process::id();
+        assert!(!has_ended(own, &mark));
+        let mut child = std::process::Command::new("sleep");
+        let mut child = child.arg("60").spawn().unwrap();
+        let started = |pid| process_started(pid).unwrap();
+        let theirs = mark.replacen(
+            &started(own).to_string(),
+            &started(child.id()).to_string(),
+            1,
+        );
+        let pid = child.id();
+        assert!(!has_ended(pid, &theirs));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(has_ended(pid, &theirs));
+        // The number of this process, which another one had before.
+        let earlier = mark.replacen(&started(own).to_string(), "1", 1);
+        assert!(has_ended(own, &earlier));
+        // Numbers of another container, and marks that say nothing.
+        for unknown in [
+            theirs.replace("pid:[", "pid:[1"),
+            theirs.replace("time:[", "time:[1"),
+            String::new(),
+            "1".to_owned(),
+            "1 ".to_owned(),
+        ] {
+            assert!(!has_ended(pid, &unknown), "{unknown}");
+        }
+        for none in [0, u32::MAX] {
+            assert!(!has_ended(none, &theirs));
+        }
     }
 
     #[test]

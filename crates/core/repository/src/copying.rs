@@ -145,7 +145,12 @@ fn step(facts: &SetFacts, from: &Listing, index: usize, to: &Listing) -> CopySte
         return CopyStep::Copy { again: false };
     };
     match &found.state {
-        BackupState::Abandoned => CopyStep::Copy { again: true },
+        // A copy has the same bytes whoever writes it, so what its ended writer sent and the store has not done yet does no
+        // harm.
+        BackupState::Abandoned
+        | BackupState::Writing {
+            has_ended: true, ..
+        } => CopyStep::Copy { again: true },
         BackupState::Writing { .. } => CopyStep::BeingCopied,
         BackupState::Complete(_) => CopyStep::Blocked(
             "another backup is there under the same label: move one of the two away by hand"
@@ -279,15 +284,19 @@ impl Shelf {
             database: self.database.clone(),
             label: label.to_string(),
         };
-        match found.map(|set| &set.state) {
-            None => Ok(()),
+        let removed = match found.map(|set| &set.state) {
+            None => return Ok(()),
+            Some(BackupState::Abandoned) => locked.remove(label)?,
+            Some(BackupState::Writing {
+                has_ended: true, ..
+            }) => locked.take_over(label)?,
+            Some(_) => return Err(taken()),
+        };
+        match removed {
             // Names that nobody knows stay, and with them the label.
-            Some(BackupState::Abandoned) => match locked.remove(label)? {
-                Removal::Done if locked.look()?.labels.contains_key(label) => Err(taken()),
-                Removal::Done => Ok(()),
-                Removal::InUse(_) | Removal::Retained(_) | Removal::Partly(_) => Err(taken()),
-            },
-            Some(_) => Err(taken()),
+            Removal::Done if locked.look()?.labels.contains_key(label) => Err(taken()),
+            Removal::Done => Ok(()),
+            Removal::InUse(_) | Removal::Retained(_) | Removal::Partly(_) => Err(taken()),
         }
     }
 

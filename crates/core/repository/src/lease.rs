@@ -77,6 +77,9 @@ pub struct Holder {
     pub what: Option<Use>,
     pub host: String,
     pub pid: u32,
+    /// What tells the process from others of its number ([`facts::process_mark`]); empty: not known, as where a lock tells
+    /// who is alive.
+    process: String,
     boot: String,
     /// The directory's device number, as seen by the holder.
     dev: Option<u64>,
@@ -95,6 +98,7 @@ impl Holder {
     fn us(what: Use, dir: &dyn Dir) -> io::Result<Holder> {
         Ok(Holder {
             dev: Some(device(dir)?),
+            process: String::new(),
             ..Holder::anywhere(what)
         })
     }
@@ -105,6 +109,7 @@ impl Holder {
             what: Some(what),
             host: facts::host_name(),
             pid: std::process::id(),
+            process: facts::process_mark().unwrap_or_default(),
             boot: boot_id().unwrap_or_default(),
             dev: None,
         }
@@ -130,13 +135,33 @@ impl Holder {
                 let _id = part();
                 u64::from_str_radix(part(), 16).ok()
             },
-            host: content
-                .lines()
-                .find_map(|l| l.strip_prefix("host "))
-                .unwrap_or("")
-                .to_owned(),
+            host: line(content, "host "),
+            process: line(content, "process "),
         }
     }
+
+    /// The content of its lease, where there are no locks.
+    pub(crate) fn content(&self) -> String {
+        let (host, process) = (&self.host, &self.process);
+        match process.as_str() {
+            "" => format!("host {host}\n"),
+            process => format!("host {host}\nprocess {process}\n"),
+        }
+    }
+
+    /// Whether its process ran on this machine since the machine was started, and has ended for certain.
+    pub(crate) fn has_ended(&self) -> bool {
+        let is_here = boot_id().is_some_and(|boot| boot == self.boot);
+        // A machine that was cloned while it ran has the same boot, and perhaps another name.
+        is_here && self.host == facts::host_name() && facts::has_ended(self.pid, &self.process)
+    }
+}
+
+/// The rest of the line of a lease's content that begins with `start`.
+fn line(content: &str, start: &str) -> String {
+    let mut lines = content.lines();
+    let found = lines.find_map(|line| line.strip_prefix(start));
+    found.unwrap_or_default().to_owned()
 }
 
 /// A lease that this process holds; dropping it releases the directory.

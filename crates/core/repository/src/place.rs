@@ -56,6 +56,8 @@ pub(crate) struct LabelFiles {
     pub holders: Vec<Holder>,
     /// A writer that ended while this was listed, or not long ago: the listing may be older than its last stripes.
     pub ending: Option<Holder>,
+    /// Whether all writers among the holders were processes of this machine that have ended.
+    pub writers_ended: bool,
     pub bytes: u64,
     pub unreadable: Option<String>,
 }
@@ -181,6 +183,12 @@ pub(crate) trait Remover {
 
     /// Removes a backup unless a program uses it; one that is not there is removed already.
     fn remove(&self, label: &Label) -> Result<Removal, Error>;
+
+    /// [`Remover::remove`] of a label that only ended processes of this machine write ([`LabelFiles::writers_ended`]), though
+    /// their leases are alive for others. The store may still do what they sent before.
+    fn take_over(&self, label: &Label) -> Result<Removal, Error> {
+        self.remove(label)
+    }
 
     /// Aborts the uploads of backups that have ended. A refusal of the store is in the answer, since no backup depends
     /// on it.

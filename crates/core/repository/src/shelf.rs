@@ -55,6 +55,8 @@ pub enum BackupState {
     Complete(Box<Complete>),
     Writing {
         by: String,
+        /// Whether only processes of this machine wrote it, and have ended for certain.
+        has_ended: bool,
     },
     /// Begun, never completed, and no program is writing it.
     Abandoned,
@@ -360,12 +362,12 @@ impl Shelf {
         let state = if files.removing {
             BackupState::Removing
         } else if let Some(writer) = writers.first() {
-            BackupState::Writing { by: writer.text() }
+            self.unfinished(writer, &devices, files.writers_ended)
         } else if let Some(what) = files.unreadable {
             BackupState::Unknown { what }
         } else if devices.is_empty() {
             match &files.ending {
-                Some(writer) => BackupState::Writing { by: writer.text() },
+                Some(writer) => writing(writer.text()),
                 None => BackupState::Abandoned,
             }
         } else {
@@ -377,7 +379,7 @@ impl Shelf {
                     .map(|writer| writer.text())
                     .or_else(|| self.place.writer(&devices, now_ns))
                 {
-                    Some(by) => BackupState::Writing { by },
+                    Some(by) => writing(by),
                     None => BackupState::Abandoned,
                 },
                 BackupState::Missing {
@@ -392,6 +394,21 @@ impl Shelf {
             devices,
             bytes: files.bytes,
             readers,
+        }
+    }
+
+    /// The state of a set whose writer's lease is alive. One that is whole is no less so because its writer was killed
+    /// before it could say that.
+    fn unfinished(&self, writer: &Holder, stripes: &[DeviceSpec], has_ended: bool) -> BackupState {
+        if has_ended && !stripes.is_empty() {
+            let opened: Vec<_> = stripes.iter().map(|d| d.open(&self.storage)).collect();
+            if let state @ BackupState::Complete(_) = self.state(&opened, false) {
+                return state;
+            }
+        }
+        BackupState::Writing {
+            by: writer.text(),
+            has_ended,
         }
     }
 
@@ -684,6 +701,13 @@ fn archived(
     }
 }
 
+fn writing(by: String) -> BackupState {
+    BackupState::Writing {
+        by,
+        has_ended: false,
+    }
+}
+
 /// Whether it was whole once.
 fn was_backup(set: &BackupEntry) -> bool {
     !matches!(
@@ -700,7 +724,14 @@ impl BackupState {
                 "complete; marked: made from files that changed, or from damaged ones".into()
             }
             BackupState::Complete(_) => "complete".into(),
-            BackupState::Writing { by } => format!("being written: {by}"),
+            BackupState::Writing {
+                by,
+                has_ended: false,
+            } => format!("being written: {by}"),
+            BackupState::Writing {
+                by,
+                has_ended: true,
+            } => format!("not complete: its writer has ended ({by})"),
             BackupState::Abandoned => "incomplete: the backup ended before it was complete".into(),
             BackupState::Missing {
                 families,

@@ -279,6 +279,80 @@ fn backups_go_to_a_bucket_and_come_back() {
     );
 }
 
+/// The lease of a copy whose process is known by these: its name below the label, and its content.
+fn lease_of(pid: u32, boot: &str, host: &str, mark: &str) -> (String, String) {
+    (
+        format!(".longshore-lease-backup.{boot}.{pid}.id"),
+        format!("host {host}\nprocess {mark}\n"),
+    )
+}
+
+/// Goal: who runs a copy again after a kill need not wait for 15 minutes, and nobody takes a living process for dead.
+#[test]
+fn the_label_of_a_copy_that_was_killed_on_this_machine_is_free_at_once() {
+    let stage = Stage::new(2, 1);
+    let label = stage.shelve(1);
+    let (boot, host) = (
+        longshore_io::boot_id().unwrap(),
+        longshore_facts::host_name(),
+    );
+    let mut child = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let started = longshore_facts::process_started(child.id()).unwrap();
+    let own = longshore_facts::process_mark().unwrap();
+    let mark = format!("{started} {}", own.split_once(' ').unwrap().1);
+    let pid = child.id();
+    let ours = lease_of(pid, &boot, &host, &mark);
+    let begun = |(name, content): &(String, String), whole: bool| {
+        let store = Store::default();
+        let texts = [format!("s3://{}/p", store.install().unwrap())];
+        let target = Target {
+            name: "bucket".into(),
+            places: Places::buckets(&texts).unwrap(),
+        };
+        let bucket = Shelf::new(common::host(), Arc::new(HostClock), &target, "db").unwrap();
+        copy(&stage.from, &bucket, &label, false).unwrap();
+        store.put(&format!("p/db/{label}/{name}"), content.as_bytes());
+        if !whole {
+            store.lose(&format!("p/db/{label}/family-2.bak"));
+        }
+        (store, bucket)
+    };
+    let steps = |to: &Shelf| {
+        let (from, to) = (stage.from.list().unwrap(), to.list().unwrap());
+        plan(&from, &to, &[], &Policy::default(), i64::MAX / 2).steps
+    };
+    let is_held = |lease: &(String, String), what: &str| {
+        let (_store, bucket) = begun(lease, false);
+        assert_eq!(steps(&bucket), [CopyStep::BeingCopied], "{what}");
+        let refused = copy(&stage.from, &bucket, &label, true);
+        assert!(matches!(refused, Err(Error::LabelTaken { .. })), "{what}");
+    };
+    is_held(&ours, "it runs");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    is_held(&lease_of(pid, "boot", &host, &mark), "another boot");
+    is_held(&lease_of(pid, &boot, "db2", &mark), "another host");
+    let elsewhere = mark.replace("pid:[", "pid:[1");
+    is_held(&lease_of(pid, &boot, &host, &elsewhere), "a container");
+    is_held(&lease_of(pid, &boot, &host, ""), "an earlier version");
+    let (store, bucket) = begun(&ours, false);
+    assert_eq!(words(&bucket), ["writing"]);
+    assert_eq!(steps(&bucket), [CopyStep::Copy { again: true }]);
+    // An expire waits: what the process sent may still be done, and its stripes may be of no copy.
+    let never = AtomicBool::new(false);
+    let expired = bucket.expire(&keep(1), &|| i64::MAX / 2, false, &never);
+    assert_eq!(expired.unwrap().listing.sets.len(), 1);
+    copy(&stage.from, &bucket, &label, true).unwrap();
+    assert_eq!(words(&bucket), ["complete"]);
+    assert_eq!(store.keys().len(), 2, "{:?}", store.keys());
+    // One that was killed after its last stripe is whole.
+    let (_store, bucket) = begun(&ours, true);
+    assert_eq!(steps(&bucket), [CopyStep::There(label.clone())]);
+}
+
 #[test]
 fn remains_with_a_name_that_nobody_knows_stay_and_are_told() {
     let stage = Stage::new(1, 1);

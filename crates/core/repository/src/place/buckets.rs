@@ -135,6 +135,7 @@ impl Spot {
         Ok(match ObjectLease::end_of(&content) {
             Some(End::Done) => Heard::Done,
             Some(End::Left) => Heard::Ending(holder),
+            None if holder.has_ended() => Heard::EndedHere(holder),
             None => Heard::Live(holder),
         })
     }
@@ -158,7 +159,10 @@ pub(crate) fn holders(
         if !object.name.starts_with(lease::PREFIX) || Some(&lease.key) == own {
             continue;
         }
-        if let Heard::Live(holder) = lease.holder(object, level.now_ns)? {
+        // The store may still do what an ended process sent.
+        if let Heard::Live(holder) | Heard::EndedHere(holder) =
+            lease.holder(object, level.now_ns)?
+        {
             live.push(holder);
         }
     }
@@ -168,11 +172,21 @@ pub(crate) fn holders(
 /// The state of a lease's holder.
 enum Heard {
     Live(Holder),
+    /// Alive for others, and its process on this machine has ended.
+    EndedHere(Holder),
     /// It has ended, and not for longer than a lease lives: a listing that is as old may lack what it did last.
     Ending(Holder),
     Dead(Holder),
     /// It has done what it held the lease for, and could not remove it.
     Done,
+}
+
+/// The meaning of a process of this machine that has ended and has a lease that is alive for others.
+#[derive(Clone, Copy, PartialEq)]
+enum Ended {
+    HoldsOn,
+    /// Its writers count for nothing: they wrote the very bytes that are written again.
+    WritersAreGone,
 }
 
 /// A prefix in one spelling, with its server; `None` if that cannot be known.
@@ -324,11 +338,20 @@ impl Buckets {
     }
 
     /// A live holder among these. `now_ns`: the store's time, of a moment before they were listed.
-    fn holder_in(&self, contents: &[Content], now_ns: i64) -> Result<Option<String>, Error> {
+    fn holder_in(
+        &self,
+        contents: &[Content],
+        now_ns: i64,
+        ended: Ended,
+    ) -> Result<Option<String>, Error> {
         for content in contents.iter().filter(|c| c.is_lease()) {
             let now_ns = content.now_ns.max(now_ns);
             match content.spot.holder(&content.listed, now_ns)? {
-                Heard::Live(holder) => return Ok(Some(holder.text())),
+                Heard::EndedHere(holder)
+                    if ended == Ended::WritersAreGone && holder.what == Some(Use::Backup) => {}
+                Heard::Live(holder) | Heard::EndedHere(holder) => {
+                    return Ok(Some(holder.text()));
+                }
                 Heard::Ending(holder) if holder.what == Some(Use::Backup) => {
                     return Ok(Some(holder.text()));
                 }
@@ -367,6 +390,7 @@ fn add_below(
         let files = found.labels.entry(label.clone());
         let files = files.or_insert_with(|| LabelFiles {
             any_finished: true,
+            writers_ended: true,
             ..LabelFiles::default()
         });
         let is_lease = |(name, _): &(&str, &Listed)| name.starts_with(lease::PREFIX);
@@ -431,7 +455,11 @@ fn add_files(
 fn add_lease(files: &mut LabelFiles, heard: Result<Heard, StoreError>) {
     match heard {
         Err(error) => files.unreadable = Some(error.to_string()),
-        Ok(Heard::Live(holder)) => files.holders.push(holder),
+        Ok(Heard::Live(holder)) => {
+            files.writers_ended &= holder.what != Some(Use::Backup);
+            files.holders.push(holder);
+        }
+        Ok(Heard::EndedHere(holder)) => files.holders.push(holder),
         Ok(Heard::Ending(holder)) if holder.what == Some(Use::Backup) => {
             files.any_finished = false;
             files.ending = Some(holder);
@@ -582,7 +610,7 @@ impl Place for Buckets {
                     left.push(spot);
                 } else if object.name.starts_with(lease::PREFIX) && spot.key != *lease.key() {
                     match spot.holder(object, level.now_ns)? {
-                        Heard::Live(holder) => {
+                        Heard::Live(holder) | Heard::EndedHere(holder) => {
                             return Err(Error::Busy {
                                 path: home.address.clone().into(),
                                 holder: holder.text(),
@@ -693,12 +721,8 @@ fn taken_back(mark: &Spot, error: &StoreError) -> String {
     }
 }
 
-impl Remover for Locked<'_> {
-    fn look(&self) -> Result<Found, Error> {
-        self.place.look()
-    }
-
-    fn remove(&self, label: &Label) -> Result<Removal, Error> {
+impl Locked<'_> {
+    fn remove_unless_held(&self, label: &Label, ended: Ended) -> Result<Removal, Error> {
         if let Some(why) = &self.abilities.no_removal {
             return Ok(Removal::Retained(why.clone()));
         }
@@ -717,7 +741,7 @@ impl Remover for Locked<'_> {
         let ours = begun.is_none() && created == Created::Created;
         self.lease.confirm()?;
         let there = self.place.contents(label)?;
-        if let Some(holder) = self.place.holder_in(&there, self.lease.last_ns())? {
+        if let Some(holder) = self.place.holder_in(&there, self.lease.last_ns(), ended)? {
             if ours {
                 mark.remove()?;
             }
@@ -744,6 +768,20 @@ impl Remover for Locked<'_> {
         }
         Ok(Removal::Done)
     }
+}
+
+impl Remover for Locked<'_> {
+    fn look(&self) -> Result<Found, Error> {
+        self.place.look()
+    }
+
+    fn remove(&self, label: &Label) -> Result<Removal, Error> {
+        self.remove_unless_held(label, Ended::HoldsOn)
+    }
+
+    fn take_over(&self, label: &Label) -> Result<Removal, Error> {
+        self.remove_unless_held(label, Ended::WritersAreGone)
+    }
 
     /// A writer has its lease before its first upload begins, and one that lost it fails. So an upload that was there
     /// before a look that finds no living lease belongs to nobody. It is older than a lease lives, too, so that no
@@ -765,7 +803,11 @@ impl Remover for Locked<'_> {
                 };
                 let there = self.place.contents(&label)?;
                 let last_ns = self.lease.last_ns();
-                if self.place.holder_in(&there, last_ns)?.is_some() {
+                if self
+                    .place
+                    .holder_in(&there, last_ns, Ended::HoldsOn)?
+                    .is_some()
+                {
                     continue;
                 }
                 self.lease.confirm()?;

@@ -1,6 +1,7 @@
 //! A lease in an object store: an object that its holder writes again every minute.
 //!
-//! Its name says who holds it, as a lease's in a directory does; its content is the host, for people.
+//! Its name says who holds it, as a lease's in a directory does; its content is the host, for people, and what tells the
+//! process from others of its number.
 //!
 //! Invariants
 //! - Whether a lease is alive is judged by the store's clock alone. So is whether its holder was in time: the store's
@@ -111,7 +112,7 @@ impl ObjectLease {
         let shared = Arc::new(Shared {
             bucket,
             key: Key::parse(&key).unwrap_or_else(|_| Key::from(key)),
-            text: format!("host {}\n", us.host),
+            text: us.content(),
             last_ns: Mutex::new(None),
             lost: AtomicBool::new(false),
             stop: AtomicBool::new(false),
