@@ -249,6 +249,13 @@ pub struct BackupLease {
     _holds: Vec<Box<dyn Hold>>,
 }
 
+impl BackupLease {
+    /// Holds this, too, until reading ends.
+    pub(crate) fn hold_too(&mut self, hold: Box<dyn Hold>) {
+        self._holds.push(hold);
+    }
+}
+
 impl Shelf {
     /// Errors: [`Error::Name`].
     pub fn new(
@@ -567,11 +574,24 @@ impl Shelf {
         }
     }
 
+    /// The label of the backup that [`Shelf::lease`] means, also of one that cannot be restored from here.
+    ///
+    /// Errors: [`Error::Nothing`], [`Error::NoSuchLabel`], [`Error::Branches`], and those of [`Shelf::list`].
+    pub fn meant(&self, label: Option<&str>) -> Result<Label, Error> {
+        let listing = self.list()?;
+        let index = self.meant_in(&listing, label)?;
+        Ok(listing.sets[index].label.clone())
+    }
+
     fn choose(&self, listing: &Listing, label: Option<&str>) -> Result<usize, Error> {
+        let index = self.meant_in(listing, label)?;
+        self.usable(listing, index).map(|()| index)
+    }
+
+    fn meant_in(&self, listing: &Listing, label: Option<&str>) -> Result<usize, Error> {
         if let Some(label) = label {
             let found = listing.sets.iter().position(|s| s.label.as_str() == label);
-            let i = found.ok_or_else(|| self.no_such(label))?;
-            return self.usable(listing, i).map(|()| i);
+            return found.ok_or_else(|| self.no_such(label));
         }
         // A set that was never a backup cannot be the latest one; a backup that is broken must be reported, not
         // skipped.
@@ -596,7 +616,7 @@ impl Shelf {
             }
             None => latest,
         };
-        self.usable(listing, latest).map(|()| latest)
+        Ok(latest)
     }
 
     /// The branch that is meant if none is named; `None` if no backup is whole.

@@ -93,12 +93,21 @@ fn a_backup_that_lacks_a_stripe_is_restored_from_its_copy_and_says_so() {
     stage.line("copy").exits(0);
     let label = stage.names("disk1/sales")[0].clone();
     std::fs::remove_file(stripe(&stage, "disk2", &label, 2)).unwrap();
-    stage
-        .line("restore --database sales --to out")
-        .exits(5)
-        .says("is restored from its copy at target offsite")
-        .says("family 2 of 2 is missing");
-    assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
+    // The stripe that is at home is read there.
+    let theirs = stripe(&stage, "away", &label, 1);
+    let whole = std::fs::read(&theirs).unwrap();
+    damage(&theirs);
+    for (line, to) in [("", "out"), ("--only app.db ", "part")] {
+        stage
+            .line(&format!("restore --database sales {line}--to {to}"))
+            .exits(5)
+            .says("is restored from its copy at target offsite")
+            .says(&format!("which gives family 2 of {label}"))
+            .says("family 2 of 2 is missing");
+        let restored = stage.path(format!("{to}/app.db"));
+        assert_eq!(rows(&restored), rows(&stage.path("app.db")));
+    }
+    std::fs::write(&theirs, whole).unwrap();
     // A target that is named is the only one that is asked.
     stage
         .line("restore --database sales --target nightly --to two")

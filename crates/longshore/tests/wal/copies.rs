@@ -89,11 +89,14 @@ impl Shop {
 
     /// The number of rows that a server has which recovered from the second target.
     fn rows_from_far(&self, name: &str) -> u64 {
+        self.rows_of("restore --database main --target far", name, 0)
+            .0
+    }
+
+    /// The number of rows that a server has which recovered from what this restores, and what was said of the restore.
+    fn rows_of(&self, line: &str, name: &str, expected: i32) -> (u64, String) {
         let data = beside(&self.server, name);
-        self.done(
-            &format!("restore --database main --target far --to {data}"),
-            0,
-        );
+        let said = text(&self.done(&format!("{line} --to {data}"), expected));
         let conf = Path::new(&data).join("postgresql.auto.conf");
         let text = std::fs::read_to_string(&conf).unwrap();
         std::fs::write(&conf, format!("{text}\narchive_mode = off\n")).unwrap();
@@ -102,7 +105,7 @@ impl Shop {
         restored.wait_for("select pg_is_in_recovery()", "f");
         let found = rows(&restored);
         restored.stop(Stop::Fast);
-        found
+        (found, said)
     }
 }
 
@@ -156,6 +159,31 @@ fn copied(installation: &Installation) -> Shop {
     assert_eq!(shop.rows_from_far("from-far"), expected);
     std::fs::rename(beside(server, "gone"), beside(server, "near")).unwrap();
     shop
+}
+
+/// A chain whose full backup is lost at the first target is read at both.
+fn full_is_lost(shop: &Shop) {
+    let server = &shop.server;
+    let at = PathBuf::from(beside(server, "near/main"));
+    let names = std::fs::read_dir(&at).unwrap();
+    let mut names = names.map(|name| name.unwrap().file_name().into_string().unwrap());
+    let full = names.find(|name| name.contains("-full-")).unwrap();
+    let kept = beside(server, "kept");
+    std::fs::rename(at.join(&full), &kept).unwrap();
+    let (found, said) = shop.rows_of("restore --database main", "full-lost", 5);
+    assert_eq!(found, rows(server));
+    let gives = format!("from its copy at target far, which gives all of {full}: ");
+    assert!(said.contains(&gives), "{said}");
+    // The same where a moment is asked for, and for a part.
+    for options in ["--target-immediate", "--only global/pg_control"] {
+        let to = beside(server, "full-lost-again");
+        let said = shop.done(&format!("restore --database main {options} --to {to}"), 5);
+        assert!(text(&said).contains(&gives), "{}", text(&said));
+        std::fs::remove_dir_all(to).unwrap();
+    }
+    let named = shop.run("restore --database main --target near --dry-run --to nowhere");
+    assert_eq!(code(&named), 4, "{}", text(&named));
+    std::fs::rename(kept, at.join(&full)).unwrap();
 }
 
 /// Backups that are there already get the WAL that they need, whatever kept it away.
@@ -269,6 +297,7 @@ fn a_copy_recovers_to_the_same_moment_and_never_mixes_two_branches() {
         assert_ne!(lacks("--json copy --dry-run"), 0);
         assert_eq!(lacks("--json copy --dry-run --no-wal"), 0);
         shop.done("copy", 0);
+        full_is_lost(&shop);
         wal_follows(&shop);
         set_back(&installation, &shop);
     }

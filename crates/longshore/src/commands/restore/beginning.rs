@@ -14,8 +14,9 @@
 use longshore_media::{DeviceSpec, MediaSet};
 use longshore_pg::recovery::NO_ARCHIVE;
 use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget};
+use longshore_repository::chain::{BrokenChain, chain};
 use longshore_repository::recover::target_text;
-use longshore_repository::{BackupLease, Error, Shelf};
+use longshore_repository::{BackupLease, Error, FromCopy, Label, Shelf};
 use longshore_wal::LogRange;
 use longshore_wal::WalArchive;
 use longshore_wal::proof::ProvenLog;
@@ -74,24 +75,45 @@ pub fn of(options: &Restore, context: &Context) -> Result<RestorePoint, Failure>
     }
     let parts = !options.only.is_empty() || !options.moves.is_empty();
     match &options.media.database {
-        Some(database) if !parts => of_database(database, options, context),
-        _ => {
-            let chosen = devices::of(context, &options.media)?;
-            let cluster = options.cluster.lower();
-            // The restore itself says why an archive cannot be used.
-            let archive = cluster.proof.as_deref();
-            let archive =
-                archive.and_then(|path| WalArchive::existing(&*context.storage, path).ok());
+        Some(database) if parts => {
+            let found = source(database, None, Wanted::Parts, options, context)?;
+            devices::remark(&found.lease, context);
+            let stripes = (found.lease.devices.clone(), devices::bases(&found.lease));
             Ok(RestorePoint {
-                devices: chosen.devices.clone(),
-                bases: chosen.bases(&options.bases),
-                refused: refused(archive.as_ref(), cluster.recovery.as_ref(), context),
-                cluster,
-                told: None,
-                _lease: None,
-                _chosen: Some(chosen),
+                _lease: Some(found.lease),
+                ..of_devices(stripes, options, context)
             })
         }
+        Some(database) => of_database(database, options, context),
+        None => {
+            let chosen = devices::of(context, &options.media)?;
+            let stripes = (chosen.devices.clone(), chosen.bases(&options.bases));
+            Ok(RestorePoint {
+                _chosen: Some(chosen),
+                ..of_devices(stripes, options, context)
+            })
+        }
+    }
+}
+
+/// A restore of stripes, and of those of the sets that they need, whose recovery is as the options say.
+fn of_devices(
+    (devices, bases): (Vec<DeviceSpec>, Vec<DeviceSpec>),
+    options: &Restore,
+    context: &Context,
+) -> RestorePoint {
+    let cluster = options.cluster.lower();
+    // The restore itself says why an archive cannot be used.
+    let archive = cluster.proof.as_deref();
+    let archive = archive.and_then(|path| WalArchive::existing(&*context.storage, path).ok());
+    RestorePoint {
+        devices,
+        bases,
+        refused: refused(archive.as_ref(), cluster.recovery.as_ref(), context),
+        cluster,
+        told: None,
+        _lease: None,
+        _chosen: None,
     }
 }
 
@@ -100,15 +122,13 @@ fn of_database(
     options: &Restore,
     context: &Context,
 ) -> Result<RestorePoint, Failure> {
-    let (media, args) = (&options.media, &options.cluster);
-    let target = devices::target_of(context, media.target.as_deref(), database)?;
-    let own = devices::shelf(context, &target, database)?;
+    let args = &options.cluster;
     let asked = args.recovery();
     let Source {
         shelf,
         archive,
         lease,
-    } = source(own, asked.as_ref(), options, context)?;
+    } = source(database, asked.as_ref(), Wanted::All, options, context)?;
     devices::remark(&lease, context);
     for passed in &lease.passed {
         let (label, why) = (&passed.label, &passed.why);
@@ -148,16 +168,20 @@ struct Source {
 /// Looks at the database's target, and at its copies for a backup that is known and not whole there. It never takes an older
 /// backup from a copy: which is the newest only the target itself says.
 fn source(
-    own: Shelf,
+    database: &str,
     asked: Option<&Recovery>,
+    wanted: Wanted,
     options: &Restore,
     context: &Context,
 ) -> Result<Source, Failure> {
     let media = &options.media;
+    let target = devices::target_of(context, media.target.as_deref(), database)?;
+    let own = devices::shelf(context, &target, database)?;
     let search = Search {
         own: &own,
         label: media.label.as_deref().filter(|l| *l != "latest"),
         asked,
+        wanted,
         options,
         context,
     };
@@ -183,6 +207,14 @@ fn source(
     Err(search.failure(error, copies))
 }
 
+/// The part of a backup that is restored.
+#[derive(Clone, Copy, PartialEq)]
+enum Wanted {
+    /// With the WAL after it, where there is an archive.
+    All,
+    Parts,
+}
+
 /// How well a backup at a copy is known to be the one that the target could not give.
 enum Likeness {
     Proven,
@@ -196,13 +228,14 @@ struct Search<'a> {
     own: &'a Shelf,
     label: Option<&'a str>,
     asked: Option<&'a Recovery>,
+    wanted: Wanted,
     options: &'a Restore,
     context: &'a Context,
 }
 
 impl Search<'_> {
     fn at_target(self) -> Result<(Option<WalArchive>, BackupLease), Error> {
-        let archive = archive_of(self.own, self.options, self.context)?;
+        let archive = self.archive(self.own)?;
         let lease = lease(self.own, self.label, self.asked, archive.as_ref())?;
         if self.label.is_none() && self.options.media.target.is_none() {
             tell_newer(self.own, &lease, self.context);
@@ -214,12 +247,15 @@ impl Search<'_> {
     fn at_copy(self, copy: &str, error: &Error) -> Result<Option<Source>, Failure> {
         let target = devices::target(self.context, copy)?;
         let shelf = devices::shelf(self.context, &target, &self.own.database)?;
-        let meant = match error {
-            Error::NotWhole { label, .. } => Some(label.as_str()),
-            _ => self.label,
+        let archive = match error {
+            Error::NoneBefore { .. } => self.archive(self.own).ok().flatten(),
+            _ => None,
         };
-        let leased = meant.map(|label| lease(&shelf, Some(label), self.asked, None));
-        let Some(Ok(lease)) = leased else {
+        let leased = self.meant(error).into_iter().find_map(|label| {
+            let leased = lease(&shelf, Some(&label), self.asked, archive.as_ref());
+            leased.ok()
+        });
+        let Some(lease) = leased else {
             return Ok(None);
         };
         let label = &lease.label;
@@ -233,18 +269,62 @@ impl Search<'_> {
                 return Ok(None);
             }
         };
+        let label = label.clone();
+        let (lease, from_copy) = lease.nearer(self.own);
+        let parts: Vec<String> = from_copy.iter().map(FromCopy::text).collect();
+        let why = reason(error);
         self.context.output.warn(&format!(
-            "{label} is restored from its copy at target {copy}{remark}: {error}"
+            "{label} is restored from its copy at target {copy}{remark}, which gives {}: {why}",
+            parts.join(" and ")
         ));
-        let archive = match archive_of(self.own, self.options, self.context) {
+        let archive = match self.archive(self.own) {
             Ok(Some(archive)) => Some(archive),
-            _ => archive_of(&shelf, self.options, self.context)?,
+            _ => self.archive(&shelf)?,
         };
         Ok(Some(Source {
             shelf,
             archive,
             lease,
         }))
+    }
+
+    /// The archive whose WAL is replayed.
+    fn archive(self, shelf: &Shelf) -> Result<Option<WalArchive>, Error> {
+        match self.wanted {
+            Wanted::All => archive_of(shelf, self.options, self.context),
+            Wanted::Parts => Ok(None),
+        }
+    }
+
+    /// The labels of the backups that the target has and could not give for `error`, the best one first.
+    fn meant(self, error: &Error) -> Vec<String> {
+        match error {
+            Error::NotWhole { label, .. } => vec![label.clone()],
+            Error::Chain(_) => {
+                let meant = self.own.meant(self.label);
+                meant.iter().map(ToString::to_string).collect()
+            }
+            Error::NoneBefore { passed_over, .. } => {
+                let lost = self.lost();
+                let labels = passed_over.iter().map(|skipped| &skipped.label);
+                let lost = labels.filter(|label| lost.contains(label));
+                lost.map(ToString::to_string).collect()
+            }
+            _ => self.label.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// The backups of the target that lack stripes, or that need one that does. One that was refused for another reason is
+    /// no better at a copy.
+    fn lost(self) -> Vec<Label> {
+        let facts = self.own.list().map(|listing| listing.facts());
+        let facts = facts.unwrap_or_default();
+        let is_lost = |i: &usize| match facts[*i].is_whole() {
+            true => chain(&facts, *i).is_err_and(|broken| may_be_at_copies(&broken)),
+            false => true,
+        };
+        let lost = (0..facts.len()).filter(is_lost);
+        lost.map(|i| facts[i].label.clone()).collect()
     }
 
     /// Compares a copy's backup with what is left under its label at the target. The label of a set that is whole elsewhere
@@ -268,7 +348,7 @@ impl Search<'_> {
             Error::NotWhole { .. } | Error::Chain(_) => {
                 older::advised(error.into(), self.own, self.label)
             }
-            error if !copies.is_empty() && may_have(&error) => Failure {
+            error if !copies.is_empty() && may_come_back(&error) => Failure {
                 hint: format!(
                     "if the target does not come back, restore the newest copy: {} (`longshore info {} --target {}` shows what is there)",
                     labelled::with_target(std::env::args_os().skip(1), &copies[0]),
@@ -279,6 +359,14 @@ impl Search<'_> {
             },
             error => labelled::of_branch(error),
         }
+    }
+}
+
+/// The text of an error, or of its cause where that has the label.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Chain(broken) => broken.to_string(),
+        error => error.to_string(),
     }
 }
 
@@ -318,9 +406,26 @@ fn tell_newer(own: &Shelf, chosen: &BackupLease, context: &Context) {
 
 /// Whether a copy may have what the target could not give.
 fn may_have(error: &Error) -> bool {
+    match error {
+        Error::NotWhole { .. } | Error::NoneBefore { .. } => true,
+        Error::Chain(broken) => may_be_at_copies(broken),
+        error => may_come_back(error),
+    }
+}
+
+/// Whether the target could not be reached.
+fn may_come_back(error: &Error) -> bool {
     matches!(
         error,
-        Error::NotWhole { .. } | Error::Unreachable { .. } | Error::Io { .. } | Error::Store(_)
+        Error::Unreachable { .. } | Error::Io { .. } | Error::Store(_)
+    )
+}
+
+/// Whether a copy may have the backup that a chain lacks.
+fn may_be_at_copies(broken: &BrokenChain) -> bool {
+    matches!(
+        broken,
+        BrokenChain::ParentMissing { .. } | BrokenChain::ParentBroken { .. }
     )
 }
 
