@@ -54,6 +54,7 @@ bench-postgres: setup build ## Backups, restores and archiving of a PostgreSQL c
 
 bench-buckets: setup build ## Backups of a PostgreSQL cluster to an object store on this machine, next to pgBackRest and WAL-G where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres --rows bucket $(BENCH)
+	python3 scripts/bench-listing.py --longshore $(BINARY)
 
 soak: export LONGSHORE_TEST_DIR = /tmp
 soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100) of PostgreSQL, all majors

@@ -6,6 +6,7 @@ from . import machine
 
 BUCKET, KEY, SECRET = "bench", "bench-key", "bench-secret"
 LATENCY_MS = 10
+FAR_MS = 20
 
 
 class Store:
@@ -18,8 +19,8 @@ class Store:
         self.servers = []
 
     def url(self, scheme):
-        """`distant` is the way by http on which requests take LATENCY_MS longer."""
-        return f"{'http' if scheme == 'distant' else scheme}://127.0.0.1:{self.ports[scheme]}"
+        """`distant` is the way by http on which requests take LATENCY_MS longer, `far` the one by https with FAR_MS."""
+        return f"{dict(distant='http', far='https').get(scheme, scheme)}://127.0.0.1:{self.ports[scheme]}"
 
     def environment(self, scheme):
         """For programs that take AWS's variables."""
@@ -29,7 +30,7 @@ class Store:
     def start(self):
         os.makedirs(f"{self.root}/{BUCKET}", exist_ok=True)
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
-                        "-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE",
+                        "-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE",
                         "-keyout", self.key, "-out", self.certificate],
                        check=True, capture_output=True)
         os.chmod(self.certificate, 0o644)
@@ -41,10 +42,11 @@ class Store:
             self.servers.append(subprocess.Popen(
                 [self.binary, "--port", f"127.0.0.1:{self.ports[scheme]}", *options, "posix", self.root], stdout=log, stderr=log,
                 env=dict(os.environ, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET)))
-        way = subprocess.Popen([sys.executable, f"{os.path.dirname(os.path.abspath(__file__))}/distance.py", str(self.ports["http"]),
-                                str(LATENCY_MS)], stdout=subprocess.PIPE, text=True)
-        self.servers.append(way)
-        self.ports["distant"] = int(way.stdout.readline())
+        for name, to, latency_ms in (("distant", "http", LATENCY_MS), ("far", "https", FAR_MS)):
+            way = subprocess.Popen([sys.executable, f"{os.path.dirname(os.path.abspath(__file__))}/distance.py", str(self.ports[to]),
+                                    str(latency_ms)], stdout=subprocess.PIPE, text=True)
+            self.servers.append(way)
+            self.ports[name] = int(way.stdout.readline())
         for port in self.ports.values():
             for _ in range(200):
                 try:

@@ -4,7 +4,7 @@ import os, re, shutil, subprocess
 from dataclasses import dataclass, field
 from typing import Callable, Optional
 
-from .store import BUCKET, KEY, SECRET
+from .store import BUCKET, FAR_MS, KEY, SECRET
 
 
 @dataclass
@@ -43,6 +43,12 @@ def version_of(argv, pattern=r"v?(\d+(?:\.\d+)+)"):
     text = subprocess.run(argv, text=True, capture_output=True, env=dict(os.environ, LC_ALL="C")).stdout
     found = re.search(pattern, text)
     return found.group(1) if found else "unknown"
+
+
+def stores(store):
+    """The ways by https to the store, with their ports."""
+    ways = [("S3, https", "https"), (f"S3, https, {FAR_MS} ms", "far")]
+    return [(words, store.ports[way]) for words, way in ways] if store else []
 
 
 def all_tools(options, cluster, store=None):
@@ -96,6 +102,7 @@ def all_tools(options, cluster, store=None):
 
     if store:
         places = [("a directory", None)] + [(f"S3, {scheme}", scheme) for scheme in ("http", "https")]
+        places.append((f"S3, https, {FAR_MS} ms", "far"))
         for algorithm, level in (("QAT_DEFLATE", "1"), ("ZSTD", "1")):
             for words, scheme in places:
                 place = f"s3://bench/{algorithm}.bak" if scheme else f"{out}/a.bak"
@@ -136,13 +143,13 @@ def all_tools(options, cluster, store=None):
                 restore=repository + [f"--pg1-path={restored}", "--process-max=2", "restore"],
                 archive=archived, archive_prepare=stanza))
 
-            if store and kind == "zst":
+            for words, port in stores(store) if kind == "zst" else ():
                 repository = common + ["--stanza=bench", "--repo1-type=s3", "--repo1-path=/repo", f"--repo1-s3-bucket={BUCKET}",
                                        "--repo1-s3-region=us-east-1", "--repo1-s3-endpoint=127.0.0.1", "--repo1-s3-uri-style=path",
-                                       "--repo1-storage-host=127.0.0.1", f"--repo1-storage-port={store.ports['https']}",
+                                       "--repo1-storage-host=localhost", f"--repo1-storage-port={port}",
                                        f"--repo1-storage-ca-file={store.certificate}"]
                 add(Tool(
-                    name=f"pgBackRest {version} {kind} 1, S3, https", version=version, rows=("bucket",),
+                    name=f"pgBackRest {version} {kind} 1, {words}", version=version, rows=("bucket",),
                     options="`process-max=2`, `repo1-bundle`, `start-fast`, no archive", checks="every page; SHA-1 of each file",
                     environment=dict(PGBACKREST_REPO1_S3_KEY=KEY, PGBACKREST_REPO1_S3_KEY_SECRET=SECRET),
                     prepare=repository + server + ["--no-online", "stanza-create"],
@@ -166,12 +173,12 @@ def all_tools(options, cluster, store=None):
                 environment=environment, rows=("full",) if verify == "true" else ("full", "cold", "load", "wal"),
                 archive=None if verify == "true" else lambda data, archive, scratch:
                     f"env WALG_FILE_PREFIX={archive} WALG_COMPRESSION_METHOD=lz4 {walg} wal-push %p"))
-        if store:
+        for words, port in stores(store):
             environment = dict(store.environment("https"), WALG_S3_PREFIX=f"s3://{BUCKET}/walg", WALG_COMPRESSION_METHOD="lz4",
-                               AWS_ENDPOINT=store.url("https"), AWS_S3_FORCE_PATH_STYLE="true", WALG_UPLOAD_DISK_CONCURRENCY="2",
-                               WALG_S3_CA_CERT_FILE=store.certificate)
+                               AWS_ENDPOINT=f"https://127.0.0.1:{port}", AWS_S3_FORCE_PATH_STYLE="true",
+                               WALG_UPLOAD_DISK_CONCURRENCY="2", WALG_S3_CA_CERT_FILE=store.certificate)
             add(Tool(
-                name="WAL-G lz4, S3, https", version=version, options="two readers (`WALG_UPLOAD_DISK_CONCURRENCY=2`)",
+                name=f"WAL-G lz4, {words}", version=version, options="two readers (`WALG_UPLOAD_DISK_CONCURRENCY=2`)",
                 checks="no pages (its default); LZ4 frames", rows=("bucket",), environment=environment,
                 backup=[walg, "backup-push", cluster.data], restore=[walg, "backup-fetch", restored, "LATEST"]))
     else:
