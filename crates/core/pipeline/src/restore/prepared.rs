@@ -15,7 +15,7 @@ use longshore_media::{BlockStream, MediaSet, SetHeader, SetTrailer};
 use longshore_pg::Recovery;
 use longshore_source::SourceKind;
 
-use super::OpenedMedia;
+use super::opened::OpenedMedia;
 use super::reading::Reading;
 use super::target::DestinationNeeds;
 use super::writer::{RestoreResult, Wave, Writer};

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use longshore_landing::{ClusterError, Error as LandingError};
 
-use super::OpenedMedia;
+use super::opened::OpenedMedia;
 use super::prepared::PreparedRestore;
 use super::report::set_of;
 use crate::report::{RestorePreview, RestoredSet};

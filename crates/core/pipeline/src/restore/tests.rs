@@ -2,10 +2,11 @@
 //! Method: sets written by hand on a simulated disk, opened as a run opens them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use longshore_io::{HostClock, SimDisk, Storage};
 use longshore_landing::{ClusterError, ClusterOptions};
-use longshore_media::{DeviceSpec, LogEnd, LogStart};
+use longshore_media::{DeviceSpec, LogEnd, LogStart, MediaSet};
 use longshore_pg::{Lsn, Recovery};
 use uuid::Uuid;
 
