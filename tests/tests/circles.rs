@@ -238,10 +238,6 @@ fn home(modules: &BTreeMap<Name, Module>, path: &[String], depth: usize) -> Opti
 const INSIDE: &[(&str, &str)] = &[
     // The module declares what its parts implement, and chooses among them.
     ("accel/src/devices/mod.rs", "one engine for each device"),
-    (
-        "accelerators/src/doctor/mod.rs",
-        "one examination for each vendor",
-    ),
     ("longshore/src/commands/mod.rs", "one command each"),
     ("longshore/src/commands/wal/mod.rs", "one command each"),
     ("media/src/device.rs", "one kind of device each"),

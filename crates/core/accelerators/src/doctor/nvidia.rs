@@ -12,7 +12,7 @@
 use longshore_accel::Trouble;
 use longshore_facts as facts;
 
-use super::{Checkup, Roots};
+use super::checkup::{Checkup, Roots};
 use crate::probe::Probe;
 
 const ABOUT: &str = "nvidia";

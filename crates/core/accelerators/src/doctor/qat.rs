@@ -15,7 +15,7 @@ use longshore_accel::Trouble;
 use longshore_accel::qatzip::device::{Devices, Function, Unusable};
 use longshore_facts as facts;
 
-use super::{Checkup, Roots};
+use super::checkup::{Checkup, Roots};
 use crate::probe::Probe;
 
 const ABOUT: &str = "qat";
