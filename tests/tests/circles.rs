@@ -245,7 +245,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("policy/src/policy/replace/mod.rs", "one policy each"),
     ("program/src/commands/mod.rs", "one command each"),
     ("repository/src/place.rs", "directories and buckets"),
-    ("studies/src/report/mod.rs", "one form of a report each"),
     ("studies/src/sample/mod.rs", "one sample each"),
     ("wal/src/place.rs", "directories and buckets"),
     // One type whose methods, or the steps of whose work, are in several files.
@@ -265,7 +264,6 @@ const INSIDE: &[(&str, &str)] = &[
         "source/src/postgres/remote/mod.rs",
         "a copy over a connection",
     ),
-    ("studies/src/bench/mod.rs", "a benchmark"),
     ("studies/src/sample/stae/mod.rs", "a sample"),
     ("tsql/src/query/mod.rs", "a query"),
     ("tsql/src/query/translate.rs", "a translation"),

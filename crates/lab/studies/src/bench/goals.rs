@@ -8,8 +8,8 @@
 
 use longshore_codec::Algorithm;
 
-use super::Findings;
 use super::bare::Bare;
+use super::findings::Findings;
 use super::part::{Part, Price};
 use super::rounds::{ALGORITHMS, NUL_STRIPES, Round};
 use crate::report::{

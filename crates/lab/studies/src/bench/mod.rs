@@ -14,6 +14,7 @@
 mod bare;
 mod beside;
 mod corpus;
+mod findings;
 mod goals;
 mod outside;
 mod part;
@@ -30,6 +31,7 @@ use crate::report::{Report, counted};
 use crate::scratch::Scratch;
 use crate::timing::{Timing, take};
 use corpus::Corpus;
+use findings::Findings;
 use outside::Outside;
 use rounds::{Bench, Round};
 
@@ -47,21 +49,6 @@ pub struct BenchSpec {
     pub large: Vec<(String, SourceSpec)>,
     /// The program whose memory and ceilings are measured from outside.
     pub program: PathBuf,
-}
-
-/// All measurements.
-struct Findings {
-    cores: usize,
-    bytes: u64,
-    files: usize,
-    peaks: Vec<outside::Peak>,
-    ceilings: Vec<outside::Ceiling>,
-    rounds: Vec<Round>,
-    /// For each stripe count: MS_XPRESS and QAT_DEFLATE.
-    against: Vec<(usize, Timing, Timing)>,
-    /// Levels of DEFLATE and MS_XPRESS to NUL.
-    levels: Vec<(String, Timing)>,
-    peers: Vec<outside::Peer>,
 }
 
 /// Runs everything. Calls `on_step` with one line for each step.

@@ -12,8 +12,8 @@ use std::borrow::Cow;
 
 use anyhow::Result;
 
+use super::data::{Cell, Report, Section, Table};
 use super::text::is_numeric;
-use super::{Cell, Report, Section, Table};
 
 const STYLE: &str = include_str!("../../assets/report.css");
 const SCRIPT: &str = include_str!("../../assets/report.js");

@@ -1,7 +1,7 @@
 //! A report as Markdown with pipe tables (GitHub's), no charts.
 
+use super::data::{Report, Table};
 use super::text::is_numeric;
-use super::{Report, Table};
 
 pub fn render(report: &Report) -> String {
     let mut out = format!("# {}\n\n", escape(&report.title));

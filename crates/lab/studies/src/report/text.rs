@@ -6,7 +6,7 @@
 //!
 //! Leaves to others: what a report says (`mod.rs`), and charts (`html.rs`).
 
-use super::{Cell, Report, Table};
+use super::data::{Cell, Report, Table};
 
 const WIDTH: usize = 100;
 

@@ -1,0 +1,243 @@
+//! The findings of a study as data, in no form yet.
+//!
+//! Invariants
+//! - A value that was not measured is `None` or [`Cell::Absent`]; it is never 0.
+//! - Every row of a table has an entry for each column, and every series a value for each position.
+//!
+//! Leaves to others: each form (`html.rs`, `markdown.rs`, `text.rs`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::platform;
+
+/// The findings of a study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub title: String,
+    /// One or two sentences: the result first.
+    pub summary: String,
+    /// Where it was measured: name and value.
+    pub platform: Vec<(String, String)>,
+    pub sections: Vec<Section>,
+}
+
+/// If other programs use more than this share of the machine's CPU, figures must not be quoted.
+const BUSY_PERCENT: f64 = 10.0;
+
+impl Report {
+    /// Names the program's release, with the commit that it was built of: only the program knows that.
+    pub fn name_release(&mut self, release: String) {
+        let own = |row: &&mut (String, String)| row.0 == platform::RELEASE;
+        if let Some(row) = self.platform.iter_mut().find(own) {
+            row.1 = release;
+        }
+    }
+
+    /// Puts the reasons against quoting the figures before the headline, so that nobody quotes one without the other:
+    /// a `quick` run, a machine busy with other work, libraries or devices that are not the machine's own.
+    pub fn caution(&mut self, quick: bool) {
+        let of = |name: &str| {
+            let row = self.platform.iter().find(|(n, _)| n == name);
+            row.map(|(_, value)| value.as_str())
+        };
+        let mut cautions = Vec::new();
+        if quick {
+            cautions.push("Quick run, too short and too small to quote.".to_owned());
+        }
+        let busy = of(platform::OTHERS).and_then(|text| text.strip_suffix(" %")?.parse().ok());
+        if let Some(busy) = busy.filter(|busy: &f64| *busy > BUSY_PERCENT) {
+            cautions.push(format!(
+                "Other programs kept the machine {busy:.0} % busy before the run, so its times mean little."
+            ));
+        }
+        if let Some(overridden) = of(platform::OVERRIDDEN) {
+            cautions.push(format!(
+                "Not this machine's own libraries or devices: {overridden}."
+            ));
+        }
+        cautions.push(std::mem::take(&mut self.summary));
+        cautions.retain(|caution| !caution.is_empty());
+        self.summary = cautions.join(" ");
+    }
+}
+
+/// One question of a study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    pub heading: String,
+    /// Paragraphs.
+    pub prose: Vec<String>,
+    pub table: Option<Table>,
+    pub charts: Vec<Chart>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    pub columns: Vec<Column>,
+    /// Each as long as `columns`.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    pub name: String,
+    /// Empty for text and for bare numbers.
+    pub unit: String,
+    /// Digits after the point, 0 to 9.
+    pub decimals: u8,
+}
+
+impl Column {
+    pub fn text(name: &str) -> Column {
+        Column::number(name, "", 0)
+    }
+
+    pub fn number(name: &str, unit: &str, decimals: u8) -> Column {
+        Column {
+            name: name.into(),
+            unit: unit.into(),
+            decimals,
+        }
+    }
+}
+
+/// One entry of a table. `null` in JSON is a value that was not measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cell {
+    Number(f64),
+    Text(String),
+    Absent,
+}
+
+impl Cell {
+    /// The entry in its printed form, with the column's decimals.
+    pub(super) fn shown(&self, column: &Column) -> String {
+        match self {
+            // JSON has no infinity and no NaN, and they are of no use to a reader.
+            Cell::Number(number) if number.is_finite() => {
+                format!("{number:.*}", usize::from(column.decimals.min(9)))
+            }
+            Cell::Text(text) => text.clone(),
+            Cell::Number(_) | Cell::Absent => "–".into(),
+        }
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(number: f64) -> Cell {
+        Cell::Number(number)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.into())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or(Cell::Absent, Into::into)
+    }
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
+/// One plot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Chart {
+    pub title: String,
+    pub form: ReportFormat,
+    pub x: Positions,
+    pub y: Axis,
+    /// The axis of the series on [`Side::Right`].
+    pub y_right: Option<Axis>,
+    pub series: Vec<Series>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReportFormat {
+    Line,
+    /// Bars of all series side by side.
+    Bar,
+}
+
+/// A vertical axis. It begins at 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    pub label: String,
+    pub unit: String,
+    /// The least upper end, for scales with a natural end such as 100 %.
+    pub max: Option<f64>,
+}
+
+impl Axis {
+    pub fn new(label: &str, unit: &str) -> Axis {
+        Axis {
+            label: label.into(),
+            unit: unit.into(),
+            max: None,
+        }
+    }
+}
+
+/// The horizontal axis and the places on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Positions {
+    pub label: String,
+    pub unit: String,
+    #[serde(rename = "positions")]
+    pub at: At,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum At {
+    /// Evenly spaced.
+    Names(Vec<String>),
+    /// Spaced by value; ascending.
+    Numbers(Vec<f64>),
+}
+
+/// One line, or one colour of bars. A name looks alike in all charts of a section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    pub name: String,
+    pub axis: Side,
+    /// For references and limits next to the measured series.
+    pub dashed: bool,
+    /// One for each position.
+    pub values: Vec<Option<f64>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    Left,
+    Right,
+}
+
+impl Series {
+    pub fn new(name: &str, values: Vec<Option<f64>>) -> Series {
+        Series {
+            name: name.into(),
+            axis: Side::Left,
+            dashed: false,
+            values,
+        }
+    }
+}
