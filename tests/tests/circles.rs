@@ -245,7 +245,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("policy/src/policy/replace/mod.rs", "one policy each"),
     ("program/src/commands/mod.rs", "one command each"),
     ("repository/src/place.rs", "directories and buckets"),
-    ("studies/src/sample/mod.rs", "one sample each"),
     ("wal/src/place.rs", "directories and buckets"),
     // One type whose methods, or the steps of whose work, are in several files.
     ("accel/src/devices/nvcomp/mod.rs", "an engine"),
@@ -264,7 +263,6 @@ const INSIDE: &[(&str, &str)] = &[
         "source/src/postgres/remote/mod.rs",
         "a copy over a connection",
     ),
-    ("studies/src/sample/stae/mod.rs", "a sample"),
     ("tsql/src/query/mod.rs", "a query"),
     ("tsql/src/query/translate.rs", "a translation"),
     ("tsql/src/server/mod.rs", "the server"),

@@ -15,6 +15,7 @@
 //! Leaves to others: the rows (`tprocc`, `stae`), and a file while it is loaded (`store.rs`).
 
 mod calendar;
+mod part;
 mod random;
 mod stae;
 mod store;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
+use part::SamplePart;
 use store::{LoadResult, SampleLocation};
 
 /// The smallest file: below this size, a few half-empty pages exceed the tolerance.
@@ -138,18 +140,6 @@ pub struct Progress<'a> {
     pub bytes_total: u64,
 }
 
-/// The part of a sample that one file holds.
-struct Part {
-    seed: u64,
-    /// Ids of warehouses or customers begin here, so that they are unique over all files.
-    first_id: i64,
-    /// The size of the file, once the units are right.
-    want_bytes: u64,
-    /// Warehouses or customers.
-    units: f64,
-    wal: bool,
-}
-
 /// Builds a sample on this machine's file systems. `on_progress` is called a few times a second.
 ///
 /// Fails if the spec is impossible, a name is taken, space is short or SQLite reports an error; nothing is left under
@@ -237,7 +227,7 @@ fn build(
     );
     let mut units = spec.kind.units(want_bytes as f64);
     for _ in 0..LOADS_MAX {
-        let part = Part {
+        let part = SamplePart {
             seed: spec.seed,
             first_id,
             want_bytes,

@@ -17,8 +17,8 @@
 
 use anyhow::Result;
 
-use super::Part;
 use super::calendar::{self, MS_PER_DAY};
+use super::part::SamplePart;
 use super::random::Rng;
 use super::store::{LoadResult, Loader, SampleLocation};
 
@@ -150,7 +150,7 @@ impl Warehouse {
     }
 }
 
-fn warehouses(part: &Part) -> Vec<Warehouse> {
+fn warehouses(part: &SamplePart) -> Vec<Warehouse> {
     let share_of = |whole: u64, share: f64| ((whole as f64 * share).round() as i64).max(1);
     let count = part.units.ceil().max(1.0) as i64;
     (0..count)
@@ -168,7 +168,7 @@ fn warehouses(part: &Part) -> Vec<Warehouse> {
 /// Loads the warehouses of `part` and returns how many ids they used.
 pub fn load(
     place: &SampleLocation,
-    part: &Part,
+    part: &SamplePart,
     on_progress: &dyn Fn(&'static str, u64),
 ) -> Result<(LoadResult, i64)> {
     let loader = Loader::create(place, SCHEMA, on_progress)?;

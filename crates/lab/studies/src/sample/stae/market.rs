@@ -11,12 +11,13 @@
 
 use anyhow::Result;
 
-use super::super::Part;
 use super::super::calendar;
+use super::super::part::SamplePart;
 use super::super::random::Rng;
 use super::super::store::Loader;
+use super::ground::{CLOSE_MS, DAYS, TRADE_DAYS, money};
 use super::names::{self, Home, Person};
-use super::{CLOSE_MS, DAYS, TRADE_DAYS, money, schema};
+use super::schema;
 
 const PRICE_CENTS_MIN: i64 = 100;
 const PRICE_CENTS_MAX: i64 = 200_000;
@@ -46,7 +47,7 @@ pub struct Security {
 
 impl Market {
     /// Loads companies, securities and their daily prices.
-    pub fn load(loader: &Loader, part: &Part, customers: i64) -> Result<Market> {
+    pub fn load(loader: &Loader, part: &SamplePart, customers: i64) -> Result<Market> {
         let mut rng = Rng::stream(part.seed, "company", part.first_id as u64);
         let companies = companies(loader, &mut rng, part, (customers / 2).max(4))?;
         let mut market = Market {
@@ -61,7 +62,7 @@ impl Market {
         &mut self,
         loader: &Loader,
         rng: &mut Rng,
-        part: &Part,
+        part: &SamplePart,
         companies: &[String],
     ) -> Result<()> {
         let preferred = (companies.len() as i64 * PREFERRED_PERCENT / 100) as usize;
@@ -105,7 +106,7 @@ impl Market {
     }
 
     /// Daily prices, and the market's state at the end.
-    fn load_days(&self, loader: &Loader, part: &Part) -> Result<()> {
+    fn load_days(&self, loader: &Loader, part: &SamplePart) -> Result<()> {
         let mut date = String::new();
         let mut table = loader.table("daily_market", 6)?;
         for (number, security) in (part.first_id..).zip(&self.securities) {
@@ -130,7 +131,7 @@ impl Market {
 }
 
 /// Loads `count` companies and returns their names.
-fn companies(loader: &Loader, rng: &mut Rng, part: &Part, count: i64) -> Result<Vec<String>> {
+fn companies(loader: &Loader, rng: &mut Rng, part: &SamplePart, count: i64) -> Result<Vec<String>> {
     let mut table = loader.table("company", 9)?;
     let mut founded = String::new();
     let mut companies = Vec::new();

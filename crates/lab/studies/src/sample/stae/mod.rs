@@ -9,6 +9,7 @@
 //! trades. Names, addresses and texts are combined from lists, so the file compresses about as real data do (3 : 1
 //! with gzip).
 
+mod ground;
 mod kinds;
 mod market;
 mod names;
@@ -18,7 +19,7 @@ mod trades;
 
 use anyhow::Result;
 
-use super::Part;
+use super::part::SamplePart;
 use super::store::{LoadResult, Loader, SampleLocation};
 use market::Market;
 use people::People;
@@ -31,14 +32,6 @@ const TRADES_PER_CUSTOMER: f64 = 200.0;
 /// Bytes of an empty database: the schema and one page for each table and index.
 const EMPTY_BYTES: f64 = 90e3;
 
-/// Trading days with prices: two years.
-const DAYS: i64 = 520;
-/// The last of them, in which the trades fall: a quarter.
-const TRADE_DAYS: i64 = 64;
-/// Times of the first and last trade of a day, in milliseconds after midnight: 9:30 and 16:00.
-const OPEN_MS: i64 = 34_200_000;
-const CLOSE_MS: i64 = 57_600_000;
-
 /// Customers that fill about `bytes`.
 pub fn units(bytes: f64) -> f64 {
     (bytes - EMPTY_BYTES) / CUSTOMER_BYTES
@@ -47,7 +40,7 @@ pub fn units(bytes: f64) -> f64 {
 /// Loads the customers of `part` and returns how many ids they used.
 pub fn load(
     place: &SampleLocation,
-    part: &Part,
+    part: &SamplePart,
     on_progress: &dyn Fn(&'static str, u64),
 ) -> Result<(LoadResult, i64)> {
     let loader = Loader::create(place, schema::TABLES, on_progress)?;
@@ -62,8 +55,4 @@ pub fn load(
     people.load_accounts(&loader)?;
     let ids = customers.max(market.securities.len() as i64);
     Ok((loader.finish(&schema::INDEXES, part.wal)?, ids))
-}
-
-fn money(cents: i64) -> f64 {
-    cents as f64 / 100.0
 }

@@ -9,11 +9,11 @@
 
 use anyhow::Result;
 
-use super::super::Part;
 use super::super::calendar;
+use super::super::part::SamplePart;
 use super::super::random::Rng;
 use super::super::store::Loader;
-use super::money;
+use super::ground::money;
 use super::names::{self, Home, Person};
 
 /// Accounts of one customer: 1 to this.
@@ -67,7 +67,7 @@ pub struct Broker {
 
 impl People {
     /// Draws all people and loads the customers; accounts and brokers wait for their totals.
-    pub fn load_customers(loader: &Loader, part: &Part, count: i64) -> Result<People> {
+    pub fn load_customers(loader: &Loader, part: &SamplePart, count: i64) -> Result<People> {
         let mut rng = Rng::stream(part.seed, "customer", part.first_id as u64);
         let brokers = (0..count / 100 + 2)
             .map(|_| Broker {

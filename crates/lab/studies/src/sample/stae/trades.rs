@@ -12,14 +12,14 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
-use super::super::Part;
 use super::super::calendar::{self, MS_PER_DAY};
+use super::super::part::SamplePart;
 use super::super::random::{Rng, mix};
 use super::super::store::{Loader, Table};
+use super::ground::{CLOSE_MS, DAYS, OPEN_MS, TRADE_DAYS, money};
 use super::kinds::{TRADE_TYPES, TradeType};
 use super::market::{MOMENTS, Market};
 use super::people::{People, TaxStatus};
-use super::{CLOSE_MS, DAYS, OPEN_MS, TRADE_DAYS, money};
 
 /// The first trade id of a file is this many times its first customer id.
 const ID_FACTOR: i64 = 1_000;
@@ -69,7 +69,7 @@ struct Fees {
 /// Loads `count` trades and the holdings, and books them in `people`.
 pub fn load(
     loader: &Loader,
-    part: &Part,
+    part: &SamplePart,
     count: i64,
     market: &Market,
     people: &mut People,
