@@ -250,8 +250,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("accel/src/devices/nvcomp/mod.rs", "an engine"),
     ("accel/src/devices/qatzip/mod.rs", "an engine"),
     ("codec/src/deflate/own.rs", "an encoder"),
-    ("io/src/host/mod.rs", "the machine's storage"),
-    ("io/src/sim/mod.rs", "the simulated disk"),
     ("longshore/src/commands/check.rs", "a command"),
     ("longshore/src/commands/drill.rs", "a command"),
     ("longshore/src/commands/drill/postgres.rs", "a drill"),

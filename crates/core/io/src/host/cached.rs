@@ -1,4 +1,4 @@
-//! Asks whether a range of a file is in the page cache, and drops a file from it.
+//! Asks whether a range of a file is in the page cache.
 //!
 //! `cachestat` (kernel 6.5) counts pages exactly. If it is missing or refused (the caller must own the file or have it
 //! open for writing), one byte is read at each end with a call that may not wait. That is a good guess, since the
@@ -7,25 +7,11 @@
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::path::Path;
 
-use rustix::fs::{Advice, OFlags};
 use rustix::io::ReadWriteFlags;
-
-use super::open_named;
-use crate::storage::OpenHow;
 
 /// `cachestat` has the same number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
-
-/// Makes a file durable and asks the system to drop it from the page cache, for measurements that start cold. Pages
-/// that other processes have mapped or locked stay.
-pub fn drop_from_cache(path: &Path) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-    let file = open_named(path, flags, OpenHow::Read)?;
-    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file.fd()))?;
-    Ok(rustix::fs::fadvise(file.fd(), 0, None, Advice::DontNeed)?)
-}
 
 #[repr(C)]
 struct CachestatRange {

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::RwLock;
 use rustix::fs::FlockOperation;
 
-use crate::storage::{FileKind, Stat, Storage};
+use crate::storage::{FileKind, Stat};
 
 /// The identity of a file, independent of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -268,7 +268,7 @@ impl ConnectionClaims {
     /// Also claims files that the connection has created since.
     pub fn renew(&mut self) {
         for path in &self.paths {
-            if let Ok(stat) = super::Host::new().stat(path)
+            if let Ok(stat) = super::stat::at(path)
                 && stat.kind == FileKind::File
                 && !self.claims.iter().any(|claim| claim.is_of(&stat))
             {

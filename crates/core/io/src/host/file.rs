@@ -21,8 +21,9 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::cached;
 use super::claims::{self, Id};
-use super::{cached, stat_from};
+use super::stat::stat_from;
 use crate::storage::{File, OpenHow, Stat, Via};
 
 /// The alignment of addresses, offsets and lengths that suffices for `O_DIRECT` on every device we know.

@@ -20,6 +20,8 @@ mod claims;
 mod dir;
 mod file;
 mod keeps_locks;
+mod named;
+mod stat;
 mod xattrs;
 
 use std::io;
@@ -29,11 +31,11 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, FileType, Mode, OFlags};
 
-use crate::storage::{Dir, File, FileKind, OpenHow, Stat, Storage};
-pub use cached::drop_from_cache;
+use crate::storage::{Dir, File, OpenHow, Stat, Storage};
 pub use claims::{Claim, ConnectionClaims, Hush, InUse};
 use dir::HostDir;
-use file::HostFile;
+pub use named::drop_from_cache;
+use named::open_named;
 
 /// The file systems of this machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -132,7 +134,7 @@ impl Storage for Host {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        Ok(stat_from(&rustix::fs::stat(path)?))
+        stat::at(path)
     }
 
     fn birth_ns(&self, path: &Path) -> io::Result<Option<i64>> {
@@ -149,48 +151,11 @@ impl Storage for Host {
     }
 }
 
-/// Opens a file by its path, unless it is claimed. Symbolic links are followed.
-fn open_named(path: &Path, flags: OFlags, how: OpenHow) -> io::Result<HostFile> {
-    if claims::any() {
-        let named = rustix::fs::stat(path)?;
-        claims::check(claims::Id::of_raw(&named))?;
-    }
-    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
-    HostFile::new(fd, how)
-}
-
 /// The parent of a relative path with one component has empty text; it is the current directory.
 fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
         path
-    }
-}
-
-// The widths of these fields differ between architectures.
-#[allow(clippy::unnecessary_cast)]
-fn stat_from(stat: &rustix::fs::Stat) -> Stat {
-    let ns = |seconds: i64, nanoseconds: i64| {
-        seconds
-            .saturating_mul(1_000_000_000)
-            .saturating_add(nanoseconds)
-    };
-    Stat {
-        kind: match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
-            rustix::fs::FileType::RegularFile => FileKind::File,
-            rustix::fs::FileType::Directory => FileKind::Dir,
-            rustix::fs::FileType::Symlink => FileKind::Symlink,
-            _ => FileKind::Other,
-        },
-        len: u64::try_from(stat.st_size).unwrap_or(0),
-        mode: stat.st_mode & 0o7777,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        mtime_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-        ctime_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
-        dev: stat.st_dev as u64,
-        ino: stat.st_ino as u64,
-        links: stat.st_nlink as u64,
     }
 }

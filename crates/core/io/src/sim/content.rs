@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::SECTOR;
+/// The unit that a power cut keeps or loses as a whole, in bytes.
+pub(super) const SECTOR: u64 = 512;
 
 pub(super) const PAGE: u64 = 4096;
 

@@ -13,9 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::SimDisk;
 use super::fault::Op;
 use super::file::SimFile;
+use super::shared::SharedState;
 use super::state::{Power, State, errno};
 use super::tree::{Body, Ino, TreeChange};
 use crate::names;
@@ -25,7 +25,7 @@ use crate::storage::{Attributes, Dir, File, OpenHow, Stat};
 const PLENTY_BYTES: u64 = 1 << 50;
 
 pub(super) struct SimDir {
-    disk: SimDisk,
+    disk: SharedState,
     ino: Ino,
     /// The path at the time it was opened.
     path: PathBuf,
@@ -55,7 +55,7 @@ impl Resolution<'_> {
 }
 
 impl SimDir {
-    pub(super) fn new(disk: SimDisk, ino: Ino, path: PathBuf) -> Self {
+    pub(super) fn new(disk: SharedState, ino: Ino, path: PathBuf) -> Self {
         Self { disk, ino, path }
     }
 

@@ -17,15 +17,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::SimDisk;
 use super::content::{Change, PAGE};
 use super::fault::Op;
+use super::shared::SharedState;
 use super::state::{Power, State, errno};
 use super::tree::Ino;
 use crate::storage::{OpenHow, Stat, Via};
 
 pub(super) struct SimFile {
-    disk: SimDisk,
+    disk: SharedState,
     ino: Ino,
     how: OpenHow,
     /// The number of this handle, which identifies the holder of a lock.
@@ -35,7 +35,13 @@ pub(super) struct SimFile {
 }
 
 impl SimFile {
-    pub(super) fn new(disk: SimDisk, ino: Ino, how: OpenHow, handle: u64, path: PathBuf) -> Self {
+    pub(super) fn new(
+        disk: SharedState,
+        ino: Ino,
+        how: OpenHow,
+        handle: u64,
+        path: PathBuf,
+    ) -> Self {
         Self {
             disk,
             ino,
@@ -80,7 +86,7 @@ impl FileRead for SimFile {
     }
 
     fn is_cached(&self, _range: Range<u64>) -> bool {
-        let state = self.disk.state.lock();
+        let state = self.disk.lock();
         let rule = state
             .cached
             .iter()
@@ -197,15 +203,15 @@ impl FileWrite for SimFile {
             }
             Ok(())
         });
-        if synced.is_err() && !self.disk.power_is_off() {
-            self.disk.state.lock().sync_failed(self.ino);
+        if synced.is_err() && !self.disk.lock().power_is_off {
+            self.disk.lock().sync_failed(self.ino);
         }
         synced
     }
 
     fn sync_with_times(&self) -> io::Result<()> {
         self.sync()?;
-        self.disk.state.lock().keep_times(self.ino);
+        self.disk.lock().keep_times(self.ino);
         Ok(())
     }
 }
@@ -236,7 +242,7 @@ impl FileLock for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.lock();
         if state.locks.get(&self.ino) == Some(&self.handle) {
             state.locks.remove(&self.ino);
         }

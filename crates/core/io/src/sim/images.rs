@@ -13,8 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::SECTOR;
-use super::content::{Change, Content};
+use super::content::{Change, Content, SECTOR};
 use super::random::Random;
 use super::state::{Data, State, replay};
 use super::tree::{Ino, TreeChange, closed, without};

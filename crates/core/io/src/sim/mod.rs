@@ -31,7 +31,8 @@
 //! - Permissions, FIFOs, sockets, quotas: they lead to errors that `Fault` can produce, or are refused by
 //!   [`crate::Host`], whose tests use real ones.
 //!
-//! Leaves to others: which call fails (`fault.rs`), the names (`tree.rs`), and the state of the disk (`state.rs`).
+//! Leaves to others: which call fails (`fault.rs`), its way (`shared.rs`), the names (`tree.rs`), and the state of the disk
+//! (`state.rs`).
 //!
 //! One seed repeats the same run if only one thread makes calls; with several, the scheduler decides their order.
 //! Space and memory of removed files are freed only with the disk (except for `set_capacity`).
@@ -43,32 +44,27 @@ mod fault;
 mod file;
 mod images;
 mod random;
+mod shared;
 mod state;
 mod tree;
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use parking_lot::Mutex;
 
 use crate::storage::{Dir, Stat, Storage};
 pub use clock::SimClock;
 use dir::SimDir;
-use fault::Call;
 pub use fault::{Fault, Op};
-use state::{Power, State, errno};
-use tree::{Body, Ino, Node, ROOT};
-
-/// The unit that a power cut keeps or loses as a whole, in bytes.
-const SECTOR: u64 = 512;
+use shared::SharedState;
+use state::{State, errno};
+use tree::{Body, Ino, ROOT};
 
 /// A simulated disk with one or more file systems. Clones are the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: SharedState,
 }
 
 impl SimDisk {
@@ -79,7 +75,7 @@ impl SimDisk {
 
     fn from_state(state: State) -> Self {
         Self {
-            state: Arc::new(Mutex::new(state)),
+            state: SharedState::new(state),
         }
     }
 
@@ -286,50 +282,6 @@ impl SimDisk {
         }
         Ok(at)
     }
-
-    /// Performs one call: faults, counting, the cut, and then `body` with the state of the power and the most bytes it
-    /// may transfer.
-    fn call<T>(
-        &self,
-        op: Op,
-        path: &Path,
-        bytes: Option<Range<u64>>,
-        body: impl FnOnce(&mut State, Power, u64) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let mut state = self.state.lock();
-        if state.power_is_off {
-            return Err(errno(libc::EIO));
-        }
-        let step = state.steps;
-        let verdict = state.judge(&Call {
-            op,
-            path,
-            bytes,
-            step,
-        });
-        if !verdict.delay.is_zero() || !verdict.meanwhile.is_empty() {
-            drop(state);
-            verdict.meanwhile.iter().for_each(fault::Interference::run);
-            std::thread::sleep(verdict.delay);
-            state = self.state.lock();
-        }
-        let power = state.begin(op, path)?;
-        let effect = if verdict.forgotten {
-            Power::Going
-        } else {
-            power
-        };
-        let done = match verdict.errno {
-            Some(number) => Err(errno(number)),
-            None => body(&mut state, effect, verdict.len_max.unwrap_or(u64::MAX)),
-        };
-        // Released first: dropping what the call opened locks the disk.
-        drop(state);
-        match power {
-            Power::On => done,
-            Power::Going => Err(errno(libc::EIO)),
-        }
-    }
 }
 
 impl fmt::Debug for SimDisk {
@@ -345,10 +297,10 @@ impl fmt::Debug for SimDisk {
 
 impl Storage for SimDisk {
     fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
-        self.call(Op::Open, path, None, |state, _, _| {
+        self.state.call(Op::Open, path, None, |state, _, _| {
             let (ino, path) = state.resolve(path)?;
             match state.node(ino)?.is_dir() {
-                true => Ok(Arc::new(SimDir::new(self.clone(), ino, path)) as Arc<dyn Dir>),
+                true => Ok(Arc::new(SimDir::new(self.state.clone(), ino, path)) as Arc<dyn Dir>),
                 false => Err(errno(libc::ENOTDIR)),
             }
         })
@@ -367,9 +319,9 @@ impl Storage for SimDisk {
             }
         }
         for (parent, name) in missing.into_iter().rev() {
-            let parent = self.call(Op::Open, parent, None, |state, _, _| {
+            let parent = self.state.call(Op::Open, parent, None, |state, _, _| {
                 let (ino, path) = state.resolve(parent)?;
-                Ok(SimDir::new(self.clone(), ino, path))
+                Ok(SimDir::new(self.state.clone(), ino, path))
             })?;
             match parent.make_dir(Path::new(name), 0o755) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -390,56 +342,15 @@ impl Storage for SimDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        self.call(Op::Stat, path, None, |state, _, _| {
+        self.state.call(Op::Stat, path, None, |state, _, _| {
             let (ino, _) = state.resolve(path)?;
             state.stat(ino)
         })
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
-        self.call(Op::Stat, path, None, |state, _, _| {
+        self.state.call(Op::Stat, path, None, |state, _, _| {
             Ok(state.resolve(path)?.1)
         })
-    }
-}
-
-impl State {
-    fn stat(&self, ino: Ino) -> io::Result<Stat> {
-        let node = self.node(ino)?;
-        let Node {
-            mode,
-            uid,
-            gid,
-            mtime_ns,
-            ctime_ns,
-            dev,
-            links,
-            ..
-        } = *node;
-        let len = match &node.body {
-            Body::File => self.files.get(&ino).map_or(0, |data| data.live.len()),
-            Body::Dir(_) => content::PAGE,
-            Body::Symlink(target) => target.as_os_str().len() as u64,
-        };
-        Ok(Stat {
-            kind: node.kind(),
-            len,
-            mode,
-            uid,
-            gid,
-            mtime_ns,
-            ctime_ns,
-            dev,
-            ino,
-            links,
-        })
-    }
-
-    /// Records that the bytes of a file changed now.
-    fn touch(&mut self, ino: Ino) {
-        let now_ns = self.tick();
-        if let Some(node) = self.live.node_mut(ino) {
-            (node.mtime_ns, node.ctime_ns) = (now_ns, now_ns);
-        }
     }
 }

@@ -12,10 +12,11 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::content::{Change, Content};
+use super::content::{Change, Content, PAGE};
 use super::fault::{Call, Fault, FaultEffect, Op};
 use super::random::Random;
 use super::tree::{Body, Ino, Node, ROOT, Tree, TreeChange, closed};
+use crate::storage::Stat;
 
 /// The tick of the simulated clock: every change of a file gets a different time.
 const TICK_NS: i64 = 1_000;
@@ -177,6 +178,14 @@ impl State {
         self.now_ns
     }
 
+    /// Records that the bytes of a file changed now.
+    pub(super) fn touch(&mut self, ino: Ino) {
+        let now_ns = self.tick();
+        if let Some(node) = self.live.node_mut(ino) {
+            (node.mtime_ns, node.ctime_ns) = (now_ns, now_ns);
+        }
+    }
+
     /// Makes a change visible; it becomes durable later.
     pub(super) fn journal(&mut self, dev: u64, entry: TreeChange) {
         self.live.apply(&entry);
@@ -288,6 +297,37 @@ impl State {
 
     pub(super) fn data(&mut self, ino: Ino) -> io::Result<&mut Data> {
         self.files.get_mut(&ino).ok_or_else(|| errno(libc::ENOENT))
+    }
+
+    pub(super) fn stat(&self, ino: Ino) -> io::Result<Stat> {
+        let node = self.node(ino)?;
+        let Node {
+            mode,
+            uid,
+            gid,
+            mtime_ns,
+            ctime_ns,
+            dev,
+            links,
+            ..
+        } = *node;
+        let len = match &node.body {
+            Body::File => self.files.get(&ino).map_or(0, |data| data.live.len()),
+            Body::Dir(_) => PAGE,
+            Body::Symlink(target) => target.as_os_str().len() as u64,
+        };
+        Ok(Stat {
+            kind: node.kind(),
+            len,
+            mode,
+            uid,
+            gid,
+            mtime_ns,
+            ctime_ns,
+            dev,
+            ino,
+            links,
+        })
     }
 
     /// The directory that holds the last component of `name`, a normal name below `dir`.
