@@ -263,7 +263,6 @@ const INSIDE: &[(&str, &str)] = &[
     ),
     ("tsql/src/query/mod.rs", "a query"),
     ("tsql/src/query/translate.rs", "a translation"),
-    ("tsql/src/server/mod.rs", "the server"),
 ];
 
 /// Sets of files that use one another in a circle.

@@ -113,7 +113,7 @@ impl Session {
         self.caught.clear();
         self.cursors.begin();
         self.rest();
-        self.server.refresh();
+        self.server.kept.refresh();
         let claimed = self.server.setup.memory.claim(0);
         let variables = claimed.and_then(|claim| Variables::new(variables, 0, claim));
         let flow = match variables {

@@ -385,7 +385,7 @@ fn filled(view: &str, values: Vec<(&str, Value)>) -> Vec<Value> {
 /// Only databases that statements can back up; SQL Server's own are not listed.
 fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     let row = |(i, name): (usize, String)| {
-        let restoring = server.sequence(&name).is_some();
+        let restoring = server.kept.sequence(&name).is_some();
         let (state, state_desc) = match server.database(&name) {
             _ if restoring => (1, "RESTORING"),
             Ok(Some(_)) => (0, "ONLINE"),
@@ -525,7 +525,7 @@ fn backup_devices(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             Value::text(path.display().to_string()),
         ]
     };
-    let devices = server.devices();
+    let devices = server.kept.devices();
     Ok(devices.into_iter().map(row).collect())
 }
 

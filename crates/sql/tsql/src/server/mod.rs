@@ -7,6 +7,7 @@
 //!
 //! Leaves to others: one session (`session.rs`), and statements (`statement`).
 
+mod database;
 mod persistent;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,60 +18,16 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use longshore_accelerators::{AcceleratorSettings, Probe};
 use longshore_catalog::Catalog;
 use longshore_codec::{Algorithm, Level};
-use longshore_pipeline::{Limits, RunContext, SourceSpec, Tuning};
+use longshore_pipeline::{Limits, RunContext, Tuning};
 use parking_lot::Mutex;
 
+pub use self::database::{Database, Databases, Unusable};
 use self::persistent::PersistentState;
 use crate::convert::parse_moment;
 use crate::errorlog::ErrorLog;
 use crate::memory::Memory;
-use crate::message::{self, Message, NO_CATALOG};
+use crate::message::{self, Message};
 use crate::value::DateTime;
-
-/// A database that statements can name.
-#[derive(Debug, Clone)]
-pub struct Database {
-    pub name: String,
-    pub source: SourceSpec,
-    /// For compressed backups that name no algorithm.
-    pub algorithm: Option<Algorithm>,
-    pub level: Option<Level>,
-    /// The WAL archive of a PostgreSQL cluster: with it the recovery model is FULL.
-    pub wal: Option<PathBuf>,
-    /// Whether to rely on the locks of a SQLite database on any file system: only the configuration can allow it, no
-    /// statement can.
-    pub trust_locks: bool,
-}
-
-impl Database {
-    /// Whether it is a cluster whose WAL is archived.
-    pub(crate) fn recovery_is_full(&self) -> bool {
-        matches!(self.source, SourceSpec::Postgres(_)) && self.wal.is_some()
-    }
-}
-
-/// Why a configured database cannot be used now: a missing password, a missing path.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct Unusable {
-    pub text: String,
-    /// The next step for the operator; empty if it is obvious.
-    pub hint: String,
-    /// The location of its files, if known.
-    pub place: Option<PathBuf>,
-}
-
-/// The configured databases. Sessions ask from several threads; a list stays as it is while a server runs. The tests in
-/// `tests/databases` check this text for every list.
-pub trait Databases: Send + Sync {
-    /// Each name once, in the order in which `sys.databases` shows them.
-    fn names(&self) -> Vec<String>;
-
-    /// The database of exactly this name; `None` if there is none. Every listed name has a database, or a reason.
-    ///
-    /// Errors: why it cannot be used now.
-    fn find(&self, name: &str) -> Result<Option<Database>, Unusable>;
-}
 
 /// The configuration's values for whatever statements leave open.
 #[derive(Debug, Clone, Copy, Default)]
@@ -126,7 +83,7 @@ pub(crate) struct Activity {
 pub struct Server {
     pub(crate) setup: Setup,
     pub(crate) started: DateTime,
-    pub(crate) kept: Mutex<PersistentState>,
+    pub(crate) kept: PersistentState,
     pub(crate) activities: Mutex<BTreeMap<u32, Activity>>,
     /// Trace flags of all sessions (`DBCC TRACEON (…, -1)`).
     pub(crate) trace_flags: Mutex<BTreeSet<i64>>,
@@ -224,8 +181,8 @@ impl Server {
         let server = Server {
             started: local(context.clock.wall_ns() / 1000),
             log,
+            kept: PersistentState::new(context),
             setup,
-            kept: Mutex::default(),
             activities: Mutex::default(),
             trace_flags: Mutex::default(),
             restoring: Mutex::default(),
@@ -240,25 +197,18 @@ impl Server {
                 server.write_log("Server", &format!("Server settings were not read: {error}"));
             }
         }
-        server.refresh();
+        server.kept.refresh();
         Arc::new(server)
     }
 
     /// The catalog's path, if it exists: a query does not create it.
     pub(crate) fn known_catalog(&self) -> Option<&Path> {
-        let context = &self.setup.context;
-        let path = context.catalog.as_deref();
-        path.filter(|p| context.storage.stat(p).is_ok())
+        self.kept.known_catalog()
     }
 
     /// The catalog; created if it is missing.
     pub(crate) fn catalog(&self) -> Result<Catalog, Message> {
-        let path = self.setup.context.catalog.as_deref();
-        let path = path.ok_or_else(|| NO_CATALOG.plain())?;
-        Catalog::open(path).map_err(|error| {
-            tracing::warn!(%error, "the catalog cannot be opened");
-            NO_CATALOG.plain()
-        })
+        self.kept.catalog()
     }
 
     /// Local time, to the millisecond.
@@ -284,15 +234,11 @@ impl Server {
         if self.is_configured(name) {
             return self.setup.databases.find(name);
         }
-        let kept = self.kept.lock();
-        match kept.sequences.contains_key(name) {
-            true => Err(Unusable {
-                text: message::IN_RESTORE.with(&[&name]).text,
-                hint: "end it with RESTORE DATABASE … WITH RECOVERY".into(),
-                place: kept.sequences.get(name).map(|s| s.target.clone()),
-            }),
-            false => Ok(kept.restored.get(name).cloned()),
-        }
+        self.kept.restored(name).map_err(|waiting| Unusable {
+            text: message::IN_RESTORE.with(&[&name]).text,
+            hint: "end it with RESTORE DATABASE … WITH RECOVERY".into(),
+            place: Some(waiting.target),
+        })
     }
 
     /// Whether a database's WAL is archived, so that its recovery model is FULL.
@@ -311,9 +257,8 @@ impl Server {
     /// Configured ones first.
     pub(crate) fn database_names(&self) -> Vec<String> {
         let mut names = self.setup.databases.names();
-        let kept = self.kept.lock();
-        let known = kept.restored.keys().chain(kept.sequences.keys());
-        let new: BTreeSet<_> = known.filter(|n| !names.contains(n)).cloned().collect();
+        let known = self.kept.names().into_iter();
+        let new: BTreeSet<_> = known.filter(|n| !names.contains(n)).collect();
         names.extend(new);
         names
     }

@@ -9,32 +9,35 @@
 //!
 //! Leaves to others: the tables (`longshore-catalog`), and whether what a row names still exists (the statements).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longshore_catalog::{Catalog, Error, RestoreSequence, RestoredDatabase};
-use longshore_pipeline::SourceSpec;
+use longshore_io::Storage;
+use longshore_pipeline::{RunContext, SourceSpec};
+use parking_lot::Mutex;
 
-use crate::message::{self, Message};
-use crate::server::{Database, Server};
+use super::database::Database;
+use crate::message::{self, Message, NO_CATALOG};
 
 const SQLITE: u8 = 2;
 const POSTGRES: u8 = 3;
 
 #[derive(Default)]
-pub struct PersistentState {
+struct Kept {
     /// Logical devices (`sp_addumpdevice`): name to path.
-    pub devices: BTreeMap<String, PathBuf>,
+    devices: BTreeMap<String, PathBuf>,
     /// Databases that a restore has made and that are not in the configuration.
-    pub restored: BTreeMap<String, Database>,
+    restored: BTreeMap<String, Database>,
     /// The ones of these that are data directories of PostgreSQL clusters.
-    pub clusters: BTreeMap<String, PathBuf>,
-    pub sequences: BTreeMap<String, RestoreSequence>,
+    clusters: BTreeMap<String, PathBuf>,
+    sequences: BTreeMap<String, RestoreSequence>,
     /// Lengths and times of the catalog's files when they were read.
     stamp: [Option<(u64, i64)>; 2],
 }
 
-impl PersistentState {
+impl Kept {
     fn read(&mut self, catalog: &Catalog) -> Result<(), Error> {
         self.devices = catalog.devices()?.into_iter().collect();
         let restored = catalog.restored_databases()?;
@@ -80,14 +83,45 @@ fn database(restored: &RestoredDatabase) -> Database {
     }
 }
 
-impl Server {
+/// The state, as the catalog stores it.
+pub(crate) struct PersistentState {
+    storage: Arc<dyn Storage>,
+    /// The catalog's; `None`: there is none.
+    path: Option<PathBuf>,
+    kept: Mutex<Kept>,
+}
+
+impl PersistentState {
+    pub(super) fn new(context: &RunContext) -> PersistentState {
+        PersistentState {
+            storage: context.storage.clone(),
+            path: context.catalog.clone(),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The catalog's path, if it exists: a query does not create it.
+    pub(crate) fn known_catalog(&self) -> Option<&Path> {
+        let path = self.path.as_deref();
+        path.filter(|p| self.storage.stat(p).is_ok())
+    }
+
+    /// The catalog; created if it is missing.
+    pub(crate) fn catalog(&self) -> Result<Catalog, Message> {
+        let path = self.path.as_deref();
+        let path = path.ok_or_else(|| NO_CATALOG.plain())?;
+        Catalog::open(path).map_err(|error| {
+            tracing::warn!(%error, "the catalog cannot be opened");
+            NO_CATALOG.plain()
+        })
+    }
+
     /// Checks whether another program has changed the stored state.
     pub(crate) fn refresh(&self) {
         let Some(path) = self.known_catalog() else {
             return;
         };
-        let storage = &self.setup.context.storage;
-        let look = |path: &Path| storage.stat(path).ok().map(|s| (s.len, s.mtime_ns));
+        let look = |path: &Path| self.storage.stat(path).ok().map(|s| (s.len, s.mtime_ns));
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
         let stamp = [look(path), look(Path::new(&log))];
@@ -108,10 +142,26 @@ impl Server {
         usual: T,
         change: impl FnOnce(&Catalog) -> Result<T, Error>,
     ) -> Result<T, Message> {
-        if self.setup.context.catalog.is_none() {
+        if self.path.is_none() {
             return Ok(usual);
         }
         change(&self.catalog()?).map_err(|e| message::OWN.with(&[&e]))
+    }
+
+    /// The database of exactly this name. Errors: the restore that it waits for.
+    pub(super) fn restored(&self, name: &str) -> Result<Option<Database>, Box<RestoreSequence>> {
+        let kept = self.kept.lock();
+        match kept.sequences.get(name) {
+            Some(waiting) => Err(Box::new(waiting.clone())),
+            None => Ok(kept.restored.get(name).cloned()),
+        }
+    }
+
+    /// The names of all databases here, also of those that a restore waits for.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        let kept = self.kept.lock();
+        let known = kept.restored.keys().chain(kept.sequences.keys());
+        known.cloned().collect()
     }
 
     /// The path of a logical device, by its name in any case.

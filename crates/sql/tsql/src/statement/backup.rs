@@ -110,7 +110,7 @@ fn existing(session: &Session, name: &str) -> Result<Database, Message> {
     if name.eq_ignore_ascii_case("tempdb") {
         return Err(message::TEMPDB.plain());
     }
-    if let Some(waiting) = session.server.sequence(name)
+    if let Some(waiting) = session.server.kept.sequence(name)
         && !session.server.is_configured(&waiting.database)
     {
         return Err(message::IN_RESTORE.with(&[&waiting.database]));

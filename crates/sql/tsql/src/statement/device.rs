@@ -46,7 +46,7 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
     match device {
         Device::Logical(name) => {
             let name = session.name_of(name)?;
-            match session.server.device(&name) {
+            match session.server.kept.device(&name) {
                 // Another program may have added it, or before the allowed directories were changed.
                 Some(path) => {
                     let device = spec(&path);

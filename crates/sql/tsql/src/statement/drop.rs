@@ -51,7 +51,7 @@ fn one(session: &Session, name: &str, if_exists: bool, out: &mut Out) -> Flow {
         return Err(message::DROP_IN_USE.with(&[&name]).into());
     }
     let _alone = RestoreLock::with(server, name)?;
-    if let Some(waiting) = server.sequence(name) {
+    if let Some(waiting) = server.kept.sequence(name) {
         return abandon(session, waiting, out);
     }
     let missing = || message::DROP_MISSING.with(&[&name]);
@@ -66,7 +66,7 @@ fn one(session: &Session, name: &str, if_exists: bool, out: &mut Out) -> Flow {
         let why = "it is a database of the configuration: remove it there";
         return Err(vec![missing(), message::DETAIL.with(&[&why])].into());
     }
-    let place = server.forget_database(&known)?;
+    let place = server.kept.forget_database(&known)?;
     let stay =
         |place: &std::path::Path| format!("the files of '{known}' remain in {}", place.display());
     match place {
@@ -81,8 +81,8 @@ fn abandon(session: &Session, waiting: RestoreSequence, out: &mut Out) -> Flow {
     reach(session, &waiting.target, &waiting.target.display())?;
     let _lock = lock(session, &waiting.target)?;
     // Another program may have run a step before we had the lock.
-    session.server.refresh();
-    if session.server.sequence(&waiting.database).as_ref() != Some(&waiting) {
+    session.server.kept.refresh();
+    if session.server.kept.sequence(&waiting.database).as_ref() != Some(&waiting) {
         return Err(message::EXCLUSIVE_ACCESS.plain().into());
     }
     let held = HeldCluster::open(&*context.storage, &waiting.target).ok();
@@ -93,7 +93,7 @@ fn abandon(session: &Session, waiting: RestoreSequence, out: &mut Out) -> Flow {
         // An interrupted step may have left the previous content.
         None => out.say(files_stay(&waiting))?,
     }
-    session.server.end_sequence(name, None)?;
+    session.server.kept.end_sequence(name, None)?;
     let text = format!("The restore of database '{name}' was abandoned.");
     session.server.write_log("Restore", &text);
     Ok(())

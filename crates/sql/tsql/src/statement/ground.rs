@@ -98,7 +98,7 @@ pub fn plots(server: &Server, except: Option<&str>) -> Vec<Plot> {
         }
     }
     // A restore that waits for more also owns its path, wherever the configuration has the database.
-    for sequence in server.sequences() {
+    for sequence in server.kept.sequences() {
         if except != Some(sequence.database.as_str()) {
             plots.push(Plot {
                 path: real(&*context.storage, &sequence.target),

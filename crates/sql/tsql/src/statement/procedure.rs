@@ -207,7 +207,7 @@ fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) 
             .into());
     }
     let path = device_path(session, &physical)?;
-    session.server.add_device(&logical, path)?;
+    session.server.kept.add_device(&logical, path)?;
     Ok(out.done(Command::Execute, None)?)
 }
 
@@ -279,7 +279,7 @@ fn sp_dropdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
         let text = "sp_dropdevice does not remove files here; remove the file yourself";
         return Err(message::OWN.with(&[&text]).into());
     }
-    session.server.drop_device(&logical)?;
+    session.server.kept.drop_device(&logical)?;
     Ok(out.done(Command::Execute, None)?)
 }
 

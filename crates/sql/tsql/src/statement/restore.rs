@@ -211,7 +211,7 @@ impl FullRestore {
         let header = &set.header;
         let trailer = set.trailer.clone().unwrap_or_default();
         sequence::check_stop(options, header, &trailer)?;
-        let waiting = session.server.sequence(&name);
+        let waiting = session.server.kept.sequence(&name);
         let existing = session.server.database(&name);
         // A database that cannot be used because its file is lost still exists; only MOVE can name another location.
         let is_there = !matches!(existing, Ok(None));
@@ -224,7 +224,7 @@ impl FullRestore {
             return Err(other().into());
         }
         let cluster = waiting.as_ref().map(|w| w.target.clone());
-        let cluster = cluster.or_else(|| session.server.cluster(&spelled));
+        let cluster = cluster.or_else(|| session.server.kept.cluster(&spelled));
         let known = DatabaseFacts {
             name: &name,
             database: existing.as_ref(),
@@ -276,7 +276,7 @@ impl FullRestore {
         };
         if self.waiting.is_some() {
             let kept = (!session.server.is_configured(&self.spelled)).then_some(&restored);
-            session.server.end_sequence(&self.spelled, kept)?;
+            session.server.kept.end_sequence(&self.spelled, kept)?;
         }
         if !self.place.own {
             remember(session, &restored, out)?;
@@ -293,7 +293,7 @@ impl FullRestore {
 /// Notes where a database is now. One that the configuration names stays where that says.
 fn remember(session: &mut Session, restored: &RestoredDatabase, out: &mut Out) -> Flow {
     if !session.server.is_configured(&restored.name) {
-        return Ok(session.server.keep_database(restored)?);
+        return Ok(session.server.kept.keep_database(restored)?);
     }
     let text = format!(
         "the database '{}' stays where the configuration says; the restored copy is in {}",
@@ -314,8 +314,13 @@ fn check_parts(parts: &[Part]) -> Result<(), Message> {
 /// its name.
 fn is_family(session: &Session, name: &str, header: &SetHeader) -> bool {
     let context = &session.server.setup.context;
-    let waiting = session.server.sequence(name).map(|waiting| waiting.system);
-    let restored = || HeldCluster::system_of(&*context.storage, &session.server.cluster(name)?);
+    let waiting = session
+        .server
+        .kept
+        .sequence(name)
+        .map(|waiting| waiting.system);
+    let restored =
+        || HeldCluster::system_of(&*context.storage, &session.server.kept.cluster(name)?);
     let backed_up = || {
         session.server.known_catalog()?;
         let chain = session.server.catalog().ok()?.log_chain(name).ok()?;

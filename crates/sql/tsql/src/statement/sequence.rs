@@ -179,29 +179,29 @@ fn step(
     out: &mut Out,
 ) -> Flow {
     let name = &sequence.database;
-    let before = session.server.sequence(name);
+    let before = session.server.kept.sequence(name);
     // A program that ends in the middle leaves this record.
     let ours = RestoreSequence {
         is_ready: false,
         ..sequence.clone()
     };
-    session.server.keep_sequence(&ours)?;
+    session.server.kept.keep_sequence(&ours)?;
     let report = match run(session, (name, "RESTORE DATABASE"), request, options, out) {
         Ok(report) => report,
         // The client is gone, and the result is unknown: the directory may be the new one.
         Err(stop @ Stop::Closed(_)) => return Err(stop),
         Err(stop) => {
             // Another program that was first may have ended its step meanwhile.
-            session.server.refresh();
+            session.server.kept.refresh();
             match before {
-                _ if session.server.sequence(name) != Some(ours) => {}
-                Some(before) => session.server.keep_sequence(&before)?,
-                None => session.server.end_sequence(name, None)?,
+                _ if session.server.kept.sequence(name) != Some(ours) => {}
+                Some(before) => session.server.kept.keep_sequence(&before)?,
+                None => session.server.kept.end_sequence(name, None)?,
             }
             return Err(stop);
         }
     };
-    session.server.keep_sequence(&RestoreSequence {
+    session.server.kept.keep_sequence(&RestoreSequence {
         is_ready: true,
         ..sequence.clone()
     })?;
@@ -225,7 +225,7 @@ fn waiting(session: &Session, name: &str) -> Result<(RestoreSequence, Option<Hel
     reach_path(session, &found.target, &found.target.display())?;
     let lock = lock(session, &found.target)?;
     // Another program may have run a step before we had the lock.
-    session.server.refresh();
+    session.server.kept.refresh();
     let sequence = known(session, name)?;
     match sequence.target == found.target {
         true => Ok((sequence, lock)),
@@ -235,7 +235,7 @@ fn waiting(session: &Session, name: &str) -> Result<(RestoreSequence, Option<Hel
 
 /// The stored state of a sequence. Errors: 3117, 3118, 4319.
 fn known(session: &Session, name: &str) -> Result<RestoreSequence, Message> {
-    match session.server.sequence(name) {
+    match session.server.kept.sequence(name) {
         Some(sequence) if sequence.is_ready => Ok(sequence),
         Some(sequence) => Err(message::INTERRUPTED.with(&[&sequence.target.display()])),
         None if session.server.database(name).is_ok_and(|d| d.is_none()) => {
@@ -370,7 +370,7 @@ pub fn log(
     sequence.reached_us = reached_us;
     sequence.log_count = number;
     sequence.stop_at_us = stop;
-    session.server.keep_sequence(&sequence)?;
+    session.server.kept.keep_sequence(&sequence)?;
     let falls_short = falls_short(options, reached_us);
     if falls_short && !options.no_recovery {
         out.say(message::BEFORE_STOP.plain())?;
@@ -489,7 +489,7 @@ fn recover(session: &Session, sequence: &RestoreSequence, out: &mut Out) -> Resu
     };
     let is_configured = session.server.is_configured(name);
     let restored = (!is_configured).then_some(&restored);
-    session.server.end_sequence(name, restored)?;
+    session.server.kept.end_sequence(name, restored)?;
     if let Err(error) = HeldCluster::forget(&*context.storage, &sequence.target) {
         tracing::warn!(%error, "an obsolete mark remains");
     }
