@@ -12,9 +12,9 @@ mod call;
 mod comparison;
 mod expression;
 mod grouped;
+mod reach;
+mod state;
 mod tables;
-
-use std::collections::{BTreeMap, BTreeSet};
 
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
@@ -22,167 +22,19 @@ use sqlparser::ast::{
     Value as Literal,
 };
 
-use super::collation::Collation;
 use super::context::QueryContext;
 use super::number::wider;
 use super::plan::QueryPlan;
-use super::schema::View;
 use super::sql::{Parameter, Sql};
 use crate::message::{self, Message};
 use crate::syntax;
 use crate::value::{Column, Type, Value};
-use crate::variables::{Sum, lower_case};
-use comparison::Reach;
 use grouped::{Condition, TranslatedSelect};
-
-/// An expression of a select list under its name.
-type Item = (String, TypedSql);
-
-/// SQL of an expression, and its type; `None` for a bare NULL.
-#[derive(Debug, Clone)]
-struct TypedSql {
-    sql: Sql,
-    kind: Option<Type>,
-    /// The collation of its comparisons, if the query names one.
-    collate: Option<Collation>,
-    /// It may have more digits than its type, or another scale.
-    is_computed: bool,
-}
-
-impl TypedSql {
-    fn of(sql: impl Into<Sql>, kind: Type) -> TypedSql {
-        TypedSql::new(sql, Some(kind))
-    }
-
-    fn new(sql: impl Into<Sql>, kind: Option<Type>) -> TypedSql {
-        TypedSql {
-            sql: sql.into(),
-            kind,
-            collate: None,
-            is_computed: false,
-        }
-    }
-
-    /// The collation clause for SQLite when it is compared.
-    fn collation(&self) -> &'static str {
-        match (self.kind().is_text(), self.collate.unwrap_or_default()) {
-            (false, _) => "",
-            (true, collation) => collation.clause(),
-        }
-    }
-
-    /// NULL counts as an int, as in SQL Server.
-    fn kind(&self) -> Type {
-        self.kind.unwrap_or(Type::Int)
-    }
-}
-
-/// A table that a FROM clause names.
-#[derive(Debug, Clone)]
-struct Table {
-    /// Its name in the query.
-    name: String,
-    /// The prefix of its columns in our SQL: `t0.`
-    prefix: String,
-    columns: Vec<Column>,
-    /// The view that it is.
-    view: Option<&'static View>,
-}
-
-/// A WITH clause's query.
-#[derive(Debug, Clone)]
-struct Common {
-    name: String,
-    alias: String,
-    columns: Vec<Column>,
-}
-
-struct Translator<'a> {
-    context: QueryContext<'a>,
-    /// Those of the text that the query's marks stand for.
-    literals: &'a [syntax::Literal],
-    values: Vec<Parameter>,
-    /// The bytes of the bound values.
-    sum: Sum,
-    /// The number of each variable among them: it is bound once, however often it occurs.
-    variables: BTreeMap<String, usize>,
-    views: Vec<&'static View>,
-    /// Tables that can be named; those of the innermost SELECT are last.
-    scopes: Vec<Vec<Table>>,
-    commons: Vec<Common>,
-    aliases: usize,
-    depth: usize,
-    steps: usize,
-    /// Nested queries, including the outermost.
-    queries: usize,
-    seen: SelectFindings,
-    /// The scopes of the columns that were named since somebody began to look.
-    reach: Reach,
-    stepwise: Option<Stepwise>,
-}
-
-/// Findings in a select list.
-#[derive(Debug, Default)]
-struct SelectFindings {
-    /// Variables that it reads, in lower case.
-    variables: BTreeSet<String>,
-    aggregate: bool,
-    window: bool,
-}
-
-/// A select list that sets variables and reads them: each row must see the values set by the row before it, and by the
-/// items to the left.
-#[derive(Debug)]
-struct Stepwise {
-    /// The variables that are set, in lower case, each with whether it was set before the present expression, in this
-    /// row or an earlier one.
-    variables: Vec<(String, bool)>,
-    /// The present construct, if such a variable would have one value for all rows in it.
-    within: Option<&'static str>,
-}
-
-/// A SELECT's columns and SQL.
-struct SelectedColumns {
-    sql: String,
-    columns: Vec<Column>,
-    assigns: Vec<String>,
-    /// The variables that it sets row by row.
-    steps: Vec<String>,
-    /// The entries that its WITH clause needs.
-    with: Vec<String>,
-}
-
-/// The purpose of a SELECT.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SelectPurpose {
-    Values,
-    /// Only whether it has rows.
-    Existence,
-}
-
-impl SelectedColumns {
-    fn new(sql: String, columns: Vec<Column>) -> SelectedColumns {
-        SelectedColumns {
-            sql,
-            columns,
-            assigns: Vec::new(),
-            steps: Vec::new(),
-            with: Vec::new(),
-        }
-    }
-}
-
-/// The most nested expressions: well below the limit of a thread's stack.
-const DEPTH_MAX: usize = 200;
-
-/// The most expressions and queries that are translated for one statement, and the longest SQL. A part that occurs
-/// once in a query may be needed several times in SQLite's, which multiplies with every level.
-const STEPS_MAX: usize = 100_000;
-const SQL_LEN_MAX: usize = 1 << 20;
-
-fn not_here(what: &str) -> Message {
-    message::NOT_HERE.with(&[&what])
-}
+use reach::Reach;
+use state::{
+    Common, Item, NamedTable, SelectFindings, SelectPurpose, SelectedColumns, Stepwise, Translator,
+    TypedSql, column_alias, direction, folded, not_here, position, renamed,
+};
 
 /// Finds the meaning of a query, in which marks stand for the literals. Errors: names that are not there, constructs
 /// that this server does not know.
@@ -230,28 +82,6 @@ pub(super) fn scalar(
     })
 }
 
-impl<'a> Translator<'a> {
-    fn new(context: &QueryContext<'a>, literals: &'a [syntax::Literal]) -> Translator<'a> {
-        Translator {
-            context: *context,
-            literals,
-            values: Vec::new(),
-            sum: Sum::default(),
-            variables: BTreeMap::new(),
-            views: Vec::new(),
-            scopes: Vec::new(),
-            commons: Vec::new(),
-            aliases: 0,
-            depth: 0,
-            steps: 0,
-            queries: 0,
-            seen: SelectFindings::default(),
-            reach: Reach::default(),
-            stepwise: None,
-        }
-    }
-}
-
 /// The clauses after FROM in a SELECT, but for its limit.
 struct Clauses {
     sql: String,
@@ -263,85 +93,7 @@ struct Clauses {
     order_reach: Reach,
 }
 
-/// A name, quoted for SQLite.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// The alias of a result column in SQLite: names may be empty, or equal.
-fn column_alias(i: usize) -> String {
-    format!("c{i}")
-}
-
 impl Translator<'_> {
-    fn bind(&mut self, value: Value) -> Sql {
-        self.parameter(Parameter::Value(value))
-    }
-
-    fn parameter(&mut self, parameter: Parameter) -> Sql {
-        self.values.push(parameter);
-        Sql::bound(self.values.len())
-    }
-
-    /// Errors: more variables than a query can have.
-    fn bind_variable(&mut self, name: &str) -> Result<TypedSql, Message> {
-        let variable = self.context.variable(name)?;
-        let name = lower_case(name);
-        if let Some(stepwise) = &self.stepwise
-            && let Some(i) = stepwise
-                .variables
-                .iter()
-                .position(|(v, set)| *v == *name && *set)
-        {
-            return match stepwise.within {
-                None => Ok(TypedSql::of(format!("ts_variable({i})"), variable.kind)),
-                Some(within) => Err(not_here(&format!(
-                    "{within} that reads a variable which the same SELECT sets ({name})"
-                ))),
-            };
-        }
-        if !self.seen.variables.contains(name.as_ref()) {
-            self.seen.variables.insert(name.clone().into_owned());
-        }
-        if let Some(number) = self.variables.get(name.as_ref()) {
-            return Ok(TypedSql::of(Sql::bound(*number), variable.kind));
-        }
-        let bound = self.bind_long(variable.value.clone())?;
-        self.variables.insert(name.into_owned(), self.values.len());
-        Ok(TypedSql::of(bound, variable.kind))
-    }
-
-    /// The same as [`Translator::bind`], for values that the query's length does not bound.
-    fn bind_long(&mut self, value: Value) -> Result<Sql, Message> {
-        self.sum.add(&value)?;
-        Ok(self.bind(value))
-    }
-
-    fn new_alias(&mut self) -> String {
-        self.aliases += 1;
-        format!("t{}", self.aliases - 1)
-    }
-
-    fn descend<T>(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, Message>,
-    ) -> Result<T, Message> {
-        if self.depth >= DEPTH_MAX {
-            return Err(message::NESTED_TOO_DEEPLY.plain());
-        }
-        self.steps += 1;
-        if self.steps > STEPS_MAX {
-            return Err(message::NO_PLAN.plain());
-        }
-        if self.context.is_cancelled() {
-            return Err(message::ABORTED.plain());
-        }
-        self.depth += 1;
-        let result = work(self);
-        self.depth -= 1;
-        result
-    }
-
     fn query(&mut self, query: &Query) -> Result<SelectedColumns, Message> {
         self.query_for(query, SelectPurpose::Values)
     }
@@ -946,7 +698,7 @@ fn variable(expr: &Expr) -> Option<&str> {
     }
 }
 
-fn all_of(table: &Table) -> Vec<Item> {
+fn all_of(table: &NamedTable) -> Vec<Item> {
     let columns = table.columns.iter().enumerate();
     columns
         .map(|(i, column)| {
@@ -956,44 +708,11 @@ fn all_of(table: &Table) -> Vec<Item> {
         .collect()
 }
 
-fn position(columns: &[Column], name: &str) -> Option<usize> {
-    columns
-        .iter()
-        .position(|c| c.name.eq_ignore_ascii_case(name))
-}
-
-fn renamed(
-    mut columns: Vec<Column>,
-    names: &[sqlparser::ast::TableAliasColumnDef],
-) -> Result<Vec<Column>, Message> {
-    if names.is_empty() {
-        return Ok(columns);
-    }
-    if names.len() != columns.len() {
-        return Err(message::UNION_COLUMNS.plain());
-    }
-    for (column, name) in columns.iter_mut().zip(names) {
-        column.name = name.name.value.clone();
-    }
-    Ok(columns)
-}
-
-fn folded(item: &TypedSql) -> String {
-    format!("{}{}", item.sql, item.collation())
-}
-
 fn orders(query: &Query) -> Result<Vec<&OrderByExpr>, Message> {
     match query.order_by.as_ref().map(|o| &o.kind) {
         None => Ok(Vec::new()),
         Some(OrderByKind::Expressions(all)) => Ok(all.iter().collect()),
         Some(OrderByKind::All(_)) => Err(not_here("ORDER BY ALL")),
-    }
-}
-
-fn direction(order: &OrderByExpr) -> &'static str {
-    match order.options.sort {
-        Some(sqlparser::ast::OrderBySort::Desc) => " DESC",
-        _ => "",
     }
 }
 

@@ -17,9 +17,11 @@ use sqlparser::ast::{
     ObjectNamePart, WindowType,
 };
 
-use super::{Collation, Translator, TypedSql, folded, not_here, tables};
+use super::state::{Translator, TypedSql, direction, folded, not_here};
+use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
+use crate::query::collation::Collation;
 use crate::query::known::version;
 use crate::query::number::{average, sum, wider};
 use crate::query::schema::{database_id, database_name};
@@ -277,7 +279,7 @@ impl Translator<'_> {
         let mut orders = Vec::new();
         for order in &window.order_by {
             let typed = self.expression(&order.expr)?;
-            orders.push(folded(&typed) + super::direction(order));
+            orders.push(folded(&typed) + direction(order));
         }
         if !orders.is_empty() {
             parts.push(format!("ORDER BY {}", orders.join(", ")));

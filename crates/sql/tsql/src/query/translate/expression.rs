@@ -17,11 +17,13 @@ use sqlparser::ast::{
 };
 
 use super::comparison::{Side, Sides, comparison};
-use super::{
-    Collation, SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
+use super::state::{
+    SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here, position,
 };
+use super::tables;
 use crate::convert::type_of;
 use crate::message::{self, Message};
+use crate::query::collation::Collation;
 use crate::query::known::{global, literal, text_kind};
 use crate::query::number::{result, wider};
 use crate::query::sql::{Parameter, Sql};
@@ -102,7 +104,7 @@ impl Translator<'_> {
                 ..
             } => self.convert(*is_try, expr, data_type, styles),
             Expr::Collate { expr, collation } => {
-                let name = super::tables::parts(collation).join(".");
+                let name = tables::parts(collation).join(".");
                 let collate = Some(Collation::named(&name)?);
                 let inner = self.expression(expr)?;
                 Ok(TypedSql { collate, ..inner })
@@ -294,7 +296,7 @@ impl Translator<'_> {
                     continue;
                 }
                 known_table = true;
-                let Some(i) = super::position(&table.columns, &column.value) else {
+                let Some(i) = position(&table.columns, &column.value) else {
                     continue;
                 };
                 if found.is_some() {

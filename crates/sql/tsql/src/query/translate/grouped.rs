@@ -19,9 +19,11 @@
 
 use sqlparser::ast::{BinaryOperator, Expr, Select, Top, TopQuantity, Value as Literal};
 
-use super::comparison::{Reach, Side, Sides, comparison};
-use super::{Collation, Item, SQL_LEN_MAX, SelectPurpose, Translator, column_alias};
+use super::comparison::{Side, Sides, comparison};
+use super::reach::Reach;
+use super::state::{Item, SQL_LEN_MAX, SelectPurpose, Translator, column_alias};
 use crate::message::{self, Message};
+use crate::query::collation::Collation;
 use crate::query::schema::has_index;
 use crate::query::sql::Sql;
 

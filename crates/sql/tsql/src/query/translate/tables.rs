@@ -14,7 +14,7 @@ use sqlparser::ast::{
     TableWithJoins,
 };
 
-use super::{Table, Translator, column_alias, not_here, quoted, renamed};
+use super::state::{NamedTable, Translator, column_alias, not_here, quoted, renamed};
 use crate::message::{self, Message};
 use crate::query::schema::{RowOrigin, View};
 use crate::query::sqlite::table_of;
@@ -106,7 +106,7 @@ impl Translator<'_> {
                 let columns = renamed(selected.columns, &alias.columns)?;
                 let own_alias = self.new_alias();
                 let sql = format!("({}) AS {own_alias}", selected.sql);
-                self.add(Table {
+                self.add(NamedTable {
                     name: alias.name.value.clone(),
                     prefix: format!("{own_alias}."),
                     columns,
@@ -138,7 +138,7 @@ impl Translator<'_> {
         };
         if let Some(common) = common {
             let sql = format!("{} AS {own_alias}", common.alias);
-            self.add(Table {
+            self.add(NamedTable {
                 name: called,
                 prefix: format!("{own_alias}."),
                 columns: common.columns,
@@ -152,7 +152,7 @@ impl Translator<'_> {
             self.views.push(view);
         }
         let sql = format!("({}) AS {own_alias}", self.rows_of(view));
-        self.add(Table {
+        self.add(NamedTable {
             name: called,
             prefix: format!("{own_alias}."),
             columns: view.columns(),
@@ -189,11 +189,11 @@ impl Translator<'_> {
         }
     }
 
-    fn add(&mut self, table: Table) -> Result<(), Message> {
+    fn add(&mut self, table: NamedTable) -> Result<(), Message> {
         let Some(scope) = self.scopes.last_mut() else {
             return Ok(());
         };
-        let same = |t: &Table| t.name.eq_ignore_ascii_case(&table.name);
+        let same = |t: &NamedTable| t.name.eq_ignore_ascii_case(&table.name);
         if scope.iter().any(same) {
             return Err(message::SAME_NAMES.with(&[&table.name, &table.name]));
         }

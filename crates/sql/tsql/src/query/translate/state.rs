@@ -1,0 +1,320 @@
+//! The state of one translation: typed SQL, tables in scope, bound values. Its steps share it.
+//!
+//! Invariants
+//! - A value of the query is bound here, never written into SQL; a variable is bound once.
+//! - Depth and number of the steps are bounded, and every step sees a cancellation.
+//!
+//! Leaves to others: each construct of the language (the other files of `translate`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlparser::ast::OrderByExpr;
+
+use super::reach::Reach;
+use crate::message::{self, Message};
+use crate::query::collation::Collation;
+use crate::query::context::QueryContext;
+use crate::query::schema::View;
+use crate::query::sql::{Parameter, Sql};
+use crate::syntax;
+use crate::value::{Column, Type, Value};
+use crate::variables::{Sum, lower_case};
+
+/// An expression of a select list under its name.
+pub(super) type Item = (String, TypedSql);
+
+/// SQL of an expression, and its type; `None` for a bare NULL.
+#[derive(Debug, Clone)]
+pub(super) struct TypedSql {
+    pub(super) sql: Sql,
+    pub(super) kind: Option<Type>,
+    /// The collation of its comparisons, if the query names one.
+    pub(super) collate: Option<Collation>,
+    /// It may have more digits than its type, or another scale.
+    pub(super) is_computed: bool,
+}
+
+impl TypedSql {
+    pub(super) fn of(sql: impl Into<Sql>, kind: Type) -> TypedSql {
+        TypedSql::new(sql, Some(kind))
+    }
+
+    pub(super) fn new(sql: impl Into<Sql>, kind: Option<Type>) -> TypedSql {
+        TypedSql {
+            sql: sql.into(),
+            kind,
+            collate: None,
+            is_computed: false,
+        }
+    }
+
+    /// The collation clause for SQLite when it is compared.
+    pub(super) fn collation(&self) -> &'static str {
+        match (self.kind().is_text(), self.collate.unwrap_or_default()) {
+            (false, _) => "",
+            (true, collation) => collation.clause(),
+        }
+    }
+
+    /// NULL counts as an int, as in SQL Server.
+    pub(super) fn kind(&self) -> Type {
+        self.kind.unwrap_or(Type::Int)
+    }
+}
+
+/// A table that a FROM clause names.
+#[derive(Debug, Clone)]
+pub(super) struct NamedTable {
+    /// Its name in the query.
+    pub(super) name: String,
+    /// The prefix of its columns in our SQL: `t0.`
+    pub(super) prefix: String,
+    pub(super) columns: Vec<Column>,
+    /// The view that it is.
+    pub(super) view: Option<&'static View>,
+}
+
+/// A WITH clause's query.
+#[derive(Debug, Clone)]
+pub(super) struct Common {
+    pub(super) name: String,
+    pub(super) alias: String,
+    pub(super) columns: Vec<Column>,
+}
+
+pub(super) struct Translator<'a> {
+    pub(super) context: QueryContext<'a>,
+    /// Those of the text that the query's marks stand for.
+    pub(super) literals: &'a [syntax::Literal],
+    pub(super) values: Vec<Parameter>,
+    /// The bytes of the bound values.
+    pub(super) sum: Sum,
+    /// The number of each variable among them: it is bound once, however often it occurs.
+    pub(super) variables: BTreeMap<String, usize>,
+    pub(super) views: Vec<&'static View>,
+    /// Tables that can be named; those of the innermost SELECT are last.
+    pub(super) scopes: Vec<Vec<NamedTable>>,
+    pub(super) commons: Vec<Common>,
+    pub(super) aliases: usize,
+    pub(super) depth: usize,
+    pub(super) steps: usize,
+    /// Nested queries, including the outermost.
+    pub(super) queries: usize,
+    pub(super) seen: SelectFindings,
+    /// The scopes of the columns that were named since somebody began to look.
+    pub(super) reach: Reach,
+    pub(super) stepwise: Option<Stepwise>,
+}
+
+/// Findings in a select list.
+#[derive(Debug, Default)]
+pub(super) struct SelectFindings {
+    /// Variables that it reads, in lower case.
+    pub(super) variables: BTreeSet<String>,
+    pub(super) aggregate: bool,
+    pub(super) window: bool,
+}
+
+/// A select list that sets variables and reads them: each row must see the values set by the row before it, and by the
+/// items to the left.
+#[derive(Debug)]
+pub(super) struct Stepwise {
+    /// The variables that are set, in lower case, each with whether it was set before the present expression, in this
+    /// row or an earlier one.
+    pub(super) variables: Vec<(String, bool)>,
+    /// The present construct, if such a variable would have one value for all rows in it.
+    pub(super) within: Option<&'static str>,
+}
+
+/// A SELECT's columns and SQL.
+pub(super) struct SelectedColumns {
+    pub(super) sql: String,
+    pub(super) columns: Vec<Column>,
+    pub(super) assigns: Vec<String>,
+    /// The variables that it sets row by row.
+    pub(super) steps: Vec<String>,
+    /// The entries that its WITH clause needs.
+    pub(super) with: Vec<String>,
+}
+
+/// The purpose of a SELECT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SelectPurpose {
+    Values,
+    /// Only whether it has rows.
+    Existence,
+}
+
+impl SelectedColumns {
+    pub(super) fn new(sql: String, columns: Vec<Column>) -> SelectedColumns {
+        SelectedColumns {
+            sql,
+            columns,
+            assigns: Vec::new(),
+            steps: Vec::new(),
+            with: Vec::new(),
+        }
+    }
+}
+
+/// The most nested expressions: well below the limit of a thread's stack.
+pub(super) const DEPTH_MAX: usize = 200;
+
+/// The most expressions and queries that are translated for one statement, and the longest SQL. A part that occurs
+/// once in a query may be needed several times in SQLite's, which multiplies with every level.
+pub(super) const STEPS_MAX: usize = 100_000;
+pub(super) const SQL_LEN_MAX: usize = 1 << 20;
+
+pub(super) fn not_here(what: &str) -> Message {
+    message::NOT_HERE.with(&[&what])
+}
+
+impl<'a> Translator<'a> {
+    pub(super) fn new(
+        context: &QueryContext<'a>,
+        literals: &'a [syntax::Literal],
+    ) -> Translator<'a> {
+        Translator {
+            context: *context,
+            literals,
+            values: Vec::new(),
+            sum: Sum::default(),
+            variables: BTreeMap::new(),
+            views: Vec::new(),
+            scopes: Vec::new(),
+            commons: Vec::new(),
+            aliases: 0,
+            depth: 0,
+            steps: 0,
+            queries: 0,
+            seen: SelectFindings::default(),
+            reach: Reach::default(),
+            stepwise: None,
+        }
+    }
+}
+
+/// A name, quoted for SQLite.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The alias of a result column in SQLite: names may be empty, or equal.
+pub(super) fn column_alias(i: usize) -> String {
+    format!("c{i}")
+}
+
+impl Translator<'_> {
+    pub(super) fn bind(&mut self, value: Value) -> Sql {
+        self.parameter(Parameter::Value(value))
+    }
+
+    pub(super) fn parameter(&mut self, parameter: Parameter) -> Sql {
+        self.values.push(parameter);
+        Sql::bound(self.values.len())
+    }
+
+    /// Errors: more variables than a query can have.
+    pub(super) fn bind_variable(&mut self, name: &str) -> Result<TypedSql, Message> {
+        let variable = self.context.variable(name)?;
+        let name = lower_case(name);
+        if let Some(stepwise) = &self.stepwise
+            && let Some(i) = stepwise
+                .variables
+                .iter()
+                .position(|(v, set)| *v == *name && *set)
+        {
+            return match stepwise.within {
+                None => Ok(TypedSql::of(format!("ts_variable({i})"), variable.kind)),
+                Some(within) => Err(not_here(&format!(
+                    "{within} that reads a variable which the same SELECT sets ({name})"
+                ))),
+            };
+        }
+        if !self.seen.variables.contains(name.as_ref()) {
+            self.seen.variables.insert(name.clone().into_owned());
+        }
+        if let Some(number) = self.variables.get(name.as_ref()) {
+            return Ok(TypedSql::of(Sql::bound(*number), variable.kind));
+        }
+        let bound = self.bind_long(variable.value.clone())?;
+        self.variables.insert(name.into_owned(), self.values.len());
+        Ok(TypedSql::of(bound, variable.kind))
+    }
+
+    /// The same as [`Translator::bind`], for values that the query's length does not bound.
+    pub(super) fn bind_long(&mut self, value: Value) -> Result<Sql, Message> {
+        self.sum.add(&value)?;
+        Ok(self.bind(value))
+    }
+
+    pub(super) fn new_alias(&mut self) -> String {
+        self.aliases += 1;
+        format!("t{}", self.aliases - 1)
+    }
+
+    pub(super) fn descend<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Message>,
+    ) -> Result<T, Message> {
+        if self.depth >= DEPTH_MAX {
+            return Err(message::NESTED_TOO_DEEPLY.plain());
+        }
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Err(message::NO_PLAN.plain());
+        }
+        if self.context.is_cancelled() {
+            return Err(message::ABORTED.plain());
+        }
+        self.depth += 1;
+        let result = work(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Does some work and says of which scopes it named columns.
+    pub(super) fn watched<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Message>,
+    ) -> Result<(T, Reach), Message> {
+        let before = std::mem::take(&mut self.reach);
+        let done = work(self);
+        let found = std::mem::replace(&mut self.reach, before);
+        self.reach = self.reach.with(found);
+        Ok((done?, found))
+    }
+}
+
+pub(super) fn position(columns: &[Column], name: &str) -> Option<usize> {
+    columns
+        .iter()
+        .position(|c| c.name.eq_ignore_ascii_case(name))
+}
+
+pub(super) fn renamed(
+    mut columns: Vec<Column>,
+    names: &[sqlparser::ast::TableAliasColumnDef],
+) -> Result<Vec<Column>, Message> {
+    if names.is_empty() {
+        return Ok(columns);
+    }
+    if names.len() != columns.len() {
+        return Err(message::UNION_COLUMNS.plain());
+    }
+    for (column, name) in columns.iter_mut().zip(names) {
+        column.name = name.name.value.clone();
+    }
+    Ok(columns)
+}
+
+pub(super) fn folded(item: &TypedSql) -> String {
+    format!("{}{}", item.sql, item.collation())
+}
+
+pub(super) fn direction(order: &OrderByExpr) -> &'static str {
+    match order.options.sort {
+        Some(sqlparser::ast::OrderBySort::Desc) => " DESC",
+        _ => "",
+    }
+}
