@@ -247,7 +247,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("media/src/device.rs", "one kind of device each"),
     ("policy/src/policy/filter/mod.rs", "one policy each"),
     ("policy/src/policy/replace/mod.rs", "one policy each"),
-    ("program/src/commands/mod.rs", "one command each"),
     ("repository/src/place.rs", "directories and buckets"),
     ("wal/src/place.rs", "directories and buckets"),
     // One type whose methods, or the steps of whose work, are in several files.

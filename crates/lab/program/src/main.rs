@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod commands;
+mod context;
 mod options;
 
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use longshore_terminal::output::{self, Output};
 use longshore_terminal::program::{refuse, start_log};
 use longshore_terminal::values;
 
-use commands::Context;
+use context::Context;
 use options::Cli;
 
 fn main() -> ExitCode {

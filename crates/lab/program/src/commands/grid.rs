@@ -17,7 +17,8 @@ use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::Table;
 use serde::Serialize;
 
-use super::{Context, simulate};
+use super::simulate;
+use crate::context::Context;
 use crate::options::{CacheGrid, WhoShares};
 
 #[derive(Serialize)]

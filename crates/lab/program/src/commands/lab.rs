@@ -34,7 +34,7 @@ use longshore_terminal::program::MEASURED;
 use longshore_terminal::text::command_line;
 use longshore_terminal::version;
 
-use super::Context;
+use crate::context::Context;
 use crate::options::{
     Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, OutputOptions, Sample,
     SampleOptions, Study, Sweep,

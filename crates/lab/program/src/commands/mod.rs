@@ -5,30 +5,10 @@ mod lab;
 mod project;
 mod simulate;
 
-use std::sync::Arc;
-
-use longshore_io::{Clock, Host, HostClock, Storage};
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::output::Output;
 
+use crate::context::Context;
 use crate::options::{CacheAction, Command};
-
-/// The state that every study works with.
-pub struct Context {
-    pub output: Output,
-    pub storage: Arc<dyn Storage>,
-    pub clock: Arc<dyn Clock>,
-}
-
-impl Context {
-    pub fn new(output: Output) -> Context {
-        Context {
-            output,
-            storage: Arc::new(Host::new()),
-            clock: Arc::new(HostClock),
-        }
-    }
-}
 
 pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
     match command {

@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::pages;
 
-use super::Context;
+use crate::context::Context;
 use crate::options::{Cli, Completions, Man};
 
 pub fn completions(options: &Completions, context: &Context) -> Result<Exit, Failure> {

@@ -26,7 +26,7 @@ use longshore_terminal::numbers;
 use longshore_terminal::output::Table;
 use serde::Serialize;
 
-use super::Context;
+use crate::context::Context;
 use crate::options::{Simulate, WhoShares};
 
 /// Progress is compared over windows of this virtual time or more, until a mix is steady.
