@@ -259,7 +259,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("longshore/src/commands/serve/mod.rs", "a command"),
     ("longshore/src/config/mod.rs", "the configuration"),
     ("pg/src/client/mod.rs", "a connection"),
-    ("simulator/src/trace/mod.rs", "a recorded load"),
     (
         "source/src/postgres/remote/mod.rs",
         "a copy over a connection",

@@ -7,7 +7,7 @@
 //!
 //! Leaves to others: reading files and sorting (`mod.rs`), and replaying (`replay.rs`).
 
-use super::{DISCARD_MAX, Line, REQUEST_MAX, TraceFormat};
+use super::line::{DISCARD_MAX, Line, REQUEST_MAX, TraceFormat};
 use crate::sim::Ask;
 use longshore_policy::model::{Op, Request};
 

@@ -23,6 +23,7 @@
 //! Leaves to others: the lines of each format (`forms.rs`), and the simulation of a trace (`sim`).
 
 mod forms;
+mod line;
 mod replay;
 
 #[cfg(test)]
@@ -32,6 +33,8 @@ use std::collections::HashSet;
 use std::io::{BufRead, Read};
 
 use crate::sim::Ask;
+use line::Line;
+pub use line::TraceFormat;
 use longshore_policy::model::{Nanos, Op, Request};
 pub use replay::{Pace, Replay};
 
@@ -39,11 +42,6 @@ pub use replay::{Pace, Replay};
 pub const RECORDS_MAX: usize = 20_000_000;
 /// A longer line is not part of a trace.
 const LINE_MAX: usize = 4096;
-/// A longer request is refused.
-const REQUEST_MAX: u64 = 1 << 30;
-/// A longer trim is refused.
-const DISCARD_MAX: u64 = 1 << 50;
-
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceRequest {
@@ -52,54 +50,6 @@ pub struct TraceRequest {
     pub ask: Ask,
     /// How many requests were in flight on the host when this one arrived, if the trace says how long they took.
     pub depth: Option<u32>,
-}
-
-/// The format of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TraceFormat {
-    Plain,
-    CloudPhysics,
-    Tencent,
-    Systor,
-    Msr,
-    DiskSim,
-    FioLog,
-    BlkParse,
-    Numbers,
-}
-
-impl TraceFormat {
-    pub const ALL: [TraceFormat; 9] = [
-        TraceFormat::Plain,
-        TraceFormat::CloudPhysics,
-        TraceFormat::Tencent,
-        TraceFormat::Systor,
-        TraceFormat::Msr,
-        TraceFormat::DiskSim,
-        TraceFormat::FioLog,
-        TraceFormat::BlkParse,
-        TraceFormat::Numbers,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            TraceFormat::Plain => "plain",
-            TraceFormat::CloudPhysics => "cloudphysics",
-            TraceFormat::Tencent => "tencent",
-            TraceFormat::Systor => "systor",
-            TraceFormat::Msr => "msr",
-            TraceFormat::DiskSim => "disksim",
-            TraceFormat::FioLog => "fio",
-            TraceFormat::BlkParse => "blkparse",
-            TraceFormat::Numbers => "numbers",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<TraceFormat> {
-        TraceFormat::ALL
-            .into_iter()
-            .find(|form| form.name() == name)
-    }
 }
 
 /// A trace, in the order of its times.
@@ -159,18 +109,6 @@ impl TraceError {
             TraceError::Empty => "check that this is the right file",
         }
     }
-}
-
-/// A line's content: a request, a command that is not replayed, or nothing.
-enum Line {
-    Request {
-        at: f64,
-        ask: Ask,
-        /// Its time on the host, in ns.
-        took: Option<f64>,
-    },
-    Skipped,
-    Nothing,
 }
 
 /// Reads a trace of this form, or of the form that its first lines indicate.
