@@ -252,7 +252,6 @@ const INSIDE: &[(&str, &str)] = &[
     // One type whose methods, or the steps of whose work, are in several files.
     ("accel/src/devices/nvcomp/mod.rs", "an engine"),
     ("accel/src/devices/qatzip/mod.rs", "an engine"),
-    ("codec/src/deflate/own.rs", "an encoder"),
     ("longshore/src/commands/check.rs", "a command"),
     ("longshore/src/commands/drill.rs", "a command"),
     ("longshore/src/commands/drill/postgres.rs", "a drill"),

@@ -66,7 +66,13 @@ const SEVERAL: &[(&str, &str, usize, &str)] = &[
     ),
     ("codec", "Matcher", 2, "one algorithm each"),
     ("codec", "Search", 2, "a trait, and what measures its work"),
-    ("codec", "Window", 2, "the type for any size, and for one"),
+    ("codec", "Sequence", 2, "one algorithm each"),
+    (
+        "codec",
+        "Window",
+        3,
+        "the type for any size, and for one algorithm each",
+    ),
     (
         "longshore",
         "Archive",

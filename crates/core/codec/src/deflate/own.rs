@@ -18,37 +18,16 @@
 mod bits;
 mod blocks;
 mod matcher;
+mod sequence;
 
-use crate::{lazy, window};
+use crate::lazy;
 use matcher::{Matcher, WindowSearch};
+use sequence::{Sequence, WINDOW_BYTES, Window};
 
 pub(crate) const NAME: &str = "deflate";
 
 /// The level on QAT_DEFLATE's scale that this serves.
 pub(crate) const LEVEL: i32 = 4;
-
-/// Plain bytes that are searched together: all of a member, as the writer makes them.
-const WINDOW_BYTES: usize = crate::gzext::MEMBER_PLAIN_MAX;
-type Window = window::Window<WINDOW_BYTES, { WINDOW_BYTES + window::READ_BEYOND }>;
-
-/// The greatest distance of a match.
-const DISTANCE_MAX: usize = 1 << 15;
-const MATCH_LEN_MIN: usize = 3;
-const MATCH_LEN_MAX: usize = 258;
-
-/// Some literals and a match after them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sequence {
-    literals: u32,
-    match_len: u16,
-    distance: u16,
-}
-
-impl Sequence {
-    fn bytes(&self) -> usize {
-        self.literals as usize + usize::from(self.match_len)
-    }
-}
 
 /// One worker's compressor: about 0.4 MiB, and 8 bytes for each match of a window.
 pub struct Deflater {
@@ -108,6 +87,7 @@ impl Deflater {
 #[cfg(test)]
 mod tests {
     use super::super::miniz;
+    use super::sequence::DISTANCE_MAX;
     use super::*;
 
     /// Deflates, then inflates with miniz_oxide, which shares no code with this; returns the length.

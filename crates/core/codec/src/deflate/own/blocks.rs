@@ -7,7 +7,7 @@
 //! Leaves to others: finding matches, building codes of bounded length, and the gzip container.
 
 use super::bits::Writer;
-use super::{MATCH_LEN_MAX, MATCH_LEN_MIN, Sequence, Window};
+use super::sequence::{MATCH_LEN_MAX, MATCH_LEN_MIN, Sequence, Window};
 use crate::huffman::{self, CODE_BITS_MAX};
 
 /// A block ends with the first sequence that reaches this many plain bytes. Database pages of one table are alike,

@@ -12,7 +12,7 @@
 //!
 //! Leaves to others: which of two matches to take (`lazy.rs`), and the contract of a search (`lazy/contract.rs`).
 
-use super::{DISTANCE_MAX, MATCH_LEN_MAX, MATCH_LEN_MIN, Window};
+use super::sequence::{DISTANCE_MAX, MATCH_LEN_MAX, MATCH_LEN_MIN, Window};
 use crate::lazy::{Match, Search};
 use crate::window::{equal_bytes, hash4, hash8};
 
