@@ -4,7 +4,10 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
-use super::{Error, Value};
+use super::Error;
+
+/// A value in a row, as the server wrote it.
+type Value = Option<Bytes>;
 
 /// One part of an answer.
 #[derive(Debug)]

@@ -20,9 +20,10 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 
+use super::connection::{Connection, Mode, ParsedMessage};
 use super::options::{Host, Options, Secret, SslMode};
 use super::stream::Stream;
-use super::{Connection, Error, Mode, ParsedMessage, ServerError, passfile, tls};
+use super::{Error, ServerError, passfile, tls};
 
 /// If a server cannot be reached, the next one is tried; the first one that answers decides.
 pub(super) fn open(

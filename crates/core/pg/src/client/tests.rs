@@ -3,9 +3,15 @@
 //! Method: a scripted server on a socket pair sends bytes that are written here by hand.
 //! Not covered: real servers (`tests/server.rs`), passwords and encryption.
 
+use std::collections::HashMap;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::Duration;
 
+use bytes::BytesMut;
+
+use super::stream::Stream;
 use super::*;
 
 fn connection(server: impl FnOnce(UnixStream) + Send + 'static) -> Connection {
