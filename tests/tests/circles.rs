@@ -257,10 +257,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("longshore/src/commands/drill/postgres.rs", "a drill"),
     ("longshore/src/commands/serve/mod.rs", "a command"),
     ("longshore/src/config/mod.rs", "the configuration"),
-    (
-        "source/src/postgres/remote/mod.rs",
-        "a copy over a connection",
-    ),
 ];
 
 /// Sets of files that use one another in a circle.

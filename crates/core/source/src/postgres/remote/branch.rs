@@ -21,7 +21,7 @@ use longshore_pg::{Earlier, Lineage, Lsn, Relation, SegmentName, SegmentSize, Ti
 
 use super::super::OwnLog;
 use super::super::server_branch::ServerBranch;
-use super::{ServerFacts, history, refused};
+use super::facts::{ReplicationFacts, history, refused};
 use crate::Error;
 
 /// Earlier backups whose WAL is asked for: the newest ones. Each costs the server two segments.
@@ -39,14 +39,14 @@ pub fn identify(
 ) -> Result<ServerBranch, Error> {
     let mut connection = Connection::open(&**storage, server, Mode::Replication)
         .map_err(refused("connect for replication to"))?;
-    let about = ServerFacts::ask(&mut connection)?;
+    let about = ReplicationFacts::ask(&mut connection)?;
     let told = about.timeline.and_then(|t| history(&mut connection, t));
     Ok(observe(&about, told.as_deref(), storage, server, earlier))
 }
 
 /// [`identify`] for a server that was asked for its facts and its timeline's history.
 pub(super) fn observe(
-    about: &ServerFacts,
+    about: &ReplicationFacts,
     history: Option<&[u8]>,
     storage: &Arc<dyn Storage>,
     server: &Options,
@@ -75,7 +75,7 @@ pub(super) fn line(timeline: Timeline, history: Option<&[u8]>) -> Option<Timelin
 
 /// The witness of a backup that begins at `start`: the WAL before the segment in which it begins, which is complete.
 pub(super) fn witness(
-    about: &ServerFacts,
+    about: &ReplicationFacts,
     (timeline, start): (Timeline, Lsn),
     storage: &Arc<dyn Storage>,
     server: &Options,
@@ -125,7 +125,7 @@ struct SentLog {
 const WHOLE_FROM: usize = 1 << 20;
 
 impl SentLog {
-    fn new(about: &ServerFacts, storage: &Arc<dyn Storage>, server: &Options) -> SentLog {
+    fn new(about: &ReplicationFacts, storage: &Arc<dyn Storage>, server: &Options) -> SentLog {
         let size = about.segment.filter(|size| size.bytes() <= SEGMENT_MAX);
         SentLog {
             log: size.map(|size| OwnLog::sent(storage.clone(), server, size)),

@@ -14,6 +14,7 @@
 
 mod archive;
 pub(super) mod branch;
+mod facts;
 mod log;
 mod tar;
 
@@ -23,20 +24,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{FileKind, Stat, Storage, Via};
-use longshore_pg::client::{self, Connection, Mode, Options};
-use longshore_pg::{
-    Control, Earlier, Lineage, Lsn, SegmentSize, TABLESPACE_MAP, Tablespace, Timeline,
-};
+use longshore_pg::client::{Connection, Mode, Options};
+use longshore_pg::{Control, Earlier, Lineage, Lsn, TABLESPACE_MAP, Tablespace};
 use parking_lot::Mutex;
 
 use super::base::RelationSegment;
 use super::cluster::{CONTROL_FILE, DEFAULT_SPACE};
 use super::describe::{MEMORY_BYTES, name_of};
 use super::server_branch::ServerBranch;
-use super::session::misread;
 use super::tree::{HELD_MAX, held};
 use super::{OwnLog, copies, rules};
-use crate::majors::{MAJOR_MAX, MAJOR_MIN};
 use crate::options::PostgresOptions;
 use crate::volumes::Volumes;
 use crate::{
@@ -44,6 +41,7 @@ use crate::{
     SourceOptions, SourceSummary,
 };
 use archive::Archives;
+use facts::{ReplicationFacts, history, refused};
 use log::PassingLog;
 use tar::{Member, MemberKind};
 
@@ -93,7 +91,7 @@ impl Remote {
         let wanted = &options.postgres;
         let mut connection = Connection::open(&**storage, server, Mode::Replication)
             .map_err(refused("connect for replication to"))?;
-        let about = ServerFacts::ask(&mut connection)?;
+        let about = ReplicationFacts::ask(&mut connection)?;
         if wanted.with_wal {
             keep_log(&mut connection)?;
         }
@@ -157,58 +155,6 @@ impl Remote {
     }
 }
 
-/// The server's own description.
-struct ServerFacts {
-    major: u32,
-    system: u64,
-    timeline: Option<Timeline>,
-    /// 0 where that is not known.
-    page_bytes: u32,
-    segment: Option<SegmentSize>,
-    /// The end of its WAL.
-    reached: Lsn,
-    is_standby: bool,
-    cluster_name: String,
-}
-
-impl ServerFacts {
-    fn ask(connection: &mut Connection) -> Result<ServerFacts, Error> {
-        let major = connection.major().map_err(misread)?;
-        if !(MAJOR_MIN..=MAJOR_MAX).contains(&major) {
-            return Err(Error::ServerMajor { major });
-        }
-        let rows = connection
-            .query("IDENTIFY_SYSTEM")
-            .map_err(refused("identify"))?;
-        let system = rows.value(0, 0).map_err(misread)?;
-        let reached = rows.value(0, 2).map_err(misread)?;
-        let mut show = |name: &str| -> Result<String, Error> {
-            let rows = connection
-                .query(&format!("SHOW {name}"))
-                .map_err(refused("ask"))?;
-            rows.text(0, 0).map(str::to_owned).map_err(misread)
-        };
-        Ok(ServerFacts {
-            major,
-            system,
-            timeline: rows.value(0, 1).ok().and_then(Timeline::new),
-            page_bytes: show("block_size")?.parse().unwrap_or(0),
-            // Bytes and a unit, as the server shows it.
-            segment: shown_bytes(&show("wal_segment_size")?).and_then(SegmentSize::new),
-            reached,
-            is_standby: show("in_hot_standby")? == "on",
-            cluster_name: show("cluster_name")?,
-        })
-    }
-}
-
-fn refused(action: &'static str) -> impl Fn(client::Error) -> Error {
-    move |e| Error::Server {
-        action,
-        source: Box::new(e),
-    }
-}
-
 /// Makes a slot that keeps the log until the connection ends.
 fn keep_log(connection: &mut Connection) -> Result<(), Error> {
     let now_ns = longshore_io::Clock::wall_ns(&longshore_io::HostClock);
@@ -218,16 +164,6 @@ fn keep_log(connection: &mut Connection) -> Result<(), Error> {
     let made = connection.query(&slot);
     made.map(drop)
         .map_err(refused("create a slot that keeps the WAL of"))
-}
-
-/// How the server came to its timeline; `None` on the first one, and where it does not say.
-fn history(connection: &mut Connection, timeline: Timeline) -> Option<Vec<u8>> {
-    if timeline.number() == 1 {
-        return None;
-    }
-    let command = format!("TIMELINE_HISTORY {timeline}");
-    let rows = connection.query(&command).ok()?;
-    rows.bytes(0, 1).map(<[u8]>::to_vec)
 }
 
 /// The link that stands for a tablespace.
@@ -261,15 +197,6 @@ const NO_STAT: Stat = Stat {
     ino: 0,
     links: 1,
 };
-
-/// Parses a memory setting: `16MB`, `1GB`.
-fn shown_bytes(text: &str) -> Option<u64> {
-    let units = [("kB", 10), ("MB", 20), ("GB", 30), ("B", 0)];
-    units.iter().find_map(|(unit, shift)| {
-        let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-        number.checked_mul(1 << shift)
-    })
-}
 
 fn command(major: u32, wanted: &PostgresOptions) -> String {
     let label = wanted.label.replace('\'', "''");
