@@ -248,7 +248,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("policy/src/policy/filter/mod.rs", "one policy each"),
     ("policy/src/policy/replace/mod.rs", "one policy each"),
     ("repository/src/place.rs", "directories and buckets"),
-    ("wal/src/place.rs", "directories and buckets"),
     // One type whose methods, or the steps of whose work, are in several files.
     ("accel/src/devices/nvcomp/mod.rs", "an engine"),
     ("accel/src/devices/qatzip/mod.rs", "an engine"),

@@ -23,11 +23,12 @@ use longshore_io::{Clock, FileKind, Stat, crc32c};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::super::identity::Mark;
-use super::{
-    Draft, Entry, Error, IDENTITY_NAME, Keep, Often, Place, Published, Stored, UNCLAIMED_NAME,
-    Wanted, read_mark,
+use super::door::{
+    Draft, Entry, Keep, Often, Place, Published, Stored, UNCLAIMED_NAME, Wanted, read_mark,
 };
+use crate::Error;
+use crate::form::IDENTITY_NAME;
+use crate::identity::Mark;
 
 /// Bytes that are read at once from an object's beginning and from its end: most heads and ends, and a segment that is
 /// mostly zeros, as a whole.

@@ -16,10 +16,11 @@ use uuid::Uuid;
 use super::super::identity::Mark;
 use super::super::staged::{ENDING, StagedFile};
 use super::super::waiting::{WAIT_MAX, WAIT_STEP};
-use super::{
-    Draft, Entry, Error, IDENTITY_NAME, Keep, Often, Place, Published, Stored, Wanted, read_mark,
-    read_mark_at,
+use super::door::{
+    Draft, Entry, Keep, Often, Place, Published, Stored, Wanted, read_mark, read_mark_at,
 };
+use crate::Error;
+use crate::form::IDENTITY_NAME;
 
 /// Claims the archive for a cluster until [`IDENTITY_NAME`] does; used only where locks may not reach all writers.
 const CLAIM_NAME: &str = "longshore-wal.claim";

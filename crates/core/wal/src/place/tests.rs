@@ -5,15 +5,17 @@
 //! Each promise is a function of a [`Stage`]; the macro at the top makes each a test of each stage. A place that lies,
 //! with drafts and open files that lie, shows that the promises can be broken.
 
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 
 use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Act, Habits, Store};
-use longshore_io::{Fault, Host, HostClock, Op, SimDisk};
+use longshore_io::{Clock, Fault, Host, HostClock, Op, SimDisk, Stat};
 use longshore_pg::SegmentSize;
 
-use super::super::identity::Identity;
+use super::super::identity::{Identity, Mark};
+use super::door::Keep;
 use super::*;
 
 /// One empty archive, and as many handles to it as are asked for.
