@@ -245,8 +245,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("longshore/src/commands/mod.rs", "one command each"),
     ("longshore/src/commands/wal/mod.rs", "one command each"),
     ("media/src/device.rs", "one kind of device each"),
-    ("policy/src/policy/filter/mod.rs", "one policy each"),
-    ("policy/src/policy/replace/mod.rs", "one policy each"),
     ("repository/src/place.rs", "directories and buckets"),
     // One type whose methods, or the steps of whose work, are in several files.
     ("accel/src/devices/nvcomp/mod.rs", "an engine"),

@@ -360,7 +360,9 @@ fn the_filters_that_are_shipped_are_those_that_a_cache_at_work_can_have() {
     let own = [
         "aware.rs",
         "balance.rs",
+        "door.rs",
         "fixed.rs",
+        "mixer.rs",
         "mod.rs",
         "shared.rs",
         "tests.rs",

@@ -24,9 +24,9 @@ use longshore_balance::constants::cache;
 use longshore_balance::{Allowance, Band, Budget, Completion, Estimate, Idling, Trust};
 
 use super::balance::{Balance, balance};
+use super::door::{Filter, ReadRequest, Sides, keep_what_was_held, plan};
 use super::shared::SharedFilter;
 use super::watch::SideGuard;
-use super::{Filter, ReadRequest, Sides, keep_what_was_held, plan};
 use crate::model::{Nanos, Op};
 use crate::policy::{
     EndedRequest, Gauges, LINE_BYTES, Load, Outlook, Purpose, ReadPlan, Reason, Side, View, Write,

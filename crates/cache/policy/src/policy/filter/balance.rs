@@ -2,8 +2,9 @@
 
 use longshore_balance::constants::cache;
 
+use super::door::Sides;
+use super::mixer::Mixer;
 use super::shared::{SharedFilter, Steer};
-use super::{Mixer, Sides};
 use crate::model::Op;
 use crate::policy::{EndedRequest, Purpose, Side};
 

@@ -1,6 +1,6 @@
 //! Filters that learn nothing: one side always.
 
-use super::{Filter, ReadRequest, Sides, plan};
+use super::door::{Filter, ReadRequest, Sides, plan};
 use crate::policy::{ReadPlan, Reason, View, Write, WritePlan};
 
 /// Every hit from the fast side, every miss filled.

@@ -1,7 +1,8 @@
 //! Filters that serve an evenly mixed share of the hits from the fast side; they differ in the rule that moves the
 //! share.
 
-use super::{Filter, Mixer, ReadRequest, Sides, plan};
+use super::door::{Filter, ReadRequest, Sides, plan};
+use super::mixer::Mixer;
 use crate::policy::{EndedRequest, Gauges, ReadPlan, Reason, View};
 
 /// The rule that moves a share. It is checked as a part of its filter: the share stays a number from 0 to 1, and one

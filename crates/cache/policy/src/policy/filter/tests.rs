@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{Nanos, Op, Profile};
-use crate::policy::{Load, Purpose, Side};
+use crate::policy::{EndedRequest, Load, Purpose, ReadPlan, Reason, Side, View};
 
 const MS: Nanos = 1_000_000;
 const IDLE: Load = Load {

@@ -15,7 +15,7 @@
 use longshore_balance::constants::{cache, guard, time};
 use longshore_balance::{Estimate, Guard, Serve};
 
-use super::ReadRequest;
+use super::door::ReadRequest;
 use crate::model::Op;
 use crate::policy::{EndedRequest, Purpose, Side, View};
 

@@ -10,8 +10,9 @@
 //!
 //! Source: Megiddo and Modha, FAST 2003, figure 4.
 
+use super::super::Slot;
+use super::base::{Base, Residents};
 use super::queue::{Queue, chained};
-use super::{Base, Residents, Slot};
 
 pub struct Arc {
     once: Queue,

@@ -2,7 +2,7 @@
 //!
 //! Source: Corbató, 1968; the queue is the clock's circle, its back the hand.
 
-use super::Slot;
+use super::super::Slot;
 use super::queue::Queue;
 use super::single::Single;
 

@@ -17,8 +17,10 @@ use std::ops::RangeInclusive;
 
 use longshore_balance::constants::keep;
 
+use super::super::Slot;
+use super::base::Base;
+use super::queue::SlotMap;
 use super::valued::{Admission, ValuedList};
-use super::{Base, Slot, SlotMap};
 use crate::model::Nanos;
 
 /// For a cache of `slots` slots: one in how many slots is in the sample, and the room for them.

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::super::Slot;
 use super::lru::Lru;
 use super::queue::Queue;
 use super::single::Single;

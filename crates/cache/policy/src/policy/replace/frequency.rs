@@ -7,7 +7,7 @@
 
 use longshore_balance::constants::keep::{COUNTED_LEAST, COUNTS, USES};
 
-use super::Slot;
+use super::super::Slot;
 
 #[derive(Debug)]
 pub struct Frequency {

@@ -3,8 +3,9 @@
 //!
 //! Source: Huang et al., MSST 2013.
 
+use super::super::Slot;
+use super::base::{Base, Residents};
 use super::queue::{Queue, chained};
-use super::{Base, Residents, Slot};
 
 pub struct Larc {
     queue: Queue,

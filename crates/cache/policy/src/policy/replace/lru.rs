@@ -1,6 +1,6 @@
 //! Least recently used.
 
-use super::Slot;
+use super::super::Slot;
 use super::queue::{Queue, chained};
 use super::single::Single;
 

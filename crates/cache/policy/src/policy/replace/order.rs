@@ -8,9 +8,11 @@
 
 use std::ops::RangeInclusive;
 
+use super::super::Slot;
 use super::contest::{Contest, Fill};
+use super::kind::BaseKind;
 use super::valued::{Admission, SlotRefusal, ValuedList};
-use super::{BaseKind, Slot};
+
 use crate::model::Nanos;
 
 pub struct ValueOrder {

@@ -10,8 +10,9 @@
 //!
 //! Source: Yang et al., SOSP 2023, with its 10 % and its counters up to 3.
 
+use super::super::Slot;
+use super::base::{Base, Residents};
 use super::queue::{Queue, chained};
-use super::{Base, Residents, Slot};
 
 /// Uses are counted up to here.
 const USES_MAX: u8 = 3;

@@ -3,7 +3,7 @@
 //!
 //! Source: Zhang et al., NSDI 2024.
 
-use super::Slot;
+use super::super::Slot;
 use super::queue::Queue;
 use super::single::Single;
 

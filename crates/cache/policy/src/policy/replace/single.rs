@@ -1,7 +1,8 @@
 //! The common part of lists with one queue: everything except the effect of a use and the choice of victims.
 
+use super::super::Slot;
+use super::base::{Base, Residents};
 use super::queue::{Queue, chained};
-use super::{Base, Residents, Slot};
 
 /// A list that is one queue; this makes it a [`Base`], whose tests check it.
 pub trait Single: Send {

@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 
+use super::super::Slot;
 use super::contest::Contest;
 use super::valued::{Admission, ValuedList};
 use super::*;

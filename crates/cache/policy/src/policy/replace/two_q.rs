@@ -2,8 +2,9 @@
 //!
 //! Source: Johnson and Shasha, VLDB 1994, the full version with its 25 % and 50 %.
 
+use super::super::Slot;
+use super::base::{Base, Residents};
 use super::queue::{Queue, chained};
-use super::{Base, Residents, Slot};
 
 pub struct TwoQ {
     /// New, in order of arrival.

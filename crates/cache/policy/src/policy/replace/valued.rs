@@ -16,8 +16,10 @@
 
 use longshore_balance::constants::{keep, time};
 
+use super::super::Slot;
+use super::base::Base;
 use super::frequency::Frequency;
-use super::{Base, Slot, SlotMap};
+use super::queue::SlotMap;
 
 /// Which newcomers are admitted to a full list, besides what their worth says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
