@@ -241,14 +241,11 @@ fn home(modules: &BTreeMap<Name, Module>, path: &[String], depth: usize) -> Opti
 /// down through a file of their own.
 const INSIDE: &[(&str, &str)] = &[
     // The module declares what its parts implement, and chooses among them.
-    ("accel/src/devices/mod.rs", "one engine for each device"),
     ("longshore/src/commands/mod.rs", "one command each"),
     ("longshore/src/commands/wal/mod.rs", "one command each"),
     ("media/src/device.rs", "one kind of device each"),
     ("repository/src/place.rs", "directories and buckets"),
     // One type whose methods, or the steps of whose work, are in several files.
-    ("accel/src/devices/nvcomp/mod.rs", "an engine"),
-    ("accel/src/devices/qatzip/mod.rs", "an engine"),
     ("longshore/src/commands/check.rs", "a command"),
     ("longshore/src/commands/drill.rs", "a command"),
     ("longshore/src/commands/drill/postgres.rs", "a drill"),

@@ -7,7 +7,8 @@
 //!
 //! Leaves to others: the work of an engine (`crate::contract`), and which state a fault leads to (each device's tests).
 
-use super::{Accelerator, Refusal, messages};
+use super::door::{Accelerator, Refusal};
+use super::messages::messages;
 use crate::EngineState;
 
 /// Checks whatever the trait promises in the accelerator's present state; returns why it is not in service.

@@ -23,7 +23,7 @@
 //! others do not occur: 17415 and 17416 (components are missing or do not match), 17436 (an edition allows software
 //! only), 17439 and 17440 (a session cannot be torn down) and 17441 (libraries are needed for a restore).
 
-use super::{AcceleratorFacts, Trouble};
+use super::door::{Accelerator, AcceleratorFacts, Refusal, Trouble};
 use crate::Health;
 
 /// The number of messages about accelerators at work.
@@ -130,11 +130,20 @@ pub fn messages(found: &AcceleratorFacts, health: &Health) -> Vec<Message> {
     lines
 }
 
+/// Logs the result of a self-test if it changed: tests that are repeated while a device is absent have nothing new to
+/// report.
+pub(super) fn log_test(accelerator: &dyn Accelerator, before: Option<&Refusal>) {
+    let found = accelerator.found();
+    if found.refusal.as_ref() != before {
+        let lines = messages(&found, &accelerator.health());
+        lines.iter().for_each(Message::log);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::EngineState;
-    use crate::devices::Refusal;
 
     fn numbers(trouble: Option<Trouble>, hardware: bool) -> Vec<u32> {
         let found = AcceleratorFacts {

@@ -14,14 +14,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Options;
 use super::batch_memory::{BatchMemory, Made};
 use super::driver::{Context, CudaError, Kernel, Stream};
 use super::library::{Effort, Library};
+use super::options::{CHUNKS_MIN, Options};
 use super::queues::{CHUNK, GATHER_UNIT, Queues, Streams, Timings, Trouble, refused};
-
-/// Smaller batches (8 MiB) cannot keep a GPU busy.
-pub(super) const CHUNKS_MIN: usize = 128;
 
 const GATHER: &str = include_str!("gather.ptx");
 const GATHER_NAME: &std::ffi::CStr = c"longshore_gather";

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::symbols::{self, functions};
-use crate::devices::{Refusal, Trouble};
+use crate::devices::door::{Refusal, Trouble};
 
 const SONAME: &str = "libcuda.so.1";
 

@@ -23,7 +23,7 @@ use libloading::Library as Loaded;
 
 use super::driver::{DevicePtr, Handle, Stream};
 use super::symbols::{self, functions};
-use crate::devices::{Refusal, Trouble};
+use crate::devices::door::{Refusal, Trouble};
 
 /// Names by which a system-wide installation is found, the newest first.
 const SONAMES: [&str; 2] = ["libnvcomp.so.6", "libnvcomp.so.5"];

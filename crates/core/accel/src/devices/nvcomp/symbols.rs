@@ -7,7 +7,7 @@ use std::path::Path;
 use libloading::Library;
 use longshore_io::loaded::vetted;
 
-use crate::devices::{Refusal, Trouble};
+use crate::devices::door::{Refusal, Trouble};
 
 /// Opens a library and never closes it: code that has run once stays mapped.
 pub(super) fn open(name: &OsStr) -> Result<&'static Library, Refusal> {
@@ -54,9 +54,9 @@ macro_rules! functions {
             /// The library's functions must have the declared types.
             unsafe fn find(
                 library: &'static libloading::Library,
-            ) -> Result<$table, crate::devices::Refusal> {
-                let missing = |symbol: &str| crate::devices::Refusal::new(
-                    crate::devices::Trouble::EntryPointMissing,
+            ) -> Result<$table, crate::devices::door::Refusal> {
+                let missing = |symbol: &str| crate::devices::door::Refusal::new(
+                    crate::devices::door::Trouble::EntryPointMissing,
                     format!("it has no function {symbol}"),
                 );
                 Ok($table {

@@ -15,9 +15,10 @@ use longshore_double_nvcomp::stage::{Installed, install};
 use longshore_io::Pool;
 use tempfile::TempDir;
 
+use super::library::Library;
 use super::*;
+use crate::EngineState;
 use crate::contract::{compression_jobs, engine_contract, gunzip, pages};
-use crate::devices;
 use crate::devices::contract::keeps_its_contract;
 
 /// One copy of the double, with a script of its own.
@@ -490,7 +491,7 @@ fn a_machine_without_a_gpu_is_named_and_no_missing_library() {
     let refusal = |engine: &Nvcomp| engine.found().refusal.map(|r| r.trouble);
     let at_first = refusal(&engine);
     engine.self_test();
-    if at_first == Some(devices::Trouble::HardwareNotFound) && !engine.found().hardware_detected {
+    if at_first == Some(door::Trouble::HardwareNotFound) && !engine.found().hardware_detected {
         assert_eq!(refusal(&engine), at_first);
     } else {
         eprintln!("left out: this machine has a GPU, or looks so");
@@ -506,7 +507,7 @@ fn a_missing_or_unknown_library_is_named_and_not_tried_further() {
                 cuda: Some("/nowhere/libcuda.so.1".into()),
                 ..double.options()
             },
-            devices::Trouble::LibraryNotFound,
+            door::Trouble::LibraryNotFound,
             "cannot load /nowhere/libcuda.so.1",
         ),
         (
@@ -514,7 +515,7 @@ fn a_missing_or_unknown_library_is_named_and_not_tried_further() {
                 nvcomp: Some("/nowhere/libnvcomp.so.5".into()),
                 ..double.options()
             },
-            devices::Trouble::LibraryNotFound,
+            door::Trouble::LibraryNotFound,
             "cannot load /nowhere/libnvcomp.so.5",
         ),
         (
@@ -522,7 +523,7 @@ fn a_missing_or_unknown_library_is_named_and_not_tried_further() {
                 nvcomp: Some("off".into()),
                 ..double.options()
             },
-            devices::Trouble::SwitchedOff,
+            door::Trouble::SwitchedOff,
             "LONGSHORE_NVCOMP=off",
         ),
         (
@@ -530,7 +531,7 @@ fn a_missing_or_unknown_library_is_named_and_not_tried_further() {
                 cuda: Some("libc.so.6".into()),
                 ..double.options()
             },
-            devices::Trouble::EntryPointMissing,
+            door::Trouble::EntryPointMissing,
             "it has no function cuInit",
         ),
     ] {
@@ -546,7 +547,7 @@ fn a_missing_or_unknown_library_is_named_and_not_tried_further() {
         let engine = double.engine();
         let health = engine.self_test();
         let trouble = engine.found().refusal.unwrap().trouble;
-        assert_eq!(trouble, devices::Trouble::VersionNotCompatible);
+        assert_eq!(trouble, door::Trouble::VersionNotCompatible);
         let number = format!(
             "it is nvCOMP {}.{}.0;",
             version / 1000,
@@ -620,11 +621,11 @@ fn no_gpu_is_absence_and_a_gpu_in_trouble_is_not() {
 /// Goal: batches are usually of 64 MiB, and shorter where all of them would take more than an eighth of the memory.
 #[test]
 fn a_small_machine_gets_short_batches() {
-    let gib = |n: u64| super::batch_bytes_within(n << 30);
+    let gib = |n: u64| options::batch_bytes_within(n << 30);
     assert_eq!((gib(128), gib(16)), (64 * MIB, 64 * MIB));
     assert_eq!(gib(4), 26_804_224);
     assert_eq!((gib(1), gib(0)), (8 * MIB, 8 * MIB));
-    assert_eq!(super::batch_bytes_within(u64::MAX), 64 * MIB);
+    assert_eq!(options::batch_bytes_within(u64::MAX), 64 * MIB);
 }
 
 /// Goal: no call to nvCOMP is made for jobs that are shorter than a chunk: it refuses checksums of no chunks.

@@ -19,19 +19,22 @@ use longshore_codec::deflate::{Isal, isal, miniz};
 use longshore_codec::gzext::Member;
 use longshore_codec::{Algorithm, payload_bound};
 use longshore_io::Pool;
+use parking_lot::Mutex;
 
 use super::device::Device;
 use super::driver::{self, Context, Driver};
 use super::library::{Effort, Library};
+use super::options::Options;
+use super::plan::{Plan, finish};
 use super::queues::{CHUNK, Trouble};
-use super::{Nvcomp, Options, Plan, at_first_sight, finish};
-use crate::devices::{self, Refusal};
+use super::service::{ServiceState, at_first_sight};
+use crate::devices::door::{self, Refusal};
 use crate::{EngineState, Outcome};
 
 /// Brings the engine into service, or sets its refusal to the reason why not.
-pub(super) fn run(engine: &Nvcomp) {
+pub(super) fn run(engine: &Mutex<ServiceState>, options: &Options) {
     let (state, chunks_max) = {
-        let mut inner = engine.inner.lock();
+        let mut inner = engine.lock();
         if inner.state() != EngineState::Off {
             inner.device = None;
         }
@@ -41,16 +44,16 @@ pub(super) fn run(engine: &Nvcomp) {
         return;
     }
     // Every step from here may block for ever, so no lock is held.
-    let (library, context) = match find(engine) {
+    let (library, context) = match find(engine, options) {
         Ok(found) => found,
         Err(refusal) => {
             // A machine without a GPU lacks its libraries as well: the missing GPU is reported.
-            let sight = at_first_sight(&engine.options);
+            let sight = at_first_sight(options);
             let refusal = match sight.trouble {
-                devices::Trouble::HardwareNotFound => sight,
+                door::Trouble::HardwareNotFound => sight,
                 _ => refusal,
             };
-            return engine.inner.lock().refuse(refusal.trouble, refusal.text);
+            return engine.lock().refuse(refusal.trouble, refusal.text);
         }
     };
     let make = |options: &Options| {
@@ -61,8 +64,8 @@ pub(super) fn run(engine: &Nvcomp) {
             chunks_max,
         )
     };
-    let tested = try_all(make, &engine.options);
-    let mut inner = engine.inner.lock();
+    let tested = try_all(make, options);
+    let mut inner = engine.lock();
     match tested {
         Ok(device) => {
             inner.device = Some(Arc::new(device));
@@ -72,21 +75,24 @@ pub(super) fn run(engine: &Nvcomp) {
         Err(Verdict::Trouble(trouble)) if trouble.is_size() => inner.no_memory(&trouble),
         Err(Verdict::Trouble(trouble)) => {
             let text = format!("its self-test did not run: {trouble}");
-            inner.refuse(devices::Trouble::Failed, text);
+            inner.refuse(door::Trouble::Failed, text);
         }
         Err(Verdict::Wrong(why)) => {
             let text = format!(
                 "it failed its self-test: {why}; try another version of nvCOMP or of the driver"
             );
-            inner.refuse(devices::Trouble::FailedForGood, text);
+            inner.refuse(door::Trouble::FailedForGood, text);
         }
     }
 }
 
 /// Both libraries and the device's context, from an earlier test or loaded now.
-fn find(engine: &Nvcomp) -> Result<(Arc<Library>, Arc<Context>), Refusal> {
+fn find(
+    engine: &Mutex<ServiceState>,
+    options: &Options,
+) -> Result<(Arc<Library>, Arc<Context>), Refusal> {
     let (library, driver, context) = {
-        let inner = engine.inner.lock();
+        let inner = engine.lock();
         (
             inner.library.clone(),
             inner.driver.clone(),
@@ -95,28 +101,28 @@ fn find(engine: &Nvcomp) -> Result<(Arc<Library>, Arc<Context>), Refusal> {
     };
     let library = match library {
         Some(library) => library,
-        None => Arc::new(Library::load(engine.options.nvcomp.as_deref())?),
+        None => Arc::new(Library::load(options.nvcomp.as_deref())?),
     };
-    engine.inner.lock().library = Some(Arc::clone(&library));
+    engine.lock().library = Some(Arc::clone(&library));
     let driver = match driver {
         Some(driver) => driver,
-        None => Arc::new(Driver::load(engine.options.cuda.as_deref())?),
+        None => Arc::new(Driver::load(options.cuda.as_deref())?),
     };
-    engine.inner.lock().driver = Some(Arc::clone(&driver));
+    engine.lock().driver = Some(Arc::clone(&driver));
     let context = match context {
         Some(context) => context,
         None => Arc::new(driver.first_device().map_err(|e| {
             let trouble = if driver::means_absent(&e) {
-                devices::Trouble::HardwareNotFound
+                door::Trouble::HardwareNotFound
             } else if e.is_final() {
-                devices::Trouble::FailedForGood
+                door::Trouble::FailedForGood
             } else {
-                devices::Trouble::InitializationFailed
+                door::Trouble::InitializationFailed
             };
             Refusal::new(trouble, format!("no GPU can be used: {e}; see nvidia-smi"))
         })?),
     };
-    engine.inner.lock().context = Some(Arc::clone(&context));
+    engine.lock().context = Some(Arc::clone(&context));
     Ok((library, context))
 }
 

@@ -14,8 +14,8 @@ use std::path::Path;
 use longshore_io::Distrust;
 use longshore_io::loaded::{because, file_of, vetted};
 
+use super::super::door::{Refusal, Trouble};
 use super::abi::{self, Params};
-use super::{Refusal, Trouble};
 
 /// `libqatzip.so.3`: 1.1.2 to 1.3.1, with one set of structures.
 const MAJOR: &str = "3";

@@ -42,7 +42,9 @@ use self::abi::code;
 use self::device::Devices;
 use self::library::Library;
 use self::session::{CallError, Session, Trust};
-use super::{Accelerator, AcceleratorFacts, Refusal, Trouble, UnderWay};
+use super::door::{Accelerator, AcceleratorFacts, Refusal, Trouble};
+use super::messages::log_test;
+use super::under_way::{self, UnderWay};
 use crate::dispatch::HUNG_MAX;
 use crate::{Caps, Engine, EngineState, Fault, Health, Job, Outcome, Task};
 
@@ -296,7 +298,7 @@ impl Engine for Qatzip {
             Err(refusal) => condition.refuse(refusal),
         }
         drop(condition);
-        super::log_test(self, before.as_ref());
+        log_test(self, before.as_ref());
         self.health()
     }
 }
@@ -357,7 +359,7 @@ fn initialise(library: &Library) -> Result<(), Refusal> {
     let mut session = abi::Session::EMPTY;
     const SW_BACKUP: u8 = 0;
     // From here on QATzip has a thread, which its destructor joins.
-    super::HOLDS_EXIT.store(true, Ordering::SeqCst);
+    under_way::hold_exit();
     // SAFETY: qatzip.h demands a session, which the call does not keep: it is a local variable. 0 asks for no software.
     let answer = unsafe { (library.init)(&raw mut session, SW_BACKUP) };
     match answer {
