@@ -12,6 +12,7 @@
 
 mod commands;
 mod config;
+mod context;
 mod options;
 mod progress;
 mod verbose;
@@ -25,7 +26,7 @@ use longshore_terminal::interrupt;
 use longshore_terminal::output::{self, Output};
 use longshore_terminal::program::{refuse, start_log};
 
-use commands::Context;
+use context::Context;
 use options::Cli;
 
 fn main() -> ExitCode {

@@ -16,7 +16,7 @@ use longshore_accelerators::{
 use longshore_catalog::Catalog;
 use serde::Serialize;
 
-use super::Context;
+use crate::context::Context;
 use crate::options::{Accelerator, AcceleratorAction};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use longshore_repository::target::{WAL, bad_name};
 use longshore_wal::{Error, WalArchive, is_in_bucket};
 
-use super::{Context, devices, past};
+use super::{devices, past};
+use crate::context::Context;
 use crate::options::Archive;
 use longshore_terminal::failure::Failure;
 

@@ -24,9 +24,11 @@ use serde::Serialize;
 
 use super::archive::ArchiveLocation;
 use super::devices::TargetHold;
+use super::moving::{limits, tuning};
 use super::offload;
-use super::{Context, devices, limits, source, tuning};
+use super::{devices, source};
 use crate::config;
+use crate::context::Context;
 use crate::options::Backup;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};

@@ -17,7 +17,8 @@ use longshore_catalog::{
 use longshore_media::{BackupDevice, DeviceSpec};
 use serde::Serialize;
 
-use super::{Context, devices, shelves};
+use super::{devices, shelves};
+use crate::context::Context;
 use crate::options::{Catalog as Options, CatalogAction, History, Rebuild, Settings};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{Columns, Table, bytes};

@@ -22,7 +22,8 @@ use longshore_source::SourceOptions;
 use serde::Serialize;
 
 use super::info::{self, age_text};
-use super::{Context, devices, shelves, source};
+use super::{devices, shelves, source};
+use crate::context::Context;
 use crate::options::Check;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;

@@ -22,10 +22,12 @@ use longshore_wal::WalCopied;
 use serde::Serialize;
 
 use super::shelves::{self, Failures};
-use super::{Context, devices, interrupt, wal};
+use super::{devices, wal};
+use crate::context::Context;
 use crate::options::Copy;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::interrupt;
 use longshore_terminal::numbers;
 use longshore_terminal::output::{Table, bytes};
 use longshore_terminal::text::plain;

@@ -25,8 +25,9 @@ use longshore_repository::{
 };
 use longshore_source::{ServerBranch, SourceKind};
 
-use super::{Context, labelled, past};
+use super::{labelled, past};
 use crate::config::Database;
+use crate::context::Context;
 use crate::options::{Bases, Media};
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;

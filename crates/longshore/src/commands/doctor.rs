@@ -6,7 +6,7 @@ use longshore_accelerators::Probe;
 use longshore_accelerators::doctor::{CheckResult, Checkup, Roots, examine};
 use serde::Serialize;
 
-use super::Context;
+use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::text::plain;
 

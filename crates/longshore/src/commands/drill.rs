@@ -30,7 +30,9 @@ use longshore_source::SourceKind;
 use serde::Serialize;
 
 use super::backup::wrong_report;
-use super::{Context, devices, labelled, reading_tuning, restore_limits};
+use super::moving::{reading_tuning, restore_limits};
+use super::{devices, labelled};
+use crate::context::Context;
 use crate::options::Drill;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};

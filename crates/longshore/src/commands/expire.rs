@@ -15,9 +15,10 @@ use serde::Serialize;
 
 use super::shelves::{self, Failures, Row, shelves};
 use super::wal::Need;
-use super::{Context, interrupt};
+use crate::context::Context;
 use crate::options::{Expire, Rules};
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::interrupt;
 use longshore_terminal::numbers;
 use longshore_terminal::output::bytes;
 use longshore_terminal::text::plain;

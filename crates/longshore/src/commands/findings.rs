@@ -15,8 +15,9 @@ use longshore_pipeline::SourceSpec;
 
 use longshore_wal::is_in_bucket;
 
-use super::{Context, devices, shelves};
+use super::{devices, shelves};
 use crate::config::{Config, Database};
+use crate::context::Context;
 
 /// The findings as sentences, each with the table that it is about.
 pub fn of(context: &Context) -> Vec<String> {

@@ -15,8 +15,8 @@ use longshore_repository::{Listing, Shelf};
 use longshore_wal::WalArchive;
 use serde::Serialize;
 
-use super::Context;
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
+use crate::context::Context;
 use crate::options::Info;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{bytes, moment};

@@ -13,8 +13,9 @@ use longshore_media::{BackupDevice, Entry, EntryKind, Item, MediaHeader, MediaSe
 use longshore_pipeline::ratio;
 use serde::Serialize;
 
+use super::devices;
 use super::shelves::{BranchRow, Row};
-use super::{Context, devices};
+use crate::context::Context;
 use crate::options::{List, Media};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{PIECE_BYTES, Table, bytes, moment};

@@ -1,7 +1,7 @@
 //! Executes each command: lowers its options to a request, runs it, shows the report.
 //!
 //! Invariants
-//! - One [`Context`] has what every command works with: output, configuration, catalog, storage, clock.
+//! - A command gets all its tools from the one [`Context`].
 //! - A command returns its exit code or one failure; nothing below prints an error itself.
 //! - Options precede the configuration. Limits of the configuration do not slow a restore.
 //!
@@ -25,6 +25,7 @@ mod forwarded;
 mod info;
 mod labelled;
 mod list;
+mod moving;
 mod offload;
 mod past;
 mod project;
@@ -36,64 +37,12 @@ mod sql;
 mod verify;
 mod wal;
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use longshore_io::{Clock, Host, HostClock, Storage};
 use longshore_media::DeviceSpec;
-use longshore_pipeline::{Limits, RunContext, Tuning};
 
-use crate::config::{Config, Defaults};
-use crate::options::{CacheAction, Command, ForwardedArgs, Global, TransferOptions, WalAction};
+use crate::context::Context;
+use crate::options::{CacheAction, Command, ForwardedArgs, WalAction};
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::interrupt;
 use longshore_terminal::output::Output;
-
-/// The state that every command works with.
-pub struct Context {
-    pub output: Output,
-    pub config: Config,
-    pub storage: Arc<dyn Storage>,
-    pub clock: Arc<dyn Clock>,
-    /// `None`: no history is kept.
-    pub catalog: Option<PathBuf>,
-}
-
-impl Context {
-    pub fn new(global: &Global, output: Output) -> Result<Context, Failure> {
-        let storage: Arc<dyn Storage> = Arc::new(Host::new());
-        let config = Config::load(&*storage, global.config.as_deref())?;
-        let catalog = catalog_path(global, &config);
-        Ok(Context {
-            output,
-            config,
-            storage,
-            clock: Arc::new(HostClock),
-            catalog,
-        })
-    }
-
-    /// From here on, Ctrl-C ends a run gently.
-    pub fn run_context(&self) -> RunContext {
-        RunContext {
-            storage: self.storage.clone(),
-            clock: self.clock.clone(),
-            catalog: self.catalog.clone(),
-            accelerators: Vec::new(),
-            cancel: interrupt::cancel_flag(),
-        }
-    }
-}
-
-fn catalog_path(global: &Global, config: &Config) -> Option<PathBuf> {
-    // An empty environment variable counts as unset.
-    let named = global.catalog.as_ref().filter(|named| !named.is_empty());
-    let path = named
-        .map(PathBuf::from)
-        .or_else(|| config.catalog.path.clone())
-        .unwrap_or_else(longshore_catalog::default_path);
-    (path.as_os_str() != "none").then_some(path)
-}
 
 pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
     past::begin(command);
@@ -170,41 +119,4 @@ pub fn answers_by_its_exit_code(command: &Command) -> bool {
         return false;
     };
     matches!(wal.action, WalAction::Push(_) | WalAction::Get(_))
-}
-
-/// The given options; the configuration's defaults for the rest.
-fn tuning(moving: &TransferOptions, defaults: &Defaults) -> Tuning {
-    let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    Tuning {
-        buffer_count: moving
-            .buffer_count
-            .or(defaults.buffer_count)
-            .map(|n| whole(n.into())),
-        buffer_bytes: moving
-            .max_transfer_size
-            .or(defaults.max_transfer_size)
-            .map(whole),
-    }
-}
-
-/// The same for reading. The configured size of sets is ignored, because existing sets have one.
-fn reading_tuning(moving: &TransferOptions, defaults: &Defaults) -> Tuning {
-    Tuning {
-        buffer_bytes: moving.max_transfer_size.and_then(|n| n.try_into().ok()),
-        ..tuning(moving, defaults)
-    }
-}
-
-/// Limits of a restore: those that were asked for. The configured ones spare a workload during backups, and nobody wants
-/// to wait longer for a database that is gone.
-fn restore_limits(moving: &TransferOptions) -> Limits {
-    limits(moving, &Defaults::default())
-}
-
-fn limits(moving: &TransferOptions, defaults: &Defaults) -> Limits {
-    Limits {
-        rate_bytes_per_s: moving.max_rate.or(defaults.max_rate),
-        cpu_percent: moving.max_cpu.or(defaults.max_cpu),
-        low_io_priority: moving.low_io_priority || defaults.low_io_priority,
-    }
 }

@@ -13,12 +13,12 @@ use longshore_pg::client::without_password;
 use longshore_terminal::{files, pages};
 use serde::Serialize;
 
-use super::Context;
 use super::archive::ArchiveLocation;
 use super::config_page;
 use super::findings;
 use super::wal::QUEUE_MAX;
 use crate::config::Retention;
+use crate::context::Context;
 use crate::options::{Cli, Completions, Config, ConfigAction, Man, is_elsewhere, with_studies};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;

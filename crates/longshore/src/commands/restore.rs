@@ -21,7 +21,9 @@ use longshore_pipeline::{
 use serde::Serialize;
 
 use super::backup::{settings, wrong_report};
-use super::{Context, offload, reading_tuning, restore_limits};
+use super::moving::{reading_tuning, restore_limits};
+use super::offload;
+use crate::context::Context;
 use crate::options::Restore;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};

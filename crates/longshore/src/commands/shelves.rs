@@ -16,7 +16,8 @@ use longshore_repository::retention::{Decision, Keep, Remove, RetentionVerdict};
 use longshore_repository::{Listing, Shelf, Target};
 use serde::Serialize;
 
-use super::{Context, devices};
+use super::devices;
+use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
 use longshore_terminal::output::{Table, bytes, moment};

@@ -6,8 +6,8 @@ use longshore_io::{OpenHow, Via};
 use longshore_pg::client::Secret;
 use longshore_pipeline::SourceSpec;
 
-use super::Context;
 use crate::config::Database;
+use crate::context::Context;
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
 

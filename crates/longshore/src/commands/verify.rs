@@ -16,7 +16,9 @@ use longshore_pipeline::{
 use serde::Serialize;
 
 use super::backup::wrong_report;
-use super::{Context, devices, limits, reading_tuning};
+use super::devices;
+use super::moving::{limits, reading_tuning};
+use crate::context::Context;
 use crate::options::Verify;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};

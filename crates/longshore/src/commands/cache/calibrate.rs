@@ -17,7 +17,7 @@ use longshore_policy::model::Profile;
 use longshore_terminal::files;
 use serde::Serialize;
 
-use crate::commands::Context;
+use crate::context::Context;
 use crate::options::CacheCalibrate;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;

@@ -22,7 +22,7 @@ use longshore_policy::calibrate::model_at;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::commands::Context;
+use crate::context::Context;
 use crate::options::{
     CacheAttach, CacheDetach, CachePolicy, CacheResize, CacheShadow, CacheStatus, CacheTrace,
     CacheVerify, CacheWhy, CreateCache, ServeCache,

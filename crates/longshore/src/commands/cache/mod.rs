@@ -3,7 +3,8 @@
 mod calibrate;
 mod daemon;
 
-use super::{Context, forwarded};
+use super::forwarded;
+use crate::context::Context;
 use crate::options::{Cache, CacheAction};
 use longshore_terminal::failure::{Exit, Failure};
 

@@ -10,8 +10,9 @@ use longshore_repository::copying::{CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
 use longshore_repository::{BackupState, Listing, Shelf};
 
-use super::super::{Context, devices, info, shelves};
+use super::super::{devices, info, shelves};
 use super::{Check, Notes, age_text, told};
+use crate::context::Context;
 use longshore_terminal::failure::Exit;
 
 pub(super) fn look(

@@ -20,10 +20,10 @@ use longshore_wal::{Error as WalError, WalArchive};
 use serde::Serialize;
 
 use super::{Notes, told};
-use crate::commands::Context;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::info::age_text;
 use crate::config;
+use crate::context::Context;
 use crate::options::Check;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;

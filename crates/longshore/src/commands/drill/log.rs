@@ -23,7 +23,7 @@ use longshore_wal::proof::Reach;
 use longshore_wal::{Error, WalArchive};
 
 use super::Proof;
-use crate::commands::Context;
+use crate::context::Context;
 use longshore_terminal::failure::Failure;
 
 /// `None`: the backup holds all the WAL it needs.

@@ -30,7 +30,7 @@ use longshore_io::{Attributes, Confinement, Distrust, OpenHow, Stat, Via, child,
 
 use super::Proof;
 use super::scratch::Scratch;
-use crate::commands::Context;
+use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
 

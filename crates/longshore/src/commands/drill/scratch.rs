@@ -16,7 +16,7 @@ use std::time::Duration;
 use longshore_io::{Dir, File, FileKind, OpenHow};
 use uuid::Uuid;
 
-use crate::commands::Context;
+use crate::context::Context;
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
 

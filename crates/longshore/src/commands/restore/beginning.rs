@@ -23,7 +23,8 @@ use longshore_wal::proof::ProvenLog;
 use serde::Serialize;
 
 use super::older;
-use crate::commands::{Context, devices, labelled};
+use crate::commands::{devices, labelled};
+use crate::context::Context;
 use crate::options::{Restore, archive_command};
 use longshore_terminal::failure::Failure;
 use longshore_terminal::output::moment;

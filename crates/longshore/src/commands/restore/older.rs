@@ -2,8 +2,9 @@
 
 use longshore_repository::{Label, Shelf};
 
+use crate::commands::devices;
 use crate::commands::labelled::with_label;
-use crate::commands::{Context, devices};
+use crate::context::Context;
 use crate::options::Restore;
 use longshore_terminal::failure::Failure;
 use longshore_terminal::text::command_line;

@@ -12,7 +12,7 @@ use longshore_pipeline::{RestorePreview, RestoreRequest, preview};
 use serde::Serialize;
 
 use super::beginning::RestorePoint;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{bytes, moment};

@@ -43,8 +43,8 @@ use serde::Serialize;
 use self::logins::Logins;
 use self::settings::Settings;
 use self::strikes::Strikes;
-use super::Context;
 use crate::commands::sql::configured;
+use crate::context::Context;
 use crate::options::Serve;
 use longshore_terminal::failure::{Exit, Failure};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::logins::Logins;
 use super::tls::CertificateFiles;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::options::Serve;
 use longshore_repository::Places;
 use longshore_terminal::failure::Failure;

@@ -20,7 +20,8 @@ use longshore_repository::Places;
 use longshore_tsql::{Database, Databases, Defaults, Memory, Setup, Unusable};
 
 use crate::commands::archive::ArchiveLocation;
-use crate::commands::{Context, source};
+use crate::commands::source;
+use crate::context::Context;
 use longshore_terminal::failure::Failure;
 
 /// The limit for loading the accelerators' libraries and one test each.

@@ -32,7 +32,7 @@ use self::prompt::{Prompt, UserInput};
 use self::record::{Keep, OutputPiece};
 use self::script::{Client, Ran, Script, ScriptEnd};
 use self::show::{OutputFile, Show, Style, WIDTH_MAX};
-use super::Context;
+use crate::context::Context;
 use crate::options::Sql;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;

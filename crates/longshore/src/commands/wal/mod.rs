@@ -24,9 +24,9 @@ use longshore_wal::{AheadLimits, StorageForm, is_in_bucket};
 
 pub use needs::Need;
 
-use super::Context;
 use super::archive::ArchiveLocation;
 use crate::config;
+use crate::context::Context;
 use crate::options::{LookAheadOptions, Wal, WalAction};
 use longshore_terminal::failure::{Exit, Failure};
 

@@ -1,0 +1,59 @@
+//! The tools of every command: output, configuration, catalog, storage and clock.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longshore_io::{Clock, Host, HostClock, Storage};
+use longshore_pipeline::RunContext;
+use longshore_terminal::failure::Failure;
+use longshore_terminal::interrupt;
+use longshore_terminal::output::Output;
+
+use crate::config::Config;
+use crate::options::Global;
+
+/// The state that every command works with.
+pub struct Context {
+    pub output: Output,
+    pub config: Config,
+    pub storage: Arc<dyn Storage>,
+    pub clock: Arc<dyn Clock>,
+    /// `None`: no history is kept.
+    pub catalog: Option<PathBuf>,
+}
+
+impl Context {
+    pub fn new(global: &Global, output: Output) -> Result<Context, Failure> {
+        let storage: Arc<dyn Storage> = Arc::new(Host::new());
+        let config = Config::load(&*storage, global.config.as_deref())?;
+        let catalog = catalog_path(global, &config);
+        Ok(Context {
+            output,
+            config,
+            storage,
+            clock: Arc::new(HostClock),
+            catalog,
+        })
+    }
+
+    /// From here on, Ctrl-C ends a run gently.
+    pub fn run_context(&self) -> RunContext {
+        RunContext {
+            storage: self.storage.clone(),
+            clock: self.clock.clone(),
+            catalog: self.catalog.clone(),
+            accelerators: Vec::new(),
+            cancel: interrupt::cancel_flag(),
+        }
+    }
+}
+
+fn catalog_path(global: &Global, config: &Config) -> Option<PathBuf> {
+    // An empty environment variable counts as unset.
+    let named = global.catalog.as_ref().filter(|named| !named.is_empty());
+    let path = named
+        .map(PathBuf::from)
+        .or_else(|| config.catalog.path.clone())
+        .unwrap_or_else(longshore_catalog::default_path);
+    (path.as_os_str() != "none").then_some(path)
+}
