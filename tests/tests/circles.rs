@@ -241,7 +241,6 @@ fn home(modules: &BTreeMap<Name, Module>, path: &[String], depth: usize) -> Opti
 /// down through a file of their own.
 const INSIDE: &[(&str, &str)] = &[
     // The module declares what its parts implement, and chooses among them.
-    ("longshore/src/commands/wal/mod.rs", "one command each"),
     ("media/src/device.rs", "one kind of device each"),
     ("repository/src/place.rs", "directories and buckets"),
     // One type whose methods, or the steps of whose work, are in several files.

@@ -6,7 +6,8 @@ use longshore_io::Storage;
 use longshore_wal::is_in_bucket;
 use serde::Serialize;
 
-use super::{ArchiveLocation, Context};
+use crate::commands::archive::ArchiveLocation;
+use crate::context::Context;
 use crate::options::WalCreate;
 use longshore_terminal::failure::{Exit, Failure};
 

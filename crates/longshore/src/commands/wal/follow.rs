@@ -12,8 +12,11 @@ use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
 use longshore_wal::{Error, PgWal, WalArchive};
 
-use super::{ArchiveLocation, Context, form, start_again};
+use super::ahead::start_again;
+use super::form::form;
+use crate::commands::archive::ArchiveLocation;
 use crate::commands::{devices, shelves};
+use crate::context::Context;
 use crate::options::WalPush;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;

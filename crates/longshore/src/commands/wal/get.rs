@@ -16,7 +16,9 @@ use longshore_pg::wal::WalName;
 use longshore_wal::{Error, PgWal, WalArchive};
 use serde::Serialize;
 
-use super::{ArchiveLocation, Context, LookAheadSettings, start_ahead};
+use super::ahead::{LookAheadSettings, start_ahead};
+use crate::commands::archive::ArchiveLocation;
+use crate::context::Context;
 use crate::options::WalGet;
 use longshore_terminal::failure::{Exit, Failure};
 

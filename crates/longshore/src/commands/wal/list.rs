@@ -13,7 +13,8 @@ use longshore_pg::wal::WalName;
 use longshore_wal::{Error, Run, WalArchive};
 use serde::Serialize;
 
-use super::{ArchiveLocation, Context};
+use crate::commands::archive::ArchiveLocation;
+use crate::context::Context;
 use crate::options::WalList;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{Table, bytes};

@@ -10,7 +10,8 @@
 use longshore_wal as wal;
 use serde::Serialize;
 
-use super::{ArchiveLocation, Context};
+use crate::commands::archive::ArchiveLocation;
+use crate::context::Context;
 use crate::options::WalNeeds;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{Table, moment};

@@ -13,7 +13,11 @@ use longshore_pg::wal::WalName;
 use longshore_wal::{AheadLimits, Error, PgWal, PushResult, StorageForm, WalArchive};
 use serde::Serialize;
 
-use super::{ArchiveLocation, Context, LookAheadSettings, follow, form, start_ahead};
+use super::ahead::{LookAheadSettings, start_ahead};
+use super::follow;
+use super::form::form;
+use crate::commands::archive::ArchiveLocation;
+use crate::context::Context;
 use crate::options::WalPush;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;

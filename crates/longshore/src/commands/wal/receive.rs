@@ -16,8 +16,10 @@ use longshore_pipeline::SourceSpec;
 use longshore_wal::{Event, Progress, ReceivePlan, receive};
 use serde::Serialize;
 
-use super::{ArchiveLocation, Context, form};
+use super::form::form;
+use crate::commands::archive::ArchiveLocation;
 use crate::commands::source;
+use crate::context::Context;
 use crate::options::WalReceive;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
