@@ -247,7 +247,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("longshore/src/commands/check.rs", "a command"),
     ("longshore/src/commands/drill.rs", "a command"),
     ("longshore/src/commands/drill/postgres.rs", "a drill"),
-    ("longshore/src/commands/serve/mod.rs", "a command"),
     ("longshore/src/config/mod.rs", "the configuration"),
 ];
 

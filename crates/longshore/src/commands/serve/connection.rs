@@ -20,10 +20,10 @@ use longshore_tsql::{Claim, FIRST_DATABASE, ReceiverGone, Recorder, Session, mes
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 
+use super::door::{ClientSlot, Door};
 use super::strikes::short;
 use super::wire::Wire;
 use super::work::{Work, Worker, notice};
-use super::{ClientSlot, Door};
 
 /// The stack of a connection's own thread, which runs no statement.
 pub const STACK_LEN: usize = 256 << 10;
@@ -339,7 +339,7 @@ impl<'a> Connection<'a> {
         // A backup without a client is ended as by a cancel; it leaves nothing half-valid.
         self.cancel.store(true, Ordering::Relaxed);
         // A server that stops still tells its clients.
-        if !self.door.stopping.load(Ordering::Relaxed) {
+        if !self.door.guests.is_closing() {
             self.wire.close();
         }
         drop(running.settle());
@@ -418,7 +418,7 @@ impl<'a> Connection<'a> {
         // The answer has been sent, so its thread is about to end.
         let mut worker = running.settle().ok_or(End::Gone)?;
         self.cancel.store(false, Ordering::Relaxed);
-        if self.door.stopping.load(Ordering::Relaxed) {
+        if self.door.guests.is_closing() {
             return Err(End::Gone);
         }
         self.wire.begin();

@@ -19,6 +19,7 @@
 
 mod connection;
 mod convert;
+mod door;
 mod logins;
 mod odbc;
 mod settings;
@@ -27,19 +28,17 @@ mod tls;
 mod wire;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longshore_io::{Clock, Storage};
 use longshore_tsql::{Memory, Server};
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
+use self::door::{ClientSlot, Door, Guests};
 use self::logins::Logins;
 use self::settings::Settings;
 use self::strikes::Strikes;
@@ -47,110 +46,6 @@ use crate::commands::sql::configured;
 use crate::context::Context;
 use crate::options::Serve;
 use longshore_terminal::failure::{Exit, Failure};
-
-/// The state that all connections share.
-struct Door {
-    server: Arc<Server>,
-    /// The memory of all sessions.
-    memory: Memory,
-    /// `@@SERVERNAME`, in messages.
-    name: String,
-    clock: Arc<dyn Clock>,
-    storage: Arc<dyn Storage>,
-    settings: Settings,
-    logins: Logins,
-    strikes: Strikes,
-    tls: Arc<rustls::ServerConfig>,
-    /// The connected clients, oldest first, with the means to end them.
-    guests: Mutex<BTreeMap<u64, Guest>>,
-    next_guest: AtomicU64,
-    stopping: AtomicBool,
-}
-
-impl Door {
-    fn log_logon(&self, text: &str) {
-        tracing::warn!(text);
-        self.server.write_log("Logon", text);
-    }
-
-    /// Logs the number of failed logins that have no line yet.
-    fn sum_up(&self, ends: bool) {
-        if let Some(text) = self.strikes.summary(self.clock.now(), ends) {
-            self.log_logon(&text);
-        }
-    }
-}
-
-struct Guest {
-    cancel: Arc<AtomicBool>,
-    socket: Arc<TcpStream>,
-    standing: ListenerState,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum ListenerState {
-    /// The client has not logged in.
-    Stranger,
-    /// The client failed to log in and waits for its answer: it takes no place from others.
-    Refused,
-    /// The client was closed to make room for another; its thread is about to end.
-    Closed,
-    /// The client has logged in, under this name in lower case.
-    Known(String),
-}
-
-/// A guest's place among the connected clients. However its thread ends, the place becomes free.
-struct ClientSlot {
-    door: Arc<Door>,
-    number: u64,
-}
-
-impl ClientSlot {
-    fn take(door: &Arc<Door>, guest: Guest) -> ClientSlot {
-        let number = door.next_guest.fetch_add(1, Ordering::Relaxed);
-        door.guests.lock().insert(number, guest);
-        ClientSlot {
-            door: door.clone(),
-            number,
-        }
-    }
-
-    /// Marks the guest as logged in; `false`: this login already has as many sessions as it may.
-    fn known(&self, login: &str) -> bool {
-        let standing = ListenerState::Known(login.to_ascii_lowercase());
-        let mut guests = self.door.guests.lock();
-        let others = guests.values().filter(|g| g.standing == standing).count();
-        let has_room = others < self.door.settings.login_sessions;
-        if let Some(guest) = guests.get_mut(&self.number).filter(|_| has_room) {
-            guest.standing = standing;
-        }
-        has_room
-    }
-
-    /// Whether the guest was not closed for another.
-    fn is_wanted(&self) -> bool {
-        let guests = self.door.guests.lock();
-        let guest = guests.get(&self.number);
-        guest.is_some_and(|g| g.standing != ListenerState::Closed)
-    }
-
-    /// Marks the guest as refused. If many wait for their answers, the oldest is closed without one.
-    fn refused(&self) {
-        let mut guests = self.door.guests.lock();
-        if let Some(guest) = guests.get_mut(&self.number)
-            && guest.standing == ListenerState::Stranger
-        {
-            guest.standing = ListenerState::Refused;
-        }
-        close_oldest(&mut guests, &ListenerState::Refused, REFUSED_MAX);
-    }
-}
-
-impl Drop for ClientSlot {
-    fn drop(&mut self) {
-        self.door.guests.lock().remove(&self.number);
-    }
-}
 
 #[derive(Serialize)]
 struct Answer {
@@ -162,10 +57,6 @@ struct Answer {
 const TICK: Duration = Duration::from_millis(200);
 /// The time that running statements may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The limit of connections that have not logged in, and of those among them that are closed but have not ended.
-const STRANGERS_MAX: usize = 64;
-/// The limit of connections that wait for the answer to a failed login, in addition to all others.
-const REFUSED_MAX: usize = 64;
 /// The interval between two checks of who may log in.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -219,9 +110,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         settings,
         logins,
         strikes: Strikes::default(),
-        guests: Mutex::default(),
-        next_guest: AtomicU64::new(0),
-        stopping: AtomicBool::new(false),
+        guests: Guests::default(),
     });
     door.server
         .write_log("Server", &format!("Server is listening on {address}."));
@@ -331,30 +220,6 @@ fn is_readable(listener: &TcpListener) -> bool {
     poll(&mut polled, Some(&tick)).is_ok_and(|count| count > 0)
 }
 
-/// Whether one more client may connect. If all places are taken, the oldest stranger is closed: otherwise an attacker
-/// could fill the places with silent connections, and a real login does not take long.
-fn has_room(guests: &mut BTreeMap<u64, Guest>, sessions: usize) -> bool {
-    let count = |standing| guests.values().filter(|g| g.standing == standing).count();
-    let (strangers, closed) = (count(ListenerState::Stranger), count(ListenerState::Closed));
-    let refused = count(ListenerState::Refused);
-    if strangers < STRANGERS_MAX && guests.len() - closed - refused < sessions {
-        return true;
-    }
-    closed < STRANGERS_MAX && close_oldest(guests, &ListenerState::Stranger, 0)
-}
-
-/// Closes the oldest guest of this standing if there are more than `max`; returns whether there was one.
-fn close_oldest(guests: &mut BTreeMap<u64, Guest>, standing: &ListenerState, max: usize) -> bool {
-    let alike = guests.values().filter(|g| g.standing == *standing).count();
-    let mut all = guests.values_mut();
-    let Some(oldest) = all.find(|g| alike > max && g.standing == *standing) else {
-        return false;
-    };
-    oldest.standing = ListenerState::Closed;
-    let _gone = oldest.socket.shutdown(Shutdown::Both);
-    true
-}
-
 /// Ends the sessions of logins that were removed. An unreadable or missing file ends no session: a file system that is
 /// briefly away must not end backups.
 struct Removals {
@@ -376,18 +241,7 @@ impl Removals {
                 return;
             }
         };
-        let mut ended = BTreeSet::new();
-        for guest in door.guests.lock().values_mut() {
-            if let ListenerState::Known(login) = &guest.standing
-                && !names.contains(login)
-            {
-                ended.insert(login.clone());
-                guest.standing = ListenerState::Closed;
-                guest.cancel.store(true, Ordering::Relaxed);
-                let _gone = guest.socket.shutdown(Shutdown::Both);
-            }
-        }
-        for login in ended {
+        for login in door.guests.end_sessions_except(&names) {
             let login = strikes::short(&login);
             door.log_logon(&format!(
                 "The sessions of '{login}' were ended: the login was removed."
@@ -397,7 +251,7 @@ impl Removals {
 }
 
 fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
-    if !has_room(&mut door.guests.lock(), door.settings.sessions) {
+    if !door.guests.has_room(door.settings.sessions) {
         tracing::warn!(%from, "too many connections: this one was closed");
         return;
     }
@@ -407,12 +261,7 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
     }
     // One descriptor for the threads that read from it, write to it and end it.
     let socket = Arc::new(socket);
-    let guest = Guest {
-        cancel: cancel.clone(),
-        socket: socket.clone(),
-        standing: ListenerState::Stranger,
-    };
-    let place = ClientSlot::take(door, guest);
+    let place = ClientSlot::take(door, socket.clone(), cancel.clone());
     let spawned = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(connection::STACK_LEN)
@@ -424,14 +273,9 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
 
 /// Ends the running requests as a cancel does, and waits for them.
 fn end(door: &Door) {
-    door.stopping.store(true, Ordering::Relaxed);
-    for guest in door.guests.lock().values() {
-        guest.cancel.store(true, Ordering::Relaxed);
-        // Its thread wakes up; pending output is still sent.
-        let _gone = guest.socket.shutdown(Shutdown::Read);
-    }
+    door.guests.close();
     let until = door.clock.now() + PATIENCE;
-    while !door.guests.lock().is_empty() && door.clock.now() < until {
+    while !door.guests.is_empty() && door.clock.now() < until {
         door.clock.sleep(Duration::from_millis(20));
     }
     door.sum_up(true);
