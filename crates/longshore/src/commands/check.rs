@@ -8,6 +8,7 @@
 //! Leaves to others: copies (`check/copies.rs`), questions to the server (`check/postgres.rs`), and reading backups (`verify`, `drill`).
 
 mod copies;
+mod notes;
 mod postgres;
 
 use std::path::Path;
@@ -29,22 +30,7 @@ use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
 use longshore_terminal::output::{bytes, moment};
 use longshore_terminal::text::plain;
-
-/// The outcome of one check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Grade {
-    Good,
-    Look,
-    Bad,
-}
-
-#[derive(Debug, Serialize)]
-struct Finding {
-    what: &'static str,
-    grade: Grade,
-    text: String,
-}
+use notes::{Finding, Grade, Notes, told};
 
 #[derive(Serialize)]
 struct Answer {
@@ -59,28 +45,6 @@ struct CheckedDatabase {
     findings: Vec<Finding>,
     /// The server's report on its archive_command; `None` if no server is asked.
     archiver: Option<postgres::Archiver>,
-}
-
-/// The findings about one database.
-struct Notes(Vec<Finding>, Option<postgres::Archiver>);
-
-impl Notes {
-    fn good(&mut self, what: &'static str, text: impl Into<String>) {
-        self.note(what, Grade::Good, text);
-    }
-
-    fn look(&mut self, what: &'static str, text: impl Into<String>) {
-        self.note(what, Grade::Look, text);
-    }
-
-    fn bad(&mut self, what: &'static str, text: impl Into<String>) {
-        self.note(what, Grade::Bad, text);
-    }
-
-    fn note(&mut self, what: &'static str, grade: Grade, text: impl Into<String>) {
-        let text = text.into();
-        self.0.push(Finding { what, grade, text });
-    }
 }
 
 pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
@@ -104,19 +68,14 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
     let databases: Vec<CheckedDatabase> = names
         .into_iter()
         .map(|name| {
-            let mut notes = Notes(Vec::new(), None);
-            look(&name, options, context, &mut notes);
-            let findings = notes.0;
-            let grade = findings
-                .iter()
-                .map(|f| f.grade)
-                .max()
-                .unwrap_or(Grade::Good);
+            let mut notes = Notes::default();
+            let archiver = look(&name, options, context, &mut notes);
+            let (grade, findings) = notes.judged();
             CheckedDatabase {
                 database: name,
                 grade,
                 findings,
-                archiver: notes.1,
+                archiver,
             }
         })
         .collect();
@@ -150,7 +109,13 @@ fn text(database: &CheckedDatabase, quiet: bool) -> String {
     text
 }
 
-fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
+/// Returns the server's report on its archive_command, if there is one.
+fn look(
+    name: &str,
+    options: &Check,
+    context: &Context,
+    notes: &mut Notes,
+) -> Option<postgres::Archiver> {
     let spec = match source::configured(context, name, &context.config.database[name]) {
         Ok(spec) => Some(spec),
         Err(failure) => {
@@ -179,7 +144,7 @@ fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
     match &spec {
         Some(SourceSpec::Postgres(server)) => {
             let archive = postgres::Archive::of(name, shelf.as_ref(), context);
-            postgres::look(server, archive.as_ref(), options, context, notes);
+            return postgres::look(server, archive.as_ref(), options, context, notes);
         }
         Some(spec) => {
             // Opens the source and drops it: reads nothing and delays no writer.
@@ -192,6 +157,7 @@ fn look(name: &str, options: &Check, context: &Context, notes: &mut Notes) {
         }
         None => {}
     }
+    None
 }
 
 /// Whether runs can be written to the history. One that is not there is made; what cannot be asked now, such as one that
@@ -228,15 +194,6 @@ fn catalog(context: &Context, notes: &mut Notes) {
     }
 }
 
-/// An error with its causes, on one line.
-fn told(failure: &Failure) -> String {
-    let mut text = failure.text.clone();
-    for cause in &failure.causes {
-        text += &format!(": {cause}");
-    }
-    text
-}
-
 fn target(
     shelf: &Shelf,
     spec: Option<&SourceSpec>,
@@ -268,7 +225,7 @@ fn target(
     let mut told = match info::database(shelf, &listing, context) {
         Ok(told) => told,
         Err(failure) => {
-            notes.bad("log", self::told(&failure));
+            notes.bad("log", notes::told(&failure));
             return;
         }
     };

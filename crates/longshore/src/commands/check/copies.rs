@@ -10,9 +10,11 @@ use longshore_repository::copying::{CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
 use longshore_repository::{BackupState, Listing, Shelf};
 
-use super::super::{devices, info, shelves};
-use super::{Check, Notes, age_text, told};
+use super::super::info::{self, age_text};
+use super::super::{devices, shelves};
+use super::notes::{Notes, told};
 use crate::context::Context;
+use crate::options::Check;
 use longshore_terminal::failure::Exit;
 
 pub(super) fn look(

@@ -19,7 +19,7 @@ use longshore_wal::{Error as WalError, WalArchive};
 
 use serde::Serialize;
 
-use super::{Notes, told};
+use super::notes::{Notes, told};
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::info::age_text;
 use crate::config;
@@ -127,14 +127,15 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// Checks the archive by itself, then the server, then the way from the server to the archive.
+/// Checks the archive by itself, then the server, then the way from the server to the archive. Returns the server's
+/// report on its archive_command, if it was asked.
 pub fn look(
     server: &Options,
     archive: Option<&Archive<'_>>,
     options: &Check,
     context: &Context,
     notes: &mut Notes,
-) {
+) -> Option<Archiver> {
     if let Some(archive) = archive {
         archive.look(notes);
     }
@@ -147,7 +148,8 @@ pub fn look(
         Ok(asked) => asked,
         Err(e) => {
             let failure = Failure::of(Exit::Source, &e, numbers::SOURCE, e.hint());
-            return notes.bad("source", told(&failure));
+            notes.bad("source", told(&failure));
+            return None;
         }
     };
     let place = server.for_people();
@@ -159,20 +161,22 @@ pub fn look(
         );
     }
     if facts.is_standby {
-        return notes.good("archive", "a standby: its primary does the archiving");
+        notes.good("archive", "a standby: its primary does the archiving");
+        return None;
     }
     if let Some(archive) = archive {
         archive.slot(&mut connection, notes);
     }
-    if options.archive_wait > 0 {
-        arrival(
-            &mut connection,
-            &facts,
-            archive,
-            options.archive_wait,
-            notes,
-        );
+    if options.archive_wait == 0 {
+        return None;
     }
+    arrival(
+        &mut connection,
+        &facts,
+        archive,
+        options.archive_wait,
+        notes,
+    )
 }
 
 /// A server's facts about itself.
@@ -206,34 +210,38 @@ fn arrival(
     archive: Option<&Archive<'_>>,
     wait_s: u32,
     notes: &mut Notes,
-) {
+) -> Option<Archiver> {
     let is_empty = |a: &Archive<'_>| a.wal.is_none() && matches!(a.open(), Ok(None));
     if facts.archive_mode == "off" && archive.is_none_or(is_empty) {
-        return notes.look(
+        notes.look(
             "archive",
             "no WAL archive is configured: a restore goes to the end of a backup, not to any moment",
         );
+        return None;
     }
-    let Some(archive) = archive else {
-        return;
-    };
+    let archive = archive?;
     match nobody_archives(connection, &facts.archive_mode) {
         Ok(false) => {}
         Ok(true) => {
-            return notes.bad(
+            notes.bad(
                 "archive",
                 "archive_mode is off, and no receiver is connected: set archive_mode = on, which needs a restart, \
                  and archive_command; or run `longshore wal receive`",
             );
+            return None;
         }
-        Err(e) => return notes.bad("archive", e.to_string()),
+        Err(e) => {
+            notes.bad("archive", e.to_string());
+            return None;
+        }
     }
     match round_trip(connection, archive, wait_s) {
         Ok(text) => notes.good("archive", text),
         Err(text) => notes.bad("archive", text),
     }
-    if facts.archive_mode != "off" {
-        archiver(connection, notes);
+    match facts.archive_mode.as_str() {
+        "off" => None,
+        _ => archiver(connection, notes),
     }
 }
 
@@ -306,11 +314,14 @@ impl Archiver {
 }
 
 /// Whether archive_command succeeds, and whether files wait for it.
-fn archiver(connection: &mut Connection, notes: &mut Notes) {
+fn archiver(connection: &mut Connection, notes: &mut Notes) -> Option<Archiver> {
     let what = "archiver";
     let archiver = match Archiver::ask(connection) {
         Ok(archiver) => archiver,
-        Err(e) => return notes.bad(what, e.to_string()),
+        Err(e) => {
+            notes.bad(what, e.to_string());
+            return None;
+        }
     };
     let is_old = archiver
         .oldest_ready_age_s
@@ -342,7 +353,7 @@ fn archiver(connection: &mut Connection, notes: &mut Notes) {
         };
         notes.good(what, format!("archive_command succeeds; {waiting}"));
     }
-    notes.1 = Some(archiver);
+    Some(archiver)
 }
 
 /// No WAL can arrive, so there is nothing to wait for.
