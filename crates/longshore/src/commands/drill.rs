@@ -14,6 +14,7 @@
 
 mod log;
 mod postgres;
+mod proof;
 mod scratch;
 
 use std::path::{Path, PathBuf};
@@ -38,22 +39,8 @@ use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
 use longshore_terminal::text::plain;
+use proof::Proof;
 use scratch::Scratch;
-
-/// One checked item.
-#[derive(Debug, Serialize)]
-pub struct Proof {
-    pub what: &'static str,
-    pub sound: bool,
-    pub text: String,
-}
-
-impl Proof {
-    pub fn of(what: &'static str, sound: bool, text: impl Into<String>) -> Proof {
-        let text = text.into();
-        Proof { what, sound, text }
-    }
-}
 
 #[derive(Serialize)]
 struct Answer<'a> {

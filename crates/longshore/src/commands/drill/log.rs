@@ -22,7 +22,7 @@ use longshore_wal::LogRange;
 use longshore_wal::proof::Reach;
 use longshore_wal::{Error, WalArchive};
 
-use super::Proof;
+use super::proof::Proof;
 use crate::context::Context;
 use longshore_terminal::failure::Failure;
 

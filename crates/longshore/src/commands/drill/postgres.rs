@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use longshore_io::{Attributes, Confinement, Distrust, OpenHow, Stat, Via, child, trusted};
 
-use super::Proof;
+use super::proof::Proof;
 use super::scratch::Scratch;
 use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
@@ -52,7 +52,6 @@ exit $status
 /// The file that says the major version of a cluster.
 pub const VERSION: &str = "PG_VERSION";
 
-const PORT: &str = "5432";
 const LOG: &str = "server.log";
 
 /// The interval between checks whether the server is ready.
@@ -483,8 +482,19 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    fn running(&self) -> disarm::RunningCopy<'_> {
+        disarm::RunningCopy {
+            storage: &*self.context.storage,
+            run_dir: &self.run_dir,
+            major: self.major,
+        }
+    }
+
     fn connect<'c>(&self, command: &'c mut Command) -> &'c mut Command {
-        command.arg("-h").arg(&self.run_dir).args(["-p", PORT])
+        command
+            .arg("-h")
+            .arg(&self.run_dir)
+            .args(["-p", settings::PORT])
     }
 
     /// Checks every table and index of every database.
@@ -495,7 +505,7 @@ impl<'a> Cluster<'a> {
         cancel: &AtomicBool,
     ) -> Result<Proof, Failure> {
         let what = "pg_amcheck";
-        let disarmed = match disarm::disarm(self, users) {
+        let disarmed = match disarm::disarm(&self.running(), users) {
             Ok(disarmed) => disarmed,
             Err(e) => {
                 let text = format!(

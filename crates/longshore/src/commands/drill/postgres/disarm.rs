@@ -3,9 +3,12 @@
 //! Event triggers would fire at `CREATE EXTENSION amcheck`; settings of roles and databases would apply to the
 //! sessions that check. Both are rows of the copy's catalogs, which the drill may change.
 
+use std::path::Path;
+
+use longshore_io::Storage;
 use longshore_pg::client::{Connection, Error, Mode, Options};
 
-use super::{Cluster, PORT};
+use super::settings::{self, PORT};
 
 /// Databases that nearly every cluster has.
 const FIRST: [&str; 2] = ["postgres", "template1"];
@@ -20,6 +23,14 @@ const OWN_CODE: &str = "select '\"' || replace(current_database(), '\"', '\"\"')
     and d.refclassid in ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass, \
     'pg_catalog.pg_type'::regclass, 'pg_catalog.pg_opclass'::regclass)) order by 1";
 
+/// The running copy, as a client reaches it.
+pub struct RunningCopy<'a> {
+    pub storage: &'a dyn Storage,
+    /// The directory of its socket.
+    pub run_dir: &'a Path,
+    pub major: u32,
+}
+
 /// The state of the disarmed copy.
 pub struct DisarmReport {
     /// Its superuser.
@@ -29,12 +40,12 @@ pub struct DisarmReport {
 }
 
 /// Disarms every database that accepts connections. The first of `users` that exists is the superuser.
-pub fn disarm(cluster: &Cluster, users: &[String]) -> Result<DisarmReport, Error> {
+pub fn disarm(copy: &RunningCopy, users: &[String]) -> Result<DisarmReport, Error> {
     let mut last = None;
     for user in users {
         for database in FIRST {
-            match connect(cluster, user, database) {
-                Ok(first) => return disarm_all(cluster, first, user),
+            match connect(copy, user, database) {
+                Ok(first) => return disarm_all(copy, first, user),
                 // The role does not exist, or the database does not exist or refuses connections.
                 Err(e) if matches!(e.sqlstate(), Some("28000" | "3D000" | "55000")) => {
                     last = Some(e);
@@ -48,14 +59,18 @@ pub fn disarm(cluster: &Cluster, users: &[String]) -> Result<DisarmReport, Error
     }))
 }
 
-fn disarm_all(cluster: &Cluster, mut first: Connection, user: &str) -> Result<DisarmReport, Error> {
+fn disarm_all(
+    copy: &RunningCopy,
+    mut first: Connection,
+    user: &str,
+) -> Result<DisarmReport, Error> {
     first.query("delete from pg_catalog.pg_db_role_setting")?;
     let rows = first.query(
         "select datname from pg_catalog.pg_database where datallowconn and datconnlimit <> -2 order by oid",
     )?;
     let mut indexes = Vec::new();
     for row in 0..rows.len() {
-        let mut database = connect(cluster, user, rows.text(row, 0)?)?;
+        let mut database = connect(copy, user, rows.text(row, 0)?)?;
         database.query("update pg_catalog.pg_event_trigger set evtenabled = 'D'")?;
         let found = database.query(OWN_CODE)?;
         for row in 0..found.len() {
@@ -68,16 +83,16 @@ fn disarm_all(cluster: &Cluster, mut first: Connection, user: &str) -> Result<Di
     })
 }
 
-fn connect(cluster: &Cluster, user: &str, database: &str) -> Result<Connection, Error> {
+fn connect(copy: &RunningCopy, user: &str, database: &str) -> Result<Connection, Error> {
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
     let text = format!(
         "host={} port={PORT} user={} dbname={} options={} application_name=longshore sslmode=disable",
-        quoted(&cluster.run_dir.to_string_lossy()),
+        quoted(&copy.run_dir.to_string_lossy()),
         quoted(user),
         quoted(database),
-        quoted(&super::settings::of_session(cluster.major)),
+        quoted(&settings::of_session(copy.major)),
     );
     // Our environment is not used: PGOPTIONS and PGPASSFILE are for other servers.
     let options = Options::parse(&text, &|_| None, &|| Ok(user.to_owned()))?;
-    Connection::open(&*cluster.context.storage, &options, Mode::Sql)
+    Connection::open(copy.storage, &options, Mode::Sql)
 }

@@ -20,6 +20,9 @@ type SettingOverride = (&'static str, &'static str, RangeInclusive<u32>);
 /// The major versions that can be drilled; a later one is treated as the newest.
 const ALL: RangeInclusive<u32> = 14..=u32::MAX;
 
+/// No socket of another server is in the drill's directory, so the usual port will do.
+pub const PORT: &str = "5432";
+
 /// Paths that the drill fills in: its own configuration files, its directory for sockets, the restored cluster.
 #[cfg(test)]
 pub const PATHS: [&str; 5] = [
@@ -61,7 +64,7 @@ pub const OVERRULED: &[SettingOverride] = &[
     ("bonjour", "off", ALL),
     ("listen_addresses", "", ALL),
     ("log_hostname", "off", ALL),
-    ("port", super::PORT, ALL),
+    ("port", PORT, ALL),
     ("ssl", "off", ALL),
     ("unix_socket_group", "", ALL),
     ("unix_socket_permissions", "0700", ALL),

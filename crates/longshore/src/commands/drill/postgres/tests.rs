@@ -420,7 +420,7 @@ fn indexes_that_call_the_databases_functions_are_distinguished_from_others() {
     let never = AtomicBool::new(false);
     assert!(cluster.wait(&mut running, &never).unwrap());
     let users = ["postgres".to_owned()];
-    let found = disarm::disarm(&cluster, &users).unwrap();
+    let found = disarm::disarm(&cluster.running(), &users).unwrap();
     assert_eq!(
         found.indexes,
         [
