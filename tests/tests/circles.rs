@@ -244,7 +244,6 @@ const INSIDE: &[(&str, &str)] = &[
     ("media/src/device.rs", "one kind of device each"),
     ("repository/src/place.rs", "directories and buckets"),
     // One type whose methods, or the steps of whose work, are in several files.
-    ("longshore/src/config/mod.rs", "the configuration"),
 ];
 
 /// Sets of files that use one another in a circle.

@@ -6,7 +6,7 @@
 //! Invariants
 //! - An unknown variable that begins with `LONGSHORE_` is refused, as a misspelt key in the file is.
 //!
-//! Leaves to others: the keys and their values (`mod.rs`).
+//! Leaves to others: the tables with their keys ([`Form`]s, which `mod.rs` hands in), and the values (`mod.rs`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -18,42 +18,14 @@ use super::near::nearest;
 const PREFIX: &str = "LONGSHORE_";
 
 /// A table of the configuration and its keys. `named`: one for each name.
-struct Form {
-    table: &'static str,
-    named: bool,
-    keys: &'static [&'static str],
+pub struct Form {
+    pub table: &'static str,
+    pub named: bool,
+    pub keys: &'static [&'static str],
 }
 
 /// Keys whose value is a list, and what separates its elements in a variable: an address has colons.
 const LISTS: [(&str, char); 3] = [("directories", ':'), ("buckets", ' '), ("copies", ' ')];
-
-const FORMS: [Form; 5] = [
-    Form {
-        table: "database",
-        named: true,
-        keys: super::Database::KEYS,
-    },
-    Form {
-        table: "target",
-        named: true,
-        keys: super::Target::KEYS,
-    },
-    Form {
-        table: "retention",
-        named: true,
-        keys: super::Retention::KEYS,
-    },
-    Form {
-        table: "defaults",
-        named: false,
-        keys: super::Defaults::KEYS,
-    },
-    Form {
-        table: "serve",
-        named: false,
-        keys: super::Serve::KEYS,
-    },
-];
 
 /// Variables that are not keys: their value is a path, which need not be UTF-8, or `off` or `none`.
 const PATHS: [&str; 9] = [
@@ -113,6 +85,7 @@ const OF_TESTS_WHOLE: [&str; 22] = [
 pub fn own(
     variables: impl Iterator<Item = (OsString, OsString)>,
     passwords: &[&str],
+    forms: &[Form],
 ) -> Result<Vec<(String, String)>, (String, String)> {
     let mut own = Vec::new();
     for (name, value) in variables {
@@ -136,8 +109,8 @@ pub fn own(
         let Ok(value) = value.into_string() else {
             return Err((shown, "its value is not UTF-8".to_owned()));
         };
-        if form(&name).is_none() && !TEXTS.contains(&name.as_str()) {
-            return Err((shown, unknown(&name)));
+        if form(&name, forms).is_none() && !TEXTS.contains(&name.as_str()) {
+            return Err((shown, unknown(&name, forms)));
         }
         own.push((name, value));
     }
@@ -171,12 +144,12 @@ fn of_kubernetes(name: &str, value: &OsStr) -> bool {
 }
 
 /// The reason why a variable is refused, and the probable intention.
-fn unknown(name: &str) -> String {
+fn unknown(name: &str, forms: &[Form]) -> String {
     let whole = PATHS.into_iter().chain(TEXTS);
     let near = nearest(name, whole).map(str::to_owned).or_else(|| {
         let rest = &name[PREFIX.len()..];
         let (table, key) = rest.split_once('_').unwrap_or((rest, ""));
-        let tables: Vec<_> = FORMS.iter().map(|f| f.table.to_ascii_uppercase()).collect();
+        let tables: Vec<_> = forms.iter().map(|f| f.table.to_ascii_uppercase()).collect();
         let near = nearest(table, tables.iter().map(String::as_str))?;
         Some(format!("{PREFIX}{near}_{key}"))
     });
@@ -187,21 +160,26 @@ fn unknown(name: &str) -> String {
 /// Writes one variable's value into the configuration. `None`: the variable does not belong to the configuration.
 ///
 /// Errors: why the value is invalid.
-pub fn apply(variable: &str, value: &str, config: &mut Table) -> Option<Result<(), String>> {
-    let form = form(variable)?;
+pub fn apply(
+    variable: &str,
+    value: &str,
+    config: &mut Table,
+    forms: &[Form],
+) -> Option<Result<(), String>> {
+    let form = form(variable, forms)?;
     let rest = &variable[PREFIX.len() + form.table.len() + 1..];
     Some(set(form, rest, value, config))
 }
 
 /// The table that a variable names.
-fn form(variable: &str) -> Option<&'static Form> {
+fn form<'f>(variable: &str, forms: &'f [Form]) -> Option<&'f Form> {
     let rest = variable.strip_prefix(PREFIX)?;
     let within = |form: &&Form| {
         let table = form.table.to_ascii_uppercase();
         rest.strip_prefix(table.as_str())
             .is_some_and(|r| r.starts_with('_'))
     };
-    FORMS.iter().find(within)
+    forms.iter().find(within)
 }
 
 fn set(form: &Form, rest: &str, value: &str, config: &mut Table) -> Result<(), String> {
@@ -294,11 +272,12 @@ fn valued(key: &str, value: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FORMS;
     use super::*;
 
     fn applied(config: &str, variable: &str, value: &str) -> Result<String, String> {
         let mut table: Table = config.parse().unwrap();
-        apply(variable, value, &mut table).unwrap()?;
+        apply(variable, value, &mut table, FORMS).unwrap()?;
         Ok(table.to_string().replace('\n', " "))
     }
 
@@ -350,7 +329,7 @@ mod tests {
             "PATH",
             "LONGSHORE_DATABASES",
         ] {
-            assert!(apply(name, "x", &mut table).is_none(), "{name}");
+            assert!(apply(name, "x", &mut table, FORMS).is_none(), "{name}");
         }
         assert!(table.is_empty());
     }
@@ -359,7 +338,11 @@ mod tests {
     fn a_variable_of_ours_that_means_nothing_is_refused_with_the_nearest_name() {
         let os = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
         let own = |name: &[u8], value: &[u8]| {
-            own([(os(name), os(value))].into_iter(), &["LONGSHORE_SECRET"])
+            own(
+                [(os(name), os(value))].into_iter(),
+                &["LONGSHORE_SECRET"],
+                FORMS,
+            )
         };
         for (name, near) in [
             ("LONGSHORE_CATALOGUE", "LONGSHORE_CATALOG"),

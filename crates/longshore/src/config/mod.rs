@@ -28,6 +28,7 @@ use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
 use longshore_wal::{is_in_bucket, location};
 use serde::{Deserialize, Deserializer, de};
 
+use self::environment::Form;
 use self::place::ConfigPlace;
 use crate::options::values;
 use longshore_terminal::failure::Failure;
@@ -36,6 +37,35 @@ use longshore_terminal::text::command_line;
 
 /// The maximum length of a configuration file.
 const LEN_MAX: u64 = 1 << 20;
+
+/// The tables that variables of the environment can name.
+const FORMS: &[Form] = &[
+    Form {
+        table: "database",
+        named: true,
+        keys: Database::KEYS,
+    },
+    Form {
+        table: "target",
+        named: true,
+        keys: Target::KEYS,
+    },
+    Form {
+        table: "retention",
+        named: true,
+        keys: Retention::KEYS,
+    },
+    Form {
+        table: "defaults",
+        named: false,
+        keys: Defaults::KEYS,
+    },
+    Form {
+        table: "serve",
+        named: false,
+        keys: Serve::KEYS,
+    },
+];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -370,7 +400,7 @@ impl Config {
         let (text, path) = found.map_or((String::new(), None), |(t, p)| (t, Some(p)));
         let passwords = password_variables(&text);
         let passwords: Vec<&str> = passwords.iter().map(String::as_str).collect();
-        let variables = environment::own(std::env::vars_os(), &passwords)
+        let variables = environment::own(std::env::vars_os(), &passwords, FORMS)
             .map_err(|(name, what)| refusal(None, &format!("the variable {name}"), &what))?;
         Config::parse(&text, path, variables)
     }
@@ -406,7 +436,7 @@ impl Config {
         variables.sort();
         let mut table: toml::Table = text.parse().unwrap_or_default();
         for (name, value) in &variables {
-            match environment::apply(name, value, &mut table) {
+            match environment::apply(name, value, &mut table, FORMS) {
                 None => {}
                 Some(Err(what)) => {
                     return Err(refusal(None, &format!("the variable {name}"), &what));
