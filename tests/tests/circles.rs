@@ -243,7 +243,6 @@ const INSIDE: &[(&str, &str)] = &[
     // The module declares what its parts implement, and chooses among them.
     ("media/src/device.rs", "one kind of device each"),
     ("repository/src/place.rs", "directories and buckets"),
-    // One type whose methods, or the steps of whose work, are in several files.
 ];
 
 /// Sets of files that use one another in a circle.
