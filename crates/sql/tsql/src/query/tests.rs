@@ -4,7 +4,8 @@
 //! Not covered: whether a result is SQL Server's (`tests/queries.rs`).
 //!
 //! The contract of the nodes ([`Nodes`], which is [`Leaves`], [`Operators`] and [`Calls`]) is `compare_ways`: for texts
-//! made at random, the tree is the parser's, and whoever makes no tree takes exactly the texts of which there is one.
+//! made at random, the tree is the parser's, and a reader that makes no tree takes exactly the texts of which there is one.
+//! `direct/lies.rs` makes each kind of node wrong.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -267,6 +268,25 @@ fn compare_ways(session: &Session, asked: QuerySource) -> Result<bool, TestCaseE
     let Some(tree) = tree else {
         return Ok(false);
     };
+    is_the_parsers(session, asked, &tree)?;
+    let Some(found) = direct::value(&session.query_context(), asked) else {
+        return Ok(false);
+    };
+    let wanted = super::one(&session.query_context(), asked);
+    // The clock goes on between the two.
+    if CLOCKS.iter().any(|clock| asked.written().contains(clock)) {
+        let kinds = (Ok(found.kind), wanted.map(|v| v.kind));
+        prop_assert_eq!(&kinds.0, &kinds.1, "{:?}", asked);
+        return Ok(true);
+    }
+    prop_assert_eq!(Ok(&found), wanted.as_ref(), "{:?}", asked);
+    // NULL and -0.0 are equal to others, so compare what is shown as well.
+    prop_assert_eq!(format!("{found:?}"), format!("{:?}", wanted.unwrap()));
+    Ok(true)
+}
+
+/// Whether the parser makes this tree of the same text.
+fn is_the_parsers(session: &Session, asked: QuerySource, tree: &Expr) -> Result<(), TestCaseError> {
     let whole = session.reader.by_text(asked);
     prop_assert!(whole.is_ok(), "{asked:?}: the parser refuses it");
     let whole = whole.unwrap();
@@ -285,21 +305,23 @@ fn compare_ways(session: &Session, asked: QuerySource) -> Result<bool, TestCaseE
         },
         other => panic!("{other:?}"),
     };
-    prop_assert_eq!(&tree, &**read, "{:?}", asked);
-    let Some(found) = direct::value(&session.query_context(), asked) else {
-        return Ok(false);
-    };
-    let wanted = super::one(&session.query_context(), asked);
-    // The clock goes on between the two.
-    if CLOCKS.iter().any(|clock| asked.written().contains(clock)) {
-        let kinds = (Ok(found.kind), wanted.map(|v| v.kind));
-        prop_assert_eq!(&kinds.0, &kinds.1, "{:?}", asked);
-        return Ok(true);
+    prop_assert_eq!(tree, &**read, "{:?}", asked);
+    Ok(())
+}
+
+/// Goal: the suite sees a wrong node of every kind.
+#[test]
+fn every_node_that_is_made_wrong_differs_from_the_parsers() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = with_variables(session(&dir));
+    for (lying, text) in direct::LIES {
+        let fragment = fragment(text).unwrap();
+        let asked = QuerySource::Expression(&fragment);
+        let right = direct::HARMLESS(text).unwrap();
+        is_the_parsers(&session, asked, &right).unwrap();
+        let wrong = lying(text).unwrap();
+        assert!(is_the_parsers(&session, asked, &wrong).is_err(), "{text}");
     }
-    prop_assert_eq!(Ok(&found), wanted.as_ref(), "{:?}", asked);
-    // NULL and -0.0 are equal to others, so compare what is shown as well.
-    prop_assert_eq!(format!("{found:?}"), format!("{:?}", wanted.unwrap()));
-    Ok(true)
 }
 
 const CLOCKS: &[&str] = &["GETDATE", "GETUTCDATE", "SYSDATETIME"];

@@ -8,6 +8,8 @@
 //! is not evaluated here; SQLite evaluates it and has the last word about its error.
 
 mod evaluate;
+#[cfg(test)]
+mod lies;
 mod node;
 mod read;
 
@@ -51,5 +53,7 @@ pub(super) fn value(context: &QueryContext, asked: QuerySource) -> Option<Variab
     })
 }
 
+#[cfg(test)]
+pub(super) use lies::{HARMLESS, LIES};
 #[cfg(test)]
 pub(super) use read::{FUNCTIONS, OF_PARTS, read};

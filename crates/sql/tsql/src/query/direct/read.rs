@@ -103,7 +103,7 @@ pub(super) fn is_readable(text: &str) -> bool {
     made::<Nothing>(text).is_some()
 }
 
-fn made<N: Nodes>(text: &str) -> Option<N::Expr> {
+pub(super) fn made<N: Nodes>(text: &str) -> Option<N::Expr> {
     let mut lexer = Lexer::new(text);
     let next = lexer.token().ok()?;
     let mut reader = Reader::<N> {
