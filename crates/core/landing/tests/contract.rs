@@ -2,9 +2,8 @@
 //! tablespace, and a delta.
 //! Method: each promise runs on a real disk, on a simulated one, and on one that writes in pieces and fails.
 //!
-//! A delta changes existing files, and promises a directory that cannot start instead of an untouched one. The parts of a
-//! cluster ([`Root`], which is [`RootContent`], [`RootFiles`] and [`RootSwitch`]) are run as the whole that they make.
-//! `contract/lies.rs` breaks each promise.
+//! A delta changes existing files, and promises a directory that cannot start instead of an untouched one. The roots of a
+//! cluster have a suite of their own (`src/cluster/tests.rs`). `contract/lies.rs` breaks each promise.
 
 #[path = "contract/lies.rs"]
 mod lies;

@@ -169,7 +169,7 @@ impl InPlace {
         Some(found.path)
     }
 
-    fn open(
+    pub(super) fn open(
         machine: &Machine,
         path: &Path,
         is_data: bool,
@@ -503,7 +503,9 @@ impl RootFiles for InPlace {
     }
 
     fn remove_added(&self, name: &Path) -> Result<(), Error> {
-        remove_tree(&*self.dir, name).map_err(self.fail("remove", name))
+        self.dir
+            .remove_file(name)
+            .map_err(self.fail("remove", name))
     }
 
     fn set_root(&self, attributes: &Attributes) -> Result<(), Error> {

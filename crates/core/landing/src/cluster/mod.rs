@@ -25,6 +25,8 @@ mod outline;
 mod room;
 mod spaces;
 mod subscribed;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

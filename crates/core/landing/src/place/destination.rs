@@ -119,7 +119,7 @@ pub trait RootFiles {
     /// Sets attributes of the directory itself; they are durable at the latest with the names that `move_in` gives.
     fn set_root(&self, attributes: &Attributes) -> Result<(), Error>;
 
-    /// The file system that holds it, and its free bytes.
+    /// The file system that holds it, and its free bytes. `None`: it is changed in place, and its own files make room.
     fn volume(&self) -> Option<(u64, u64)>;
 }
 
