@@ -27,7 +27,7 @@ use object_store::{ClientOptions, Error as StoreError};
 
 use crate::connection::{Connection, Ways, base_of};
 use crate::credentials::{Lacking, Noted};
-use crate::environment::{Environment, Form, check_endpoint, server};
+use crate::environment::{Environment, Form, server};
 use crate::own::{Asking, Sign};
 
 const ACCOUNT: [&str; 2] = ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"];
@@ -98,13 +98,9 @@ impl Azure {
                 "{name} is no storage account's name, which has 3 to 24 lower-case letters and digits"
             ));
         }
-        let endpoint = match env.first(&ENDPOINT, Form::Signs)? {
-            None => None,
-            Some((name, value)) => Some(check_endpoint(&name, &value, allow_http)?.to_string()),
-        };
         Ok(Azure {
             account,
-            endpoint,
+            endpoint: env.endpoint(&ENDPOINT, allow_http)?,
             source: source(env),
         })
     }
@@ -154,12 +150,7 @@ impl Azure {
             .with_skip_signature(true)
             .with_http_connector(ways.watching(signed()))
             .build()?;
-        Ok(Connection {
-            endpoint,
-            objects: Arc::new(store.clone()),
-            parts: Arc::new(store),
-            asking,
-        })
+        Ok(Connection::new(endpoint, store, asking))
     }
 }
 

@@ -19,6 +19,22 @@ pub struct Connection {
     pub asking: Asking,
 }
 
+impl Connection {
+    /// One client does both halves of the work: whole objects, and uploads in parts.
+    pub fn new<S>(endpoint: String, store: S, asking: Asking) -> Connection
+    where
+        S: ObjectStore + MultipartStore,
+    {
+        let store = Arc::new(store);
+        Connection {
+            endpoint,
+            objects: store.clone(),
+            parts: store,
+            asking,
+        }
+    }
+}
+
 /// How a store and the places of its credentials are reached.
 pub struct Ways<'a, C> {
     pub options: ClientOptions,

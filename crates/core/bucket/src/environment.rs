@@ -62,6 +62,15 @@ impl Environment<'_> {
         Ok(None)
     }
 
+    /// The address of a store's server, from the first of several variables that is set. Errors: as [`check_endpoint`].
+    pub fn endpoint(&self, names: &[&str], allow_http: bool) -> Result<Option<String>, String> {
+        let Some((name, value)) = self.first(names, Form::Signs)? else {
+            return Ok(None);
+        };
+        let url = check_endpoint(&name, &value, allow_http)?;
+        Ok(Some(url.to_string()))
+    }
+
     /// A path, which need not be UTF-8.
     pub fn path(&self, name: &str) -> Result<Option<PathBuf>, String> {
         let Some(value) = self.raw(name) else {

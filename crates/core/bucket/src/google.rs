@@ -20,7 +20,7 @@ use object_store::gcp::{GcpCredentialProvider, GoogleCloudStorageBuilder};
 
 use crate::connection::{Connection, Ways, base_of};
 use crate::credentials::{Lacking, Noted};
-use crate::environment::{Environment, Form, check_endpoint, read_file, server};
+use crate::environment::{Environment, Form, read_file, server};
 use crate::own::{Asking, Sign};
 
 const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
@@ -54,12 +54,8 @@ impl Google {
         env: &Environment,
         allow_http: bool,
     ) -> Result<Google, String> {
-        let endpoint = match env.get(ENDPOINT, Form::Signs)? {
-            None => None,
-            Some(value) => Some(check_endpoint(ENDPOINT, &value, allow_http)?.to_string()),
-        };
         Ok(Google {
-            endpoint,
+            endpoint: env.endpoint(&[ENDPOINT], allow_http)?,
             source: source(storage, env),
         })
     }
@@ -98,13 +94,7 @@ impl Google {
             .with_credentials(credentials)
             .with_http_connector(ways.watched())
             .build()?;
-        let store = Arc::new(store);
-        Ok(Connection {
-            endpoint,
-            objects: store.clone(),
-            parts: store,
-            asking,
-        })
+        Ok(Connection::new(endpoint, store, asking))
     }
 }
 

@@ -113,12 +113,7 @@ impl S3 {
             patience: ways.patience,
         };
         let store = builder.with_http_connector(ways.watched()).build()?;
-        Ok(Connection {
-            endpoint: self.server(),
-            objects: Arc::new(store.clone()),
-            parts: Arc::new(store),
-            asking,
-        })
+        Ok(Connection::new(self.server(), store, asking))
     }
 
     /// The builder that knows where the bucket is, and the bucket's own address.
