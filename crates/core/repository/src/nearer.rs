@@ -79,6 +79,22 @@ impl BackupLease {
     }
 }
 
+impl BackupLease {
+    /// Whether nothing that `own` has left of the backup contradicts this copy of it. Media keep their identifier when a
+    /// set is appended or replaces all others, so the sets are compared, too, where their headers can be read.
+    pub fn is_like(&self, own: &BackupEntry, storage: &Arc<dyn Storage>) -> bool {
+        if let BackupState::Missing { .. } = own.state {
+            return joined(own, &self.devices, storage).is_some();
+        }
+        let devices: Vec<_> = own.devices.iter().map(|d| d.open(storage)).collect();
+        let sets = MediaSet::open(&devices).and_then(|media| media.sets());
+        match sets.as_ref().ok().and_then(|sets| sets.last()) {
+            Some(last) => Some(last.header.set) == self.facts.id,
+            None => true,
+        }
+    }
+}
+
 /// The stripes of a set that is whole in `copy`, as many as possible of those that `own` has, and the families that come
 /// from the copy. `None`: nothing shows that they are one set.
 fn joined(

@@ -399,3 +399,30 @@ fn a_second_database_under_one_name_is_told_where_the_copies_lie() {
     // The first database has no newer backup there: it may have been given up.
     stage.line("check").exits(5).says("offsite: ");
 }
+
+/// Goal: media keep their identifier when they are written over, so a copy that was is still another backup.
+#[test]
+fn a_copy_that_was_written_over_is_not_taken_for_the_backup() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    let label = stage.names("disk1/sales")[0].clone();
+    let copied = |n: u32| stage.path(format!("away/sales/{label}/family-{n}.bak"));
+    let (one, two) = (stage.path("one.bak"), stage.path("two.bak"));
+    std::fs::rename(copied(1), &one).unwrap();
+    std::fs::rename(copied(2), &two).unwrap();
+    let lost = stripe(&stage, "disk2", &label, 2);
+    std::fs::rename(&lost, stage.path("kept")).unwrap();
+    let source = format!("sqlite:{}", stage.path("app.db").display());
+    for how in ["--append", "--init"] {
+        let line = format!("backup {source} --database sales --to one.bak --to two.bak {how}");
+        stage.line(&line).exits(0);
+        std::fs::copy(&one, copied(1)).unwrap();
+        std::fs::copy(&two, copied(2)).unwrap();
+        stage
+            .line("restore --database sales --to out")
+            .exits(4)
+            .says("nothing shows that it is the same one");
+        assert!(!stage.path("out").exists(), "{how}");
+    }
+}

@@ -332,14 +332,17 @@ impl Search<'_> {
     /// proves nothing.
     fn likeness(self, lease: &BackupLease) -> Option<Likeness> {
         let media = |devices: &[DeviceSpec]| media_set(devices, self.context);
-        let left = self.own.list().ok().and_then(|listing| {
-            let left = listing.sets.iter().find(|set| set.label == lease.label);
-            media(&left?.devices)
-        });
+        let listing = self.own.list().unwrap_or_default();
+        let left = listing.sets.iter().find(|set| set.label == lease.label);
+        let left = left.and_then(|left| Some((left, media(&left.devices)?)));
         match left {
-            Some(_) if left == media(&lease.devices) => Some(Likeness::Proven),
+            Some((left, id)) => {
+                let is_like =
+                    Some(id) == media(&lease.devices) && lease.is_like(left, &self.context.storage);
+                is_like.then_some(Likeness::Proven)
+            }
             None if self.label.is_some() => Some(Likeness::ByLabel),
-            _ => None,
+            None => None,
         }
     }
 
