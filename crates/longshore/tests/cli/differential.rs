@@ -121,16 +121,16 @@ fn a_tree_has_differential_backups_with_and_without_a_target() {
     stage.line(&format!("{line} --base full.bak")).exits(0);
     let line = format!("backup {files} --to full.bak --append --incremental");
     stage.line(&line).exits(0);
-    stage.line("restore --from diff.bak --to alone").exits(4);
+    stage.line("restore diff.bak --to alone").exits(4);
     stage
-        .line("restore --from diff.bak --base full.bak --to both")
+        .line("restore diff.bak --base full.bak --to both")
         .exits(0);
     assert_eq!(
         (read("both/tree/a/b"), read("both/tree/a/c")),
         (b"new".to_vec(), b"more".to_vec())
     );
     stage
-        .line("restore --from full.bak --position 2 --to appended")
+        .line("restore full.bak --position 2 --to appended")
         .exits(0);
     assert_eq!(read("appended/tree/a/b"), b"new");
 }
