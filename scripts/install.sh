@@ -73,7 +73,8 @@ pages() {
 documents() {
     local file
     for file in README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE docs/*.md \
-        docs/decisions/*.md docs/pictures/*.svg docs/results/*.md contrib/systemd/README.md contrib/longshore.toml; do
+        docs/decisions/*.md docs/pictures/*.svg docs/results/*.md contrib/systemd/README.md contrib/longshore.toml \
+        contrib/monitoring/*; do
         put 644 "$file" "$docs/$file"
     done
     put 755 tests/reader/longshore_reader.py "$docs/tests/reader/longshore_reader.py"

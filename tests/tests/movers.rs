@@ -122,20 +122,57 @@ fn every_key_of_a_configuration_in_these_pages_is_described() {
 
 #[test]
 fn every_metric_of_the_recipes_is_one_that_info_prints() {
-    let page = text("docs/recipes.md");
     let info = text("crates/longshore/src/commands/info.rs");
-    let used = words(&page, "longshore_", |c| c.is_ascii_lowercase() || c == '_');
-    let metrics: Vec<&str> = used
-        .into_iter()
-        // A method of Patroni.
-        .filter(|name| *name != "longshore_delta")
-        .collect();
-    assert!(metrics.len() > 10, "{metrics:?}");
-    for metric in metrics {
-        let name = metric.strip_prefix("longshore_").unwrap();
-        let printed =
-            info.contains(&format!("\"{name}\"")) || info.contains(&format!("{metric}\""));
-        assert!(printed, "{metric}");
+    for (page, least) in [
+        ("docs/recipes.md", 10),
+        ("contrib/monitoring/longshore.rules.yml", 6),
+        ("contrib/monitoring/longshore-dashboard.json", 10),
+    ] {
+        let page = text(page);
+        let used = words(&page, "longshore_", |c| c.is_ascii_lowercase() || c == '_');
+        let metrics: Vec<&str> = used
+            .into_iter()
+            // A method of Patroni.
+            .filter(|name| *name != "longshore_delta")
+            .collect();
+        assert!(metrics.len() >= least, "{metrics:?}");
+        for metric in metrics {
+            let name = metric.strip_prefix("longshore_").unwrap();
+            let printed =
+                info.contains(&format!("\"{name}\"")) || info.contains(&format!("{metric}\""));
+            assert!(printed, "{metric}");
+        }
+    }
+}
+
+/// Each panel of the dashboard asks for something, and every metric that `info` prints has a panel.
+#[test]
+fn the_dashboard_shows_every_metric() {
+    let dashboard = text("contrib/monitoring/longshore-dashboard.json");
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut asked = String::new();
+    for panel in panels {
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{}", panel["title"]);
+        for target in targets {
+            asked += target["expr"].as_str().unwrap();
+        }
+    }
+    let info = text("crates/longshore/src/commands/info.rs");
+    let table = info.split("const METRICS").nth(1).unwrap();
+    let table = table.split("\n];").next().unwrap();
+    let names = words(table, "\"", |c| c.is_ascii_lowercase() || c == '_');
+    let names: Vec<&str> = names.iter().map(|name| name.trim_matches('"')).collect();
+    // Each time has its age, which the dashboard computes by itself.
+    let shown = names
+        .iter()
+        .filter(|name| !name.is_empty() && !name.ends_with("_age_seconds"));
+    for name in shown {
+        assert!(
+            asked.contains(&format!("longshore_{name}{{")),
+            "{name} has no panel"
+        );
     }
 }
 

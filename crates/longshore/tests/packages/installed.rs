@@ -24,6 +24,7 @@ fn an_installation_is_complete_stripped_and_gone_after_uninstall() {
         "/usr/share/man/man1/longshore-backup.1",
         "/usr/share/man/man5/longshore.toml.5",
         "/usr/share/doc/longshore/docs/emergency.md",
+        "/usr/share/doc/longshore/contrib/monitoring/longshore.rules.yml",
         "/usr/share/doc/longshore/tests/reader/longshore_reader.py",
     ] {
         assert!(root.path(file).is_file(), "{file} is missing");
