@@ -21,6 +21,11 @@ use longshore_io::Buffer;
 
 use longshore_codec::{Algorithm, Level};
 
+/// Calls that may never return before a device is no longer used; their buffers stay with them.
+pub(crate) const HUNG_MAX: u32 = 8;
+/// The number of a server's messages about accelerators at work, as SQL Server numbers them.
+pub(crate) const RUN_TIME: u32 = 17438;
+
 /// The work to do on a job's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {

@@ -10,7 +10,7 @@
 //! | 17431, 17432 | it was initialised, or not |
 //! | 17433, 17434 | a session could be opened, or not |
 //! | 17435, 17437 | it will be used in hardware mode, or in software mode |
-//! | 17438 | at run time: it failed, or is out of service now ([`RUN_TIME`]) |
+//! | 17438 | at run time: it failed, or is out of service now ([`RUN_TIME`](crate::engine::RUN_TIME)) |
 //!
 //! SQL Server 2022 has messages with these numbers. 17435 to 17437 have SQL Server's meaning. The meaning of the others
 //! is not published, so their order is a guess and their words are ours.
@@ -25,9 +25,6 @@
 
 use super::door::{Accelerator, AcceleratorFacts, Refusal, Trouble};
 use crate::Health;
-
-/// The number of messages about accelerators at work.
-pub const RUN_TIME: u32 = 17438;
 
 /// One line of a server's log.
 #[derive(Debug, Clone, PartialEq, Eq)]

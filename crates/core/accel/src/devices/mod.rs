@@ -21,7 +21,7 @@ mod under_way;
 use std::sync::{Arc, LazyLock};
 
 pub use door::{Accelerator, AcceleratorFacts, Refusal, Trouble};
-pub use messages::{Message, RUN_TIME};
+pub use messages::Message;
 pub use under_way::holds_exit;
 
 use crate::Engine;

@@ -108,9 +108,9 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// `len` of 0: more work on bytes that were already counted.
-    pub(super) fn add(&self, len: u64, took: Duration) {
-        self.bytes.fetch_add(len, Ordering::Relaxed);
+    /// `len_bytes` of 0: more work on bytes that were already counted.
+    pub(super) fn add(&self, len_bytes: u64, took: Duration) {
+        self.bytes.fetch_add(len_bytes, Ordering::Relaxed);
         let us = took.as_micros() as u64;
         self.us.fetch_add(us, Ordering::Relaxed);
     }
@@ -156,7 +156,7 @@ impl<T: Send + 'static> Inner<T> {
         })
     }
 
-    pub(super) fn admit(&self, len: u64, remaining_bytes: Option<u64>) -> Admission {
+    pub(super) fn admit(&self, len_bytes: u64, remaining_bytes: Option<u64>) -> Admission {
         let serve = match self.terms.mode {
             Mode::Hardware => Serve::First,
             Mode::Hybrid => {
@@ -168,27 +168,28 @@ impl<T: Send + 'static> Inner<T> {
         if serve == Serve::Second {
             return Admission::No;
         }
-        let device_alone = serve == Serve::First || self.cpus_would_add_little(len);
+        let device_alone = serve == Serve::First || self.cpus_would_add_little(len_bytes);
         let lanes = self.lanes.iter().enumerate();
-        let fit = lanes.filter(|(_, lane)| lane.is_ready() && len <= lane.input_bytes_max());
-        let Some((loaded_us, lane)) = fit.map(|(i, lane)| (lane.loaded_us(len), i)).min() else {
+        let fit = lanes.filter(|(_, lane)| lane.is_ready() && len_bytes <= lane.input_bytes_max());
+        let Some((loaded_us, lane)) = fit.map(|(i, lane)| (lane.loaded_us(len_bytes), i)).min()
+        else {
             return Admission::No;
         };
-        let latest_us = self.lanes[lane].latest_us(len);
-        let rest = remaining_bytes.map(|rest| rest.saturating_add(len));
+        let latest_us = self.lanes[lane].latest_us(len_bytes);
+        let rest = remaining_bytes.map(|rest| rest.saturating_add(len_bytes));
         // Only the CPUs' blocks need buffers that can wait for a late block.
         let slack = self.terms.slack_bytes.filter(|_| !device_alone);
         if self.terms.mode == Mode::Hybrid && self.comes_too_late(latest_us, rest, slack) {
             return Admission::No;
         }
-        match self.lanes[lane].try_admit(len, device_alone) {
+        match self.lanes[lane].try_admit(len_bytes, device_alone) {
             Some(permit) => Admission::Yes(AdmitRight { lane, permit }),
             None if self.lanes[lane].most_bytes() == 0 => Admission::No,
             None if device_alone => Admission::Full,
             // Nobody waits for a device that may be slow.
             None if !self.lanes[lane].is_measured() => Admission::No,
             // A core does not feed the device while it compresses: the device's waiting blocks must last that long.
-            None if self.core_us(len).is_some_and(|us| loaded_us < us) => Admission::Full,
+            None if self.core_us(len_bytes).is_some_and(|us| loaded_us < us) => Admission::Full,
             None => Admission::No,
         }
     }
@@ -196,11 +197,12 @@ impl<T: Send + 'static> Inner<T> {
     /// Whether the devices take nearly all blocks that the CPUs can feed them: then a core that compresses only keeps
     /// blocks from them. Of `K` cores, devices that do `a` blocks per second need `a × f`, where `f` is the time to
     /// feed one block; the rest compresses `(K - a × f) / c` blocks per second.
-    fn cpus_would_add_little(&self, len: u64) -> bool {
-        let (Some(feed_us), Some(core_us)) = (self.fed.us_for(len), self.core_us(len)) else {
+    fn cpus_would_add_little(&self, len_bytes: u64) -> bool {
+        let (Some(feed_us), Some(core_us)) = (self.fed.us_for(len_bytes), self.core_us(len_bytes))
+        else {
             return false;
         };
-        let blocks_per_us = self.devices_per_s() / len as f64 / 1e6;
+        let blocks_per_us = self.devices_per_s() / len_bytes as f64 / 1e6;
         let cores_left = self.terms.cpus as f64 - blocks_per_us * feed_us;
         let more_per_us = cores_left / core_us.max(1) as f64;
         // As for the guard, a gain within the margin is none.
@@ -240,9 +242,9 @@ impl<T: Send + 'static> Inner<T> {
         Some((one / self.terms.cpus.max(1) as f64) as u64)
     }
 
-    pub(super) fn software_did(&self, len: u64, took: Duration) {
-        self.software.add(len, took);
-        self.progressed(len as usize);
+    pub(super) fn software_did(&self, len_bytes: u64, took: Duration) {
+        self.software.add(len_bytes, took);
+        self.progressed(len_bytes as usize);
     }
 
     pub(super) fn end(&self) {

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use super::desk::NotDone;
 use super::in_service::InService;
 use super::terms::{LOOK, Mode, Terms};
-use crate::devices::RUN_TIME;
+use crate::engine::RUN_TIME;
 use crate::{Engine, EngineState, Fault};
 
 /// How long a lane out of service, or a worker without room, waits before its next check.
@@ -42,6 +42,10 @@ const SLOW_CALL: f64 = 0.99;
 const DEVICE_CORES: usize = 20;
 /// Buffers next to these for each CPU, in hybrid mode: one that it fills, one that waits.
 const CPU_BUFFERS: usize = 2;
+/// Batches for each call that a device takes at once: one at work, one that waits.
+const ROUNDS: usize = 2;
+/// A batch may end at so many times its start, so that the last block of one need not wait for the next.
+const BATCH_STRETCH: u64 = 2;
 /// The quantile of calls that a block is expected to wait for: half of them are faster.
 const TYPICAL_CALL: f64 = 0.5;
 
@@ -137,7 +141,7 @@ impl InService {
             Mode::Hardware => 0,
             Mode::Hybrid => DEVICE_CORES + CPU_BUFFERS * cpus,
         };
-        (2 * batch * caps.calls_max.max(1)).max(least)
+        (ROUNDS * batch * caps.calls_max.max(1)).max(least)
     }
 }
 
@@ -197,7 +201,7 @@ impl Lane {
     pub fn batch(&self) -> Range<u64> {
         let batch = &self.engine().caps().batch_bytes;
         // A small allowance, and the smallest budget, must still fill a batch.
-        let share = (self.shared_bytes / (2 * self.calls_max() as u64)).max(1);
+        let share = (self.shared_bytes / (ROUNDS * self.calls_max()) as u64).max(1);
         // An unmeasured device begins with one buffer: it may be slow, and the writer waits for its blocks.
         let (calls, rate) = {
             let known = self.accelerator.known();
@@ -207,12 +211,12 @@ impl Lane {
             )
         };
         let trusted = self.buffer_bytes.saturating_mul(2u64.saturating_pow(calls));
-        // A slow device must not seem to hang because its batches are large. A batch may end at twice its start, below.
-        let ends = 2.0 * self.calls_max() as f64;
+        // A slow device must not seem to hang because its batches are large, and a batch may end at more than its start.
+        let ends = BATCH_STRETCH as f64 * self.calls_max() as f64;
         let in_time = rate.map_or(0, |rate| (rate * self.calls_within_s / ends) as u64);
         let most = share.min(trusted).min(in_time.max(self.buffer_bytes));
         let start = (batch.start as u64).min(most).max(1);
-        start..(batch.end as u64).min(2 * start).max(start)
+        start..(batch.end as u64).min(BATCH_STRETCH * start).max(start)
     }
 
     /// Admits a block: up to the bytes that keep the device busy while CPUs compress, or more if it is `alone`.

@@ -51,7 +51,6 @@ pub use inner::{Admission, AdmitRight};
 use inner::{Inner, ParcelRest};
 pub use lane::EngineUse;
 use lane::NAP;
-pub(crate) use standing::HUNG_MAX;
 pub use terms::{Mode, Terms};
 
 /// The work of one block, as a worker puts it.

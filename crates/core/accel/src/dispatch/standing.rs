@@ -16,10 +16,9 @@
 
 use std::time::Duration;
 
+use crate::engine::HUNG_MAX;
 use crate::{EngineState, Fault, Health};
 
-/// Calls that may never return before the device is no longer used.
-pub const HUNG_MAX: u32 = 8;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Corrupt results within a run after which the device is no longer used.

@@ -45,7 +45,7 @@ use self::session::{CallError, Session, Trust};
 use super::door::{Accelerator, AcceleratorFacts, Refusal, Trouble};
 use super::messages::log_test;
 use super::under_way::{self, UnderWay};
-use crate::dispatch::HUNG_MAX;
+use crate::engine::HUNG_MAX;
 use crate::{Caps, Engine, EngineState, Fault, Health, Job, Outcome, Task};
 
 /// The engine gives up after this many sessions whose memory a device may still write to. About 3 MiB each.
