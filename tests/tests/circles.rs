@@ -1,8 +1,7 @@
 //! Goal: inside every crate dependencies lead one way: no file uses names of a file that uses its own.
 //! Method: the code is read as text: `use` lines and paths, without comments and tests. A name that a module only
 //! re-exports (`pub use`) belongs to the file that defines it.
-//! Not covered: the modules in `INSIDE`, whose own parts use the module's names. These are one thing in several files,
-//! each with a reason; between any two of their parts the rule holds.
+//! Not covered: circles between folders whose files are in no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -237,27 +236,14 @@ fn home(modules: &BTreeMap<Name, Module>, path: &[String], depth: usize) -> Opti
     }
 }
 
-/// Modules whose parts (the modules below them) may use their names, and why. A module that is not here hands its names
-/// down through a file of their own.
-const INSIDE: &[(&str, &str)] = &[
-    // The module declares what its parts implement, and chooses among them.
-    ("media/src/device.rs", "one kind of device each"),
-    ("repository/src/place.rs", "directories and buckets"),
-];
-
 /// Sets of files that use one another in a circle.
-fn circles(modules: &BTreeMap<Name, Module>, inside: &[(&str, &str)]) -> Vec<BTreeSet<Name>> {
+fn circles(modules: &BTreeMap<Name, Module>) -> Vec<BTreeSet<Name>> {
     let uses = |name: &Name| -> BTreeSet<Name> {
         let homes = modules[name]
             .uses
             .iter()
             .filter_map(|p| home(modules, p, 0));
-        let is_inside = |to: &Name| {
-            let file = modules[to].file.to_string_lossy();
-            let may = inside.iter().any(|known| file.ends_with(known.0));
-            may && !to.is_empty() && name.starts_with(to)
-        };
-        homes.filter(|to| to != name && !is_inside(to)).collect()
+        homes.filter(|to| to != name).collect()
     };
     let edges: BTreeMap<&Name, BTreeSet<Name>> = modules.keys().map(|n| (n, uses(n))).collect();
     let reach = |from: &Name| {
@@ -291,7 +277,7 @@ fn files_of_a_crate_use_one_another_in_no_circle() {
     let mut wrong = Vec::new();
     for room in longshore_tests::rooms() {
         let modules = modules(&room.join("src"));
-        for circle in circles(&modules, INSIDE) {
+        for circle in circles(&modules) {
             let files = circle.iter().map(|name| &modules[name].file);
             let files: Vec<String> = files
                 .map(|file| file.strip_prefix(root()).unwrap().display().to_string())
@@ -305,22 +291,6 @@ fn files_of_a_crate_use_one_another_in_no_circle() {
         wrong.len(),
         wrong.join("\n")
     );
-}
-
-#[test]
-fn every_module_whose_parts_use_it_needs_its_exception() {
-    let rooms = longshore_tests::rooms();
-    for (file, _) in INSIDE {
-        let of_file = rooms.iter().find(|room| {
-            let (name, rest) = file.split_once('/').unwrap();
-            room.ends_with(name) && room.join(rest).exists()
-        });
-        let room = of_file.unwrap_or_else(|| panic!("{file} is gone"));
-        let others = INSIDE.iter().filter(|known| known.0 != *file);
-        let others: Vec<(&str, &str)> = others.copied().collect();
-        let found = circles(&modules(&room.join("src")), &others);
-        assert!(!found.is_empty(), "{file} needs no exception any more");
-    }
 }
 
 #[test]
@@ -345,6 +315,6 @@ fn a_circle_is_found_also_through_a_name_that_is_handed_on() {
         let module = module(&code(text), &at, children, PathBuf::new());
         (at, module)
     });
-    let circles = circles(&BTreeMap::from(modules), &[]);
+    let circles = circles(&BTreeMap::from(modules));
     assert_eq!(circles, [BTreeSet::from([names("a"), names("b")])]);
 }

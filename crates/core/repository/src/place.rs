@@ -1,201 +1,33 @@
-//! Where the backups of one database are, behind doors: directories are the one place, buckets the other.
+//! Where a target's backups are: directories are the one place, buckets the other.
 //!
-//! A place knows names, leases and removals.
+//! Invariants
+//! - A target's kind decides the place, and nothing above asks for the kind again.
+//! - Two texts name one place if the directory or the prefix behind them is one, whatever the texts are.
 //!
-//! Invariants, the promises of every place
-//! - A new backup has a live lease before its first byte is written.
-//! - A reader's lease and a removal of the same backup notice each other, whichever is first.
-//! - A backup whose removal has begun is [`LabelFiles::removing`] until nothing of it is left, or until the removal was
-//!   taken back as a whole.
-//!
-//! Leaves to others: what a backup is, which one is whole, and which ones go; that is decided above these doors and is
-//! the same for every place (`shelf.rs`, `retention.rs`).
+//! Leaves to others: what a place promises (`place/door.rs`), and both kinds of places (`place/`).
 
 pub(crate) mod buckets;
 pub(crate) mod directories;
+mod door;
 pub(crate) mod object_lease;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use longshore_bucket::Abilities;
 use longshore_io::{Clock, Storage};
-use longshore_media::DeviceSpec;
-use uuid::Uuid;
 
 use self::buckets::Buckets;
 use self::directories::Directories;
+pub use self::door::LeftUploads;
+pub(crate) use self::door::{
+    Begun, Found, Hold, LabelFiles, Place, Protection, Removal, ShelfMark,
+};
 
 use crate::Error;
-use crate::label::{BackupKind, Label};
-use crate::lease::Holder;
 use crate::target::{self, Places, Target};
-
-/// Everything that lies at a place.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub labels: BTreeMap<Label, LabelFiles>,
-    /// Unknown names. Nothing changes them.
-    pub strays: Vec<String>,
-    /// The place's own time at which leases were judged, in nanoseconds since the Unix epoch.
-    pub now_ns: i64,
-}
-
-/// The files under one label.
-#[derive(Debug, Default)]
-pub(crate) struct LabelFiles {
-    pub stripes: Vec<DeviceSpec>,
-    /// Whether a stripe has its final name in a way that only a whole set gives it.
-    pub any_finished: bool,
-    pub removing: bool,
-    /// Live leases.
-    pub holders: Vec<Holder>,
-    /// A writer that ended while this was listed, or not long ago: the listing may be older than its last stripes.
-    pub ending: Option<Holder>,
-    /// Whether all writers among the holders were processes of this machine that have ended.
-    pub writers_ended: bool,
-    pub bytes: u64,
-    pub unreadable: Option<String>,
-}
-
-/// A place for a new backup.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    pub label: Label,
-    /// One for each family, in order.
-    pub devices: Vec<DeviceSpec>,
-    pub hold: Box<dyn Hold>,
-}
-
-/// Something that is held at a place; the drop releases it. Its holder asks before it believes that what it did while
-/// it held was protected.
-pub(crate) trait Hold: Debug + Send + Sync {
-    /// Whether it was held from its beginning until now.
-    ///
-    /// Errors: it was lost meanwhile, so others may have acted as if it did not exist.
-    fn confirm(&self) -> Result<(), Error>;
-}
-
-/// Whether a reader is protected.
-#[derive(Debug)]
-pub(crate) enum Protection {
-    Held(Box<dyn Hold>),
-    /// Nothing can remove it: the bucket is read as it was.
-    Needless,
-    /// It may read, and not write there; the text says why.
-    Impossible(String),
-}
-
-/// The end of a removal.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Removal {
-    Done,
-    /// The program that uses it. The removal was taken back, unless an earlier one had begun it.
-    InUse(String),
-    /// The store does not let these credentials remove it, or nobody; the text says what it answered.
-    Retained(String),
-    /// Some of it is gone, and the rest cannot be removed now: it is no backup any longer. The text says why.
-    Partly(String),
-}
-
-/// The mark by which a WAL archive knows this place.
-pub(crate) struct ShelfMark {
-    pub id: Uuid,
-    /// The time of its last change, which no copy of a file has.
-    pub changed_ns: i64,
-    /// Where it lies, if its copies can have its time: then no other place has it.
-    pub only_at: Option<PathBuf>,
-}
-
-/// Where the backups of one database lie. Any number of programs may use one place. The tests in `place/tests.rs` check
-/// the text of the traits here for every place.
-pub(crate) trait Place: Claims + Marks + Debug + Send + Sync {
-    /// Errors: a part of the place cannot be read; trouble with one backup is in its [`LabelFiles`].
-    fn look(&self) -> Result<Found, Error>;
-
-    /// The program that writes to these stripes and holds no lease.
-    fn writer(&self, stripes: &[DeviceSpec], now_ns: i64) -> Option<String>;
-
-    /// Where this family of a backup would be written now.
-    fn stripe(&self, label: &Label, family: u16) -> String;
-
-    /// Protects a backup from removal. The caller then looks whether it is still there.
-    ///
-    /// Errors: [`Error::NoSuchLabel`].
-    fn protect(&self, label: &Label) -> Result<Protection, Error>;
-
-    /// Excludes other expires; `None` if nothing is there.
-    ///
-    /// Errors: [`Error::Busy`].
-    fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error>;
-
-    /// How many backups are looked into at once, where each look waits for answers.
-    fn side_by_side(&self) -> usize {
-        1
-    }
-}
-
-/// New labels at a place.
-pub(crate) trait Claims {
-    /// Makes a place for a new backup.
-    fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error>;
-
-    /// Makes a place for a copy of a backup, under the same label. Family N goes to the place after that of family N - 1, and
-    /// the first place follows the last.
-    ///
-    /// Errors: [`Error::LabelTaken`] if anything is under the label.
-    fn begin_copy(&self, label: &Label, families: u16) -> Result<Begun, Error>;
-}
-
-/// The marks at a place, which are no backups and are never removed.
-pub(crate) trait Marks {
-    /// All marks of this database, each once.
-    ///
-    /// Errors: a part of the place cannot be read.
-    fn marks(&self) -> Result<Vec<ShelfMark>, Error>;
-
-    /// Makes a mark with an identifier that no other has, as [`Marks::marks`] shows it from then on. The caller has begun
-    /// a backup here before.
-    ///
-    /// Errors: there is nothing of the database yet, or nothing can be written.
-    fn new_mark(&self) -> Result<ShelfMark, Error>;
-
-    /// Where the database lies, for people: the same for everybody who names this place, and another for other places.
-    fn home(&self) -> Result<PathBuf, Error>;
-}
-
-/// The end of uploads that killed backups left in a store, which charges for their parts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LeftUploads {
-    pub aborted: u64,
-    /// Why some could not be found or aborted.
-    pub kept_because: Option<String>,
-}
-
-/// A place from which no other program removes backups now.
-pub(crate) trait Remover {
-    /// [`Place::look`], with leases judged by the place's own clock.
-    fn look(&self) -> Result<Found, Error>;
-
-    /// Removes a backup unless a program uses it; one that is not there is removed already.
-    fn remove(&self, label: &Label) -> Result<Removal, Error>;
-
-    /// [`Remover::remove`] of a label that only ended processes of this machine write ([`LabelFiles::writers_ended`]), though
-    /// their leases are alive for others. The store may still do what they sent before.
-    fn take_over(&self, label: &Label) -> Result<Removal, Error> {
-        self.remove(label)
-    }
-
-    /// Aborts the uploads of backups that have ended. A refusal of the store is in the answer, since no backup depends
-    /// on it.
-    ///
-    /// Errors: the lock was lost, or there was no answer.
-    fn abort_left_uploads(&self) -> Result<LeftUploads, Error>;
-}
 
 impl Target {
     /// The names of all databases at this target, sorted.

@@ -36,7 +36,7 @@ use longshore_bucket::{
 };
 use longshore_io::{Buffer, Clock, HostClock, Pool, Storage, Via};
 
-use super::{
+use super::door::{
     BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead, FamilyWrite, LastLook, LeftStripe,
     PendingStripe, Stripe,
 };

@@ -32,7 +32,7 @@ use longshore_io::{
     Attributes, Buffer, Dir, File, OpenHow, Reservation, Storage, Via, copy_nontemporal,
 };
 
-use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
+use super::door::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
 use crate::Error;
 
 /// Bytes collected before a write: the memory that a stripe needs in addition to the pool. One large page.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_io::Via;
 
-use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
+use super::door::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
 use crate::Error;
 
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_io::{Via, standard};
 
-use super::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
+use super::door::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
 use crate::Error;
 
 #[derive(Debug)]

@@ -31,11 +31,11 @@ use longshore_io::{Storage, is_stale, side_by_side};
 use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
-use super::object_lease::{self, End, ObjectLease};
-use super::{
+use super::door::{
     Begun, Claims, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal,
     Remover, ShelfMark,
 };
+use super::object_lease::{self, End, ObjectLease};
 use crate::Error;
 use crate::label::{BackupKind, Label};
 use crate::lease::{self, Holder, Use};

@@ -19,7 +19,7 @@ use longshore_io::{Clock, Dir, FileKind, OpenHow, Storage};
 use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
-use super::{
+use super::door::{
     Begun, Claims, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal,
     Remover, ShelfMark,
 };

@@ -21,7 +21,7 @@ use std::time::Duration;
 use longshore_bucket::{Bucket, Bytes, Key};
 use longshore_io::STALE;
 
-use super::Hold;
+use super::door::Hold;
 use crate::Error;
 use crate::lease::{Holder, Use};
 

@@ -11,6 +11,7 @@ use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Habits, Store};
 use longshore_io::{Host, HostClock, SimDisk, Via};
 
+use super::door::*;
 use super::*;
 use crate::target::WAL;
 
