@@ -36,7 +36,7 @@ pub struct Depth {
 /// The measurements of one round.
 #[derive(Debug, Clone, Copy)]
 struct Round {
-    rate: f64,
+    rate_bytes_per_s: f64,
     service_us: f64,
 }
 
@@ -65,7 +65,7 @@ impl Depth {
             return;
         }
         let now = Round {
-            rate: rate_bytes_per_s,
+            rate_bytes_per_s,
             service_us,
         };
         let Some(before) = self.before else {
@@ -74,7 +74,7 @@ impl Depth {
         };
         if self.trying {
             self.trying = false;
-            if now.rate >= before.rate * GAIN {
+            if now.rate_bytes_per_s >= before.rate_bytes_per_s * GAIN {
                 self.rest_next = REST;
                 self.before = Some(now);
                 return self.try_more();
@@ -85,7 +85,9 @@ impl Depth {
             // The round before the trial stays the reference.
             return;
         }
-        if now.service_us > before.service_us * STRETCH && now.rate < before.rate * GAIN {
+        if now.service_us > before.service_us * STRETCH
+            && now.rate_bytes_per_s < before.rate_bytes_per_s * GAIN
+        {
             self.steps = self.steps.saturating_sub(1).max(self.least);
         }
         self.before = Some(now);

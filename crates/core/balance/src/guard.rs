@@ -47,7 +47,7 @@ pub struct Guard {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct ArmHistory {
-    rate: Option<f64>,
+    bytes_per_us: Option<f64>,
     better: u32,
     /// The time before which the choice is not tried again, and the rest after its next loss.
     not_before_us: u64,
@@ -97,30 +97,30 @@ impl Guard {
         CHOICES[self.trial.unwrap_or(self.best)]
     }
 
-    fn learn(&mut self, rate: f64) {
+    fn learn(&mut self, bytes_per_us: f64) {
         let known = &mut self.rates[self.trial.unwrap_or(self.best)];
-        known.rate = Some(match known.rate {
+        known.bytes_per_us = Some(match known.bytes_per_us {
             // A choice that is seldom tried is judged by its last epoch.
             Some(old) if self.trial.is_none() => {
-                let differs = (rate - old).abs() / old.max(f64::MIN_POSITIVE);
+                let differs = (bytes_per_us - old).abs() / old.max(f64::MIN_POSITIVE);
                 self.unrest += (differs.min(1.0) - self.unrest) * WEIGHT;
-                old + (rate - old) * WEIGHT
+                old + (bytes_per_us - old) * WEIGHT
             }
-            _ => rate,
+            _ => bytes_per_us,
         });
     }
 
     fn decide(&mut self, passed_us: u64, could: [f64; 2]) {
         if let Some(trial) = self.trial.take() {
             self.settling = true;
-            let best = self.rates[self.best].rate.unwrap_or(0.0);
+            let best = self.rates[self.best].bytes_per_us.unwrap_or(0.0);
             let known = &mut self.rates[trial];
             // *Both* need not be better by the margin to return: it can only win when conditions change.
             let margin = match trial {
                 0 => 1.0,
                 _ => MARGIN + self.unrest,
             };
-            let wins = known.rate.is_some_and(|rate| rate > best * margin);
+            let wins = known.bytes_per_us.is_some_and(|rate| rate > best * margin);
             known.better = if wins { known.better + 1 } else { 0 };
             known.rest_us = match wins {
                 true => 0,
@@ -138,7 +138,7 @@ impl Guard {
             }
             self.next_trial = (trial + 1) % CHOICES.len();
         }
-        let best = self.rates[self.best].rate.unwrap_or(0.0);
+        let best = self.rates[self.best].bytes_per_us.unwrap_or(0.0);
         // Rates in this file are bytes per microsecond.
         let near = |choice: usize| choice == 0 || could[choice - 1] / 1e6 >= best * NEAR;
         let choices = (0..CHOICES.len()).map(|i| (self.next_trial + i) % CHOICES.len());
@@ -153,7 +153,7 @@ impl Guard {
         let new = others
             .iter()
             .copied()
-            .filter(|c| self.rates[*c].rate.is_none());
+            .filter(|c| self.rates[*c].bytes_per_us.is_none());
         let new = new.max_by(|a, b| thought(a).total_cmp(&thought(b)));
         let Some(next) = new.or(others.first().copied()) else {
             return;

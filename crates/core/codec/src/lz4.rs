@@ -29,8 +29,7 @@
 //! Invariants
 //! - The writer makes exactly this frame, with one block for the whole buffer.
 //! - The reader takes any number and size of independent blocks, with or without a content size, and refuses by name
-//!   what the writer never sets: linked blocks, LZ4's own checksums (the block around the payload is checksummed
-//!   already), dictionaries, reserved bits.
+//!   what the writer never sets: linked blocks, LZ4's own checksums (the payload has one around it already), dictionaries, reserved bits.
 //!
 //! Leaves to others: the checksums around a payload (`longshore-media`).
 //!

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::plan::{Sizes, WORKER_SCRATCH_BYTES};
 use crate::request::{Objective, Offload};
 
-/// Smaller blocks are not worth a request to a device.
+/// Smaller blocks are not worth a request to an accelerator.
 pub const WORTH_BYTES: usize = 64 << 10;
 /// How long a finisher waits for a buffer before it checks again for the writer's block.
 pub const NAP: Duration = Duration::from_millis(1);

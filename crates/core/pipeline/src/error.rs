@@ -72,8 +72,6 @@ pub enum Error {
     #[error("the media on device {device} hold the base of this backup and would be overwritten")]
     BaseOverwritten { device: String },
 
-    /// Other sources have no differential backups.
-
     /// Other sources have no WAL that could be stored separately.
     #[error("only PostgreSQL clusters have a log that can be backed up")]
     NoLog,

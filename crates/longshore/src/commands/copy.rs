@@ -196,7 +196,7 @@ struct RouteRun<'a> {
 /// Counts while stripes are copied.
 struct Counted {
     moved: AtomicU64,
-    total: u64,
+    total_bytes: u64,
     view: ProgressView,
 }
 
@@ -346,7 +346,7 @@ impl RouteRun<'_> {
         };
         let counted = Counted {
             moved: AtomicU64::new(0),
-            total: load.chosen.iter().map(|i| from.sets[*i].bytes).sum(),
+            total_bytes: load.chosen.iter().map(|i| from.sets[*i].bytes).sum(),
             view: ProgressView::new(self.context.output, self.context.clock.clone()),
         };
         for i in in_order(&load.facts, &load.chosen) {
@@ -440,7 +440,7 @@ impl RouteRun<'_> {
                 throttle.take(n);
             }
             let moved = counted.moved.fetch_add(n, Ordering::Relaxed) + n;
-            counted.view.copied(moved, counted.total);
+            counted.view.copied(moved, counted.total_bytes);
             match self.is_cancelled() {
                 true => Err(MediaError::Cancelled {
                     device: label.to_string(),

@@ -1,8 +1,8 @@
-//! Where a block to be written is decoded: directly into the buffer that the device reads, or into one that no device
+//! Where a block to be written is decoded: directly into the buffer that the disk reads, or into one that no disk
 //! accesses, from which it is copied without going through the caches.
 //!
 //! Which of the two takes less CPU time depends on the machine's caches and on the algorithm. A copy costs a pass over
-//! the plain bytes; a buffer that comes back from a device may have left the core's cache, so decoding into it is
+//! the plain bytes; a buffer that comes back from a disk may have left the core's cache, so decoding into it is
 //! slower.
 //!
 //! Invariants

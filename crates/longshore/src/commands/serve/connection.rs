@@ -263,7 +263,7 @@ impl<'a> Connection<'a> {
         self.wire
             .say(|reply| welcome(reply, login, &session, &door.name))?;
         self.incoming
-            .set_message_len_max(door.settings.batch_len_max);
+            .set_message_len_max(door.settings.batch_bytes_max);
         let claim = door.memory.claim(0).unwrap_or_default();
         Ok(Worker::new(session, door.name.as_str().into(), claim))
     }

@@ -91,7 +91,7 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     setup.directories = Some(settings.directories.clone());
     setup.buckets = Some(settings.buckets.clone());
     setup.reserved.extend(settings.own_files(context));
-    let memory = Memory::new(settings.memory);
+    let memory = Memory::new(settings.memory_bytes);
     setup.memory = memory.clone();
     allow_descriptors(settings.sessions);
     let stop = setup.context.cancel.clone();

@@ -43,9 +43,9 @@ pub struct Settings {
     /// The maximum number of them that are logged in under the same name.
     pub login_sessions: usize,
     /// The maximum bytes of one request.
-    pub batch_len_max: usize,
+    pub batch_bytes_max: usize,
     /// The maximum bytes that all sessions hold together.
-    pub memory: usize,
+    pub memory_bytes: usize,
     /// The time limit from the connection to the end of the login.
     pub login_time: Duration,
     /// The time limit between an answer and the next request.
@@ -195,8 +195,9 @@ impl Settings {
             backup_directory,
             sessions,
             login_sessions,
-            batch_len_max: usize::try_from(batch).unwrap_or(usize::MAX),
-            memory: usize::try_from(configured.memory.unwrap_or(MEMORY)).unwrap_or(usize::MAX),
+            batch_bytes_max: usize::try_from(batch).unwrap_or(usize::MAX),
+            memory_bytes: usize::try_from(configured.memory.unwrap_or(MEMORY))
+                .unwrap_or(usize::MAX),
             login_time: seconds(
                 configured
                     .login_time

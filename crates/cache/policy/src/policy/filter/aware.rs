@@ -155,10 +155,10 @@ impl Aware {
     fn small(&mut self, view: &View, asked: &ReadRequest) -> ReadPlan {
         self.small.note(view.now);
         let (fast, slow) = (&self.fast, &self.slow);
-        let len = asked.len_bytes;
+        let len_bytes = asked.len_bytes;
         let (fast_us, slow_us) = (
-            fast.loaded_us(len, view.fast),
-            slow.loaded_us(len, view.slow),
+            fast.loaded_us(len_bytes, view.fast),
+            slow.loaded_us(len_bytes, view.slow),
         );
         // With n in flight a side completes n / loaded, and loaded² = lone² + queue² with a queue that grows with n.
         // So one more raises that by lone² / loaded³, and two thirds is the exponent that compares the sides: once the
@@ -168,7 +168,7 @@ impl Aware {
             true => 0.0,
             false => ((self.busy - cache::CROWDED_FROM) / (1.0 - cache::CROWDED_FROM)).max(0.0),
         };
-        let handicap = (slow.lone_us(len) / fast.lone_us(len))
+        let handicap = (slow.lone_us(len_bytes) / fast.lone_us(len_bytes))
             .max(1.0)
             .powf(crowded * 2.0 / 3.0);
         let goes_fast = fast_us * handicap <= slow_us;
@@ -177,7 +177,7 @@ impl Aware {
         } else {
             Reason::Budget
         };
-        let admit = self.worth_a_fill(view, len);
+        let admit = self.worth_a_fill(view, len_bytes);
         plan(asked, goes_fast, admit, reason)
     }
 
@@ -212,29 +212,34 @@ impl Aware {
 
     /// Whether a copy would save more than it costs: the longer wait of the requests queued on the fast side, or of
     /// requests that arrive meanwhile. The copy is assumed to be used once: later uses are as uncertain as this one.
-    fn worth_a_fill(&self, view: &View, len: u64) -> bool {
+    fn worth_a_fill(&self, view: &View, len_bytes: u64) -> bool {
         let (fast, slow) = (&self.fast, &self.slow);
         let [usual_fast, usual_slow] = self.usual.map(Usual::load);
-        let saves = |len| slow.cost_us(len, usual_slow) - fast.cost_us(len, usual_fast);
+        let saves =
+            |len_bytes| slow.cost_us(len_bytes, usual_slow) - fast.cost_us(len_bytes, usual_fast);
         // Data written at once may be read in small pieces.
-        let lines = len as f64 / LINE_BYTES as f64;
+        let lines = len_bytes as f64 / LINE_BYTES as f64;
         let in_pieces = self.small_share * lines * saves(LINE_BYTES).max(0.0);
-        let saved_us = saves(len).max(in_pieces);
+        let saved_us = saves(len_bytes).max(in_pieces);
         let fast = &self.told.fast;
         let others = self.busy + fast.waiting(view.fast);
-        let filling_us = others * len as f64 * fast.write_harm_us;
+        let filling_us = others * len_bytes as f64 * fast.write_harm_us;
         saved_us > filling_us
     }
 
     /// Bytes for the fast side so that both sides finish together.
-    fn even_cut(&self, view: &View, len: u64) -> f64 {
+    fn even_cut(&self, view: &View, len_bytes: u64) -> f64 {
         // A side's corrections are learnt from reads as long as those it gets: the parts, not the whole.
-        let fast = self.cut_for(view, len, [len, len]) as u64;
-        self.cut_for(view, len, [fast.max(1), len.saturating_sub(fast).max(1)])
+        let fast = self.cut_for(view, len_bytes, [len_bytes, len_bytes]) as u64;
+        self.cut_for(
+            view,
+            len_bytes,
+            [fast.max(1), len_bytes.saturating_sub(fast).max(1)],
+        )
     }
 
     /// The same, by the corrected outlooks for reads of these lengths.
-    fn cut_for(&self, view: &View, len: u64, parts: [u64; 2]) -> f64 {
+    fn cut_for(&self, view: &View, len_bytes: u64, parts: [u64; 2]) -> f64 {
         let (fast, slow) = (&self.fast, &self.slow);
         let (fast, slow) = (
             fast.outlook(parts[0], view.fast),
@@ -242,9 +247,9 @@ impl Aware {
         );
         let (fast_us, slow_us) = (fast.loaded_us(0, view.fast), slow.loaded_us(0, view.slow));
         let share = fast.rate_bytes_per_us / (fast.rate_bytes_per_us + slow.rate_bytes_per_us);
-        let cut = share * (len as f64 + (slow_us - fast_us) * slow.rate_bytes_per_us);
+        let cut = share * (len_bytes as f64 + (slow_us - fast_us) * slow.rate_bytes_per_us);
         // Neither side starts before its commands are taken.
-        cut.clamp(0.0, len as f64)
+        cut.clamp(0.0, len_bytes as f64)
     }
 }
 
