@@ -56,8 +56,8 @@ where
     }))
 }
 
-/// Runs a callback of nbdkit. Every callback that can fail goes through here: a panic that unwinds into nbdkit's C code
-/// would abort the process, and with it the service of all clients.
+/// Runs a callback of nbdkit. Every callback that can fail, or that asks the world, goes through here: a panic that
+/// unwinds into nbdkit's C code would abort the process, and with it the service of all clients.
 fn caught<T>(callback: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(callback))
         .unwrap_or_else(|_panic| Err(Error::new(libc::EIO, "a bug in this program")))
@@ -92,11 +92,15 @@ impl<W: World + Default + 'static> Server for Connection<W> {
     }
 
     fn config_help() -> Option<&'static str> {
-        let help = HELP.get_or_init(|| match W::help() {
-            "" => config::HELP.to_owned(),
-            more => format!("{}\n{more}", config::HELP),
+        // A panic leaves the plugin without a help text.
+        let help = caught(|| {
+            let help = HELP.get_or_init(|| match W::help() {
+                "" => config::HELP.to_owned(),
+                more => format!("{}\n{more}", config::HELP),
+            });
+            Ok(help.as_str())
         });
-        Some(help)
+        help.ok()
     }
 
     fn magic_config_key() -> Option<&'static str> {

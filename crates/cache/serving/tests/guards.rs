@@ -1,4 +1,5 @@
-//! Callbacks of nbdkit whose world panics: each must end with an error, since no panic may unwind into C.
+//! Callbacks of nbdkit whose world panics: each must end with an error or without an answer, since no panic may unwind
+//! into C.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +13,10 @@ use nbdkit::Server;
 struct Broken;
 
 impl World for Broken {
+    fn help() -> &'static str {
+        panic!("help")
+    }
+
     fn set(&mut self, key: &str, _value: &str) -> Result<bool, String> {
         match key {
             "broken" => panic!("set"),
@@ -28,6 +33,10 @@ type Plugin = Connection<Broken>;
 
 #[test]
 fn a_panic_in_a_callback_is_an_error_and_not_an_unwinding_into_nbdkit() {
+    // nbdkit asks for the help first, and more than once.
+    for _ in 0..2 {
+        assert_eq!(<Plugin as Server>::config_help(), None);
+    }
     let refused = <Plugin as Server>::config("broken", "1").unwrap_err();
     assert!(refused.to_string().contains("a bug in this program"));
     // The lock was not poisoned: the next setting is taken.
