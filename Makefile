@@ -63,7 +63,7 @@ soak: setup ## ROUNDS (200) of backups under writers, and kills at random moment
 	LONGSHORE_PG_LARGE=$(or $(PG_LARGE),5) LONGSHORE_PG_FILES=$(or $(PG_FILES),1000000) \
 	LONGSHORE_PG_CHAINS=$(or $(PG_CHAINS),100) \
 	$(CARGO) test --release -p longshore --test postgres_backup -- live large many soak chains --nocapture --test-threads 1
-	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore-blockcache --test cached more_cuts -- --nocapture
+	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore-blockcache --test cached other_seeds -- --nocapture
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test cache killed -- --nocapture
 	LONGSHORE_ALL_MAJORS=1 $(CARGO) test --release -p longshore --test postgres_backup --test postgres_restore
 	LONGSHORE_PG_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test postgres_restore -- faults killed --nocapture

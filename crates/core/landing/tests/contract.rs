@@ -16,7 +16,8 @@ use lies::Lie;
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Fault, Host, HostClock, Machine, Op, OpenHow, SimDisk, Storage, Via};
 use longshore_landing::{
-    Cluster, ClusterOptions, Destination, Error, FilePiece, Outline, ReplacePolicy, Scope, Target,
+    Cluster, ClusterError, ClusterOptions, Destination, Error, FilePiece, Outline, ReplacePolicy,
+    Scope, Target,
 };
 use longshore_media::{BackupType, Entry, EntryKind, Extent, LogStart, SetHeader, SourceIdentity};
 use uuid::Uuid;
@@ -497,3 +498,41 @@ fn an_error_of_the_disk_leaves_a_delta_that_cannot_start(lie: Lie) {
 }
 
 const EIO: i32 = 5;
+
+/// Goal: a server finds its tablespaces where the restore decided: the file that names them is edited as a whole, or refused
+/// where that cannot be done.
+#[test]
+fn a_tablespace_map_in_pieces_or_of_another_form_is_refused() {
+    const MAP: &str = "tablespace_map";
+    let stored: &[u8] = b"16384 /stored/elsewhere\n";
+    for (name, bytes, in_pieces, is_refused) in [
+        (MAP, stored, true, true),
+        (MAP, b"nonsense".as_slice(), false, true),
+        (MAP, stored, false, false),
+        ("another", stored, true, false),
+    ] {
+        for to in [To::Cluster, To::Spaces] {
+            let place = Place::on(&SimDisk::new(1));
+            let opened = place.open(to, ReplacePolicy::No).unwrap();
+            let extent = Extent {
+                offset: 0,
+                len: bytes.len() as u32,
+            };
+            let (len_bytes, parts) = (bytes.len() as u64, &[(extent, bytes)]);
+            let put = match in_pieces {
+                true => opened.put_piece(&FilePiece {
+                    path: Path::new(name),
+                    len_bytes,
+                    parts,
+                }),
+                false => opened.put_data(&entry(name, EntryKind::File, len_bytes), parts),
+            };
+            let at = format!("{to:?}, {name}, in pieces: {in_pieces}: {put:?}");
+            match put {
+                Ok(()) => assert!(!is_refused, "{at}"),
+                Err(Error::Cluster(ClusterError::TablespaceMap)) => assert!(is_refused, "{at}"),
+                Err(_) => panic!("{at}"),
+            }
+        }
+    }
+}

@@ -2,13 +2,14 @@
 //! cache is still warm.
 //! Method: one seeded run on a simulated disk is counted in steps; the power fails at each of them, or at every few in
 //! the longer runs. Images that the cut can leave are started and compared with the backend and a model of the writes.
-//! `LONGSHORE_ROUNDS` adds other seeds and shapes.
+//! `LONGSHORE_ROUNDS` (1) is how many other seeds and shapes there are.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use longshore_blockcache::{CachedBackend, Start};
 use longshore_io::{SimDisk, Storage};
+use longshore_kit::random::from_env;
 
 use crate::{BACKEND, LINE, Random, differing, disk, settings, start};
 
@@ -206,11 +207,8 @@ fn a_power_cut_leaves_no_stale_line_when_the_log_runs_full() {
 }
 
 #[test]
-fn more_cuts_and_other_seeds_when_there_is_time() {
-    let rounds = std::env::var("LONGSHORE_ROUNDS")
-        .ok()
-        .and_then(|n| n.parse().ok());
-    for seed in 0..rounds.unwrap_or(0) {
+fn a_power_cut_leaves_no_stale_line_with_other_seeds_and_shapes() {
+    for seed in 0..from_env("LONGSHORE_ROUNDS", 1) {
         survives_cuts("none", 4 + seed % 20, 4096 << (seed % 5), 100 + seed, 60, 2);
     }
 }

@@ -606,6 +606,35 @@ fn a_left_over_log_next_to_a_restored_database_is_refused_without_replace() {
     assert_eq!(tree(&disk), files(&[("app.db-wal", "left")]));
 }
 
+/// Goal: no set takes the name of the restore's own directory, or puts anything into it, whatever may be replaced.
+#[test]
+fn a_set_that_names_the_restores_own_directory_is_refused() {
+    let below = format!("{STAGING}/new/a");
+    for replacing in [
+        ReplacePolicy::No,
+        ReplacePolicy::Unused,
+        ReplacePolicy::Anything,
+    ] {
+        for scope in [SCOPE, Scope::Names { side_files: false }] {
+            let at = format!("{replacing:?}, {scope:?}");
+            let disk = prepared(1, false);
+            let target =
+                Target::open(&machine(&disk), Path::new("/data"), replacing, scope, &[]).unwrap();
+            for name in [STAGING, below.as_str()] {
+                let file = entry(name, EntryKind::File, 0);
+                let refused = RootContent::put_name(&target, &file).unwrap_err();
+                assert!(
+                    matches!(refused, Error::TargetTaken { .. }),
+                    "{at}: {refused}"
+                );
+                assert!(refused.to_string().contains(STAGING), "{at}: {refused}");
+            }
+            // Other names are not refused.
+            RootContent::put_name(&target, &entry("a", EntryKind::File, 0)).unwrap();
+        }
+    }
+}
+
 /// Goal: where locks do not reach everybody, a restore that was taken for dead puts nothing next to its successor's.
 #[test]
 fn a_restore_whose_directory_was_taken_over_puts_nothing_there() {

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_io::{HostClock, SimDisk, Storage};
-use longshore_landing::{ClusterError, ClusterOptions};
+use longshore_landing::{ClusterError, ClusterOptions, Error as LandingError};
 use longshore_media::{DeviceSpec, LogEnd, LogStart, MediaSet};
-use longshore_pg::{Lsn, Recovery};
+use longshore_pg::{Lsn, Recovery, RecoveryTarget};
+use longshore_source::SourceKind;
 use uuid::Uuid;
 
 use super::*;
@@ -31,6 +32,81 @@ fn written(context: &RunContext, claims: &Claims) -> RestoreRequest {
     let devices = vec![DeviceSpec::File("/media/set.bak".into())];
     write(&context.storage, &devices, claims, &[], |_| 0);
     RestoreRequest::new(devices, "/out".into())
+}
+
+/// The request for a set of this kind, without files.
+fn of_kind(context: &RunContext, kind: SourceKind) -> RestoreRequest {
+    let claims = Claims {
+        source_kind: kind as u8,
+        ..Claims::new(None)
+    };
+    written(context, &claims)
+}
+
+fn is_no_cluster(error: &Error) -> bool {
+    let cluster = ClusterError::NotACluster;
+    let is_told = error.to_string() == cluster.to_string() && error.hint() == cluster.hint();
+    is_told
+        && matches!(
+            error,
+            Error::Landing(LandingError::Cluster(ClusterError::NotACluster))
+        )
+}
+
+/// An LSN or a time is looked for among the clusters of the media, so media without one are refused and not guessed at.
+#[test]
+fn a_recovery_target_is_refused_on_media_without_a_cluster() {
+    for target in [RecoveryTarget::Lsn(Lsn(0x100)), RecoveryTarget::Time(7)] {
+        for kind in [SourceKind::Files, SourceKind::Sqlite, SourceKind::Postgres] {
+            let context = context();
+            let mut request = of_kind(&context, kind);
+            request.cluster.recovery = Some(Recovery {
+                target: Some(target.clone()),
+                ..Recovery::default()
+            });
+            match OpenedMedia::open(&context, &request) {
+                Ok(opened) => {
+                    assert_eq!(kind, SourceKind::Postgres, "{target:?}");
+                    assert_eq!(opened.position, 1, "{target:?}");
+                }
+                Err(error) => {
+                    assert_ne!(kind, SourceKind::Postgres, "{target:?}: {error}");
+                    assert!(is_no_cluster(&error), "{target:?}: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// Options that only a whole cluster has are not silently ignored for files, nor for a part of a cluster.
+#[test]
+fn options_of_a_cluster_are_refused_unless_a_whole_cluster_is_restored() {
+    for (kind, only, no_archiving, is_refused) in [
+        (SourceKind::Files, None, true, true),
+        (SourceKind::Sqlite, None, true, true),
+        (SourceKind::Postgres, Some("base"), true, true),
+        (SourceKind::Postgres, None, true, false),
+        (SourceKind::Files, None, false, false),
+    ] {
+        let context = context();
+        let mut request = of_kind(&context, kind);
+        request.only = only.into_iter().map(Into::into).collect();
+        request.cluster.no_archiving = no_archiving;
+        let opened = OpenedMedia::open(&context, &request).unwrap();
+        let prepared = PreparedRestore::of(&context, &request, &opened).unwrap();
+        let needs = prepared.needs(&request.cluster);
+        let surveyed = needs.survey(&context).err();
+        let restored = needs.open(&context).err();
+        for (way, error) in [("a preview", surveyed), ("a restore", restored)] {
+            let found = error.as_ref().is_some_and(is_no_cluster);
+            let at = format!("{way} of {kind:?}, {only:?}, {no_archiving}: {error:?}");
+            assert_eq!(found, is_refused, "{at}");
+        }
+        if is_refused {
+            let target = context.storage.dir(Path::new("/out"));
+            assert!(target.is_err(), "{kind:?}: something was written");
+        }
+    }
 }
 
 /// A pipe shows its sets only while it is read: nothing is known of the set before, and its parent cannot be looked for.
