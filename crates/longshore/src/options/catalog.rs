@@ -84,10 +84,16 @@ Not for: one backup (use its options), or defaults of one machine (use [defaults
 configuration).")]
 pub struct Settings {
     /// The setting to change.
+    ///
+    /// Without it all settings are shown, with their limits, and none is changed. The name is that of sp_configure, in
+    /// quotes because it has spaces. Not for one backup: use the backup's own options.
     #[arg(value_name = "NAME", requires = "value")]
     pub name: Option<String>,
 
     /// The new value; it takes effect at once.
+    ///
+    /// A number, even where it chooses an algorithm: 3 is ZSTD. The default is 0, which leaves the choice to this program.
+    /// A value outside the limits that the command shows is refused. Not without a setting's name before it.
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     pub value: Option<i64>,
 }

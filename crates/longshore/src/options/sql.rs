@@ -59,7 +59,9 @@ pub struct Sql {
 
     /// Exit with code 1 if a message had this severity or more.
     ///
-    /// The rest of the script still runs; -b ends it. Errors have severity 11 to 25, a syntax error 15.
+    /// By default no message changes the exit code: it is 0 after failed statements, as with sqlcmd. The rest of the
+    /// script still runs; -b ends it. Errors have severity 11 to 25, a syntax error 15. Not for scripts that must stop at
+    /// their first error: use -b.
     #[arg(short = 'V', long, value_name = "SEVERITY", value_parser = clap::value_parser!(u8).range(0..=25))]
     pub severity_level: Option<u8>,
 

@@ -132,6 +132,9 @@ Not for: files outside a cluster's pg_wal; a segment of another cluster is refus
 #[command(after_long_help = TEACH_PUSH)]
 pub struct WalPush {
     /// The file as %p names it: in pg_wal, relative to the data directory.
+    ///
+    /// There is no default: without %p in archive_command it is unknown which file the server means. The server runs the
+    /// command in its data directory. Not for a segment that the server still fills: use `longshore wal receive`.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
@@ -187,10 +190,16 @@ Not for: reading segments by hand: stock tools such as `gzip -dc` decompress the
 #[command(after_long_help = TEACH_GET)]
 pub struct WalGet {
     /// The name of the WAL file, %f.
+    ///
+    /// There is no default: without %f in restore_command the server's request is unknown. The server asks for segments
+    /// and for histories of timelines. Not for a path: that is the second argument.
     #[arg(value_name = "NAME", value_parser = wal_name)]
     pub name: WalName,
 
     /// The path to write to, %p: relative to the data directory.
+    ///
+    /// There is no default: without %p in restore_command it is unknown where the server looks for the file. The server
+    /// runs the command in its data directory. Not for a directory: the path must name a file.
     #[arg(value_name = "PATH")]
     pub to: PathBuf,
 

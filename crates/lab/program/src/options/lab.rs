@@ -246,10 +246,10 @@ pub struct Compare {
         value_parser = clap::value_parser!(u8).range(1..=64))]
     pub stripes: u8,
 
-    /// Backups of each kind, alternating; the median counts.
+    /// Backups of each kind, alternating; the median counts [default: 3, with --quick 1].
     ///
-    /// Alternating rounds spread a disturbance over all kinds, and the median leaves out one disturbed round of three. More
-    /// rounds take proportionally longer.
+    /// Alternating rounds spread a disturbance over all kinds, and by default the median leaves out one disturbed round of
+    /// three. More rounds take proportionally longer; on a machine without other work they show nothing more.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
 
