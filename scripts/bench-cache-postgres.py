@@ -11,7 +11,7 @@ SO: the plugin that can emulate devices, liblongshore_lab_nbd.so.
 
 SERVER: a policy of the cache (aware, none, ...), `bare` (no cache), or `filter` (nbdkit's own cache filter).
 
-The chain is nbdkit, nbdfuse, a loop device, ext4, PostgreSQL with debug_io_direct=data, so that each page that its
+Method: the chain is nbdkit, nbdfuse, a loop device, ext4, PostgreSQL with debug_io_direct=data, so that each page that its
 shared buffers lack is read from the disk. Clients of pgbench (eight), four selects to one update, rows drawn by Zipf's
 law and scattered over the table; commits are not waited for, because the cache makes no write quicker. After `before`
 comes a checkpoint, a phase of its own, then `during`: a physical backup reads everything (`backup`), or two sequential
@@ -23,7 +23,10 @@ as shares of the time that reads take; beyond 10 % together the run fails.
 `kill` ends the server with SIGKILL while pgbench inserts, starts all of it again on the same disk and cache, and counts:
 no client may have been told of more rows than are there, and nothing that is held may differ from the backend.
 
-Needs root, FUSE, loop devices and PostgreSQL 16 or later. Everything is removed at the end but what `prepare` made.
+Needs root, FUSE, loop devices and PostgreSQL 16 or later. At the end everything is unmounted and stopped, and the disk
+and the cache are removed; what `prepare` made stays, and so do the log and the transactions' times.
+
+Leaves to others: the cache and the emulated devices (the plugin), and what the figures mean (docs/cache-daemon.md).
 """
 import argparse, ctypes, json, os, pathlib, pwd, shutil, signal, statistics, subprocess, sys, threading, time
 

@@ -12,9 +12,15 @@ Rounds alternate between the tools, every other round in reverse order.
 
 Rows: `full` backup and restore, `cold` restores, `load` backup under pgbench, `wal` archiving, `distant` the same to an object
 store whose answers come 10 ms late, `bucket` backup to an object
-store on this machine and its restore, beside the same to a directory, `chain` incremental backups and their restore (its rounds
+store on this machine and its restore, next to the same to a directory, `chain` incremental backups and their restore (its rounds
 come last, as it changes the cluster). docs/benchmarks-postgres.md says what each means and
 how to get the other tools. Run it as root: servers run as `postgres`, cold memory needs root.
+
+Invariants
+- A round is recorded before the next one begins, and the record is replaced in one step, so an interrupt loses one round.
+- Rounds of one row and tool are counted from the record: one that counts is not measured again.
+
+Leaves to others: servers, tools, measurements and tables (`bench_postgres`).
 """
 
 import argparse, atexit, json, os, platform, sys, time

@@ -6,6 +6,12 @@
 # FUSE, loop devices and mounting need root and a machine that permits them. If one is missing, the script says which,
 # and shows the cache to a plain client of the protocol instead. The script removes everything it made at the end, also
 # after errors and after one or more interrupts; the next run removes the mounts of a killed run.
+#
+# Method: SQLite writes and checks its rows on the disk, then reads them with an empty page cache, once from the backend
+# and once from the cache; a client compares what it reads with the backend after a restart.
+#
+# Leaves to others: building (make build), installing the tools (scripts/setup.sh), and whether the script removes
+# everything (crates/longshore/tests/cache/demo.rs looks).
 set -euo pipefail
 binary=$(realpath "$1")
 plugin=${3:-$(dirname "$binary")/liblongshore_nbd.so}

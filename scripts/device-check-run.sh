@@ -6,6 +6,13 @@
 # Writes the results to DIRECTORY (out) and takes about SECONDS (300) and two minutes more. Exit status: 0 if all checks
 # pass, 1 if there is no GPU or a check fails; summary.txt says which. Needs sh and an NVIDIA driver; uses nvidia-smi,
 # gzip and python3 if they are installed. OPTIONs go to `longshore lab device-check`.
+#
+# Invariants
+# - The long check comes first, so its report exists whatever fails later. Every check has a limit in time.
+# - A failed check is a line of summary.txt that begins with NOT WELL, and the exit status.
+# - Only DIRECTORY and a temporary directory are written.
+#
+# Leaves to others: the checks (`longshore-lab`), and what is in the bundle (scripts/device-check.sh).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here/out}

@@ -8,6 +8,12 @@
 # Programs are stripped. Each part keeps a list of its files in PREFIX/share/longshore; an installation removes what an
 # earlier one had and this one lacks, and uninstall removes what the list has. The configuration is put in place only
 # where there is none, and removed only as long as nobody has changed it.
+#
+# Invariants
+# - A program gets its name in one step, so one that runs keeps its old file.
+# - No service is enabled or started, and no user is made.
+#
+# Leaves to others: building (make build), and packages (scripts/package.sh, which scripts/test-packages.sh tries).
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."

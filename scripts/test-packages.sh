@@ -4,6 +4,11 @@
 # Installs them, backs up a PostgreSQL cluster as the user postgres, verifies, restores, drills, upgrades to a package
 # with a higher version, purges, and compares the root with what it was before. Needs root and debootstrap; the clean root is
 # kept as WORK/clean.tar. SUITE (this machine's) and MIRROR choose the distribution.
+#
+# Goal: the packages install, work for the user postgres as the units use them, upgrade, and leave nothing but backups.
+# Method: one package in two versions, in a root that debootstrap made; the lists of its files before and after are
+# compared.
+# Not covered: the package of the cache, which needs nbdkit; packages for rpm; units that systemd starts.
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."

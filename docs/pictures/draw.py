@@ -3,6 +3,12 @@
 
 Standard library only, and the same bytes on every run. Each picture brings its own light ground, so that it is readable
 on white and on dark pages. With --check nothing is written: exit code 1 if a picture is not what this program draws.
+
+Invariants
+- One function draws one picture, whose name is the file's.
+- Every place is a number in the function: nothing is laid out by itself, so a change of one picture changes no other.
+
+Leaves to others: that the files are as drawn (tests/tests/pages.rs runs --check), and the pages that show them.
 """
 
 import sys

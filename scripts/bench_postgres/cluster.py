@@ -1,4 +1,16 @@
-"""A private PostgreSQL server, its data, and commands run as its user."""
+"""A private PostgreSQL server, its data, and commands run as its user.
+
+Invariants
+- The server listens on a socket in the work directory only. Commands of root run as `postgres`, those of anybody else as
+  that user, since PostgreSQL does not run as root.
+- Every command gets the server's address, and neither the configuration nor the history of the caller's Longshore. A
+  command that fails ends the program with what it printed.
+- A cluster is made once. Its file `bench-ready` is written last, after a stop; a data directory without it is removed and
+  made again.
+
+Leaves to others: measuring (`rows.py`), what is read from the machine (`machine.py`), and the tables' content
+(`tpch.sql`, `tpcc.sql`).
+"""
 
 import os, pwd, shutil, subprocess, sys
 

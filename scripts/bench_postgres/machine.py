@@ -1,4 +1,13 @@
-"""What is read from and done to the machine: CPU time, memory, page cache."""
+"""What is read from and done to the machine: CPU time, memory, page cache.
+
+Invariants
+- CPU times are seconds. `busy` counts the CPUs that this program may run on; `kernel` counts all CPUs. A process that
+  ends while it is counted is left out.
+- Nothing fills a disk: `fill_memory` reads a file of holes.
+- Only `cold_memory` needs root, and says so by its answer.
+
+Leaves to others: when caches are filled and emptied (`rows.py`), and the servers' processes (`cluster.py`, `store.py`).
+"""
 
 import os, random, subprocess, time
 

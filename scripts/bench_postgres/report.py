@@ -1,4 +1,14 @@
-"""The record as Markdown tables."""
+"""The record as Markdown tables.
+
+Invariants
+- Only the record is read.
+- A round that was disturbed is in no table, and a table without rounds is left out.
+- A figure is the median of the rounds, with the least and the largest if there are several; of stored bytes only the
+  median is shown. Tools are in the order of the record.
+
+Leaves to others: which rounds are made (`bench-postgres.py`) and which are disturbed (`rows.py`), and what the figures
+mean (docs/benchmarks-postgres.md).
+"""
 
 import statistics
 

@@ -1,4 +1,15 @@
-"""The measurements. Each takes a tool and returns the figures of one round."""
+"""The measurements: each row takes a tool and returns the figures of one round.
+
+Method: each first backup begins in the same state: an empty repository, a server after a checkpoint with its data in the
+page cache, and free memory filled with clean cache. A timed backup or restore ends when the file system is synced,
+whether the tool synced it or not; under load, and for archiving, it ends when the tool or the archiver is done. CPU
+seconds are counted for tool and server together, for the whole machine, and for other programs; a round in which those
+took more than 0.5 s and 15 % of the tool's own together is disturbed. `wal` and `distant` count only the machine's CPU
+seconds, so their rounds are never disturbed. Nothing of a round is left for the next one.
+
+Leaves to others: the server (`cluster.py`), the tools' commands (`tools.py`), the object store (`store.py`), and which
+rounds are made and recorded (`bench-postgres.py`).
+"""
 
 import json, os, re, resource, statistics, subprocess, time
 
@@ -97,7 +108,7 @@ class Rows:
         return found
 
     def chain(self, tool):
-        """Two backups, each of what differs from the one before; the restore of all beside that of a full one of that state."""
+        """Two backups, each of what differs from the one before; the restores of all of them and of a full one."""
         self.ready(tool)
         self.cluster.run(*tool.backup, extra=tool.environment)
         found = dict(incremental=[])
@@ -127,7 +138,7 @@ class Rows:
         return found
 
     def bucket(self, tool):
-        """A backup of the warm cluster to an object store on this machine, and its restore, beside the same to a directory."""
+        """A backup of the warm cluster to an object store on this machine, and its restore, next to the same to a directory."""
         self.store.empty()
         self.ready(tool)
         backup = self.timed(tool.backup, self.work, tool.environment)

@@ -1,4 +1,14 @@
-"""The tools that are compared, each with the settings that are fastest for it on two CPUs, and with its own checks."""
+"""The tools that are compared, each with the settings that are fastest for it on two CPUs, and with its own checks.
+
+Invariants
+- All tools back up the same cluster, to `out` or to one bucket, and restore to `restored`.
+- Another tool that is not installed is left out, and a line says what is missing. Nothing is installed here.
+- A name is used once: it is the tool's key in the record. `options` and `checks` are the report's words for the command
+  next to them.
+
+Leaves to others: running the commands (`rows.py`), the object store (`store.py`), and how to install the other tools
+(docs/benchmarks-postgres.md).
+"""
 
 import os, re, shutil, subprocess
 from dataclasses import dataclass, field
@@ -32,7 +42,7 @@ class Tool:
     differing: Optional[Callable] = None
     """argv of the backup of this number, from 1, that differs from the one before."""
     again: list = field(default_factory=list)
-    """argv of another full backup beside the first and those that differ."""
+    """argv of another full backup next to the first and those that differ."""
     restores: dict = field(default_factory=dict)
     """argv that makes `restored` from that one (`full`), and from the newest that differs (`chain`)."""
     into: bool = True

@@ -1,6 +1,11 @@
 #!/bin/bash
 # Made the media of v3/ once: make_sources.sh BIN_DIR_OF_POSTGRESQL DIRECTORY, as a user who is not root.
 # DIRECTORY is new; longshore is the one on the PATH.
+#
+# Method: small databases, so that the media can be kept for ever: a SQLite database that another one replaces, one with
+# a write-ahead log that is backed up twice to one media set, and a cluster that goes on from a restore.
+#
+# Leaves to others: the rules of golden files (README.md), and reading them (crates/longshore/tests/golden.rs).
 set -e
 export PATH=$1:$PATH
 dir=$2

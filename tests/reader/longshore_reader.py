@@ -18,6 +18,13 @@ that its parent was restored to before.
 This is one file on purpose: in an emergency it is copied, alone, to a machine that has stripes and Python.
 Its parts are in the order of a reader's work, each under a line: limits, checksums, payloads, records, page
 sums, manifests, stripes, sets, content, commands.
+
+Invariants
+- It shares no code with Longshore, and knows only what docs/format.md says.
+- Every finding is named and makes the exit status 1; a restore that met one says that its copy is not good.
+- A restore writes below its directory only, and never through a symbolic link.
+
+Leaves to others: whether it is right itself (check_reader.py), and speed (longshore).
 """
 
 import argparse

@@ -1,7 +1,7 @@
-//! Goal: no file is longer than 1,200 lines, and each Rust file of more than 100 lines has a head. A source says what it is for, what holds in it, and what it
-//! leaves to others, with a part for each of the last two. A file of tests names its goal instead, and its method or
-//! what it does not cover.
-//! Method: the files below `crates`, `doubles` and `tests` are read as text.
+//! Goal: no file is longer than 1,200 lines, and each Rust file and script of more than 100 lines has a head. A source
+//! says what it is for, what holds in it, and what it leaves to others, with a part for each of the last two. A file of
+//! tests names its goal instead, and its method or what it does not cover. A script has either form.
+//! Method: the files below the folders of code and documentation are read as text.
 //! Not covered: only the number of lines, the parts' first words and the names of other files, in its text and in its
 //! drawings, can be checked; whether a head is true is up to the reviewer.
 
@@ -16,6 +16,8 @@ const FILE_LINES_MAX: usize = 1200;
 const LONGER: [&str; 1] = ["tests/reader/longshore_reader.py"];
 /// The fewest lines of a head.
 const HEAD_LEAST: usize = 3;
+/// The folders in which files of code are.
+const FOLDERS: [&str; 6] = ["contrib", "crates", "docs", "doubles", "scripts", "tests"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -79,6 +81,35 @@ fn lacks_its_goal(code: &str) -> bool {
     code.lines().count() > LINES_MAX && !is_told
 }
 
+/// The head of a script: its first text in Python, else its first comment.
+fn script_head(code: &str) -> Vec<&str> {
+    let code = match code.strip_prefix("#!") {
+        Some(code) => code.split_once('\n').map_or("", |(_, below)| below),
+        None => code,
+    };
+    match code.strip_prefix("\"\"\"") {
+        Some(text) => {
+            let end = text.find("\"\"\"").unwrap_or(0);
+            text[..end].lines().collect()
+        }
+        None => {
+            let comment = code.lines().map_while(|line| line.strip_prefix('#'));
+            comment.collect()
+        }
+    }
+}
+
+/// Whether the head of a long script lacks its parts: what holds or how it works, and what it leaves to others; or, of a
+/// test, what it shows and how, or what it does not show.
+fn lacks_a_scripts_parts(code: &str) -> bool {
+    let head = script_head(code);
+    let has = |word: &str| head.iter().any(|line| line.trim_start().starts_with(word));
+    let of_tool = (has("Invariant") || has("Method:")) && has("Leaves to others:");
+    let of_test = has("Goal:") && (has("Method:") || has("Not covered:"));
+    let is_told = head.len() >= HEAD_LEAST && (of_tool || of_test);
+    code.lines().count() > LINES_MAX && !is_told
+}
+
 /// The Rust files that a head names between backquotes.
 fn named(code: &str) -> Vec<String> {
     let text: Vec<&str> = head(code).collect();
@@ -129,6 +160,19 @@ fn lacking(files: &[PathBuf], lacks: fn(&str) -> bool) -> Vec<String> {
     found
 }
 
+/// The scripts below `dir`: Python's and the shell's.
+fn scripts(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            scripts(&path, found);
+        } else if path.extension().is_some_and(|e| e == "py" || e == "sh") {
+            found.push(path);
+        }
+    }
+}
+
 /// The files of code below `dir` that are longer than [`FILE_LINES_MAX`], from the root.
 fn longer(dir: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -148,7 +192,7 @@ fn longer(dir: &Path, found: &mut Vec<String>) {
 #[test]
 fn no_file_is_too_long_but_the_independent_reader() {
     let mut names = Vec::new();
-    for dir in ["contrib", "crates", "docs", "doubles", "scripts", "tests"] {
+    for dir in FOLDERS {
         longer(&root().join(dir), &mut names);
     }
     assert_eq!(names, LONGER, "split these, or take them off the list");
@@ -178,6 +222,21 @@ fn a_long_file_of_tests_names_its_goal_and_its_method_or_its_limit() {
     assert!(
         lacking.is_empty(),
         "begin a line of the head with \"Goal:\" and one with \"Method:\" or \"Not covered:\": {lacking:#?}"
+    );
+}
+
+#[test]
+fn a_long_script_says_what_holds_or_how_it_works_and_where_it_ends() {
+    let mut files = Vec::new();
+    for dir in FOLDERS {
+        scripts(&root().join(dir), &mut files);
+    }
+    assert!(files.len() > 30, "{}", files.len());
+    let lacking = lacking(&files, lacks_a_scripts_parts);
+    assert!(
+        lacking.is_empty(),
+        "begin a line of the head with \"Invariants\" or \"Method:\" and one with \"Leaves to others:\"; of a test, one \
+         with \"Goal:\" and one with \"Method:\" or \"Not covered:\": {lacking:#?}"
     );
 }
 
@@ -250,6 +309,40 @@ fn a_long_file_of_tests_needs_a_goal_and_a_method_or_a_limit() {
     assert!(!lacks_its_goal(&format!("{goal}{method}{long}")));
     assert!(!lacks_its_goal(&format!("{goal}{limit}{long}")));
     assert!(!lacks_its_goal("fn f() {}\n"));
+}
+
+#[test]
+fn a_long_script_needs_a_head_of_one_of_the_two_forms() {
+    let code = "x = 1\n".repeat(LINES_MAX + 1);
+    let python = |head: &str| {
+        format!("#!/usr/bin/env python3\n\"\"\"{head}\"\"\"\n\"\"\"Goal:\"\"\"\n{code}")
+    };
+    let shell = |head: &str| {
+        let comment: String = head.lines().map(|line| format!("# {line}\n")).collect();
+        format!("#!/bin/sh\n{comment}\n# Goal:\n# Method:\n{code}")
+    };
+    for told in [
+        "A tool.\n\nInvariants\n- One.\nLeaves to others: two.\n",
+        "A tool.\n\nMethod: one.\nLeaves to others: two.\n",
+        "A test.\nGoal: one.\nMethod: two.\n",
+        "A test.\nGoal: one.\nNot covered: two.\n",
+    ] {
+        assert!(!lacks_a_scripts_parts(&python(told)), "{told}");
+        assert!(!lacks_a_scripts_parts(&shell(told)), "{told}");
+    }
+    for lacking in [
+        "",
+        "A tool.",
+        "A tool.\n\nInvariants\n- One.\n",
+        "A tool.\n\nLeaves to others: two.\n",
+        "A test.\n\nGoal: one.\n",
+        "Method: one.\nLeaves to others: two.",
+    ] {
+        assert!(lacks_a_scripts_parts(&python(lacking)), "{lacking}");
+        assert!(lacks_a_scripts_parts(&shell(lacking)), "{lacking}");
+    }
+    assert!(lacks_a_scripts_parts(&code));
+    assert!(!lacks_a_scripts_parts("x = 1\n"));
 }
 
 #[test]

@@ -4,12 +4,16 @@
 usage: xpress_vs.py FILE [--mib 32] [--rounds 5] [--binary target/release/examples/xpress_vs]
 
 Contenders are our levels 1 to 3, wimlib's XPRESS (the same format) and Microsoft's XPRESS9 (another
-format; PyPI package xpress9, which has one level). In each round every contender compresses and
+format; PyPI package xpress9, which has one level).
+
+Method: in each round every contender compresses and
 restores the same chunks once, so that what disturbs the machine disturbs all. Chunks are taken
 evenly from the file. Times are processor time of the thread. A peer that is not installed is named
 under "missing". Prints JSON; MB are 10^6 bytes. Build first:
 
     cargo build --release -p longshore-codec --example xpress_vs
+
+Leaves to others: our own levels and their times (`xpress_vs.rs`), and what the figures mean (docs/benchmarks.md).
 """
 
 import argparse

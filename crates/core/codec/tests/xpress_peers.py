@@ -7,6 +7,10 @@ dissect.util where it can (see below). Then wimlib compresses each NAME.plain at
 NAME.LEVEL.wimlib; what does not shrink gives no file. The last line printed is "read N by wimlib,
 M by dissect.util, wrote K". A missing tool is one line and exit status 3, a difference one line
 and exit status 1.
+
+Goal: our chunks and those of others are one format, in both directions.
+Method: wimlib is called as a library, dissect.util as a module; each answer is compared with NAME.plain.
+Not covered: reading what wimlib wrote, which `xpress_peers.rs` does.
 """
 
 import ctypes

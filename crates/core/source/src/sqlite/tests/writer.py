@@ -2,6 +2,11 @@
 
 Usage: writer.py ROLE DATABASE [ARGUMENT]. A role that goes on for ever ends when its input ends.
 Prints one line when it is ready, and what it found out after that.
+
+Goal: backups meet every state in which a program can have a SQLite database: reading, writing, locked, vacuumed, killed.
+Method: a role is a function of this file, with the arguments of the command line. Transfers keep the sum of all
+balances, so a reader sees whether a state is one that was committed.
+Not covered: this file tests nothing; `stage.rs` starts it.
 """
 import ctypes
 import fcntl
