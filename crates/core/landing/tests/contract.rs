@@ -535,4 +535,22 @@ fn a_tablespace_map_in_pieces_or_of_another_form_is_refused() {
             }
         }
     }
+    // In two parts of one block, and a part alone.
+    let place = Place::on(&SimDisk::new(1));
+    let opened = place.open(To::Cluster, ReplacePolicy::No).unwrap();
+    let (one, two) = stored.split_at(9);
+    let extent = |offset: u64, bytes: &[u8]| Extent {
+        offset,
+        len: bytes.len() as u32,
+    };
+    let map = entry(MAP, EntryKind::File, stored.len() as u64);
+    for parts in [
+        vec![(extent(0, one), one), (extent(9, two), two)],
+        vec![(extent(9, two), two)],
+        Vec::new(),
+    ] {
+        let put = opened.put_data(&map, &parts);
+        let is_refused = matches!(put, Err(Error::Cluster(ClusterError::TablespaceMap)));
+        assert!(is_refused, "{} parts: {put:?}", parts.len());
+    }
 }

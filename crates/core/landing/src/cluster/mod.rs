@@ -306,7 +306,12 @@ impl Destination for Cluster {
         let Some((target, mut routed)) = self.route(entry)? else {
             return Ok(());
         };
-        if let ([(_, bytes)], true) = (parts, entry.path == Path::new(TABLESPACE_MAP)) {
+        if entry.path == Path::new(TABLESPACE_MAP) && entry.len > 0 {
+            // A part of it would be written as it is, and link tablespaces where the media say.
+            let bytes = match parts {
+                [(extent, bytes)] if extent.offset == 0 && bytes.len() as u64 == entry.len => bytes,
+                _ => return Err(ClusterError::TablespaceMap.into()),
+            };
             let map = spaces::edit_map(bytes, &self.places)?;
             routed.len = map.len() as u64;
             let whole = Extent {
