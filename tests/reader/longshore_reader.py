@@ -664,7 +664,7 @@ MERGE = ((3, 12, 2, 5, 14, 1, 15, 0), (11, 4, 10, 13, 9, 6, 8, 7))
 
 
 def highway64(key, data):
-    """HighwayHash with 64 bits of result, of a multiple of 32 bytes."""
+    """HighwayHash with 64 bits of result."""
 
     def rot(x):
         return (x << 32 | x >> 32) & M64
@@ -690,14 +690,29 @@ def highway64(key, data):
         merge(v1, v0)
         merge(v0, v1)
 
-    for x in struct.iter_unpack("<4Q", data):
+    rest = len(data) % 32
+    for x in struct.iter_unpack("<4Q", data[: len(data) - rest]):
         update(x)
+    if rest:
+        for i in range(4):
+            v0[i] = (v0[i] + (rest << 32) + rest) & M64
+            halves = (v1[i] & 0xFFFFFFFF, v1[i] >> 32)
+            low, high = ((half << rest | half >> 32 - rest) & 0xFFFFFFFF for half in halves)
+            v1[i] = high << 32 | low
+        last, few = data[len(data) - rest :], rest % 4
+        packet = bytearray(last[: rest - few].ljust(32, b"\0"))
+        if rest & 16:
+            packet[28:] = last[-4:]
+        elif few:
+            packet[16:19] = bytes((last[rest - few], last[rest - few + few // 2], last[-1]))
+        update(struct.unpack("<4Q", packet))
     for _ in range(4):
         update((rot(v0[2]), rot(v0[3]), rot(v0[0]), rot(v0[1])))
     return (v0[0] + v1[0] + mul0[0] + mul1[0]) & M64
 
 
-assert highway64(bytes(range(32)), bytes(range(64))) == 0x75542C5D4CD2A6FF
+for length, result in ((1, 0x7EAB43AAC7CDDD78), (2, 0xB8D0569AB0B53D62), (64, 0x75542C5D4CD2A6FF)):
+    assert highway64(bytes(range(32)), bytes(range(length))) == result
 
 
 def check_sums(header, entry, plain):

@@ -23,7 +23,10 @@ fn table(stage: &Stage) -> String {
 }
 
 fn labels(stage: &Stage) -> Vec<String> {
-    stage.names("disk1/sales")
+    match stage.path("disk1/sales").exists() {
+        true => stage.names("disk1/sales"),
+        false => Vec::new(),
+    }
 }
 
 /// The label that the command has added.
@@ -103,7 +106,7 @@ fn a_tree_has_differential_backups_with_and_without_a_target() {
     stage.line("restore --database docs --to docs").exits(0);
     let read = |name: &str| std::fs::read(stage.path(name)).unwrap();
     assert_eq!(
-        (read("docs/tree/a/b"), read("docs/tree/a/c")),
+        (read("docs/a/b"), read("docs/a/c")),
         (b"content".to_vec(), b"more".to_vec())
     );
 
@@ -126,13 +129,13 @@ fn a_tree_has_differential_backups_with_and_without_a_target() {
         .line("restore diff.bak --base full.bak --to both")
         .exits(0);
     assert_eq!(
-        (read("both/tree/a/b"), read("both/tree/a/c")),
+        (read("both/a/b"), read("both/a/c")),
         (b"new".to_vec(), b"more".to_vec())
     );
     stage
         .line("restore full.bak --position 2 --to appended")
         .exits(0);
-    assert_eq!(read("appended/tree/a/b"), b"new");
+    assert_eq!(read("appended/a/b"), b"new");
 }
 
 /// Goal: a backup of another source under the same name is no base, and neither is a damaged one.
@@ -194,6 +197,6 @@ fn the_independent_reader_puts_a_chain_of_files_together() {
     restore("diff", &["--parent", parent.to_str().unwrap()]);
     for name in ["short", "whole", "odd"] {
         let read = |dir: &str| std::fs::read(stage.path(format!("{dir}/{name}"))).unwrap();
-        assert!(read("diff.read/tree") == read("tree"), "{name}");
+        assert!(read("diff.read") == read("tree"), "{name}");
     }
 }

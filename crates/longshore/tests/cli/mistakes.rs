@@ -45,22 +45,15 @@ const MISTAKES: [Mistake; 24] = [
         2,
         &["az://c/k", "only a path works here"],
     ),
-    // No base is asked for where none can be.
     (
         "backup app.db --differential --to x.bak",
         2,
-        &[
-            "only backups of PostgreSQL clusters",
-            "leave out --differential",
-        ],
+        &["no base is given", "--base"],
     ),
     (
         "backup app.db --incremental --to s3://bucket/k",
         2,
-        &[
-            "only backups of PostgreSQL clusters",
-            "leave out --differential",
-        ],
+        &["no base is given", "--base"],
     ),
     // One stripe twice.
     (

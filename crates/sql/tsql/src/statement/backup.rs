@@ -197,11 +197,12 @@ fn lower(
     };
     let (algorithm, level) = codec(database, options, settings, defaults, before.as_ref());
     let mut request = BackupRequest::new(database.source.clone(), devices);
-    if options.differential && !matches!(database.source, SourceSpec::Postgres(_)) {
-        return Err(message::OPTION_UNSUPPORTED.with(&[&"differential"]));
-    }
     if options.differential {
         request.base = Some(base(session, database)?);
+        // A full restore of another source cannot wait for one.
+        if !matches!(database.source, SourceSpec::Postgres(_)) {
+            return Err(message::OPTION_UNSUPPORTED.with(&[&"differential"]));
+        }
     }
     request.database = Some(database.name.clone());
     request.trust_locks = database.trust_locks;
