@@ -2,7 +2,7 @@
 //! look-aheads are killed at random moments; and the server's calls for segments that were pushed ahead make no request.
 //! Method: a real server and real stores, versitygw and Azurite; segments wait before the archiver begins, so that the look-ahead has work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use longshore_kit::{Server, representatives};
@@ -52,20 +52,26 @@ fn killed(store: &Store) {
         "alter system set archive_command = '{settings}{BINARY} wal push %p --archive {archive} --async'"
     ));
     let stop = AtomicBool::new(false);
-    let killed = std::thread::scope(|scope| {
-        let killer = scope.spawn(|| {
-            let mut killed = 0;
+    let killed = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                killed += kill_pushes(&archive);
-                std::thread::sleep(Duration::from_millis(200 + 7 * (killed % 60)));
+                let before = killed.fetch_add(kill_pushes(&archive), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(200 + 7 * (before % 60)));
             }
-            killed
         });
         server.psql("select pg_reload_conf()");
-        work(&server, 15);
+        // On a fast machine few pushes last until they are seen.
+        let mut rounds = 0..20;
+        while rounds.next().is_some() {
+            work(&server, 15);
+            if killed.load(Ordering::Relaxed) > 3 {
+                break;
+            }
+        }
         stop.store(true, Ordering::Relaxed);
-        killer.join().unwrap()
     });
+    let killed = killed.into_inner();
     assert!(killed > 0);
     server.psql("insert into t (filler) values ('the last of its segment')");
     let last = server.psql("select pg_walfile_name(pg_current_wal_insert_lsn())");
