@@ -59,7 +59,7 @@ struct Follower {
     trailer: u64,
 }
 
-/// What was found after a record that cannot be read.
+/// A trailer after a record that cannot be read.
 enum Found {
     Own(Seal),
     Later(Follower),

@@ -27,7 +27,7 @@ use crate::{Error, RunContext};
 pub struct BaseSet {
     pub media_set: Uuid,
     pub header: SetHeader,
-    /// What a PostgreSQL server is compared with; `None` for other sources.
+    /// The facts that a PostgreSQL server is compared with; `None` for other sources.
     pub server: Option<Base>,
     pub sums: Arc<PageSums>,
 }

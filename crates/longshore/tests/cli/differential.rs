@@ -74,7 +74,7 @@ fn a_database_at_a_target_has_differential_and_incremental_backups() {
     stage.line("verify --database sales").exits(0);
     stage.line("check").exits(0);
 
-    // What a retained backup needs stays.
+    // A backup that a retained one needs stays.
     stage.line("backup sales").exits(0);
     stage
         .line("expire sales --keep-full 2")
