@@ -49,7 +49,7 @@ impl Stage {
 
     fn request(&self, name: &str, base: Option<(&str, Against)>) -> BackupRequest {
         let mut request = backup_request(self.spec.clone(), self.devices(name), Algorithm::Zstd);
-        request.tuning = self.tuning.clone();
+        request.tuning = self.tuning;
         request.page_sums = true;
         request.base = base.map(|(base, against)| BaseRequest {
             against,

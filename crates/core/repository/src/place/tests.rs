@@ -7,12 +7,16 @@
 
 use std::panic::AssertUnwindSafe;
 
+use std::path::PathBuf;
+
 use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Habits, Store};
 use longshore_io::{Host, HostClock, SimDisk, Via};
+use longshore_media::DeviceSpec;
 
 use super::door::*;
 use super::*;
+use crate::label::{BackupKind, Label};
 use crate::target::WAL;
 
 /// A target of two places, and as many handles to a database there as are asked for.
