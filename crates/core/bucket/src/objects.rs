@@ -72,7 +72,7 @@ impl Bucket {
             let mut below = Below::default();
             let mut first = None;
             while let Some(object) = found.next().await {
-                // The first page's answer is the oldest.
+                // The first portion's answer is the oldest.
                 first = first.or_else(answered_ns);
                 below.objects.push(listed(&at, &object?));
             }

@@ -163,8 +163,8 @@ pub struct Habits {
     pub overwrites: bool,
     /// Its answers have no date.
     pub tells_no_time: bool,
-    /// Keys in one page of a listing; 0: 1,000.
-    pub page: usize,
+    /// Keys in one portion of a listing; 0: 1,000.
+    pub portion: usize,
 }
 
 /// A client that repeats a request three times.
@@ -876,7 +876,7 @@ impl State {
 
     /// The objects and folders after a key.
     fn page_of<'a>(&'a self, prefix: &str, after: &str, by_level: bool) -> Page<'a> {
-        let page = match self.habits.page {
+        let page = match self.habits.portion {
             0 => 1000,
             page => page,
         };
@@ -940,7 +940,7 @@ impl State {
         let parameter = |name| parameter(query, name).unwrap_or_default();
         let prefix = parameter("prefix");
         let after = (parameter("key-marker"), parameter("upload-id-marker"));
-        let page = match self.habits.page {
+        let page = match self.habits.portion {
             0 => 1000,
             page => page,
         };

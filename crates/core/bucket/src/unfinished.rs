@@ -162,7 +162,7 @@ mod tests {
     fn uploads_below_a_prefix_are_listed_page_by_page_and_aborted() {
         let store = Store::default();
         store.habits(Habits {
-            page: 2,
+            portion: 2,
             ..Habits::default()
         });
         let bucket = store.bucket().unwrap();

@@ -523,7 +523,7 @@ fn a_completion_that_is_interrupted_does_not_wait_for_ever(scheme: Scheme) {
 fn small_objects_are_written_listed_and_removed(scheme: Scheme) {
     let store = Store::speaking(scheme);
     store.habits(longshore_bucket::sim::Habits {
-        page: 2,
+        portion: 2,
         ..Default::default()
     });
     let bucket = store.bucket().unwrap();

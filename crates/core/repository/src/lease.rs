@@ -97,7 +97,7 @@ impl Holder {
 
     fn us(what: Use, dir: &dyn Dir) -> io::Result<Holder> {
         Ok(Holder {
-            dev: Some(device(dir)?),
+            dev: Some(file_system(dir)?),
             process: String::new(),
             ..Holder::anywhere(what)
         })
@@ -310,12 +310,12 @@ fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>>
         Some(Err(_)) | None => false,
     };
     let here =
-        boot_id().is_some_and(|boot| boot == holder.boot) && holder.dev == Some(device(dir)?);
+        boot_id().is_some_and(|boot| boot == holder.boot) && holder.dev == Some(file_system(dir)?);
     let dead = (asked && here) || is_stale(dir.stat(name)?.mtime_ns, now_ns);
     Ok((!dead).then_some(holder))
 }
 
-fn device(dir: &dyn Dir) -> io::Result<u64> {
+fn file_system(dir: &dyn Dir) -> io::Result<u64> {
     Ok(dir.stat(Path::new(""))?.dev)
 }
 

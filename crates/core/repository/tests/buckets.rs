@@ -265,7 +265,7 @@ fn a_backup_that_is_killed_anywhere_leaves_a_whole_set_or_none_and_nothing_for_e
         Habits {
             overwrites: true,
             tells_no_time: true,
-            page: 2,
+            portion: 2,
         },
     ] {
         let requests = {
@@ -370,7 +370,7 @@ fn an_expire_that_is_killed_anywhere_is_ended_by_the_next_one() {
         Habits {
             overwrites: true,
             tells_no_time: true,
-            page: 3,
+            portion: 3,
         },
     ] {
         let requests = {

@@ -105,7 +105,12 @@ pub fn fit(points: &[Point], command_bytes: Option<u32>) -> Result<AcceptedProfi
         return Err(FitRefusal::TooFew { have: points.len() });
     }
     let bad = |p: &&Point| !(p.mean_us.is_finite() && p.mean_us > 0.0 && p.count > 0);
-    if let Some(Point { len, depth, .. }) = points.iter().find(bad) {
+    if let Some(Point {
+        len_bytes: len,
+        depth,
+        ..
+    }) = points.iter().find(bad)
+    {
         let (len, depth) = (*len, *depth);
         return Err(FitRefusal::NoTime { len, depth });
     }
@@ -130,10 +135,14 @@ pub fn fit(points: &[Point], command_bytes: Option<u32>) -> Result<AcceptedProfi
 
 /// An estimate from the extreme cells by the closed forms.
 fn first_guess(points: &[Point], chunk_bytes: u32, command_bytes: Option<u32>) -> Profile {
-    let rate = |p: &Point| p.len as f64 * f64::from(p.depth) / p.mean_us;
+    let rate = |p: &Point| p.len_bytes as f64 * f64::from(p.depth) / p.mean_us;
     let link = points.iter().map(rate).fold(f64::MIN_POSITIVE, f64::max);
-    let shortest = points.iter().map(|p| p.len).min().unwrap_or(LINE_BYTES);
-    let short = || points.iter().filter(|p| p.len == shortest);
+    let shortest = points
+        .iter()
+        .map(|p| p.len_bytes)
+        .min()
+        .unwrap_or(LINE_BYTES);
+    let short = || points.iter().filter(|p| p.len_bytes == shortest);
     let lone_us = short().map(|p| p.mean_us).fold(f64::INFINITY, f64::min);
     let requests = short().map(|p| f64::from(p.depth) / p.mean_us);
     let requests = requests.fold(f64::MIN_POSITIVE, f64::max);
@@ -254,7 +263,7 @@ fn distance(profile: &Profile, points: &[Point]) -> f64 {
 fn residuals(profile: &Profile, points: &[Point]) -> Vec<Residual> {
     let predicted = points.iter().map(|point| Residual {
         point: *point,
-        predicted_us: predict(profile, point.len, point.depth),
+        predicted_us: predict(profile, point.len_bytes, point.depth),
     });
     predicted.collect()
 }

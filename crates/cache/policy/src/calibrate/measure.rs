@@ -180,7 +180,7 @@ fn cell(
         .collect::<Result<(), _>>()?;
     let count = count.into_inner();
     Ok(Point {
-        len,
+        len_bytes: len,
         depth,
         mean_us: took_ns.into_inner() as f64 / 1000.0 / count.max(1) as f64,
         count,

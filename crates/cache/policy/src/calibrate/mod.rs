@@ -22,7 +22,7 @@ pub use measure::{MeasureError, MeasurePlan, measure};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// Bytes of a read.
-    pub len: u64,
+    pub len_bytes: u64,
     /// Reads in flight at a time.
     pub depth: u32,
     /// Mean time of one read, in µs.

@@ -17,7 +17,7 @@ fn measured(profile: &Profile, seed: u64) -> Vec<Point> {
         let count = 3000.min((40_000 << 12) / len).max(8 * u64::from(depth));
         let mean_us = profile.steady(len, depth, count, seed).mean_us;
         Point {
-            len,
+            len_bytes: len,
             depth,
             mean_us,
             count,
@@ -89,7 +89,7 @@ fn a_path_is_measured_in_every_cell_and_never_written() {
         told.set(told.get() + 1);
     });
     let points = points.unwrap();
-    let cells: Vec<_> = points.iter().map(|p| (p.len, p.depth)).collect();
+    let cells: Vec<_> = points.iter().map(|p| (p.len_bytes, p.depth)).collect();
     assert_eq!(cells, [(4096, 1), (4096, 4), (65_536, 1)]);
     assert_eq!(told.get(), 3);
     assert!(points.iter().all(|p| p.count >= 3 * u64::from(p.depth)));

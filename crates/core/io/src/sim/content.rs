@@ -1,10 +1,10 @@
-//! The bytes of a simulated file: pages, and holes where there is no page.
+//! The bytes of a simulated file: pieces, and holes where there is no piece.
 //!
 //! Pages are shared between copies until one of them writes, so that a disk image costs little.
 //!
 //! Invariants
 //! - Bytes after the end of the file are zero: a file that is cut and grows again reads as zeros there.
-//! - Disk space is counted by pages that exist; a hole uses none.
+//! - Disk space is counted by pieces that exist; a hole uses none.
 //! - A torn write loses whole sectors of the disk, never part of one.
 //!
 //! Leaves to others: which changes are durable (`state.rs`), and which of them a power cut keeps (`images.rs`).
@@ -16,14 +16,14 @@ use std::sync::Arc;
 /// The unit that a power cut keeps or loses as a whole, in bytes.
 pub(super) const SECTOR: u64 = 512;
 
-pub(super) const PAGE: u64 = 4096;
+pub(super) const PIECE: u64 = 4096;
 
-type Page = Arc<[u8; PAGE as usize]>;
+type Piece = Arc<[u8; PIECE as usize]>;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Content {
     len: u64,
-    pages: BTreeMap<u64, Page>,
+    pieces: BTreeMap<u64, Piece>,
 }
 
 /// A change of content that is not durable yet.
@@ -38,9 +38,9 @@ impl Content {
         self.len
     }
 
-    /// Bytes of disk space that the pages use.
+    /// Bytes of disk space that the pieces use.
     pub(super) fn used_bytes(&self) -> u64 {
-        self.pages.len() as u64 * PAGE
+        self.pieces.len() as u64 * PIECE
     }
 
     /// Bytes that `write` would add to `used_bytes`.
@@ -48,17 +48,17 @@ impl Content {
         if len == 0 {
             return 0;
         }
-        let pages = offset / PAGE..(offset + len).div_ceil(PAGE);
-        let present = self.pages.range(pages.clone()).count() as u64;
-        (pages.end - pages.start - present) * PAGE
+        let pieces = offset / PIECE..(offset + len).div_ceil(PIECE);
+        let present = self.pieces.range(pieces.clone()).count() as u64;
+        (pieces.end - pieces.start - present) * PIECE
     }
 
     /// Fills `buf` up to the end of the file and returns the number of bytes.
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let len = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
         for (number, at, part) in pieces(offset, len) {
-            match self.pages.get(&number) {
-                Some(page) => buf[part.clone()].copy_from_slice(&page[at..at + part.len()]),
+            match self.pieces.get(&number) {
+                Some(piece) => buf[part.clone()].copy_from_slice(&piece[at..at + part.len()]),
                 None => buf[part].fill(0),
             }
         }
@@ -67,11 +67,11 @@ impl Content {
 
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
         for (number, at, part) in pieces(offset, bytes.len()) {
-            let page = self
-                .pages
+            let piece = self
+                .pieces
                 .entry(number)
-                .or_insert_with(|| Arc::new([0; PAGE as usize]));
-            Arc::make_mut(page)[at..at + part.len()].copy_from_slice(&bytes[part]);
+                .or_insert_with(|| Arc::new([0; PIECE as usize]));
+            Arc::make_mut(piece)[at..at + part.len()].copy_from_slice(&bytes[part]);
         }
         if !bytes.is_empty() {
             self.len = self.len.max(offset + bytes.len() as u64);
@@ -80,27 +80,27 @@ impl Content {
 
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
-            self.pages.split_off(&len.div_ceil(PAGE));
+            self.pieces.split_off(&len.div_ceil(PIECE));
             // Bytes after the new end must read as zeros if the file grows again.
-            if let Some(page) = self.pages.get_mut(&(len / PAGE)) {
-                Arc::make_mut(page)[(len % PAGE) as usize..].fill(0);
+            if let Some(piece) = self.pieces.get_mut(&(len / PIECE)) {
+                Arc::make_mut(piece)[(len % PIECE) as usize..].fill(0);
             }
         }
         self.len = len;
     }
 
     pub(super) fn next_data(&self, offset: u64) -> Option<Range<u64>> {
-        let mut pages = self
-            .pages
-            .range(offset / PAGE..)
+        let mut pieces = self
+            .pieces
+            .range(offset / PIECE..)
             .map(|(number, _)| *number)
             .peekable();
-        let first = pages.next()?;
+        let first = pieces.next()?;
         let mut last = first;
-        while pages.next_if_eq(&(last + 1)).is_some() {
+        while pieces.next_if_eq(&(last + 1)).is_some() {
             last += 1;
         }
-        let range = (first * PAGE).max(offset)..((last + 1) * PAGE).min(self.len);
+        let range = (first * PIECE).max(offset)..((last + 1) * PIECE).min(self.len);
         (range.start < range.end).then_some(range)
     }
 
@@ -125,7 +125,7 @@ impl Content {
     }
 }
 
-/// Cuts a range of a file at page boundaries: page number, offset in the page, range of the buffer.
+/// Cuts a range of a file at piece boundaries: piece number, offset in the piece, range of the buffer.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -133,10 +133,10 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<us
             return None;
         }
         let at = offset + done as u64;
-        let in_page = (at % PAGE) as usize;
-        let part = done..len.min(done + PAGE as usize - in_page);
+        let in_piece = (at % PIECE) as usize;
+        let part = done..len.min(done + PIECE as usize - in_piece);
         done = part.end;
-        Some((at / PAGE, in_page, part))
+        Some((at / PIECE, in_piece, part))
     })
 }
 
@@ -172,25 +172,25 @@ mod tests {
     #[test]
     fn holes_are_found_between_pages_with_data() {
         let mut content = Content::default();
-        content.write(b"x", PAGE + 5);
-        content.write(b"y", 2 * PAGE);
-        content.write(b"z", 9 * PAGE);
-        assert_eq!(content.next_data(0), Some(PAGE..3 * PAGE));
-        assert_eq!(content.next_data(PAGE + 7), Some(PAGE + 7..3 * PAGE));
-        assert_eq!(content.next_data(3 * PAGE), Some(9 * PAGE..9 * PAGE + 1));
-        assert_eq!(content.next_data(9 * PAGE + 1), None);
-        content.set_len(100 * PAGE);
-        assert_eq!(content.next_data(10 * PAGE), None);
+        content.write(b"x", PIECE + 5);
+        content.write(b"y", 2 * PIECE);
+        content.write(b"z", 9 * PIECE);
+        assert_eq!(content.next_data(0), Some(PIECE..3 * PIECE));
+        assert_eq!(content.next_data(PIECE + 7), Some(PIECE + 7..3 * PIECE));
+        assert_eq!(content.next_data(3 * PIECE), Some(9 * PIECE..9 * PIECE + 1));
+        assert_eq!(content.next_data(9 * PIECE + 1), None);
+        content.set_len(100 * PIECE);
+        assert_eq!(content.next_data(10 * PIECE), None);
     }
 
     #[test]
     fn growth_counts_only_pages_that_are_not_there() {
         let mut content = Content::default();
-        content.write(&[1; 10], PAGE);
-        assert_eq!(content.growth_bytes(0, 3 * PAGE), 2 * PAGE);
-        assert_eq!(content.growth_bytes(PAGE + 100, 5), 0);
+        content.write(&[1; 10], PIECE);
+        assert_eq!(content.growth_bytes(0, 3 * PIECE), 2 * PIECE);
+        assert_eq!(content.growth_bytes(PIECE + 100, 5), 0);
         assert_eq!(content.growth_bytes(0, 0), 0);
-        assert_eq!(content.used_bytes(), PAGE);
+        assert_eq!(content.used_bytes(), PIECE);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::content::{Change, PAGE};
+use super::content::{Change, PIECE};
 use super::fault::Op;
 use super::shared::SharedState;
 use super::state::{Power, State, errno};
@@ -123,7 +123,7 @@ impl FileWrite for SimFile {
                     while data.live.growth_bytes(offset, len) > free {
                         // Drop the last page, in part or as a whole, until the rest fits.
                         let end = offset + len;
-                        len -= ((end - 1) % PAGE + 1).min(len);
+                        len -= ((end - 1) % PIECE + 1).min(len);
                     }
                     if len == 0 && !buf.is_empty() {
                         return Err(errno(libc::ENOSPC));

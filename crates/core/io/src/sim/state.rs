@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::content::{Change, Content, PAGE};
+use super::content::{Change, Content, PIECE};
 use super::fault::{Call, Fault, FaultEffect, Op};
 use super::random::Random;
 use super::tree::{Body, Ino, Node, ROOT, Tree, TreeChange, closed};
@@ -313,7 +313,7 @@ impl State {
         } = *node;
         let len = match &node.body {
             Body::File => self.files.get(&ino).map_or(0, |data| data.live.len()),
-            Body::Dir(_) => PAGE,
+            Body::Dir(_) => PIECE,
             Body::Symlink(target) => target.as_os_str().len() as u64,
         };
         Ok(Stat {

@@ -22,8 +22,8 @@ use crate::place::Root;
 struct Volume {
     /// One of its directories, for messages.
     path: PathBuf,
-    free: u64,
-    needed: u64,
+    free_bytes: u64,
+    needed_bytes: u64,
 }
 
 #[derive(Default)]
@@ -34,16 +34,20 @@ impl Volumes {
     fn add(&mut self, path: &Path, (device, free): (u64, u64), reused: u64, needed: u64) {
         let volume = self.0.entry(device).or_insert_with(|| Volume {
             path: path.to_owned(),
-            free,
-            needed: 0,
+            free_bytes: free,
+            needed_bytes: 0,
         });
-        volume.free = volume.free.saturating_add(reused);
-        volume.needed = volume.needed.saturating_add(needed);
+        volume.free_bytes = volume.free_bytes.saturating_add(reused);
+        volume.needed_bytes = volume.needed_bytes.saturating_add(needed);
     }
 
     fn check(self) -> Result<(), Error> {
-        match self.0.into_values().find(|v| v.needed > v.free) {
-            Some(Volume { path, free, needed }) => Err(Error::TargetFull { path, free, needed }),
+        match self.0.into_values().find(|v| v.needed_bytes > v.free_bytes) {
+            Some(Volume {
+                path,
+                free_bytes: free,
+                needed_bytes: needed,
+            }) => Err(Error::TargetFull { path, free, needed }),
             None => Ok(()),
         }
     }

@@ -43,7 +43,8 @@ impl Target {
                 return Ok(());
             };
             let bytes = range.end.saturating_sub(range.start);
-            let within = |used: u64| (used + bytes <= self.reserved_max).then_some(used + bytes);
+            let within =
+                |used: u64| (used + bytes <= self.reserved_bytes_max).then_some(used + bytes);
             if self
                 .reserved
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)

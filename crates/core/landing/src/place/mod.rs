@@ -94,7 +94,7 @@ pub struct Target {
     growing: Mutex<HashMap<PathBuf, PartialFile>>,
     /// Space reserved and not yet written, and its limit.
     reserved: AtomicU64,
-    reserved_max: u64,
+    reserved_bytes_max: u64,
     later: Mutex<Later>,
     /// Names that were moved in; dropping moves them back unless the restore is complete.
     moved: Vec<OsString>,
@@ -151,7 +151,7 @@ impl Target {
             growing: Mutex::default(),
             reserved: AtomicU64::new(0),
             // Files that fit without reservations must fit with them.
-            reserved_max: RESERVED_MAX.min(free / 16),
+            reserved_bytes_max: RESERVED_MAX.min(free / 16),
             later: Mutex::default(),
             moved: Vec::new(),
             fate: Fate::Unfinished,

@@ -115,7 +115,7 @@ impl Stage {
     fn bucket_without_dates_and_with_short_pages() -> Stage {
         let habits = Habits {
             tells_no_time: true,
-            page: 2,
+            portion: 2,
             ..Habits::default()
         };
         Stage::in_a_bucket(Scheme::S3, habits)

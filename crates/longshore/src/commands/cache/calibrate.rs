@@ -75,7 +75,7 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
         ));
     }
     let cells = residuals.iter().map(|r| CellAnswer {
-        bytes: r.point.len,
+        bytes: r.point.len_bytes,
         depth: r.point.depth,
         reads: r.point.count,
         measured_us: r.point.mean_us,
@@ -122,7 +122,7 @@ fn measured(options: &CacheCalibrate, context: &Context) -> Result<Vec<Point>, F
     let points = calibrate::measure(&*disk, len, &plan, &*context.clock, &|point| {
         output.remark(&format!(
             "{:>7} bytes, {:>2} at a time: {:.1} us\n",
-            point.len, point.depth, point.mean_us
+            point.len_bytes, point.depth, point.mean_us
         ));
     });
     points.map_err(|e: MeasureError| Failure::of(Exit::Source, &e, numbers::CACHE, e.hint()))
@@ -162,7 +162,7 @@ fn table(residuals: &[Residual]) -> String {
     let mut table = Table::new(&["Bytes", "At a time", "Measured us", "Model us", "Off by %"]);
     for residual in residuals {
         table.row(vec![
-            residual.point.len.to_string(),
+            residual.point.len_bytes.to_string(),
             residual.point.depth.to_string(),
             format!("{:.1}", residual.point.mean_us),
             format!("{:.1}", residual.predicted_us),

@@ -115,7 +115,7 @@ fn relate(lineage: &Lineage, earlier: &[Earlier], log: &mut SentLog) -> Vec<Rela
 /// A server's WAL, by range. The last whole segment that was sent is kept: a digest reads it in parts.
 struct SentLog {
     log: Option<OwnLog>,
-    size: u64,
+    segment_bytes: u64,
     /// The server has written so far.
     written: Lsn,
     kept: Option<(SegmentName, Vec<u8>)>,
@@ -129,7 +129,7 @@ impl SentLog {
         let size = about.segment.filter(|size| size.bytes() <= SEGMENT_MAX);
         SentLog {
             log: size.map(|size| OwnLog::sent(storage.clone(), server, size)),
-            size: size.map_or(1, SegmentSize::bytes),
+            segment_bytes: size.map_or(1, SegmentSize::bytes),
             written: about.reached,
             kept: None,
         }
@@ -146,8 +146,8 @@ impl SentLog {
         let mut done = 0;
         while done < buf.len() {
             let from = Lsn(at.0 + done as u64);
-            let within = from.0 % self.size;
-            let len = (self.size - within).min((buf.len() - done) as u64) as usize;
+            let within = from.0 % self.segment_bytes;
+            let len = (self.segment_bytes - within).min((buf.len() - done) as u64) as usize;
             let to = &mut buf[done..done + len];
             let name = SegmentName::holding(timeline, from, log.segment_size());
             if len >= WHOLE_FROM {
@@ -166,7 +166,11 @@ impl SentLog {
     fn whole(&mut self, log: &OwnLog, name: SegmentName) -> Option<&[u8]> {
         if self.kept.as_ref().is_none_or(|(kept, _)| *kept != name) {
             let start = name.start(log.segment_size());
-            let len = self.written.0.saturating_sub(start.0).min(self.size);
+            let len = self
+                .written
+                .0
+                .saturating_sub(start.0)
+                .min(self.segment_bytes);
             let segment = sent(log, name, 0, len as usize)?;
             self.kept = Some((name, segment));
         }
