@@ -1,7 +1,7 @@
 //! Goal: inside every crate dependencies lead one way: no file uses names of a file that uses its own.
 //! Method: the code is read as text: `use` lines and paths, without comments and tests. A name that a module only
 //! re-exports (`pub use`) belongs to the file that defines it.
-//! Not covered: circles between folders whose files are in no circle.
+//! Not covered: methods that a type has in another file, and circles between folders whose files are in no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
