@@ -61,6 +61,7 @@ pub struct Backup {
     /// 1 to 64 stripes, all of one kind; nul: keeps nothing. Stripes on different disks add up their write throughput.
     /// Compression uses all CPUs even with one stripe, so more stripes do not help there. Losing one stripe loses the
     /// backup. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too; docs/buckets.md says how to reach a bucket.
+    /// Without --to the stripes go to --target, else to the configured database's target.
     #[arg(long, value_name = "DEVICE", value_parser = values::device())]
     pub to: Vec<DeviceSpec>,
 
@@ -153,8 +154,8 @@ pub struct DifferentialOptions {
 
     /// A stripe of the media set that holds the base. Repeat for all of its stripes.
     ///
-    /// Not for targets, where the backup finds its base itself. A base on the media that --append adds to need not be
-    /// named.
+    /// Not for targets, where the backup finds its base itself. Without --base, a differential backup to devices needs
+    /// --append and finds its base on the media that it adds to; any other is refused.
     #[arg(long, hide_short_help = true, value_name = "DEVICE", value_parser = values::device(),
         requires = "differing", conflicts_with = "target")]
     pub base: Vec<DeviceSpec>,
@@ -228,7 +229,8 @@ impl DispositionOptions {
 pub struct Labels {
     /// Name of the backup set, at most 128 characters.
     ///
-    /// `longshore list` and the history show it, for people. Restores choose a set by number or by label.
+    /// `longshore list` and the history show it, for people. Restores choose a set by number or by label. The name
+    /// is empty by default.
     #[arg(long, value_name = "TEXT", value_parser = values::name)]
     pub name: Option<String>,
 
@@ -241,7 +243,8 @@ pub struct Labels {
 
     /// Name of the media set; with --append or --init it must be the one on the media.
     ///
-    /// It keeps a job from adding to the wrong media, or from replacing them.
+    /// It keeps a job from adding to the wrong media, or from replacing them. By default a new media set has an empty
+    /// name, and --append and --init accept media of any name.
     #[arg(long, hide_short_help = true, value_name = "TEXT", value_parser = values::name)]
     pub media_name: Option<String>,
 
@@ -309,8 +312,8 @@ pub struct ReadOptions {
 
     /// Treat a directory as a volume of its own, read in parallel with the others.
     ///
-    /// Volumes are found by mount point. Use this for storage that is faster than one reader, or to treat one machine's
-    /// storage as several volumes.
+    /// By default volumes are found by mount point. Use this for storage that is faster than one reader, or to treat
+    /// one machine's storage as several volumes.
     #[arg(long, hide_short_help = true, value_name = "DIR=NAME", value_parser = values::pair())]
     pub volume: Vec<Pair>,
 

@@ -108,8 +108,9 @@ pub struct CreateCache {
 
     /// Size of the file to create. A block device is used whole.
     ///
-    /// It includes the cache's table. A cache as large as the data that is read again and again is large enough; `longshore
-    /// cache simulate --trace` shows the gain by size for a recorded load.
+    /// The size includes the cache's table. A cache as large as the data that is read again and again is large enough;
+    /// `longshore cache simulate --trace` shows the gain by size for a recorded load. Without this option a file that
+    /// does not exist is refused, and an existing file keeps its size.
     #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
     pub size: Option<u64>,
 
@@ -158,20 +159,23 @@ pub struct ServeCache {
 
     /// The profiles of the cache device and the backend, by name.
     ///
-    /// `longshore cache simulate --help` lists the profiles. Use it only if the devices are of these models; models that
-    /// `longshore cache calibrate` measured describe your devices better.
+    /// `longshore cache simulate --help` lists the profiles. Use it only if the devices are of these models; models
+    /// that `longshore cache calibrate` measured describe your devices better. Without --pair and without models,
+    /// --policy is `balance` by default.
     #[arg(long, value_name = "FAST/SLOW")]
     pub pair: Option<String>,
 
     /// A model of the cache device that `longshore cache calibrate` made, instead of the pair's.
     ///
-    /// Describe both devices or neither: with two models, or with one model and --pair.
+    /// Describe both devices or neither: with two models, or with one model and --pair. Without this option the first
+    /// profile of --pair describes the cache device.
     #[arg(long, value_name = "FILE")]
     pub fast_model: Option<PathBuf>,
 
     /// The same for the backend.
     ///
     /// A model is true for one device, its size and its file system: calibrate again after a change of hardware.
+    /// Without this option the second profile of --pair describes the backend.
     #[arg(long, value_name = "FILE")]
     pub slow_model: Option<PathBuf>,
 
@@ -197,7 +201,9 @@ pub struct ServeCache {
 
     /// The plugin for nbdkit, if it is not next to this program or in ../lib/longshore.
     ///
-    /// `make install` puts it there. Give this option for a build that was not installed, or for one under trial.
+    /// Or the environment's LONGSHORE_NBD_PLUGIN. Without either the command looks for the plugin next to this
+    /// program, then in ../lib/longshore, where `make install` puts it. Give this option for a build that was not
+    /// installed, or for one under trial.
     #[arg(long, value_name = "PATH", env = "LONGSHORE_NBD_PLUGIN")]
     pub plugin: Option<PathBuf>,
 }

@@ -19,6 +19,8 @@ pub struct Media {
     /// All stripes of the media set, in any order: paths, s3://BUCKET/KEY, or -.
     ///
     /// - reads standard input. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too.
+    ///
+    /// Without devices, --database or --target must say what to read.
     #[arg(value_name = "DEVICE", value_parser = values::device())]
     pub devices: Vec<DeviceSpec>,
 
@@ -26,6 +28,7 @@ pub struct Media {
     ///
     /// The stripes are found at the database's target, so nobody must type their paths. With --target the database
     /// need not be in the configuration. For stripes that were moved away from their target, name devices instead.
+    /// Without this option the command reads the named devices, or what --target says.
     #[arg(long, value_name = "NAME", conflicts_with = "devices")]
     pub database: Option<String>,
 

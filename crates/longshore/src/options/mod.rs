@@ -4,7 +4,8 @@
 //!
 //! Invariants
 //! - The first line of an option's comment is its short help (`-h`), the rest teaches (`--help`): what it is for, when
-//!   not to use it, the default and how it was chosen. The short help of a command fits a screen.
+//!   not to use it, the default and how it was chosen, or what happens without the option. The short help of a command
+//!   fits a screen.
 //! - Parsing opens no file, and an option that takes a path refuses the address of an object store.
 //!
 //! Leaves to others: the meaning of the options (`commands`), and options that every program has
@@ -276,6 +277,36 @@ mod tests {
         });
         assert!(seen > 100, "{seen}");
         assert_eq!(short, TAUGHT_NOT_YET, "write a second paragraph for each");
+    }
+
+    #[test]
+    fn every_option_that_may_be_left_out_says_what_happens_without_it() {
+        let may_be_left_out = |arg: &&clap::Arg| {
+            let is_given_anyway = arg.is_required_set() || !arg.get_default_values().is_empty();
+            arg.get_action().takes_values() && !is_given_anyway
+        };
+        let mut silent = Vec::new();
+        let mut seen = 0;
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            if is_elsewhere(command) {
+                // The other program teaches.
+                return;
+            }
+            for arg in command.get_arguments().filter(may_be_left_out) {
+                let help = arg.get_long_help().or_else(|| arg.get_help());
+                let help = help.map(ToString::to_string).unwrap_or_default();
+                let help = help.to_lowercase();
+                if !help.contains("default") && !help.contains("without") {
+                    silent.push(format!("{path} {}", arg.get_id()));
+                }
+                seen += 1;
+            }
+        });
+        assert!(seen > 80, "{seen}");
+        assert!(
+            silent.is_empty(),
+            "say what happens without each: {silent:?}"
+        );
     }
 
     #[test]

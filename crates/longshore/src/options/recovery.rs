@@ -57,19 +57,22 @@ pub struct ClusterArgs {
     ///
     /// A time without a zone is refused, because recovery to the wrong hour loses data.
     /// Restores the newest backup that was complete before this time: with --database among the database's backups,
-    /// with media and no --position among the sets on the media.
+    /// with media and no --position among the sets on the media. Without a recovery target the server replays all WAL
+    /// that it finds.
     #[arg(long, value_name = "TIME", value_parser = values::zoned_time, group = "recovery-end")]
     pub target_time: Option<i64>,
 
     /// Recover until this LSN, as in `16/B374D848`.
     ///
-    /// The most exact target: pg_waldump shows the LSN of each commit. Give the one where the last wanted record begins.
+    /// The most exact target: pg_waldump shows the LSN of each commit. Give the one where the last wanted record
+    /// begins. Without a recovery target the server replays all WAL that it finds.
     #[arg(long, value_name = "LSN", group = "recovery-end")]
     pub target_lsn: Option<Lsn>,
 
     /// Recover until this transaction.
     ///
     /// Transactions that committed before this one are restored, also those with a higher number; later ones are not.
+    /// Without a recovery target the server replays all WAL that it finds.
     #[arg(
         long,
         hide_short_help = true,
@@ -141,8 +144,9 @@ pub struct ClusterArgs {
 
     /// The server's restore_command, which fetches WAL from an archive, with %f and %p.
     ///
-    /// For archives of other programs; for Longshore's use --wal-archive, which also checks that the WAL is complete. The
-    /// command must end with a code other than 0 if it does not have the file.
+    /// For archives of other programs; for Longshore's use --wal-archive, which also checks that the WAL is complete.
+    /// The command must end with a code other than 0 if it does not have the file. Without either option
+    /// the server fetches WAL from the archive of --database, else it replays only the WAL in the backup itself.
     #[arg(long, hide_short_help = true, value_name = "COMMAND")]
     pub restore_command: Option<String>,
 

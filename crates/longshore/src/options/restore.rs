@@ -66,13 +66,14 @@ pub struct Restore {
 
     /// Restore only this path of the set and everything below it. Repeatable.
     ///
-    /// `longshore list --files` shows the paths.
+    /// `longshore list --files` shows the paths. By default everything in the set is restored.
     #[arg(long, value_name = "PATH")]
     pub only: Vec<PathBuf>,
 
     /// Restore OLD of the set as NEW below the target (MOVE). Repeatable.
     ///
     /// OLD is a path that `longshore list --files` shows. Not for tablespaces: --tablespace-map moves those.
+    /// By default every path keeps its name.
     #[arg(long = "move", value_name = "OLD=NEW", value_parser = values::pair())]
     pub moves: Vec<Pair>,
 

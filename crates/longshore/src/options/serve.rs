@@ -96,7 +96,7 @@ pub struct Serve {
     /// A database not in the configuration: a name, and a source as for `longshore backup`.
     ///
     /// Only this server knows it. For a database that is always there use [database.NAME] in the configuration, which
-    /// all commands know.
+    /// all commands know. Without this option clients can back up the configuration's databases only.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub database: Vec<String>,
 
@@ -104,14 +104,14 @@ pub struct Serve {
     ///
     /// The password comes from LONGSHORE_LOGIN_PASSWORD, from the terminal or from standard input, never from an
     /// argument, which other users could see. A running server accepts it at once. To remove a login use
-    /// --remove-login.
+    /// --remove-login. Without these two options the server starts, if it has a login.
     #[arg(long, value_name = "NAME")]
     pub add_login: Option<String>,
 
     /// Remove a login and exit.
     ///
     /// A running server refuses the login at once, and ends its sessions within seconds. Not for a new password:
-    /// --add-login replaces the old one.
+    /// --add-login replaces the old one. Without these two options the server starts, if it has a login.
     #[arg(long, value_name = "NAME", conflicts_with = "add_login")]
     pub remove_login: Option<String>,
 }

@@ -46,7 +46,8 @@ pub struct Sql {
     /// Run the statements of a file. Repeatable.
     ///
     /// The files run in the given order in one session, so a USE in the first holds in the second. They are UTF-8, or
-    /// UTF-16 with a byte order mark, and at most 64 MiB each. Not together with -Q.
+    /// UTF-16 with a byte order mark, and at most 64 MiB each. Not together with -Q. By default statements come from
+    /// standard input.
     #[arg(short = 'i', long, value_name = "FILE")]
     pub input: Vec<PathBuf>,
 
@@ -90,7 +91,8 @@ pub struct Sql {
     /// The server: only `.`, `localhost` or this machine's name, since this program is the server.
     ///
     /// For scripts that were written for sqlcmd with -S. Another name is refused, because the statements would run on
-    /// the wrong machine; for another machine's server use sqlcmd.
+    /// the wrong machine; for another machine's server use sqlcmd. Without this option
+    /// statements run on this machine, too.
     #[arg(short = 'S', long, value_name = "NAME", hide_short_help = true)]
     pub server: Option<String>,
 
@@ -109,7 +111,8 @@ pub struct Sql {
 
     /// A variable of the script: $(NAME) stands for its value.
     ///
-    /// Several may follow. They override the environment's variables; `:setvar` overrides them.
+    /// Several may follow. They override the environment's variables; `:setvar` overrides them. A variable without a
+    /// value from any of the three ends the script with an error.
     #[arg(short = 'v', long, value_name = "NAME=VALUE", num_args = 1..)]
     pub variable: Vec<String>,
 
@@ -181,7 +184,8 @@ pub struct Sql {
 
     /// A database not in the configuration: a name, and a source as for `longshore backup`.
     ///
-    /// It is known to this call only; the configuration's [database.NAME] is known to all.
+    /// It is known to this call only; the configuration's [database.NAME] is known to all. Without this option
+    /// statements can back up the configuration's databases only.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub database: Vec<String>,
 

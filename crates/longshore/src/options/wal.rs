@@ -43,20 +43,21 @@ pub enum WalAction {
 pub struct Archive {
     /// The archive's directory, or s3://BUCKET/PREFIX, made by `longshore wal create`.
     ///
-    /// It is for one cluster's WAL and nothing else.
+    /// It is for one cluster's WAL and nothing else. Without this option --database must name the archive.
     #[arg(long, value_name = "DIR", value_parser = values::archive())]
     pub archive: Option<ArchivePath>,
 
     /// A database of the configuration, which names its archive (docs/configuration.md).
     ///
-    /// The archive is the one in its [database.NAME.wal], else DATABASE/wal below its target. The settings there are the
-    /// defaults of the options.
+    /// The archive is the one in its [database.NAME.wal], else DATABASE/wal below its target. The settings there are
+    /// the defaults of the options. Without this option --archive must name the archive.
     #[arg(long, value_name = "NAME")]
     pub database: Option<String>,
 
     /// With --database: another target of the configuration than the database's own.
     ///
-    /// The archive is in the first of the target's directories or buckets.
+    /// The archive is in the first of the target's directories or buckets. By default the archive is the one in the
+    /// database's [database.NAME.wal], else at the database's own target.
     #[arg(long, value_name = "NAME", requires = "database")]
     pub target: Option<String>,
 }
@@ -230,7 +231,8 @@ pub struct WalGet {
     /// Add a remark that names this restore to timeline history files.
     ///
     /// The server copies the remark into the history of the timeline that it opens on, where it distinguishes two
-    /// restores of one backup; `longshore restore` writes this option with a new name for each.
+    /// restores of one backup; `longshore restore` writes this option with a new name for each. Without this option
+    /// the server gets history files as the archive has them.
     #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = values::restore_name)]
     pub restore: Option<String>,
 

@@ -200,7 +200,8 @@ pub struct Simulate {
     /// A recorded trace instead of a mix; it is replayed once, with an empty cache at first.
     ///
     /// Formats, recognised by their first line: plain (t_us,op,offset,len,latency_us), cloudphysics, tencent, systor,
-    /// msr, disksim, fio (iolog 2 and 3), blkparse. --resident is then a share of the bytes that the trace touches.
+    /// msr, disksim, fio (iolog 2 and 3), blkparse. --resident is then a share of the bytes that the trace touches. By
+    /// default the load is --mix.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "seconds"])]
     pub trace: Option<PathBuf>,
 

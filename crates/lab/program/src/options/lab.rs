@@ -74,6 +74,8 @@ pub struct Sample {
     pub kind: Kind,
 
     /// The file to build; with --dir, files are named tprocc-1.db, tprocc-2.db and so on.
+    ///
+    /// Without FILE, --dir must say where the files go.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 
@@ -93,8 +95,8 @@ pub struct Sample {
 
     /// Directories that take the files in turn; created if missing.
     ///
-    /// With --files, one file goes into each directory in turn; give directories on different disks. For a single
-    /// file name FILE instead.
+    /// With --files, one file goes into each directory in turn; give directories on different disks. Without
+    /// this option FILE must name the single file to build.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 
@@ -187,7 +189,8 @@ pub struct Sweep {
     /// Directories for the stripes, in turn. Repeatable.
     ///
     /// Stripe 1 goes into the first directory, stripe 2 into the next, and so on. Give one directory for each disk:
-    /// two on the same disk measure that disk twice. The study removes its stripes.
+    /// two on the same disk measure that disk twice. The study removes its stripes. Without this option only the sweep
+    /// of --buffers is possible, which writes to NUL.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 

@@ -160,6 +160,32 @@ mod tests {
     }
 
     #[test]
+    fn every_option_that_may_be_left_out_says_what_happens_without_it() {
+        let may_be_left_out = |arg: &&clap::Arg| {
+            let is_given_anyway = arg.is_required_set() || !arg.get_default_values().is_empty();
+            arg.get_action().takes_values() && !is_given_anyway
+        };
+        let mut silent = Vec::new();
+        let mut seen = 0;
+        walk(&Cli::command(), "longshore", &mut |path, command| {
+            for arg in command.get_arguments().filter(may_be_left_out) {
+                let help = arg.get_long_help().or_else(|| arg.get_help());
+                let help = help.map(ToString::to_string).unwrap_or_default();
+                let help = help.to_lowercase();
+                if !help.contains("default") && !help.contains("without") {
+                    silent.push(format!("{path} {}", arg.get_id()));
+                }
+                seen += 1;
+            }
+        });
+        assert!(seen > 20, "{seen}");
+        assert!(
+            silent.is_empty(),
+            "say what happens without each: {silent:?}"
+        );
+    }
+
+    #[test]
     fn short_help_fits_a_screen() {
         walk(&built(), "longshore", &mut |path, command| {
             let mut command = command.clone().max_term_width(100);
