@@ -769,7 +769,10 @@ fn manifest_items_are_laid_out_as_in_their_tables() {
     assert_eq!(SUM_PAGE_MAX, 65_536);
     let key = SumKey::from_bytes(std::array::from_fn(|i| i as u8));
     let sum = key.sum(&(0..64).collect::<Vec<u8>>());
-    assert!(says(&format!("is {sum:016x}.")));
+    let short = key.sum(&[0, 1]);
+    assert!(says(&format!(
+        "is {sum:016x}, and that of the 2 bytes 00, 01 is {short:016x}."
+    )));
 
     let kinds = [
         (MarkKind::Modified, 1, "1: changed"),
