@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod attributes;
+mod base;
 mod door;
 mod error;
 mod files;
@@ -31,13 +32,14 @@ use std::sync::Arc;
 
 use longshore_io::Storage;
 
+pub use base::Base;
 pub use door::{
     Change, Content, Description, Entry, EntryKind, LogEnd, LogStart, Source, SourceKind,
     SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
 pub use options::{PostgresOptions, SourceOptions};
-pub use postgres::{Base, ClosedLog, OwnLog, ServerBranch, close_log, home, identify};
+pub use postgres::{ClosedLog, OwnLog, ServerBranch, close_log, home, identify};
 pub use spec::SourceSpec;
 
 /// Opens a source: takes the snapshot of a database, or checks the roots of a tree. Blocks up to

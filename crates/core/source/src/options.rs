@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longshore_pg::Earlier;
 
-use crate::postgres::Base;
+use crate::base::Base;
 
 /// How to open a source.
 #[derive(Debug, Clone)]

@@ -1,24 +1,10 @@
-//! The base of a differential backup as a source sees it, and the names of relation files.
+//! The names of relation files, as a base and the server have them.
 
 use std::path::Path;
 
-use longshore_pg::{Earlier, Fork, Lsn, Timeline};
+use longshore_pg::Fork;
 
 use super::rules;
-use crate::LogStart;
-
-/// The set that a backup is compared with.
-#[derive(Debug, Clone)]
-pub struct Base {
-    /// The start of its replay.
-    pub start: LogStart,
-    /// The point at which its files are consistent.
-    pub end: (Timeline, Lsn),
-    /// When its server was started, in microseconds since the Unix epoch; `None` if unknown.
-    pub server_started_us: Option<i64>,
-    /// Identifies its branch; `None` if the branch is not checked.
-    pub identity: Option<Earlier>,
-}
 
 /// One file of a relation's fork, of 1 GiB unless the server was built otherwise, independent of its directory's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

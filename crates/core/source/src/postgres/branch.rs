@@ -23,13 +23,13 @@ use longshore_pg::{
     Control, Earlier, Lineage, Lsn, Relation, SegmentName, SegmentSize, Timeline, Witness,
 };
 
-use super::base::Base;
 use super::cluster::{DataDirectory, data_directory, open_link, pid_file_process, read_control};
 use super::log_files::{self, WAL_DIR};
 use super::remote;
 use super::server_branch::ServerBranch;
 use super::session::Session;
 use crate::Error;
+use crate::base::Base;
 
 /// Connects to a server and determines its branch. Starts no backup.
 ///

@@ -32,9 +32,10 @@ use longshore_io::{Clock, Dir};
 use longshore_pg::wal::summary::Summary;
 use longshore_pg::{Control, Lsn, Page};
 
-use super::base::{Base, RelationSegment};
+use super::base::RelationSegment;
 use super::changes::Changes;
 use super::session::Session;
+use crate::base::Base;
 use crate::{BaseRefusal, Error};
 
 /// The first major version that summarizes its WAL.

@@ -55,7 +55,6 @@ use crate::{
     BaseRefusal, Description, Entry, EntryKind, Error, LogEnd, LogStart, PostgresOptions, Source,
     SourceKind, SourceOptions, SourceSummary,
 };
-pub use base::Base;
 pub use branch::{home, identify};
 pub use close::{ClosedLog, close_log};
 use cluster::{
