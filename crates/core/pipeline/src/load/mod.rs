@@ -1,8 +1,8 @@
 //! The threads of a backup: each worker reads, checks and compresses a buffer while it stays in its core's cache.
 //!
 //! All threads share one state (`shared`). In the order of a buffer's walk: `read` takes a task from the feed and reads it,
-//! here it is offered to an accelerator (`offload`) or compressed, `block` makes the stored block of it, and here it is
-//! handed over to the stripes' writers (`write`).
+//! here it is offered to an accelerator (`offload`) or compressed, `block` makes the stored block of it, and `write` hands
+//! it to the stripes' writers.
 //!
 //! Invariants
 //! - A worker computes only while it holds its turn. One that returns from a read outside the page cache may compute in
@@ -19,24 +19,20 @@ mod read;
 mod shared;
 mod write;
 
-use std::path::PathBuf;
-
 use longshore_accel::dispatch::Finisher;
 use longshore_codec::Compressor;
 use longshore_io::Turn;
 use longshore_media::FamilyWriter;
-use longshore_source::{Change, Source, SourceSummary};
+use longshore_source::{Source, SourceSummary};
 use parking_lot::Mutex;
 
 pub use self::block::BlockForm;
-use self::block::Ready;
 use self::read::{Next, Read};
 pub use self::shared::{LoadShared, Offloading, mark_kind};
 use crate::crew::{join, join_all};
 use crate::feed::Feed;
 use crate::measure::{Sampler, lap};
-use crate::report::{FileTotals, mark_text};
-use crate::request::OnChange;
+use crate::report::FileTotals;
 use crate::{Error, Observer};
 
 /// The result of the reading threads.
@@ -160,21 +156,6 @@ impl LoadShared<'_> {
         })
     }
 
-    fn note_changes(&self, changes: Vec<(PathBuf, Change)>) -> Result<(), Error> {
-        match changes.first() {
-            Some((path, change)) if self.request.on_change == OnChange::Fail => {
-                Err(Error::Changed {
-                    path: path.clone(),
-                    what: mark_text(mark_kind(*change)),
-                })
-            }
-            _ => {
-                self.marks.lock().extend(changes);
-                Ok(())
-            }
-        }
-    }
-
     /// One worker: takes buffers first, then the next extent, until the source ends.
     fn compress_all(&self, feed: &Mutex<Feed>) -> Result<(), Error> {
         let clock = &*self.context.clock;
@@ -237,16 +218,5 @@ impl LoadShared<'_> {
 
     fn gate_is_limited(&self) -> bool {
         self.request.limits.cpu_percent.is_some()
-    }
-
-    /// Hands a block to the stripes' writers.
-    pub fn put(&self, ready: Ready) -> Result<(), Error> {
-        if self.direct.is_empty() {
-            self.handoff.put(ready.sequence, ready);
-            return Ok(());
-        }
-        // NUL never blocks, so no writer thread is needed.
-        let family = (ready.sequence % self.direct.len() as u64) as usize;
-        self.write_block(&mut self.direct[family].lock(), &ready)
     }
 }

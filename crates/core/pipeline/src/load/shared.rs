@@ -15,14 +15,15 @@ use longshore_source::Change;
 use parking_lot::Mutex;
 
 use super::block::{BlockForm, BlockPosition, Ready};
-use crate::RunContext;
 use crate::choice::Started;
 use crate::crew::Crew;
 use crate::feed::Job;
 use crate::handoff::Handoff;
 use crate::measure::Counters;
 use crate::page_sums::PageSums;
-use crate::request::BackupRequest;
+use crate::report::mark_text;
+use crate::request::{BackupRequest, OnChange};
+use crate::{Error, RunContext};
 
 /// The state shared by all threads of one backup.
 pub struct LoadShared<'a> {
@@ -48,6 +49,24 @@ pub struct LoadShared<'a> {
     pub sum_key: Option<SumKey>,
     /// The page sums of the base.
     pub base: Option<Arc<PageSums>>,
+}
+
+impl LoadShared<'_> {
+    /// Marks files that changed while they were read, or ends the backup, as it was asked for.
+    pub(super) fn note_changes(&self, changes: Vec<(PathBuf, Change)>) -> Result<(), Error> {
+        match changes.first() {
+            Some((path, change)) if self.request.on_change == OnChange::Fail => {
+                Err(Error::Changed {
+                    path: path.clone(),
+                    what: mark_text(mark_kind(*change)),
+                })
+            }
+            _ => {
+                self.marks.lock().extend(changes);
+                Ok(())
+            }
+        }
+    }
 }
 
 /// A run's accelerators at work.

@@ -43,7 +43,18 @@ impl LoadShared<'_> {
         Ok(family)
     }
 
-    pub fn write_block(&self, family: &mut FamilyWriter, ready: &Ready) -> Result<(), Error> {
+    /// Hands a block to the stripes' writers.
+    pub fn put(&self, ready: Ready) -> Result<(), Error> {
+        if self.direct.is_empty() {
+            self.handoff.put(ready.sequence, ready);
+            return Ok(());
+        }
+        // NUL never blocks, so no writer thread is needed.
+        let family = (ready.sequence % self.direct.len() as u64) as usize;
+        self.write_block(&mut self.direct[family].lock(), &ready)
+    }
+
+    fn write_block(&self, family: &mut FamilyWriter, ready: &Ready) -> Result<(), Error> {
         let bytes = ready.bytes();
         self.counters
             .stored_bytes
