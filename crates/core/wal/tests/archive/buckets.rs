@@ -307,7 +307,7 @@ fn a_store_that_replaces_what_is_there_gets_no_archive(scheme: Scheme) {
 fn removal_leaves_what_is_needed_and_lists_of_many_pages_are_read_to_their_end(scheme: Scheme) {
     let store = Store::speaking(scheme);
     store.habits(Habits {
-        page: 2,
+        portion: 2,
         ..Habits::default()
     });
     let at = address(&store);
