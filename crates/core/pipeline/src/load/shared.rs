@@ -1,5 +1,9 @@
 //! The state that all threads of a backup share, and the accelerators at work for them.
 //!
+//! Invariants
+//! - A file that changed while it was read ends the backup or is marked, as it was asked for, whichever thread noticed it.
+//! - A block that an accelerator holds has its job and its position with it, so that software can make it all the same.
+//!
 //! Leaves to others: what the threads do with it (`mod.rs`, `read.rs`, `offload.rs`, `write.rs`).
 
 use std::path::PathBuf;

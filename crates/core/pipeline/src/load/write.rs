@@ -5,7 +5,7 @@
 //! - Blocks that hold only marks come after all data.
 //! - The NUL device never waits, so workers call `write_block` themselves.
 //!
-//! Leaves to others: handing blocks over (`mod.rs`), the order in which they leave (`handoff.rs`), and bytes on the
+//! Leaves to others: making blocks (`mod.rs`, `block.rs`), the order in which they leave (`handoff.rs`), and bytes on the
 //! device (`longshore-media`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
