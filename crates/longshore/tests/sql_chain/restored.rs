@@ -425,11 +425,6 @@ fn a_clone_that_is_replaced_archives_nothing() {
     assert!(is_off && said.contains("it archives nothing"), "{said}");
     let (said, is_off) = restored(&own, "");
     assert!(!is_off && !said.contains("it archives nothing"), "{said}");
-    // The server runs and answers; the copy is replaced meanwhile.
-    stage.server.start();
-    let (said, is_off) = restored(&clone, "");
-    assert!(is_off && said.contains("it archives nothing"), "{said}");
-    stage.server.stop(Stop::Fast);
     let (_, is_off) = restored(&own, ", NORECOVERY");
     assert!(!is_off);
     let said = stage.done("RESTORE DATABASE main WITH RECOVERY");
