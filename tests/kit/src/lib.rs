@@ -2,6 +2,7 @@
 //!
 //! - [`program`]: runs the program, waits for it, measures it;
 //! - [`schema`]: the page of all answers of `--json`, and answers that are as it says;
+//! - [`help`]: what the help of a program's options must say;
 //! - [`random`]: numbers and content from a seed;
 //! - [`alloc`]: an allocator that counts;
 //! - [`place`]: directories for servers and their backups;
@@ -11,6 +12,7 @@
 //! Tests alone use this crate, and it uses no other crate of the workspace.
 
 pub mod alloc;
+pub mod help;
 pub mod place;
 pub mod postgres;
 pub mod program;

@@ -168,14 +168,9 @@ pub struct TransferOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use longshore_kit::help::{walk, without_a_word_of_leaving_out};
 
-    fn walk(command: &clap::Command, path: &str, each: &mut impl FnMut(&str, &clap::Command)) {
-        each(path, command);
-        for sub in command.get_subcommands() {
-            walk(sub, &format!("{path} {}", sub.get_name()), each);
-        }
-    }
+    use super::*;
 
     #[test]
     fn the_table_of_options_is_consistent() {
@@ -281,27 +276,8 @@ mod tests {
 
     #[test]
     fn every_option_that_may_be_left_out_says_what_happens_without_it() {
-        let may_be_left_out = |arg: &&clap::Arg| {
-            let is_given_anyway = arg.is_required_set() || !arg.get_default_values().is_empty();
-            arg.get_action().takes_values() && !is_given_anyway
-        };
-        let mut silent = Vec::new();
-        let mut seen = 0;
-        walk(&Cli::command(), "longshore", &mut |path, command| {
-            if is_elsewhere(command) {
-                // The other program teaches.
-                return;
-            }
-            for arg in command.get_arguments().filter(may_be_left_out) {
-                let help = arg.get_long_help().or_else(|| arg.get_help());
-                let help = help.map(ToString::to_string).unwrap_or_default();
-                let help = help.to_lowercase();
-                if !help.contains("default") && !help.contains("without") {
-                    silent.push(format!("{path} {}", arg.get_id()));
-                }
-                seen += 1;
-            }
-        });
+        let command = Cli::command();
+        let (seen, silent) = without_a_word_of_leaving_out(&command, "longshore", is_elsewhere);
         assert!(seen > 80, "{seen}");
         assert!(
             silent.is_empty(),
