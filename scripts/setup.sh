@@ -59,7 +59,7 @@ dpkg-deb:dpkg
 rpmbuild:rpm
 cpio:cpio
 "
-python_modules="dissect.util xpress9 pymssql moto flask flask-cors pyyaml py-partiql-parser"
+python_modules="cryptography dissect.util xpress9 pymssql moto flask flask-cors pyyaml py-partiql-parser"
 
 present() {
     case "$1" in
@@ -252,6 +252,16 @@ install_object_stores() {
     fi
 }
 
+# age 1.3, which knows post-quantum recipients; distributions have older ones: .work/tools/age.
+install_age() {
+    local tools=$PWD/.work/tools
+    [ -x "$tools/age" ] && return 0
+    command -v go >/dev/null || return 0
+    mkdir -p "$tools"
+    CGO_ENABLED=0 GOBIN="$tools" go install -ldflags "-s -w" filippo.io/age/cmd/age@v1.3.2 >/dev/null 2>&1 ||
+        echo "setup: cannot install age: go install filippo.io/age/cmd/age@v1.3.2"
+}
+
 # Microsoft's double of Azure's object store, from npm: .work/buckets/azurite.
 install_azurite() {
     local azurite=$PWD/.work/buckets/azurite
@@ -269,6 +279,7 @@ install_python
 install_servers
 install_clients_of_sql_server
 install_azurite
+install_age
 wait "$object_stores"
 
 status=0

@@ -7,11 +7,11 @@ use longshore_media::record::{BODY_MAX, Container, Kind};
 
 fuzz_target!(|bytes: &[u8]| {
     let container = Container::Zstd;
-    let _ = index::decode_chunk(container, bytes);
+    let _ = index::stored_chunk(container, bytes).and_then(|chunk| chunk.rows());
     let _ = index::part_count(bytes);
     let mut framed = Vec::new();
     for body in bytes.chunks(BODY_MAX) {
         container.append(Kind::Index, body, &mut framed);
     }
-    let _ = index::decode_chunk(container, &framed);
+    let _ = index::stored_chunk(container, &framed).and_then(|chunk| chunk.rows());
 });

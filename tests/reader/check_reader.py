@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Checks longshore_reader.py itself: `check_reader.py [STRIPE...]`.
+"""Checks longshore_reader.py itself: `check_reader.py [--identity FILE] [STRIPE...]`.
 
 Goal: the reader computes CRC-32C and XXH32 as published, reads the example of docs/format.md as that page
 explains it, and finds damage wherever it is in a stripe.
 Method: a slow CRC-32C of another form and published values are the oracles. Of the stripes named on the
-command line, a bit of every byte is changed in turn, and the end is cut off at every 7th byte.
+command line, a bit of every byte is changed in turn, and the end is cut off at every 7th byte. An encrypted
+set is opened with the identity, if one is named.
 Not covered: that the reader restores the right content (crates/longshore/tests/golden.rs).
 """
 
@@ -68,7 +69,21 @@ def check_example():
     assert (entry.uid, entry.gid, entry.mtime_ns, entry.len) == (1000, 1000, 1_000_000_000, 0)
 
 
-def findings(paths):
+def check_ciphers():
+    # RFC 5869, A.1, and the two ends of BIP 173's examples.
+    prk = reader.mac(bytes(range(13)), bytes([0x0B] * 22))
+    assert prk.hex() == "077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5"
+    okm = "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
+    assert reader.expand(prk, bytes(range(0xF0, 0xFA)), 42).hex() == okm
+    assert reader.bech32("A12UEL5L") == ("a", b"")
+    try:
+        reader.bech32("A12UEL5M")
+        raise AssertionError("a wrong checksum of Bech32 is not noticed")
+    except reader.Bad:
+        pass
+
+
+def findings(paths, keyring):
     found = []
     try:
         stripes = reader.open_media(paths)
@@ -77,16 +92,17 @@ def findings(paths):
             if row.why_incomplete():
                 found.append(row.why_incomplete())
             else:
-                reader.read_set(row, reader.Nothing(), found.append)
+                opened, _ = reader.opened_of(row, keyring, found.append)
+                reader.read_set(row, reader.Nothing(), found.append, opened)
             found += [p.damage for p in row.parts if p and p.damage]
     except reader.Damage as damage:
         found.append(damage)
     return found
 
 
-def check_every_byte(paths):
+def check_every_byte(paths, keyring):
     """One bit of every byte, a different one each time, and every 7th truncation."""
-    assert not findings(paths), findings(paths)
+    assert not findings(paths, keyring), findings(paths, keyring)
     with tempfile.TemporaryDirectory() as directory:
         changed = os.path.join(directory, "changed")
         for n, path in enumerate(paths):
@@ -97,7 +113,7 @@ def check_every_byte(paths):
             def noticed(data, what):
                 with open(changed, "wb") as file:
                     file.write(data)
-                assert findings(given), f"{path}: {what} is not noticed"
+                assert findings(given, keyring), f"{path}: {what} is not noticed"
 
             for at in range(len(whole)):
                 flipped = bytearray(whole)
@@ -112,6 +128,10 @@ if __name__ == "__main__":
     check_crc()
     check_xxh32()
     check_example()
-    if sys.argv[1:]:
-        check_every_byte(sys.argv[1:])
+    check_ciphers()
+    given = sys.argv[1:]
+    identities = [given[1]] if given[:1] == ["--identity"] else []
+    given = given[2 * len(identities) :]
+    if given:
+        check_every_byte(given, reader.Keyring(identities, []))
     print("ok")

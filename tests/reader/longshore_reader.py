@@ -2,34 +2,50 @@
 """Reads Longshore backups without Longshore.
 
 Written from docs/format.md alone, with nothing but Python's standard library (3.11 or later); for ZSTD
-payloads, `compression.zstd` of Python 3.14 or the `zstd` command. It is slow (tens of megabytes are
-fine) and meant as a second opinion: it checks every byte that the page says can be checked.
+payloads, `compression.zstd` of Python 3.14 or the `zstd` command; to open encrypted sets, the package
+`cryptography` (50 or later). It is slow (tens of megabytes are fine) and meant as a second opinion: it
+checks every byte that the page says can be checked.
 
-    longshore_reader.py list STRIPE...
+    longshore_reader.py list [KEY]... STRIPE...
     longshore_reader.py facts STRIPE...
-    longshore_reader.py verify [--position N] STRIPE...
-    longshore_reader.py restore [--position N] [--parent TREE] --to DIRECTORY STRIPE...
+    longshore_reader.py verify [KEY]... [--position N] STRIPE...
+    longshore_reader.py restore [KEY]... [--position N] [--parent TREE [--parent-root ROOT]] --to DIRECTORY STRIPE...
 
 The stripes may be named in any order. Exit status: 0 all is well, 1 damage (named on standard error),
 2 usage. `facts` shows what the set headers say of the sources, one fact a line. `restore` wants a
 directory that does not exist or is empty. A differential set is restored with `--parent`, the directory
 that its parent was restored to before.
 
+KEY opens encrypted sets: `--identity FILE`, identities of age (AGE-SECRET-KEY-1..., AGE-SECRET-KEY-PQ-1...),
+or `--passphrase-file FILE`, whose first line is a passphrase. Without one `verify` compares what needs no
+key, and says so. An encrypted set is restored to DIRECTORY.unproven, which gets its name when all
+families agreed, and is removed if they do not. `verify` and `restore` print the root of such a set; an
+encrypted differential set is restored with `--parent-root`, the root that was printed for its parent (64
+zeros for one that is not encrypted).
+
 This is one file on purpose: in an emergency it is copied, alone, to a machine that has stripes and Python.
 Its parts are in the order of a reader's work, each under a line: limits, checksums, payloads, records, page
-sums, manifests, stripes, sets, content, commands.
+sums, manifests, ciphers, identities, encrypted sets, stripes, sets, content, commands.
 
 Invariants
 - It shares no code with Longshore, and knows only what docs/format.md says.
 - Every finding is named and makes the exit status 1; a restore that met one says that its copy is not good.
 - A restore writes below its directory only, and never through a symbolic link.
+- No byte of a message whose tag does not agree is used, and no name of an encrypted set is given before all
+  its families agreed.
 
 Leaves to others: whether it is right itself (check_reader.py), and speed (longshore).
 """
 
 import argparse
+import base64
+import binascii
+import hashlib
+import hmac
+import importlib
 import os
 import re
+import shutil
 import stat
 import struct
 import subprocess
@@ -48,10 +64,13 @@ MANIFEST_MAX = 65_536
 MANIFEST_PARTS_MAX = 4
 PATH_MAX = 4_095
 CHUNK_RAW = 262_144
-CHUNK_RAW_MAX = 327_708
+CHUNK_RAW_MAX = 327_740
 INDEX_PARTS_MAX = 24
 TRAILER_LEN = 192
 BLOCK_FIXED_LEN = 72
+SLOTS_MAX = 32
+KEYS_PARTS_MAX = 4
+ENCRYPTED = 1 << 0
 DIFFERENTIAL = 1 << 1
 LOG = 1 << 2
 ATTRIBUTES = 1 << 4
@@ -64,8 +83,9 @@ IDENTITY_MAX = 2_563
 IDENTITY_NAME_MAX = 2_048
 KNOWN_MAX = 64
 
-MEDIA, SET, MANIFEST, BLOCK, INDEX, TRAILER = 1, 2, 3, 4, 5, 6
+MEDIA, SET, MANIFEST, BLOCK, INDEX, TRAILER, KEYS, ROOTS = 1, 2, 3, 4, 5, 6, 9, 11
 KINDS = {MEDIA: "Media", SET: "Set", MANIFEST: "Manifest", BLOCK: "Block", INDEX: "Index", TRAILER: "Trailer"}
+KINDS |= {KEYS: "Keys", ROOTS: "Roots"}
 GZIP, ZSTD, LZ4 = 1, 2, 3
 CONTAINERS = {GZIP: "gzip", ZSTD: "zstd", LZ4: "lz4"}
 ALGORITHMS = {1: ("NONE", LZ4), 2: ("MS_XPRESS", LZ4), 3: ("QAT_DEFLATE", GZIP), 4: ("ZSTD", ZSTD), 5: ("LZ4", LZ4)}
@@ -74,6 +94,11 @@ GZIP_HEAD = bytes.fromhex("1f8b08040000000000ff")
 GZIP_TAIL = bytes.fromhex("03000000000000000000")
 SKIPPABLE = bytes.fromhex("5a2a4d18")
 LZ4_PREAMBLE = bytes.fromhex("04224d1860408200000000")
+SEALED = bytes.fromhex("5c2a4d18")
+TAG_LEN = 16
+CHECK_LEN = 5
+AGE, PASSPHRASE = 1, 3
+ARGON_KIB_MAX, ARGON_PASSES_MAX, ARGON_LANES_MAX = 1_048_576, 10, 16
 
 
 class Damage(Exception):
@@ -462,12 +487,15 @@ def features(incompatible, known=0):
 
 @dataclass
 class Media:
+    body: bytes
+    known: bytes
     media_set: uuid.UUID
     family: int
     family_count: int
     container: int
     compressed: int
     generation: int
+    encrypted: bool
     name: str
 
     @staticmethod
@@ -477,14 +505,18 @@ class Media:
         family, count, parity, container, compressed = f.u(2), f.u(2), f.u(2), f.u(1), f.u(1)
         _created = f.i(8)
         compatible = f.u(8)
-        features(f.u(8))
+        incompatible = f.u(8)
+        features(incompatible, ENCRYPTED)
+        encrypted = bool(incompatible & ENCRYPTED)
         generation = f.u(4)
         f.zeros(4)
         name, _description, _software = f.text(512), f.text(1024), f.text(128)
+        known = bytes(body[:48]) + bytes(body[56 : f.at])
         f.end(compatible)
         need(1 <= count <= FAMILIES_MAX and 1 <= family <= count, "an impossible family number")
         need(parity == 0 and container in CONTAINERS and compressed in (0, 1), "a field is out of range")
-        return Media(media_set, family, count, container, compressed, generation, name)
+        need(container == ZSTD or not encrypted, "encrypted media in another container than zstd")
+        return Media(bytes(body), known, media_set, family, count, container, compressed, generation, encrypted, name)
 
 
 def lineage(data):
@@ -540,6 +572,7 @@ class SetHeader:
     name: str
     parent: uuid.UUID | None
     sum_key: bytes | None
+    encrypted: bool
     facts: dict
 
     @staticmethod
@@ -550,7 +583,7 @@ class SetHeader:
         f.zeros(1)
         _level, _zone, buffer_bytes, _page, flags = f.i(2), f.i(2), f.u(4), f.u(4), f.u(4)
         compatible, incompatible = f.u(8), f.u(8)
-        features(incompatible, DIFFERENTIAL | LOG | SUMS | ATTRIBUTES)
+        features(incompatible, ENCRYPTED | DIFFERENTIAL | LOG | SUMS | ATTRIBUTES)
         _expires = f.i(8)
         parent, _system, _timeline = f.uuid(), f.u(8), f.u(4)
         f.zeros(4)
@@ -573,11 +606,17 @@ class SetHeader:
         need(backup_type in (1, 2, 3) and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
         differential = backup_type == 2
         need(differential == (parent.int != 0), "a parent without a differential set, or the reverse")
-        of_type = incompatible & ~(SUMS | ATTRIBUTES)
+        of_type = incompatible & ~(ENCRYPTED | SUMS | ATTRIBUTES)
         need(of_type == (0, DIFFERENTIAL, LOG)[backup_type - 1], "a kind of set without its feature bit, or the reverse")
         need(1 <= position <= SETS_MAX and 1 <= buffer_bytes <= PLAIN_MAX, "a field is out of range")
         parent = parent if differential else None
-        return SetHeader(bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name, parent, sum_key, facts)
+        encrypted = bool(incompatible & ENCRYPTED)
+        return SetHeader(
+            bytes(body), set_id, position, source_kind, algorithm, buffer_bytes, database, name, parent, sum_key, encrypted, facts
+        )
+
+    def container(self):
+        return ZSTD if self.encrypted else ALGORITHMS[self.algorithm][1]
 
 
 @dataclass
@@ -592,19 +631,25 @@ class BlockHeader:
     manifest_len: int
     manifest_parts: int
     algorithm: int
+    salt: bytes
+    fixed: bytes
     part: bytes
+    manifest_tag: bytes = b""
 
     @staticmethod
-    def parse(body):
+    def parse(body, encrypted=False):
         f = Fields(body)
         header = BlockHeader(
-            f.uuid(), f.u(8), f.u(4), f.u(4), f.u(4), f.u(4), f.u(4), f.u(4), f.u(2), f.u(1), b""
+            f.uuid(), f.u(8), f.u(4), f.u(4), f.u(4), f.u(4), f.u(4), f.u(4), f.u(2), f.u(1), bytes(f.take(16)), b"", b""
         )
-        f.zeros(21)
-        header.part = bytes(f.rest())
+        f.zeros(5)
+        header.fixed, header.part = bytes(body[:32] + body[44:51]), bytes(f.rest())
         plain, stored = header.plain_len, header.stored_len
+        more = 8 + TAG_LEN if encrypted else 0
         need(plain <= PLAIN_MAX and header.manifest_len <= MANIFEST_MAX, "a length is beyond its limit")
-        need(stored <= plain + plain // 256 + 1024 and (plain == 0) == (stored == 0), "an impossible payload length")
+        need(stored <= plain + plain // 256 + 1024 + more and (plain == 0) == (stored == 0), "an impossible payload length")
+        need(any(header.salt) == encrypted, "a salt in a set that is not encrypted, or the reverse")
+        need(not encrypted or header.plain_crc == 0, "a checksum of plain bytes outside the Check")
         return header
 
 
@@ -627,14 +672,17 @@ class Trailer:
     chain_crc: int
     last_lsn: int
     log_timeline: int
+    mac: bytes
+    root: bytes
 
     @staticmethod
     def parse(body):
         f = Fields(body)
         trailer = Trailer(
-            f.uuid(), f.u(4), f.u(4), f.i(8), *(f.u(8) for _ in range(9)), f.u(4), f.u(4), f.u(8), f.u(4)
+            f.uuid(), f.u(4), f.u(4), f.i(8), *(f.u(8) for _ in range(9)), f.u(4), f.u(4), f.u(8), f.u(4),
+            bytes(f.take(32)), bytes(f.take(32)),
         )
-        f.zeros(68)
+        f.zeros(4)
         f.end()
         need(trailer.flags <= 3, "unknown flags")
         return trailer
@@ -652,6 +700,7 @@ class Trailer:
             self.stored_bytes_total,
             self.entries_total,
             self.files_total,
+            self.root,
         )
 
 
@@ -821,6 +870,375 @@ def parse_manifest(data, plain_len):
     return entries, marks
 
 
+# ---------------------------------------------------------------- ciphers
+
+# Hashes are of the standard library. Ciphers, curves and argon2id are not: they come from the package
+# `cryptography`, which is looked for when the first of them is needed.
+
+
+def primitive(module, name):
+    try:
+        return getattr(importlib.import_module(f"cryptography.hazmat.primitives.{module}"), name)
+    except (ImportError, AttributeError):
+        raise SystemExit(f"to open an encrypted set, {name} of Python's package cryptography (50 or later) is needed") from None
+
+
+def le(number, size):
+    return number.to_bytes(size, "little")
+
+
+def mac(key, *parts):
+    return hmac.digest(key, b"".join(parts), "sha256")
+
+
+def sha256(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def expand(key, info, size=32):
+    """HKDF-Expand."""
+    out, last, n = b"", b"", 0
+    while len(out) < size:
+        n += 1
+        last = mac(key, last, info, bytes([n]))
+        out += last
+    return out[:size]
+
+
+def unseal(cipher, key, sealed, associated=b"", nonce=bytes(12)):
+    """The message of AES-GCM or ChaCha20-Poly1305; None if its tag does not agree."""
+    opener = primitive("ciphers.aead", cipher)(key)
+    invalid = importlib.import_module("cryptography.exceptions").InvalidTag
+    try:
+        return opener.decrypt(nonce, bytes(sealed), associated)
+    except invalid:
+        return None
+
+
+# ---------------------------------------------------------------- identities
+
+BECH32 = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+BECH32_STEPS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
+
+
+def bech32(text):
+    """Prefix and bytes of a Bech32 string of any length (BIP 173)."""
+    need(text in (text.lower(), text.upper()) and "1" in text, "not an identity of age")
+    prefix, _, digits = text.lower().rpartition("1")
+    need(all(c in BECH32 for c in digits) and len(digits) >= 6, "not an identity of age")
+    values, check = [BECH32.index(c) for c in digits], 1
+    for value in [ord(c) >> 5 for c in prefix] + [0] + [ord(c) & 31 for c in prefix] + values:
+        top, check = check >> 25, (check & 0x1FFFFFF) << 5 ^ value
+        for i, step in enumerate(BECH32_STEPS):
+            check ^= step if top >> i & 1 else 0
+    need(check == 1, "an identity of age with a wrong checksum")
+    bits = "".join(f"{value:05b}" for value in values[:-6])
+    whole = len(bits) // 8 * 8
+    need(len(bits) - whole < 5 and "1" not in bits[whole:], "not an identity of age")
+    return prefix, bytes(int(bits[at : at + 8], 2) for at in range(0, whole, 8))
+
+
+def unwrap_x25519(secret, share, body):
+    """The file key of an X25519 stanza, if it is for this identity."""
+    exchange, public = x25519(secret)
+    shared = exchange(share)
+    key = expand(mac(share + public, shared), b"age-encryption.org/v1/X25519")
+    return unseal("ChaCha20Poly1305", key, body)
+
+
+def x25519(secret):
+    """The exchange with a private key, and its public key."""
+    private = primitive("asymmetric.x25519", "X25519PrivateKey").from_private_bytes(secret)
+    load = primitive("asymmetric.x25519", "X25519PublicKey").from_public_bytes
+
+    def exchange(share):
+        need(len(share) == 32, "a share of X25519 has another length")
+        try:
+            return private.exchange(load(share))
+        except ValueError:
+            raise Bad("a share of X25519 of low order") from None
+
+    return exchange, private.public_key().public_bytes_raw()
+
+
+def unwrap_hybrid(secret, share, body):
+    """The file key of an mlkem768x25519 stanza: HPKE (RFC 9180, base mode) with X-Wing, HKDF-SHA256 and ChaCha20-Poly1305."""
+    need(len(share) == 1088 + 32, "a share of mlkem768x25519 has another length")
+    seed = hashlib.shake_256(secret).digest(96)
+    lattice = primitive("asymmetric.mlkem", "MLKEM768PrivateKey").from_seed_bytes(seed[:64])
+    exchange, public = x25519(seed[64:])
+    both = lattice.decapsulate(share[:1088]) + exchange(share[1088:])
+    shared = hashlib.sha3_256(both + share[1088:] + public + rb"\.//^" + b"\\").digest()
+    suite = b"HPKE" + bytes.fromhex("647a 0001 0003")
+
+    def extract(salt, label, data):
+        return mac(salt, b"HPKE-v1", suite, label, data)
+
+    def labeled(label, size):
+        return expand(secret, size.to_bytes(2, "big") + b"HPKE-v1" + suite + label + context, size)
+
+    info = extract(b"", b"info_hash", b"age-encryption.org/mlkem768x25519")
+    context = b"\0" + extract(b"", b"psk_id_hash", b"") + info
+    secret = extract(shared, b"secret", b"")
+    return unseal("ChaCha20Poly1305", labeled(b"key", 32), body, b"", labeled(b"base_nonce", 12))
+
+
+IDENTITIES = {"age-secret-key-": (b"X25519", unwrap_x25519), "age-secret-key-pq-": (b"mlkem768x25519", unwrap_hybrid)}
+
+
+def base64_of(text):
+    """The bytes of canonical Base64 without padding."""
+    try:
+        data = base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+    except binascii.Error:
+        raise Bad("a file of age with impossible Base64") from None
+    need(base64.b64encode(data).rstrip(b"=") == text, "a file of age with impossible Base64")
+    return data
+
+
+def age_header(data):
+    """Of a file of age: stanzas (arguments, body), what its header's MAC covers, the MAC, what follows."""
+    at = 0
+
+    def line():
+        nonlocal at
+        end = data.find(b"\n", at)
+        need(end >= 0, "a header of age ends early")
+        start, at = at, end + 1
+        return data[start:end]
+
+    need(line() == b"age-encryption.org/v1", "not a file of age")
+    stanzas = []
+    while not (first := line()).startswith(b"--- "):
+        need(first.startswith(b"-> "), "not a stanza of age")
+        body = b""
+        while len(more := line()) == 64:
+            body += more
+        need(len(more) < 64, "a line of age is too long")
+        stanzas.append((first[3:].split(b" "), base64_of(body + more)))
+    covered = data[: at - len(first) - 1 + 3]
+    return stanzas, covered, base64_of(first[4:]), data[at:]
+
+
+def open_age(data, secrets):
+    """The content of a small file of age, if one of the identities opens it."""
+    stanzas, covered, found, rest = age_header(data)
+    for prefix, secret in secrets:
+        kind, unwrap = IDENTITIES[prefix]
+        for arguments, body in stanzas:
+            if arguments[0] != kind or len(arguments) != 2 or len(body) != 32:
+                continue
+            file_key = unwrap(secret, base64_of(arguments[1]), body)
+            if file_key is None:
+                continue
+            need(mac(expand(mac(b"", file_key), b"header"), covered) == found, "the MAC of a header of age is wrong")
+            need(len(rest) <= 16 + (64 << 10) + TAG_LEN, "a file of age is too long")
+            key = expand(mac(rest[:16], file_key), b"payload")
+            content = unseal("ChaCha20Poly1305", key, rest[16:], b"", bytes(11) + b"\1")
+            need(content is not None, "the tag of a file of age is wrong")
+            return content
+    return None
+
+
+def open_passphrase(slot, passphrase):
+    """The set key of a passphrase's slot, if the passphrase is the right one."""
+    need(len(slot) == 108, "a slot of a passphrase has another length")
+    memory, passes, lanes = struct.unpack_from("<III", slot)
+    possible = memory <= ARGON_KIB_MAX and 1 <= passes <= ARGON_PASSES_MAX and 1 <= lanes <= ARGON_LANES_MAX
+    need(possible and memory >= 8 * lanes, "a slot of a passphrase asks for an impossible amount of work")
+    argon = primitive("kdf.argon2", "Argon2id")
+    derived = argon(salt=slot[12:28], length=64, iterations=passes, lanes=lanes, memory_cost=memory).derive(passphrase)
+    if not hmac.compare_digest(derived[32:], slot[28:60]):
+        return None
+    key = unseal("AESGCM", derived[:32], slot[60:], slot[:60])
+    need(key is not None, "the tag of a passphrase's slot is wrong")
+    return key
+
+
+class Keyring:
+    """The identities and passphrases of the command line."""
+
+    def __init__(self, identity_files, passphrase_files):
+        self.secrets, self.passphrases = [], []
+        for path in identity_files:
+            with open(path, encoding="utf-8") as file:
+                lines = [line.strip() for line in file]
+            for line in lines:
+                if line and not line.startswith("#"):
+                    prefix, secret = bech32(line)
+                    need(prefix in IDENTITIES and len(secret) == 32, f"{path}: an identity of an unknown kind")
+                    self.secrets.append((prefix, secret))
+        for path in passphrase_files:
+            with open(path, "rb") as file:
+                self.passphrases.append(file.readline().rstrip(b"\r\n"))
+
+    def set_key(self, kind, slot):
+        if kind == AGE and self.secrets:
+            return open_age(slot, self.secrets)
+        if kind == PASSPHRASE:
+            found = (open_passphrase(slot, passphrase) for passphrase in self.passphrases)
+            return next((key for key in found if key is not None), None)
+        return None
+
+    def open(self, keys):
+        """The keys of an encrypted set; None if there is nothing to open it with."""
+        if not (self.secrets or self.passphrases):
+            return None
+        why = "no identity or passphrase opens the set"
+        for kind, slot in keys.slots:
+            try:
+                key = self.set_key(kind, slot)
+            except Bad as bad:
+                why = f"{why}: {bad}"
+                continue
+            if key is not None and len(key) == 32:
+                opened = Opened(keys.context, key)
+                if hmac.compare_digest(opened.of["commit"], keys.commitment):
+                    return opened
+                why = f"{why}: a slot's key is not the one of the commitment"
+        raise Bad(why)
+
+
+# ---------------------------------------------------------------- encrypted sets
+
+LABELS = ("commit", "mac", "meta", "payload", "salt", "hash")
+
+
+class Opened:
+    """The keys of a set, derived from its set key."""
+
+    def __init__(self, context, set_key):
+        self.prk = mac(context, set_key)
+        self.of = {label: expand(self.prk, b"longshore/1/" + label.encode()) for label in LABELS}
+
+    def of_manifest(self, block):
+        return expand(self.of["meta"], b"b" + le(block.sequence, 8) + block.salt)
+
+    def of_payload(self, block):
+        return expand(self.of["payload"], b"p" + le(block.sequence, 8) + block.salt)
+
+    def of_chunk(self, family, number, salt):
+        return expand(self.of["meta"], b"i" + le(family, 2) + le(number, 4) + salt)
+
+
+@dataclass
+class Keys:
+    """All Keys records of a set."""
+
+    bodies: list
+    parent_root: bytes
+    commitment: bytes
+    slots: list
+    context: bytes
+
+    @staticmethod
+    def parse(header, bodies):
+        slots, same = [], []
+        for number, body in enumerate(bodies):
+            f = Fields(body)
+            scheme, digest = f.u(2), f.u(1)
+            need(scheme == 1 and digest == 1, f"needs a newer reader: encryption scheme {scheme}, digest {digest}")
+            f.zeros(1)
+            need(f.u(2) == number and f.u(2) == len(bodies), "a Keys record is missing or repeated")
+            same.append((f.take(32), f.take(32)))
+            while f.at < len(body):
+                kind, size = f.u(2), f.u(2)
+                slots.append((kind, bytes(f.take(size))))
+        need(same and all(one == same[0] for one in same), "the Keys records of a set differ")
+        need(len(slots) <= SLOTS_MAX, "too many slots")
+        parts = [b"longshore/1/context", header] + [body[:40] + bytes(32) + body[72:] for body in bodies]
+        context = sha256(*(le(len(part), 4) + part for part in parts))
+        return Keys(bodies, *same[0], slots, context)
+
+
+class Proof:
+    """What one family of an encrypted set proves. It gathers the family's root, and with keys opens messages."""
+
+    def __init__(self, part, opened):
+        self.part, self.opened = part, opened
+        known = part.stripe.media.known
+        self.hash = hashlib.sha256(b"longshore/1/family" + le(len(known), 4) + known)
+        self.blocks = self.chunks = 0
+
+    def block(self, block, stored, payload):
+        """Manifest (None without keys) and digest of a block."""
+        need(len(stored) >= CHECK_LEN + TAG_LEN, "a manifest is too short for its Check and tag")
+        block.manifest_tag = stored[-TAG_LEN:]
+        need(not payload or len(payload) > 8 + TAG_LEN, "a payload is too short for its tag")
+        tag = payload[-TAG_LEN:] if payload else bytes(TAG_LEN)
+        digest = sha256(b"longshore/1/block", le(block.sequence, 8), block.salt, block.manifest_tag, tag)
+        self.hash.update(b"b" + digest)
+        self.blocks += 1
+        return self.opened and open_manifest(block, stored, self.opened), digest
+
+    def chunk(self, offset, previous, raw_len, sealed, framed):
+        """A compressed index chunk (None without keys); `framed`: all of its bytes in the stripe."""
+        need(len(sealed) > 16 + TAG_LEN, "an index chunk is too short for its salt and tag")
+        self.hash.update(b"i" + sha256(framed))
+        family, number, salt = self.part.stripe.media.family, self.chunks, sealed[:16]
+        self.chunks += 1
+        if not self.opened:
+            return None
+        place = struct.pack("<HIQQII", family, number, offset, *previous, raw_len)
+        associated = b"i" + self.part.header.set.bytes + place + salt
+        packed = unseal("AESGCM", self.opened.of_chunk(family, number, salt), sealed[16:], associated)
+        need(packed is not None, "the tag of an index chunk is wrong")
+        return packed
+
+    def end(self, roots, trailer, body):
+        """Compares the roots, and with keys the MAC of the trailer."""
+        found = self.hash.copy()
+        found.update(b"e" + le(self.blocks, 8))
+        need(found.digest() == roots[self.part.stripe.media.family - 1], "the root of the family is another")
+        totals = body[:32] + body[56:96] + body[112:124]
+        root = sha256(
+            b"longshore/1/root",
+            self.part.keys.context,
+            self.part.keys.commitment,
+            le(len(totals), 4),
+            totals,
+            le(len(roots), 4),
+            *roots,
+        )
+        need(root == trailer.root, "the root of the set is another")
+        if self.opened:
+            need(hmac.compare_digest(mac(self.opened.of["mac"], body[:124], root), trailer.mac), "the MAC of the trailer is wrong")
+
+
+def open_manifest(block, stored, opened):
+    """A manifest without its Check, whose checksum goes to the header."""
+    plain = unseal("AESGCM", opened.of_manifest(block), stored, b"m" + block.fixed + block.salt)
+    need(plain is not None, f"block {block.sequence}: the tag of its manifest is wrong")
+    need(plain[-CHECK_LEN] == 4, f"block {block.sequence}: its manifest has no Check")
+    block.plain_crc = int.from_bytes(plain[1 - CHECK_LEN :], "little")
+    return plain[:-CHECK_LEN]
+
+
+def open_payload(block, payload, opened):
+    """The decrypted payload of the block's algorithm; b"" if there is none or no key."""
+    if not payload:
+        return b""
+    need(payload[:8] == SEALED + le(len(payload) - 8, 4), "not the frame of an encrypted payload")
+    if not opened:
+        return b""
+    associated = b"p" + block.fixed + block.salt + block.manifest_tag
+    plain = unseal("AESGCM", opened.of_payload(block), payload[8:], associated)
+    need(plain is not None, "the tag of its payload is wrong")
+    return plain
+
+
+def parse_roots(body, header, families):
+    """The roots of all families."""
+    f = Fields(body)
+    need(f.uuid() == header.set, "a Roots record of another set")
+    need(f.u(2) == families, "a Roots record for another number of families")
+    signature = f.u(1)
+    f.take(41) if signature else f.zeros(41)
+    roots = [bytes(f.take(32)) for _ in range(families)]
+    f.end(signature)
+    return roots
+
+
 # ---------------------------------------------------------------- stripes
 
 
@@ -924,15 +1342,20 @@ class Stripe:
                 need(kind == SET, "a set header should stand here")
                 header = SetHeader.parse(body)
                 need(header.position == position, f"the set says it is at position {header.position}, not {position}")
-                need(ALGORITHMS[header.algorithm][1] == self.container, "the algorithm does not belong to the container")
+                need(header.encrypted == self.media.encrypted, "encrypted and other sets are mixed")
+                need(header.container() == self.container, "the algorithm does not belong to the container")
                 need((header.algorithm != 1) == bool(self.media.compressed), "NONE and compressed sets are mixed")
                 part.header = header
+            at = part.read_keys(at)
             while at < self.len:
                 here = at
                 kind, body, end = self.record(at)
                 with self.at(at):
+                    need(not part.has_roots or kind == TRAILER, "something stands between the Roots record and the trailer")
                     if kind == BLOCK:
-                        end += BlockHeader.parse(body).stored_len
+                        end += BlockHeader.parse(body, header.encrypted).stored_len
+                    elif kind == ROOTS and header.encrypted:
+                        part.has_roots = True
                     elif kind == TRAILER:
                         trailer = Trailer.parse(body)
                         need(fits(trailer), "a trailer of another set")
@@ -969,6 +1392,26 @@ class Part:
     def __init__(self, stripe, offset):
         self.stripe, self.offset = stripe, offset
         self.header = self.damage = self.trailer = self.trailer_offset = self.end = None
+        self.keys, self.content_offset, self.has_roots = None, None, False
+
+    def read_keys(self, at):
+        """Reads the Keys records at `at`, which only encrypted sets have; returns where the content begins."""
+        bodies, count = [], int(self.header.encrypted)
+        while len(bodies) < count:
+            here = at
+            kind, body, at = self.stripe.record(at)
+            with self.stripe.at(here):
+                need(kind == KEYS, "a Keys record should stand here")
+                bodies.append(bytes(body))
+                f = Fields(body)
+                f.take(6)
+                count = f.u(2)
+                need(1 <= count <= KEYS_PARTS_MAX, "an impossible number of Keys records")
+        if bodies:
+            with self.stripe.at(self.offset):
+                self.keys = Keys.parse(self.header.body, bodies)
+        self.content_offset = at
+        return at
 
     def seal(self, trailer, offset, end):
         self.trailer, self.trailer_offset, self.end = trailer, offset, end
@@ -983,8 +1426,8 @@ def open_media(paths):
         same = (media.media_set, media.generation, media.family_count)
         if same != (first.media_set, first.generation, first.family_count):
             raise Damage(stripe.path, 0, f"foreign: it belongs to media set {media.media_set} generation {media.generation}")
-        if (media.container, media.compressed) != (first.container, first.compressed):
-            raise Damage(stripe.path, 0, "its media header contradicts another stripe's about container or compression")
+        if (media.container, media.compressed, media.encrypted) != (first.container, first.compressed, first.encrypted):
+            raise Damage(stripe.path, 0, "its media header contradicts another stripe's about container, compression or encryption")
     stripes.sort(key=lambda s: s.media.family)
     for a, b in zip(stripes, stripes[1:]):
         if a.media.family == b.media.family:
@@ -1005,6 +1448,9 @@ class Row:
     def header(self):
         return next((p.header for p in self.parts if p and p.header), None)
 
+    def keys(self):
+        return next((p.keys for p in self.parts if p and p.keys), None)
+
     def why_incomplete(self):
         for part in self.parts:
             if part is None or part.trailer is None:
@@ -1016,6 +1462,10 @@ class Row:
                 return "its trailers contradict each other"
             if part.header and part.header.body != (self.header() or part.header).body:
                 return "its headers contradict each other"
+            if part.keys and part.keys.bodies != (self.keys() or part.keys).bodies:
+                return "its Keys records contradict each other"
+            if part.header and part.header.encrypted and not part.damage and not part.has_roots:
+                return f"{part.stripe.path} has no Roots record of it"
         if sum(p.trailer.blocks_here for p in self.parts) != first.blocks_total:
             return "its blocks do not add up"
         if sum(p.trailer_offset - p.offset for p in self.parts) != first.stored_bytes_total:
@@ -1034,19 +1484,20 @@ def rows_of(stripes):
 # ---------------------------------------------------------------- reading a set
 
 
-def blocks(part):
+def blocks(part, opened=None):
     """Yields (header, manifest bytes, payload, payload offset) of one family's part, checking all that one
-    stripe can show."""
+    stripe can show. `opened`: the keys of an encrypted set; without them its manifests are None."""
     stripe, header = part.stripe, part.header
-    if header is None:
+    if part.content_offset is None:
         raise part.damage
-    _, _, at = stripe.record(part.offset)
+    at, proof, roots = part.content_offset, header.encrypted and Proof(part, opened), None
     manifest, parts, owner = b"", 0, None
     block_at, rows, raw, chunk_place, chain, count = None, [], 0, (0, 0), 0, 0
     while True:
         here = at
         kind, body, at = stripe.record(at)
         with stripe.at(here):
+            need(roots is None or kind == TRAILER, "something stands between the Roots record and the trailer")
             if kind == MANIFEST:
                 f = Fields(body)
                 of, number = (f.uuid(), f.u(8)), f.u(2)
@@ -1057,7 +1508,7 @@ def blocks(part):
                 manifest += bytes(f.rest())
                 need(len(manifest) <= MANIFEST_MAX, "a manifest is too long")
             elif kind == BLOCK:
-                block = BlockHeader.parse(body)
+                block = BlockHeader.parse(body, header.encrypted)
                 manifest += block.part
                 need(owner in (None, (block.set, block.sequence)), "a manifest part of another block")
                 need(block.set == header.set, "a block of another set")
@@ -1071,8 +1522,14 @@ def blocks(part):
                 need(raw < CHUNK_RAW, "an index chunk is missing")
                 payload = stripe.read(at, block.stored_len)
                 start = here if block_at is None else block_at
-                rows.append((block.sequence, start, at + block.stored_len - start, block.plain_len, manifest))
-                raw += 28 + len(manifest)
+                seen = (block.sequence, start, at + block.stored_len - start, block.plain_len)
+                if proof:
+                    manifest, digest = proof.block(block, manifest, payload)
+                    rows.append((*seen, digest, manifest))
+                    raw += 28 + 32 + block.manifest_len - CHECK_LEN - TAG_LEN
+                else:
+                    rows.append((*seen, manifest))
+                    raw += 28 + len(manifest)
                 chain = crc32c(struct.pack("<QI", block.sequence, block.stored_crc), chain)
                 count += 1
                 payload_at, at = at, at + block.stored_len
@@ -1090,27 +1547,39 @@ def blocks(part):
                     need(first == (previous, raw_len, part_count), "records of an index chunk differ")
                     need(part_number == number < part_count <= INDEX_PARTS_MAX, "an index record is missing")
                     need(raw_len <= CHUNK_RAW_MAX, "an index chunk is too long")
+                    need(part_number + 1 == part_count or len(body) == 24 + 15_876, "an index record is not full")
                     packed += bytes(f.rest())
                     number += 1
                     if number == part_count:
                         break
                     kind, body, at = stripe.record(at)
                 need(previous == chunk_place, "the chain of index chunks is broken")
+                need(rows, "an index chunk without blocks")
                 chunk_place = (here, at - here)
-                need(index_rows(packed, raw_len) == rows, "the index does not match the blocks")
+                need(raw_len == raw, "an index chunk has another length than its rows")
+                if proof:
+                    packed = proof.chunk(here, previous, raw_len, packed, stripe.read(*chunk_place))
+                need(packed is None or index_rows(packed, raw_len, proof) == rows, "the index does not match the blocks")
                 rows, raw = [], 0
+            elif kind == ROOTS and proof:
+                need(not rows and parts == 0, "the last index chunk or block is missing")
+                roots = parse_roots(body, header, stripe.media.family_count)
             elif kind == TRAILER:
                 trailer = Trailer.parse(body)
                 need(here == part.trailer_offset, "a trailer in the wrong place")
                 need(not rows and parts == 0, "the last index chunk or block is missing")
                 need(trailer.blocks_here == count and trailer.chain_crc == chain, "blocks are missing, repeated or exchanged")
                 need((trailer.index_offset, trailer.index_len) == chunk_place, "the trailer does not know the index")
+                if proof:
+                    need(roots is not None, "the Roots record is missing")
+                    proof.end(roots, trailer, bytes(body))
+                need(proof or not any(trailer.mac + trailer.root), "a root or MAC of a set that is not encrypted")
                 return
             else:
                 raise Bad(f"a {KINDS[kind]} record inside a set")
 
 
-def index_rows(packed, raw_len):
+def index_rows(packed, raw_len, encrypted):
     inflate = zlib.decompressobj(-15)
     try:
         raw = inflate.decompress(packed, raw_len + 1)
@@ -1120,34 +1589,49 @@ def index_rows(packed, raw_len):
     f, rows = Fields(raw), []
     while f.at < len(raw):
         sequence, offset, size, plain_len = f.u(8), f.u(8), f.u(4), f.u(4)
-        rows.append((sequence, offset, size, plain_len, bytes(f.take(f.u(4)))))
+        manifest_len = f.u(4)
+        digest = (bytes(f.take(32)),) if encrypted else ()
+        rows.append((sequence, offset, size, plain_len, *digest, bytes(f.take(manifest_len))))
     return rows
 
 
-def read_set(row, target, note):
-    """Reads a complete set, gives its content to `target`, and every finding to `note`."""
+def read_block(header, block, manifest, payload, proof):
+    """Plain bytes, entries and marks of a block; None if it is encrypted and there is no key."""
+    found = crc32c(payload)
+    need(found == block.stored_crc, f"stored bytes have CRC-32C {found:#010x}, not {block.stored_crc:#010x}")
+    if header.encrypted:
+        payload = open_payload(block, payload, proof)
+    if manifest is None:
+        return None
+    plain = decode(block.algorithm, payload, block.plain_len)
+    found = crc32c(plain)
+    need(found == block.plain_crc, f"plain bytes have CRC-32C {found:#010x}, not {block.plain_crc:#010x}")
+    entries, marks = parse_manifest(manifest, block.plain_len)
+    for entry in entries:
+        check_sums(header, entry, plain)
+    return plain, entries, marks
+
+
+def read_set(row, target, note, opened=None):
+    """Reads a complete set, gives its content to `target`, and every finding to `note`. Of an encrypted set
+    without its keys (`opened`) it compares what needs none, and there is no content."""
     sequences, plain_total, entries_total, files_total = set(), 0, 0, 0
-    known, broken = {}, False
+    known, broken, header = {}, False, row.header()
+    closed = header and header.encrypted and not opened
     for part in row.parts:
         try:
-            for block, manifest, payload, at in blocks(part):
+            for block, manifest, payload, at in blocks(part, opened):
                 with part.stripe.at(at):
                     try:
-                        found = crc32c(payload)
-                        need(found == block.stored_crc, f"stored bytes have CRC-32C {found:#010x}, not {block.stored_crc:#010x}")
-                        plain = decode(block.algorithm, payload, block.plain_len)
-                        found = crc32c(plain)
-                        need(found == block.plain_crc, f"plain bytes have CRC-32C {found:#010x}, not {block.plain_crc:#010x}")
-                        entries, marks = parse_manifest(manifest, block.plain_len)
-                        for entry in entries:
-                            check_sums(row.header(), entry, plain)
+                        content = read_block(header, block, manifest, payload, opened)
                         need(block.sequence not in sequences, f"block {block.sequence} occurs twice")
                     except Bad as bad:
                         raise Bad(f"block {block.sequence}: {bad}") from None
                     sequences.add(block.sequence)
                     plain_total += block.plain_len
+                    plain, entries, marks = content or (b"", [], [])
                     for entry in entries:
-                        need(row.header().parent or not entry.based, "a based entry in a set without parent")
+                        need(header.parent or not entry.based, "a based entry in a set without parent")
                         remember(known, entry)
                         if entry.first:
                             entries_total += 1
@@ -1161,6 +1645,8 @@ def read_set(row, target, note):
     if broken:
         return
     totals = row.parts[0].trailer
+    if closed:
+        entries_total, files_total = totals.entries_total, totals.files_total
     found = (plain_total, entries_total, files_total)
     if found != (totals.plain_bytes_total, totals.entries_total, totals.files_total):
         note(f"set {row.position}: its content does not match its trailer")
@@ -1203,6 +1689,17 @@ class Nothing:
         pass
 
 
+class Names(Nothing):
+    """Keeps what `list` shows of an entry."""
+
+    def __init__(self):
+        self.lines = []
+
+    def entry(self, entry, plain):
+        if entry.first:
+            self.lines.append(f"  {' fdlh'[entry.kind]} {entry.mode:04o} {entry.len:>12} {shown(entry.path)}")
+
+
 class Tree:
     """Writes below one directory and never through a symbolic link."""
 
@@ -1214,7 +1711,7 @@ class Tree:
             raise SystemExit(f"{root} is not empty")
         self.root = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         self.made, self.directories, self.symlinks, self.links = set(), {}, {}, []
-        self.files = {}
+        self.files, self.marks = {}, []
 
     def parent(self, path):
         """An open descriptor of the directory that holds `path`, and the last component."""
@@ -1272,7 +1769,7 @@ class Tree:
         os.close(fd)
 
     def mark(self, path, kind):
-        print(f"marked: {shown(path)}: {MARKS[kind]}")
+        self.marks.append(f"marked: {shown(path)}: {MARKS[kind]}")
 
     def attributes(self, entry):
         fd, name = self.parent(entry.path)
@@ -1293,6 +1790,8 @@ class Tree:
         os.close(fd)
 
     def finish(self):
+        for mark in self.marks:
+            print(mark)
         for entry in self.links:
             there, target = self.parent(entry.target)
             here, name = self.parent(entry.path)
@@ -1333,7 +1832,18 @@ def report_rows(rows, note):
                 note(str(part.damage))
 
 
-def run_list(stripes, note):
+def opened_of(row, keyring, note):
+    """The keys of an encrypted set, None without an identity; and whether the set can be read on."""
+    if not row.keys():
+        return None, True
+    try:
+        return keyring.open(row.keys()), True
+    except Bad as bad:
+        note(f"backup set {row.position}: {bad}")
+        return None, False
+
+
+def run_list(stripes, keyring, note):
     media = stripes[0].media
     print(f"media set {media.media_set}, generation {media.generation}, {media.family_count} families, "
           f"{CONTAINERS[media.container]}, name {media.name!r}")
@@ -1345,14 +1855,30 @@ def run_list(stripes, note):
             continue
         state = "incomplete" if row.why_incomplete() else f"{trailer.plain_bytes_total} bytes, {trailer.files_total} files"
         print(f"set {row.position}: {header.database!r}, {ALGORITHMS[header.algorithm][0]}, {state}")
-        if not row.why_incomplete():
-            for part in row.parts:
-                for _, manifest, _, _ in blocks(part):
-                    with part.stripe.at(part.offset):
-                        for entry in parse_manifest_any(manifest):
-                            if entry.first:
-                                kind = " fdlh"[entry.kind]
-                                print(f"  {kind} {entry.mode:04o} {entry.len:>12} {shown(entry.path)}")
+        if row.why_incomplete():
+            continue
+        if header.encrypted:
+            list_encrypted(row, keyring, note)
+            continue
+        for part in row.parts:
+            for _, manifest, _, _ in blocks(part):
+                with part.stripe.at(part.offset):
+                    for entry in parse_manifest_any(manifest):
+                        if entry.first:
+                            kind = " fdlh"[entry.kind]
+                            print(f"  {kind} {entry.mode:04o} {entry.len:>12} {shown(entry.path)}")
+
+
+def list_encrypted(row, keyring, note):
+    """Shows the names of an encrypted set when all of it has been proven."""
+    opened, _ = opened_of(row, keyring, note)
+    if not opened:
+        print("  encrypted: its names are shown with --identity or --passphrase-file")
+        return
+    names, before = Names(), note.count
+    read_set(row, names, note, opened)
+    if note.count == before:
+        print("\n".join(names.lines))
 
 
 def run_facts(stripes, note):
@@ -1384,14 +1910,25 @@ def parse_manifest_any(manifest):
         elif tag == 5:
             f.take(12)
             f.take(8 * f.u(2))
+        elif tag == 6:
+            name_len = f.u(1)
+            f.take(name_len + f.u(4))
         else:
             f.take(1)
             f.take(f.u(2))
     return parse_manifest(manifest, plain)[0]
 
 
-def run_verify(stripes, position, note):
-    rows = rows_of(stripes)
+def check_parent(row, rows, note):
+    """Compares the parent's root where the parent is on the same media."""
+    parent = next((r for r in rows if r.header() and r.header().set == row.header().parent), None)
+    if row.keys() and parent and parent.parts[0].trailer:
+        if row.keys().parent_root != parent.parts[0].trailer.root:
+            note(f"backup set {row.position}: its parent has another root than the one that it differs from")
+
+
+def run_verify(stripes, position, keyring, note):
+    every = rows = rows_of(stripes)
     if position:
         rows = [row for row in rows if row.position == position]
     if not rows:
@@ -1399,28 +1936,76 @@ def run_verify(stripes, position, note):
     report_rows(rows, note)
     for row in rows:
         if not row.why_incomplete():
+            opened, _ = opened_of(row, keyring, note)
             before = note.count
-            read_set(row, Nothing(), note)
-            print(f"set {row.position}: {'valid' if note.count == before else 'damaged'}")
+            read_set(row, Nothing(), note, opened)
+            check_parent(row, every, note)
+            print(f"set {row.position}: {verdict(row, opened, note.count == before)}")
 
 
-def run_restore(stripes, position, root, parent, note):
+def verdict(row, opened, good):
+    if not good:
+        return "damaged"
+    if not row.keys():
+        return "valid"
+    root = row.parts[0].trailer.root.hex()
+    if opened:
+        return f"valid, encrypted, root {root}"
+    return f"encrypted and not opened: checksums, roots and totals agree, tags and MAC were not compared; root {root}"
+
+
+def run_restore(stripes, options, keyring, note):
     rows = rows_of(stripes)
-    wanted = [row for row in rows if row.position == (position or len(rows))]
+    wanted = [row for row in rows if row.position == (options.position or len(rows))]
     if not wanted:
         note("there is no such backup set")
         return
     report_rows(wanted, note)
     if note.count:
         return
-    if (wanted[0].header().parent is None) != (parent is None):
+    row = wanted[0]
+    if (row.header().parent is None) != (options.parent is None):
         note("a differential set needs --parent, others do not")
         return
-    tree = Tree(root, parent)
-    read_set(wanted[0], tree, note)
+    if row.keys():
+        restore_encrypted(row, options, keyring, note)
+        return
+    if options.parent_root and options.parent_root.strip("0"):
+        note("the set is not encrypted, and its parent is: anybody may have written it")
+        return
+    tree = Tree(options.to, options.parent)
+    read_set(row, tree, note)
     tree.finish()
     if note.count:
-        print(f"{root} is not a good copy", file=sys.stderr)
+        print(f"{options.to} is not a good copy", file=sys.stderr)
+
+
+def restore_encrypted(row, options, keyring, note):
+    """Restores to a directory of another name, which gets its own when everything agreed."""
+    opened, readable = opened_of(row, keyring, note)
+    if not opened:
+        if readable:
+            note("the set is encrypted: it is restored with --identity or --passphrase-file")
+        return
+    if options.parent and options.parent_root != row.keys().parent_root.hex():
+        wanted = "is not the one that the set differs from" if options.parent_root else "is needed, too"
+        note(f"--parent-root {wanted}: its parent's UUID alone proves nothing")
+        return
+    root = options.to.rstrip("/") or "/"
+    if os.path.lexists(root) and os.listdir(root):
+        raise SystemExit(f"{root} is not empty")
+    unproven = f"{root}.unproven"
+    tree = Tree(unproven, options.parent)
+    try:
+        read_set(row, tree, note, opened)
+        if not note.count:
+            tree.finish()
+            os.rename(unproven, root)
+            print(f"set {row.position}: restored, root {row.parts[0].trailer.root.hex()}")
+    finally:
+        if os.path.lexists(unproven):
+            shutil.rmtree(unproven)
+            print(f"nothing was restored to {root}", file=sys.stderr)
 
 
 def main():
@@ -1430,20 +2015,27 @@ def main():
     parser.add_argument("--position", type=int, default=0, help="backup set (default: last; verify: all)")
     parser.add_argument("--to", help="directory to restore to")
     parser.add_argument("--parent", help="directory that the parent of a differential set was restored to")
+    parser.add_argument("--parent-root", type=str.lower, help="root of that parent; of encrypted differential sets")
+    parser.add_argument("--identity", action="append", default=[], help="file with identities of age")
+    parser.add_argument("--passphrase-file", action="append", default=[], help="file whose first line is a passphrase")
     options = parser.parse_args()
     if (options.command == "restore") != (options.to is not None):
         parser.error("restore needs --to, the other commands do not")
     note = Findings()
     try:
+        keyring = Keyring(options.identity, options.passphrase_file)
+    except (Bad, UnicodeDecodeError) as error:
+        parser.error(str(error))
+    try:
         stripes = open_media(options.stripes)
         if options.command == "list":
-            run_list(stripes, note)
+            run_list(stripes, keyring, note)
         elif options.command == "facts":
             run_facts(stripes, note)
         elif options.command == "verify":
-            run_verify(stripes, options.position, note)
+            run_verify(stripes, options.position, keyring, note)
         else:
-            run_restore(stripes, options.position, options.to, options.parent, note)
+            run_restore(stripes, options, keyring, note)
     except Damage as damage:
         note(str(damage))
     sys.exit(1 if note.count else 0)

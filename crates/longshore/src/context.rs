@@ -39,6 +39,7 @@ impl Context {
     /// From here on, Ctrl-C ends a run gently.
     pub fn run_context(&self) -> RunContext {
         RunContext {
+            keyring: Default::default(),
             storage: self.storage.clone(),
             clock: self.clock.clone(),
             catalog: self.catalog.clone(),

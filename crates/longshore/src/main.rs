@@ -13,6 +13,7 @@
 mod commands;
 mod config;
 mod context;
+mod keys;
 mod options;
 mod progress;
 mod verbose;

@@ -37,6 +37,13 @@ impl SumKey {
         SumKey(bytes)
     }
 
+    /// The key exclusive-or `mask`: hidden, or shown again.
+    pub fn masked(&self, mask: &[u8; SumKey::LEN]) -> SumKey {
+        let mut bytes = self.0;
+        bytes.iter_mut().zip(mask).for_each(|(b, m)| *b ^= m);
+        SumKey(bytes)
+    }
+
     pub fn as_bytes(&self) -> &[u8; SumKey::LEN] {
         &self.0
     }

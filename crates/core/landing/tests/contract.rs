@@ -189,6 +189,7 @@ fn header() -> SetHeader {
         page_bytes: 8192,
         copy_only: false,
         attributes: false,
+        encrypted: false,
         parent: None,
         log: LogStart {
             system: SYSTEM,

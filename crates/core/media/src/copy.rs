@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::Error;
 use crate::device::{BackupDevice, FamilyRead, FamilyWrite, Stripe, complete_all};
-use crate::header::{SetHeader, SetTrailer, stored_max};
+use crate::header::{SetHeader, SetTrailer, payload_max};
 use crate::member::{Member, media_header};
 use crate::set_reader::{MediaSet, SetSummary};
 use crate::stream::BlockStream;
@@ -190,7 +190,7 @@ fn copy_stripe(
     if media_header(&mut window)? != member.header {
         return Err(damaged("its header has changed since it was opened"));
     }
-    let mut stream = BlockStream::begin(window, &member.header, expected.position)?;
+    let mut stream = BlockStream::begin(window, &member.header, expected.position, None)?;
     if stream.header() != expected {
         return Err(damaged("its header is not that of the other stripes"));
     }
@@ -215,7 +215,7 @@ fn copy_stripe(
 
 /// Reads every block up to the trailer and compares the checksums of the stored bytes.
 fn read_all(stream: &mut BlockStream, moved: Moved<'_>) -> Result<(), Error> {
-    let mut payload = vec![0; stored_max(stream.header().buffer_bytes as usize)];
+    let mut payload = vec![0; payload_max(stream.header().buffer_bytes as usize)];
     let mut at = 0;
     while let Some(block) = stream.next(&mut payload)? {
         let stored = &payload[..block.header.stored_len as usize];

@@ -142,6 +142,22 @@ pub enum Error {
         asked: &'static str,
     },
 
+    /// The set is encrypted, and none of the identities at hand opens it.
+    #[error("cannot open the encrypted backup set {position} on device {device}")]
+    Key {
+        device: String,
+        position: u32,
+        source: longshore_crypt::Error,
+    },
+
+    /// Encrypted sets and others do not mix on one media set.
+    #[error("the media set on device {device} is formatted for sets that are {}, and this one is {}", secret(!encrypted), secret(*encrypted))]
+    EncryptionMix { device: String, encrypted: bool },
+
+    /// An encrypted set was asked for.
+    #[error("backup set {position} on device {device} is not encrypted, and must be")]
+    NotEncrypted { device: String, position: u32 },
+
     #[error("device {device} is in use by another backup")]
     Busy { device: String },
 
@@ -183,6 +199,13 @@ pub enum Error {
         device: String,
         action: &'static str,
     },
+}
+
+fn secret(encrypted: bool) -> &'static str {
+    match encrypted {
+        true => "encrypted",
+        false => "not encrypted",
+    }
 }
 
 fn list(families: &[u16]) -> String {
@@ -277,6 +300,7 @@ impl Error {
             Error::Incomplete { .. } => 3256,
             Error::NoSuchSet { .. } => 3287,
             Error::ContainerMix { .. } => 3098,
+            Error::EncryptionMix { .. } => 3095,
             Error::Busy { .. } => 3023,
             Error::NotExpired { .. } => 4030,
             Error::MediaName { .. } => 4037,
@@ -285,7 +309,10 @@ impl Error {
             Error::Unsupported { .. } => 3032,
             Error::Cancelled { .. } => 3204,
             Error::Full { .. } => 3202,
-            Error::Bucket(_) | Error::Exists { .. } => return None,
+            Error::Bucket(_)
+            | Error::Exists { .. }
+            | Error::Key { .. }
+            | Error::NotEncrypted { .. } => return None,
         })
     }
 
@@ -323,6 +350,23 @@ impl Error {
                 "keep these stripes, since their data may be undamaged, and back up to a new media set"
             }
             Error::NoSuchSet { .. } => "`longshore list` shows the positions there are",
+            Error::Key { source, .. } => match source {
+                longshore_crypt::Error::Scheme { .. } => {
+                    "restore with the version that wrote it, or a later one"
+                }
+                longshore_crypt::Error::Malformed { .. } => {
+                    "use another copy of this stripe, or restore an earlier backup set (`longshore list` shows its --position)"
+                }
+                _ => {
+                    "name the file with the identity of one of its recipients (--identity FILE), or with its passphrase (--identity passphrase:FILE)"
+                }
+            },
+            Error::EncryptionMix { .. } => {
+                "name other devices, or start a new media set with --format"
+            }
+            Error::NotEncrypted { .. } => {
+                "find out who put it there; restore it without require_encryption if it is yours"
+            }
             Error::ContainerMix { .. } => {
                 "append with the algorithm of the media set, or start a new one with --format"
             }

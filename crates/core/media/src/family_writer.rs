@@ -7,12 +7,14 @@
 //! Leaves to others: the order over all families, which makes a trailer a promise (`set_writer.rs`), and the device
 //! (`device.rs`).
 
+use longshore_crypt::{FamilyRoot, Root};
 use longshore_io::crc32c_append;
 
 use crate::Error;
 use crate::device::{FamilyWrite, NamedStripe};
-use crate::header::{SetHeader, SetTrailer};
-use crate::index;
+use crate::encrypted::Roots;
+use crate::header::{MediaHeader, Proof, SetTrailer};
+use crate::index::{self, ChunkKeys, RowRef};
 use crate::record::{Container, RecordKind};
 
 /// Room for a block of the largest size, a chunk of the index and a trailer, several times over.
@@ -29,6 +31,13 @@ pub struct FamilyWriter {
     blocks: u64,
     chain_crc: u32,
     index: index::Builder,
+    encryption: Option<Encryption>,
+}
+
+/// What one family of an encrypted set needs in addition.
+struct Encryption {
+    keys: ChunkKeys,
+    root: FamilyRoot,
 }
 
 /// A finished block to be written to a stripe.
@@ -38,7 +47,10 @@ pub struct BlockOut<'a> {
     pub sequence: u64,
     pub plain_len: u32,
     pub stored_crc: u32,
+    /// As it was before it was encrypted.
     pub manifest: &'a [u8],
+    /// The digest of an encrypted block; `None` in other sets.
+    pub digest: Option<Root>,
 }
 
 impl FamilyWriter {
@@ -61,7 +73,17 @@ impl FamilyWriter {
             blocks: 0,
             chain_crc: 0,
             index: index::Builder::default(),
+            encryption: None,
         }
+    }
+
+    /// From here on, the index is encrypted. `media`: the stripe's media header.
+    pub(crate) fn encrypt(&mut self, keys: ChunkKeys, media: &MediaHeader) {
+        self.index = index::Builder::encrypted(keys.clone());
+        self.encryption = Some(Encryption {
+            keys,
+            root: FamilyRoot::new(&media.known()),
+        });
     }
 
     /// 1-based number of this family.
@@ -114,13 +136,17 @@ impl FamilyWriter {
         link[..8].copy_from_slice(&block.sequence.to_le_bytes());
         link[8..].copy_from_slice(&block.stored_crc.to_le_bytes());
         self.chain_crc = crc32c_append(self.chain_crc, &link);
-        self.index.add(
-            block.sequence,
+        if let (Some(encryption), Some(digest)) = (&mut self.encryption, &block.digest) {
+            encryption.root.block(digest);
+        }
+        self.index.add(RowRef {
+            sequence: block.sequence,
             offset,
-            block.bytes.len() as u32,
-            block.plain_len,
-            block.manifest,
-        );
+            len: block.bytes.len() as u32,
+            plain_len: block.plain_len,
+            digest: block.digest.as_ref(),
+            manifest: block.manifest,
+        });
         if self.index.is_full() {
             self.flush_index()
         } else {
@@ -130,6 +156,9 @@ impl FamilyWriter {
 
     fn flush_index(&mut self) -> Result<(), Error> {
         let chunk = self.index.flush(self.container, self.write.offset());
+        if let Some(encryption) = &mut self.encryption {
+            encryption.root.chunk(&chunk);
+        }
         self.write.write(&chunk)
     }
 
@@ -141,16 +170,34 @@ impl FamilyWriter {
         self.write.sync()
     }
 
-    /// Writes the record that begins the set.
-    pub(crate) fn put_set_header(&mut self, header: &SetHeader) -> Result<(), Error> {
-        self.put_record(RecordKind::Set, &header.encode())
+    /// Writes the records that begin the set: its header, and in an encrypted set who can open it.
+    pub(crate) fn put_start(&mut self, header: &[u8], keys: &[Vec<u8>]) -> Result<(), Error> {
+        self.put_record(RecordKind::Set, header)?;
+        keys.iter()
+            .try_for_each(|body| self.put_record(RecordKind::Keys, body))
+    }
+
+    /// The root of this family's part of an encrypted set, when all of its blocks and its index are written.
+    pub(crate) fn root(&self) -> Option<Root> {
+        let encryption = self.encryption.as_ref()?;
+        Some(encryption.root.clone().finish())
+    }
+
+    /// Writes the roots of all families of an encrypted set, and makes them durable.
+    pub(crate) fn put_roots(&mut self, roots: &Roots) -> Result<(), Error> {
+        self.put_record(RecordKind::Roots, &roots.encode())?;
+        self.write.sync()
     }
 
     /// Writes the record that ends the set: `whole` says what concerns all families, and this family adds its own.
-    /// Its data must be durable on *all* families.
-    pub(crate) fn put_trailer(&mut self, whole: &SetTrailer) -> Result<(), Error> {
+    /// Its data must be durable on *all* families. `root` is that of an encrypted set.
+    pub(crate) fn put_trailer(
+        &mut self,
+        whole: &SetTrailer,
+        root: Option<Root>,
+    ) -> Result<(), Error> {
         let (index_offset, index_len) = self.index.last();
-        let trailer = SetTrailer {
+        let mut trailer = SetTrailer {
             set_offset: self.set_offset,
             previous_trailer: self.previous_trailer,
             blocks_here: self.blocks,
@@ -159,6 +206,10 @@ impl FamilyWriter {
             chain_crc: self.chain_crc,
             ..whole.clone()
         };
+        if let (Some(encryption), Some(root)) = (&self.encryption, root) {
+            let mac = encryption.keys.keys.trailer_mac(&trailer.start(), &root);
+            trailer.proof = Some(Proof { mac, root });
+        }
         self.put_record(RecordKind::Trailer, &trailer.encode())
     }
 

@@ -7,6 +7,7 @@
 //! Leaves to others: framing as records (`record.rs`), and their order on a stripe (`member.rs`).
 
 use longshore_codec::{Algorithm, Level};
+use longshore_crypt::{FIXED_LEN, Root, SALT_LEN, TAG_LEN};
 use longshore_io::SumKey;
 use uuid::Uuid;
 
@@ -24,6 +25,8 @@ pub const MANIFEST_MAX: usize = 64 << 10;
 pub const BLOCK_FIXED_LEN: usize = 72;
 /// Bytes of a trailer's body.
 pub const TRAILER_LEN: usize = 192;
+/// Offset of the proof in a trailer's body.
+pub const PROOF_OFFSET: usize = 124;
 
 // The longest texts, in bytes. T-SQL allows 128 characters for names, 255 for descriptions.
 const NAME_MAX: usize = 512;
@@ -39,8 +42,12 @@ pub const IDENTITY_MAX: usize = 2048;
 /// The most births in a [`SourceIdentity`].
 pub const BIRTHS_MAX: usize = 64;
 
-/// Incompatible features of a media set that this version understands: none beyond the base format.
-pub const INCOMPATIBLE_KNOWN: u64 = 0;
+/// All sets of the media are encrypted: incompatible bit 0 of the media header.
+pub const MEDIA_INCOMPATIBLE_ENCRYPTED: u64 = 1;
+/// Incompatible features of a media set that this version understands.
+pub const INCOMPATIBLE_KNOWN: u64 = MEDIA_INCOMPATIBLE_ENCRYPTED;
+/// The set is encrypted: incompatible bit 0 of the set header.
+pub const INCOMPATIBLE_ENCRYPTED: u64 = 1;
 /// The set holds only what differs from its parent: bit 1 of the set header's incompatible features.
 pub const INCOMPATIBLE_DIFFERENTIAL: u64 = 1 << 1;
 /// The set holds only WAL: incompatible bit 2 of the set header.
@@ -50,8 +57,11 @@ pub const INCOMPATIBLE_SUMS: u64 = 1 << 3;
 /// Entries may have extended attributes: incompatible bit 4 of the set header.
 pub const INCOMPATIBLE_ATTRIBUTES: u64 = 1 << 4;
 /// Incompatible features of a set that this version understands.
-pub const SET_INCOMPATIBLE_KNOWN: u64 =
-    INCOMPATIBLE_DIFFERENTIAL | INCOMPATIBLE_LOG | INCOMPATIBLE_SUMS | INCOMPATIBLE_ATTRIBUTES;
+pub const SET_INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_ENCRYPTED
+    | INCOMPATIBLE_DIFFERENTIAL
+    | INCOMPATIBLE_LOG
+    | INCOMPATIBLE_SUMS
+    | INCOMPATIBLE_ATTRIBUTES;
 /// Compatible features of a media set that this version writes: none.
 pub const COMPATIBLE_WRITTEN: u64 = 0;
 /// A lineage follows the set header's last field: compatible bit 0 of the set header.
@@ -74,6 +84,8 @@ pub struct MediaHeader {
     pub container: Container,
     /// Whether the sets on this media are compressed; compressed and plain sets do not mix.
     pub compressed: bool,
+    /// Whether the sets on this media are encrypted; encrypted and other sets do not mix.
+    pub encrypted: bool,
     pub created_us: i64,
     /// How many times the media was initialised (INIT) since it was formatted.
     pub generation: u32,
@@ -85,6 +97,12 @@ pub struct MediaHeader {
 }
 
 impl MediaHeader {
+    /// What of it every reader knows, as it is on media: all but the bits of compatible features, and their fields.
+    pub fn known(&self) -> Vec<u8> {
+        let all = self.encode();
+        [&all[..48], &all[56..]].concat()
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
         out.extend_from_slice(self.media_set.as_bytes());
@@ -96,7 +114,11 @@ impl MediaHeader {
         out.push(self.compressed as u8);
         out.extend_from_slice(&self.created_us.to_le_bytes());
         out.extend_from_slice(&COMPATIBLE_WRITTEN.to_le_bytes());
-        out.extend_from_slice(&INCOMPATIBLE_KNOWN.to_le_bytes());
+        let incompatible = match self.encrypted {
+            true => MEDIA_INCOMPATIBLE_ENCRYPTED,
+            false => 0,
+        };
+        out.extend_from_slice(&incompatible.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         put_text(&mut out, &self.name, NAME_MAX);
@@ -131,6 +153,7 @@ impl MediaHeader {
             parity_count,
             container: container.ok_or(RecordError::Field)?,
             compressed: flag(compressed)?,
+            encrypted: incompatible & MEDIA_INCOMPATIBLE_ENCRYPTED != 0,
             created_us,
             generation,
             name: f.text(NAME_MAX)?,
@@ -271,6 +294,8 @@ pub struct SetHeader {
     pub copy_only: bool,
     /// Whether the set stores the entries' extended attributes. Sets of older versions never do.
     pub attributes: bool,
+    /// Whether names and contents are encrypted. The fields of this header never are.
+    pub encrypted: bool,
     /// The set that this one is compared with; present exactly when the type is [`BackupType::Differential`].
     pub parent: Option<Uuid>,
     pub log: LogStart,
@@ -335,7 +360,11 @@ impl SetHeader {
             false => 0,
         };
         let sums = self.sum_key.map_or(0, |_| INCOMPATIBLE_SUMS);
-        let incompatible = self.backup_type.feature() | attributes | sums;
+        let encrypted = match self.encrypted {
+            true => INCOMPATIBLE_ENCRYPTED,
+            false => 0,
+        };
+        let incompatible = self.backup_type.feature() | attributes | sums | encrypted;
         out.extend_from_slice(&incompatible.to_le_bytes());
         out.extend_from_slice(&self.expires_us.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(self.parent.unwrap_or_default().as_bytes());
@@ -386,6 +415,7 @@ impl SetHeader {
             page_bytes: fixed.page_bytes,
             copy_only: fixed.flags & FLAG_COPY_ONLY != 0,
             attributes,
+            encrypted: fixed.incompatible & INCOMPATIBLE_ENCRYPTED != 0,
             parent: differential.then_some(fixed.parent),
             log: fixed.log,
             expires_us: (fixed.expires_us != 0).then_some(fixed.expires_us),
@@ -500,7 +530,8 @@ impl SetFields {
     /// Errors: fields that are out of range or contradict each other.
     fn check(&self) -> Result<(bool, bool), RecordError> {
         let differential = self.backup_type == BackupType::Differential;
-        let of_type = self.incompatible & !(INCOMPATIBLE_ATTRIBUTES | INCOMPATIBLE_SUMS);
+        let of_any = INCOMPATIBLE_ATTRIBUTES | INCOMPATIBLE_SUMS | INCOMPATIBLE_ENCRYPTED;
+        let of_type = self.incompatible & !of_any;
         let fits_type =
             differential != self.parent.is_nil() && of_type == self.backup_type.feature();
         let in_range = (1..=SETS_MAX).contains(&self.position)
@@ -538,9 +569,25 @@ pub struct BlockHeader {
     /// `Manifest` records before this record.
     pub manifest_parts: u16,
     pub algorithm: Algorithm,
+    /// In an encrypted set, what the block's keys are derived with; zeros in others.
+    pub salt: [u8; SALT_LEN],
 }
 
 impl BlockHeader {
+    /// The fields that are known before a block is encrypted, and bound to it.
+    pub fn fixed(&self) -> [u8; FIXED_LEN] {
+        let all = self.encode();
+        let mut out = [0; FIXED_LEN];
+        out[..32].copy_from_slice(&all[..32]);
+        out[32..].copy_from_slice(&all[44..51]);
+        out
+    }
+
+    /// Whether the block is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.salt != [0; SALT_LEN]
+    }
+
     pub fn encode(&self) -> [u8; BLOCK_FIXED_LEN] {
         let mut out = [0; BLOCK_FIXED_LEN];
         out[..16].copy_from_slice(self.set.as_bytes());
@@ -553,7 +600,7 @@ impl BlockHeader {
         out[44..48].copy_from_slice(&self.manifest_len.to_le_bytes());
         out[48..50].copy_from_slice(&self.manifest_parts.to_le_bytes());
         out[50] = self.algorithm as u8;
-        // 51..72 stays zero: reserved for an AEAD nonce.
+        out[51..51 + SALT_LEN].copy_from_slice(&self.salt);
         out
     }
 
@@ -571,12 +618,17 @@ impl BlockHeader {
             manifest_len: f.u32()?,
             manifest_parts: f.u16()?,
             algorithm: Algorithm::from_number(f.u8()?).ok_or(RecordError::Field)?,
+            salt: f.array()?,
         };
-        f.zeros(21)?;
+        f.zeros(5)?;
+        let more = match header.is_encrypted() {
+            true => ENCRYPTED_EXTRA,
+            false => 0,
+        };
         if header.plain_len as usize > PLAIN_MAX
             || header.manifest_len as usize > MANIFEST_MAX
             || (header.plain_len == 0) != (header.stored_len == 0)
-            || header.stored_len as usize > stored_max(header.plain_len as usize)
+            || header.stored_len as usize > stored_max(header.plain_len as usize) + more
         {
             return Err(RecordError::Length);
         }
@@ -587,7 +639,17 @@ impl BlockHeader {
     }
 }
 
-/// The longest payload of a block: incompressible input is stored with a small overhead.
+/// Bytes that encryption adds to a payload: the head of its frame, and its tag.
+pub const ENCRYPTED_EXTRA: usize = ENCRYPTED_HEAD + TAG_LEN;
+/// Bytes of an encrypted payload's frame before what was encrypted.
+pub const ENCRYPTED_HEAD: usize = 8;
+
+/// The longest payload of a block, encrypted or not.
+pub fn payload_max(plain_len: usize) -> usize {
+    stored_max(plain_len) + ENCRYPTED_EXTRA
+}
+
+/// The longest payload of a block that is not encrypted: incompressible input is stored with a small overhead.
 pub fn stored_max(plain_len: usize) -> usize {
     plain_len + plain_len / 256 + 1024
 }
@@ -618,6 +680,17 @@ pub struct SetTrailer {
     pub index_len: u32,
     /// CRC-32C over (sequence as u64, stored_crc as u32) of this family's blocks in stripe order.
     pub chain_crc: u32,
+    /// Present in encrypted sets alone.
+    pub proof: Option<Proof>,
+}
+
+/// What shows that all of an encrypted set is its writer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// HMAC, under the set's key, of the trailer's bytes before it and of the root.
+    pub mac: Root,
+    /// The root of the set, the same on all families.
+    pub root: Root,
 }
 
 const FLAG_DAMAGED: u32 = 1;
@@ -635,6 +708,20 @@ impl SetTrailer {
             && self.stored_bytes_total == other.stored_bytes_total
             && self.entries_total == other.entries_total
             && self.files_total == other.files_total
+            && self.proof.map(|p| p.root) == other.proof.map(|p| p.root)
+    }
+
+    /// The bytes before the proof, which its MAC covers.
+    pub fn start(&self) -> [u8; PROOF_OFFSET] {
+        let mut out = [0; PROOF_OFFSET];
+        out.copy_from_slice(&self.encode()[..PROOF_OFFSET]);
+        out
+    }
+
+    /// The bytes that are equal on all families, which the root covers.
+    pub fn whole(&self) -> Vec<u8> {
+        let all = self.encode();
+        [&all[..32], &all[56..96], &all[112..PROOF_OFFSET]].concat()
     }
 
     pub fn encode(&self) -> [u8; TRAILER_LEN] {
@@ -668,6 +755,10 @@ impl SetTrailer {
         out.extend_from_slice(&self.log.timeline.to_le_bytes());
         let mut fixed = [0; TRAILER_LEN];
         fixed[..out.len()].copy_from_slice(&out);
+        if let Some(proof) = &self.proof {
+            fixed[PROOF_OFFSET..][..32].copy_from_slice(&proof.mac);
+            fixed[PROOF_OFFSET + 32..][..32].copy_from_slice(&proof.root);
+        }
         fixed
     }
 
@@ -693,14 +784,23 @@ impl SetTrailer {
             index_offset: f.u64()?,
             index_len: f.u32()?,
             chain_crc: f.u32()?,
+            proof: None,
         };
         trailer.log = LogEnd {
             last_lsn: f.u64()?,
             timeline: f.u32()?,
             included: flags & FLAG_LOG_INCLUDED != 0,
         };
-        f.zeros(TRAILER_LEN - 124)?;
+        let proof = Proof {
+            mac: f.array()?,
+            root: f.array()?,
+        };
+        trailer.proof = (proof.root != [0; 32]).then_some(proof);
+        f.zeros(TRAILER_LEN - PROOF_OFFSET - 64)?;
         f.end()?;
+        if trailer.proof.is_none() && proof.mac != [0; 32] {
+            return Err(RecordError::Field);
+        }
         if !(1..=SETS_MAX).contains(&position)
             || flags & !(FLAG_DAMAGED | FLAG_LOG_INCLUDED) != 0
             || trailer.blocks_here > trailer.blocks_total

@@ -10,12 +10,17 @@
 //!   an error.
 //! - A reader decompresses at most [`CHUNK_RAW_MAX`] bytes, whatever the chunk says.
 //! - A restore of the whole set does not need the index.
+//! - A chunk of an encrypted set is encrypted after it was compressed, and bound to its place: it opens nowhere else.
 //!
 //! Leaves to others: where a chunk is written and found (`set_writer.rs`, `set_reader.rs`), and the content of a
 //! manifest (`manifest.rs`).
 
+use std::sync::Arc;
+
+use longshore_crypt::{Chunk as ChunkPlace, Root, SetKeys};
 use miniz_oxide::deflate::compress_to_vec;
-use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use miniz_oxide::inflate::stream::{InflateState, inflate};
+use miniz_oxide::{DataFormat, MZFlush, MZStatus};
 
 use crate::record::{
     BODY_MAX, Container, Fields, HEAD_LEN, PREFIX_MAX, RecordError, RecordKind, SUFFIX_MAX,
@@ -24,9 +29,12 @@ use crate::record::{
 /// Raw bytes at which a chunk is closed.
 pub const CHUNK_RAW: usize = 256 << 10;
 /// The longest chunk: the last block added may bring a whole manifest.
-pub const CHUNK_RAW_MAX: usize = CHUNK_RAW + crate::header::MANIFEST_MAX + BLOCK_ROW_LEN;
+pub const CHUNK_RAW_MAX: usize =
+    CHUNK_RAW + crate::header::MANIFEST_MAX + BLOCK_ROW_LEN + DIGEST_LEN;
 /// Bytes of a block's row before its manifest.
 pub const BLOCK_ROW_LEN: usize = 28;
+/// Bytes of a block's digest, which rows of encrypted sets have before their manifest.
+pub const DIGEST_LEN: usize = 32;
 /// Bytes of an index record's body before its part of the compressed chunk.
 pub const PART_HEAD_LEN: usize = 24;
 /// The most index records in one chunk. Deflate adds less than an eighth to incompressible input.
@@ -44,7 +52,31 @@ pub struct Row {
     pub len: u32,
     /// Bytes of the block before compression.
     pub plain_len: u32,
+    /// In encrypted sets.
+    pub digest: Option<Root>,
     pub manifest: Vec<u8>,
+}
+
+/// What encrypts and decrypts the chunks of one family.
+#[derive(Debug, Clone)]
+pub struct ChunkKeys {
+    pub keys: Arc<SetKeys>,
+    pub set: [u8; 16],
+    /// Number of the family, from 1.
+    pub family: u16,
+}
+
+impl ChunkKeys {
+    fn place(&self, number: u32, offset: u64, previous: (u64, u32), raw_len: u32) -> ChunkPlace {
+        ChunkPlace {
+            set: self.set,
+            family: self.family,
+            number,
+            offset,
+            previous,
+            raw_len,
+        }
+    }
 }
 
 /// Collects rows until a chunk is full.
@@ -53,18 +85,30 @@ pub struct Builder {
     raw: Vec<u8>,
     /// Offset and bytes of the previous chunk; 0 if there is none.
     previous: (u64, u32),
+    /// Chunks so far.
+    count: u32,
+    keys: Option<ChunkKeys>,
 }
 
 impl Builder {
-    /// Adds a [`Row`]; both lengths are in bytes.
-    pub fn add(&mut self, sequence: u64, offset: u64, len: u32, plain_len: u32, manifest: &[u8]) {
-        self.raw.extend_from_slice(&sequence.to_le_bytes());
-        self.raw.extend_from_slice(&offset.to_le_bytes());
-        self.raw.extend_from_slice(&len.to_le_bytes());
-        self.raw.extend_from_slice(&plain_len.to_le_bytes());
+    /// An index whose chunks are encrypted; its rows have digests.
+    pub fn encrypted(keys: ChunkKeys) -> Builder {
+        Builder {
+            keys: Some(keys),
+            ..Builder::default()
+        }
+    }
+
+    /// Adds a row.
+    pub fn add(&mut self, row: RowRef<'_>) {
+        self.raw.extend_from_slice(&row.sequence.to_le_bytes());
+        self.raw.extend_from_slice(&row.offset.to_le_bytes());
+        self.raw.extend_from_slice(&row.len.to_le_bytes());
+        self.raw.extend_from_slice(&row.plain_len.to_le_bytes());
         self.raw
-            .extend_from_slice(&(manifest.len() as u32).to_le_bytes());
-        self.raw.extend_from_slice(manifest);
+            .extend_from_slice(&(row.manifest.len() as u32).to_le_bytes());
+        self.raw.extend(row.digest.into_iter().flatten());
+        self.raw.extend_from_slice(row.manifest);
     }
 
     pub fn is_full(&self) -> bool {
@@ -77,7 +121,13 @@ impl Builder {
 
     /// Ends the chunk and returns its framed records, to be written at `offset` of the stripe.
     pub fn flush(&mut self, container: Container, offset: u64) -> Vec<u8> {
-        let packed = compress_to_vec(&self.raw, level(&self.raw));
+        let mut packed = compress_to_vec(&self.raw, level(&self.raw));
+        if let Some(keys) = &self.keys {
+            let raw_len = self.raw.len() as u32;
+            let place = keys.place(self.count, offset, self.previous, raw_len);
+            packed = keys.keys.seal_chunk(&place, &packed);
+        }
+        self.count += 1;
         let mut out = Vec::with_capacity(packed.len() + packed.len() / 64 + 256);
         let parts = packed.chunks(BODY_MAX - PART_HEAD_LEN);
         let count = parts.len() as u16;
@@ -113,19 +163,31 @@ fn level(raw: &[u8]) -> u8 {
     }
 }
 
-/// A decoded chunk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
-    /// Offset and bytes of the previous chunk; zeros in the first.
-    pub previous: (u64, u32),
-    pub rows: Vec<Row>,
+/// A row whose parts are somewhere else.
+#[derive(Debug, Clone, Copy)]
+pub struct RowRef<'a> {
+    pub sequence: u64,
+    pub offset: u64,
+    pub len: u32,
+    pub plain_len: u32,
+    pub digest: Option<&'a Root>,
+    pub manifest: &'a [u8],
 }
 
-/// Reads a chunk from its framed records.
-pub fn decode_chunk(container: Container, mut framed: &[u8]) -> Result<Chunk, RecordError> {
+/// A chunk as it is stored: compressed, and perhaps encrypted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredChunk {
+    /// Offset and bytes of the previous chunk; zeros in the first.
+    pub previous: (u64, u32),
+    raw_len: u32,
+    packed: Vec<u8>,
+}
+
+/// Reads a stored chunk from its framed records.
+pub fn stored_chunk(container: Container, mut framed: &[u8]) -> Result<StoredChunk, RecordError> {
     let mut packed = Vec::new();
     let (mut first, mut next) = (None, 0);
-    let (previous, raw_len) = loop {
+    loop {
         let len = container.framed_len_at(framed)?;
         let record = framed.get(..len).ok_or(RecordError::Length)?;
         let (kind, body) = container.parse(record)?;
@@ -135,7 +197,7 @@ pub fn decode_chunk(container: Container, mut framed: &[u8]) -> Result<Chunk, Re
         framed = &framed[len..];
         let mut f = Fields(body);
         let previous = (f.u64()?, f.u32()?);
-        let raw_len = f.u32()? as usize;
+        let raw_len = f.u32()?;
         let (part, count) = (f.u16()?, f.u16()?);
         f.zeros(4)?;
         let head = (previous, raw_len, count);
@@ -146,17 +208,54 @@ pub fn decode_chunk(container: Container, mut framed: &[u8]) -> Result<Chunk, Re
         {
             return Err(RecordError::Field);
         }
+        let is_last = part + 1 == count;
+        if !is_last && f.0.len() != BODY_MAX - PART_HEAD_LEN {
+            return Err(RecordError::Length);
+        }
         packed.extend_from_slice(f.0);
         next += 1;
         if next == count {
-            break (previous, raw_len);
+            return match framed.is_empty() && raw_len as usize <= CHUNK_RAW_MAX {
+                true => Ok(StoredChunk {
+                    previous,
+                    raw_len,
+                    packed,
+                }),
+                false => Err(RecordError::Length),
+            };
         }
-    };
-    if !framed.is_empty() || raw_len > CHUNK_RAW_MAX {
-        return Err(RecordError::Length);
     }
-    let raw = decompress_to_vec_with_limit(&packed, raw_len).map_err(|_| RecordError::Field)?;
-    if raw.len() != raw_len {
+}
+
+impl StoredChunk {
+    /// The rows of a chunk of a set that is not encrypted.
+    pub fn rows(&self) -> Result<Vec<Row>, RecordError> {
+        rows(&self.packed, self.raw_len as usize, false)
+    }
+
+    /// The rows of an encrypted chunk, which is the `number`th of its family, from 0, and begins at `offset`.
+    pub fn decrypted(
+        &self,
+        keys: &ChunkKeys,
+        number: u32,
+        offset: u64,
+    ) -> Result<Vec<Row>, RecordError> {
+        let place = keys.place(number, offset, self.previous, self.raw_len);
+        let packed = keys.keys.open_chunk(&place, &self.packed);
+        let packed = packed.map_err(|_| RecordError::Tag)?;
+        rows(&packed, self.raw_len as usize, true)
+    }
+}
+
+fn rows(packed: &[u8], raw_len: usize, with_digests: bool) -> Result<Vec<Row>, RecordError> {
+    let mut raw = vec![0; raw_len];
+    let mut state = InflateState::new_boxed(DataFormat::Raw);
+    let done = inflate(&mut state, packed, &mut raw, MZFlush::Finish);
+    if done.status != Ok(MZStatus::StreamEnd) {
+        return Err(RecordError::Field);
+    }
+    // Nothing may follow the stream.
+    if done.bytes_written != raw_len || done.bytes_consumed != packed.len() {
         return Err(RecordError::Length);
     }
     let mut f = Fields(&raw);
@@ -165,15 +264,20 @@ pub fn decode_chunk(container: Container, mut framed: &[u8]) -> Result<Chunk, Re
         let (sequence, offset) = (f.u64()?, f.u64()?);
         let (len, plain_len) = (f.u32()?, f.u32()?);
         let manifest_len = f.u32()? as usize;
+        let digest = match with_digests {
+            true => Some(f.array()?),
+            false => None,
+        };
         rows.push(Row {
             sequence,
             offset,
             len,
             plain_len,
+            digest,
             manifest: f.bytes(manifest_len)?.to_vec(),
         });
     }
-    Ok(Chunk { previous, rows })
+    Ok(rows)
 }
 
 /// The number of records in a chunk, from the body of its first record.

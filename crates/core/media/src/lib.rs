@@ -17,6 +17,7 @@ mod ahead;
 pub mod block;
 mod copy;
 pub mod device;
+pub mod encrypted;
 mod error;
 mod family_writer;
 pub mod header;
@@ -43,8 +44,9 @@ pub use header::{
     BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer, SourceIdentity,
 };
 pub use longshore_bucket::Standing;
+pub use longshore_crypt::{Keyring, NewKey, Recipients, Root, SetKeys};
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use record::Container;
 pub use set_reader::{MediaSet, SetSummary};
-pub use set_writer::{Disposition, SetPlan, SetWriter, Totals, stripe_bytes};
+pub use set_writer::{Disposition, EncryptTo, SetPlan, SetWriter, Totals, stripe_bytes};
 pub use stream::{Block, BlockStream};

@@ -101,11 +101,14 @@ pub enum Item {
 const TAG_ENTRY: u8 = 1;
 const TAG_EXTENT: u8 = 2;
 const TAG_MARK: u8 = 3;
+const TAG_CHECK: u8 = 4;
 const TAG_ATTRIBUTE: u8 = 6;
 const TAG_SUMS: u8 = 5;
 const ENTRY_FIRST: u16 = 1;
 const ENTRY_BASED: u16 = 2;
 
+/// Bytes of an encoded Check.
+pub const CHECK_LEN: usize = 5;
 /// Bytes of an encoded extent.
 pub const EXTENT_LEN: usize = 13;
 /// Bytes of an encoded [`Sums`] before its sums.
@@ -302,6 +305,25 @@ impl Entry {
             false => Err(RecordError::Field),
         }
     }
+}
+
+/// Appends a Check, the last item of an encrypted manifest: the CRC-32C of the block's plain bytes.
+pub fn put_check(plain_crc: u32, out: &mut Vec<u8>) {
+    out.push(TAG_CHECK);
+    out.extend_from_slice(&plain_crc.to_le_bytes());
+}
+
+/// Takes the Check from the end of a decrypted manifest.
+pub fn take_check(manifest: &mut Vec<u8>) -> Result<u32, RecordError> {
+    let at = manifest.len().checked_sub(CHECK_LEN);
+    let at = at.ok_or(RecordError::Length)?;
+    let mut f = Fields(&manifest[at..]);
+    if f.u8()? != TAG_CHECK {
+        return Err(RecordError::Field);
+    }
+    let plain_crc = f.u32()?;
+    manifest.truncate(at);
+    Ok(plain_crc)
 }
 
 /// Accepts only a relative path of normal components in canonical form.

@@ -14,10 +14,13 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use longshore_crypt::{Keyring, Keys, Root, SetKeys};
+
 use crate::Error;
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
+use crate::encrypted::StripeCheck;
 use crate::header::{BlockHeader, MediaHeader, SETS_MAX, SetHeader, SetTrailer, TRAILER_LEN};
-use crate::index::{self, Chunk};
+use crate::index::{self, ChunkKeys, Row, StoredChunk};
 use crate::record::{Container, HEAD_LEN, MAGIC, PREFIX_MAX, RecordError, RecordKind};
 use crate::window::{WINDOW_BYTES, Window};
 
@@ -312,7 +315,9 @@ impl Member {
                 break;
             };
             at = match kind {
-                RecordKind::Manifest | RecordKind::Index => end,
+                RecordKind::Manifest | RecordKind::Index | RecordKind::Keys | RecordKind::Roots => {
+                    end
+                }
                 RecordKind::Block => match BlockHeader::decode(&body) {
                     Ok((block, _)) => end + u64::from(block.stored_len),
                     Err(_) => break,
@@ -471,7 +476,8 @@ impl Member {
         Ok((whole && differing <= TRAILER_DAMAGE_MAX).then_some(offset))
     }
 
-    fn chunk(&self, (offset, len): (u64, u32)) -> Result<Chunk, Error> {
+    /// A chunk of the index, and all of its bytes.
+    fn chunk(&self, (offset, len): (u64, u32)) -> Result<(StoredChunk, Vec<u8>), Error> {
         if len as usize > index::CHUNK_FRAMED_MAX {
             return Err(self.damaged(offset, RecordError::Length));
         }
@@ -479,17 +485,85 @@ impl Member {
         if self.read.read_at(&mut framed, offset)? < framed.len() {
             return Err(self.damaged(offset, RecordError::Length));
         }
-        index::decode_chunk(self.header.container, &framed).map_err(|e| self.damaged(offset, e))
+        let chunk = index::stored_chunk(self.header.container, &framed);
+        let chunk = chunk.map_err(|e| self.damaged(offset, e))?;
+        Ok((chunk, framed))
     }
 
-    /// Calls `each` with a set's index chunks, first to last, and their offsets. Together the chunks must list as many
-    /// blocks as the trailer counts.
+    /// The first records of an encrypted set, and the keys that `keyring` has for it.
+    ///
+    /// Errors: [`Error::Key`] if it has none; [`Error::Damaged`].
+    fn start(&self, part: &Part, position: u32, keyring: &Keyring) -> Result<Start, Error> {
+        let record = |offset, kind| match self.record_at(offset)? {
+            Ok((found, body, end)) if found == kind => Ok((body, end)),
+            Ok((found, ..)) => Err(self.damaged(offset, RecordError::Kind(found as u8))),
+            Err(what) => Err(self.damaged(offset, what)),
+        };
+        let key = |source| Error::Key {
+            device: self.device.clone(),
+            position,
+            source,
+        };
+        let (header, mut end) = record(part.offset, RecordKind::Set)?;
+        let mut records = Vec::new();
+        let mut count = 1;
+        while records.len() < count {
+            let (body, next) = record(end, RecordKind::Keys)?;
+            if records.is_empty() {
+                count = Keys::count(&body).map_err(key)?;
+            }
+            records.push(body);
+            end = next;
+        }
+        let keys = keyring.open(&header, &records).map_err(key)?;
+        let parent_root = Keys::decode(&records).map_err(key)?.parent_root;
+        Ok(Start {
+            parent_root,
+            check: StripeCheck::new(&self.header, &header, &records, Some(keys.clone())),
+            keys,
+            end,
+        })
+    }
+
+    /// What the Keys records of an encrypted set say of its parent.
+    pub fn parent_root(
+        &self,
+        part: &Part,
+        position: u32,
+        keyring: &Keyring,
+    ) -> Result<Root, Error> {
+        Ok(self.start(part, position, keyring)?.parent_root)
+    }
+
+    /// What hides the key of page sums in the header of an encrypted set.
+    pub fn sums_mask(
+        &self,
+        part: &Part,
+        position: u32,
+        keyring: &Keyring,
+    ) -> Result<[u8; 32], Error> {
+        Ok(*self.start(part, position, keyring)?.keys.sums_mask())
+    }
+
+    /// Calls `each` with the rows of a set's index, chunk by chunk, first to last, and with the chunk's offset. Together
+    /// the chunks must list as many blocks as the trailer counts, and in an encrypted set give the family's root.
     pub fn chunks(
         &self,
         part: &Part,
         seal: &Seal,
-        mut each: impl FnMut(u64, Chunk) -> Result<(), Error>,
+        keyring: &Keyring,
+        mut each: impl FnMut(u64, Vec<Row>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let position = seal.trailer.position;
+        let is_encrypted = part.header.as_ref().is_ok_and(|h| h.encrypted);
+        let mut start = match is_encrypted {
+            true => Some(self.start(part, position, keyring)?),
+            false if keyring.requires_encryption() => {
+                let device = self.device.clone();
+                return Err(Error::NotEncrypted { device, position });
+            }
+            false => None,
+        };
         let mut places = Vec::new();
         let mut at = (seal.trailer.index_offset, seal.trailer.index_len);
         let mut limit = seal.offset;
@@ -501,22 +575,72 @@ impl Member {
             }
             places.push(at);
             limit = at.0;
-            at = self.chunk(at)?.previous;
+            at = self.chunk(at)?.0.previous;
         }
-        let mut blocks = 0;
-        for place in places.into_iter().rev() {
-            let chunk = self.chunk(place)?;
-            blocks += chunk.rows.len() as u64;
-            each(place.0, chunk)?;
+        let set_damaged = |what: &str| Error::SetDamaged {
+            device: self.device.clone(),
+            position,
+            what: what.into(),
+        };
+        let (mut blocks, mut end) = (0, start.as_ref().map_or(0, |start| start.end));
+        for (number, place) in places.into_iter().rev().enumerate() {
+            let (chunk, framed) = self.chunk(place)?;
+            let rows = match &mut start {
+                None => chunk.rows(),
+                Some(start) => start.rows(seal, &chunk, &framed, (number, place.0)),
+            };
+            let rows = rows.map_err(|e| self.damaged(place.0, e))?;
+            blocks += rows.len() as u64;
+            end = place.0 + u64::from(place.1);
+            each(place.0, rows)?;
+        }
+        if let Some(start) = &mut start {
+            match self.record_at(end)? {
+                Ok((RecordKind::Roots, body, next)) if next == seal.offset => {
+                    let roots = start.check.roots(&body);
+                    roots.map_err(|e| self.damaged(end, e))?;
+                }
+                Ok(_) => return Err(self.damaged(end, RecordError::Field)),
+                Err(what) => return Err(self.damaged(end, what)),
+            }
+            start.check.end(&seal.trailer).map_err(set_damaged)?;
         }
         match blocks == seal.trailer.blocks_here {
             true => Ok(()),
-            false => Err(Error::SetDamaged {
-                device: self.device.clone(),
-                position: seal.trailer.position,
-                what: "its index does not list all of its blocks".into(),
-            }),
+            false => Err(set_damaged("its index does not list all of its blocks")),
         }
+    }
+}
+
+/// The start of an encrypted set on one stripe.
+struct Start {
+    check: StripeCheck,
+    keys: Arc<SetKeys>,
+    parent_root: Root,
+    /// Offset after the last Keys record.
+    end: u64,
+}
+
+impl Start {
+    /// The rows of a chunk with this number at this offset, whose digests go into the family's root.
+    fn rows(
+        &mut self,
+        seal: &Seal,
+        chunk: &StoredChunk,
+        framed: &[u8],
+        (number, offset): (usize, u64),
+    ) -> Result<Vec<Row>, RecordError> {
+        let keys = ChunkKeys {
+            keys: self.keys.clone(),
+            set: *seal.trailer.set.as_bytes(),
+            family: self.check.family(),
+        };
+        let rows = chunk.decrypted(&keys, number as u32, offset)?;
+        for digest in rows.iter().filter_map(|row| row.digest.as_ref()) {
+            self.check.root.block(digest);
+        }
+        self.check.root.chunk(framed);
+        Ok(rows)
     }
 }
 

@@ -25,6 +25,8 @@ pub const SUFFIX_MAX: usize = 10;
 
 /// The magic of the skippable frames that hold records (payloads may use others of that range).
 pub const SKIPPABLE_MAGIC: u32 = 0x184D_2A5A;
+/// The magic of the skippable frame around an encrypted payload.
+pub const ENCRYPTED_MAGIC: u32 = 0x184D_2A5C;
 pub const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff];
 /// An empty final deflate block, then the CRC-32 and the length of no bytes.
 pub const GZIP_TAIL: [u8; SUFFIX_MAX] = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -54,6 +56,10 @@ pub enum RecordKind {
     Wal = 7,
     /// End of such a file.
     WalEnd = 8,
+    /// Who can open an encrypted set; after its header.
+    Keys = 9,
+    /// The roots of all families of an encrypted set; before its trailer.
+    Roots = 11,
 }
 
 impl RecordKind {
@@ -67,6 +73,8 @@ impl RecordKind {
             RecordKind::Trailer,
             RecordKind::Wal,
             RecordKind::WalEnd,
+            RecordKind::Keys,
+            RecordKind::Roots,
         ]
         .into_iter()
         .find(|k| *k as u8 == n)
@@ -88,6 +96,8 @@ pub enum RecordError {
     Checksum { expected: u32, found: u32 },
     #[error("a field has a value that is not allowed")]
     Field,
+    #[error("it was changed, or is of another place: its tag does not agree")]
+    Tag,
     #[error("it needs a feature that this version does not know (bits {0:#x})")]
     Feature(u64),
 }
@@ -105,6 +115,14 @@ impl Container {
             Algorithm::QatDeflate => Container::Gzip,
             Algorithm::Zstd => Container::Zstd,
             Algorithm::None | Algorithm::MsXpress | Algorithm::Lz4 => Container::Lz4,
+        }
+    }
+
+    /// The container of a set with this algorithm: that of its payloads, or, if they are encrypted, of what hides them.
+    pub fn of_set(algorithm: Algorithm, encrypted: bool) -> Container {
+        match encrypted {
+            true => Container::Zstd,
+            false => Container::of(algorithm),
         }
     }
 

@@ -9,7 +9,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use longshore_io::{crc32c, side_by_side};
+use longshore_crypt::{Keyring, Root};
+use longshore_io::{SumKey, crc32c, side_by_side};
 use uuid::Uuid;
 
 use crate::Error;
@@ -18,7 +19,7 @@ use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
 use crate::member::{Member, Part, Seal};
 use crate::record::{Container, RecordError};
-use crate::stream::{BlockStream, Pick};
+use crate::stream::{BlockStream, Pick, PickedContent};
 use crate::window::Window;
 
 /// The most blocks that are read individually by the index; bounds the memory for the list to some megabytes.
@@ -52,6 +53,8 @@ pub(crate) struct Tails {
 #[derive(Debug)]
 pub struct MediaSet {
     members: Vec<Member>,
+    /// Opens encrypted sets.
+    keyring: Arc<Keyring>,
 }
 
 type Identity = (Uuid, u32);
@@ -91,7 +94,7 @@ impl MediaSet {
             return Err(Error::DeviceCount { given: 0 });
         };
         let expected = identity(&first.header);
-        let kind = |header: &MediaHeader| (header.container, header.compressed);
+        let kind = |header: &MediaHeader| (header.container, header.compressed, header.encrypted);
         let count = first.header.family_count;
         for member in &members[1..] {
             let found = identity(&member.header);
@@ -132,7 +135,18 @@ impl MediaSet {
                 missing,
             });
         }
-        Ok(MediaSet { members })
+        Ok(MediaSet {
+            members,
+            keyring: Arc::default(),
+        })
+    }
+
+    /// From here on, encrypted sets are opened with these identities. Without it, none is.
+    pub fn with_keyring(self, keyring: &Arc<Keyring>) -> MediaSet {
+        MediaSet {
+            keyring: keyring.clone(),
+            ..self
+        }
     }
 
     /// Reads one stripe's label without the other stripes (LABELONLY).
@@ -200,12 +214,22 @@ impl MediaSet {
         })
     }
 
-    pub(crate) fn check_kind(&self, container: Container, compressed: bool) -> Result<(), Error> {
+    pub(crate) fn check_kind(
+        &self,
+        container: Container,
+        compressed: bool,
+        encrypted: bool,
+    ) -> Result<(), Error> {
         let header = &self.members[0].header;
+        if header.encrypted != encrypted {
+            let device = self.device(0).to_owned();
+            return Err(Error::EncryptionMix { device, encrypted });
+        }
         if header.container == container && header.compressed == compressed {
             return Ok(());
         }
         let kind = |container, compressed| match (container, compressed) {
+            _ if encrypted && compressed => "compressed sets",
             (_, false) => "NONE",
             (Container::Gzip, true) => "QAT_DEFLATE",
             (Container::Zstd, true) => "ZSTD",
@@ -387,7 +411,7 @@ impl MediaSet {
             }
         };
         self.or_lost(
-            BlockStream::begin(window, &member.header, position),
+            BlockStream::begin(window, &member.header, position, Some(&self.keyring)),
             position,
         )
     }
@@ -406,8 +430,8 @@ impl MediaSet {
         let (part, seal) = self.sealed(member, position)?;
         let mut picks = Vec::new();
         let attributes = part.header.as_ref().is_ok_and(|header| header.attributes);
-        member.chunks(part, seal, |offset, chunk| {
-            for row in chunk.rows {
+        member.chunks(part, seal, &self.keyring, |offset, rows| {
+            for row in rows {
                 let items = manifest::decode_with(attributes, &row.manifest, row.plain_len)
                     .map_err(|e| member.damaged(offset, e))?;
                 if wants(&items) && picks.len() <= PICKS_MAX {
@@ -415,7 +439,10 @@ impl MediaSet {
                         sequence: row.sequence,
                         offset: row.offset,
                         len_bytes: row.len,
-                        manifest_crc: crc32c(&row.manifest),
+                        content: match row.digest {
+                            Some(digest) => PickedContent::Digest(digest),
+                            None => PickedContent::Manifest(crc32c(&row.manifest)),
+                        },
                     });
                 }
             }
@@ -426,6 +453,35 @@ impl MediaSet {
         }
         let stream = self.stream(family_index, position)?;
         Ok(Some(stream.pick(picks, seal.trailer.clone())))
+    }
+
+    /// The root of the set that an encrypted differential set was compared with, as its records say; zeros if that set is
+    /// not encrypted. `None` for a set that is not encrypted itself.
+    ///
+    /// Errors: [`Error::Key`], and those of reading.
+    pub fn parent_root(&self, position: u32) -> Result<Option<Root>, Error> {
+        let member = &self.members[0];
+        let part = self.or_lost(member.part(position), position)?;
+        match part.header.as_ref().is_ok_and(|header| header.encrypted) {
+            true => Ok(Some(member.parent_root(part, position, &self.keyring)?)),
+            false => Ok(None),
+        }
+    }
+
+    /// The key of the set's page sums, which an encrypted set hides in its header.
+    ///
+    /// Errors: [`Error::Key`], and those of reading.
+    pub fn sum_key(&self, position: u32) -> Result<Option<SumKey>, Error> {
+        let member = &self.members[0];
+        let part = self.or_lost(member.part(position), position)?;
+        let header = part.header.as_ref().ok();
+        match header.and_then(|header| Some((header.sum_key?, header.encrypted))) {
+            Some((key, true)) => {
+                let mask = member.sums_mask(part, position, &self.keyring)?;
+                Ok(Some(key.masked(&mask)))
+            }
+            key => Ok(key.map(|(key, _)| key)),
+        }
     }
 
     /// A stripe without a set that other stripes have has lost it, or never got it.
@@ -457,8 +513,8 @@ impl MediaSet {
         for member in &self.members {
             let (part, seal) = self.sealed(member, position)?;
             let attributes = part.header.as_ref().is_ok_and(|header| header.attributes);
-            member.chunks(part, seal, |offset, chunk| {
-                for row in chunk.rows {
+            member.chunks(part, seal, &self.keyring, |offset, rows| {
+                for row in rows {
                     manifest::decode_with(attributes, &row.manifest, row.plain_len)
                         .map_err(|e| member.damaged(offset, e))?
                         .into_iter()

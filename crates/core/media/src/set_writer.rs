@@ -15,12 +15,15 @@
 use std::io;
 use std::sync::Arc;
 
+use longshore_crypt::{NewKey, Root, SetKeys};
 use longshore_io::Via;
 use uuid::Uuid;
 
 use crate::device::{BackupDevice, DeviceClass, Stripe, complete_all};
+use crate::encrypted::Roots;
 use crate::family_writer::FamilyWriter;
 use crate::header::{FAMILIES_MAX, LogEnd, MediaHeader, SETS_MAX, SetHeader, SetTrailer};
+use crate::index::ChunkKeys;
 use crate::record::{Container, RecordKind};
 use crate::{Error, MediaSet};
 
@@ -49,6 +52,17 @@ pub struct SetPlan {
     pub via: Via,
     /// About how many bytes the set will have, if that is known.
     pub expected_bytes: Option<u64>,
+    /// How the set is encrypted; `None`: it is not.
+    pub encryption: Option<EncryptTo>,
+}
+
+/// How a set is encrypted.
+#[derive(Debug, Clone)]
+pub struct EncryptTo {
+    /// For this set alone.
+    pub key: Arc<NewKey>,
+    /// The root of the set that a differential one differs from; zeros if there is none, or it is not encrypted.
+    pub parent_root: Root,
 }
 
 /// Totals known only at the end of a backup.
@@ -62,12 +76,22 @@ pub struct Totals {
     pub files: u64,
 }
 
+/// What the first records of a set are made of.
+struct Start {
+    /// The media headers of the stripes.
+    media: Vec<MediaHeader>,
+    header: SetHeader,
+    encryption: Option<EncryptTo>,
+}
+
 /// A set being written. [`SetWriter::families`] are given to the writer threads and returned to be sealed.
 pub struct SetWriter {
     pub media_set: Uuid,
     pub header: SetHeader,
     pub container: Container,
     pub families: Vec<FamilyWriter>,
+    /// Those of an encrypted set: blocks are encrypted with them.
+    pub keys: Option<Arc<SetKeys>>,
 }
 
 impl SetWriter {
@@ -79,11 +103,12 @@ impl SetWriter {
         now_us: i64,
     ) -> Result<SetWriter, Error> {
         check_devices(devices)?;
-        let container = Container::of(plan.header.algorithm);
+        let encrypted = plan.encryption.is_some();
+        let container = Container::of_set(plan.header.algorithm, encrypted);
         let compressed = plan.header.algorithm != longshore_codec::Algorithm::None;
         let existing = existing_media(devices, &plan, now_us)?;
         if let (Some(media), Disposition::Append) = (&existing, plan.disposition) {
-            media.check_kind(container, compressed)?;
+            media.check_kind(container, compressed, encrypted)?;
             return SetWriter::append(devices, media, plan, container);
         }
         // INIT keeps the media's identity and only drops its sets; the media's container may change.
@@ -114,6 +139,7 @@ impl SetWriter {
             });
         }
         let mut families = Vec::with_capacity(devices.len());
+        let mut headers = Vec::with_capacity(devices.len());
         for (i, (device, mut write)) in devices.iter().zip(writes).enumerate() {
             let old = keep.as_ref().map(|m| m.header(i));
             let header = MediaHeader {
@@ -124,6 +150,7 @@ impl SetWriter {
                 parity_count: 0,
                 container,
                 compressed,
+                encrypted,
                 created_us: now_us,
                 generation: old.map_or(0, |h| h.generation.wrapping_add(1)),
                 name: old.map_or_else(|| plan.media_name.clone(), |h| h.name.clone()),
@@ -141,16 +168,19 @@ impl SetWriter {
                 i as u16 + 1,
                 0,
             ));
+            headers.push(header);
         }
-        SetWriter::start(
-            media_set,
-            container,
-            SetHeader {
-                position: 1,
-                ..plan.header
-            },
-            families,
-        )
+        let header = SetHeader {
+            position: 1,
+            encrypted,
+            ..plan.header
+        };
+        let set = Start {
+            media: headers,
+            header,
+            encryption: plan.encryption,
+        };
+        SetWriter::start(set, container, families)
     }
 
     fn append(
@@ -188,25 +218,58 @@ impl SetWriter {
         }
         let header = SetHeader {
             position: tails.sets + 1,
+            encrypted: plan.encryption.is_some(),
             ..plan.header
         };
-        SetWriter::start(media.header(0).media_set, container, header, families)
+        let families_of = 0..media.family_count();
+        let set = Start {
+            media: families_of.map(|i| media.header(i).clone()).collect(),
+            header,
+            encryption: plan.encryption,
+        };
+        SetWriter::start(set, container, families)
     }
 
     fn start(
-        media_set: Uuid,
+        set: Start,
         container: Container,
-        header: SetHeader,
         mut families: Vec<FamilyWriter>,
     ) -> Result<SetWriter, Error> {
-        for family in &mut families {
-            family.put_set_header(&header)?;
+        let mut set = set;
+        if let (Some(to), Some(key)) = (&set.encryption, &mut set.header.sum_key) {
+            // Whoever knows it can look for two pages with one sum.
+            *key = key.masked(&to.key.sums_mask(set.header.set.as_bytes()));
+        }
+        let header = set.header.encode();
+        let (keys, records) = match &set.encryption {
+            None => (None, Vec::new()),
+            Some(to) => {
+                let made = SetKeys::create(&header, &to.key, to.parent_root);
+                let (keys, records) = made.map_err(|source| Error::Key {
+                    device: families[0].device().to_owned(),
+                    position: set.header.position,
+                    source,
+                })?;
+                (Some(Arc::new(keys)), records)
+            }
+        };
+        for (family, media) in families.iter_mut().zip(&set.media) {
+            family.put_start(&header, &records)?;
+            if let Some(keys) = &keys {
+                let keys = ChunkKeys {
+                    keys: keys.clone(),
+                    set: *set.header.set.as_bytes(),
+                    family: media.family,
+                };
+                family.encrypt(keys, media);
+            }
         }
         Ok(SetWriter {
-            media_set,
-            header,
+            media_set: set.media[0].media_set,
+            header: set.header,
             container,
             families,
+            keys,
         })
     }
 
@@ -219,6 +282,17 @@ impl SetWriter {
     /// [`SetWriter::seal`]; `tell` is called before the first stripe is completed, and after each.
     pub fn seal_and_tell(self, totals: &Totals, tell: &mut dyn FnMut()) -> Result<u64, Error> {
         let mut families = self.families;
+        let roots: Option<Vec<Root>> = families.iter().map(FamilyWriter::root).collect();
+        if let Some(roots) = &roots {
+            let roots = Roots {
+                set: self.header.set,
+                families: roots.clone(),
+            };
+            // A trailer promises all that is before it, these included.
+            for family in &mut families {
+                family.put_roots(&roots)?;
+            }
+        }
         let blocks_total = families.iter().map(FamilyWriter::blocks).sum();
         let stored = families.iter().map(|f| f.stored_bytes()).sum();
         let whole = SetTrailer {
@@ -234,8 +308,10 @@ impl SetWriter {
             files_total: totals.files,
             ..SetTrailer::default()
         };
+        let root = self.keys.as_ref().zip(roots);
+        let root = root.map(|(keys, roots)| keys.set_root(&whole.whole(), &roots));
         for family in &mut families {
-            family.put_trailer(&whole)?;
+            family.put_trailer(&whole, root)?;
         }
         for family in &mut families {
             family.sync()?;

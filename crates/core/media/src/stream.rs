@@ -7,13 +7,17 @@
 //!
 //! Leaves to others: reading bytes (`window.rs`), decoding payloads (`codec`), and joining families (`set_reader.rs`).
 
+use std::sync::Arc;
+
 use longshore_codec::Algorithm;
+use longshore_crypt::{Keyring, Keys, Root};
 use longshore_io::crc32c_append;
 
 use crate::Error;
-use crate::block::HeadReader;
+use crate::block::{ENCRYPTED_MANIFEST_EXTRA, Encrypted, HeadReader, stored_seal};
+use crate::encrypted::StripeCheck;
 use crate::header::{BlockHeader, MediaHeader, SetHeader, SetTrailer};
-use crate::index;
+use crate::index::{self, ChunkKeys};
 use crate::record::{Container, RecordError, RecordKind};
 use crate::window::Window;
 
@@ -25,6 +29,8 @@ pub struct Block {
     pub manifest: Vec<u8>,
     /// Offset of the payload in the stripe.
     pub payload_offset: u64,
+    /// Decrypts the payload, in an encrypted set whose keys are at hand.
+    pub encrypted: Option<Encrypted>,
 }
 
 /// Reads blocks up to the set's trailer, and checks what only the whole stream can show: that no block was removed,
@@ -48,6 +54,8 @@ pub struct BlockStream {
     trailer: Option<SetTrailer>,
     /// If present, only these blocks are read, by the index.
     picked: Option<PickedBlock>,
+    /// Of an encrypted set.
+    check: Option<StripeCheck>,
 }
 
 /// A block to be read individually.
@@ -56,7 +64,16 @@ pub(crate) struct Pick {
     pub sequence: u64,
     pub offset: u64,
     pub len_bytes: u32,
-    pub manifest_crc: u32,
+    pub content: PickedContent,
+}
+
+/// What the index says of the content of a picked block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PickedContent {
+    /// CRC-32C of its manifest.
+    Manifest(u32),
+    /// Its digest, in an encrypted set.
+    Digest(Root),
 }
 
 #[derive(Debug)]
@@ -88,11 +105,13 @@ impl PickedBlock {
 }
 
 impl BlockStream {
-    /// `window` is at the set header of position `position` or, in a pipe, before it.
+    /// `window` is at the set header of position `position` or, in a pipe, before it. `keyring` opens an encrypted set;
+    /// without one only its stored bytes are read and checked.
     pub(crate) fn begin(
         mut window: Window,
         media: &MediaHeader,
         position: u32,
+        keyring: Option<&Arc<Keyring>>,
     ) -> Result<BlockStream, Error> {
         let container = media.container;
         let mut framed = Vec::new();
@@ -113,11 +132,21 @@ impl BlockStream {
                     let header = SetHeader::decode(body).map_err(|e| bad(&window, offset, e))?;
                     if header.position == position {
                         let compressed = header.algorithm != Algorithm::None;
-                        if Container::of(header.algorithm) != container
+                        if Container::of_set(header.algorithm, header.encrypted) != container
                             || compressed != media.compressed
+                            || header.encrypted != media.encrypted
                         {
                             return Err(bad(&window, offset, RecordError::Field));
                         }
+                        if !header.encrypted && keyring.is_some_and(|k| k.requires_encryption()) {
+                            let device = window.device().to_owned();
+                            return Err(Error::NotEncrypted { device, position });
+                        }
+                        let body = body.to_vec();
+                        let check = match header.encrypted {
+                            true => Some(check_of(&mut window, media, position, &body, keyring)?),
+                            false => None,
+                        };
                         return Ok(BlockStream {
                             window,
                             container,
@@ -132,6 +161,7 @@ impl BlockStream {
                             last_chunk: (0, 0),
                             trailer: None,
                             picked: None,
+                            check,
                         });
                     }
                     skipped += 1;
@@ -248,12 +278,22 @@ impl BlockStream {
                     if self.rows_len >= index::CHUNK_RAW {
                         return Err(self.set_damaged("a chunk of its index is missing"));
                     }
-                    let block = self.payload(offset, header, manifest, payload)?;
-                    self.account(&block.header, block.payload_offset, &block.manifest);
+                    if self.check.as_ref().is_some_and(StripeCheck::has_roots) {
+                        return Err(self.set_damaged("a block follows its roots"));
+                    }
+                    let (block, digest) = self.payload(offset, header, manifest, payload)?;
+                    self.account(&block, digest);
                     return Ok(Some(block));
                 }
-                RecordKind::Index if self.head.is_open() => {
+                RecordKind::Index | RecordKind::Roots if self.head.is_open() => {
                     return Err(self.set_damaged("the header of one of its blocks is cut off"));
+                }
+                RecordKind::Roots => {
+                    let what = match &mut self.check {
+                        Some(check) if !check.has_roots() => check.roots(body),
+                        _ => Err(RecordError::Kind(kind as u8)),
+                    };
+                    what.map_err(|e| bad(&self.window, offset, e))?;
                 }
                 RecordKind::Index => {
                     let body = body.to_vec();
@@ -266,7 +306,11 @@ impl BlockStream {
                     self.trailer = Some(trailer);
                     return Ok(None);
                 }
-                RecordKind::Media | RecordKind::Set | RecordKind::Wal | RecordKind::WalEnd => {
+                RecordKind::Media
+                | RecordKind::Set
+                | RecordKind::Keys
+                | RecordKind::Wal
+                | RecordKind::WalEnd => {
                     return Err(bad(&self.window, offset, RecordError::Kind(kind as u8)));
                 }
             }
@@ -299,10 +343,14 @@ impl BlockStream {
                         .head
                         .block(body)
                         .map_err(|e| bad(&self.window, offset, e))?;
-                    let block = self.payload(offset, header, manifest, payload)?;
+                    let (block, digest) = self.payload(offset, header, manifest, payload)?;
                     let end = pick.offset.checked_add(u64::from(pick.len_bytes));
+                    let content = match digest {
+                        Some(digest) => PickedContent::Digest(digest),
+                        None => PickedContent::Manifest(block.header.manifest_crc),
+                    };
                     if block.header.sequence != pick.sequence
-                        || block.header.manifest_crc != pick.manifest_crc
+                        || content != pick.content
                         || Some(self.window.offset()) != end
                     {
                         return Err(self.set_damaged("its index does not match its blocks"));
@@ -318,43 +366,66 @@ impl BlockStream {
     fn payload(
         &mut self,
         offset: u64,
-        header: BlockHeader,
-        manifest: Vec<u8>,
+        mut header: BlockHeader,
+        mut manifest: Vec<u8>,
         payload: &mut [u8],
-    ) -> Result<Block, Error> {
+    ) -> Result<(Block, Option<Root>), Error> {
         if header.set != self.header.set {
             return Err(self.set_damaged("it contains a block of another set"));
         }
         let stored = header.stored_len as usize;
         let fits = header.plain_len <= self.header.buffer_bytes && stored <= payload.len();
-        if !fits || header.algorithm != self.header.algorithm {
+        let like_its_set = header.algorithm == self.header.algorithm
+            && header.is_encrypted() == self.header.encrypted
+            && (header.plain_crc == 0 || !self.header.encrypted);
+        if !fits || !like_its_set {
             return Err(bad(&self.window, offset, RecordError::Field));
         }
         let payload_offset = self.window.offset();
         if self.window.read(&mut payload[..stored])? < stored {
             return Err(self.incomplete());
         }
-        Ok(Block {
+        let mut digest = None;
+        let mut encrypted = None;
+        if let Some(check) = &self.check {
+            let bad = |what| bad(&self.window, offset, what);
+            let seal = stored_seal(&header, &manifest, &payload[..stored]).map_err(bad)?;
+            digest = Some(seal.digest(header.sequence));
+            if let Some(keys) = &check.keys {
+                let opened = Encrypted::open(keys, &mut header, &mut manifest, &seal);
+                encrypted = Some(opened.map_err(bad)?);
+            }
+        }
+        let block = Block {
             header,
             manifest,
             payload_offset,
-        })
+            encrypted,
+        };
+        Ok((block, digest))
     }
 
-    fn account(&mut self, header: &BlockHeader, payload_offset: u64, manifest: &[u8]) {
+    fn account(&mut self, block: &Block, digest: Option<Root>) {
+        let header = &block.header;
         self.blocks += 1;
         let mut link = [0; 12];
         link[..8].copy_from_slice(&header.sequence.to_le_bytes());
         link[8..].copy_from_slice(&header.stored_crc.to_le_bytes());
         self.chain_crc = crc32c_append(self.chain_crc, &link);
-        let head = crate::block::head_len(self.container, manifest.len()) as u64;
-        self.rows_len += index::BLOCK_ROW_LEN + manifest.len();
+        let mut row_len = index::BLOCK_ROW_LEN + header.manifest_len as usize;
+        if let (Some(check), Some(digest)) = (&mut self.check, &digest) {
+            check.root.block(digest);
+            row_len = (row_len + index::DIGEST_LEN).saturating_sub(ENCRYPTED_MANIFEST_EXTRA);
+        }
+        self.rows_len += row_len;
+        let head = crate::block::head_len(self.container, header.manifest_len as usize) as u64;
         self.rows.push(index::Row {
             sequence: header.sequence,
-            offset: payload_offset.saturating_sub(head),
+            offset: block.payload_offset.saturating_sub(head),
             len: header.stored_len.saturating_add(head as u32),
             plain_len: header.plain_len,
-            manifest: manifest.to_vec(),
+            digest,
+            manifest: block.manifest.clone(),
         });
     }
 
@@ -373,10 +444,31 @@ impl BlockStream {
                 }
             }
         }
-        let chunk = index::decode_chunk(self.container, &chunk)
-            .map_err(|e| bad(&self.window, offset, e))?;
+        let bad = |e| bad(&self.window, offset, e);
+        let stored = index::stored_chunk(self.container, &chunk).map_err(bad)?;
         self.rows_len = 0;
-        if chunk.rows != std::mem::take(&mut self.rows) || chunk.previous != self.last_chunk {
+        let seen = std::mem::take(&mut self.rows);
+        let rows = match &mut self.check {
+            None => Some(stored.rows().map_err(bad)?),
+            Some(check) => {
+                let number = check.chunks;
+                check.chunks += 1;
+                check.root.chunk(&chunk);
+                match &check.keys {
+                    // Its rows cannot be read; the root says whether the chunk is the one that was written.
+                    None => None,
+                    Some(keys) => {
+                        let keys = ChunkKeys {
+                            keys: keys.clone(),
+                            set: *self.header.set.as_bytes(),
+                            family: check.family(),
+                        };
+                        Some(stored.decrypted(&keys, number, offset).map_err(bad)?)
+                    }
+                }
+            }
+        };
+        if rows.is_some_and(|rows| rows != seen) || stored.previous != self.last_chunk {
             return Err(self.set_damaged("its index does not match its blocks"));
         }
         self.last_chunk = (offset, (self.window.offset() - offset) as u32);
@@ -398,8 +490,51 @@ impl BlockStream {
         if self.head.is_open() || !self.rows.is_empty() {
             return Err(self.set_damaged("its index or its last block is missing"));
         }
-        Ok(())
+        match (&self.check, &trailer.proof) {
+            (Some(check), _) => check.end(trailer).map_err(|what| self.set_damaged(what)),
+            (None, None) => Ok(()),
+            (None, Some(_)) => Err(self.set_damaged("its trailer is that of an encrypted set")),
+        }
     }
+}
+
+/// Reads the Keys records that follow the set header with this body.
+fn check_of(
+    window: &mut Window,
+    media: &MediaHeader,
+    position: u32,
+    header: &[u8],
+    keyring: Option<&Arc<Keyring>>,
+) -> Result<StripeCheck, Error> {
+    let device = window.device().to_owned();
+    let key = |source| Error::Key {
+        device: device.clone(),
+        position,
+        source,
+    };
+    let mut framed = Vec::new();
+    let mut records: Vec<Vec<u8>> = Vec::new();
+    let mut count = 1;
+    while records.len() < count {
+        let offset = window.offset();
+        let body = match window.record(media.container, &mut framed)? {
+            Some((RecordKind::Keys, body)) => body.to_vec(),
+            Some((kind, _)) => return Err(bad(window, offset, RecordError::Kind(kind as u8))),
+            None => return Err(Error::Incomplete { device, position }),
+        };
+        if records.is_empty() {
+            count = Keys::count(&body).map_err(key)?;
+        }
+        records.push(body);
+    }
+    let keys = match keyring {
+        Some(keyring) => Some(keyring.open(header, &records).map_err(key)?),
+        None => {
+            Keys::decode(&records).map_err(key)?;
+            None
+        }
+    };
+    Ok(StripeCheck::new(media, header, &records, keys))
 }
 
 fn bad(window: &Window, offset: u64, what: RecordError) -> Error {

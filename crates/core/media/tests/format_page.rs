@@ -245,6 +245,7 @@ fn the_media_header_is_laid_out_as_in_its_table() {
         parity_count: 0,
         container: Container::Lz4,
         compressed: true,
+        encrypted: false,
         created_us: -5,
         generation: 6,
         name: long(),
@@ -291,6 +292,7 @@ fn set_header() -> SetHeader {
         page_bytes: 8,
         copy_only: true,
         attributes: false,
+        encrypted: false,
         parent: Some(uuid(11)),
         log: LogStart {
             system: 12,
@@ -551,6 +553,7 @@ fn block_and_manifest_records_are_laid_out_as_in_their_tables() {
         manifest_len: 0,
         manifest_parts: 0,
         algorithm: Algorithm::QatDeflate,
+        salt: [9; 16],
     };
     let container = Container::Zstd;
     let mut out = vec![0; block::head_len(container, manifest.len())];
@@ -595,6 +598,7 @@ fn block_and_manifest_records_are_laid_out_as_in_their_tables() {
             ("manifest_len", &20_000u32.to_le_bytes()),
             ("manifest_parts", &1u16.to_le_bytes()),
             ("algorithm", &[Algorithm::QatDeflate as u8]),
+            ("salt", &[9; 16]),
         ],
     );
     assert_eq!((fixed, open), (BLOCK_FIXED_LEN, vec!["bytes"]));
@@ -808,9 +812,17 @@ fn algorithms_have_their_numbers() {
 fn index_chunks_are_laid_out_as_in_their_tables() {
     let container = Container::Zstd;
     let mut builder = index::Builder::default();
-    builder.add(0, 1, 2, 3, b"");
+    let row = |sequence, offset, len, plain_len, manifest| index::RowRef {
+        sequence,
+        offset,
+        len,
+        plain_len,
+        digest: None,
+        manifest,
+    };
+    builder.add(row(0, 1, 2, 3, b""));
     let first = builder.flush(container, 4000);
-    builder.add(5, 6, 7, 9, b"manifest");
+    builder.add(row(5, 6, 7, 9, b"manifest"));
     let chunk = builder.flush(container, 9000);
     let (kind, body) = container.parse(&chunk).unwrap();
     assert_eq!(kind, RecordKind::Index);
@@ -868,6 +880,10 @@ fn the_trailer_is_laid_out_as_in_its_table() {
         index_offset: 12,
         index_len: 13,
         chain_crc: 14,
+        proof: Some(Proof {
+            mac: [17; 32],
+            root: [18; 32],
+        }),
     };
     let (fixed, open) = check_fields(
         "set trailer",
@@ -890,6 +906,8 @@ fn the_trailer_is_laid_out_as_in_its_table() {
             ("chain_crc", &14u32.to_le_bytes()),
             ("last_lsn", &15u64.to_le_bytes()),
             ("log_timeline", &16u32.to_le_bytes()),
+            ("mac", &[17; 32]),
+            ("root", &[18; 32]),
         ],
     );
     assert_eq!((fixed, open.len()), (TRAILER_LEN, 0));
@@ -984,6 +1002,7 @@ fn limits_are_those_of_the_code() {
     let code: BTreeMap<&str, usize> = [
         ("BODY_MAX", record::BODY_MAX),
         ("FAMILIES_MAX", usize::from(FAMILIES_MAX)),
+        ("SLOTS_MAX", longshore_crypt::SLOTS_MAX),
         ("SETS_MAX", SETS_MAX as usize),
         ("PLAIN_MAX", PLAIN_MAX),
         ("MANIFEST_MAX", MANIFEST_MAX),
@@ -1010,7 +1029,7 @@ fn limits_are_those_of_the_code() {
         "bytes of the body, at most 15,900",
         "1 to 4,194,304",
         "bytes of the whole manifest, at most 65,536",
-        "after inflating, at most 327,708",
+        "after inflating, at most 327,740",
         "records of the chunk, at most 24",
         "when its raw bytes reach 262,144",
         "There are at most 4.",
@@ -1046,6 +1065,7 @@ fn the_example_is_what_the_code_writes() {
         manifest_len: 0,
         manifest_parts: 0,
         algorithm: Algorithm::QatDeflate,
+        salt: Default::default(),
     };
     let mut out = vec![0; block::head_len(Container::Gzip, manifest.len())];
     block::put_head(Container::Gzip, header, &manifest, &mut out);
@@ -1110,4 +1130,74 @@ fn the_list_of_tags_has_every_item_and_readers_refuse_all_other_tags() {
         };
         assert_eq!(alone, expected, "{tag}");
     }
+}
+
+#[test]
+fn records_of_encrypted_sets_are_laid_out_as_in_their_tables() {
+    let keys = longshore_crypt::Keys {
+        parent_root: [4; 32],
+        commitment: [5; 32],
+        slots: vec![longshore_crypt::Slot {
+            kind: 1,
+            bytes: vec![7; 3],
+        }],
+    };
+    let bodies = keys.encode().unwrap();
+    let (fixed, open) = check_fields(
+        "keys record",
+        &bodies[0],
+        &[
+            ("scheme", &1u16.to_le_bytes()),
+            ("digest", &[1]),
+            ("part", &[0; 2]),
+            ("count", &1u16.to_le_bytes()),
+            ("parent_root", &[4; 32]),
+            ("commitment", &[5; 32]),
+        ],
+    );
+    assert_eq!((fixed, open), (72, vec!["slots"]));
+    let slot = &bodies[0][fixed..];
+    let (fixed, open) = check_fields(
+        "slot",
+        slot,
+        &[("kind", &1u16.to_le_bytes()), ("len", &3u16.to_le_bytes())],
+    );
+    assert_eq!(
+        (fixed, open, &slot[fixed..]),
+        (4, vec!["bytes"], &[7; 3][..])
+    );
+    let roots = longshore_media::encrypted::Roots {
+        set: uuid(1),
+        families: vec![[8; 32], [9; 32]],
+    };
+    let body = roots.encode();
+    let (fixed, open) = check_fields(
+        "roots record",
+        &body,
+        &[
+            ("set", &[1; 16]),
+            ("families", &2u16.to_le_bytes()),
+            ("signature", &[0]),
+        ],
+    );
+    assert_eq!((fixed, open), (60, vec!["roots"]));
+    assert_eq!(body[fixed..], [[8; 32], [9; 32]].concat());
+    let mut check = Vec::new();
+    manifest::put_check(6, &mut check);
+    let (fixed, open) = check_fields(
+        "check",
+        &check,
+        &[("tag", &[4]), ("plain_crc", &6u32.to_le_bytes())],
+    );
+    assert_eq!((fixed, open.len()), (manifest::CHECK_LEN, 0));
+    assert_eq!(block::MANIFEST_PLAIN_MAX + manifest::CHECK_LEN, 65_520);
+    assert!(says("A manifest has at most 65,515 bytes before."));
+    assert_eq!(ENCRYPTED_EXTRA, 24);
+    assert!(says(
+        "`stored_len` may be 24 bytes longer than in other sets"
+    ));
+    assert_eq!(
+        record::ENCRYPTED_MAGIC.to_le_bytes(),
+        [0x5c, 0x2a, 0x4d, 0x18]
+    );
 }

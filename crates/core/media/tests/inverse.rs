@@ -56,7 +56,7 @@ prop_compose! {
         family_count in 1..=FAMILIES_MAX,
         family in any::<u16>(),
         container in containers(),
-        compressed: bool,
+        kind in (any::<bool>(), any::<bool>()),
         created_us: i64,
         generation: u32,
         texts in (".{0,128}", ".{0,256}", ".{0,32}"),
@@ -68,7 +68,8 @@ prop_compose! {
             family_count,
             parity_count: 0,
             container,
-            compressed,
+            compressed: kind.0,
+            encrypted: kind.1,
             created_us,
             generation,
             name: texts.0,
@@ -89,7 +90,7 @@ prop_compose! {
         buffer_bytes in 1..=PLAIN_MAX as u32,
         page_bytes: u32,
         copy_only: bool,
-        attributes: bool,
+        kind in (any::<bool>(), any::<bool>()),
         parent in proptest::option::of(uuids()),
         log in (any::<u64>(), any::<u32>(), any::<u64>()),
         time_zone: i16,
@@ -112,7 +113,8 @@ prop_compose! {
             buffer_bytes,
             page_bytes,
             copy_only,
-            attributes,
+            attributes: kind.0,
+            encrypted: kind.1,
             parent,
             log: LogStart {
                 system: log.0,
@@ -148,6 +150,7 @@ prop_compose! {
         stored in any::<prop::sample::Index>(),
         crcs in (any::<u32>(), any::<u32>()),
         algorithm in algorithms(),
+        salt: [u8; 16],
     ) -> BlockHeader {
         let empty = plain_len == 0;
         BlockHeader {
@@ -162,6 +165,7 @@ prop_compose! {
             manifest_len: 0,
             manifest_parts: 0,
             algorithm,
+            salt,
         }
     }
 }
@@ -177,6 +181,7 @@ prop_compose! {
         blocks in (any::<u64>(), any::<u64>()),
         index_len: u32,
         chain_crc: u32,
+        proof in proptest::option::of((any::<[u8; 32]>(), 1..=u8::MAX)),
     ) -> SetTrailer {
         SetTrailer {
             set,
@@ -199,6 +204,7 @@ prop_compose! {
             index_offset: n[6],
             index_len,
             chain_crc,
+            proof: proof.map(|(mac, n)| Proof { mac, root: [n; 32] }),
         }
     }
 }
@@ -488,26 +494,38 @@ proptest! {
         offsets in (1..u64::MAX, any::<u64>()),
     ) {
         let mut builder = index::Builder::default();
-        builder.add(1, 2, 3, 4, b"the chunk before");
+        builder.add(row(1, 2, 3, 4, b"the chunk before"));
         let before = builder.flush(container, offsets.0);
         for (sequence, offset, len, plain_len, manifest) in &rows {
-            builder.add(*sequence, *offset, *len, *plain_len, manifest);
+            builder.add(row(*sequence, *offset, *len, *plain_len, manifest));
         }
         let framed = builder.flush(container, offsets.1);
         prop_assert!(builder.is_empty() && framed.len() <= index::CHUNK_FRAMED_MAX);
         prop_assert_eq!(builder.last(), (offsets.1, framed.len() as u32));
-        let chunk = index::decode_chunk(container, &framed).unwrap();
+        let chunk = index::stored_chunk(container, &framed).unwrap();
         prop_assert_eq!(chunk.previous, (offsets.0, before.len() as u32));
         let found: Vec<_> = chunk
-            .rows
+            .rows()
+            .unwrap()
             .into_iter()
             .map(|r| (r.sequence, r.offset, r.len, r.plain_len, r.manifest))
             .collect();
         prop_assert_eq!(found, rows);
         // A chunk with one byte less or more is refused.
-        prop_assert!(index::decode_chunk(container, &framed[..framed.len() - 1]).is_err());
-        prop_assert!(index::decode_chunk(container, &[&framed[..], &before].concat()).is_err());
-        prop_assert!(index::decode_chunk(container, &[]).is_err());
+        prop_assert!(index::stored_chunk(container, &framed[..framed.len() - 1]).is_err());
+        prop_assert!(index::stored_chunk(container, &[&framed[..], &before].concat()).is_err());
+        prop_assert!(index::stored_chunk(container, &[]).is_err());
+    }
+}
+
+fn row(sequence: u64, offset: u64, len: u32, plain_len: u32, manifest: &[u8]) -> index::RowRef<'_> {
+    index::RowRef {
+        sequence,
+        offset,
+        len,
+        plain_len,
+        digest: None,
+        manifest,
     }
 }
 
@@ -515,16 +533,17 @@ proptest! {
 fn the_largest_chunk_of_incompressible_rows_can_be_written_and_read() {
     let mut random = Random(1);
     let mut builder = index::Builder::default();
-    builder.add(0, 0, 0, 0, &random.bytes(index::CHUNK_RAW - 29));
+    builder.add(row(0, 0, 0, 0, &random.bytes(index::CHUNK_RAW - 29)));
     assert!(!builder.is_full());
-    builder.add(1, 0, 0, 0, &random.bytes(MANIFEST_MAX));
+    builder.add(row(1, 0, 0, 0, &random.bytes(MANIFEST_MAX)));
     assert!(builder.is_full());
     let framed = builder.flush(Container::Gzip, 1);
     assert!(framed.len() <= index::CHUNK_FRAMED_MAX);
     assert_eq!(
-        index::decode_chunk(Container::Gzip, &framed)
+        index::stored_chunk(Container::Gzip, &framed)
             .unwrap()
-            .rows
+            .rows()
+            .unwrap()
             .len(),
         2
     );
@@ -559,6 +578,7 @@ fn every_field_out_of_range_is_refused() {
         parity_count: 0,
         container: Container::Gzip,
         compressed: true,
+        encrypted: false,
         created_us: 0,
         generation: 0,
         name: String::new(),

@@ -402,6 +402,7 @@ mod tests {
 
     fn context(disk: &SimDisk) -> RunContext {
         RunContext {
+            keyring: Default::default(),
             storage: Arc::new(disk.clone()),
             clock: Arc::new(HostClock),
             catalog: None,

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use longshore_media::{
-    BackupDevice, BackupType, Disposition, MediaSet, SetHeader, SetSummary, SetTrailer,
+    BackupDevice, BackupType, Disposition, MediaSet, Root, SetHeader, SetSummary, SetTrailer,
 };
 use longshore_pg::{Lsn, Timeline};
 use longshore_repository::branch::earlier;
@@ -30,19 +30,22 @@ pub struct BaseSet {
     /// The facts that a PostgreSQL server is compared with; `None` for other sources.
     pub server: Option<Base>,
     pub sums: Arc<PageSums>,
+    /// Its root if it is encrypted, else zeros.
+    pub root: Root,
 }
 
-/// Chooses the set and reads its index.
+/// Chooses the set and reads its index. `encrypts`: whether the backup will be encrypted.
 ///
 /// Errors: [`Error::NoBase`] if none of the sets on the media can be a base; those of [`MediaSet`].
 pub fn find(
     context: &RunContext,
     request: &BaseRequest,
     wanted: (SourceKind, Option<&str>),
+    encrypts: bool,
 ) -> Result<BaseSet, Error> {
     let devices = context.devices(&request.devices);
-    let media = MediaSet::open(&devices)?;
-    let (header, trailer) = choose(&media.sets()?, request.against, wanted)?;
+    let media = context.media(&devices)?;
+    let (header, trailer) = choose(&media.sets()?, request.against, wanted, encrypts)?;
     let server = match wanted.0 {
         SourceKind::Postgres => Some(read(&media, &header, &trailer)?),
         SourceKind::Sqlite | SourceKind::Files => None,
@@ -53,6 +56,7 @@ pub fn find(
         header,
         server,
         sums: Arc::new(sums),
+        root: trailer.proof.map_or(Root::default(), |proof| proof.root),
     })
 }
 
@@ -82,10 +86,11 @@ fn choose(
     sets: &[SetSummary],
     against: Against,
     wanted: (SourceKind, Option<&str>),
+    encrypts: bool,
 ) -> Result<(SetHeader, SetTrailer), Error> {
     let mut reasons = Vec::new();
     for set in sets.iter().rev() {
-        match unfit(set, against, wanted) {
+        match unfit(set, against, wanted, encrypts) {
             Ok(trailer) => return Ok((set.header.clone(), trailer.clone())),
             Err(what) => reasons.push(format!("set {} {what}", set.header.position)),
         }
@@ -101,6 +106,7 @@ fn unfit<'a>(
     set: &'a SetSummary,
     against: Against,
     (kind, database): (SourceKind, Option<&str>),
+    encrypts: bool,
 ) -> Result<&'a SetTrailer, &'static str> {
     let header = &set.header;
     let trailer = set.trailer.as_ref().ok_or("is incomplete")?;
@@ -109,6 +115,9 @@ fn unfit<'a>(
     }
     if database.is_some_and(|name| name != header.database) {
         return Err("is of another database");
+    }
+    if header.encrypted && !encrypts {
+        return Err("is encrypted, and this backup would not be");
     }
     if header.copy_only {
         return Err("is copy-only");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_accel::dispatch::InService;
 use longshore_io::{Clock, Machine, Storage};
-use longshore_media::{BackupDevice, DeviceSpec};
+use longshore_media::{BackupDevice, DeviceSpec, Keyring, MediaSet};
 
 use crate::error::Error;
 
@@ -19,6 +19,8 @@ pub struct RunContext {
     pub catalog: Option<PathBuf>,
     /// Accelerators that may compress in addition to the CPUs; without any, software does all the work.
     pub accelerators: Vec<Arc<InService>>,
+    /// Opens encrypted sets, and says whether others are refused.
+    pub keyring: Arc<Keyring>,
     /// Set from outside (Ctrl-C) to end the run early.
     pub cancel: Arc<AtomicBool>,
 }
@@ -44,6 +46,14 @@ impl RunContext {
     pub(crate) fn devices(&self, specs: &[DeviceSpec]) -> Vec<Arc<dyn BackupDevice>> {
         let open = |spec: &DeviceSpec| spec.open_until(&self.storage, &self.cancel);
         specs.iter().map(open).collect()
+    }
+
+    /// The media set on the devices, whose encrypted sets are opened with the run's identities.
+    pub(crate) fn media(
+        &self,
+        devices: &[Arc<dyn BackupDevice>],
+    ) -> Result<MediaSet, longshore_media::Error> {
+        Ok(MediaSet::open(devices)?.with_keyring(&self.keyring))
     }
 
     pub(crate) fn now_us(&self) -> i64 {

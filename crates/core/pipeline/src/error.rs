@@ -86,7 +86,7 @@ pub enum Error {
     #[error("cannot start a thread")]
     Thread { source: std::io::Error },
 
-    #[error("the system provides no random bytes for the key of the page checksums")]
+    #[error("the system provides no random bytes for a key")]
     Random { source: std::io::Error },
 
     /// The base's page sums do not fit into memory, and storing them in a file failed.

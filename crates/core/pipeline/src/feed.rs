@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_io::Xattr;
-use longshore_media::header::MANIFEST_MAX;
+use longshore_media::block::MANIFEST_PLAIN_MAX;
 use longshore_media::manifest::{
     EXTENT_LEN, PATH_MAX, SUM_LEN, SUM_PAGE_MAX, SUMS_HEAD_LEN, safe_path, sums_len,
 };
@@ -400,7 +400,7 @@ impl<'a> Feed<'a> {
             pieces: Vec::new(),
             plain_len: 0,
         };
-        while job.manifest.len() + ITEM_MAX <= MANIFEST_MAX {
+        while job.manifest.len() + ITEM_MAX <= MANIFEST_PLAIN_MAX {
             if self.walks[volume].cursor.is_none() && !self.advance(volume, &mut job)? {
                 break;
             }
@@ -414,7 +414,8 @@ impl<'a> Feed<'a> {
                 break;
             }
             let sums = cursor.sums_len(cursor.entry.len.min(room));
-            if job.manifest.len() + ITEM_MAX + sums > MANIFEST_MAX && !job.manifest.is_empty() {
+            if job.manifest.len() + ITEM_MAX + sums > MANIFEST_PLAIN_MAX && !job.manifest.is_empty()
+            {
                 break;
             }
             let ended = cursor.fill(&mut job, self.buffer_bytes)?;
@@ -462,7 +463,7 @@ impl<'a> Feed<'a> {
         let xattrs: usize = found.xattrs.iter().map(Xattr::bytes).sum();
         if xattrs > 0
             && !job.manifest.is_empty()
-            && job.manifest.len() + ITEM_MAX + xattrs > MANIFEST_MAX
+            && job.manifest.len() + ITEM_MAX + xattrs > MANIFEST_PLAIN_MAX
         {
             self.walks[volume].waiting = Some(found);
             return Ok(None);
@@ -675,7 +676,7 @@ impl Cursor {
             }
             let room = buffer_bytes - job.plain_len;
             // The caller left room for the entry and one extent, which must be in the same manifest.
-            let manifest_room = MANIFEST_MAX.saturating_sub(job.manifest.len());
+            let manifest_room = MANIFEST_PLAIN_MAX.saturating_sub(job.manifest.len());
             if room == 0 || EXTENT_LEN + self.sums_len(1) > manifest_room {
                 return Ok(false);
             }

@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use longshore_media::header::MANIFEST_MAX;
+use longshore_media::block::MANIFEST_PLAIN_MAX;
 use longshore_media::manifest::{EXTENT_LEN, SUM_PAGE_MIN, sums_len};
 use longshore_media::{Extent, Item, Sums};
 
@@ -42,7 +42,7 @@ impl BlockInput {
     pub fn has_room(&self, len: usize, buffer_bytes: usize) -> bool {
         let compared = extents_max(len) * EXTENT_LEN + sums_len(len.div_ceil(PAGE_MIN));
         let items = ITEM_MAX + compared.max(sums_len(CARRIED_PAGES));
-        self.plain_len + len <= buffer_bytes && self.manifest.len() + items <= MANIFEST_MAX
+        self.plain_len + len <= buffer_bytes && self.manifest.len() + items <= MANIFEST_PLAIN_MAX
     }
 
     /// Keeps the sums of the run's pages, and the parts `changed` of the run, which was read to `buffer[plain_len..]`.
@@ -190,7 +190,11 @@ mod tests {
             gathered.keep(&scan, &mut buffer, &[], vec![1; CARRIED_PAGES]);
         }
         let job = gathered.into_job(0, || 0).unwrap();
-        assert!(job.manifest.len() <= MANIFEST_MAX, "{}", job.manifest.len());
+        assert!(
+            job.manifest.len() <= MANIFEST_PLAIN_MAX,
+            "{}",
+            job.manifest.len()
+        );
     }
 
     proptest! {
@@ -232,7 +236,7 @@ mod tests {
             let mut summed: Vec<Vec<u64>> = files.iter().map(|f| vec![0; f.len()]).collect();
             let mut restored: Vec<Vec<u8>> = files.iter().map(|f| vec![0; f.len() * page]).collect();
             for (manifest, plain) in &blocks {
-                prop_assert!(manifest.len() <= MANIFEST_MAX && plain.len() <= buffer_bytes);
+                prop_assert!(manifest.len() <= MANIFEST_PLAIN_MAX && plain.len() <= buffer_bytes);
                 let (mut at, mut file) = (0, 0);
                 for item in manifest::decode(manifest, plain.len() as u32).unwrap() {
                     match item {

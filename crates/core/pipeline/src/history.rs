@@ -85,7 +85,7 @@ pub fn record_backup(context: &RunContext, finished: &FinishedBackup) -> Result<
     let devices = finished.devices;
     let can_be_read = matches!(devices[0].class(), DeviceClass::File | DeviceClass::Bucket);
     let mut record = if can_be_read {
-        let media = MediaSet::open(devices).map_err(warning)?;
+        let media = context.media(devices).map_err(warning)?;
         let set = media.set(finished.header.position).map_err(warning)?;
         let trailer = set.trailer.ok_or("the set has no trailer")?;
         let mut record = BackupRecord::of(MediaRecord::of(&media, devices), set.header, &trailer);

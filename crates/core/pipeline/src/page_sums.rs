@@ -102,8 +102,8 @@ impl PageSums {
                 what: what.to_owned(),
             })
         };
-        let sum_key = header
-            .sum_key
+        let sum_key = media
+            .sum_key(header.position)?
             .ok_or_else(|| damaged("it has no page checksums"))?;
         let mut reading = Reading::new(storage, MEMORY_MAX);
         let mut verdict = Ok(());

@@ -11,7 +11,7 @@
 
 use longshore_io::HUGE_BYTES;
 use longshore_media::block::head_len_max;
-use longshore_media::header::stored_max;
+use longshore_media::header::payload_max;
 use longshore_media::{MediaSet, SetHeader};
 use serde::Serialize;
 
@@ -167,7 +167,7 @@ impl Sizes {
             .unwrap_or(DEFAULT_BUFFER_BYTES);
         // One more alignment unit, so that NONE can place its payload on a boundary.
         let output_bytes =
-            (head_len_max() + stored_max(buffer_bytes) + ALIGN).next_multiple_of(ALIGN);
+            (head_len_max() + payload_max(buffer_bytes) + ALIGN).next_multiple_of(ALIGN);
         // One for each writer: with only as many buffers as threads, decoders wait whenever all writers do.
         let waiting = match (buffer_bytes_of_media, tuning.buffer_count) {
             (Some(_), None) => workers - workers.min(cpus),

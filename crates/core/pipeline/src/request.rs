@@ -17,7 +17,7 @@ use longshore_accelerators::OffloadMode;
 use longshore_codec::{Algorithm, Level};
 use longshore_facts::LowIoPriority;
 use longshore_io::{Clock, Throttle};
-use longshore_media::{DeviceSpec, Disposition, SourceIdentity};
+use longshore_media::{DeviceSpec, Disposition, Recipients, SourceIdentity};
 use longshore_repository::NewBackup;
 use longshore_source::{PostgresOptions, SourceSpec};
 
@@ -181,6 +181,8 @@ pub struct BackupRequest {
     pub media_name: String,
     pub media_description: String,
     pub copy_only: bool,
+    /// For whom the set is encrypted; `None`: it is not.
+    pub encrypt_to: Option<Recipients>,
     /// Keep page sums, so that the set can be a base. Sets of PostgreSQL and differential sets have them in any case.
     pub page_sums: bool,
     /// Microseconds since the Unix epoch.
@@ -220,6 +222,7 @@ impl BackupRequest {
             media_name: String::new(),
             media_description: String::new(),
             copy_only: false,
+            encrypt_to: None,
             page_sums: false,
             expires_us: None,
             on_change: OnChange::Mark,

@@ -111,7 +111,7 @@ pub fn run(
     request.tuning.check()?;
     request.limits.check()?;
     let _priority = request.limits.lower_io_priority();
-    let media = MediaSet::open(&context.devices(&request.devices))?;
+    let media = context.media(&context.devices(&request.devices))?;
     let mut verifying = Verification {
         context,
         request,

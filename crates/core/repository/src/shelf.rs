@@ -856,6 +856,9 @@ fn broken(error: MediaError) -> BackupState {
         MediaError::Newer { .. }
         | MediaError::Io { .. }
         | MediaError::ContainerMix { .. }
+        | MediaError::Key { .. }
+        | MediaError::EncryptionMix { .. }
+        | MediaError::NotEncrypted { .. }
         | MediaError::Busy { .. }
         | MediaError::Exists { .. }
         | MediaError::NotExpired { .. }

@@ -69,6 +69,7 @@ fn shelve_above(
         page_bytes: 8192,
         copy_only: false,
         attributes: false,
+        encrypted: false,
         parent,
         log: LogStart {
             system,
@@ -95,6 +96,7 @@ fn shelve_above(
         header,
         via: Via::Cache,
         expected_bytes: None,
+        encryption: None,
     };
     let mut writer = SetWriter::begin(&devices, plan, 0).unwrap();
     for family in &mut writer.families {

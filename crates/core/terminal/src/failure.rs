@@ -262,6 +262,8 @@ fn place(error: &Error) -> (Exit, u32) {
 fn own_of_media(error: &longshore_media::Error) -> u32 {
     match error {
         longshore_media::Error::Exists { .. } => numbers::DEVICE_HOLDS_DATA,
+        longshore_media::Error::Key { .. } => numbers::KEY_MISSING,
+        longshore_media::Error::NotEncrypted { .. } => numbers::NOT_ENCRYPTED,
         _ => numbers::STORE,
     }
 }

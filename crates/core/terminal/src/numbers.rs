@@ -49,6 +49,11 @@ pub const DEVICE_IN_SOURCE: u32 = 50121;
 /// An object store refuses, or cannot be reached.
 pub const STORE: u32 = 50122;
 
+/// No identity at hand opens an encrypted backup.
+pub const KEY_MISSING: u32 = 50123;
+/// A backup is not encrypted, and must be.
+pub const NOT_ENCRYPTED: u32 = 50124;
+
 /// A target cannot be used, or does not say which backup is meant.
 pub const TARGET: u32 = 50130;
 

@@ -21,6 +21,7 @@ const BYTES: u64 = 3_000_000;
 
 fn context() -> RunContext {
     RunContext {
+        keyring: Default::default(),
         storage: Arc::new(Host::new()),
         clock: Arc::new(HostClock),
         catalog: None,

@@ -29,6 +29,7 @@ use super::offload;
 use super::{devices, source};
 use crate::config;
 use crate::context::Context;
+use crate::keys;
 use crate::options::Backup;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -81,7 +82,8 @@ fn run_against(
             "leave out --verify for nul: and -",
         ));
     }
-    let run_context = context.run_context().equipped(&request.offload);
+    let mut run_context = context.run_context().equipped(&request.offload);
+    run_context.keyring = keys::keyring(context, &options.keys)?;
     let backup = Request::Backup(request.clone());
     let Report::Backup(report) = watched(&backup, &run_context, context)? else {
         return Err(wrong_report());
@@ -254,6 +256,7 @@ fn request(
 ) -> Result<(BackupRequest, Option<TargetHold>), Failure> {
     let wanted = BackupWish::of(options, context);
     let source = wanted.source()?;
+    let encrypt_to = keys::recipients(context, &options.encrypt_to, wanted.target())?;
     let to = wanted.destination(&source, against)?;
     let base = base(options, against, to.held.as_ref())?;
     let own_archive = wanted.own_archive(&source)?;
@@ -266,6 +269,7 @@ fn request(
     }
     let mut request = BackupRequest::new(source, to.devices);
     request.base = base;
+    request.encrypt_to = encrypt_to;
     request.database = to.database;
     request.page_sums = options.differing.page_sums || to.held.is_some();
     request.own = context.config.path.iter().cloned().collect();
@@ -368,6 +372,13 @@ impl<'a> BackupWish<'a> {
     fn usual_target(&self) -> Option<&'a str> {
         self.configured
             .and_then(|(name, _)| self.context.config.target_of(name))
+    }
+
+    /// The target to which the backup goes, if it goes to one.
+    fn target(&self) -> Option<&'a str> {
+        let named = self.options.target.as_deref();
+        let target = named.or(self.usual_target());
+        target.filter(|_| self.options.to.is_empty())
     }
 
     fn destination(

@@ -34,6 +34,7 @@ use super::backup::wrong_report;
 use super::moving::{reading_tuning, restore_limits};
 use super::{devices, labelled};
 use crate::context::Context;
+use crate::keys::keyring;
 use crate::options::Drill;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -63,13 +64,15 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         .iter()
         .map(|d| d.open(&context.storage))
         .collect();
-    let media = MediaSet::open(&opened)?;
+    let mut run_context = context.run_context();
+    run_context.keyring = keyring(context, &options.keys)?;
+    let media = MediaSet::open(&opened)?.with_keyring(&run_context.keyring);
     let set = media.set(0)?;
     let began = context.clock.now();
     let drilled = DrillCandidate {
         options,
         context,
-        run_context: context.run_context(),
+        run_context,
         shelf: &shelf,
         set,
         scratch: Scratch::new(context, options.work.as_deref())?,

@@ -18,6 +18,9 @@ use longshore_wal::is_in_bucket;
 use super::{devices, shelves};
 use crate::config::{Config, Database};
 use crate::context::Context;
+use crate::keys;
+use crate::options::KeyOptions;
+use longshore_terminal::failure::Failure;
 
 /// The findings as sentences, each with the table that it is about.
 pub fn of(context: &Context) -> Vec<String> {
@@ -57,6 +60,7 @@ pub fn of(context: &Context) -> Vec<String> {
             ));
         }
     }
+    found.extend(of_encryption(context));
     let serve = &config.serve;
     let files = [&serve.certificate, &serve.key];
     let there = files.into_iter().flatten().chain(&serve.directories);
@@ -64,6 +68,31 @@ pub fn of(context: &Context) -> Vec<String> {
     let made = serve.logins.iter().chain(&serve.backup_directory);
     let made = made.filter_map(|path| unmakable(context, path));
     found.extend(there.chain(made).map(|why| format!("[serve]: {why}")));
+    found
+}
+
+/// Files of keys that are missing or that others may read, texts that are no recipients, and targets without any.
+fn of_encryption(context: &Context) -> Vec<String> {
+    let told = |table: String, failure: Failure| {
+        let causes: String = failure.causes.iter().map(|c| format!(": {c}")).collect();
+        format!("[{table}]: {}{causes}", failure.text)
+    };
+    let mut found = Vec::new();
+    if let Err(failure) = keys::keyring(context, &KeyOptions::default()) {
+        found.push(told("encryption".to_owned(), failure));
+    }
+    if let Err(failure) = keys::recipients(context, &[], None) {
+        found.push(told("encryption".to_owned(), failure));
+    }
+    let config = &context.config;
+    for (name, target) in &config.target {
+        if target.recipients.is_none() {
+            continue;
+        }
+        if let Err(failure) = keys::recipients(context, &[], Some(name)) {
+            found.push(told(format!("target.{name}"), failure));
+        }
+    }
     found
 }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::devices;
 use super::shelves::{BranchRow, Row};
 use crate::context::Context;
+use crate::keys::keyring;
 use crate::options::{List, Media};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{PIECE_BYTES, Table, bytes, moment};
@@ -52,6 +53,7 @@ struct Set {
     complete: bool,
     damaged: bool,
     copy_only: bool,
+    encrypted: bool,
     algorithm: String,
     level: String,
     start_us: i64,
@@ -109,6 +111,7 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     }
     let media = MediaSet::open(&devices)?;
     if options.files {
+        let media = media.with_keyring(&keyring(context, &options.keys)?);
         return files(&media, options.position.unwrap_or(0), context);
     }
     let all = media.sets()?;
@@ -217,6 +220,7 @@ fn set(summary: &SetSummary) -> Set {
         complete: trailer.is_some(),
         damaged: trailer.is_some_and(|t| t.damaged),
         copy_only: header.copy_only,
+        encrypted: header.encrypted,
         algorithm: header.algorithm.to_string(),
         level: header.level.to_string(),
         start_us: header.start_us,
@@ -316,10 +320,12 @@ fn sets_text(answer: &Sets) -> String {
             sizes.map_or("-".to_owned(), |(p, _)| bytes(p)),
             sizes.map_or("-".to_owned(), |(_, s)| bytes(s)),
             sizes.map_or("-".to_owned(), |(p, s)| format!("{:.2}", ratio(p, s))),
-            match (s.complete, s.damaged) {
-                (false, _) => "INCOMPLETE",
-                (true, true) => "marked",
-                (true, false) => "complete",
+            match (s.complete, s.damaged, s.encrypted) {
+                (false, _, _) => "INCOMPLETE",
+                (true, true, false) => "marked",
+                (true, true, true) => "encrypted, marked",
+                (true, false, false) => "complete",
+                (true, false, true) => "encrypted",
             }
             .to_owned(),
             plain(&s.name),

@@ -23,6 +23,7 @@ mod expire;
 mod findings;
 mod forwarded;
 mod info;
+mod key;
 mod labelled;
 mod list;
 mod moving;
@@ -65,6 +66,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Config(options) => project::config(options, context),
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options, context),
+        Command::Key(options) => key::run(options, context),
         Command::Lab(_) => forwarded::run(),
         Command::Cache(options) => cache::run(options, context),
         Command::Wal(options) => wal::run(options, context),

@@ -69,6 +69,8 @@ struct Target {
     name: String,
     directories: Vec<String>,
     buckets: Vec<String>,
+    /// Whether backups to it are encrypted.
+    encrypted: bool,
 }
 
 /// Loading the configuration has checked its form; this checks the things that it names.
@@ -112,6 +114,7 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
             .map(|d| d.display().to_string())
             .collect(),
         buckets: t.buckets.clone(),
+        encrypted: !config.recipients_of(Some(name)).is_empty(),
     });
     let answer = Answer {
         action: "config_check",
@@ -152,10 +155,14 @@ fn text(answer: &Answer, context: &Context) -> String {
     );
     for t in &answer.targets {
         text += &format!(
-            "target {}: each backup gets {} stripes, in {}\n",
+            "target {}: each backup gets {} stripes, in {}, {}\n",
             plain(&t.name),
             t.directories.len() + t.buckets.len(),
-            plain(&[&t.directories[..], &t.buckets[..]].concat().join(", "))
+            plain(&[&t.directories[..], &t.buckets[..]].concat().join(", ")),
+            match t.encrypted {
+                true => "encrypted (the WAL archive is not)",
+                false => "not encrypted",
+            }
         );
     }
     for d in &answer.databases {

@@ -24,6 +24,7 @@ use super::backup::{settings, wrong_report};
 use super::moving::{reading_tuning, restore_limits};
 use super::offload;
 use crate::context::Context;
+use crate::keys::keyring;
 use crate::options::Restore;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -80,10 +81,11 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: restore_limits(&options.moving),
     };
+    let mut run_context = context.run_context().equipped(&request.offload);
+    run_context.keyring = keyring(context, &options.keys)?;
     if options.dry_run {
-        return preview::run(&request, &beginning, context);
+        return preview::run(&request, &beginning, &run_context, context);
     }
-    let run_context = context.run_context().equipped(&request.offload);
     let watch = ProgressView::new(context.output, context.clock.clone());
     let result = run_pipeline(&run_context, &Request::Restore(request), &watch);
     watch.end();

@@ -19,6 +19,7 @@ use super::backup::wrong_report;
 use super::devices;
 use super::moving::{limits, reading_tuning};
 use crate::context::Context;
+use crate::keys::keyring;
 use crate::options::Verify;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -52,7 +53,8 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
-    let run_context = context.run_context();
+    let mut run_context = context.run_context();
+    run_context.keyring = keyring(context, &options.keys)?;
     let watch = ProgressView::new(context.output, context.clock.clone());
     let result = run_pipeline(&run_context, &Request::Verify(request), &watch);
     watch.end();

@@ -25,7 +25,13 @@ pub struct Form {
 }
 
 /// Keys whose value is a list, and what separates its elements in a variable: an address has colons.
-const LISTS: [(&str, char); 3] = [("directories", ':'), ("buckets", ' '), ("copies", ' ')];
+const LISTS: [(&str, char); 5] = [
+    ("directories", ':'),
+    ("buckets", ' '),
+    ("copies", ' '),
+    ("recipients", ' '),
+    ("identities", ' '),
+];
 
 /// Variables that are not keys: their value is a path, which need not be UTF-8, or `off` or `none`.
 const PATHS: [&str; 9] = [

@@ -65,6 +65,11 @@ const FORMS: &[Form] = &[
         named: false,
         keys: Serve::KEYS,
     },
+    Form {
+        table: "encryption",
+        named: false,
+        keys: Encryption::KEYS,
+    },
 ];
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +85,8 @@ pub struct Config {
     pub defaults: Defaults,
     #[serde(default)]
     pub serve: Serve,
+    #[serde(default)]
+    pub encryption: Encryption,
     #[serde(default)]
     pub catalog: Catalog,
     /// The file that was read; `None`: there is none.
@@ -191,10 +198,12 @@ pub struct Target {
     pub buckets: Vec<String>,
     /// The retention of all databases here, in place of their own.
     pub retention: Option<String>,
+    /// For whom backups here are encrypted, in place of those of `[encryption]`; empty: for nobody.
+    pub recipients: Option<Vec<String>>,
 }
 
 impl Target {
-    pub const KEYS: &[&str] = &["directories", "buckets", "retention"];
+    pub const KEYS: &[&str] = &["directories", "buckets", "retention", "recipients"];
 
     /// Where its stripes go. Errors: an address is none.
     pub fn places(&self) -> Result<Places, longshore_repository::Error> {
@@ -318,6 +327,25 @@ impl Serve {
         "login_time",
         "idle_time",
     ];
+}
+
+/// Who can open backups, and what opens them here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Encryption {
+    /// For whom backups are encrypted: `age1…`, `age1pq1…`, `@FILE` or `passphrase:FILE`.
+    #[serde(default)]
+    pub recipients: Vec<String>,
+    /// Files that open encrypted backups: of identities, or `passphrase:FILE`.
+    #[serde(default)]
+    pub identities: Vec<String>,
+    /// Whether backups that are not encrypted are refused, when they are made and when they are read.
+    #[serde(default)]
+    pub require: bool,
+}
+
+impl Encryption {
+    pub const KEYS: &[&str] = &["recipients", "identities", "require"];
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -656,6 +684,13 @@ impl Config {
     pub fn target_of(&self, database: &str) -> Option<&str> {
         let own = self.database.get(database).and_then(|d| d.target.as_ref());
         own.or(self.defaults.target.as_ref()).map(String::as_str)
+    }
+
+    /// For whom a backup to a target is encrypted, or one that goes to no target.
+    pub fn recipients_of(&self, target: Option<&str>) -> &[String] {
+        let target = target.and_then(|name| self.target.get(name));
+        let own = target.and_then(|target| target.recipients.as_deref());
+        own.unwrap_or(&self.encryption.recipients)
     }
 
     /// The targets to which a database's backups are copied.

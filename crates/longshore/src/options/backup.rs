@@ -15,7 +15,7 @@ use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{Against, OnChange};
 
 use super::values::{self, ArchivePath, Pair};
-use super::{OffloadOptions, ResultOptions, TransferOptions};
+use super::{KeyOptions, OffloadOptions, ResultOptions, TransferOptions};
 
 const TEACH: &str = "\
 Examples:
@@ -101,6 +101,17 @@ pub struct Backup {
     /// that writes nothing. Not possible for nul: and -.
     #[arg(long)]
     pub verify: bool,
+
+    /// Encrypt for age1..., age1pq1..., @FILE (a recipient a line) or passphrase:FILE. Repeatable.
+    ///
+    /// The identity of any one of them opens the backup; this machine needs none (`longshore key`). Names and contents are
+    /// encrypted, but not the sizes, the database's name and the other facts that `longshore list` shows. The default is
+    /// `recipients` of the target, else of [encryption]; without any, the backup is not encrypted.
+    #[arg(long, value_name = "RECIPIENT", help_heading = "Encryption")]
+    pub encrypt_to: Vec<String>,
+
+    #[command(flatten)]
+    pub keys: KeyOptions,
 
     #[command(flatten)]
     pub differing: DifferentialOptions,

@@ -10,7 +10,7 @@
 use clap::{ArgGroup, Args};
 use longshore_media::DeviceSpec;
 
-use super::{TransferOptions, values};
+use super::{KeyOptions, TransferOptions, values};
 
 /// The stripes of one media set.
 #[derive(Debug, Clone, Args)]
@@ -104,6 +104,9 @@ pub struct Verify {
     pub position: Option<u32>,
 
     #[command(flatten)]
+    pub keys: KeyOptions,
+
+    #[command(flatten)]
     pub moving: TransferOptions,
 }
 
@@ -150,4 +153,7 @@ pub struct List {
     /// The numbers are those of the column `position`.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub position: Option<u32>,
+
+    #[command(flatten)]
+    pub keys: KeyOptions,
 }

@@ -18,6 +18,7 @@ mod cache_service;
 mod catalog;
 mod forwarded;
 mod inspect;
+mod keys;
 mod offload;
 mod project;
 mod recovery;
@@ -41,6 +42,7 @@ pub use cache_service::{
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use forwarded::{ForwardedArgs, is_elsewhere, is_help, with_studies};
 pub use inspect::{AsOf, Bases, List, Media, Verify};
+pub use keys::{Key, KeyAction, KeyNew, KeyOptions};
 pub use offload::{OffloadOptions, ResultOptions};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;
@@ -114,6 +116,7 @@ pub enum Command {
     Catalog(Catalog),
     Accelerator(Accelerator),
     Doctor(Doctor),
+    Key(Key),
     Config(Config),
     Completions(Completions),
     Man(Man),

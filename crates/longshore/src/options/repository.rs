@@ -13,7 +13,7 @@ use clap::Args;
 
 use longshore_repository::Label;
 
-use super::{AsOf, TransferOptions, values};
+use super::{AsOf, KeyOptions, TransferOptions, values};
 
 const TEACH_EXPIRE: &str = "\
 Examples:
@@ -270,6 +270,9 @@ pub struct Drill {
     /// a server starts only on data of its own major version.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub bin_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub keys: KeyOptions,
 
     #[command(flatten)]
     pub moving: TransferOptions,

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::recovery::ClusterArgs;
 use super::values::{self, Pair};
-use super::{Bases, Media, OffloadOptions, TransferOptions};
+use super::{Bases, KeyOptions, Media, OffloadOptions, TransferOptions};
 
 const TEACH: &str = "\
 Examples:
@@ -99,6 +99,9 @@ pub struct Restore {
     /// noticed. Not for pipes, which can be read only once.
     #[arg(long)]
     pub dry_run: bool,
+
+    #[command(flatten)]
+    pub keys: KeyOptions,
 
     #[command(flatten)]
     pub cluster: ClusterArgs,

@@ -10,6 +10,7 @@ mod device_check;
 mod differential;
 mod dry_run;
 mod effects;
+mod encrypted;
 mod errors;
 mod exits;
 mod interrupt;

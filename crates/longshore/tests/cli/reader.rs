@@ -38,3 +38,46 @@ fn the_independent_reader_restores_every_algorithm_without_our_code() {
             .exits(0);
     }
 }
+
+/// Goal: what the page says of encrypted sets suffices to read them. It needs Python's package `cryptography`.
+#[test]
+fn the_independent_reader_opens_encrypted_sets_without_our_code() {
+    let stage = Stage::new();
+    stage.database("tree/app.db", 3);
+    stage.write("tree/with space/empty", b"");
+    stage.write("tree/zeros", &vec![0; 2 << 20]);
+    let reader =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reader/longshore_reader.py");
+    let reader = reader.display();
+    let has_it = stage.shell("python3 -c 'import cryptography'").code == 0;
+    if !has_it && std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_none() {
+        eprintln!("python3 has no package cryptography");
+        return;
+    }
+    for (kind, options) in [("classic", "--classic"), ("hybrid", "")] {
+        stage.line(&format!("key new {kind} {options}")).exits(0);
+        for algorithm in ["NONE", "QAT_DEFLATE", "ZSTD"] {
+            let stripes = ["1", "2", "3"].map(|n| format!("{kind}-{algorithm}-{n}"));
+            let to = stripes.each_ref().map(|name| format!("--to {name}"));
+            stage
+                .shell(&format!(
+                    "longshore backup tree {} -a {algorithm} \
+                     --encrypt-to \"$(longshore key recipient {kind})\"",
+                    to.join(" ")
+                ))
+                .exits(0);
+            let stripes = stripes.join(" ");
+            stage
+                .shell(&format!("python3 {reader} verify {stripes}"))
+                .exits(0)
+                .says("identity");
+            stage
+                .shell(&format!(
+                    "python3 {reader} verify --identity {kind} {stripes}
+                     rm -rf out && python3 {reader} restore --identity {kind} --to out {stripes}
+                     diff -r --no-dereference tree out"
+                ))
+                .exits(0);
+        }
+    }
+}

@@ -57,6 +57,7 @@ fn main() -> std::io::Result<()> {
         memory: Memory::unbounded(),
         name: "HARBOUR".into(),
         context: RunContext {
+            keyring: Default::default(),
             storage: Arc::new(Host::new()),
             clock: Arc::new(HostClock),
             catalog: None,
@@ -64,6 +65,7 @@ fn main() -> std::io::Result<()> {
             cancel: Arc::default(),
         },
         databases: Arc::new(NoDatabases),
+        encrypt_to: None,
         defaults: Defaults::default(),
         backup_directory: std::env::temp_dir(),
         directories: None,

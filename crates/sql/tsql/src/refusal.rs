@@ -192,6 +192,9 @@ pub fn media(error: &Media) -> Vec<Message> {
             let mix = message::COMPRESSION_MIX.with(&[&option, &option, &other]);
             with_own(mix, error)
         }
+        Media::Key { .. } | Media::EncryptionMix { .. } | Media::NotEncrypted { .. } => {
+            vec![own(error, error.hint())]
+        }
         Media::Busy { .. } => vec![message::SERIALIZED.plain()],
         Media::Cancelled { .. } => vec![message::ABORTED.plain()],
         Media::Exists { .. } => vec![own(error, error.hint())],

@@ -40,6 +40,7 @@ pub fn header(n: u64) -> SetHeader {
         page_bytes: 4096,
         copy_only: false,
         attributes: false,
+        encrypted: false,
         parent: None,
         log: Default::default(),
         expires_us: None,
@@ -134,6 +135,7 @@ pub fn begin_set(
         header,
         via: Via::Cache,
         expected_bytes: None,
+        encryption: None,
     };
     let mut writer = SetWriter::begin(devices, plan, NEW_YEAR_US).unwrap();
     let families = writer.families.len();
@@ -172,6 +174,7 @@ pub fn begin_set(
             manifest_len: 0,
             manifest_parts: 0,
             algorithm: writer.header.algorithm,
+            salt: Default::default(),
         };
         let mut bytes = vec![0; block::head_len(writer.container, manifest.len())];
         let stored_crc = block.stored_crc;
@@ -183,6 +186,7 @@ pub fn begin_set(
             plain_len: *len,
             stored_crc,
             manifest: &manifest,
+            digest: None,
         };
         writer.families[i % families].put_block(&out).unwrap();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_codec::Decompressor;
 use longshore_io::crc32c;
-use longshore_media::header::stored_max;
+use longshore_media::header::payload_max;
 use longshore_media::{BackupDevice, MediaSet, manifest};
 
 /// Performs all of them. Returns the number of decoded blocks.
@@ -23,7 +23,7 @@ pub fn read_everything(devices: &[Arc<dyn BackupDevice>]) -> u64 {
         let position = set.header.position;
         let _ = media.set(position);
         let _ = media.items(position, |_| {});
-        let mut payload = vec![0; stored_max(set.header.buffer_bytes as usize)];
+        let mut payload = vec![0; payload_max(set.header.buffer_bytes as usize)];
         for family in 0..media.family_count() {
             let Ok(mut stream) = media.stream(family, position) else {
                 continue;

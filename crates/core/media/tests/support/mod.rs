@@ -15,11 +15,11 @@ use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound}
 use longshore_io::{SumKey, Via, crc32c};
 use longshore_kit::Random;
 use longshore_media::device::DeviceClass;
-use longshore_media::header::stored_max;
+use longshore_media::header::{ENCRYPTED_EXTRA, payload_max};
 use longshore_media::{
-    BackupDevice, BackupType, BlockHeader, BlockOut, Disposition, Entry, EntryKind, Error, Extent,
-    FamilyRead, FamilyWrite, Item, LastLook, Mark, MediaSet, PendingStripe, SetHeader, SetPlan,
-    SetWriter, Sums, Totals, block, manifest,
+    BackupDevice, BackupType, BlockHeader, BlockOut, Disposition, EncryptTo, Entry, EntryKind,
+    Error, Extent, FamilyRead, FamilyWrite, Item, Keyring, LastLook, Mark, MediaSet, PendingStripe,
+    Root, SetHeader, SetPlan, SetWriter, Sums, Totals, block, manifest,
 };
 use uuid::Uuid;
 
@@ -279,6 +279,7 @@ pub struct Shape {
     pub media_name: String,
     pub expires_us: Option<i64>,
     pub marks: Vec<Mark>,
+    pub encryption: Option<EncryptTo>,
 }
 
 impl Shape {
@@ -291,6 +292,7 @@ impl Shape {
             media_name: String::new(),
             expires_us: None,
             marks: Vec::new(),
+            encryption: None,
         }
     }
 
@@ -311,6 +313,7 @@ impl Shape {
                 page_bytes: 0,
                 copy_only: false,
                 attributes: true,
+                encrypted: false,
                 parent: None,
                 log: Default::default(),
                 expires_us: self.expires_us,
@@ -328,6 +331,7 @@ impl Shape {
             },
             via: Via::Cache,
             expected_bytes: None,
+            encryption: self.encryption.clone(),
         }
     }
 }
@@ -373,15 +377,18 @@ pub fn cut(inputs: &[Input], buffer_bytes: usize) -> Vec<Piece> {
     pieces
 }
 
-/// Header and payload of a block as in a stripe, and the CRC of the payload.
+/// Header and payload of a block as in a stripe, the CRC of the payload, and the digest of an encrypted one.
 pub fn build_block(
     writer: &SetWriter,
     compressor: &mut Compressor,
     sequence: u64,
     (manifest, plain): &Piece,
-) -> (Vec<u8>, u32) {
+) -> (Vec<u8>, u32, Option<Root>) {
     let algorithm = writer.header.algorithm;
-    let head = block::head_len(writer.container, manifest.len());
+    let head = match &writer.keys {
+        Some(_) => block::encrypted_payload(writer.container, manifest.len()),
+        None => block::head_len(writer.container, manifest.len()),
+    };
     let mut bytes = vec![0; head + payload_bound(algorithm, plain.len())];
     let stored = match plain.is_empty() {
         true => 0,
@@ -399,10 +406,19 @@ pub fn build_block(
         manifest_len: 0,
         manifest_parts: 0,
         algorithm,
+        salt: Default::default(),
     };
-    let stored_crc = header.stored_crc;
-    block::put_head(writer.container, header, manifest, &mut bytes);
-    (bytes, stored_crc)
+    let Some(keys) = &writer.keys else {
+        let stored_crc = header.stored_crc;
+        block::put_head(writer.container, header, manifest, &mut bytes);
+        return (bytes, stored_crc, None);
+    };
+    bytes.resize(bytes.len() + ENCRYPTED_EXTRA, 0);
+    let (header, digest) =
+        block::put_encrypted(writer.container, header, manifest, keys, &mut bytes);
+    let head = block::head_len(writer.container, header.manifest_len as usize);
+    bytes.truncate(head + header.stored_len as usize);
+    (bytes, header.stored_crc, Some(digest))
 }
 
 /// Begins a set and writes all its data, block n to family n modulo the number of families. Nothing is sealed.
@@ -423,7 +439,7 @@ pub fn write_data(
     }
     let mut plain_bytes = 0;
     for (n, piece) in pieces.iter().enumerate() {
-        let (bytes, stored_crc) = build_block(&writer, &mut compressor, n as u64, piece);
+        let (bytes, stored_crc, digest) = build_block(&writer, &mut compressor, n as u64, piece);
         plain_bytes += piece.1.len() as u64;
         let family = n % writer.families.len();
         writer.families[family].put_block(&BlockOut {
@@ -432,6 +448,7 @@ pub fn write_data(
             plain_len: piece.1.len() as u32,
             stored_crc,
             manifest: &piece.0,
+            digest,
         })?;
     }
     for family in &mut writer.families {
@@ -504,7 +521,16 @@ pub fn expected(inputs: &[Input]) -> Content {
 /// Reads everything on the media and checks everything that can be checked, like a verify. Returns the content of each
 /// set.
 pub fn read_all(devices: &[Arc<dyn BackupDevice>]) -> Result<Vec<Content>, String> {
+    read_all_with(devices, &Arc::default())
+}
+
+/// [`read_all`] of media that may be encrypted.
+pub fn read_all_with(
+    devices: &[Arc<dyn BackupDevice>],
+    keyring: &Arc<Keyring>,
+) -> Result<Vec<Content>, String> {
     let media = MediaSet::open(devices).map_err(|e| e.to_string())?;
+    let media = media.with_keyring(keyring);
     let unreadable = media.unreadable().map_err(|e| e.to_string())?;
     if let Some(error) = unreadable.first() {
         return Err(error.to_string());
@@ -526,15 +552,22 @@ pub fn read_set(media: &MediaSet, position: u32) -> Result<Content, String> {
     let mut sequences = Vec::new();
     let (mut plain_bytes, mut firsts) = (0, 0);
     let mut decompressor = Decompressor::new();
-    let mut payload = vec![0; stored_max(set.header.buffer_bytes as usize)];
+    let mut payload = vec![0; payload_max(set.header.buffer_bytes as usize)];
     for family in 0..media.family_count() {
         let mut stream = media.stream(family, position).map_err(text)?;
         while let Some(block) = stream.next(&mut payload).map_err(text)? {
             let header = &block.header;
-            let payload = &payload[..header.stored_len as usize];
-            if crc32c(payload) != header.stored_crc {
+            let stored = &mut payload[..header.stored_len as usize];
+            if crc32c(stored) != header.stored_crc {
                 return Err("stored CRC".into());
             }
+            let payload = match &block.encrypted {
+                None => &*stored,
+                Some(encrypted) => {
+                    let place = encrypted.payload(stored).map_err(|e| e.to_string())?;
+                    &stored[place]
+                }
+            };
             let mut plain = vec![0; header.plain_len as usize];
             if !plain.is_empty() {
                 decompressor

@@ -15,7 +15,9 @@ use longshore_codec::{Algorithm, Compressor};
 use longshore_facts as facts;
 use longshore_io::{SumKey, Via};
 use longshore_media::device::DeviceClass;
-use longshore_media::{BackupDevice, BackupType, LogStart, SetHeader, SetPlan, stripe_bytes};
+use longshore_media::{
+    BackupDevice, BackupType, EncryptTo, LogStart, NewKey, Root, SetHeader, SetPlan, stripe_bytes,
+};
 use longshore_pg::Lineage;
 use longshore_source::{Description, Source, SourceKind, SourceOptions, SourceSpec};
 use uuid::Uuid;
@@ -71,9 +73,14 @@ impl<'a> PreparedBackup<'a> {
         let devices = context.devices(&request.devices);
         let mut options = source_options(request);
         let base = find_base(context, request, &devices)?;
-        let (mut parent, mut base_sums) = (None, None);
+        let key = request.encrypt_to.as_ref().map(NewKey::wrapped);
+        let key = key.transpose().map_err(|error| Error::Random {
+            source: std::io::Error::other(error),
+        })?;
+        let (mut parent, mut base_sums, mut parent_root) = (None, None, Root::default());
         if let Some(found) = base {
             parent = Some(found.header.set);
+            parent_root = found.root;
             options.postgres.base = found.server;
             base_sums = Some(found.sums);
         }
@@ -100,7 +107,11 @@ impl<'a> PreparedBackup<'a> {
             Some(sums) => Some(*sums.sum_key()),
             None => sum_key(request, &about)?,
         };
-        let set_plan = set_plan(request, &about, &sizes, (start_us, parent, sum_key));
+        let mut set_plan = set_plan(request, &about, &sizes, (start_us, parent, sum_key));
+        set_plan.encryption = key.map(|key| EncryptTo {
+            key: Arc::new(key),
+            parent_root,
+        });
         Ok(PreparedBackup {
             decided: Decisions {
                 context,
@@ -149,7 +160,8 @@ fn find_base(
         SourceSpec::Files(_) => SourceKind::Files,
     };
     let database = request.database.as_deref();
-    let found = base::find(context, wanted, (kind, database))?;
+    let encrypts = request.encrypt_to.is_some();
+    let found = base::find(context, wanted, (kind, database), encrypts)?;
     base::check_kept(&found, request.disposition, devices)?;
     Ok(Some(found))
 }
@@ -267,6 +279,7 @@ fn set_plan(
         page_bytes: about.page_bytes,
         copy_only: request.copy_only,
         attributes: request.log.is_none(),
+        encrypted: request.encrypt_to.is_some(),
         parent,
         log: about.log.map_or(LogStart::default(), |start| LogStart {
             system: start.system,
@@ -302,5 +315,6 @@ fn set_plan(
             Via::Direct
         },
         expected_bytes: about.expected_bytes,
+        encryption: None,
     }
 }

@@ -95,6 +95,9 @@ fn write<'a>(
     let clock = decided.context.clock.clone();
     let (started, cpu_before) = (clock.now(), process_cpu());
     let mut writer = SetWriter::begin(&decided.devices, set_plan, decided.start_us)?;
+    if let Some(keys) = &writer.keys {
+        decided.context.keyring.remember(keys);
+    }
     let mut families = std::mem::take(&mut writer.families);
     let shared = share(&mut decided, &writer, &mut families)?;
     let moved = move_bytes(&shared, source, families, decided.sizes.workers, observer);
@@ -184,6 +187,7 @@ fn share<'a>(
             container: writer.container,
             set: writer.header.set,
             algorithm: request.algorithm,
+            keys: writer.keys.clone(),
         },
         marks: Mutex::new(Vec::new()),
         sum_key: decided.sum_key,

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use longshore_catalog::Catalog;
 use longshore_media::{
-    BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetSummary,
-    SetTrailer,
+    BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, Root, SetHeader,
+    SetSummary, SetTrailer,
 };
 use uuid::Uuid;
 
@@ -74,7 +74,7 @@ pub fn open_bases(context: &RunContext, specs: &[DeviceSpec]) -> Result<Vec<Medi
             None => groups.push((media_set, vec![device])),
         }
     }
-    let open = |(_, group): &(Uuid, Vec<_>)| Ok(MediaSet::open(group)?);
+    let open = |(_, group): &(Uuid, Vec<_>)| Ok(context.media(group)?);
     groups.iter().map(open).collect()
 }
 
@@ -146,6 +146,7 @@ impl<'a> Chain<'a> {
                 }
                 .into());
             }
+            check_root(child, &next)?;
             links.push(next);
         }
         Ok(Chain { links })
@@ -190,6 +191,27 @@ fn link(media: &MediaSet, summary: SetSummary) -> Result<Link<'_>, MediaError> {
         header,
         trailer,
     })
+}
+
+/// Another set under the parent's identifier must not take its place: an encrypted child knows the parent's root.
+fn check_root(child: &Link, parent: &Link) -> Result<(), Error> {
+    let foreign = |what| ChainError::Foreign {
+        child: child.name(),
+        parent: parent.name(),
+        what,
+    };
+    let Some(expected) = child.media.parent_root(child.header.position)? else {
+        return match parent.header.encrypted {
+            // Anybody who can write to the media could have made the child.
+            true => Err(foreign("an encrypted set, and is not encrypted itself").into()),
+            false => Ok(()),
+        };
+    };
+    let found = parent.trailer.proof.map_or(Root::default(), |p| p.root);
+    match expected == found {
+        true => Ok(()),
+        false => Err(foreign("other content than the set that it was compared with").into()),
+    }
 }
 
 /// A difference between a set and its child that must not exist.

@@ -344,7 +344,7 @@ fn event(work: &Work) -> Event {
         }
         Work::Job(job) => job,
     };
-    assert!(job.manifest.len() <= MANIFEST_MAX && job.plain_len <= BUFFER);
+    assert!(job.manifest.len() <= MANIFEST_PLAIN_MAX && job.plain_len <= BUFFER);
     let mut filled = job.manifest.clone();
     for place in job
         .pieces
@@ -665,7 +665,7 @@ fn a_manifest_that_runs_full_splits_no_small_file_and_holds_every_name_once() {
     };
     for more in (0..4000).step_by(50) {
         // From here to beyond the position where another name of any length would not fit.
-        let mut names = vec![name(200); (MANIFEST_MAX - 10_000) / 250];
+        let mut names = vec![name(200); (MANIFEST_PLAIN_MAX - 10_000) / 250];
         names.push(name(more));
         for last in [&file, &attributed, &name(PATH_MAX - 20)] {
             let mut given = names.clone();

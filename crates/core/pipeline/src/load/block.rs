@@ -11,10 +11,12 @@
 //! Leaves to others: cutting jobs (`feed.rs`), compressing (`longshore-codec`), the bytes of header and manifest
 //! (`longshore-media`).
 
+use std::sync::Arc;
+
 use longshore_codec::{Algorithm, Compressor, NoneFrame, none_frame};
 use longshore_io::{Buffer, crc32c, crc32c_append, crc32c_join};
-use longshore_media::block::{head_len, put_head};
-use longshore_media::{BlockHeader, Container};
+use longshore_media::block::{encrypted_payload, head_len, put_encrypted, put_head};
+use longshore_media::{BlockHeader, Container, Root, SetKeys};
 use uuid::Uuid;
 
 use crate::feed::Job;
@@ -29,7 +31,10 @@ pub struct Ready {
     pub sequence: u64,
     pub plain_len: u32,
     pub stored_crc: u32,
+    /// Not encrypted.
     pub manifest: Vec<u8>,
+    /// Of an encrypted block.
+    pub digest: Option<Root>,
 }
 
 impl Ready {
@@ -58,21 +63,25 @@ pub struct Payload {
     pub len_bytes: usize,
     /// The CRC-32C of the bytes before compression.
     pub plain_crc: u32,
-    /// The CRC-32C of the payload.
+    /// The CRC-32C of the payload; of no meaning where it will be encrypted.
     pub stored_crc: u32,
 }
 
 /// The properties that all blocks of one set share.
-#[derive(Clone, Copy)]
 pub struct BlockForm {
     pub container: Container,
     pub set: Uuid,
     pub algorithm: Algorithm,
+    /// Those of an encrypted set.
+    pub keys: Option<Arc<SetKeys>>,
 }
 
 impl BlockForm {
     pub fn position(&self, job: &Job) -> BlockPosition {
-        let head = head_len(self.container, job.manifest.len());
+        let head = match &self.keys {
+            Some(_) => encrypted_payload(self.container, job.manifest.len()),
+            None => head_len(self.container, job.manifest.len()),
+        };
         // Uncompressed data is read directly to its position; only an aligned position allows reads that bypass the
         // cache.
         let start = match self.algorithm {
@@ -113,14 +122,22 @@ impl BlockForm {
                 Payload {
                     len_bytes: len,
                     plain_crc,
-                    stored_crc: crc32c(&room[..len]),
+                    stored_crc: self.checksum(&room[..len]),
                 }
             }
         };
         self.sealed(job, position, output, &payload)
     }
 
-    /// Writes the header before a payload that is in place.
+    /// The CRC-32C of a payload, unless other bytes will be stored.
+    pub fn checksum(&self, payload: &[u8]) -> u32 {
+        match &self.keys {
+            Some(_) => 0,
+            None => crc32c(payload),
+        }
+    }
+
+    /// Writes the header before a payload that is in place, and encrypts both if the set is.
     pub fn sealed(
         &self,
         job: Job,
@@ -140,21 +157,32 @@ impl BlockForm {
             manifest_len: 0,
             manifest_parts: 0,
             algorithm: self.algorithm,
+            salt: Default::default(),
         };
-        put_head(
-            self.container,
-            header,
-            &job.manifest,
-            &mut output[position.start..],
-        );
+        let block = &mut output[position.start..];
+        let (end, stored_crc, digest) = match &self.keys {
+            None => {
+                put_head(self.container, header, &job.manifest, block);
+                let end = position.payload + payload.len_bytes;
+                (end, payload.stored_crc, None)
+            }
+            Some(keys) => {
+                let (header, digest) =
+                    put_encrypted(self.container, header, &job.manifest, keys, block);
+                let head = head_len(self.container, header.manifest_len as usize);
+                let end = position.start + head + header.stored_len as usize;
+                (end, header.stored_crc, Some(digest))
+            }
+        };
         Ready {
             output,
             start: position.start,
-            end: position.payload + payload.len_bytes,
+            end,
             sequence: job.sequence,
             plain_len,
-            stored_crc: payload.stored_crc,
+            stored_crc,
             manifest: job.manifest,
+            digest,
         }
     }
 }

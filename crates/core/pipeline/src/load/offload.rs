@@ -142,7 +142,9 @@ impl Offloading {
             let payload = Payload {
                 len_bytes: len,
                 plain_crc,
-                stored_crc: crc32c(&settled.output[position.payload..][..len]),
+                stored_crc: shared
+                    .form
+                    .checksum(&settled.output[position.payload..][..len]),
             };
             let form = &shared.form;
             let ready = form.sealed(job, position, settled.output, &payload);

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_codec::Compressor;
-use longshore_media::header::MANIFEST_MAX;
+use longshore_media::block::MANIFEST_PLAIN_MAX;
 use longshore_media::manifest::PATH_MAX;
 use longshore_media::{BlockOut, FamilyWriter, Item, Mark};
 
@@ -65,6 +65,7 @@ impl LoadShared<'_> {
             plain_len: ready.plain_len,
             stored_crc: ready.stored_crc,
             manifest: &ready.manifest,
+            digest: ready.digest,
         })?;
         Ok(())
     }
@@ -79,7 +80,7 @@ impl LoadShared<'_> {
                 kind: mark_kind(*change),
             })
             .encode(&mut manifest);
-            if manifest.len() + 2 * PATH_MAX > MANIFEST_MAX || i + 1 == marks.len() {
+            if manifest.len() + 2 * PATH_MAX > MANIFEST_PLAIN_MAX || i + 1 == marks.len() {
                 let manifest = std::mem::take(&mut manifest);
                 let job = Job {
                     sequence,

@@ -23,7 +23,7 @@ pub struct OpenedMedia {
 impl OpenedMedia {
     pub fn open(context: &RunContext, request: &RestoreRequest) -> Result<OpenedMedia, Error> {
         let devices = context.devices(&request.devices);
-        let media = MediaSet::open(&devices)?;
+        let media = context.media(&devices)?;
         let bases = chain::open_bases(context, &request.bases)?;
         let recovery = request.cluster.recovery.as_ref();
         let summary = match media.stored_bytes()? {

@@ -19,6 +19,7 @@ fn context() -> RunContext {
     let disk = SimDisk::new(1);
     disk.create_dir_all(Path::new("/media")).unwrap();
     RunContext {
+        keyring: Default::default(),
         storage: Arc::new(disk),
         clock: Arc::new(HostClock),
         catalog: None,

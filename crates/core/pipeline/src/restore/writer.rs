@@ -329,6 +329,7 @@ mod tests {
         let disk = SimDisk::new(1);
         disk.write_file("/d/other", b"").unwrap();
         let context = RunContext {
+            keyring: Default::default(),
             storage: Arc::new(disk.clone()),
             clock: Arc::new(HostClock),
             catalog: None,

@@ -75,8 +75,9 @@ impl UnloadShared<'_> {
         Ok(())
     }
 
-    /// Decodes the block's manifest and checks its stored bytes; `None` if the sink does not want it.
-    fn look(&self, read: &Read) -> Result<Option<Vec<Item>>, MediaError> {
+    /// Decodes the block's manifest, checks its stored bytes, and decrypts them if they are encrypted; `None` if the sink
+    /// does not want it.
+    fn look(&self, read: &mut Read) -> Result<Option<Vec<Item>>, MediaError> {
         let header = &read.block.header;
         let damaged = |what: String| read.damaged(what);
         let attributes = self.tallies[read.set].header.attributes;
@@ -93,13 +94,18 @@ impl UnloadShared<'_> {
             tally.skipped.fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         }
-        let payload = &read.payload[..header.stored_len as usize];
+        let stored_len = header.stored_len as usize;
+        let payload = &read.payload[..stored_len];
         let found = crc32c(payload);
         if found != header.stored_crc {
             return Err(damaged(format!(
                 "stored bytes have CRC-32C {found:#010x}, not {:#010x}",
                 header.stored_crc
             )));
+        }
+        if let Some(encrypted) = &read.block.encrypted {
+            let place = encrypted.payload(&mut read.payload[..stored_len]);
+            read.place = place.map_err(|e| read.damaged(e.to_string()))?;
         }
         Ok(Some(items))
     }
@@ -140,13 +146,13 @@ impl Worker<'_> {
     }
 
     /// Looks at a block in the worker's turn; `None`: an accelerator has taken it.
-    fn look_or_offer(&mut self, read: Read, plain: Buffer) -> Option<CheckedBlock> {
+    fn look_or_offer(&mut self, mut read: Read, plain: Buffer) -> Option<CheckedBlock> {
         let shared = self.shared;
         let clock = &*shared.context.clock;
         let at = clock.now();
         self.enter();
         let at = lap(clock, at, &shared.counters.cpu_wait_us);
-        match (&shared.fetching, shared.look(&read)) {
+        match (&shared.fetching, shared.look(&mut read)) {
             (Some(fetching), Ok(Some(items)))
                 if read.block.header.algorithm == shared.algorithm =>
             {
@@ -238,7 +244,7 @@ fn decode(
     plain: &mut [u8],
 ) -> Result<(), MediaError> {
     let header = &read.block.header;
-    let payload = &read.payload[..header.stored_len as usize];
+    let payload = &read.payload[read.place.clone()];
     let damaged = |what: String| read.damaged(what);
     let plain = plain
         .get_mut(..header.plain_len as usize)

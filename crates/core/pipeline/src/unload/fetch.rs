@@ -40,7 +40,7 @@ impl Offloading {
         turn: &mut Option<Turn<'a>>,
     ) -> Option<WantedBlock> {
         let header = &wanted.read.block.header;
-        let (plain_len, stored_len) = (header.plain_len as usize, header.stored_len as usize);
+        let plain_len = header.plain_len as usize;
         if plain_len < WORTH_BYTES {
             return Some(wanted);
         }
@@ -64,7 +64,7 @@ impl Offloading {
             sequence: self.next.fetch_add(1, Ordering::Relaxed),
             task: Task::Decompress { plain_len },
             input: Arc::new(payload),
-            input_range: 0..stored_len,
+            input_range: read.place.clone(),
             output: plain,
             output_range: 0..plain_len,
             before: Before::Crc32c(header.plain_crc),

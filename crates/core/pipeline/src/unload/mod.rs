@@ -239,7 +239,9 @@ impl UnloadShared<'_> {
             before = offset;
             match next {
                 Ok(Some(block)) => {
+                    self.tallies[set].block(block.header.sequence);
                     let read = Read {
+                        place: 0..block.header.stored_len as usize,
                         block,
                         payload,
                         device: device.clone(),
@@ -292,6 +294,9 @@ impl UnloadShared<'_> {
                 .damage(damaged("its trailers contradict each other"))?;
         } else if blocks != first.blocks_total {
             self.sink.damage(damaged("blocks are missing"))?;
+        } else if !tally.picks && !tally.has_each_once(blocks) {
+            self.sink
+                .damage(damaged("blocks have one number, or a number is missing"))?;
         } else if tally.skipped.load(Ordering::Relaxed) == 0
             && (tally.plain_bytes.load(Ordering::Relaxed) != first.plain_bytes_total
                 || tally.entries.load(Ordering::Relaxed) != first.entries_total)

@@ -7,6 +7,8 @@
 //!
 //! Leaves to others: what the threads do with it (`mod.rs`, `decode.rs`, `fetch.rs`).
 
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +28,8 @@ use crate::{Error, RunContext};
 pub struct Read<P = Buffer> {
     pub block: Block,
     pub(super) payload: P,
+    /// Where the payload is in its buffer; of an encrypted block, where it is when it was decrypted.
+    pub(super) place: Range<usize>,
     pub(super) device: Arc<str>,
     pub(super) set: usize,
 }
@@ -36,6 +40,7 @@ impl Read {
         let read = Read {
             block: self.block,
             payload: (),
+            place: self.place,
             device: self.device,
             set: self.set,
         };
@@ -115,8 +120,13 @@ pub struct Tally {
     pub(super) device: String,
     pub(super) families: usize,
     pub(super) trailers: Mutex<Vec<SetTrailer>>,
+    /// A sum over the numbers of all blocks: see [`Tally::block`].
+    sequences: AtomicU64,
+    secret: RandomState,
     pub plain_bytes: AtomicU64,
     pub(super) entries: AtomicU64,
+    /// Whether only some blocks are read.
+    pub(super) picks: bool,
     /// Skipped blocks; if there are any, the totals cannot be compared.
     pub(super) skipped: AtomicU64,
 }
@@ -136,10 +146,28 @@ impl Tally {
             device: streams[0].device().to_owned(),
             families: streams.len(),
             trailers: Mutex::default(),
+            sequences: AtomicU64::new(0),
+            secret: RandomState::new(),
             plain_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
+            picks: streams.iter().any(BlockStream::is_picked),
             skipped: AtomicU64::new(u64::from(streams.iter().any(BlockStream::is_picked))),
         })
+    }
+}
+
+impl Tally {
+    /// Counts a block's number in: the sum of numbers, each hashed under a key of this run. So nobody can choose numbers
+    /// whose sum is that of others, and no list of them is kept.
+    pub(super) fn block(&self, sequence: u64) {
+        let part = self.secret.hash_one(sequence);
+        self.sequences.fetch_add(part, Ordering::Relaxed);
+    }
+
+    /// Whether each number below `blocks` was counted once, and no other.
+    pub(super) fn has_each_once(&self, blocks: u64) -> bool {
+        let parts = (0..blocks).map(|n| self.secret.hash_one(n));
+        parts.fold(0, u64::wrapping_add) == self.sequences.load(Ordering::Relaxed)
     }
 }
 

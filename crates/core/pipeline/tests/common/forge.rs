@@ -79,6 +79,7 @@ pub fn write(
         page_bytes: 0,
         copy_only: false,
         attributes: false,
+        encrypted: false,
         parent: claims.parent,
         log: LogStart {
             system: claims.system,
@@ -104,6 +105,7 @@ pub fn write(
         header,
         via: Via::Cache,
         expected_bytes: None,
+        encryption: None,
     };
     let mut writer = SetWriter::begin(&devices, plan, 0).unwrap();
     let mut compressor = Compressor::new(algorithm, Level::Low).unwrap();
@@ -131,6 +133,7 @@ pub fn write(
             manifest_len: 0,
             manifest_parts: 0,
             algorithm,
+            salt: Default::default(),
         };
         let mut bytes = vec![0; head_len(writer.container, manifest.len())];
         put_head(writer.container, header.clone(), &manifest, &mut bytes);
@@ -141,6 +144,7 @@ pub fn write(
             plain_len: plain.len() as u32,
             stored_crc: header.stored_crc,
             manifest: &manifest,
+            digest: None,
         };
         let family = family(sequence) % writer.families.len();
         writer.families[family].put_block(&block).unwrap();

@@ -124,6 +124,7 @@ pub fn restore_nonsense(choose: &mut dyn FnMut(usize) -> usize) -> Result<(), Er
     }
     let media: BTreeMap<PathBuf, Vec<u8>> = files(&disk, "/m");
     let context = RunContext {
+        keyring: Default::default(),
         storage,
         clock: Arc::new(HostClock),
         catalog: None,

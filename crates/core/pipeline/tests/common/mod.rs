@@ -31,6 +31,7 @@ pub fn context() -> RunContext {
 
 pub fn context_on(storage: Arc<dyn Storage>) -> RunContext {
     RunContext {
+        keyring: Default::default(),
         storage,
         clock: Arc::new(HostClock),
         catalog: None,

@@ -148,6 +148,7 @@ impl Observer for Watching {
 
 fn watched(request: &Request) -> Watched {
     let context = RunContext {
+        keyring: Default::default(),
         storage: Arc::new(Host::new()),
         clock: Arc::new(HostClock),
         catalog: None,

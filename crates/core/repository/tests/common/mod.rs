@@ -34,6 +34,7 @@ pub fn host() -> Arc<dyn Storage> {
 
 fn context(storage: &Arc<dyn Storage>) -> RunContext {
     RunContext {
+        keyring: Default::default(),
         storage: storage.clone(),
         clock: Arc::new(HostClock),
         catalog: None,

@@ -69,6 +69,7 @@ pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
 /// Studies keep no history: their backups are gone when they end. From here on Ctrl-C ends a run gently.
 fn run_context(context: &Context) -> RunContext {
     RunContext {
+        keyring: Default::default(),
         storage: context.storage.clone(),
         clock: context.clock.clone(),
         catalog: None,
@@ -253,6 +254,7 @@ fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Fa
 
 fn context_with_accelerators(context: &Context) -> RunContext {
     RunContext {
+        keyring: Default::default(),
         accelerators: InService::all(),
         ..run_context(context)
     }

@@ -82,6 +82,7 @@ impl Yard {
         devices: Vec<DeviceSpec>,
     ) -> Result<Timing> {
         let context = RunContext {
+            keyring: Default::default(),
             accelerators: engine.into_iter().map(InService::new).collect(),
             ..self.context.clone()
         };

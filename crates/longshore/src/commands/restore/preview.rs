@@ -8,7 +8,7 @@
 //! Leaves to others: what a restore would do (`pipeline`), and the choice of the backup (`beginning.rs`).
 
 use longshore_catalog::{Catalog, HistoryQuery, RestoreRow};
-use longshore_pipeline::{RestorePreview, RestoreRequest, preview};
+use longshore_pipeline::{RestorePreview, RestoreRequest, RunContext, preview};
 use serde::Serialize;
 
 use super::beginning::RestorePoint;
@@ -34,11 +34,11 @@ struct Answer<'a> {
 pub fn run(
     request: &RestoreRequest,
     beginning: &RestorePoint,
+    run_context: &RunContext,
     context: &Context,
 ) -> Result<Exit, Failure> {
-    let run_context = context.run_context().equipped(&request.offload);
     let watch = ProgressView::new(context.output, context.clock.clone());
-    let found = preview(&run_context, request, &watch);
+    let found = preview(run_context, request, &watch);
     watch.end();
     let found = found?;
     let last = last_restore(&found.database, context);

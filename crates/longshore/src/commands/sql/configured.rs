@@ -15,13 +15,15 @@ use std::time::Duration;
 
 use longshore_accelerators::{AcceleratorSettings as Offload, Probe};
 use longshore_facts as facts;
-use longshore_pipeline::{Limits, SourceSpec, Tuning};
+use longshore_pipeline::{Limits, RunContext, SourceSpec, Tuning};
 use longshore_repository::Places;
 use longshore_tsql::{Database, Databases, Defaults, Memory, Setup, Unusable};
 
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::source;
 use crate::context::Context;
+use crate::keys;
+use crate::options::KeyOptions;
 use longshore_terminal::failure::Failure;
 
 /// The limit for loading the accelerators' libraries and one test each.
@@ -91,7 +93,10 @@ pub fn setup(
     Ok(Setup {
         memory: Memory::unbounded(),
         name: facts::host_name(),
-        context: context.run_context(),
+        context: RunContext {
+            keyring: keys::keyring(context, &KeyOptions::default())?,
+            ..context.run_context()
+        },
         databases: Arc::new(named),
         defaults: Defaults {
             tuning: Tuning {
@@ -107,6 +112,7 @@ pub fn setup(
             algorithm: defaults.algorithm,
             level: defaults.level,
         },
+        encrypt_to: keys::recipients(context, &[], None)?,
         backup_directory,
         directories: None,
         buckets: None,

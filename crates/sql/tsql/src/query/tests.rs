@@ -54,6 +54,7 @@ fn session(dir: &tempfile::TempDir) -> Session {
         memory: Memory::unbounded(),
         name: "HARBOUR".into(),
         context: RunContext {
+            keyring: Default::default(),
             storage: Arc::new(Host::new()),
             clock: Arc::new(HostClock),
             catalog: Some(dir.path().join("catalog.db")),
@@ -61,6 +62,7 @@ fn session(dir: &tempfile::TempDir) -> Session {
             cancel: Arc::default(),
         },
         databases: Arc::new(NoDatabases),
+        encrypt_to: None,
         defaults: Defaults::default(),
         backup_directory: dir.path().to_path_buf(),
         directories: None,

@@ -18,6 +18,7 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use longshore_accelerators::{AcceleratorSettings, Probe};
 use longshore_catalog::Catalog;
 use longshore_codec::{Algorithm, Level};
+use longshore_media::Recipients;
 use longshore_pipeline::{Limits, RunContext, Tuning};
 use parking_lot::Mutex;
 
@@ -53,6 +54,8 @@ pub struct Setup {
     pub context: RunContext,
     pub databases: Arc<dyn Databases>,
     pub defaults: Defaults,
+    /// For whom backups are encrypted; `None`: they are not.
+    pub encrypt_to: Option<Recipients>,
     /// Absolute; the base of relative device names.
     pub backup_directory: PathBuf,
     /// The directories (with everything below) that statements may name; `None`: everything. A configured database is

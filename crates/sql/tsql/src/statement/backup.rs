@@ -214,6 +214,7 @@ fn lower(
     request.media_name = options.media_name.clone().unwrap_or_default();
     request.media_description = options.media_description.clone().unwrap_or_default();
     request.copy_only = options.copy_only;
+    request.encrypt_to = session.server.setup.encrypt_to.clone();
     request.expires_us = expires_us(session, options, settings);
     // STOP_ON_ERROR is the default.
     request.on_change = match options.continue_after_error {
@@ -323,7 +324,7 @@ fn codec(
     let Some(media) = before.filter(|m| m.header(0).compressed) else {
         return (usual, level);
     };
-    if Container::of(usual) == media.container() {
+    if Container::of_set(usual, media.header(0).encrypted) == media.container() {
         return (usual, level);
     }
     // Another container cannot be appended: the last set's algorithm is used again.

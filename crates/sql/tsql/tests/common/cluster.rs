@@ -52,6 +52,7 @@ fn header(kind: BackupType, start_us: i64, first_lsn: u64) -> SetHeader {
         page_bytes: 8192,
         copy_only: false,
         attributes: false,
+        encrypted: false,
         parent: None,
         log: LogStart {
             system: SYSTEM,
@@ -138,6 +139,7 @@ fn write(
         header,
         via: Via::Cache,
         expected_bytes: None,
+        encryption: None,
     };
     let mut writer = SetWriter::begin(&[device], plan, NEW_YEAR_US).unwrap();
     let entry = |path: &str, kind, len| {
@@ -179,6 +181,7 @@ fn write(
             manifest_len: 0,
             manifest_parts: 0,
             algorithm: ALGORITHM,
+            salt: Default::default(),
         };
         let mut bytes = vec![0; block::head_len(writer.container, manifest.len())];
         let stored_crc = block.stored_crc;
@@ -190,6 +193,7 @@ fn write(
             plain_len: len,
             stored_crc,
             manifest: &manifest,
+            digest: None,
         };
         writer.families[0].put_block(&out).unwrap();
     }

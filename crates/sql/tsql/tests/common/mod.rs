@@ -91,6 +91,7 @@ impl Stage {
             memory: self.memory.clone(),
             name: "HARBOUR".into(),
             context: RunContext {
+                keyring: Default::default(),
                 storage: Arc::new(Host::new()),
                 clock: Arc::new(HostClock),
                 catalog: Some(self.path("state/catalog.db")),
@@ -101,6 +102,7 @@ impl Stage {
                 databases: std::iter::once(shop).chain(more).collect(),
                 lost: self.lost.clone(),
             }),
+            encrypt_to: None,
             defaults: Defaults::default(),
             backup_directory: self.dir.path().to_path_buf(),
             directories: self.directories.clone(),

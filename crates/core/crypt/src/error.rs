@@ -1,0 +1,38 @@
+//! What can go wrong with keys. No message has a secret in it.
+
+/// An error of this room.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The system gave no random bytes.
+    #[error("the system gave no random bytes for a key")]
+    Random,
+    /// A text that should be a recipient is none. `what` never repeats a text that may be an identity.
+    #[error("not a recipient: {what}")]
+    Recipient { what: &'static str },
+    /// A line of an identity file is no identity.
+    #[error("line {line} of the identities: {what}")]
+    Identity { line: usize, what: &'static str },
+    /// Recipients that must not be mixed.
+    #[error(
+        "recipients that withstand a quantum computer (age1pq1…) and others are named together; the weakest decides"
+    )]
+    Mixed,
+    /// More recipients than a set has slots for.
+    #[error("{given} recipients; a set has room for {max}")]
+    TooMany { given: usize, max: usize },
+    /// The set's Keys records contradict each other or the format.
+    #[error("the set's key records are damaged: {what}")]
+    Malformed { what: &'static str },
+    /// The records are of a construction that this version does not know.
+    #[error("the set is encrypted in a way (scheme {scheme}) that this version does not know")]
+    Scheme { scheme: u16 },
+    /// No identity opens any slot.
+    #[error("none of the {identities} identities opens the set, which has {slots} recipients")]
+    NoIdentity { identities: usize, slots: usize },
+    /// A tag does not agree: the bytes were changed, or are not what they are taken for.
+    #[error("{what} was changed: its tag does not agree")]
+    Tag { what: &'static str },
+    /// A passphrase that protects nothing.
+    #[error("the passphrase has {len} bytes; at least {min} are needed")]
+    ShortPassphrase { len: usize, min: usize },
+}

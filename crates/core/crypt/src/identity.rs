@@ -1,0 +1,173 @@
+//! Private keys, and the one of them that opens a set.
+//!
+//! Invariants
+//! - No message repeats a line of an identity file.
+//! - A passphrase is tried on [`PASSPHRASES_TRIED`] slots at most: each try costs what its slot says.
+//!
+//! Leaves to others: reading the file and who may read it (the programs), and whether a key is right (`set.rs`).
+
+use hpke::kem::XWing;
+use hpke::{Deserializable, Kem, Serializable};
+use x25519_dalek::{PublicKey, StaticSecret};
+use zeroize::Zeroizing;
+
+use crate::keys::{Slot, SlotKind};
+use crate::passphrase::Passphrase;
+use crate::recipient::Recipient;
+use crate::{Error, KEY_LEN, Secret, age, random, text};
+
+const X25519: &str = "age-secret-key-";
+const HYBRID: &str = "age-secret-key-pq-";
+/// The most slots on which one passphrase is tried.
+const PASSPHRASES_TRIED: usize = 2;
+
+type HybridIdentity = <XWing as Kem>::PrivateKey;
+
+/// Somebody who can open sets.
+#[derive(Clone)]
+pub enum Identity {
+    /// `AGE-SECRET-KEY-1…`
+    X25519(StaticSecret),
+    /// `AGE-SECRET-KEY-PQ-1…`
+    Hybrid(Box<HybridIdentity>),
+    Passphrase(Passphrase),
+}
+
+/// Shows whose it is, never the key.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the identity of {:?}", self.recipient())
+    }
+}
+
+impl Identity {
+    /// A new identity of X25519 and ML-KEM-768.
+    pub fn new_hybrid() -> Result<Identity, Error> {
+        let seed = random::<32>()?;
+        let key = HybridIdentity::from_bytes(&seed[..]);
+        // Every 32 bytes are a seed.
+        key.map(|key| Identity::Hybrid(Box::new(key)))
+            .map_err(|_| Error::Random)
+    }
+
+    /// A new identity of X25519 alone, for programs that know no other.
+    pub fn new_x25519() -> Result<Identity, Error> {
+        Ok(Identity::X25519(StaticSecret::from(*random::<32>()?)))
+    }
+
+    /// For whom something must be encrypted so that this identity opens it.
+    pub fn recipient(&self) -> Recipient {
+        match self {
+            Identity::X25519(key) => Recipient::X25519(*PublicKey::from(key).as_bytes()),
+            Identity::Hybrid(key) => Recipient::Hybrid(Box::new(XWing::sk_to_pk(key))),
+            Identity::Passphrase(p) => Recipient::Passphrase(p.clone()),
+        }
+    }
+
+    /// The line of an identity file; `None` for a passphrase.
+    pub fn line(&self) -> Option<Zeroizing<String>> {
+        let lower = match self {
+            Identity::X25519(key) => text::encode(X25519, key.as_bytes()),
+            Identity::Hybrid(key) => text::encode(HYBRID, &Zeroizing::new(key.to_bytes())),
+            Identity::Passphrase(_) => return None,
+        };
+        let lower = Zeroizing::new(lower);
+        Some(Zeroizing::new(lower.to_uppercase()))
+    }
+
+    fn parse(line: &str) -> Result<Identity, &'static str> {
+        let (prefix, data) = text::decode(line).ok_or("it is no line of an age identity file")?;
+        match prefix.as_str() {
+            X25519 => {
+                let key = <[u8; 32]>::try_from(&data[..]).map_err(|_| "it has not 32 bytes")?;
+                Ok(Identity::X25519(StaticSecret::from(key)))
+            }
+            HYBRID => {
+                let key = HybridIdentity::from_bytes(&data).map_err(|_| "it has not 32 bytes")?;
+                Ok(Identity::Hybrid(Box::new(key)))
+            }
+            _ => Err("only AGE-SECRET-KEY-1… and AGE-SECRET-KEY-PQ-1… are known, no plugins"),
+        }
+    }
+
+    /// The secret of a slot, if it is for this identity. It may be a wrong one: the commitment decides.
+    pub fn open(&self, slot: &Slot) -> Option<Zeroizing<[u8; KEY_LEN]>> {
+        match (self, SlotKind::from_number(slot.kind)?) {
+            (Identity::X25519(key), SlotKind::Age) => age::open_x25519(&slot.bytes, key),
+            (Identity::Hybrid(key), SlotKind::Age) => age::open_hybrid(&slot.bytes, key),
+            (Identity::Passphrase(p), SlotKind::Passphrase) => p.open(&slot.bytes),
+            _ => None,
+        }
+    }
+}
+
+/// The identities that are at hand; there may be none.
+#[derive(Debug, Clone, Default)]
+pub struct Identities(Vec<Identity>);
+
+impl Identities {
+    pub fn new(list: Vec<Identity>) -> Identities {
+        Identities(list)
+    }
+
+    /// Reads an identity file as age writes it: one identity a line, empty lines and those that begin with `#` mean nothing.
+    ///
+    /// Errors: [`Error::Identity`] for the first other line, and for a file without identities.
+    pub fn parse(file: &str) -> Result<Identities, Error> {
+        let mut list = Vec::new();
+        for (n, line) in file.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let bad = |what| Error::Identity { line: n + 1, what };
+            list.push(Identity::parse(line).map_err(bad)?);
+        }
+        match list.is_empty() {
+            true => Err(Error::Identity {
+                line: 1,
+                what: "the file has no identity",
+            }),
+            false => Ok(Identities(list)),
+        }
+    }
+
+    /// Adds those of another file.
+    pub fn add(&mut self, more: Identities) {
+        self.0.extend(more.0);
+    }
+
+    pub fn list(&self) -> &[Identity] {
+        &self.0
+    }
+
+    /// The first secret that `is_right` accepts, of any slot and any identity.
+    pub(crate) fn open(
+        &self,
+        slots: &[Slot],
+        is_right: impl Fn(&Secret) -> bool,
+    ) -> Option<Secret> {
+        for identity in &self.0 {
+            let tried = match identity {
+                Identity::Passphrase(_) => PASSPHRASES_TRIED,
+                _ => usize::MAX,
+            };
+            let theirs = slots.iter().filter(|slot| slot.fits(identity));
+            let opened = theirs.take(tried).filter_map(|slot| identity.open(slot));
+            if let Some(secret) = opened.into_iter().find(|secret| is_right(secret)) {
+                return Some(secret);
+            }
+        }
+        None
+    }
+}
+
+impl Slot {
+    fn fits(&self, identity: &Identity) -> bool {
+        let kind = match identity {
+            Identity::Passphrase(_) => SlotKind::Passphrase,
+            _ => SlotKind::Age,
+        };
+        self.kind == kind as u16
+    }
+}

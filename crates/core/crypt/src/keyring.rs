@@ -1,0 +1,72 @@
+//! The identities of a run, and the keys of the sets that they have opened.
+//!
+//! Invariants
+//! - A set is opened once in a run, however many stripes it has: a passphrase may take a second each time.
+//! - The keys of a set that the run itself wrote are at hand, so it can be verified where no identity is.
+//!
+//! Leaves to others: reading identity files (the programs).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Context, Error, Identities, Keys, SetKeys};
+
+/// The most sets whose keys are kept: as many as a chain may have, and the set that is written.
+const KEPT_MAX: usize = 1_001;
+
+/// Opens sets; shared by all threads of a run.
+#[derive(Debug, Default)]
+pub struct Keyring {
+    identities: Identities,
+    required: bool,
+    opened: Mutex<VecDeque<Arc<SetKeys>>>,
+}
+
+impl Keyring {
+    /// `required`: sets that are not encrypted are refused. Anybody who can write to media could else put a set of their own
+    /// in the place of an encrypted one.
+    pub fn new(identities: Identities, required: bool) -> Keyring {
+        Keyring {
+            identities,
+            required,
+            opened: Mutex::default(),
+        }
+    }
+
+    /// Whether sets that are not encrypted must be refused.
+    pub fn requires_encryption(&self) -> bool {
+        self.required
+    }
+
+    /// The keys of a set whose header and Keys records have these bodies.
+    ///
+    /// Errors: those of [`SetKeys::open`].
+    pub fn open(&self, header: &[u8], records: &[impl AsRef<[u8]>]) -> Result<Arc<SetKeys>, Error> {
+        let context = Context::of(header, records);
+        // Held while a set is opened: the threads of its other stripes need the same keys.
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let commitment = Keys::decode(records)?.commitment;
+        // The context leaves the commitment out, and another stripe may have another one.
+        let is_same =
+            |keys: &&Arc<SetKeys>| *keys.context() == context && keys.commits_to(&commitment);
+        if let Some(keys) = opened.iter().find(is_same) {
+            return Ok(keys.clone());
+        }
+        let keys = Arc::new(SetKeys::open(header, records, &self.identities)?);
+        keep(&mut opened, &keys);
+        Ok(keys)
+    }
+
+    /// Keeps the keys of a set that this run writes.
+    pub fn remember(&self, keys: &Arc<SetKeys>) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        keep(&mut opened, keys);
+    }
+}
+
+fn keep(opened: &mut VecDeque<Arc<SetKeys>>, keys: &Arc<SetKeys>) {
+    if opened.len() == KEPT_MAX {
+        opened.pop_front();
+    }
+    opened.push_back(keys.clone());
+}

@@ -1,0 +1,130 @@
+//! Public keys, and secrets wrapped for whoever has the other half.
+//!
+//! Invariants
+//! - Recipients that withstand a quantum computer are never mixed with others unknowingly: the weakest decides.
+//! - A set has one slot for each recipient.
+//!
+//! Leaves to others: the bytes of a wrapped secret (`age.rs`, `passphrase.rs`), and the record of slots (`keys.rs`).
+
+use std::str::FromStr;
+
+use hpke::Deserializable;
+use x25519_dalek::{PublicKey, StaticSecret};
+
+use crate::keys::{SLOTS_MAX, Slot, SlotKind};
+use crate::passphrase::Passphrase;
+use crate::{Error, Secret, age, text};
+
+/// The prefix of an age recipient.
+const X25519: &str = "age";
+/// The prefix of an age recipient with X25519 and ML-KEM-768.
+const HYBRID: &str = "age1pq";
+
+/// Encapsulation key of X-Wing, which HPKE calls MLKEM768-X25519.
+pub(crate) type HybridKey = <hpke::kem::XWing as hpke::Kem>::PublicKey;
+
+/// Somebody for whom a set's key is wrapped.
+#[derive(Clone)]
+pub enum Recipient {
+    /// An age recipient, `age1…`: X25519.
+    X25519([u8; 32]),
+    /// An age recipient, `age1pq1…`: X25519 together with ML-KEM-768.
+    Hybrid(Box<HybridKey>),
+    /// Whoever knows a passphrase.
+    Passphrase(Passphrase),
+}
+
+/// A passphrase is not shown.
+impl std::fmt::Debug for Recipient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl FromStr for Recipient {
+    type Err = Error;
+
+    /// Reads `age1…` and `age1pq1…`.
+    fn from_str(text: &str) -> Result<Recipient, Error> {
+        let bad = |what| Error::Recipient { what };
+        if text.len() > 4 && text.is_char_boundary(4) && text[..4].eq_ignore_ascii_case("AGE-") {
+            return Err(bad(
+                "this is an identity, which is secret; name its recipient",
+            ));
+        }
+        let (prefix, data) = text::decode(text).ok_or(bad("an age recipient begins with age1"))?;
+        match prefix.as_str() {
+            X25519 => {
+                let key = <[u8; 32]>::try_from(&data[..]);
+                let key = key.map_err(|_| bad("an age1… recipient has 32 bytes"))?;
+                // A few keys give one secret to everybody (RFC 7748, section 6.1).
+                let any = StaticSecret::from([1; 32]);
+                match any.diffie_hellman(&PublicKey::from(key)).was_contributory() {
+                    true => Ok(Recipient::X25519(key)),
+                    false => Err(bad("this key keeps nothing secret")),
+                }
+            }
+            HYBRID => {
+                let key = HybridKey::from_bytes(&data);
+                key.map(|key| Recipient::Hybrid(Box::new(key)))
+                    .map_err(|_| bad("its ML-KEM-768 or X25519 half is no key"))
+            }
+            _ => Err(bad("only age1… and age1pq1… are known, no plugins")),
+        }
+    }
+}
+
+impl Recipient {
+    /// The text that names it; of a passphrase, that it is one.
+    pub fn name(&self) -> String {
+        use hpke::Serializable;
+        match self {
+            Recipient::X25519(key) => text::encode(X25519, key),
+            Recipient::Hybrid(key) => text::encode(HYBRID, &key.to_bytes()),
+            Recipient::Passphrase(_) => "a passphrase".to_owned(),
+        }
+    }
+
+    fn wrap(&self, secret: &Secret) -> Result<Slot, Error> {
+        let (kind, bytes) = match self {
+            Recipient::X25519(key) => (SlotKind::Age, age::for_x25519(secret, key)?),
+            Recipient::Hybrid(key) => (SlotKind::Age, age::for_hybrid(secret, key)?),
+            Recipient::Passphrase(p) => (SlotKind::Passphrase, p.wrap(secret)?),
+        };
+        Ok(Slot {
+            kind: kind as u16,
+            bytes,
+        })
+    }
+}
+
+/// Everybody for whom a set is encrypted: one to [`SLOTS_MAX`].
+#[derive(Debug, Clone)]
+pub struct Recipients(Vec<Recipient>);
+
+impl Recipients {
+    /// Errors: [`Error::TooMany`] for none or too many; [`Error::Mixed`], unless `mixed` allows it.
+    pub fn new(list: Vec<Recipient>, mixed: bool) -> Result<Recipients, Error> {
+        if list.is_empty() || list.len() > SLOTS_MAX {
+            return Err(Error::TooMany {
+                given: list.len(),
+                max: SLOTS_MAX,
+            });
+        }
+        let is = |f: fn(&Recipient) -> bool| list.iter().any(f);
+        let weak = is(|r| matches!(r, Recipient::X25519(_)));
+        if weak && is(|r| matches!(r, Recipient::Hybrid(_))) && !mixed {
+            return Err(Error::Mixed);
+        }
+        Ok(Recipients(list))
+    }
+
+    /// The recipients, in the order of the slots.
+    pub fn list(&self) -> &[Recipient] {
+        &self.0
+    }
+
+    pub(crate) fn wrap(&self, secret: &Secret) -> Result<Vec<Slot>, Error> {
+        self.0.iter().map(|r| r.wrap(secret)).collect()
+    }
+}

@@ -1,0 +1,393 @@
+//! The keys of one set, and everything that is encrypted with them.
+//!
+//! The set's key and its context give, by HKDF-SHA256, one key for each purpose; from those comes a key for each message.
+//! AES-256-GCM encrypts it, always with the nonce 0.
+//!
+//! Invariants
+//! - A message's key depends on its *salt*, and the salt on all bytes of the message and of what it is bound to: a keyed hash
+//!   (HighwayHash, whose result is seen by nobody), then HMAC. Two messages with one key are one message.
+//! - The salt is a rule for writers. Readers take any.
+//!
+//! Leaves to others: what a message is (`longshore-media`), and slots (`keys.rs`).
+
+use highway::{HighwayHash, HighwayHasher, Key};
+use ring::{aead, hkdf, hmac};
+use subtle::ConstantTimeEq;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::keys::{Keys, Slot};
+use crate::roots::{Context, Root, block_digest};
+use crate::{Error, Identities, Recipients, Secret, expand, hkdf, random};
+
+/// Bytes of a block header that are bound to its manifest and payload: 0 to 31, and 44 to 50.
+pub const FIXED_LEN: usize = 39;
+/// Bytes of a salt.
+pub const SALT_LEN: usize = 16;
+/// Bytes that encryption adds to a message.
+pub const TAG_LEN: usize = 16;
+
+type Tag = [u8; TAG_LEN];
+type Salt = [u8; SALT_LEN];
+
+/// A key of HighwayHash, erased when it is dropped.
+struct HashKey([u64; 4]);
+
+impl Drop for HashKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// The keys of one set.
+pub struct SetKeys {
+    context: Context,
+    commitment: Root,
+    mac: hmac::Key,
+    salt: hmac::Key,
+    meta: hkdf::Prk,
+    payload: hkdf::Prk,
+    hash: HashKey,
+    sums: Secret,
+}
+
+impl std::fmt::Debug for SetKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SetKeys")
+    }
+}
+
+/// A new key for one set, wrapped for everybody who shall open it. Wrapping for a passphrase takes a second and much memory,
+/// so it is done before anything waits for the set.
+pub struct NewKey {
+    secret: Secret,
+    slots: Vec<Slot>,
+}
+
+impl std::fmt::Debug for NewKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NewKey")
+    }
+}
+
+impl NewKey {
+    /// Errors: [`Error::Random`], [`Error::Recipient`].
+    pub fn wrapped(recipients: &Recipients) -> Result<NewKey, Error> {
+        let secret = random()?;
+        let slots = recipients.wrap(&secret)?;
+        Ok(NewKey { secret, slots })
+    }
+
+    /// What hides the key of page sums in the header of the set with this identifier.
+    pub fn sums_mask(&self, set: &[u8; 16]) -> Secret {
+        sums_mask(&self.secret, set)
+    }
+}
+
+/// The header is part of what all other keys are derived from, so this one is derived without it.
+fn sums_mask(secret: &Secret, set: &[u8]) -> Secret {
+    hkdf(&secret[..], set, &[b"longshore/1/sums"])
+}
+
+/// What encryption made of a block, besides its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockSeal {
+    pub salt: Salt,
+    pub manifest_tag: Tag,
+    /// Zeros where the block has no plain bytes.
+    pub payload_tag: Tag,
+}
+
+impl BlockSeal {
+    /// The block's digest, which goes into its family's root.
+    pub fn digest(&self, sequence: u64) -> Root {
+        block_digest(sequence, &self.salt, &self.manifest_tag, &self.payload_tag)
+    }
+}
+
+/// Where a chunk of the index is, and what its record says of it. The chunk opens nowhere else.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunk {
+    /// The set's UUID.
+    pub set: [u8; 16],
+    /// Number of the family, from 1.
+    pub family: u16,
+    /// Number of the chunk in its family, from 0.
+    pub number: u32,
+    /// Where the chunk's first record begins in the stripe.
+    pub offset: u64,
+    /// Offset and bytes of the chunk before; zeros in the first.
+    pub previous: (u64, u32),
+    /// Bytes of the chunk after inflating.
+    pub raw_len: u32,
+}
+
+impl Chunk {
+    fn bytes(&self) -> [u8; 47] {
+        let mut out = [0; 47];
+        out[0] = b'i';
+        out[1..17].copy_from_slice(&self.set);
+        out[17..19].copy_from_slice(&self.family.to_le_bytes());
+        out[19..23].copy_from_slice(&self.number.to_le_bytes());
+        out[23..31].copy_from_slice(&self.offset.to_le_bytes());
+        out[31..39].copy_from_slice(&self.previous.0.to_le_bytes());
+        out[39..43].copy_from_slice(&self.previous.1.to_le_bytes());
+        out[43..47].copy_from_slice(&self.raw_len.to_le_bytes());
+        out
+    }
+}
+
+impl SetKeys {
+    /// The keys of a new set, and the bodies of the records that keep `key`.
+    ///
+    /// `header`: the body of the set header, whose identifier no other set has. `parent_root`: the root of the set that it
+    /// differs from; zeros if there is none.
+    ///
+    /// Errors: [`Error::TooMany`].
+    pub fn create(
+        header: &[u8],
+        key: &NewKey,
+        parent_root: Root,
+    ) -> Result<(SetKeys, Vec<Vec<u8>>), Error> {
+        let mut keys = Keys {
+            parent_root,
+            commitment: [0; 32],
+            slots: key.slots.clone(),
+        };
+        let context = Context::of(header, &keys.encode()?);
+        let set = SetKeys::derive(&key.secret, context, header);
+        keys.commitment = set.commitment;
+        Ok((set, keys.encode()?))
+    }
+
+    /// The keys of a set whose header and Keys records have these bodies.
+    ///
+    /// Errors: [`Error::NoIdentity`] if no identity opens a slot with the key of this very header and these records;
+    /// [`Error::Scheme`] and [`Error::Malformed`].
+    pub fn open(
+        header: &[u8],
+        records: &[impl AsRef<[u8]>],
+        identities: &Identities,
+    ) -> Result<SetKeys, Error> {
+        let keys = Keys::decode(records)?;
+        let context = Context::of(header, records);
+        let is_right =
+            |secret: &Secret| SetKeys::derive(secret, context, header).commits_to(&keys.commitment);
+        match identities.open(&keys.slots, is_right) {
+            Some(secret) => Ok(SetKeys::derive(&secret, context, header)),
+            None => Err(Error::NoIdentity {
+                identities: identities.list().len(),
+                slots: keys.slots.len(),
+            }),
+        }
+    }
+
+    fn derive(secret: &Secret, context: Context, header: &[u8]) -> SetKeys {
+        let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, &context.0).extract(&secret[..]);
+        let key = |label: &[u8]| expand(&prk, &[b"longshore/1/", label]);
+        let prk_of = |label| hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &key(label)[..]);
+        let mac_of = |label| hmac::Key::new(hmac::HMAC_SHA256, &key(label)[..]);
+        let (words, mut hash) = (key(b"hash"), HashKey([0; 4]));
+        for (word, bytes) in hash.0.iter_mut().zip(words.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        SetKeys {
+            context,
+            commitment: *key(b"commit"),
+            mac: mac_of(b"mac"),
+            salt: mac_of(b"salt"),
+            meta: prk_of(b"meta"),
+            payload: prk_of(b"payload"),
+            hash,
+            sums: sums_mask(secret, header.get(..16).unwrap_or(header)),
+        }
+    }
+
+    /// What hides the key of page sums in the set's header.
+    pub fn sums_mask(&self) -> &[u8; 32] {
+        &self.sums
+    }
+
+    /// The root of the set whose trailers have these bytes in common, and whose families have these roots.
+    pub fn set_root(&self, whole: &[u8], families: &[Root]) -> Root {
+        self.context.set_root(&self.commitment, whole, families)
+    }
+
+    /// Whether this is the commitment of these keys, compared in constant time.
+    pub fn commits_to(&self, commitment: &Root) -> bool {
+        bool::from(self.commitment.ct_eq(commitment))
+    }
+
+    /// What the key was made for.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn hashed(&self, bytes: &[u8]) -> Zeroizing<[u8; 32]> {
+        let words = HighwayHasher::new(Key(self.hash.0)).hash256(bytes);
+        let mut out = Zeroizing::new([0; 32]);
+        for (to, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *to = word.to_le_bytes();
+        }
+        out
+    }
+
+    fn salted(&self, parts: &[&[u8]]) -> Salt {
+        let mut hmac = hmac::Context::with_key(&self.salt);
+        parts.iter().for_each(|part| hmac.update(part));
+        let mut salt = [0; SALT_LEN];
+        salt.copy_from_slice(&hmac.sign().as_ref()[..SALT_LEN]);
+        salt
+    }
+
+    fn manifest_key(&self, fixed: &[u8; FIXED_LEN], salt: &Salt) -> aead::LessSafeKey {
+        cipher(&expand(&self.meta, &[b"b", sequence(fixed), salt]))
+    }
+
+    fn payload_key(&self, fixed: &[u8; FIXED_LEN], salt: &Salt) -> aead::LessSafeKey {
+        cipher(&expand(&self.payload, &[b"p", sequence(fixed), salt]))
+    }
+
+    fn index_key(&self, at: &Chunk, salt: &Salt) -> aead::LessSafeKey {
+        let (family, number) = (at.family.to_le_bytes(), at.number.to_le_bytes());
+        cipher(&expand(&self.meta, &[b"i", &family, &number, salt]))
+    }
+
+    /// Encrypts a block in place. `fixed`: the bytes of its header that are known now. `payload` is empty where the block has
+    /// no plain bytes.
+    pub fn seal_block(
+        &self,
+        fixed: &[u8; FIXED_LEN],
+        manifest: &mut [u8],
+        payload: &mut [u8],
+    ) -> BlockSeal {
+        let hashes = (self.hashed(manifest), self.hashed(payload));
+        let salt = self.salted(&[b"b", fixed, &hashes.0[..], &hashes.1[..]]);
+        let aad = [b"m", &fixed[..], &salt].concat();
+        let manifest_tag = seal(&self.manifest_key(fixed, &salt), &aad, manifest);
+        let payload_tag = match payload.is_empty() {
+            true => [0; TAG_LEN],
+            false => {
+                let aad = payload_aad(fixed, &salt, &manifest_tag);
+                seal(&self.payload_key(fixed, &salt), &aad, payload)
+            }
+        };
+        BlockSeal {
+            salt,
+            manifest_tag,
+            payload_tag,
+        }
+    }
+
+    /// Decrypts a manifest, which has its tag at its end.
+    ///
+    /// Errors: [`Error::Tag`].
+    pub fn open_manifest(
+        &self,
+        fixed: &[u8; FIXED_LEN],
+        salt: &Salt,
+        sealed: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let aad = [b"m", &fixed[..], salt].concat();
+        let len = open(&self.manifest_key(fixed, salt), &aad, sealed, "a manifest")?;
+        sealed.truncate(len);
+        Ok(())
+    }
+
+    /// Decrypts a payload that is not empty, which has its tag at its end; returns the length of what was encrypted, which
+    /// is at the start of `sealed` then.
+    ///
+    /// Errors: [`Error::Tag`].
+    pub fn open_payload(
+        &self,
+        fixed: &[u8; FIXED_LEN],
+        salt: &Salt,
+        manifest_tag: &Tag,
+        sealed: &mut [u8],
+    ) -> Result<usize, Error> {
+        let aad = payload_aad(fixed, salt, manifest_tag);
+        open(&self.payload_key(fixed, salt), &aad, sealed, "a payload")
+    }
+
+    /// Encrypts a compressed chunk of the index: its salt, the bytes, their tag.
+    pub fn seal_chunk(&self, at: &Chunk, packed: &[u8]) -> Vec<u8> {
+        let aad = at.bytes();
+        let salt = self.salted(&[&aad, &self.hashed(packed)[..]]);
+        let mut out = [&salt[..], packed].concat();
+        let aad = [&aad[..], &salt].concat();
+        let tag = seal(&self.index_key(at, &salt), &aad, &mut out[SALT_LEN..]);
+        out.extend_from_slice(&tag);
+        out
+    }
+
+    /// The compressed chunk in what [`SetKeys::seal_chunk`] made.
+    ///
+    /// Errors: [`Error::Tag`].
+    pub fn open_chunk(&self, at: &Chunk, sealed: &[u8]) -> Result<Vec<u8>, Error> {
+        const WHAT: &str = "a chunk of the index";
+        let (salt, rest) = sealed
+            .split_first_chunk()
+            .ok_or(Error::Tag { what: WHAT })?;
+        let aad = [&at.bytes()[..], salt].concat();
+        let mut bytes = rest.to_vec();
+        let len = open(&self.index_key(at, salt), &aad, &mut bytes, WHAT)?;
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
+    /// The MAC of a trailer: over its bytes before the MAC, and the set's root.
+    pub fn trailer_mac(&self, start: &[u8], root: &Root) -> Root {
+        let mut mac = hmac::Context::with_key(&self.mac);
+        mac.update(start);
+        mac.update(root);
+        let mut out = [0; 32];
+        out.copy_from_slice(mac.sign().as_ref());
+        out
+    }
+
+    /// Errors: [`Error::Tag`] if the MAC is not that of these bytes.
+    pub fn check_trailer(&self, start: &[u8], root: &Root, mac: &Root) -> Result<(), Error> {
+        match bool::from(self.trailer_mac(start, root).ct_eq(mac)) {
+            true => Ok(()),
+            false => Err(Error::Tag { what: "a trailer" }),
+        }
+    }
+}
+
+fn sequence(fixed: &[u8; FIXED_LEN]) -> &[u8] {
+    &fixed[16..24]
+}
+
+fn payload_aad(fixed: &[u8; FIXED_LEN], salt: &Salt, manifest_tag: &Tag) -> Vec<u8> {
+    [b"p", &fixed[..], salt, manifest_tag].concat()
+}
+
+fn cipher(key: &Secret) -> aead::LessSafeKey {
+    let key = aead::UnboundKey::new(&aead::AES_256_GCM, &key[..]);
+    aead::LessSafeKey::new(key.expect("the key has 32 bytes"))
+}
+
+/// Each key encrypts one message.
+fn nonce() -> aead::Nonce {
+    aead::Nonce::assume_unique_for_key([0; aead::NONCE_LEN])
+}
+
+fn seal(key: &aead::LessSafeKey, aad: &[u8], bytes: &mut [u8]) -> Tag {
+    let tag = key
+        .seal_in_place_separate_tag(nonce(), aead::Aad::from(aad), bytes)
+        .expect("a message of 4 MiB is not too long");
+    let mut out = [0; TAG_LEN];
+    out.copy_from_slice(tag.as_ref());
+    out
+}
+
+fn open(
+    key: &aead::LessSafeKey,
+    aad: &[u8],
+    sealed: &mut [u8],
+    what: &'static str,
+) -> Result<usize, Error> {
+    let opened = key.open_in_place(nonce(), aead::Aad::from(aad), sealed);
+    opened
+        .map(|plain| plain.len())
+        .map_err(|_| Error::Tag { what })
+}

@@ -1,0 +1,33 @@
+//! Bech32 (BIP 173) without a limit of length, as age writes recipients and identities.
+
+use bech32::primitives::decode::CheckedHrpstring;
+use bech32::{Bech32, Checksum, Hrp};
+use zeroize::Zeroizing;
+
+/// Bech32's checksum over texts of any length: a post-quantum recipient has 1,959 characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Long {}
+
+impl Checksum for Long {
+    type MidstateRepr = <Bech32 as Checksum>::MidstateRepr;
+    type CorrectionField = <Bech32 as Checksum>::CorrectionField;
+    const ROOT_GENERATOR: Self::CorrectionField = Bech32::ROOT_GENERATOR;
+    const ROOT_EXPONENTS: std::ops::RangeInclusive<usize> = Bech32::ROOT_EXPONENTS;
+    const CODE_LENGTH: usize = 4096;
+    const CHECKSUM_LENGTH: usize = Bech32::CHECKSUM_LENGTH;
+    const GENERATOR_SH: [Self::MidstateRepr; 5] = Bech32::GENERATOR_SH;
+    const TARGET_RESIDUE: Self::MidstateRepr = Bech32::TARGET_RESIDUE;
+}
+
+/// `data` under a prefix of lower-case letters.
+pub fn encode(prefix: &str, data: &[u8]) -> String {
+    let prefix = Hrp::parse(prefix).expect("prefixes are constants");
+    bech32::encode_lower::<Long>(prefix, data).expect("keys are shorter than the limit")
+}
+
+/// The lower-case prefix and the data; `None` if the text is no Bech32 or its checksum does not agree.
+pub fn decode(text: &str) -> Option<(String, Zeroizing<Vec<u8>>)> {
+    let checked = CheckedHrpstring::new::<Long>(text).ok()?;
+    let data = Zeroizing::new(checked.byte_iter().collect());
+    Some((checked.hrp().to_lowercase(), data))
+}

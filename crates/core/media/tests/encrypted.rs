@@ -1,0 +1,340 @@
+//! Goal: an encrypted set gives its content to its recipients alone, and no change of it passes, whoever made the change and
+//! however well the checksums fit.
+//! Method: sets are written with the crate's own parts, taken apart into records, changed, and put together with right
+//! checksums, offsets and counts; then they are read by everything that reads sets.
+//! Not covered: ciphers and slots (`longshore-crypt`), and writers who know a recipient: they can make a set of their own.
+
+mod support;
+
+use std::sync::Arc;
+
+use longshore_codec::Algorithm;
+use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients};
+use longshore_media::record::{Container, RecordKind};
+use longshore_media::{Disposition, EncryptTo, Error, Item, MediaSet, copy_set};
+use support::forge::{Piece, mend, put, put_together, take_apart};
+use support::{Shape, Slot, devices, expected, media, read_all_with, small_tree};
+
+const STRIPES: usize = 3;
+/// Of the bytes after a record's fields, one in so many is changed.
+const CIPHERTEXT_STEP: usize = 13;
+
+fn identity() -> Identity {
+    Identity::new_hybrid().unwrap()
+}
+
+fn keyring(identity: &Identity) -> Arc<Keyring> {
+    let identities = Identities::new(vec![identity.clone()]);
+    Arc::new(Keyring::new(identities, true))
+}
+
+fn shape(identity: &Identity, algorithm: Algorithm) -> Shape {
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    Shape {
+        encryption: Some(EncryptTo {
+            key: Arc::new(NewKey::wrapped(&recipients).unwrap()),
+            parent_root: [0; 32],
+        }),
+        ..Shape::new(Disposition::New, algorithm, 50)
+    }
+}
+
+/// Media with one set of the small tree, and what opens it.
+fn set(algorithm: Algorithm) -> (Vec<Vec<u8>>, Arc<Keyring>) {
+    let identity = identity();
+    let stripes = media(STRIPES, &[(shape(&identity, algorithm), small_tree())]);
+    (stripes, keyring(&identity))
+}
+
+#[test]
+fn a_set_opens_for_its_recipient_and_for_nobody_else() {
+    for algorithm in Algorithm::ALL {
+        let (stripes, right) = set(algorithm);
+        let content = read_all_with(&devices(&stripes), &right).unwrap();
+        assert_eq!(content, [expected(&small_tree())], "{algorithm}");
+        for wrong in [Arc::default(), keyring(&identity())] {
+            let media = MediaSet::open(&devices(&stripes)).unwrap();
+            let media = media.with_keyring(&wrong);
+            // Facts that need no key.
+            let summary = media.set(1).unwrap();
+            assert!(summary.header.encrypted && summary.trailer.is_some());
+            let refused = media.stream(0, 1).unwrap_err();
+            assert!(matches!(refused, Error::Key { .. }), "{refused}");
+            let refused = media.items(1, |_| panic!("an item")).unwrap_err();
+            assert!(matches!(refused, Error::Key { .. }), "{refused}");
+        }
+    }
+}
+
+/// Goal: nothing of names or contents is readable in the stripes, not even a checksum of it.
+#[test]
+fn no_name_and_no_content_is_in_the_stripes() {
+    let (stripes, _) = set(Algorithm::None);
+    let open = media(
+        STRIPES,
+        &[(
+            Shape::new(Disposition::New, Algorithm::None, 50),
+            small_tree(),
+        )],
+    );
+    let has = |stripes: &[Vec<u8>], what: &[u8]| {
+        let mut all = stripes.iter();
+        all.any(|s| s.windows(what.len()).any(|w| w == what))
+    };
+    for what in [&b"quick brown"[..], b"d/sparse", b"../anywhere"] {
+        assert!(has(&open, what) && !has(&stripes, what), "{what:?}");
+    }
+    for stripe in &stripes {
+        for piece in take_apart(Container::Zstd, stripe) {
+            if piece.kind == RecordKind::Block {
+                assert_eq!(piece.body[32..36], [0; 4], "a checksum of plain bytes");
+            }
+        }
+    }
+}
+
+/// Goal: whoever has no key copies and compares stored bytes, and the copy opens.
+#[test]
+fn a_copy_needs_no_key_and_finds_what_rotted() {
+    let (stripes, keyring) = set(Algorithm::Zstd);
+    let copied = |stripes: &[Vec<u8>]| {
+        let slots: Vec<Slot> = (0..STRIPES).map(|_| Slot::default()).collect();
+        let to: Vec<_> = slots.iter().map(|s| Arc::new(s.clone()) as _).collect();
+        let ready = copy_set(&devices(stripes), &to, &|_| Ok(()))?;
+        ready.complete()?;
+        Ok::<_, Error>(slots.iter().map(Slot::bytes).collect::<Vec<_>>())
+    };
+    let copy = copied(&stripes).unwrap();
+    assert_eq!(copy, stripes);
+    read_all_with(&devices(&copy), &keyring).unwrap();
+    // A block of another place with right checksums: only its digest tells.
+    let mut pieces = take_apart(Container::Zstd, &stripes[0]);
+    let blocks = places(&pieces, RecordKind::Block);
+    pieces.swap(blocks[0], blocks[1]);
+    mend(Container::Zstd, &mut pieces);
+    let mut changed = stripes.clone();
+    changed[0] = put_together(Container::Zstd, &pieces);
+    let refused = copied(&changed).unwrap_err();
+    assert!(matches!(refused, Error::SetDamaged { .. }), "{refused}");
+}
+
+/// Where the records of a kind are.
+fn places(pieces: &[Piece], kind: RecordKind) -> Vec<usize> {
+    let found = pieces.iter().enumerate().filter(|(_, p)| p.kind == kind);
+    found.map(|(i, _)| i).collect()
+}
+
+/// Reads a set with one stripe changed in every way that readers have; which of them accepted it.
+fn accepted(
+    stripes: &[Vec<u8>],
+    at: usize,
+    stripe: Vec<u8>,
+    keyring: &Arc<Keyring>,
+) -> Vec<&'static str> {
+    let mut stripes = stripes.to_vec();
+    stripes[at] = stripe;
+    let devices = devices(&stripes);
+    let mut by = Vec::new();
+    if read_all_with(&devices, keyring).is_ok() {
+        by.push("a whole read");
+    }
+    if let Ok(media) = MediaSet::open(&devices) {
+        let media = media.with_keyring(keyring);
+        if media.items(1, |_| {}).is_ok() {
+            by.push("the index");
+        }
+        let all = |_: &[Item]| true;
+        let picked = (0..STRIPES).try_for_each(|family| -> Result<(), Error> {
+            let Some(mut stream) = media.stream_of(family, 1, &all)? else {
+                return Ok(());
+            };
+            let mut payload = vec![0; 4096];
+            while let Some(block) = stream.next(&mut payload)? {
+                let len = block.header.stored_len as usize;
+                let encrypted = block.encrypted.as_ref().unwrap();
+                let place = encrypted.payload(&mut payload[..len]);
+                place.map_err(|_| Error::DeviceCount { given: 0 })?;
+            }
+            Ok(())
+        });
+        if picked.is_ok() {
+            by.push("picked blocks");
+        }
+    }
+    by
+}
+
+/// Goal: no bit of a set can be changed, although every checksum, offset and count is made to fit.
+#[test]
+fn a_changed_bit_behind_right_checksums_is_refused_by_all_who_read_it() {
+    let (stripes, keyring) = set(Algorithm::Zstd);
+    let whole = accepted(&stripes, 0, stripes[0].clone(), &keyring);
+    assert_eq!(whole.len(), 3, "{whole:?}");
+    let pieces = take_apart(Container::Zstd, &stripes[1]);
+    let mut tried = 0;
+    for (i, piece) in pieces.iter().enumerate() {
+        let bytes = piece.body.len() + piece.payload.len();
+        // All fields, and a part of the ciphertext.
+        let step = |byte: &usize| *byte < 128 || byte.is_multiple_of(CIPHERTEXT_STEP);
+        for byte in (0..bytes).filter(step) {
+            let mut changed = pieces.clone();
+            match byte.checked_sub(piece.body.len()) {
+                None => changed[i].body[byte] ^= 1 << (byte % 8),
+                Some(at) => changed[i].payload[at] ^= 1 << (byte % 8),
+            }
+            mend(Container::Zstd, &mut changed);
+            let stripe = put_together(Container::Zstd, &changed);
+            if stripe == stripes[1] {
+                // The change was mended away: a checksum, an offset or a count.
+                continue;
+            }
+            tried += 1;
+            let by = accepted(&stripes, 1, stripe, &keyring);
+            // What the index repeats suffices for it; a block's own bytes are not read.
+            let is_read = piece.kind != RecordKind::Block;
+            // Times, texts and features of the media header are about the media, not about the set.
+            let of_media = piece.kind == RecordKind::Media && byte >= 40;
+            // A signature of a later version, which says nothing to this one.
+            let of_signature = piece.kind == RecordKind::Roots && byte == 18;
+            let expected: &[&str] = match (of_media || of_signature, is_read) {
+                (true, _) => &["a whole read", "the index", "picked blocks"],
+                (false, true) => &[],
+                (false, false) => &["the index"],
+            };
+            let only = by.iter().all(|by| expected.contains(by));
+            assert!(only, "{:?} byte {byte}: {by:?}", piece.kind);
+        }
+    }
+    assert!(tried > 1_000, "{tried}");
+}
+
+/// Goal: nothing can be left out, doubled, moved or taken from another set of the same recipient.
+#[test]
+fn records_that_are_moved_dropped_doubled_or_of_another_set_are_refused() {
+    let identity = identity();
+    let one = media(
+        STRIPES,
+        &[(shape(&identity, Algorithm::Zstd), small_tree())],
+    );
+    let two = media(
+        STRIPES,
+        &[(shape(&identity, Algorithm::Zstd), small_tree())],
+    );
+    let keyring = keyring(&identity);
+    let pieces = take_apart(Container::Zstd, &one[0]);
+    let others = take_apart(Container::Zstd, &two[0]);
+    let mut tried = 0;
+    let mut check = |mut changed: Vec<Piece>, what: String| {
+        mend(Container::Zstd, &mut changed);
+        let stripe = put_together(Container::Zstd, &changed);
+        if stripe == one[0] {
+            return;
+        }
+        tried += 1;
+        let by = accepted(&one, 0, stripe, &keyring);
+        let serious = by.iter().any(|by| *by != "the index");
+        assert!(!serious, "{what}: {by:?}");
+    };
+    for i in 1..pieces.len() {
+        let mut changed = pieces.clone();
+        changed.remove(i);
+        check(changed, format!("without record {i}"));
+        // Bytes after the trailer are what a crash may leave after any set.
+        if pieces[i].kind != RecordKind::Trailer {
+            let mut changed = pieces.clone();
+            changed.insert(i, pieces[i].clone());
+            check(changed, format!("record {i} twice"));
+        }
+        for j in i + 1..pieces.len() {
+            let mut changed = pieces.clone();
+            changed.swap(i, j);
+            check(changed, format!("records {i} and {j} exchanged"));
+        }
+        for other in others.iter().skip(1) {
+            if other.kind != pieces[i].kind {
+                continue;
+            }
+            let mut changed = pieces.clone();
+            changed[i] = other.clone();
+            check(changed.clone(), format!("record {i} of another set"));
+            // With this set's own identifier, and at the sequence that is expected.
+            let id = pieces[i].body[..16].to_vec();
+            if matches!(
+                other.kind,
+                RecordKind::Block | RecordKind::Trailer | RecordKind::Roots
+            ) {
+                changed[i].body[..16].copy_from_slice(&id);
+                check(changed, format!("record {i} of another set in disguise"));
+            }
+        }
+    }
+    assert!(tried > 100, "{tried}");
+}
+
+/// Goal: a set that is not encrypted does not take an encrypted one's place where encryption is required.
+#[test]
+fn where_encryption_is_required_a_plain_set_is_refused() {
+    let plain = media(
+        STRIPES,
+        &[(
+            Shape::new(Disposition::New, Algorithm::Zstd, 50),
+            small_tree(),
+        )],
+    );
+    let required = keyring(&identity());
+    let opened = MediaSet::open(&devices(&plain)).unwrap();
+    let opened = opened.with_keyring(&required);
+    let refused = opened.stream(0, 1).unwrap_err();
+    assert!(matches!(refused, Error::NotEncrypted { .. }), "{refused}");
+    let refused = opened.items(1, |_| {}).unwrap_err();
+    assert!(matches!(refused, Error::NotEncrypted { .. }), "{refused}");
+    // The bit of the media header alone makes no encrypted set of it.
+    let mut pieces = take_apart(Container::Zstd, &plain[0]);
+    put(&mut pieces[0].body, 56, 1u64.to_le_bytes());
+    let mut changed = plain.clone();
+    changed[0] = put_together(Container::Zstd, &pieces);
+    assert!(read_all_with(&devices(&changed), &required).is_err());
+}
+
+#[test]
+fn encrypted_sets_and_others_do_not_mix_on_one_media_set() {
+    let identity = identity();
+    let secret = shape(&identity, Algorithm::Zstd);
+    let plain = Shape::new(Disposition::Append, Algorithm::Zstd, 50);
+    let more = Shape {
+        disposition: Disposition::Append,
+        ..shape(&identity, Algorithm::Lz4)
+    };
+    let slots: Vec<Slot> = (0..STRIPES).map(|_| Slot::default()).collect();
+    let to: Vec<_> = slots.iter().map(|s| Arc::new(s.clone()) as _).collect();
+    support::write_set(&to, &secret, &small_tree()).unwrap();
+    let refused = support::write_set(&to, &plain, &small_tree()).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::EncryptionMix {
+                encrypted: false,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    // Another algorithm is no obstacle: all are hidden in one container.
+    support::write_set(&to, &more, &small_tree()).unwrap();
+    let content = read_all_with(&to, &keyring(&identity)).unwrap();
+    assert_eq!(content.len(), 2);
+    let slots: Vec<Slot> = (0..STRIPES).map(|_| Slot::default()).collect();
+    let to: Vec<_> = slots.iter().map(|s| Arc::new(s.clone()) as _).collect();
+    support::write_set(&to, &plain, &small_tree()).unwrap();
+    let refused = support::write_set(&to, &more, &small_tree()).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::EncryptionMix {
+                encrypted: true,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+}

@@ -1,0 +1,128 @@
+//! Goal: encrypted sets of every algorithm go out and come back through all threads, chains too, and a child takes nothing
+//! from a set that only has its parent's identifier.
+//! Method: trees with every kind of entry are backed up and restored; a parent is exchanged for a set of the same header
+//! that was encrypted for the same recipient, as anybody can make it.
+//! Not covered: changed bytes (`encrypted.rs` of media), options and configuration (`encrypted.rs` of the command line).
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{
+    backup, backup_request, context, describe, odd_tree, restore, restore_request, stripes,
+    verify_with,
+};
+use longshore_codec::Algorithm;
+use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients};
+use longshore_io::Via;
+use longshore_media::{DeviceSpec, Disposition, EncryptTo, MediaSet, SetPlan, SetWriter, Totals};
+use longshore_pipeline::{Against, BaseRequest, RunContext, SourceSpec};
+
+struct Keys {
+    recipients: Recipients,
+    reading: RunContext,
+}
+
+fn keys() -> Keys {
+    let identity = Identity::new_hybrid().unwrap();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let keyring = Keyring::new(Identities::new(vec![identity]), true);
+    Keys {
+        recipients,
+        reading: RunContext {
+            keyring: Arc::new(keyring),
+            ..context()
+        },
+    }
+}
+
+fn devices(dir: &Path, name: &str) -> Vec<DeviceSpec> {
+    std::fs::create_dir_all(dir.join(name)).unwrap();
+    stripes(&dir.join(name), 2)
+}
+
+#[test]
+fn a_tree_goes_out_encrypted_and_comes_back_with_every_algorithm() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    odd_tree(&source);
+    let keys = keys();
+    for algorithm in Algorithm::ALL {
+        let to = devices(dir.path(), algorithm.name());
+        let mut request = backup_request(
+            SourceSpec::Files(vec![source.clone()]),
+            to.clone(),
+            algorithm,
+        );
+        request.encrypt_to = Some(keys.recipients.clone());
+        backup(&context(), request).unwrap();
+        let refused = restore(
+            &context(),
+            restore_request(to.clone(), &dir.path().join("no")),
+        );
+        assert!(refused.is_err() && !dir.path().join("no").exists());
+        let target = dir.path().join(format!("{algorithm}-restored"));
+        restore(&keys.reading, restore_request(to, &target)).unwrap();
+        assert_eq!(describe(&target), describe(&source), "{algorithm}");
+    }
+}
+
+#[test]
+fn another_set_of_its_identifier_does_not_take_the_place_of_a_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("a"), common::content(1, 300_000)).unwrap();
+    let keys = keys();
+    let (full, child) = (devices(dir.path(), "full"), devices(dir.path(), "child"));
+    let spec = SourceSpec::Files(vec![source.clone()]);
+    let request = |to: &[DeviceSpec], base: Option<&[DeviceSpec]>| {
+        let mut request = backup_request(spec.clone(), to.to_vec(), Algorithm::Zstd);
+        request.encrypt_to = Some(keys.recipients.clone());
+        request.page_sums = true;
+        request.base = base.map(|base| BaseRequest {
+            against: Against::LastFull,
+            devices: base.to_vec(),
+        });
+        request
+    };
+    backup(&context(), request(&full, None)).unwrap();
+    std::fs::write(source.join("b"), b"new").unwrap();
+    backup(&keys.reading, request(&child, Some(&full))).unwrap();
+    let restored = |name: &str| {
+        let target = dir.path().join(name);
+        let mut request = restore_request(child.clone(), &target);
+        request.bases = full.clone();
+        restore(&keys.reading, request).map(|_| target)
+    };
+    let target = restored("right").unwrap();
+    assert_eq!(describe(&target), describe(&source));
+    let checked = verify_with(&keys.reading, child.clone(), full.clone()).unwrap();
+    assert!(checked.findings.is_empty(), "{checked:?}");
+
+    // The same header over nothing, for the same recipient.
+    let storage = &context().storage;
+    let open = |specs: &[DeviceSpec]| specs.iter().map(|s| s.open(storage)).collect::<Vec<_>>();
+    let header = MediaSet::open(&open(&full)).unwrap().set(1).unwrap().header;
+    let plan = SetPlan {
+        disposition: Disposition::Format,
+        media_name: String::new(),
+        media_description: String::new(),
+        header,
+        via: Via::Cache,
+        expected_bytes: None,
+        encryption: Some(EncryptTo {
+            key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
+            parent_root: [0; 32],
+        }),
+    };
+    let mut writer = SetWriter::begin(&open(&full), plan, 0).unwrap();
+    for family in &mut writer.families {
+        family.finish_data().unwrap();
+    }
+    writer.seal(&Totals::default()).unwrap();
+    let refused = restored("wrong").unwrap_err().to_string();
+    assert!(refused.contains("other content"), "{refused}");
+    assert!(!dir.path().join("wrong").exists());
+}

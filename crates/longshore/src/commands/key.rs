@@ -1,0 +1,98 @@
+//! `key`: new identities, and their recipients.
+//!
+//! An identity is written once and never shown. What is printed is public.
+
+use std::path::Path;
+
+use longshore_crypt::{Error, Identity};
+use longshore_io::{OpenHow, Via};
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+use crate::context::Context;
+use crate::keys;
+use crate::options::{Key, KeyAction, KeyNew};
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    /// The file with the identities.
+    file: String,
+    recipients: Vec<String>,
+}
+
+pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
+    let (action, file, recipients) = match &options.action {
+        KeyAction::New(new) => ("key_new", &new.file, vec![made(new, context)?]),
+        KeyAction::Recipient(of) => {
+            let identities = keys::identities_in(context, &of.file)?;
+            let names = identities.list().iter().map(|i| i.recipient().name());
+            ("key_recipient", &of.file, names.collect())
+        }
+    };
+    context.output.say(&(recipients.join("\n") + "\n"));
+    let exit = context.output.done();
+    let answer = Answer {
+        action,
+        file: file.display().to_string(),
+        recipients,
+    };
+    context.output.json(exit, answer);
+    Ok(exit)
+}
+
+/// Writes a new identity; returns its recipient.
+fn made(options: &KeyNew, context: &Context) -> Result<String, Failure> {
+    let identity = match options.classic {
+        true => Identity::new_x25519(),
+        false => Identity::new_hybrid(),
+    };
+    let made = identity.and_then(|identity| {
+        let line = identity.line().ok_or(Error::Random)?;
+        Ok((identity.recipient().name(), line))
+    });
+    let (recipient, line) = made.map_err(|e| {
+        Failure::new(
+            Exit::Internal,
+            numbers::INTERNAL,
+            e.to_string(),
+            "run the command again; if it stays, check that getrandom(2) works",
+        )
+    })?;
+    let text = format!(
+        "# longshore key new\n# public key: {recipient}\n{}\n",
+        &*line
+    );
+    write(context, &options.file, &Zeroizing::new(text)).map_err(|e| {
+        let hint = match e.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                "name another file: an identity is never overwritten"
+            }
+            _ => "name a file in a directory where you can write",
+        };
+        let what = format!("cannot write {}", options.file.display());
+        Failure::usage(what, hint)
+            .numbered(numbers::FILE_UNUSABLE)
+            .because(e)
+    })?;
+    Ok(recipient)
+}
+
+/// Writes a new file that only its owner can read, durably.
+fn write(context: &Context, path: &Path, text: &str) -> std::io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(std::io::ErrorKind::InvalidFilename.into());
+    };
+    let parent = match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    };
+    let dir = context.storage.dir(parent)?;
+    let name = Path::new(name);
+    let file = dir.open(name, OpenHow::CreateNew)?;
+    file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
+    file.sync()?;
+    dir.sync(Path::new(""))
+}

@@ -1,0 +1,181 @@
+//! From files to keys: identities, recipients, passphrases.
+//!
+//! Invariants
+//! - A file with a secret that others may read is refused, as is one that is no regular file.
+//! - No message repeats what is in such a file.
+//!
+//! Leaves to others: what the keys do (`longshore-crypt`).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_crypt::{Error, Identities, Identity, Keyring, Passphrase, Recipient, Recipients};
+use longshore_io::{OpenHow, Via};
+use longshore_terminal::failure::Failure;
+use longshore_terminal::numbers;
+use zeroize::Zeroizing;
+
+use crate::context::Context;
+use crate::options::KeyOptions;
+
+/// The most bytes of a file of identities or recipients: room for hundreds.
+const FILE_MAX: usize = 1 << 20;
+/// What precedes the name of a file that has a passphrase.
+const PASSPHRASE: &str = "passphrase:";
+
+/// What opens encrypted sets: of the options, or else of the configuration.
+pub fn keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, Failure> {
+    let configured = &context.config.encryption;
+    let files = match options.identity.is_empty() {
+        true => &configured.identities,
+        false => &options.identity,
+    };
+    let mut identities = Identities::default();
+    for file in files {
+        identities.add(match file.strip_prefix(PASSPHRASE) {
+            Some(file) => {
+                let passphrase = passphrase(context, Path::new(file))?;
+                Identities::new(vec![Identity::Passphrase(passphrase)])
+            }
+            None => identities_in(context, Path::new(file))?,
+        });
+    }
+    let required = options.require_encryption || configured.require;
+    Ok(Arc::new(Keyring::new(identities, required)))
+}
+
+/// The identities in a file.
+pub fn identities_in(context: &Context, file: &Path) -> Result<Identities, Failure> {
+    let bytes = read(context, file, true)?;
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| unusable(file, "it is not a text"))?;
+    Identities::parse(text).map_err(|e| unusable(file, &e.to_string()))
+}
+
+fn passphrase(context: &Context, file: &Path) -> Result<Passphrase, Failure> {
+    let bytes = read(context, file, true)?;
+    let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = Zeroizing::new(line.to_vec());
+    Passphrase::new(line).map_err(|e| unusable(file, &e.to_string()))
+}
+
+/// For whom a backup to `target` is encrypted: as the options say, else the target, else the configuration.
+///
+/// Errors: none is named, and encryption is required.
+pub fn recipients(
+    context: &Context,
+    named: &[String],
+    target: Option<&str>,
+) -> Result<Option<Recipients>, Failure> {
+    let config = &context.config;
+    let texts = match named.is_empty() {
+        true => config.recipients_of(target),
+        false => named,
+    };
+    let mut list = Vec::new();
+    for text in texts {
+        list.extend(recipients_of(context, text)?);
+    }
+    if list.is_empty() {
+        return match config.encryption.require {
+            false => Ok(None),
+            true => Err(Failure::usage(
+                "the configuration requires encryption, and names nobody for whom",
+                "add `recipients` to [encryption] or to the target, or name one with --encrypt-to, then run the command again",
+            )),
+        };
+    }
+    Recipients::new(list, false).map(Some).map_err(|e| {
+        let hint = match e {
+            Error::Mixed => "name age1pq1… recipients only, or others only",
+            _ => "name 1 to 32 recipients",
+        };
+        Failure::usage(e.to_string(), hint)
+    })
+}
+
+fn recipients_of(context: &Context, text: &str) -> Result<Vec<Recipient>, Failure> {
+    if let Some(file) = text.strip_prefix(PASSPHRASE) {
+        let passphrase = passphrase(context, Path::new(file))?;
+        return Ok(vec![Recipient::Passphrase(passphrase)]);
+    }
+    let Some(file) = text.strip_prefix('@') else {
+        return Ok(vec![recipient(text).map_err(|e| {
+            Failure::usage(
+                e.to_string(),
+                "write age1…, age1pq1…, @FILE or passphrase:FILE; `longshore key recipient FILE` prints a recipient",
+            )
+        })?]);
+    };
+    let file = Path::new(file);
+    let bytes = read(context, file, false)?;
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| unusable(file, "it is not a text"))?;
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let list = lines.map(recipient).collect::<Result<Vec<_>, _>>();
+    match list {
+        Ok(list) if list.is_empty() => Err(unusable(file, "it names no recipient")),
+        Ok(list) => Ok(list),
+        Err(e) => Err(unusable(file, &e.to_string())),
+    }
+}
+
+fn recipient(text: &str) -> Result<Recipient, Error> {
+    text.parse()
+}
+
+fn unusable(file: &Path, what: &str) -> Failure {
+    Failure::usage(
+        format!("cannot use {}: {what}", file.display()),
+        "correct the file, or name another one; `longshore key new FILE` makes an identity",
+    )
+    .numbered(numbers::FILE_UNUSABLE)
+}
+
+/// All bytes of a file, which nobody but its owner may read if it is `secret`.
+fn read(context: &Context, path: &Path, secret: bool) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let failed = |e: std::io::Error| {
+        Failure::usage(
+            format!("cannot read {}", path.display()),
+            "check the path and who may read the file, then run the command again",
+        )
+        .numbered(numbers::FILE_UNUSABLE)
+        .because(e)
+    };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(failed(std::io::ErrorKind::InvalidFilename.into()));
+    };
+    let parent = match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    };
+    let read = || {
+        let file = context
+            .storage
+            .dir(parent)?
+            .open(Path::new(name), OpenHow::Read)?;
+        let stat = file.stat()?;
+        let mut bytes = Zeroizing::new(vec![0; FILE_MAX + 1]);
+        let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+        bytes.truncate(len);
+        Ok((bytes, stat.mode))
+    };
+    let (bytes, mode) = read().map_err(failed)?;
+    if secret && mode & 0o077 != 0 {
+        return Err(Failure::usage(
+            format!(
+                "others may read {}: its mode is {:04o}",
+                path.display(),
+                mode & 0o777
+            ),
+            format!("chmod 600 {}", path.display()),
+        )
+        .numbered(numbers::FILE_UNUSABLE));
+    }
+    match bytes.len() <= FILE_MAX {
+        true => Ok(bytes),
+        false => Err(unusable(path, "it is longer than 1 MiB")),
+    }
+}

@@ -1,0 +1,287 @@
+//! Goal: a machine makes backups that it cannot read, whoever has an identity reads them, and nobody is told a secret.
+//! Method: the program runs over a configured database and files; what is restored is compared with the source.
+//! Not covered: changed media (`encrypted.rs` of media), and parents that were exchanged (`encrypted.rs` of the pipeline).
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::repository::configured;
+use crate::stage::{Ran, Stage};
+
+/// A new identity in the file of this name; its recipient.
+fn recipient(stage: &Stage, file: &str) -> String {
+    let ran = stage.line(&format!("key new {file}")).exits(0);
+    let mode = std::fs::metadata(stage.path(file)).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    ran.out.trim().to_owned()
+}
+
+/// Adds lines to the configuration.
+fn configure(stage: &Stage, more: &str) {
+    let file = stage.path("no-config/longshore/longshore.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}{more}")).unwrap();
+}
+
+fn same(stage: &Stage, one: &str, two: &str) -> bool {
+    std::fs::read(stage.path(one)).unwrap() == std::fs::read(stage.path(two)).unwrap()
+}
+
+fn answer(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+#[test]
+fn a_machine_with_the_recipient_alone_makes_what_the_identity_opens() {
+    let stage = configured();
+    let to = recipient(&stage, "id");
+    assert!(to.starts_with("age1pq1"), "{to}");
+    let again = stage.line("key recipient id --json").exits(0);
+    assert_eq!(answer(&again)["recipients"][0], to.as_str());
+    let line = format!("backup app.db --to a.bak --to b.bak --verify --encrypt-to {to}");
+    stage.line(&line).exits(0).says("yes");
+    stage.line("list a.bak b.bak").exits(0).says("encrypted");
+    let listed = stage.line("list a.bak b.bak --json").exits(0);
+    assert_eq!(answer(&listed)["sets"][0]["encrypted"], true);
+    // Nothing but headers without the identity, and nothing is left behind.
+    for line in [
+        "restore a.bak b.bak --to out",
+        "verify a.bak b.bak",
+        "list a.bak b.bak --files",
+    ] {
+        let refused = stage.line(line).exits(4);
+        refused.says("50123").says("--identity FILE");
+    }
+    assert!(!stage.path("out").exists() || stage.names("out").is_empty());
+    let other = recipient(&stage, "other");
+    assert_ne!(other, to);
+    stage
+        .line("restore a.bak b.bak --to out --identity other")
+        .exits(4);
+    stage
+        .line("restore a.bak b.bak --to out --identity other --identity id")
+        .exits(0);
+    assert!(same(&stage, "app.db", "out/app.db"));
+    stage
+        .line("verify a.bak b.bak --identity id --require-encryption")
+        .exits(0);
+    stage
+        .line("list a.bak b.bak --files --identity id")
+        .exits(0)
+        .says("app.db");
+    let line = "restore a.bak b.bak --to one --only app.db --identity id";
+    stage.line(line).exits(0);
+    assert!(same(&stage, "app.db", "one/app.db"));
+    // Through a pipe, and into another program's hands.
+    let line = format!("longshore backup app.db --to - --encrypt-to {to} | cat > piped.bak");
+    stage.shell(&line).exits(0);
+    stage
+        .shell("cat piped.bak | longshore restore - --to piped --identity id")
+        .exits(0);
+    assert!(same(&stage, "app.db", "piped/app.db"));
+    // The classic form, for programs that know no other.
+    let classic = stage.line("key new classic --classic").exits(0);
+    assert!(!classic.out.starts_with("age1pq1"), "{}", classic.out);
+    let line = format!(
+        "backup app.db --to c.bak --encrypt-to {}",
+        classic.out.trim()
+    );
+    stage.line(&line).exits(0);
+    stage
+        .line("restore c.bak --to classic-out --identity classic")
+        .exits(0);
+    let mixed = format!("{line} --init --encrypt-to {to}");
+    stage.line(&mixed).exits(2).says("weakest");
+}
+
+#[test]
+fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
+    let stage = configured();
+    let to = recipient(&stage, "id");
+    configure(
+        &stage,
+        &format!(
+            "[target.open]\ndirectories = [\"{0}\"]\nrecipients = []\n[target.far]\ndirectories = [\"{1}\", \"{2}\"]\n\
+             [encryption]\nrecipients = [\"{to}\"]\n",
+            stage.write("open/x", b"").parent().unwrap().display(),
+            stage.write("far1/x", b"").parent().unwrap().display(),
+            stage.write("far2/x", b"").parent().unwrap().display(),
+        ),
+    );
+    stage.line("config check").exits(0);
+    let made = stage.line("backup sales --verify").exits(0);
+    made.says("yes");
+    stage.line("backup sales --target open").exits(0);
+    let list = |line: &str| answer(&stage.line(line).exits(0))["sets"][0]["encrypted"].clone();
+    assert_eq!(list("list --database sales --label latest --json"), true);
+    let line = "list --database sales --label latest --target open --json";
+    assert_eq!(list(line), false);
+    // What a host without any identity does every day.
+    stage.line("info sales").exits(0);
+    stage.line("check sales").exits(0);
+    let label = stage.names("disk1/sales")[0].clone();
+    let line = format!("copy sales --label {label} --to far");
+    stage.line(&line).exits(0);
+    stage.line("backup sales").exits(0);
+    stage.line("backup sales").exits(0);
+    stage
+        .line("expire sales --keep-full 2")
+        .exits(0)
+        .says("1 backups");
+    std::fs::remove_file(stage.path("history.db")).unwrap();
+    stage.line("catalog rebuild --target nightly").exits(0);
+    // A differential backup reads its base.
+    stage
+        .line("backup sales --differential")
+        .exits(4)
+        .says("50123");
+    stage
+        .line("backup sales --differential --identity id")
+        .exits(0);
+    stage
+        .line("restore --database sales --to out --identity id")
+        .exits(0);
+    stage
+        .line("restore --database sales --target far --to copied --identity id")
+        .exits(0);
+    assert!(same(&stage, "out/app.db", "copied/app.db"));
+    std::fs::create_dir(stage.path("work")).unwrap();
+    stage.line("drill sales --work work").exits(4);
+    stage
+        .line("drill sales --work work --identity id")
+        .exits(0)
+        .says("is good");
+    // From the environment, as a container has it.
+    let mut command = stage.command(&["drill", "sales", "--work", "work"]);
+    command.env("LONGSHORE_ENCRYPTION_IDENTITIES", stage.path("id"));
+    Ran::of(&command.output().unwrap()).exits(0);
+}
+
+#[test]
+fn where_encryption_is_required_nothing_else_is_made_or_read() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("backup app.db --to plain.bak").exits(0);
+    stage
+        .line("verify plain.bak --require-encryption")
+        .exits(4)
+        .says("50124");
+    for line in [
+        "restore plain.bak --to out --require-encryption",
+        "list plain.bak --files --require-encryption",
+        "drill sales --require-encryption",
+    ] {
+        stage.line(line).exits(4).says("50124");
+    }
+    stage
+        .line("backup app.db --to base.bak --page-sums")
+        .exits(0);
+    let line = "backup app.db --to diff.bak --differential --base base.bak --require-encryption";
+    stage.line(line).exits(4).says("50124");
+    configure(&stage, "[encryption]\nrequire = true\n");
+    stage
+        .line("backup app.db --to new.bak")
+        .exits(2)
+        .says("--encrypt-to");
+    stage
+        .line("restore --database sales --to out")
+        .exits(4)
+        .says("is not encrypted");
+    stage.line("restore plain.bak --to out").exits(4);
+    stage
+        .line("restore plain.bak --to out --only app.db")
+        .exits(4);
+    stage.line("list plain.bak --files").exits(4);
+    stage
+        .shell("cat plain.bak | longshore restore - --to out || [ $? = 4 ]")
+        .exits(0);
+    assert!(!stage.path("out").exists() || stage.names("out").is_empty());
+    let sql = "BACKUP DATABASE sales TO DISK = 'sql.bak'";
+    let refused = stage.run(&["sql", "-b", "-Q", sql]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+}
+
+#[test]
+fn statements_encrypt_and_open_as_the_configuration_says() {
+    let stage = configured();
+    let to = recipient(&stage, "id");
+    let id = stage.path("id").display().to_string();
+    configure(
+        &stage,
+        &format!(
+            "[encryption]\nrecipients = [\"{to}\"]\nidentities = [\"{id}\"]\nrequire = true\n"
+        ),
+    );
+    let sql = "BACKUP DATABASE sales TO DISK = 'sql.bak' WITH COMPRESSION; \
+               BACKUP DATABASE sales TO DISK = 'sql.bak' WITH COMPRESSION; \
+               RESTORE VERIFYONLY FROM DISK = 'sql.bak'";
+    stage.run(&["sql", "-b", "-Q", sql]).exits(0);
+    let listed = stage.line("list sql.bak --json").exits(0);
+    assert_eq!(answer(&listed)["sets"][1]["encrypted"], true);
+    stage.line("restore sql.bak --to out").exits(0);
+    assert!(same(&stage, "app.db", "out/app.db"));
+}
+
+#[test]
+fn files_with_secrets_are_read_from_their_owner_alone_and_never_repeated() {
+    let stage = configured();
+    recipient(&stage, "id");
+    stage.line("key new id").exits(2).says("never overwritten");
+    let text = std::fs::read_to_string(stage.path("id")).unwrap();
+    let secret = text.lines().last().unwrap().to_owned();
+    let set_mode = |name: &str, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(stage.path(name), mode).unwrap();
+    };
+    stage.line("backup app.db --to a.bak").exits(0);
+    let mut said = Vec::new();
+    set_mode("id", 0o640);
+    said.push(stage.line("verify a.bak --identity id").exits(2));
+    said[0].says("others may read").says("chmod 600");
+    set_mode("id", 0o600);
+    // A secret where a recipient belongs, and files that hold something else.
+    let line = format!("backup app.db --to b.bak --encrypt-to {secret}");
+    said.push(stage.line(&line).exits(2).says("secret"));
+    stage.write("broken", format!("{}x\n", &secret[..60]).as_bytes());
+    set_mode("broken", 0o600);
+    said.push(stage.line("verify a.bak --identity broken").exits(2));
+    stage.write("empty", b"# nothing\n");
+    set_mode("empty", 0o600);
+    said.push(stage.line("verify a.bak --identity empty").exits(2));
+    said.push(stage.line("verify a.bak --identity missing").exits(2));
+    stage.write("short", b"too short\n");
+    set_mode("short", 0o600);
+    said.push(
+        stage
+            .line("backup app.db --to b.bak --encrypt-to passphrase:short")
+            .exits(2),
+    );
+    for ran in &said {
+        assert!(!ran.err.contains(&secret[20..40]), "{}", ran.err);
+        assert!(!ran.err.contains("too short\n"), "{}", ran.err);
+    }
+    assert!(!stage.path("b.bak").exists());
+}
+
+#[test]
+fn a_passphrase_opens_what_it_encrypted() {
+    let stage = configured();
+    for (file, text) in [
+        ("pass", "six words or more"),
+        ("wrong", "six words or less"),
+    ] {
+        stage.write(file, format!("{text}\nnot this line\n").as_bytes());
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(stage.path(file), mode).unwrap();
+    }
+    let line = "backup app.db --to a.bak --to b.bak --to c.bak --encrypt-to passphrase:pass";
+    stage.line(line).exits(0);
+    stage
+        .line("restore a.bak b.bak c.bak --to out --identity passphrase:wrong")
+        .exits(4);
+    stage
+        .line("restore a.bak b.bak c.bak --to out --identity passphrase:pass")
+        .exits(0);
+    assert!(same(&stage, "app.db", "out/app.db"));
+}
