@@ -159,6 +159,10 @@ pub enum Error {
         label: String,
     },
 
+    /// Writing over it would lose what the newer version knows.
+    #[error("a newer version of longshore wrote the record {at} (form {form})")]
+    NewerRecord { at: String, form: u32 },
+
     /// Another expire is running, or a program that an expire must not disturb.
     #[error("{} is in use: {holder}", path.display())]
     Busy { path: PathBuf, holder: String },
@@ -189,6 +193,7 @@ impl Error {
             | Error::NoWalToCopy { .. }
             | Error::SamePlace { .. }
             | Error::LeaseLost { .. }
+            | Error::NewerRecord { .. }
             | Error::Store(_)
             | Error::Wal(_) => None,
         }
@@ -247,6 +252,9 @@ impl Error {
             }
             Error::LabelTaken { .. } => {
                 "`longshore info --target` shows what is there; another copy of the same backup may be running"
+            }
+            Error::NewerRecord { .. } => {
+                "run the command with that version; `longshore --version` shows this one's"
             }
             Error::Busy { .. } => "wait until the other run has ended",
         }

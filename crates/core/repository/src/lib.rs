@@ -21,6 +21,7 @@ pub mod recover;
 mod reliance;
 pub mod retention;
 mod shelf;
+pub mod status;
 pub mod target;
 
 pub use error::Error;
@@ -29,7 +30,9 @@ pub use label::{BackupKind, Label};
 pub use nearer::FromCopy;
 pub use place::LeftUploads;
 pub use reliance::Reliance;
-pub use shelf::{BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, Shelf};
+pub use shelf::{
+    BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, SetIdentity, Shelf,
+};
 pub use target::{Places, Target};
 
 /// The requests that this process has sent to object stores.

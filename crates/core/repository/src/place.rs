@@ -23,7 +23,7 @@ use self::buckets::Buckets;
 use self::directories::Directories;
 pub use self::door::LeftUploads;
 pub(crate) use self::door::{
-    Begun, Found, Hold, LabelFiles, Place, Protection, Removal, ShelfMark,
+    Begun, Found, FoundRecord, Hold, LabelFiles, Place, Protection, Removal, ShelfMark,
 };
 
 use crate::Error;

@@ -25,6 +25,7 @@ use longshore_media::{
 use longshore_pg::{Earlier, Lsn, Recovery};
 use longshore_wal::proof::Reach;
 use longshore_wal::{self as wal, LogRange, WalArchive};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::Error;
@@ -100,6 +101,16 @@ pub struct BackupEntry {
     pub bytes: u64,
     /// Programs that read it now.
     pub readers: Vec<Holder>,
+    /// Tells the existing stripes from all copies of them, and from what may have their names later.
+    pub imprint: String,
+}
+
+/// What a record names a backup by: its set, and the very stripes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetIdentity {
+    pub label: Label,
+    pub set: Uuid,
+    pub imprint: String,
 }
 
 /// Everything on a shelf.
@@ -140,6 +151,15 @@ impl BackupEntry {
             BackupState::Complete(complete) => Some(complete),
             _ => None,
         }
+    }
+
+    /// Its identity; `None` if it is not whole.
+    pub fn identity(&self) -> Option<SetIdentity> {
+        Some(SetIdentity {
+            label: self.label.clone(),
+            set: self.complete()?.header.set,
+            imprint: self.imprint.clone(),
+        })
     }
 
     /// The start, as exactly as it is known. A backup that cannot be read may be the last with its label's time.
@@ -246,6 +266,8 @@ pub struct BackupLease {
     pub reach: Reach,
     /// Why part of it is not protected by a lease.
     pub unprotected: Option<String>,
+    /// All sets of the chain as they were when they were leased.
+    pub identities: Vec<SetIdentity>,
     _holds: Vec<Box<dyn Hold>>,
 }
 
@@ -401,6 +423,7 @@ impl Shelf {
             devices,
             bytes: files.bytes,
             readers,
+            imprint: imprint(files.changes),
         }
     }
 
@@ -511,11 +534,7 @@ impl Shelf {
     /// The backup with this index, protected as by [`Shelf::lease`].
     ///
     /// Errors: [`Error::NoSuchLabel`], [`Error::NotWhole`], [`Error::Chain`].
-    pub(crate) fn lease_listed(
-        &self,
-        listing: &Listing,
-        index: usize,
-    ) -> Result<BackupLease, Error> {
+    pub fn lease_listed(&self, listing: &Listing, index: usize) -> Result<BackupLease, Error> {
         self.usable(listing, index)?;
         let last = listing.sets[index].facts().log.map_or(0, |l| l.last_lsn);
         let choice = RestoreStart {
@@ -538,6 +557,7 @@ impl Shelf {
             passed: choice.passed,
             reach: choice.reach,
             unprotected: None,
+            identities: Vec::new(),
             _holds: Vec::new(),
         };
         let links = chain(&listing.facts(), chosen)?;
@@ -558,6 +578,7 @@ impl Shelf {
             let set = again.sets.iter().find(|s| s.label == *label);
             let set = set.filter(|s| s.complete().is_some());
             let set = set.ok_or_else(|| self.no_such(label.as_str()))?;
+            lease.identities.extend(set.identity());
             match i == chosen {
                 true => lease.devices = set.devices.clone(),
                 false => lease.parents.push((set.label.clone(), set.devices.clone())),
@@ -719,6 +740,18 @@ fn archived(
         [one] => Some(*one),
         _ => None,
     }
+}
+
+/// A digest of what no copy of the stripes has.
+fn imprint(mut changes: Vec<String>) -> String {
+    changes.sort();
+    let mut sum = Sha256::new();
+    for change in changes {
+        sum.update(change);
+        sum.update("\n");
+    }
+    let hex = |byte: &u8| format!("{byte:02x}");
+    sum.finalize().iter().take(16).map(hex).collect()
 }
 
 fn writing(by: String) -> BackupState {

@@ -22,6 +22,9 @@ pub const DIRECTORIES_MAX: usize = longshore_media::header::FAMILIES_MAX as usiz
 /// The prefix of a shelf's mark.
 pub(crate) const MARK: &str = ".longshore-relies-";
 
+/// The prefix of a record of what was found out about a database's backups.
+pub(crate) const STATUS: &str = ".longshore-status-";
+
 /// The directory of a database's WAL, next to its backups, in the target's first place.
 pub const WAL: &str = "wal";
 
@@ -196,7 +199,7 @@ pub fn kept_object(address: &Address) -> Option<&'static str> {
     if is(Label::is_like) {
         Some("a backup at a target")
     } else if is(own) {
-        Some("a mark or a lease of a target")
+        Some("a mark, a lease or a record of a target")
     } else if is(is_identity) || is_wal(parts.last()?) || is_record(&parts) {
         Some("a WAL archive")
     } else {

@@ -12,7 +12,7 @@
 //!   lease was whole once.
 //! - A removal first creates `LABEL/.removing` and then looks for leases. A reader first writes its lease and then looks
 //!   for `.removing`. So one of the two notices the other. `.removing` goes last.
-//! - Nothing but leases is ever written again, and nothing but a removal deletes stripes.
+//! - Nothing but leases and records is ever written again, and nothing but a removal deletes stripes.
 //!
 //! Leaves to others: writing, renewing and ending leases (`object_lease.rs`); requests and their repetition
 //! (`longshore-bucket`); stripes (`longshore-media`); which backups count and which ones go (`shelf.rs`, `expire.rs`,
@@ -32,14 +32,14 @@ use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
 use super::door::{
-    Begun, Claims, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal,
-    Remover, ShelfMark,
+    Begun, Claims, Found, FoundRecord, Hold, LabelFiles, LeftUploads, Marks, Place, Protection,
+    Records, Removal, Remover, ShelfMark,
 };
 use super::object_lease::{self, End, ObjectLease};
 use crate::Error;
 use crate::label::{BackupKind, Label};
 use crate::lease::{self, Holder, Use};
-use crate::target::{self, MARK, REMOVING, bad_name, family_name, family_of};
+use crate::target::{self, MARK, REMOVING, STATUS, bad_name, family_name, family_of};
 
 /// The beginning of a probe's name, by which one that was left is known.
 const PROBE: &str = ".longshore-probe-";
@@ -109,6 +109,19 @@ impl Spot {
 
     fn remove(&self) -> Result<(), StoreError> {
         self.bucket.remove(&self.key, &NEVER)
+    }
+
+    /// The record here; `None` if there is none.
+    fn record(&self, name: &str, len_max: usize) -> Result<Option<FoundRecord>, StoreError> {
+        // A byte more tells whether it is too long.
+        let asked = len_max as u64 + 1;
+        let read = self.bucket.beginning(&self.key, Some(asked), &NEVER)?;
+        Ok(read.map(|(head, bytes)| FoundRecord {
+            name: name.to_owned(),
+            at: self.address.clone(),
+            changed_ns: head.modified_ns,
+            bytes: (bytes.len() <= len_max).then(|| bytes.to_vec()),
+        }))
     }
 
     /// What a listing alone says of the lease here; `None`: its content is needed.
@@ -417,7 +430,7 @@ fn add_below(
 /// The unknown names in a folder that is no label's, from the database on.
 fn strays_of(folder: &str, objects: &[(&str, &Listed)]) -> Vec<String> {
     let is_own = |name: &str| {
-        let mut beginnings = [lease::PREFIX, MARK, PROBE].iter();
+        let mut beginnings = [lease::PREFIX, MARK, PROBE, STATUS].iter();
         beginnings.any(|own| name.starts_with(own))
     };
     match folder {
@@ -441,9 +454,15 @@ fn add_files(
         if *name == REMOVING {
             files.removing = true;
         } else if family_of(name).is_some_and(|family| family.1) {
-            let address = address_of(&spot.join(name).address)?;
-            files.stripes.push(DeviceSpec::Bucket(address));
+            let stripe = spot.join(name);
+            files
+                .stripes
+                .push(DeviceSpec::Bucket(address_of(&stripe.address)?));
             files.bytes += object.len_bytes;
+            // A copy in another bucket may have the time, as replication keeps it.
+            let (at, len, changed_ns) = (stripe.identity(), object.len_bytes, object.modified_ns);
+            let change = format!("{} {len} {changed_ns}", at.display());
+            files.changes.push(change);
         } else {
             strays.push(object.name.clone());
         }
@@ -707,6 +726,30 @@ impl Marks for Buckets {
 
     fn home(&self) -> Result<PathBuf, Error> {
         Ok(self.first_home()?.identity())
+    }
+}
+
+impl Records for Buckets {
+    fn records(&self, names: &[&str], len_max: usize) -> Result<Vec<FoundRecord>, Error> {
+        let mut found = Vec::new();
+        for home in self.homes()? {
+            // Most databases have few of them: one listing is cheaper than a question for each.
+            let level = home.bucket.level(&home.key, &NEVER)?;
+            let listed = |name: &&&str| level.objects.iter().any(|object| object.name == ***name);
+            let there: Vec<&&str> = names.iter().filter(listed).collect();
+            let read = each(&there, |name| home.join(name).record(name, len_max))?;
+            for record in read {
+                found.extend(record?);
+            }
+        }
+        Ok(found)
+    }
+
+    fn put_record(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let spot = self.first_home()?.join(name);
+        let bytes = Bytes::copy_from_slice(bytes);
+        spot.bucket.put(&spot.key, bytes, &NEVER)?;
+        Ok(())
     }
 }
 

@@ -15,18 +15,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Clock, Dir, FileKind, OpenHow, Storage};
+use longshore_io::{Attributes, Clock, Dir, FileKind, OpenHow, Storage, Via, is_stale};
 use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
 use super::door::{
-    Begun, Claims, Found, Hold, LabelFiles, LeftUploads, Marks, Place, Protection, Removal,
-    Remover, ShelfMark,
+    Begun, Claims, Found, FoundRecord, Hold, LabelFiles, LeftUploads, Marks, Place, Protection,
+    Records, Removal, Remover, ShelfMark,
 };
 use crate::Error;
 use crate::label::{BackupKind, Label};
 use crate::lease::{self, Lease, Use};
-use crate::target::{self, MARK, PENDING, REMOVING, WAL, family_name, family_of, is_reservation};
+use crate::target::{
+    self, MARK, PENDING, REMOVING, STATUS, WAL, family_name, family_of, is_reservation,
+};
 
 /// A database's directory at a target, and its path for messages.
 type Home = (Arc<dyn Dir>, PathBuf);
@@ -152,7 +154,7 @@ impl Directories {
                         }
                     }
                     Err(_) if text == WAL || text.starts_with(lease::PREFIX) => {}
-                    Err(_) if text.starts_with(MARK) => {}
+                    Err(_) if text.starts_with(MARK) || text.starts_with(STATUS) => {}
                     Err(_) => strays.push(self.path(i).join(&name)),
                 }
             }
@@ -473,6 +475,119 @@ impl Marks for Directories {
     }
 }
 
+/// The infix of a record that is being written.
+const NEW: &str = ".new-";
+
+impl Records for Directories {
+    fn records(&self, names: &[&str], len_max: usize) -> Result<Vec<FoundRecord>, Error> {
+        let mut found = Vec::new();
+        for (i, dir) in self.dirs()?.into_iter().enumerate() {
+            let Some(dir) = dir else { continue };
+            for name in names {
+                let path = self.path(i).join(name);
+                let read = read_record(&*dir, name, len_max).map_err(self.io("read", &path))?;
+                found.extend(read.map(|(changed_ns, bytes)| FoundRecord {
+                    name: (*name).to_owned(),
+                    at: path.display().to_string(),
+                    changed_ns,
+                    bytes,
+                }));
+            }
+        }
+        Ok(found)
+    }
+
+    fn put_record(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let Some((dir, home)) = self.first_dir()? else {
+            return Err(Error::Nothing {
+                target: self.target.clone(),
+                database: self.database.clone(),
+            });
+        };
+        let path = home.join(name);
+        let new = PathBuf::from(format!("{name}{NEW}{}", Uuid::new_v4().simple()));
+        let cannot = self.io("write", &path);
+        let write = || -> Result<i64, Error> {
+            let file = dir.open(&new, OpenHow::CreateNew).map_err(&cannot)?;
+            let written = file.write_all_at(bytes, 0, Via::Cache);
+            written.map_err(&cannot)?;
+            self.hand_over(&*dir, &new, &path)?;
+            file.sync_with_times().map_err(&cannot)?;
+            let now_ns = file.stat().map_err(&cannot)?.mtime_ns;
+            dir.rename(&new, Path::new(name)).map_err(&cannot)?;
+            dir.sync(Path::new("")).map_err(&cannot)?;
+            Ok(now_ns)
+        };
+        let now_ns = write().inspect_err(|_| {
+            // If this cannot be removed now, a later record removes it.
+            let _left = dir.remove_file(&new);
+        })?;
+        remove_left_records(&*dir, now_ns);
+        Ok(())
+    }
+}
+
+impl Directories {
+    /// Gives a new record to the owner of the directory that it lies in, readable for whoever may read that.
+    ///
+    /// Errors: [`Error::OthersTarget`] if it would stay root's in another user's directory.
+    fn hand_over(&self, dir: &dyn Dir, new: &Path, path: &Path) -> Result<(), Error> {
+        let cannot = self.io("write", path);
+        let home = dir.stat(Path::new("")).map_err(&cannot)?;
+        let own = dir.stat(new).map_err(&cannot)?;
+        let is_intruder = own.uid == 0 && home.uid != 0;
+        let attributes = Attributes {
+            mode: Some(0o600 | home.mode & 0o044),
+            owner: is_intruder.then_some((home.uid, home.gid)),
+            mtime_ns: None,
+        };
+        dir.set_attributes(new, &attributes).map_err(&cannot)?;
+        self.refuse_intruder(dir, new, path)
+    }
+}
+
+/// A record's last change and its bytes; `None` if there is none of this name.
+fn read_record(
+    dir: &dyn Dir,
+    name: &str,
+    len_max: usize,
+) -> io::Result<Option<(i64, Option<Vec<u8>>)>> {
+    let name = Path::new(name);
+    let stat = match dir.stat(name) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        stat => stat?,
+    };
+    if stat.kind != FileKind::File {
+        return Ok(Some((stat.mtime_ns, None)));
+    }
+    let file = match dir.open(name, OpenHow::Read) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let stat = file.stat()?;
+    let told = usize::try_from(stat.len).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; told.min(len_max) + 1];
+    let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+    bytes.truncate(len);
+    let bytes = (told.max(len) <= len_max).then_some(bytes);
+    Ok(Some((stat.mtime_ns, bytes)))
+}
+
+/// Removes what killed writers of records left.
+fn remove_left_records(dir: &dyn Dir, now_ns: i64) {
+    let Ok(names) = dir.list() else { return };
+    for name in names.flatten() {
+        let is_left = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(STATUS))
+            .is_some_and(|rest| rest.contains(NEW));
+        let name = Path::new(&name);
+        if is_left && dir.stat(name).is_ok_and(|s| is_stale(s.mtime_ns, now_ns)) {
+            let _kept = dir.remove_file(name);
+        }
+    }
+}
+
 impl Remover for Locked<'_> {
     fn look(&self) -> Result<Found, Error> {
         self.place.look_at(self.touch()?)
@@ -597,7 +712,11 @@ impl Files {
             }
             match family_of(text) {
                 Some((number, finished)) => {
-                    self.found.bytes += dir.stat(&file).map_or(0, |s| s.len);
+                    if let Ok(stat) = dir.stat(&file) {
+                        self.found.bytes += stat.len;
+                        let change = format!("{number} {} {}", stat.len, stat.ctime_ns);
+                        self.found.changes.extend(finished.then_some(change));
+                    }
                     *self
                         .families
                         .entry((index, name.to_owned(), number))

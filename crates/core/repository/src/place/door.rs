@@ -47,6 +47,9 @@ pub(crate) struct LabelFiles {
     pub writers_ended: bool,
     pub bytes: u64,
     pub unreadable: Option<String>,
+    /// One line for each stripe that has its final name: its length, and its last change by the place's own clock. No
+    /// copy of the stripe has the same line.
+    pub changes: Vec<String>,
 }
 
 /// A place for a new backup.
@@ -100,7 +103,7 @@ pub(crate) struct ShelfMark {
 
 /// Where the backups of one database lie. Any number of programs may use one place. The tests in `place/tests.rs` check
 /// the text of the traits here for every place.
-pub(crate) trait Place: Claims + Marks + Debug + Send + Sync {
+pub(crate) trait Place: Claims + Marks + Records + Debug + Send + Sync {
     /// Errors: a part of the place cannot be read; trouble with one backup is in its [`LabelFiles`].
     fn look(&self) -> Result<Found, Error>;
 
@@ -161,6 +164,33 @@ pub struct LeftUploads {
     pub aborted: u64,
     /// Why some could not be found or aborted.
     pub kept_because: Option<String>,
+}
+
+/// A record of what was found out about a database's backups.
+#[derive(Debug)]
+pub(crate) struct FoundRecord {
+    pub name: String,
+    /// Where it lies, for people.
+    pub at: String,
+    /// The time of its last change by the place's own clock, in nanoseconds since the Unix epoch.
+    pub changed_ns: i64,
+    /// `None`: it is no regular file, or longer than was asked for. Its bytes are anybody's who may write there.
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// Small files about a database at its place, by name. They prove nothing and protect nothing, so there are no locks: the
+/// last writer counts.
+pub(crate) trait Records {
+    /// All records of these names, the first place's first. At most a byte more than `len_max` of each is read.
+    ///
+    /// Errors: a part of the place cannot be read, or a record not by this user.
+    fn records(&self, names: &[&str], len_max: usize) -> Result<Vec<FoundRecord>, Error>;
+
+    /// Replaces the record of this name as a whole: a reader, and a power cut, finds the one before or this one. What has
+    /// its name is not written to. The record belongs to whoever the place belongs to.
+    ///
+    /// Errors: there is nothing of the database yet, or nothing can be written; then the record is as it was.
+    fn put_record(&self, name: &str, bytes: &[u8]) -> Result<(), Error>;
 }
 
 /// A place from which no other program removes backups now.

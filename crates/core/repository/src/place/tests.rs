@@ -1,4 +1,4 @@
-//! Goal: the text of [`Place`], [`Claims`], [`Marks`], [`Remover`] and [`Hold`] holds for every place.
+//! Goal: the text of [`Place`], [`Claims`], [`Marks`], [`Records`], [`Remover`] and [`Hold`] holds for every place.
 //! Method: directories on a real disk and on simulated ones with and without locks that reach everybody, and prefixes
 //! of a simulated store with its habits.
 //!
@@ -190,6 +190,9 @@ contract! {
     one_program_at_a_time_removes
     a_backup_that_is_not_there_is_not_protected
     a_mark_is_found_again_and_only_at_its_place
+    a_record_is_replaced_as_a_whole_and_is_no_backup
+    a_record_that_is_too_long_is_not_read
+    stripes_that_are_written_again_have_another_change
     what_is_no_backup_is_told_and_left_alone
     nothing_is_aborted_where_nothing_was_left
 }
@@ -423,6 +426,77 @@ fn a_mark_is_found_again_and_only_at_its_place(stage: &Stage) {
     assert_ne!(other.home().unwrap(), place.home().unwrap());
 }
 
+/// A record's name.
+const NOTE: &str = ".longshore-status-note";
+
+fn notes(stage: &Stage, len_max: usize) -> Vec<FoundRecord> {
+    let names = [NOTE, ".longshore-status-other"];
+    stage.place().records(&names, len_max).unwrap()
+}
+
+fn a_record_is_replaced_as_a_whole_and_is_no_backup(stage: &Stage) {
+    assert!(notes(stage, 9).is_empty());
+    let label = stage.shelved(1);
+    let mut last_ns = i64::MIN;
+    for bytes in [&b"longer"[..], b"", b"short"] {
+        stage.place().put_record(NOTE, bytes).unwrap();
+        let found = notes(stage, 9);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].name, NOTE);
+        assert_eq!(found[0].bytes.as_deref(), Some(bytes));
+        assert!(found[0].at.ends_with(NOTE), "{found:?}");
+        assert!(found[0].changed_ns >= last_ns, "{found:?}");
+        last_ns = found[0].changed_ns;
+    }
+    let found = stage.place().look().unwrap();
+    assert!(found.strays.is_empty(), "{found:?}");
+    assert_eq!(found.labels.len(), 1);
+    assert!(stage.place().marks().unwrap().is_empty());
+    assert!(
+        stage
+            .place_of("other")
+            .records(&[NOTE], 9)
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(stage.removed(&label), Removal::Done);
+    assert_eq!(notes(stage, 9).len(), 1, "it stays");
+}
+
+fn a_record_that_is_too_long_is_not_read(stage: &Stage) {
+    stage.shelved(1);
+    stage.place().put_record(NOTE, b"0123456789").unwrap();
+    let read = |len_max| notes(stage, len_max)[0].bytes.clone();
+    assert_eq!(read(10).as_deref(), Some(&b"0123456789"[..]));
+    assert_eq!(read(9), None);
+    assert_eq!(read(0), None);
+}
+
+fn stripes_that_are_written_again_have_another_change(stage: &Stage) {
+    let begun = stage.begun(1);
+    let changes = || {
+        stage.place().look().unwrap().labels[&begun.label]
+            .changes
+            .clone()
+    };
+    assert!(changes().is_empty(), "nothing is finished");
+    begun.devices.iter().for_each(|device| stage.write(device));
+    let first = changes();
+    assert_eq!(first.len(), 2, "{first:?}");
+    assert_ne!(first[0], first[1]);
+    assert_eq!(changes(), first, "reading changes nothing");
+    let copy = stage
+        .place()
+        .begin_copy(&Label::new(9, BackupKind::Full), 2)
+        .unwrap();
+    copy.devices.iter().for_each(|device| stage.write(device));
+    let theirs = &stage.place().look().unwrap().labels[&copy.label].changes;
+    assert!(
+        theirs.iter().all(|change| !first.contains(change)),
+        "{theirs:?}"
+    );
+}
+
 fn what_is_no_backup_is_told_and_left_alone(stage: &Stage) {
     let label = stage.shelved(1);
     let stripe = PathBuf::from(stage.place().stripe(&label, 1));
@@ -473,6 +547,8 @@ enum Lie {
     ProtectsAnything,
     LocksNobodyOut,
     ForgetsMarks,
+    ForgetsRecords,
+    ReadsAnyLength,
     HasItElsewhere,
     RemovesNothing,
     CopiesOverAnything,
@@ -635,6 +711,22 @@ impl Marks for Lying {
     }
 }
 
+impl Records for Lying {
+    fn records(&self, names: &[&str], len_max: usize) -> Result<Vec<FoundRecord>, Error> {
+        match self.lie {
+            Lie::ReadsAnyLength => self.place.records(names, len_max + 100),
+            _ => self.place.records(names, len_max),
+        }
+    }
+
+    fn put_record(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        match self.lie {
+            Lie::ForgetsRecords => Ok(()),
+            _ => self.place.put_record(name, bytes),
+        }
+    }
+}
+
 /// Has no lock, and removes nothing.
 struct Unlocked<'a>(&'a dyn Place);
 
@@ -662,6 +754,8 @@ fn every_lie_of_a_place_breaks_a_promise() {
         Lie::ProtectsAnything,
         Lie::LocksNobodyOut,
         Lie::ForgetsMarks,
+        Lie::ForgetsRecords,
+        Lie::ReadsAnyLength,
         Lie::HasItElsewhere,
         Lie::RemovesNothing,
         Lie::CopiesOverAnything,
