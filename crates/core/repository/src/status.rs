@@ -48,10 +48,13 @@ const TEXT_MAX: usize = 400;
 /// The version of records that this program writes and reads.
 const VERSION: u32 = 1;
 
+/// Times after the year 2255, and as long before 1970, are nobody's: readers of JSON would round them.
+const TIME_MAX_US: i64 = 1 << 53;
+
 /// By how much the clocks of two hosts may differ.
 const CLOCKS_DIFFER_US: i64 = 3600 * 1_000_000;
 
-/// What a record is about.
+/// The kind of run that a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Task {
     Verify,
@@ -90,7 +93,7 @@ impl Task {
     }
 }
 
-/// Who found something out, and when.
+/// The time and the host of a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witnessed {
     /// Microseconds since the Unix epoch, by the host's clock.
@@ -127,7 +130,7 @@ pub struct SetResult {
     /// How long it took.
     #[serde(default, deserialize_with = "seconds")]
     pub seconds: Option<f64>,
-    /// What was wrong; empty if nothing was.
+    /// The damage; empty if there was none.
     #[serde(default)]
     pub text: String,
 }
@@ -218,7 +221,7 @@ enum Unreadable {
 }
 
 impl Record {
-    /// The bytes are anybody's. What they say is not repeated.
+    /// The bytes are anybody's, so the reason repeats none of them.
     fn parse(bytes: Option<&[u8]>) -> Result<Record, Unreadable> {
         #[derive(Deserialize)]
         struct Head {
@@ -298,7 +301,7 @@ impl Record {
         let sets = self.sets.iter_mut().map(|result| &mut result.by);
         let wal = self.wal.iter_mut().map(|range| &mut range.by);
         sets.chain(wal)
-            .for_each(|by| by.at_us = by.at_us.min(changed_us));
+            .for_each(|by| by.at_us = by.at_us.min(changed_us).max(-TIME_MAX_US));
     }
 
     fn add(&mut self, news: &News) {
@@ -321,7 +324,7 @@ impl Record {
     }
 }
 
-/// What a run adds to a record.
+/// The part that a run adds to a record.
 #[derive(Debug, Clone, Default)]
 pub struct News {
     pub sets: Vec<SetResult>,
@@ -399,7 +402,7 @@ impl std::fmt::Display for Unreadable {
 }
 
 impl Shelf {
-    /// What the records at the place say.
+    /// The content of all records at the place.
     ///
     /// Errors: the place cannot be read.
     pub fn status(&self) -> Result<Status, Error> {
@@ -440,7 +443,7 @@ impl Shelf {
         }
     }
 
-    /// What a record names these backups by, as they are now.
+    /// The identities of these backups as they are now.
     ///
     /// Errors: the place cannot be read.
     pub fn identities(&self, labels: &[Label]) -> Result<Vec<SetIdentity>, Error> {
@@ -469,7 +472,7 @@ fn to_moment<S: Serializer>(us: &i64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&time.to_string())
 }
 
-/// What a text stands for. The error does not repeat the text.
+/// The value of a text. The error does not repeat the text.
 fn parsed<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl Fn(&str) -> Option<T>,
@@ -480,7 +483,8 @@ fn parsed<'de, D: Deserializer<'de>, T>(
 
 fn moment<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
     parsed(from, |text| {
-        Some(Timestamp::from_str(text).ok()?.as_microsecond())
+        let us = Timestamp::from_str(text).ok()?.as_microsecond();
+        (us.abs() <= TIME_MAX_US).then_some(us)
     })
 }
 
@@ -646,6 +650,7 @@ mod tests {
             (&text.as_bytes()[..text.len() / 2], "damaged"),
             (wrong("-full-", "-half-").as_bytes(), "damaged"),
             (wrong("1970-01-04T", "19970-01-04T").as_bytes(), "damaged"),
+            (wrong("1970-01-04T", "9970-01-04T").as_bytes(), "damaged"),
             (wrong("1970-01-04T", "x").as_bytes(), "damaged"),
             (wrong("\"good\":true", "\"good\":1").as_bytes(), "damaged"),
         ] {

@@ -224,6 +224,32 @@ fn what_has_the_name_of_a_record_is_refused_and_replaced_and_never_followed() {
     assert_eq!(words(&stage.shelf), ["complete"]);
 }
 
+/// Goal: hosts that record at one time may lose each other's results, and never believe one that nobody found.
+#[test]
+fn many_that_record_at_one_time_leave_a_whole_record() {
+    let stage = Stage::new();
+    let labels: Vec<Label> = (1..=4).map(|day| stage.shelve(day)).collect();
+    std::thread::scope(|scope| {
+        for (i, label) in labels.iter().enumerate() {
+            let shelf = stage.at(&["d1", "d2"]);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let wrong = (i % 2 == 1).then_some("a block");
+                    record(&shelf, std::slice::from_ref(label), wrong);
+                }
+            });
+        }
+    });
+    let found = results(&stage.shelf);
+    for (i, good) in found.iter().enumerate() {
+        assert!(good.is_none_or(|good| good == (i % 2 == 0)), "{found:?}");
+    }
+    assert!(found.iter().any(Option::is_some));
+    let left = paths(&stage.path("d1/db"));
+    let is_new = |path: &&PathBuf| path.to_str().unwrap().contains(".new-");
+    assert_eq!(left.iter().find(is_new), None);
+}
+
 #[test]
 fn a_writer_that_was_killed_leaves_nothing_for_long() {
     let stage = Stage::new();

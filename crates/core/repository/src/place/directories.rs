@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::door::{
     Begun, Claims, Found, FoundRecord, Hold, LabelFiles, LeftUploads, Marks, Place, Protection,
-    Records, Removal, Remover, ShelfMark,
+    Removal, Remover, ShelfMark, StatusRecords,
 };
 use crate::Error;
 use crate::label::{BackupKind, Label};
@@ -478,7 +478,7 @@ impl Marks for Directories {
 /// The infix of a record that is being written.
 const NEW: &str = ".new-";
 
-impl Records for Directories {
+impl StatusRecords for Directories {
     fn records(&self, names: &[&str], len_max: usize) -> Result<Vec<FoundRecord>, Error> {
         let mut found = Vec::new();
         for (i, dir) in self.dirs()?.into_iter().enumerate() {

@@ -103,7 +103,7 @@ pub(crate) struct ShelfMark {
 
 /// Where the backups of one database lie. Any number of programs may use one place. The tests in `place/tests.rs` check
 /// the text of the traits here for every place.
-pub(crate) trait Place: Claims + Marks + Records + Debug + Send + Sync {
+pub(crate) trait Place: Claims + Marks + StatusRecords + Debug + Send + Sync {
     /// Errors: a part of the place cannot be read; trouble with one backup is in its [`LabelFiles`].
     fn look(&self) -> Result<Found, Error>;
 
@@ -180,14 +180,14 @@ pub(crate) struct FoundRecord {
 
 /// Small files about a database at its place, by name. They prove nothing and protect nothing, so there are no locks: the
 /// last writer counts.
-pub(crate) trait Records {
+pub(crate) trait StatusRecords {
     /// All records of these names, the first place's first. At most a byte more than `len_max` of each is read.
     ///
     /// Errors: a part of the place cannot be read, or a record not by this user.
     fn records(&self, names: &[&str], len_max: usize) -> Result<Vec<FoundRecord>, Error>;
 
-    /// Replaces the record of this name as a whole: a reader, and a power cut, finds the one before or this one. What has
-    /// its name is not written to. The record belongs to whoever the place belongs to.
+    /// Replaces the record of this name as a whole: a reader, and a power cut, finds the one before or this one. A
+    /// link of its name is not followed. The record belongs to whoever the place belongs to.
     ///
     /// Errors: there is nothing of the database yet, or nothing can be written; then the record is as it was.
     fn put_record(&self, name: &str, bytes: &[u8]) -> Result<(), Error>;

@@ -1,4 +1,4 @@
-//! Goal: the text of [`Place`], [`Claims`], [`Marks`], [`Records`], [`Remover`] and [`Hold`] holds for every place.
+//! Goal: the text of [`Place`], [`Claims`], [`Marks`], [`StatusRecords`], [`Remover`] and [`Hold`] holds for every place.
 //! Method: directories on a real disk and on simulated ones with and without locks that reach everybody, and prefixes
 //! of a simulated store with its habits.
 //!
@@ -711,7 +711,7 @@ impl Marks for Lying {
     }
 }
 
-impl Records for Lying {
+impl StatusRecords for Lying {
     fn records(&self, names: &[&str], len_max: usize) -> Result<Vec<FoundRecord>, Error> {
         match self.lie {
             Lie::ReadsAnyLength => self.place.records(names, len_max + 100),
