@@ -20,6 +20,7 @@ use longshore_io::{Clock, Throttle};
 use longshore_media::{DeviceSpec, Disposition, Recipients, SourceIdentity};
 use longshore_repository::NewBackup;
 use longshore_source::{PostgresOptions, SourceSpec};
+use uuid::Uuid;
 
 use crate::{ClusterOptions, Error, WalProof};
 
@@ -307,6 +308,8 @@ pub struct VerifyRequest {
     pub bases: Vec<DeviceSpec>,
     /// 1-based; `None` verifies every set.
     pub position: Option<u32>,
+    /// Sets that are known to be sound. Of the sets that a differential set needs, these are not read again.
+    pub known: Vec<Uuid>,
     pub tuning: Tuning,
     pub limits: Limits,
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use longshore_media::{BackupType, BlockStream, Error as MediaError, Item, MediaSet};
 use parking_lot::Mutex;
+use uuid::Uuid;
 
 use crate::chain::{self, Chain, Link, Merge};
 use crate::choice::EngineChoice;
@@ -130,7 +131,7 @@ pub fn run(
         Some(_) => verifying.chains(&media, &positions, &bases)?,
         None => Vec::new(),
     };
-    let work = work(&media, &positions, &chains);
+    let work = work(&media, &positions, &chains, &request.known);
     verifying.expect(&media, &work)?;
     for set in work {
         verifying.read(set)?;
@@ -141,10 +142,16 @@ pub fn run(
     verifying.report(&media, elapsed, cpu)
 }
 
-/// The requested sets, and those that they need.
-fn work<'a>(media: &'a MediaSet, positions: &[u32], chains: &[Chain<'a>]) -> Vec<SetAt<'a>> {
+/// The requested sets, and those that they need and that are not known to be sound.
+fn work<'a>(
+    media: &'a MediaSet,
+    positions: &[u32],
+    chains: &[Chain<'a>],
+    sound: &[Uuid],
+) -> Vec<SetAt<'a>> {
     let mut work: Vec<SetAt> = positions.iter().map(|p| (media, *p)).collect();
-    for link in chains.iter().flat_map(|chain| &chain.links) {
+    let links = chains.iter().flat_map(|chain| &chain.links);
+    for link in links.filter(|link| !sound.contains(&link.header.set)) {
         let known = |(media, position): &SetAt| {
             std::ptr::eq(*media, link.media) && *position == link.header.position
         };
@@ -273,11 +280,18 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// A chain is sound if each of its sets is.
+    /// A chain is sound if each of its sets is. A set that was read just now counts as it was found.
     fn judge_chains(&mut self, chains: &[Chain]) {
         for chain in chains {
-            let sets = &self.sets;
-            let is_valid = |link: &Link| sets.iter().any(|s| s.set == link.header.set && s.valid);
+            let (sets, known) = (&self.sets, &self.request.known);
+            let is_valid = |link: &Link| {
+                let set = link.header.set;
+                let mut read = sets.iter().filter(|s| s.set == set).peekable();
+                match read.peek() {
+                    Some(_) => read.any(|read| read.valid),
+                    None => known.contains(&set),
+                }
+            };
             if chain.links.iter().all(is_valid) {
                 let newest = chain.links[0].header.set;
                 let of_it = self.sets.iter_mut().filter(|set| set.set == newest);

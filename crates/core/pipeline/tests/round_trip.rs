@@ -298,6 +298,7 @@ fn a_set_that_is_there_twice_is_no_more_valid_than_it_can_be_restored() {
         devices,
         bases: Vec::new(),
         position: Some(2),
+        known: Vec::new(),
         tuning,
         limits,
     };

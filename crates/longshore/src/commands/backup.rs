@@ -18,14 +18,16 @@ use longshore_pipeline::{
     RunContext, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line,
     mb_per_s, ratio, run as run_pipeline,
 };
-use longshore_repository::Reliance;
+use longshore_repository::status::{News, Task};
 use longshore_repository::target::unfit_name;
+use longshore_repository::{Label, Reliance, Shelf};
 use serde::Serialize;
 
 use super::archive::ArchiveLocation;
 use super::devices::TargetHold;
 use super::moving::{limits, tuning};
 use super::offload;
+use super::recording::{self, Recorder};
 use super::{devices, source};
 use crate::config;
 use crate::context::Context;
@@ -57,6 +59,20 @@ struct Answer<'a> {
 const NO_BASE: u32 = 3035;
 
 pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
+    let result = run_or_full(options, context);
+    if let Some(shelf) = BackupWish::of(options, context).shelf()
+        && let Some(recorder) = Recorder::new(context, &shelf, Task::Backup)
+    {
+        match &result {
+            Err(failure) => recorder.failed(failure, None),
+            Ok(Exit::No) => {}
+            Ok(_) => recorder.mended(),
+        }
+    }
+    result
+}
+
+fn run_or_full(options: &Backup, context: &Context) -> Result<Exit, Failure> {
     let against = options.differing.against();
     match run_against(options, context, against) {
         Err(failure) if failure.number == NO_BASE && options.differing.or_full => {
@@ -102,6 +118,12 @@ fn run_against(
         .as_ref()
         .map(|found| found.is_valid() && is_ours(found));
     let mixed = held.as_ref().is_some_and(|held| held.mixed);
+    let label = held.as_ref().map(|held| held.begun.label.clone());
+    // As long as its place is held, the backup counts as being written.
+    drop((backup, request, held));
+    if let (Some(label), Some(found)) = (&label, &verification) {
+        record(options, context, label, found);
+    }
     let exit = if verified == Some(false) {
         Exit::No
     } else if report.damaged || report.run.history_failed || mixed {
@@ -117,6 +139,35 @@ fn run_against(
         verified,
     );
     Ok(exit)
+}
+
+/// Records that the new backup was verified; one that is damaged is a failed run, too.
+fn record(options: &Backup, context: &Context, label: &Label, found: &VerifyReport) {
+    let Some(shelf) = BackupWish::of(options, context).shelf() else {
+        return;
+    };
+    let identities = shelf.identities(std::slice::from_ref(label));
+    let identities = identities.unwrap_or_else(|error| {
+        tracing::debug!(%error, "the new backup cannot be looked at");
+        Vec::new()
+    });
+    let tasks = [Task::Verify, Task::Backup].map(|task| Recorder::new(context, &shelf, task));
+    let [Some(verify), Some(backup)] = tasks else {
+        return;
+    };
+    let failed = recording::damage(found, verify.now(), Some(label.as_str()));
+    verify.record(&News {
+        // Its base was not read.
+        sets: recording::verified(found, &identities, &verify.now()),
+        failed: failed.clone(),
+        ..News::default()
+    });
+    if failed.is_some() {
+        backup.record(&News {
+            failed,
+            ..News::default()
+        });
+    }
 }
 
 fn can_be_read(device: &DeviceSpec) -> bool {
@@ -146,6 +197,7 @@ fn read_back(
         devices: request.devices.clone(),
         bases: Vec::new(),
         position: Some(position),
+        known: Vec::new(),
         tuning: request.tuning,
         limits: request.limits,
     });
@@ -357,6 +409,19 @@ impl<'a> BackupWish<'a> {
             context,
             configured: configured.and_then(|w| context.config.database.get_key_value(w)),
         }
+    }
+
+    /// The backups of the database at the target; `None` where devices are named or the target is not known.
+    fn shelf(&self) -> Option<Shelf> {
+        if !self.options.to.is_empty() {
+            return None;
+        }
+        let target = self.options.target.as_deref().or(self.usual_target())?;
+        let configured = self.configured.map(|(name, _)| name.clone());
+        let named = self.options.database.clone().or(configured);
+        let name = named.or_else(|| Some(name_of(&self.source().ok()?)))?;
+        let target = devices::target(self.context, target).ok()?;
+        devices::shelf(self.context, &target, &name).ok()
     }
 
     fn source(&self) -> Result<SourceSpec, Failure> {

@@ -22,7 +22,8 @@ use longshore_repository::{BackupEntry, BackupKind, BackupState, Listing, Places
 use longshore_source::SourceOptions;
 use serde::Serialize;
 
-use super::info::{self, age_text};
+use super::info;
+use super::results::age_text;
 use super::{devices, shelves, source};
 use crate::context::Context;
 use crate::options::Check;
@@ -233,6 +234,7 @@ fn target(
         narrow(&mut told, &listing, &own, context);
     }
     age(&told, options, notes);
+    results(&told, options, notes);
     others_age(&told, options, context, notes);
     ahead(&listing, &told, context, notes);
     damaged_and_mixed(&listing, &told, notes);
@@ -413,6 +415,55 @@ fn judged_age(label: &str, age_s: i64, max_age_hours: u32) -> (Grade, String) {
         grade,
         format!("the last good backup, {label}, is {age} old"),
     )
+}
+
+/// What earlier runs found out: damage and a last run that failed are told always, ages only where a limit is given.
+fn results(told: &info::DescribedDatabase, options: &Check, notes: &mut Notes) {
+    let (database, target, results) = (&told.database, &told.target, &told.results);
+    let limits = [
+        ("verified", options.max_verify_age, &results.verified),
+        ("drilled", options.max_drill_age, &results.drilled),
+    ];
+    for (what, limit, last) in limits {
+        let next = match what {
+            "verified" => format!("longshore verify --all --database {database} --target {target}"),
+            _ => format!("longshore drill {database} --target {target}"),
+        };
+        match (limit, last) {
+            (None, None) => {}
+            (Some(_), None) => notes.bad(
+                what,
+                format!("no backup that is there was {what}: run `{next}`"),
+            ),
+            (limit, Some(row)) => {
+                let age = age_text(row.age_s);
+                let text = format!("{} was {what} {age} ago", row.label);
+                match limit.is_some_and(|hours| row.age_s > i64::from(hours) * 3600) {
+                    true => notes.bad(what, format!("{text}: run `{next}`")),
+                    false => notes.good(what, text),
+                }
+            }
+        }
+    }
+    for bad in results.all.iter().filter(|row| !row.good) {
+        let (label, task, why) = (
+            &bad.label,
+            bad.task,
+            bad.text.as_deref().unwrap_or_default(),
+        );
+        let text = format!(
+            "{label} was found not to be good by {task}, {} ago on host {}: {why}; run `longshore {task}` for it again, or              restore from another",
+            age_text(bad.age_s),
+            bad.host
+        );
+        notes.bad("damaged", text);
+    }
+    for failed in results.failed.iter().filter(|run| !run.mended) {
+        notes.look("last run", format!("failed: {}", failed.told()));
+    }
+    for unreadable in &results.unreadable {
+        notes.look("record", format!("unreadable record {unreadable}"));
+    }
 }
 
 /// Backups that a clock dated later than now, but the last good one, of which [`age`] tells: a restore without a label may

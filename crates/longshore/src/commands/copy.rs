@@ -17,10 +17,12 @@ use longshore_media::Error as MediaError;
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::copying::{BegunCopy, CopyPlan, CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
+use longshore_repository::status::Task;
 use longshore_repository::{BackupState, Error, Listing, Shelf, Target};
 use longshore_wal::WalCopied;
 use serde::Serialize;
 
+use super::recording::Recorder;
 use super::shelves::{self, Failures};
 use super::{devices, wal};
 use crate::context::Context;
@@ -87,7 +89,9 @@ pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
     let throttle = rate.map(|rate| Throttle::new(context.clock.clone(), Some(rate), BURST_BYTES));
     let mut failures = Failures::default();
     let mut databases = Vec::new();
+    let mut failed = BTreeSet::new();
     for (from, to) in &routes {
+        let before = failures.count();
         let run = RouteRun {
             options,
             context,
@@ -103,6 +107,15 @@ pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
         if cancel.load(Ordering::Relaxed) {
             break;
         }
+        if let Some(failure) = failures.last().filter(|_| failures.count() > before) {
+            failed.insert(place_of(from));
+            record_failed(from, to, failure, (options, context));
+        }
+    }
+    if !cancel.load(Ordering::Relaxed) {
+        let mended = routes.iter().map(|(from, _)| from);
+        let mended = mended.filter(|from| !failed.contains(&place_of(from)));
+        mended.for_each(|from| record_mended(from, (options, context)));
     }
     let exit = match (cancel.load(Ordering::Relaxed), failures.exit()) {
         (true, _) => Exit::Interrupted,
@@ -119,6 +132,30 @@ pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+fn place_of(from: &Shelf) -> (String, String) {
+    (from.target.name.clone(), from.database.clone())
+}
+
+/// Records a copy that failed where the backups are, for the other target may be what failed.
+fn record_failed(
+    from: &Shelf,
+    to: &Shelf,
+    failure: &Failure,
+    (options, context): (&Copy, &Context),
+) {
+    if let Some(recorder) = Recorder::new(context, from, Task::Copy).filter(|_| !options.dry_run) {
+        let text = format!("to target {}: {}", to.target.name, failure.text);
+        let told = Failure::new(failure.exit, failure.number, text, "");
+        recorder.failed(&told, None);
+    }
+}
+
+fn record_mended(from: &Shelf, (options, context): (&Copy, &Context)) {
+    if let Some(recorder) = Recorder::new(context, from, Task::Copy).filter(|_| !options.dry_run) {
+        recorder.mended();
+    }
 }
 
 /// Bytes that may pass at once under a limit.

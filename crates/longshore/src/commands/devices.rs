@@ -21,7 +21,7 @@ use longshore_repository::base::{BaseOf, Candidate};
 use longshore_repository::branch::{self, Others};
 use longshore_repository::identity::Origin;
 use longshore_repository::{
-    BackupEntry, BackupKind, BackupLease, Listing, NewBackup, Shelf, Target,
+    BackupEntry, BackupKind, BackupLease, Listing, NewBackup, SetIdentity, Shelf, Target,
 };
 use longshore_source::{ServerBranch, SourceKind};
 
@@ -39,6 +39,12 @@ pub struct ReadDevices {
 }
 
 impl ReadDevices {
+    /// The sets that were leased, as they were then; the chosen one first. Empty for named devices.
+    pub fn identities(&self) -> &[SetIdentity] {
+        let lease = self.lease.as_ref();
+        lease.map_or(&[], |lease| &lease.identities)
+    }
+
     /// The locations of the sets that a differential set needs: as named, or all sets at the target.
     pub fn bases(&self, named: &Bases) -> Vec<DeviceSpec> {
         match &self.lease {

@@ -26,18 +26,21 @@ use longshore_pipeline::{
     NullObserver, Report, Request, RestoreReport, RestoreRequest, RunContext, SourceSpec,
     run as run_pipeline,
 };
-use longshore_repository::{BackupLease, Shelf};
+use longshore_repository::status::{FailedRun, News, SetResult, Task};
+use longshore_repository::{BackupLease, SetIdentity, Shelf};
 use longshore_source::SourceKind;
 use serde::Serialize;
 
 use super::backup::wrong_report;
 use super::moving::{reading_tuning, restore_limits};
+use super::recording::Recorder;
 use super::{devices, labelled};
 use crate::context::Context;
 use crate::keys::keyring;
 use crate::options::Drill;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::bytes;
 use longshore_terminal::text::plain;
 use proof::Proof;
@@ -58,6 +61,20 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let target = devices::target_of(context, options.target.as_deref(), &options.database)?;
     let label = options.label.as_deref().filter(|l| *l != "latest");
     let shelf = devices::shelf(context, &target, &options.database)?;
+    let recorder = Recorder::new(context, &shelf, Task::Drill);
+    let drilled = run_at(options, context, (&shelf, recorder.as_ref()), label);
+    if let (Err(failure), Some(recorder)) = (&drilled, &recorder) {
+        recorder.failed(failure, label);
+    }
+    drilled
+}
+
+fn run_at(
+    options: &Drill,
+    context: &Context,
+    (shelf, recorder): (&Shelf, Option<&Recorder>),
+    label: Option<&str>,
+) -> Result<Exit, Failure> {
     let lease = shelf.lease(label).map_err(labelled::of_branch)?;
     let opened: Vec<_> = lease
         .devices
@@ -73,7 +90,7 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         options,
         context,
         run_context,
-        shelf: &shelf,
+        shelf,
         set,
         scratch: Scratch::new(context, options.work.as_deref())?,
     };
@@ -99,6 +116,9 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
         context.output.warn(refused);
     }
     drilled.scratch.remove();
+    if let (Some(recorder), Some(identity)) = (recorder, lease.identities.first()) {
+        answer.record(recorder, identity);
+    }
     let exit = match answer.sound {
         true if restore.run.history_failed || refused.is_some() => Exit::Warnings,
         true => context.output.done(),
@@ -110,6 +130,25 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
 }
 
 impl Answer<'_> {
+    /// Of the chain, only the backup that was restored has a result: the others were not tried as they stand.
+    fn record(&self, recorder: &Recorder, identity: &SetIdentity) {
+        let unsound = self.proofs.iter().find(|proof| !proof.sound);
+        let wrong = unsound.map(|proof| format!("{}: {}", proof.what, proof.text));
+        let by = recorder.now();
+        let failed = |text: &str| {
+            let told = (Exit::No.code(), numbers::RESTORE_TARGET, text);
+            FailedRun::new(by.clone(), Some(self.label), told)
+        };
+        let mut result = SetResult::new(identity, &by, wrong.as_deref());
+        result.seconds = Some(self.elapsed_s);
+        recorder.record(&News {
+            sets: vec![result],
+            failed: wrong.as_deref().map(failed),
+            mended: self.sound.then(|| by.clone()),
+            ..News::default()
+        });
+    }
+
     fn text(&self) -> String {
         let mut text = String::new();
         for proof in self.proofs {

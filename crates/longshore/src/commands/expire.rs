@@ -10,9 +10,11 @@
 use std::sync::atomic::Ordering;
 
 use longshore_repository::retention::Policy;
+use longshore_repository::status::Task;
 use longshore_repository::{ExpireReport, Fate, LeftUploads, LogFate, Shelf};
 use serde::Serialize;
 
+use super::recording::Recorder;
 use super::shelves::{self, Failures, Row, shelves};
 use super::wal::Need;
 use crate::context::Context;
@@ -93,13 +95,24 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
             continue;
         };
         let now_us = || context.clock.wall_ns() / 1000;
+        let recorder = Recorder::new(context, &shelf, Task::Expire);
+        let recorder = recorder.filter(|_| !options.dry_run);
         match shelf.expire(&policy, &now_us, options.dry_run, &cancel) {
             Ok(expired) => {
+                if let Some(recorder) = &recorder {
+                    recorder.mended();
+                }
                 let (database, look) = tell(&shelf, expired, options.dry_run, context);
                 warned |= look;
                 databases.push(database);
             }
-            Err(error) => failures.note(&shelf, error.into(), context),
+            Err(error) => {
+                let failure = Failure::from(error);
+                if let Some(recorder) = &recorder {
+                    recorder.failed(&failure, None);
+                }
+                failures.note(&shelf, failure, context);
+            }
         }
     }
     if databases.is_empty() && failures.is_empty() {

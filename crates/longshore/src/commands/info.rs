@@ -7,14 +7,17 @@
 //!
 //! Leaves to others: rows that several commands share (`shelves.rs`), and the rules of retention (`repository`).
 
-use longshore_pg::Lsn;
 use longshore_pg::client::without_password;
-use longshore_repository::chain::chain;
+use longshore_pg::wal::WalName;
+use longshore_pg::{Lsn, Timeline};
+use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::retention::{LogNeed, decide};
+use longshore_repository::status::Task;
 use longshore_repository::{Listing, Shelf};
-use longshore_wal::WalArchive;
+use longshore_wal::{Run, WalArchive};
 use serde::Serialize;
 
+use super::results::{Results, age_text, line};
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
 use crate::context::Context;
 use crate::options::Info;
@@ -46,7 +49,13 @@ pub struct DescribedDatabase {
     pub last_good_age_s: Option<i64>,
     pub last_good_seconds: Option<f64>,
     pub last_good_stored_bytes: Option<u64>,
+    /// The newest moment that a restore from here leads to.
+    pub recoverable_until_us: Option<i64>,
+    /// The age of that moment: what was written since would be lost now.
+    pub at_risk_s: Option<i64>,
     pub wal: Option<Wal>,
+    /// Results of earlier runs on any host.
+    pub results: Results,
     pub strays: Vec<String>,
     #[serde(skip)]
     remarks: String,
@@ -69,6 +78,8 @@ pub struct Wal {
     /// the newest good one.
     pub recoverable_from: Option<String>,
     pub recoverable_from_us: Option<i64>,
+    /// When the last segment that these moments reach to was archived, by the archive's clock.
+    pub archived_until_us: Option<i64>,
     /// Why gaps could not be searched for.
     pub error: Option<String>,
     /// The last push that the archive refused because it has other WAL of the same name.
@@ -142,6 +153,8 @@ pub fn database(
     let configured = context.config.database.get(name);
     let remarks = shelves::remarks(listing, &rows);
     let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1e6;
+    let wal = wal(shelf, listing, unbroken, good.map(|(i, _)| i))?;
+    let until_us = good.map(|(i, _)| reached_us(&facts[i], wal.as_ref()));
     Ok(DescribedDatabase {
         database: name.clone(),
         target: shelf.target.name.clone(),
@@ -154,12 +167,25 @@ pub fn database(
         last_good_age_s: good.map(|(_, c)| now_us.saturating_sub(c.trailer.finish_us) / 1_000_000),
         last_good_seconds: good.map(|(_, c)| seconds(c.header.start_us, c.trailer.finish_us)),
         last_good_stored_bytes: good.map(|(_, c)| c.stored_bytes),
-        wal: wal(shelf, listing, unbroken, good.map(|(i, _)| i))?,
+        recoverable_until_us: until_us,
+        at_risk_s: until_us.map(|us| (now_us.saturating_sub(us) / 1_000_000).max(0)),
+        wal,
+        results: Results::read(shelf, listing, now_us),
         strays: listing.strays.clone(),
         backups: rows,
         branches: shelves::branch_rows(listing, now_us),
         remarks,
     })
+}
+
+/// The newest moment that a restore from the last good backup leads to. Without a log, a backup holds what was there when it
+/// began; with one, the state at its end, and that of the last segment that follows it without a gap.
+fn reached_us(good: &SetFacts, wal: Option<&Wal>) -> i64 {
+    let archived_us = wal.and_then(|wal| wal.archived_until_us);
+    match good.log {
+        None => good.start_us,
+        Some(_) => archived_us.map_or(good.finish_us, |us| us.max(good.finish_us)),
+    }
 }
 
 /// `unbroken`: the position from which the WAL must have no gaps; `None`: from the oldest backup. `good`: the newest good
@@ -196,6 +222,7 @@ fn wal(
         inconsistent: Vec::new(),
         recoverable_from: None,
         recoverable_from_us: None,
+        archived_until_us: None,
         error: None,
         refused: archive.refused().map(|refused| RefusedPushRow {
             name: refused.name.to_string(),
@@ -265,7 +292,17 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
     if let Some(&(i, _)) = first {
         wal.recoverable_from = Some(facts[i].label.to_string());
         wal.recoverable_from_us = Some(facts[i].finish_us);
+        wal.archived_until_us = archived_us(archive, *timeline);
     }
+}
+
+/// When the last segment of a timeline was archived.
+fn archived_us(archive: &WalArchive, timeline: Timeline) -> Option<i64> {
+    let runs = archive.runs().ok()?;
+    let of_it = |run: &&Run| run.span.last.timeline == timeline;
+    let last = runs.iter().rfind(of_it)?.span.last;
+    let file = archive.open_file(WalName::Segment(last)).ok()?;
+    Some(file.stat().mtime_ns / 1000)
 }
 
 /// One database for people.
@@ -282,6 +319,16 @@ fn text(d: &DescribedDatabase) -> String {
     }
     text += &d.remarks;
     text += &last_good_text(d);
+    if let (Some(until_us), Some(at_risk_s)) = (d.recoverable_until_us, d.at_risk_s) {
+        let (age, since) = (age_text(at_risk_s), moment(until_us));
+        text += &line(
+            "at risk now",
+            &format!("{age}: what was written since {since} UTC"),
+        );
+    }
+    if !d.backups.is_empty() {
+        text += &d.results.text(d.backups.len());
+    }
     text += &format!(
         "in all            {} backups, {}\n",
         d.backups.len(),
@@ -355,23 +402,6 @@ fn wal_text(wal: &Wal) -> String {
     text
 }
 
-/// The two largest units of a time: `3 d 4 h`.
-pub fn age_text(seconds: i64) -> String {
-    let parts = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
-    let mut rest = seconds.max(0);
-    let mut text = Vec::new();
-    for (unit, name) in parts {
-        if rest >= unit || (unit == 1 && text.is_empty()) {
-            text.push(format!("{} {name}", rest / unit));
-            rest %= unit;
-        } else if !text.is_empty() {
-            break;
-        }
-    }
-    text.truncate(2);
-    text.join(" ")
-}
-
 /// A metric's name, its meaning, and its value for a database.
 type Metric = (
     &'static str,
@@ -432,6 +462,59 @@ const METRICS: &[Metric] = &[
         "recoverable_from_timestamp_seconds",
         "Unix time since which every moment up to the end of the archived WAL can be recovered.",
         |d| Some(d.wal.as_ref()?.recoverable_from_us? as f64 / 1e6),
+    ),
+    (
+        "last_recoverable_timestamp_seconds",
+        "Unix time of the newest moment that a restore leads to; what was written since would be lost now.",
+        |d| Some(d.recoverable_until_us? as f64 / 1e6),
+    ),
+    (
+        "last_verified_timestamp_seconds",
+        "Unix time when a backup that is still there was last verified and found good.",
+        |d| Some(d.results.verified.as_ref()?.at_us as f64 / 1e6),
+    ),
+    (
+        "backups_unverified",
+        "Whole backups that no verification has found good as they are.",
+        |d| Some(d.results.unverified as f64),
+    ),
+    (
+        "backups_found_damaged",
+        "Backups whose last verification or drill found something wrong.",
+        |d| Some(d.results.damaged().len() as f64),
+    ),
+    (
+        "last_drill_timestamp_seconds",
+        "Unix time of the last good drill of a backup that is still there.",
+        |d| Some(d.results.drilled.as_ref()?.at_us as f64 / 1e6),
+    ),
+    (
+        "drill_seconds",
+        "Duration of that drill: how long a restore takes.",
+        |d| d.results.drilled.as_ref()?.elapsed_s,
+    ),
+    (
+        "last_failed_backup_timestamp_seconds",
+        "Unix time when a backup last failed.",
+        |d| Some(d.results.failed_us(Task::Backup)? as f64 / 1e6),
+    ),
+    (
+        "last_failed_verify_timestamp_seconds",
+        "Unix time when a verification last failed or found damage.",
+        |d| Some(d.results.failed_us(Task::Verify)? as f64 / 1e6),
+    ),
+    (
+        "last_failed_drill_timestamp_seconds",
+        "Unix time when a drill last failed or found a backup that is not good.",
+        |d| Some(d.results.failed_us(Task::Drill)? as f64 / 1e6),
+    ),
+    (
+        "failed_runs",
+        "Kinds of runs of which the last failed.",
+        |d| {
+            let failed = d.results.failed.iter().filter(|run| !run.mended);
+            Some(failed.count() as f64)
+        },
     ),
     (
         "wal_last_refused_push_timestamp_seconds",
@@ -503,18 +586,4 @@ fn escaped(value: &str) -> String {
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_have_two_units() {
-        assert_eq!(age_text(0), "0 s");
-        assert_eq!(age_text(61), "1 min 1 s");
-        assert_eq!(age_text(3600), "1 h");
-        assert_eq!(age_text(90_061), "1 d 1 h");
-        assert_eq!(age_text(-5), "0 s");
-    }
 }

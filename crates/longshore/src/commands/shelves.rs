@@ -117,6 +117,15 @@ impl Failures {
         self.0.is_empty()
     }
 
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The last one.
+    pub fn last(&self) -> Option<&Failure> {
+        self.0.last().map(|failed| &failed.error)
+    }
+
     /// The exit code of a run with such failures: the code of the first one.
     pub fn exit(&self) -> Option<Exit> {
         self.0.first().map(|failed| failed.error.exit)

@@ -6,18 +6,24 @@
 //! - Findings with one remedy are followed by one hint.
 //! - What was not checked is said: a differential set whose chain was not looked at is valid alone.
 //!
-//! Leaves to others: reading and checking (`pipeline`), and choosing devices (`devices.rs`).
+//! Leaves to others: everything at a target (`verify/all.rs`), reading and checking (`pipeline`), choosing devices (`devices.rs`), and records at targets
+//! (`recording.rs`).
 
-use longshore_media::Error as MediaError;
+mod all;
+mod ledger;
+mod log;
+
 use longshore_pipeline::{
-    Error, Report, Request, VerifiedSet, VerifyReport, VerifyRequest, closing_line,
-    run as run_pipeline,
+    Report, Request, VerifiedSet, VerifyReport, VerifyRequest, closing_line, run as run_pipeline,
 };
+use longshore_repository::status::{News, SetResult, Task};
 use serde::Serialize;
 
+use self::all::is_answer;
 use super::backup::wrong_report;
-use super::devices;
+use super::devices::{self, ReadDevices};
 use super::moving::{limits, reading_tuning};
+use super::recording::{self, Recorder, shelf_of};
 use crate::context::Context;
 use crate::keys::keyring;
 use crate::options::Verify;
@@ -45,11 +51,32 @@ struct NoSet<'a> {
 }
 
 pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
+    if options.all {
+        return all::run(options, context);
+    }
+    let media = &options.media;
+    let shelf = shelf_of(context, media.database.as_deref(), media.target.as_deref());
+    let recorder = shelf
+        .as_ref()
+        .and_then(|shelf| Recorder::new(context, shelf, Task::Verify));
+    let verified = run_once(options, context, recorder.as_ref());
+    if let (Err(failure), Some(recorder)) = (&verified, &recorder) {
+        recorder.failed(failure, media.label.as_deref());
+    }
+    verified
+}
+
+fn run_once(
+    options: &Verify,
+    context: &Context,
+    recorder: Option<&Recorder>,
+) -> Result<Exit, Failure> {
     let chosen = devices::of(context, &options.media)?;
     let request = VerifyRequest {
         devices: chosen.devices.clone(),
         bases: chosen.bases(&options.bases),
         position: options.position,
+        known: Vec::new(),
         tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
@@ -61,9 +88,18 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let report = match result {
         Ok(Report::Verify(report)) => report,
         Ok(_) => return Err(wrong_report()),
-        Err(error) if is_answer(&error) => return Ok(no_set(context, error)),
+        Err(error) if is_answer(&error) => {
+            let failure = Failure::from(error);
+            if let Some(recorder) = recorder {
+                record_no_set(recorder, &chosen, &failure);
+            }
+            return Ok(no_set(context, failure));
+        }
         Err(error) => return Err(error.into()),
     };
+    if let Some(recorder) = recorder {
+        record(recorder, &chosen, &report);
+    }
     let exit = match report.is_valid() {
         true => context.output.done(),
         false => Exit::No,
@@ -102,24 +138,32 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Media that exist but are no complete stripes: the answer is no. Media that cannot be reached: there is no answer.
-fn is_answer(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Media(
-            MediaError::NotMedia { .. }
-                | MediaError::Empty { .. }
-                | MediaError::Damaged { .. }
-                | MediaError::BlockDamaged { .. }
-                | MediaError::SetDamaged { .. }
-                | MediaError::Incomplete { .. }
-        )
-    )
+fn record(recorder: &Recorder, chosen: &ReadDevices, report: &VerifyReport) {
+    let leased = chosen.identities();
+    let label = leased.first().map(|identity| identity.label.as_str());
+    let failed = recording::damage(report, recorder.now(), label);
+    recorder.record(&News {
+        sets: recording::verified(report, leased, &recorder.now()),
+        mended: failed.is_none().then(|| recorder.now()),
+        failed,
+        ..News::default()
+    });
+}
+
+/// The damage prevents the check of any set.
+fn record_no_set(recorder: &Recorder, chosen: &ReadDevices, failure: &Failure) {
+    let leased = chosen.identities().first();
+    let wrong = |identity| SetResult::new(identity, &recorder.now(), Some(&failure.text));
+    let label = leased.map(|identity| identity.label.as_str());
+    recorder.record(&News {
+        sets: leased.into_iter().map(wrong).collect(),
+        failed: Some(recorder.failed_run(failure, label)),
+        ..News::default()
+    });
 }
 
 /// The answer if the damage prevents the check of any set.
-fn no_set(context: &Context, error: Error) -> Exit {
-    let mut failure = Failure::from(error);
+fn no_set(context: &Context, mut failure: Failure) -> Exit {
     failure.exit = Exit::No;
     if context.output.json {
         let answer = NoSet {

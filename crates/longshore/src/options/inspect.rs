@@ -79,6 +79,9 @@ const TEACH_VERIFY: &str = "\
 Examples:
   longshore verify /mnt/a/app.bak /mnt/b/app.bak
   longshore verify --database sales
+      the latest backup
+  longshore verify --all --older-than 30
+      for a timer: what is new, and what was not read for 30 days
 
 Not for: proving that an application can use its data; only a restore and a check of the copy do.
 A set made from files in use (marked) passes: its bytes are what was read.";
@@ -95,6 +98,27 @@ pub struct Verify {
 
     #[command(flatten)]
     pub bases: Bases,
+
+    /// Every backup at the target, and its WAL, that no earlier run has found good.
+    ///
+    /// Results are recorded at the target, so a run after an interruption goes on from there, on any host. A copy of a backup
+    /// has no result: name its target to verify it. Without --database all databases at --target are verified; without
+    /// --target, too, all configured ones, each at its own target. Without this option the latest backup is read.
+    #[arg(long, group = "media", conflicts_with_all = ["devices", "label", "position", "bases", "as_of"])]
+    pub all: bool,
+
+    /// With --all: read everything again.
+    ///
+    /// Without this option, what was found good is not read again. Use it after a disk or a controller had errors.
+    #[arg(long, requires = "all", conflicts_with = "older_than")]
+    pub again: bool,
+
+    /// With --all: read again what was verified longer ago than this.
+    ///
+    /// Without this option, what was found good is never read again. Disks lose bits in time: give the longest time that damage
+    /// may go unnoticed. A timer that runs daily then reads about the same each day.
+    #[arg(long, value_name = "DAYS", requires = "all")]
+    pub older_than: Option<u32>,
 
     /// Only the backup set with this number; the default is all of them.
     ///

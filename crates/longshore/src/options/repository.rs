@@ -214,6 +214,21 @@ pub struct Check {
     #[arg(long, value_name = "HOURS", default_value_t = 26)]
     pub max_age: u32,
 
+    /// Maximum age of the last verification that found a backup good, in hours.
+    ///
+    /// Counts verifications of backups that are still there, by any host: their results are recorded at the target. Without
+    /// this option their age is shown and judged by nobody. Give the interval of your timer for `longshore verify` and the
+    /// length of its longest run.
+    #[arg(long, value_name = "HOURS")]
+    pub max_verify_age: Option<u32>,
+
+    /// Maximum age of the last drill that found a backup good, in hours.
+    ///
+    /// Counts drills of backups that are still there, by any host. Without this option their age is shown and judged by
+    /// nobody. Give the interval of your timer for `longshore drill` and the length of its longest run.
+    #[arg(long, value_name = "HOURS")]
+    pub max_drill_age: Option<u32>,
+
     /// Seconds to wait for a WAL segment to arrive in the archive; 0 skips this check.
     ///
     /// The default is 60: a server whose archive_command failed tries again after at most a minute. The check makes the

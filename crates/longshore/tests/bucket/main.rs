@@ -807,6 +807,7 @@ fn target(server: &Server) {
     run(0, "verify --database app");
     std::fs::create_dir(server.path("scratch")).unwrap();
     run(0, "drill app --work scratch");
+    remembered(server, &labels);
     run(
         0,
         &format!("restore --database app --label {} --to first", labels[0]),
@@ -845,6 +846,33 @@ fn target(server: &Server) {
     run(1, "check app");
     let said = text(&run(0, "info app --verbose").stderr);
     assert!(said.contains("requests to object stores"), "{said}");
+}
+
+/// Results are objects next to the backups: each backup is read once, and what was written again is another backup.
+fn remembered(server: &Server, labels: &[String]) {
+    let run = |code, line: &str| server.run(code, &format!("{line} --config longshore.toml"));
+    let results = || answer(&run(0, "info app --json"))["databases"][0]["results"].clone();
+    let told = results();
+    assert_eq!(told["unverified"], 0, "each was made with --verify: {told}");
+    assert_eq!(told["drilled"]["label"], labels[2].as_str(), "{told}");
+    for task in ["verify", "drill"] {
+        assert!(server.has(&format!("site one/app/.longshore-status-{task}")));
+    }
+    let counts = |more: &str| {
+        let all = answer(&run(
+            0,
+            &format!("verify --all --database app --json{more}"),
+        ));
+        let number = |name: &str| all["databases"][0][name].as_u64().unwrap();
+        (number("verified"), number("known"))
+    };
+    assert_eq!(counts(""), (0, 3));
+    assert_eq!(counts(" --again"), (3, 0));
+    assert_eq!(counts(""), (0, 3));
+    let said = text(&run(0, "check app --max-verify-age 1 --max-drill-age 1").stdout);
+    assert!(said.contains("was drilled"), "{said}");
+    let listed = text(&run(0, "info app").stdout);
+    assert!(!listed.contains("unknown here"), "{listed}");
 }
 
 /// A directory, a bucket of S3's protocol and a container of Azure have the same backups, whichever was first.

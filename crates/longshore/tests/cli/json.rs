@@ -18,7 +18,7 @@ fn object(ran: &Ran) -> Value {
 
 /// Each action that this suite has an answer of, by a command line that ends well. The answers are compared with
 /// `docs/json.md`: no member is missing, unknown or of another type.
-const LINES: [(&str, &str); 27] = [
+const LINES: [(&str, &str); 28] = [
     (
         "backup app.db --to a.bak --to b.bak --verify --json",
         "backup",
@@ -44,6 +44,7 @@ const LINES: [(&str, &str); 27] = [
     ("list --target t --json", "list"),
     ("info --json", "info"),
     ("check --json", "check"),
+    ("verify --all --json", "verify_all"),
     ("drill app --json", "drill"),
     ("expire --json", "expire"),
     ("copy app --to u --json", "copy"),

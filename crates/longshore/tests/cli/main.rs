@@ -29,4 +29,5 @@ mod readme;
 mod replacing;
 mod repository;
 mod stage;
+mod status;
 mod stock;

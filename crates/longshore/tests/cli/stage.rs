@@ -81,8 +81,15 @@ impl Stage {
         Ran::of(&shell.output().unwrap())
     }
 
-    /// Names in a directory, sorted.
+    /// Names in a directory, sorted, but for the records of what runs found out.
     pub fn names(&self, dir: impl AsRef<Path>) -> Vec<String> {
+        let mut names = self.all_names(dir);
+        names.retain(|name| !name.starts_with(".longshore-status-"));
+        names
+    }
+
+    /// Names in a directory, sorted.
+    pub fn all_names(&self, dir: impl AsRef<Path>) -> Vec<String> {
         let mut names: Vec<_> = std::fs::read_dir(self.path(dir))
             .unwrap()
             .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())

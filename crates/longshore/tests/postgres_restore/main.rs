@@ -17,6 +17,7 @@ mod made_spaces;
 mod named;
 mod own_log;
 mod recovery;
+mod results;
 mod stage;
 mod subscriber;
 mod whole;

@@ -143,6 +143,7 @@ pub fn restore_nonsense(choose: &mut dyn FnMut(usize) -> usize) -> Result<(), Er
         devices,
         bases,
         position: None,
+        known: Vec::new(),
         tuning: Tuning::default(),
         limits: Limits::default(),
     };

@@ -91,6 +91,7 @@ pub fn verify_with(
             devices,
             bases,
             position: None,
+            known: Vec::new(),
             tuning,
             limits,
         }),

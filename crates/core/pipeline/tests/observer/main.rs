@@ -189,6 +189,7 @@ fn a_run_owes_its_observer_one_plan_and_progress_that_only_grows() {
         devices: devices.to_vec(),
         bases: Vec::new(),
         position: None,
+        known: Vec::new(),
         tuning: Tuning::default(),
         limits: Limits::default(),
     };

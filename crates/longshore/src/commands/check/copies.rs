@@ -10,7 +10,8 @@ use longshore_repository::copying::{CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
 use longshore_repository::{BackupState, Listing, Shelf};
 
-use super::super::info::{self, age_text};
+use super::super::info;
+use super::super::results::age_text;
 use super::super::{devices, shelves};
 use super::notes::{Notes, told};
 use crate::context::Context;

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::notes::{Notes, told};
 use crate::commands::archive::ArchiveLocation;
-use crate::commands::info::age_text;
+use crate::commands::results::age_text;
 use crate::config;
 use crate::context::Context;
 use crate::options::Check;

@@ -629,6 +629,7 @@ fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: 
         devices: from.clone(),
         bases: Vec::new(),
         position: Some(position),
+        known: Vec::new(),
         tuning: options.reading_tuning(&defaults.tuning),
         limits: options.limits(&defaults.limits),
     };

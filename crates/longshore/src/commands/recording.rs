@@ -1,0 +1,132 @@
+//! Records at a database's target what a command found out, so that `info` and monitors on any host see it.
+//!
+//! Invariants
+//! - No command fails because a record could not be written: a note says so. A run that fails says only why it failed.
+//! - A mistake in a command line and an interruption by the operator are no failed runs.
+//! - Nothing is recorded of a bucket as it was.
+//!
+//! Leaves to others: the form of records and what they count for (`longshore_repository::status`), and the local history
+//! (`pipeline`).
+
+use longshore_io::Clock;
+use longshore_pipeline::VerifyReport;
+use longshore_repository::status::{FailedRun, News, SetResult, Task, Witnessed};
+use longshore_repository::{Error, SetIdentity, Shelf, past_ns};
+
+use super::devices;
+use crate::context::Context;
+use longshore_terminal::failure::{Exit, Failure};
+
+/// Records the results of one task for one database at its target.
+pub struct Recorder<'a> {
+    context: &'a Context,
+    shelf: &'a Shelf,
+    task: Task,
+}
+
+impl<'a> Recorder<'a> {
+    /// `None` for a bucket as it was.
+    pub fn new(context: &'a Context, shelf: &'a Shelf, task: Task) -> Option<Recorder<'a>> {
+        let recorder = Recorder {
+            context,
+            shelf,
+            task,
+        };
+        past_ns().is_none().then_some(recorder)
+    }
+
+    /// This host, now.
+    pub fn now(&self) -> Witnessed {
+        Witnessed::now(Clock::wall_ns(&*self.context.clock) / 1000)
+    }
+
+    /// A run that failed.
+    pub fn failed_run(&self, failure: &Failure, label: Option<&str>) -> FailedRun {
+        let told = (failure.exit.code(), failure.number, failure.text.as_str());
+        FailedRun::new(self.now(), label, told)
+    }
+
+    /// Records a run that failed, unless that was not the run's fault. Trouble with the record is not told next to the
+    /// failure.
+    pub fn failed(&self, failure: &Failure, label: Option<&str>) {
+        if matches!(failure.exit, Exit::Usage | Exit::Interrupted) {
+            return;
+        }
+        let news = News {
+            failed: Some(self.failed_run(failure, label)),
+            ..News::default()
+        };
+        if let Err(error) = self.shelf.record(self.task, &news) {
+            tracing::debug!(%error, "a failed run was not recorded at the target");
+        }
+    }
+
+    /// Records what a run found out.
+    pub fn record(&self, news: &News) {
+        match self.shelf.record(self.task, news) {
+            Ok(()) | Err(Error::Nothing { .. }) => {}
+            Err(error) => {
+                let failure = Failure::from(error);
+                let why = [&failure.text].into_iter().chain(&failure.causes);
+                let why: Vec<&str> = why.map(String::as_str).collect();
+                self.context.output.note(&format!(
+                    "the result is not recorded at target {}, so `longshore info` and monitors do not know of it: {}",
+                    self.shelf.target.name,
+                    why.join(": ")
+                ));
+            }
+        }
+    }
+
+    /// Records a run that did not fail, if an earlier one did.
+    pub fn mended(&self) {
+        let news = News {
+            mended: Some(self.now()),
+            ..News::default()
+        };
+        if let Err(error) = self.shelf.record(self.task, &news) {
+            tracing::debug!(%error, "a run was not recorded at the target");
+        }
+    }
+}
+
+/// The results of a verification for the sets of a chain. `leased`: the sets as they were before they were read, the chosen
+/// one first. A set that the verification says nothing about has no result.
+pub fn verified(report: &VerifyReport, leased: &[SetIdentity], by: &Witnessed) -> Vec<SetResult> {
+    let first = report.findings.first().map(|finding| finding.text.as_str());
+    let damaged = first.unwrap_or("it is damaged");
+    let chain_is_sound = report.sets.iter().any(|set| set.chain_sets.is_some());
+    let mut results = Vec::new();
+    for identity in leased {
+        let Some(set) = report.sets.iter().find(|set| set.set == identity.set) else {
+            continue;
+        };
+        let wrong = match (set.valid, set.parent) {
+            (false, _) => Some(damaged),
+            (true, None) => None,
+            (true, Some(_)) if chain_is_sound => None,
+            (true, Some(_)) if first.is_some() => Some(damaged),
+            (true, Some(_)) => continue,
+        };
+        results.push(SetResult::new(identity, by, wrong));
+    }
+    results
+}
+
+/// The run that failed because it found damage.
+pub fn damage(report: &VerifyReport, by: Witnessed, label: Option<&str>) -> Option<FailedRun> {
+    if report.is_valid() {
+        return None;
+    }
+    let first = report.findings.first();
+    let text = first.map_or("a set is damaged", |finding| finding.text.as_str());
+    let number = first.and_then(|finding| finding.number).unwrap_or(0);
+    Some(FailedRun::new(by, label, (Exit::No.code(), number, text)))
+}
+
+/// The shelf that a command's `--database` and `--target` mean, as far as that is known.
+pub fn shelf_of(context: &Context, database: Option<&str>, target: Option<&str>) -> Option<Shelf> {
+    let database = database?;
+    let target = devices::target_of(context, target, database).ok()?;
+    devices::shelf(context, &target, database).ok()
+}

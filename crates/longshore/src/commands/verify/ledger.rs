@@ -1,0 +1,90 @@
+//! The results of earlier runs that `verify --all` believes, and those that it records for later ones.
+//!
+//! Invariants
+//! - Records take a twentieth of the time at most; what the last one lacks is written at the end.
+//!
+//! Leaves to others: the form of records (`longshore_repository::status`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_io::Clock;
+use longshore_repository::status::{FailedRun, News, Task, Witnessed};
+use longshore_repository::{Label, Shelf};
+
+use super::super::recording::Recorder;
+use crate::context::Context;
+
+/// Records take one part in so many of the time.
+const RECORD_SHARE: u32 = 20;
+
+/// Writes results to the target's record, not more often than that is cheap.
+pub(super) struct Ledger<'a> {
+    recorder: Option<Recorder<'a>>,
+    clock: Arc<dyn Clock>,
+    news: News,
+    /// When the next record may be written.
+    due: Duration,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn new(context: &'a Context, shelf: &'a Shelf) -> Ledger<'a> {
+        Ledger {
+            recorder: Recorder::new(context, shelf, Task::Verify),
+            clock: context.clock.clone(),
+            news: News::default(),
+            due: Duration::ZERO,
+        }
+    }
+
+    /// All labels at the place: results for others are left out from now on.
+    pub(super) fn know(&mut self, labels: BTreeSet<Label>) {
+        self.news.labels = Some(labels);
+    }
+
+    /// Writes what is not recorded yet. `is_whole`: nothing was left.
+    pub(super) fn end(&mut self, failed: Option<FailedRun>, is_whole: bool) {
+        let is_good = is_whole && failed.is_none();
+        self.news.mended = is_good.then(|| self.now());
+        self.news.failed = failed;
+        self.write();
+    }
+
+    pub(super) fn add(&mut self, add: impl FnOnce(&mut News)) {
+        add(&mut self.news);
+        if self.clock.now() >= self.due {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        let began = self.clock.now();
+        if let Some(recorder) = &self.recorder {
+            recorder.record(&self.news);
+        }
+        let now = self.clock.now();
+        self.due = now + (now - began) * RECORD_SHARE;
+        self.news.sets.clear();
+        self.news.wal.clear();
+    }
+
+    pub(super) fn now(&self) -> Witnessed {
+        Witnessed::now(Clock::wall_ns(&*self.clock) / 1000)
+    }
+}
+
+/// The rule by which an earlier result is believed.
+#[derive(Clone, Copy)]
+pub(super) struct Trust {
+    pub(super) again: bool,
+    pub(super) older_than_us: Option<i64>,
+    pub(super) now_us: i64,
+}
+
+impl Trust {
+    pub(super) fn in_result(&self, by: &Witnessed) -> bool {
+        let age_us = self.now_us.saturating_sub(by.at_us);
+        !self.again && self.older_than_us.is_none_or(|limit| age_us <= limit)
+    }
+}

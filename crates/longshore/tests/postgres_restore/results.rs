@@ -1,0 +1,139 @@
+//! Goal: what runs found out about a cluster's backups and its WAL is remembered: each segment is verified once, and the
+//! data at risk is what was not archived.
+//! Method: a real server that archives; answers are read, a segment is damaged, an archive cloned.
+//! Not covered: databases without WAL (`cli/status.rs`).
+
+use std::process::Command;
+
+use longshore_kit::representatives;
+use serde_json::Value;
+
+use crate::common::{answer, end, text};
+use crate::named::Main;
+
+fn verified(main: &Main, more: &str, code: i32) -> Value {
+    let line = format!("verify --all --database main --json {more}");
+    let told = answer(&end(&mut main.command(&line), code));
+    assert_eq!(told["valid"], code == 0, "{told}");
+    told["databases"][0].clone()
+}
+
+/// Verified and known segments.
+fn segments(database: &Value) -> (u64, u64) {
+    let number = |name: &str| database["wal"][name].as_u64().unwrap();
+    (number("verified"), number("known"))
+}
+
+#[test]
+fn verify_all_reads_each_segment_once_and_names_the_damaged_ones() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    let server = &main.stage.server;
+    main.back_up();
+    for n in 0..3 {
+        main.mark(n);
+        main.archived(server);
+    }
+    let first = verified(&main, "", 0);
+    let (read, known) = segments(&first);
+    assert!(read >= 4 && known == 0, "{first}");
+    assert_eq!(
+        (&first["verified"], &first["known"]),
+        (&1.into(), &0.into())
+    );
+    let again = verified(&main, "", 0);
+    assert_eq!(segments(&again), (0, read), "{again}");
+    let later = main.mark(9);
+    main.archived(server);
+    main.back_up_as("--incremental");
+    main.archived(server);
+    let more = verified(&main, "", 0);
+    let (new, known) = segments(&more);
+    assert!(new >= 1 && known == read, "{more}");
+    assert_eq!((&more["verified"], &more["known"]), (&1.into(), &1.into()));
+    let all = new + known;
+    assert_eq!(segments(&verified(&main, "--again", 0)), (all, 0));
+    // Nothing but what was not archived is at risk.
+    let info = answer(&end(&mut main.command("info main --json"), 0));
+    let told = &info["databases"][0];
+    let until = told["recoverable_until_us"].as_i64().unwrap();
+    assert!(
+        until >= told["last_good_finish_us"].as_i64().unwrap(),
+        "{told}"
+    );
+    assert_eq!(told["wal"]["archived_until_us"], until, "{told}");
+    assert!(told["at_risk_s"].as_i64().unwrap() < 600, "{told}");
+    let metrics = text(&end(&mut main.command("info main --prometheus"), 0).stdout);
+    assert!(
+        metrics.contains("longshore_last_recoverable_timestamp_seconds{"),
+        "{metrics}"
+    );
+    // A copy of the archive is another one: no segment of it was read.
+    let (log, clone) = (main.stage.path("log"), main.stage.path("clone"));
+    let copied = Command::new("cp").arg("-a").args([&log, &clone]).status();
+    assert!(copied.unwrap().success());
+    std::fs::rename(&log, main.stage.path("was")).unwrap();
+    std::fs::rename(&clone, &log).unwrap();
+    assert_eq!(segments(&verified(&main, "", 0)), (all, 0));
+    // A damaged segment is named, and read again until it is good.
+    let path = main.segment(&later.lsn);
+    let sound = std::fs::read(&path).unwrap();
+    let mut bytes = sound.clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let bad = verified(&main, "--again", 1);
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let damaged = bad["wal"]["damaged"][0].as_str().unwrap();
+    assert!(damaged.contains(&name[..24]), "{bad}");
+    let checked = end(&mut main.command("check main --archive-wait 0"), 5);
+    let checked = text(&checked.stdout);
+    assert!(checked.contains("failed: verify, "), "{checked}");
+    let again = verified(&main, "", 1);
+    assert_eq!(again["wal"]["damaged"][0], damaged, "{again}");
+    std::fs::write(&path, sound).unwrap();
+    let mended = verified(&main, "", 0);
+    assert!(segments(&mended).0 >= 1, "{mended}");
+    end(&mut main.command("check main --archive-wait 0"), 5);
+}
+
+#[test]
+fn a_drill_of_a_cluster_is_remembered_with_its_time() {
+    let installations = representatives().into_iter();
+    let mut drillable = installations.filter(|i| i.bin_dir.join("pg_amcheck").exists());
+    let Some(installation) = drillable.next() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    main.back_up();
+    main.archived(&main.stage.server);
+    std::fs::create_dir(main.stage.path("work")).unwrap();
+    let drill = |code: i32| {
+        let mut drill = main.command("drill main");
+        drill.arg("--bin-dir").arg(&installation.bin_dir);
+        drill.arg("--work").arg(main.stage.path("work"));
+        end(&mut drill, code)
+    };
+    let results = || {
+        let info = answer(&end(&mut main.command("info main --json"), 0));
+        info["databases"][0]["results"].clone()
+    };
+    drill(0);
+    let told = results();
+    assert!(
+        told["drilled"]["elapsed_s"].as_f64().unwrap() > 0.0,
+        "{told}"
+    );
+    assert_eq!(told["verified"], Value::Null, "a drill is no verification");
+    // The WAL that makes the backup consistent goes: a drill finds it bad, and that is remembered, too.
+    std::fs::rename(main.stage.path("log/main"), main.stage.path("log/away")).unwrap();
+    std::fs::create_dir(main.stage.path("log/main")).unwrap();
+    let output = drill(1);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("NOT GOOD"), "{said}");
+    let told = results();
+    assert_eq!(told["drilled"], Value::Null, "{told}");
+    assert_eq!(told["failed"][0]["task"], "drill", "{told}");
+}
