@@ -159,6 +159,15 @@ pub enum Error {
         label: String,
     },
 
+    /// The directory's owner could not replace another user's record, nor perhaps read it.
+    #[error("target {target}: {} belongs to {owner}, and only its owner leaves records there", path.display())]
+    OthersRecord {
+        target: String,
+        path: PathBuf,
+        /// A name, or `#` and a number.
+        owner: String,
+    },
+
     /// Writing over it would lose what the newer version knows.
     #[error("a newer version of longshore wrote the record {at} (form {form})")]
     NewerRecord { at: String, form: u32 },
@@ -193,6 +202,7 @@ impl Error {
             | Error::NoWalToCopy { .. }
             | Error::SamePlace { .. }
             | Error::LeaseLost { .. }
+            | Error::OthersRecord { .. }
             | Error::NewerRecord { .. }
             | Error::Store(_)
             | Error::Wal(_) => None,
@@ -252,6 +262,9 @@ impl Error {
             }
             Error::LabelTaken { .. } => {
                 "`longshore info --target` shows what is there; another copy of the same backup may be running"
+            }
+            Error::OthersRecord { .. } => {
+                "run the command as the owner, so that its result is recorded"
             }
             Error::NewerRecord { .. } => {
                 "run the command with that version; `longshore --version` shows this one's"

@@ -375,6 +375,7 @@ fn place_at_target(error: &longshore_repository::Error) -> (Exit, u32) {
         | Error::NoneBefore { .. }
         | Error::Chain(_)
         | Error::LabelTaken { .. }
+        | Error::OthersRecord { .. }
         | Error::NewerRecord { .. }
         | Error::Busy { .. } => (Exit::Media, numbers::TARGET),
     }

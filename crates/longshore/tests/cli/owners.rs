@@ -111,7 +111,20 @@ fn a_backup_by_root_to_another_users_target_is_refused_and_leaves_nothing() {
         assert!(target.owners(dir).iter().all(|owner| *owner == OWNER));
     }
     // Root may read: what it needs for that is gone afterwards.
-    target.by_root("verify --database app").exits(0);
+    let record = target.stage.path("one/app/.longshore-status-verify");
+    let before = std::fs::read(&record).unwrap();
+    for line in [
+        "verify --database app",
+        "verify --all --again --database app",
+    ] {
+        target
+            .by_root(line)
+            .exits(0)
+            .says("belongs to #23461, and only its owner leaves records there");
+    }
+    assert_eq!(std::fs::read(&record).unwrap(), before);
+    target.by_owner("verify --database app").exits(0);
+    assert_ne!(std::fs::read(&record).unwrap(), before);
     target.by_root("restore --database app --to back").exits(0);
     assert!(target.owners("one").iter().all(|owner| *owner == OWNER));
     target.by_owner("backup app").exits(0);

@@ -63,7 +63,8 @@ fn verify_all_reads_each_segment_once_and_names_the_damaged_ones() {
         until >= told["last_good_finish_us"].as_i64().unwrap(),
         "{told}"
     );
-    assert_eq!(told["wal"]["archived_until_us"], until, "{told}");
+    let archived = told["wal"]["archived_until_us"].as_i64().unwrap();
+    assert!(archived <= until && archived > until - 60_000_000, "{told}");
     assert!(told["at_risk_s"].as_i64().unwrap() < 600, "{told}");
     let metrics = text(&end(&mut main.command("info main --prometheus"), 0).stdout);
     assert!(

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{Attributes, Clock, Dir, FileKind, OpenHow, Storage, Via, is_stale};
+use longshore_io::{Clock, Dir, FileKind, OpenHow, Storage, Via, is_stale};
 use longshore_media::DeviceSpec;
 use uuid::Uuid;
 
@@ -509,9 +509,19 @@ impl StatusRecords for Directories {
         let cannot = self.io("write", &path);
         let write = || -> Result<i64, Error> {
             let file = dir.open(&new, OpenHow::CreateNew).map_err(&cannot)?;
+            let (own, around) = (file.stat(), dir.stat(Path::new("")));
+            let (own, around) = (own.map_err(&cannot)?, around.map_err(&cannot)?);
+            // Giving the file away by its name would follow whoever may exchange the name.
+            if own.uid != around.uid {
+                return Err(Error::OthersRecord {
+                    target: self.target.clone(),
+                    path: home.clone(),
+                    owner: longshore_facts::name_of(around.uid)
+                        .unwrap_or_else(|_| format!("#{}", around.uid)),
+                });
+            }
             let written = file.write_all_at(bytes, 0, Via::Cache);
             written.map_err(&cannot)?;
-            self.hand_over(&*dir, &new, &path)?;
             file.sync_with_times().map_err(&cannot)?;
             let now_ns = file.stat().map_err(&cannot)?.mtime_ns;
             dir.rename(&new, Path::new(name)).map_err(&cannot)?;
@@ -524,25 +534,6 @@ impl StatusRecords for Directories {
         })?;
         remove_left_records(&*dir, now_ns);
         Ok(())
-    }
-}
-
-impl Directories {
-    /// Gives a new record to the owner of the directory that it lies in, readable for whoever may read that.
-    ///
-    /// Errors: [`Error::OthersTarget`] if it would stay root's in another user's directory.
-    fn hand_over(&self, dir: &dyn Dir, new: &Path, path: &Path) -> Result<(), Error> {
-        let cannot = self.io("write", path);
-        let home = dir.stat(Path::new("")).map_err(&cannot)?;
-        let own = dir.stat(new).map_err(&cannot)?;
-        let is_intruder = own.uid == 0 && home.uid != 0;
-        let attributes = Attributes {
-            mode: Some(0o600 | home.mode & 0o044),
-            owner: is_intruder.then_some((home.uid, home.gid)),
-            mtime_ns: None,
-        };
-        dir.set_attributes(new, &attributes).map_err(&cannot)?;
-        self.refuse_intruder(dir, new, path)
     }
 }
 

@@ -187,9 +187,9 @@ pub(crate) trait StatusRecords {
     fn records(&self, names: &[&str], len_max: usize) -> Result<Vec<FoundRecord>, Error>;
 
     /// Replaces the record of this name as a whole: a reader, and a power cut, finds the one before or this one. A
-    /// link of its name is not followed. The record belongs to whoever the place belongs to.
+    /// link of its name is not followed. Its owner is that of the place.
     ///
-    /// Errors: there is nothing of the database yet, or nothing can be written; then the record is as it was.
+    /// Errors: there is nothing of the database yet, it is another user's, or nothing can be written; then the record is as it was.
     fn put_record(&self, name: &str, bytes: &[u8]) -> Result<(), Error>;
 }
 
