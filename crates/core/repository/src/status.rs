@@ -309,6 +309,10 @@ impl Record {
             self.sets.retain(|own| own.set != result.set);
             self.sets.push(result.clone());
         }
+        for (first, last) in &news.unsound {
+            let overlaps = |own: &WalResult| own.first <= *last && *first <= own.last;
+            self.wal.retain(|own| !overlaps(own));
+        }
         for range in &news.wal {
             // Each covers what the one that it grew from covers.
             self.wal
@@ -329,6 +333,8 @@ impl Record {
 pub struct News {
     pub sets: Vec<SetResult>,
     pub wal: Vec<WalResult>,
+    /// The first and the last segment of WAL that is not good: no earlier result counts for it.
+    pub unsound: Vec<(SegmentName, SegmentName)>,
     pub failed: Option<FailedRun>,
     /// A run that did not fail.
     pub mended: Option<Witnessed>,
@@ -608,6 +614,27 @@ mod tests {
             });
             assert_eq!(good(&both), is_good, "{at_us}");
         }
+    }
+
+    #[test]
+    fn wal_that_is_found_damaged_has_no_earlier_result() {
+        let name = |n: u32| format!("0000000100000000{n:08X}").parse().unwrap();
+        let range = |first, last| WalResult {
+            first: name(first),
+            last: name(last),
+            imprint: "bb".into(),
+            by: by(DAY_US),
+        };
+        let mut record = Record {
+            wal: vec![range(1, 4), range(5, 9), range(10, 12)],
+            ..Record::default()
+        };
+        record.add(&News {
+            wal: vec![range(10, 14)],
+            unsound: vec![(name(8), name(9))],
+            ..News::default()
+        });
+        assert_eq!(record.wal, [range(1, 4), range(10, 14)]);
     }
 
     #[test]

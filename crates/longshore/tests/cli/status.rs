@@ -368,6 +368,29 @@ fn verify_all_names_each_damaged_backup_and_what_depends_on_it() {
     stage.line("verify --all --target nowhere").exits(2);
 }
 
+/// Goal: a differential whose own bytes are known to be good is not called good when what it needs is not.
+#[test]
+fn verify_all_believes_no_differential_whose_base_is_lost() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    std::thread::sleep(Duration::from_millis(1100));
+    stage.line("backup sales --incremental").exits(0);
+    let line = "verify --all --database sales";
+    assert_eq!(counts(&stage, line, 0), (2, 0, 0));
+    let full = &labels(&stage)[0];
+    damage(&stage.path(format!("disk1/sales/{full}/family-1.bak")));
+    assert_eq!(counts(&stage, line, 1), (0, 0, 2));
+    stage
+        .line(line)
+        .exits(1)
+        .says(&format!("it needs {full}, which is damaged"));
+    for disk in ["disk1", "disk2"] {
+        std::fs::remove_dir_all(stage.path(format!("{disk}/sales/{full}"))).unwrap();
+    }
+    assert_eq!(counts(&stage, line, 1), (0, 0, 1));
+    stage.line(line).exits(1).says("it cannot be restored");
+}
+
 /// Goal: an interrupted run loses at most the backup that it was reading.
 #[test]
 fn verify_all_goes_on_after_an_interruption_and_a_kill() {

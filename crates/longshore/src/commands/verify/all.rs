@@ -307,6 +307,15 @@ impl<'a> Verification<'a> {
             });
         };
         let id = complete.header.set;
+        if let Some(why) = self.lost(facts, index) {
+            let told = (Exit::No.code(), DAMAGED, why.as_str());
+            let run = FailedRun::new(self.ledger.now(), Some(set.label.as_str()), told);
+            self.failed.get_or_insert(run);
+            // Its own bytes may be good: nothing is recorded of it.
+            if self.known.contains_key(&id) || chain(facts, index).is_err() {
+                return Ok(row(Verdict::Damaged, Some(why)));
+            }
+        }
         if self.known.contains_key(&id) {
             return Ok(row(Verdict::Known, None));
         }
@@ -348,6 +357,21 @@ impl<'a> Verification<'a> {
             None => row(Verdict::Good, None),
             Some(why) => row(Verdict::Damaged, Some(why)),
         })
+    }
+
+    /// Why a backup cannot be restored, though its own stripes may be good.
+    fn lost(&self, facts: &[SetFacts], index: usize) -> Option<String> {
+        let links = match chain(facts, index) {
+            Ok(links) => links,
+            Err(broken) => return Some(format!("it cannot be restored: {broken}")),
+        };
+        let is_bad = |link: &&usize| {
+            facts[**link]
+                .id
+                .is_some_and(|id| self.bad.contains_key(&id))
+        };
+        let bad = links.iter().skip(1).find(is_bad)?;
+        Some(format!("it needs {}, which is damaged", facts[*bad].label))
     }
 
     /// Notes a backup that lacks stripes or has damaged headers: why it is no good.

@@ -67,6 +67,7 @@ impl<'a> Ledger<'a> {
         self.due = now + (now - began) * RECORD_SHARE;
         self.news.sets.clear();
         self.news.wal.clear();
+        self.news.unsound.clear();
     }
 
     pub(super) fn now(&self) -> Witnessed {

@@ -191,6 +191,8 @@ impl LogVerification<'_, '_> {
             .extend(broken.iter().map(ToString::to_string));
         if !is_sound {
             self.good_from = None;
+            let lost = (*first, *last);
+            self.ledger.add(|news| news.unsound.push(lost));
         } else if let Some(imprint) = imprint(self.archive, *last) {
             let range = WalResult {
                 first: *self.good_from.get_or_insert(*first),
