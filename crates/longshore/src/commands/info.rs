@@ -5,7 +5,10 @@
 //! - The facts come from the media and the archive, not from the history, and only headers are read.
 //! - A database that cannot be read does not keep the others from being shown.
 //!
-//! Leaves to others: rows that several commands share (`shelves.rs`), and the rules of retention (`repository`).
+//! Leaves to others: rows that several commands share (`shelves.rs`), the time that the WAL covers (`info/windows.rs`), and
+//! the rules of retention (`repository`).
+
+mod windows;
 
 use longshore_pg::client::without_password;
 use longshore_pg::wal::WalName;
@@ -18,6 +21,7 @@ use longshore_wal::{Run, WalArchive};
 use serde::Serialize;
 
 use super::results::{Results, age_text, line};
+use self::windows::{Reach, RecoverableWindow};
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
 use crate::context::Context;
 use crate::options::Info;
@@ -80,6 +84,8 @@ pub struct Wal {
     pub recoverable_from_us: Option<i64>,
     /// When the last segment that these moments reach to was archived, by the archive's clock.
     pub archived_until_us: Option<i64>,
+    /// The stretches of time of which every moment can be recovered.
+    pub windows: Vec<RecoverableWindow>,
     /// Why gaps could not be searched for.
     pub error: Option<String>,
     /// The last push that the archive refused because it has other WAL of the same name.
@@ -116,7 +122,11 @@ pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
     }
     let exit = failures.exit().unwrap_or_else(|| context.output.done());
     if options.prometheus {
-        context.output.raw(prometheus(&databases).as_bytes());
+        let now_us = context.clock.wall_ns() / 1000;
+        let of = |database: &DescribedDatabase| Metrics::of(database, now_us);
+        let all: Vec<Metrics> = databases.iter().map(of).collect();
+        let text = prometheus(&all.iter().collect::<Vec<_>>(), now_us);
+        context.output.raw(text.as_bytes());
         return Ok(exit);
     }
     let texts: Vec<String> = databases.iter().map(text).collect();
@@ -223,6 +233,7 @@ fn wal(
         recoverable_from: None,
         recoverable_from_us: None,
         archived_until_us: None,
+        windows: Vec::new(),
         error: None,
         refused: archive.refused().map(|refused| RefusedPushRow {
             name: refused.name.to_string(),
@@ -244,6 +255,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
     let system = archive.identity().map(|identity| identity.system);
     // Backups from whose end no segment is missing, and the timeline that is followed from there.
     let mut unbroken = Vec::new();
+    let mut reaches = Vec::new();
     let mut oldest = true;
     for (i, set) in listing.sets.iter().enumerate() {
         let Some(complete) = set.complete() else {
@@ -271,9 +283,19 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
                 .map(ToString::to_string)
                 .collect();
         }
-        if replay.missing_to_end.is_empty() && chain(&facts, i).is_ok() {
+        if chain(&facts, i).is_err() {
+            continue;
+        }
+        if replay.missing_to_end.is_empty() {
             unbroken.push((i, replay.timeline));
         }
+        if replay.missing_to_consistency.is_empty() {
+            reaches.push(Reach::of(i, &log, &replay, archive));
+        }
+    }
+    match windows::covered(archive, &facts, &listing.branches(), &reaches) {
+        Ok(windows) => wal.windows = windows,
+        Err(e) => wal.error = Some(e.to_string()),
     }
     let Some((good, timeline)) = unbroken.iter().find(|(i, _)| Some(*i) == good) else {
         return;
@@ -523,65 +545,88 @@ const METRICS: &[Metric] = &[
     ),
 ];
 
-fn prometheus(databases: &[DescribedDatabase]) -> String {
-    let mut text = String::new();
-    for (name, help, value) in METRICS {
-        let lines: Vec<String> = databases
-            .iter()
-            .filter_map(|d| {
-                let labels = format!(
-                    "database=\"{}\",target=\"{}\"",
-                    escaped(&d.database),
-                    escaped(&d.target)
-                );
-                Some(format!("longshore_{name}{{{labels}}} {}\n", value(d)?))
-            })
-            .collect();
-        if !lines.is_empty() {
-            text += &format!("# HELP longshore_{name} {help}\n# TYPE longshore_{name} gauge\n");
-            text += &lines.concat();
-        }
-    }
-    text + &branch_metrics(databases)
+/// The age grows while an answer is kept.
+const AGE: &str = "last_good_backup_age_seconds";
+
+/// A database's metrics: few bytes, however many backups it has.
+pub struct Metrics {
+    /// `database="NAME",target="NAME"`
+    labels: String,
+    at_us: i64,
+    /// One for each of [`METRICS`].
+    values: Vec<Option<f64>>,
+    branches: String,
 }
 
-/// The newest good backup of each branch, if there are several: the newest under the name may be another database's.
-fn branch_metrics(databases: &[DescribedDatabase]) -> String {
-    let name = "longshore_branch_last_good_backup_timestamp_seconds";
-    let mut lines = String::new();
-    for d in databases.iter().filter(|d| d.branches.len() > 1) {
-        for branch in &d.branches {
-            let Some(finish_us) = branch.last_good_finish_us else {
-                continue;
-            };
-            let cluster = || {
-                branch
-                    .system
-                    .as_ref()
-                    .map(|system| format!("cluster {system}"))
-            };
-            let identity = branch.identity.clone().or_else(cluster).unwrap_or_default();
-            lines += &format!(
-                "{name}{{database=\"{}\",target=\"{}\",branch=\"{}\",identity=\"{}\"}} {}\n",
-                escaped(&d.database),
-                escaped(&d.target),
-                branch.number,
-                escaped(&identity),
-                finish_us as f64 / 1e6
-            );
+impl Metrics {
+    /// `at_us`: when the facts were read.
+    pub fn of(database: &DescribedDatabase, at_us: i64) -> Metrics {
+        let (name, target) = (escaped(&database.database), escaped(&database.target));
+        Metrics {
+            labels: format!("database=\"{name}\",target=\"{target}\""),
+            at_us,
+            values: METRICS.iter().map(|metric| (metric.2)(database)).collect(),
+            branches: branch_metrics(database),
         }
     }
-    match lines.is_empty() {
-        true => lines,
-        false => format!(
-            "# HELP {name} Unix time when the newest good backup of one of several branches finished.\n\
-             # TYPE {name} gauge\n{lines}"
-        ),
+}
+
+/// The metrics of databases, in Prometheus' text format.
+pub fn prometheus(databases: &[&Metrics], now_us: i64) -> String {
+    let mut text = String::new();
+    for (i, (name, help, _)) in METRICS.iter().enumerate() {
+        let line = |d: &&Metrics| {
+            let kept_s = match *name == AGE {
+                true => (now_us - d.at_us) / 1_000_000,
+                false => 0,
+            };
+            let value = d.values[i]? + kept_s as f64;
+            Some(format!("longshore_{name}{{{}}} {value}\n", d.labels))
+        };
+        let lines: String = databases.iter().filter_map(line).collect();
+        if !lines.is_empty() {
+            text += &format!("# HELP longshore_{name} {help}\n# TYPE longshore_{name} gauge\n");
+            text += &lines;
+        }
     }
+    let branches: String = databases.iter().map(|d| d.branches.as_str()).collect();
+    if !branches.is_empty() {
+        text += &format!(
+            "# HELP {BRANCH} Unix time when the newest good backup of one of several branches finished.\n\
+             # TYPE {BRANCH} gauge\n{branches}"
+        );
+    }
+    text
+}
+
+const BRANCH: &str = "longshore_branch_last_good_backup_timestamp_seconds";
+
+/// The newest good backup of each branch, if there are several: the newest under the name may be another database's.
+fn branch_metrics(d: &DescribedDatabase) -> String {
+    let mut lines = String::new();
+    for branch in d.branches.iter().filter(|_| d.branches.len() > 1) {
+        let Some(finish_us) = branch.last_good_finish_us else {
+            continue;
+        };
+        let cluster = || {
+            let system = branch.system.as_ref();
+            system.map(|system| format!("cluster {system}"))
+        };
+        let identity = branch.identity.clone().or_else(cluster).unwrap_or_default();
+        lines += &format!(
+            "{BRANCH}{{database=\"{}\",target=\"{}\",branch=\"{}\",identity=\"{}\"}} {}\n",
+            escaped(&d.database),
+            escaped(&d.target),
+            branch.number,
+            escaped(&identity),
+            finish_us as f64 / 1e6
+        );
+    }
+    lines
 }
 
 /// A label's value in Prometheus' text format.
-fn escaped(value: &str) -> String {
+pub fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")

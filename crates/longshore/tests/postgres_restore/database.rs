@@ -419,6 +419,62 @@ fn wal_removed_by_retention_is_no_gap_and_any_other_missing_wal_is() {
     );
 }
 
+/// Goal: the windows of time that can be recovered are what the WAL in the archive allows: each ends where a segment is
+/// missing, and none is longer than what is known.
+#[test]
+fn windows_of_recoverable_time_end_at_gaps_and_at_the_last_backup() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    let server = &main.stage.server;
+    let more = || {
+        for _ in 0..3 {
+            server.psql("insert into marker values (0); select pg_switch_wal()");
+        }
+    };
+    // From, to, and whether it goes on to the archive's end.
+    let windows = || -> Vec<(String, String, bool)> {
+        let output = succeed(&mut main.command("--json info main"));
+        let info = answer(&output);
+        let rows = info["databases"][0]["wal"]["windows"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let text = |row: &Value, member: &str| row[member].as_str().unwrap().to_owned();
+        for row in &rows {
+            assert!(row["from_us"].as_i64() <= row["to_us"].as_i64(), "{row}");
+        }
+        let of = |row: &Value| (text(row, "from"), text(row, "to"), row["goes_on"] == true);
+        rows.iter().map(of).collect()
+    };
+    let window = |from: &String, to: &String, goes_on| (from.clone(), to.clone(), goes_on);
+    let first = main.back_up();
+    more();
+    let early = main.mark(1);
+    more();
+    let second = main.back_up();
+    more();
+    let lost = main.mark(2);
+    more();
+    main.archived(server);
+    assert_eq!(windows(), [window(&first, &second, true)]);
+    std::fs::remove_file(main.segment(&lost.lsn)).unwrap();
+    assert_eq!(windows(), [window(&first, &second, false)]);
+    let third = main.back_up();
+    more();
+    main.archived(server);
+    let healed = [window(&first, &second, false), window(&third, &third, true)];
+    assert_eq!(windows(), healed);
+    std::fs::remove_file(main.segment(&early.lsn)).unwrap();
+    let apart = [
+        window(&first, &first, false),
+        window(&second, &second, false),
+        window(&third, &third, true),
+    ];
+    assert_eq!(windows(), apart);
+}
+
 /// Goal: a gap in the WAL is a failure until a newer full backup makes every later moment recoverable; from then on it
 /// is no alarm, and a gap after that backup is one again.
 #[test]
