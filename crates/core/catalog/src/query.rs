@@ -57,6 +57,8 @@ pub struct HistoryRow {
     pub devices: Vec<String>,
     /// The engines that compressed it; empty if only the media are known.
     pub engines: Vec<EngineRecord>,
+    /// The limit that held its run, in one word; `None` if only the media are known.
+    pub limit: Option<String>,
 }
 
 /// A restore as the history shows it: one row of msdb's restorehistory.
@@ -95,7 +97,7 @@ macro_rules! backups {
 SELECT backup_set_id, backup_set_uuid, media_uuid, database_name, type, s.name, position,
     backup_start_date, backup_finish_date, longshore_start_us, longshore_finish_us, expiration_date,
     backup_size, compressed_backup_size, compression_algorithm, longshore_level, longshore_file_count,
-    is_copy_only, is_damaged, machine_name, user_name, longshore_origin, s.media_set_id
+    is_copy_only, is_damaged, machine_name, user_name, longshore_origin, s.media_set_id, longshore_limit
 FROM backupset s JOIN backupmediaset m USING (media_set_id)
 WHERE ",
             $which
@@ -357,6 +359,7 @@ fn backup(db: &Connection, row: &Row) -> rusqlite::Result<HistoryRow> {
         origin: row.get(21)?,
         devices: devices(db, row.get(22)?)?,
         engines: engines(db, row.get(0)?)?,
+        limit: row.get(23)?,
     })
 }
 

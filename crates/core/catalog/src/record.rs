@@ -88,6 +88,8 @@ pub struct BackupRecord {
     pub files: FileList,
     /// The engines that compressed it; the media do not record them, so a relearned set has none.
     pub engines: Vec<EngineRecord>,
+    /// The limit that held, in one word; likewise unknown of a relearned set.
+    pub limit: Option<String>,
 }
 
 /// The part of one engine in a backup.
@@ -120,6 +122,7 @@ impl BackupRecord {
             stored_bytes: trailer.stored_bytes_total,
             files: FileList::default(),
             engines: Vec::new(),
+            limit: None,
         }
     }
 

@@ -15,10 +15,15 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
 
 /// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
-const STEPS: &[&str] = &[V1, V2, V3, V4];
+const STEPS: &[&str] = &[V1, V2, V3, V4, V5];
 
 /// The schema this version writes; `PRAGMA user_version` holds the one a file has.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// The limit that held a backup's run.
+const V5: &str = "
+ALTER TABLE backupset ADD COLUMN longshore_limit nvarchar(32);
+";
 
 /// Indexes for references and for the age of sets. Sets of PostgreSQL get their lineage, as in their headers.
 const V4: &str = "

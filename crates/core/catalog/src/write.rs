@@ -217,6 +217,7 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
                 &algorithm.map(|_| header.level.to_string()),
             ),
             ("longshore_origin", &text(&header.origin)),
+            ("longshore_limit", &backup.limit),
             ("longshore_file_count", &count(totals.files)),
             (
                 "longshore_lineage",

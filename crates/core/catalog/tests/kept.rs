@@ -181,6 +181,20 @@ fn a_log_chain_begins_with_the_first_full_backup() {
 }
 
 #[test]
+fn the_limit_that_held_a_run_is_kept_and_unknown_of_a_set_that_was_relearned() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = open(&dir.path().join("catalog.db"));
+    let mut record = backup(1);
+    catalog.record_backup(&record).unwrap();
+    record = backup(2);
+    record.limit = Some("target".into());
+    catalog.record_backup(&record).unwrap();
+    let rows = catalog.history(&Default::default()).unwrap();
+    let limits: Vec<_> = rows.iter().map(|row| row.limit.as_deref()).collect();
+    assert_eq!(limits, [Some("target"), None]);
+}
+
+#[test]
 fn a_catalog_from_before_gets_what_it_lacks() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("catalog.db");
@@ -192,6 +206,7 @@ fn a_catalog_from_before_gets_what_it_lacks() {
              DROP TABLE restoreddatabase; DROP TABLE backupdevice; DROP INDEX backupset_by_media;
              DROP INDEX backupset_by_finish; DROP INDEX backupset_by_type; DROP INDEX restorehistory_by_set;
              DROP INDEX restorehistory_by_time; ALTER TABLE backupset DROP COLUMN longshore_lineage;
+             ALTER TABLE backupset DROP COLUMN longshore_limit;
              PRAGMA user_version = 2",
         )
         .unwrap();

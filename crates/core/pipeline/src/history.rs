@@ -24,6 +24,7 @@ use longshore_source::SourceSpec;
 use uuid::Uuid;
 
 use crate::RunContext;
+use crate::measure::Limit;
 use crate::request::{BackupRequest, RestoreRequest};
 use crate::share::EngineShare;
 
@@ -65,6 +66,7 @@ pub struct FinishedBackup<'a> {
     pub totals: Totals,
     pub stored_bytes: u64,
     pub engines: &'a [EngineShare],
+    pub limit: Limit,
 }
 
 fn engine(share: &EngineShare) -> EngineRecord {
@@ -111,9 +113,11 @@ pub fn record_backup(context: &RunContext, finished: &FinishedBackup) -> Result<
             stored_bytes: finished.stored_bytes,
             files: FileList::default(),
             engines: Vec::new(),
+            limit: None,
         }
     };
     record.engines = finished.engines.iter().map(engine).collect();
+    record.limit = Some(finished.limit.word().to_owned());
     let catalog = Catalog::open(path).map_err(warning)?;
     catalog.record_backup(&record).map(drop).map_err(warning)
 }

@@ -93,6 +93,18 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// The word of `--json`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Limit::Source => "source",
+            Limit::Cpu => "cpu",
+            Limit::CpuCeiling => "cpu_ceiling",
+            Limit::Rate => "rate",
+            Limit::Engine => "engine",
+            Limit::Target => "target",
+        }
+    }
+
     pub fn text(self) -> &'static str {
         match self {
             Limit::Source => "the source (reading)",

@@ -90,6 +90,7 @@ pub fn backup(n: u64) -> BackupRecord {
         stored_bytes: 9_000,
         files,
         engines: Vec::new(),
+        limit: None,
     }
 }
 

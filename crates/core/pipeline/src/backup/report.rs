@@ -29,6 +29,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
             sealed.marks.len()
         ));
     }
+    let limit = counters.limit(sealed.elapsed, &decided.sizes, RunKind::Backup);
     let recorded = history::record_backup(
         decided.context,
         &FinishedBackup {
@@ -39,6 +40,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
             totals: sealed.totals,
             stored_bytes: sealed.stored_bytes,
             engines: &engines,
+            limit,
         },
     );
     let history_failed = recorded.is_err();
@@ -75,7 +77,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         run: Run {
             elapsed_s: sealed.elapsed.as_secs_f64(),
             cpu_s: sealed.cpu.as_secs_f64(),
-            limit: counters.limit(sealed.elapsed, &decided.sizes, RunKind::Backup),
+            limit,
             waits: counters.waits(),
             samples: sealed.samples,
             engines,
