@@ -13,5 +13,7 @@ mod status;
 
 pub use mode::{OffloadMode, state_text};
 pub use probe::Probe;
-pub use running::{EngineCounters, RunningBackup, StatusFile, running};
+pub use running::{
+    EngineCounters, ProgressFile, RunningBackup, RunningWork, StatusFile, running, running_work,
+};
 pub use status::{AcceleratorSettings, AcceleratorStatus, Reason, configure, configured, status};

@@ -1,11 +1,13 @@
-//! Counters of backups that use accelerators, readable by other processes: `running/` next to the catalog.
+//! What runs do, readable by other processes: `running/` next to the catalog has the counters of backups that use
+//! accelerators, and how far each run is.
 //!
 //! Invariants
-//! - A run keeps one small file there, replaces it as a whole about once a second and removes it at the end.
+//! - A run keeps one or two small files there, replaces each as a whole about once a second and removes it at the end. A
+//!   run of less than a second leaves no trace but for accelerators' counters.
 //! - A file whose process no longer exists (by process number and start time) is stale: readers ignore and remove it.
-//! - The counters are expendable: no error here fails a backup, and nothing is synced.
+//! - The counters are expendable: no error here fails a run, and nothing is synced.
 //!
-//! Leaves to others: counting (`longshore-accel`), and showing the counters (`status`).
+//! Leaves to others: counting (`longshore-accel`, `pipeline`), and showing the counters (`accelerator`, the status page).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -90,6 +92,162 @@ impl From<&EngineUse> for EngineCounters {
     }
 }
 
+/// How far a run is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunningWork {
+    pub pid: u32,
+    /// When the process started, in clock ticks since boot.
+    pub process_started: u64,
+    /// Microseconds since the Unix epoch.
+    pub since_us: i64,
+    pub updated_us: i64,
+    /// `backup`, `restore` or `verify`.
+    pub action: String,
+    pub database: String,
+    pub done_bytes: u64,
+    /// `None`: not known.
+    pub expected_bytes: Option<u64>,
+}
+
+/// A file of either kind.
+trait Published: Serialize + serde::de::DeserializeOwned {
+    /// The end of its name.
+    const EXTENSION: &str;
+
+    fn process(&self) -> (u32, u64);
+    fn since(&self) -> (i64, u32);
+}
+
+impl Published for RunningBackup {
+    const EXTENSION: &str = "json";
+
+    fn process(&self) -> (u32, u64) {
+        (self.pid, self.process_started)
+    }
+
+    fn since(&self) -> (i64, u32) {
+        (self.since_us, self.pid)
+    }
+}
+
+impl Published for RunningWork {
+    const EXTENSION: &str = "work";
+
+    fn process(&self) -> (u32, u64) {
+        (self.pid, self.process_started)
+    }
+
+    fn since(&self) -> (i64, u32) {
+        (self.since_us, self.pid)
+    }
+}
+
+/// A name of this process for a file of this kind.
+fn own_name<P: Published>() -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{number}.{}", std::process::id(), P::EXTENSION).into()
+}
+
+fn new_name(name: &Path) -> PathBuf {
+    name.with_extension("new")
+}
+
+/// Replaces a file as a whole.
+fn write<P: Published>(dir: &dyn Dir, name: &Path, run: &P) -> io::Result<()> {
+    let text = serde_json::to_vec(run)?;
+    let new = new_name(name);
+    // A leftover of a write that failed.
+    let _not_there = dir.remove_file(&new);
+    let file = dir.open(&new, OpenHow::CreateNew)?;
+    file.write_all_at(&text, 0, Via::Cache)?;
+    dir.rename(&new, name)
+}
+
+/// The file that says how far this run is. Dropping it removes it.
+pub struct ProgressFile {
+    machine: Machine,
+    path: PathBuf,
+    name: PathBuf,
+    work: RunningWork,
+    inner: Mutex<Written>,
+}
+
+/// When the file was last written, and its directory once it was.
+struct Written {
+    last: Duration,
+    dir: Option<Arc<dyn Dir>>,
+}
+
+impl ProgressFile {
+    /// Writes nothing yet. `None` if there is no catalog.
+    pub fn begin(
+        machine: Machine,
+        catalog: Option<&Path>,
+        action: &str,
+        database: &str,
+    ) -> Option<ProgressFile> {
+        let pid = std::process::id();
+        let now_us = machine.clock.wall_ns() / 1000;
+        Some(ProgressFile {
+            path: directory(catalog?)?,
+            name: own_name::<RunningWork>(),
+            work: RunningWork {
+                pid,
+                process_started: facts::process_started(pid)?,
+                since_us: now_us,
+                updated_us: now_us,
+                action: action.to_owned(),
+                database: database.to_owned(),
+                done_bytes: 0,
+                expected_bytes: None,
+            },
+            inner: Mutex::new(Written {
+                last: machine.clock.now(),
+                dir: None,
+            }),
+            machine,
+        })
+    }
+
+    /// Says how far the run is, unless it did so less than a second ago.
+    pub fn update(&self, done_bytes: u64, expected_bytes: Option<u64>) {
+        let mut inner = self.inner.lock();
+        let now = self.machine.clock.now();
+        if now.saturating_sub(inner.last) < EVERY {
+            return;
+        }
+        inner.last = now;
+        let work = RunningWork {
+            updated_us: self.machine.clock.wall_ns() / 1000,
+            done_bytes,
+            expected_bytes,
+            ..self.work.clone()
+        };
+        let dir = match inner.dir.take() {
+            Some(dir) => Ok(dir),
+            None => self.machine.storage.create_dir_all(&self.path),
+        };
+        let written = dir.and_then(|dir| {
+            let written = write(&*dir, &self.name, &work);
+            inner.dir = Some(dir);
+            written
+        });
+        if let Err(error) = written {
+            tracing::debug!(%error, "progress not published");
+        }
+    }
+}
+
+impl Drop for ProgressFile {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut();
+        for name in [&self.name, &new_name(&self.name)] {
+            let _not_there = inner.dir.as_ref().map(|dir| dir.remove_file(name));
+        }
+    }
+}
+
 /// This run's file. Dropping it removes it.
 pub struct StatusFile {
     dir: Arc<dyn Dir>,
@@ -104,14 +262,12 @@ pub struct StatusFile {
 impl StatusFile {
     /// `None` if there is no catalog, or its directory is not writable.
     pub fn begin(machine: &Machine, catalog: Option<&Path>, mode: Mode) -> Option<StatusFile> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let pid = std::process::id();
         let dir = directory(catalog?)?;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Some(StatusFile {
             dir: machine.storage.create_dir_all(&dir).ok()?,
             clock: machine.clock.clone(),
-            name: format!("{pid}-{number}.json").into(),
+            name: own_name::<RunningBackup>(),
             process_started: facts::process_started(pid)?,
             since_us: machine.clock.wall_ns() / 1000,
             mode,
@@ -135,25 +291,15 @@ impl StatusFile {
             mode: mode_text(self.mode).to_owned(),
             engines: counters().iter().map(EngineCounters::from).collect(),
         };
-        if let Err(error) = self.write(&run) {
+        if let Err(error) = write(&*self.dir, &self.name, &run) {
             tracing::debug!(%error, "counters not published");
         }
-    }
-
-    fn write(&self, run: &RunningBackup) -> io::Result<()> {
-        let text = serde_json::to_vec(run)?;
-        let new = self.name.with_extension("new");
-        // A leftover of a write that failed.
-        let _not_there = self.dir.remove_file(&new);
-        let file = self.dir.open(&new, OpenHow::CreateNew)?;
-        file.write_all_at(&text, 0, Via::Cache)?;
-        self.dir.rename(&new, &self.name)
     }
 }
 
 impl Drop for StatusFile {
     fn drop(&mut self) {
-        for name in [&self.name, &self.name.with_extension("new")] {
+        for name in [&self.name, &new_name(&self.name)] {
             let _not_there = self.dir.remove_file(name);
         }
     }
@@ -178,6 +324,15 @@ fn directory(catalog: &Path) -> Option<PathBuf> {
 
 /// Runs that use accelerators now, of all processes that share this catalog.
 pub fn running(storage: &dyn Storage, catalog: Option<&Path>) -> Vec<RunningBackup> {
+    published(storage, catalog)
+}
+
+/// All runs that have lasted a second, of all processes that share this catalog.
+pub fn running_work(storage: &dyn Storage, catalog: Option<&Path>) -> Vec<RunningWork> {
+    published(storage, catalog)
+}
+
+fn published<P: Published>(storage: &dyn Storage, catalog: Option<&Path>) -> Vec<P> {
     let dir = catalog.and_then(directory).map(|path| storage.dir(&path));
     let Some(Ok(dir)) = dir else {
         return Vec::new();
@@ -185,23 +340,24 @@ pub fn running(storage: &dyn Storage, catalog: Option<&Path>) -> Vec<RunningBack
     let Ok(names) = dir.list() else {
         return Vec::new();
     };
-    let mut runs: Vec<RunningBackup> = names
+    let mut runs: Vec<P> = names
         .filter_map(Result::ok)
         .map(PathBuf::from)
-        .filter(|name| name.extension().is_some_and(|e| e == "json"))
+        .filter(|name| name.extension().is_some_and(|e| e == P::EXTENSION))
         .filter_map(|name| live(&*dir, &name))
         .collect();
-    runs.sort_by_key(|run| (run.since_us, run.pid));
+    runs.sort_by_key(P::since);
     runs
 }
 
-fn live(dir: &dyn Dir, name: &Path) -> Option<RunningBackup> {
+fn live<P: Published>(dir: &dyn Dir, name: &Path) -> Option<P> {
     let file = dir.open(name, OpenHow::Read).ok()?;
     let len = file.stat().ok()?.len;
     let mut text = vec![0; usize::try_from(len.min(LEN_MAX)).ok()?];
     file.read_exact_at(&mut text, 0, Via::Cache).ok()?;
-    let run: RunningBackup = serde_json::from_slice(&text).ok()?;
-    if facts::process_started(run.pid) == Some(run.process_started) {
+    let run: P = serde_json::from_slice(&text).ok()?;
+    let (pid, started) = run.process();
+    if facts::process_started(pid) == Some(started) {
         return Some(run);
     }
     // A file of another user stays for that user.
@@ -265,6 +421,46 @@ mod tests {
         assert_eq!(seen()[0].engines, []);
         drop(published);
         assert_eq!(seen(), []);
+    }
+
+    #[test]
+    fn a_run_says_how_far_it_is_once_it_has_lasted_a_second_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = dir.path().join("catalog.db");
+        let clock = Arc::new(SimClock::new(0));
+        let machine = || Machine {
+            storage: Arc::new(Host::new()),
+            clock: clock.clone(),
+        };
+        let seen = || running_work(&Host::new(), Some(&catalog));
+        let begin = || ProgressFile::begin(machine(), Some(&catalog), "backup", "shop").unwrap();
+        let file = begin();
+        file.update(1, Some(10));
+        assert!(!dir.path().join(DIRECTORY).exists(), "a short run");
+        drop(file);
+        let (file, other) = (begin(), begin());
+        clock.advance(EVERY);
+        file.update(4, Some(10));
+        let [run] = &seen()[..] else {
+            panic!("one run");
+        };
+        assert_eq!(
+            (run.action.as_str(), run.database.as_str()),
+            ("backup", "shop")
+        );
+        assert_eq!((run.done_bytes, run.expected_bytes), (4, Some(10)));
+        file.update(5, Some(10));
+        assert_eq!(seen()[0].done_bytes, 4, "too early");
+        clock.advance(EVERY);
+        file.update(5, None);
+        other.update(7, None);
+        assert_eq!(seen().len(), 2);
+        // Accelerators' counters are others.
+        assert_eq!(running(&Host::new(), Some(&catalog)), []);
+        drop((file, other));
+        let left = std::fs::read_dir(dir.path().join(DIRECTORY)).unwrap();
+        assert_eq!(left.count(), 0);
+        assert!(ProgressFile::begin(machine(), None, "backup", "shop").is_none());
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod measure;
 mod observer;
 mod page_sums;
 mod plan;
+mod published;
 mod report;
 mod request;
 mod restore;
@@ -84,12 +85,13 @@ pub fn preview(
     restore::preview(context, request, observer)
 }
 
-/// Runs the request and reports the result.
+/// Runs the request and reports the result. Meanwhile other processes can see how far it is.
 pub fn run(
     context: &RunContext,
     request: &Request,
     observer: &dyn Observer,
 ) -> Result<Report, Error> {
+    let observer = &published::PublishedRun::new(context, observer);
     match request {
         Request::Backup(r) => backup::run(context, r, observer).map(Report::Backup),
         Request::Restore(r) => restore::run(context, r, observer).map(Report::Restore),
