@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::options::Global;
 
 /// The state that every command works with.
+#[derive(Clone)]
 pub struct Context {
     pub output: Output,
     pub config: Config,

@@ -8,6 +8,7 @@
 //! Leaves to others: copies (`check/copies.rs`), questions to the server (`check/postgres.rs`), and reading backups (`verify`, `drill`).
 
 mod copies;
+mod depth;
 mod notes;
 mod postgres;
 
@@ -27,11 +28,13 @@ use super::results::age_text;
 use super::{devices, shelves, source};
 use crate::context::Context;
 use crate::options::Check;
+pub use depth::CheckDepth;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
 use longshore_terminal::output::{bytes, moment};
 use longshore_terminal::text::plain;
-use notes::{Finding, Grade, Notes, told};
+pub use notes::{Finding, Grade};
+use notes::{Notes, told};
 
 #[derive(Serialize)]
 struct Answer {
@@ -40,12 +43,12 @@ struct Answer {
 }
 
 #[derive(Serialize)]
-struct CheckedDatabase {
-    database: String,
-    grade: Grade,
-    findings: Vec<Finding>,
+pub struct CheckedDatabase {
+    pub database: String,
+    pub grade: Grade,
+    pub findings: Vec<Finding>,
     /// The server's report on its archive_command; `None` if no server is asked.
-    archiver: Option<postgres::Archiver>,
+    pub archiver: Option<postgres::Archiver>,
 }
 
 pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
@@ -66,19 +69,10 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
             return Err(devices::not_configured(context, &table, "url", known));
         }
     }
+    let depth = CheckDepth::of(options);
     let databases: Vec<CheckedDatabase> = names
         .into_iter()
-        .map(|name| {
-            let mut notes = Notes::default();
-            let archiver = look(&name, options, context, &mut notes);
-            let (grade, findings) = notes.judged();
-            CheckedDatabase {
-                database: name,
-                grade,
-                findings,
-                archiver,
-            }
-        })
+        .map(|name| database(name, &depth, context))
         .collect();
     let exit = match databases.iter().map(|d| d.grade).max() {
         Some(Grade::Bad) => Exit::No,
@@ -90,6 +84,19 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
     let action = "check";
     context.output.json(exit, Answer { action, databases });
     Ok(exit)
+}
+
+/// Checks a configured database.
+pub fn database(name: String, depth: &CheckDepth, context: &Context) -> CheckedDatabase {
+    let mut notes = Notes::default();
+    let archiver = look(&name, depth, context, &mut notes);
+    let (grade, findings) = notes.judged();
+    CheckedDatabase {
+        database: name,
+        grade,
+        findings,
+        archiver,
+    }
 }
 
 /// `quiet`: only what is wrong, and nothing of a database without faults.
@@ -113,7 +120,7 @@ fn text(database: &CheckedDatabase, quiet: bool) -> String {
 /// Returns the server's report on its archive_command, if there is one.
 fn look(
     name: &str,
-    options: &Check,
+    depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
 ) -> Option<postgres::Archiver> {
@@ -140,12 +147,12 @@ fn look(
     }
     catalog(context, notes);
     if let Some(shelf) = &shelf {
-        target(shelf, spec.as_ref(), options, context, notes);
+        target(shelf, spec.as_ref(), depth, context, notes);
     }
     match &spec {
         Some(SourceSpec::Postgres(server)) => {
             let archive = postgres::Archive::of(name, shelf.as_ref(), context);
-            return postgres::look(server, archive.as_ref(), options, context, notes);
+            return postgres::look(server, archive.as_ref(), depth, context, notes);
         }
         Some(spec) => {
             // Opens the source and drops it: reads nothing and delays no writer.
@@ -198,7 +205,7 @@ fn catalog(context: &Context, notes: &mut Notes) {
 fn target(
     shelf: &Shelf,
     spec: Option<&SourceSpec>,
-    options: &Check,
+    depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
 ) {
@@ -233,14 +240,16 @@ fn target(
     if let Some(own) = own {
         narrow(&mut told, &listing, &own, context);
     }
-    age(&told, options, notes);
-    results(&told, options, notes);
-    others_age(&told, options, context, notes);
+    age(&told, depth, notes);
+    results(&told, depth, notes);
+    others_age(&told, depth, context, notes);
     ahead(&listing, &told, context, notes);
     damaged_and_mixed(&listing, &told, notes);
     space(shelf, &listing, &told, context, notes);
-    stores(shelf, spec, context, notes);
-    copies::look(shelf, &listing, options, context, notes);
+    if !depth.only_looks {
+        stores(shelf, spec, context, notes);
+    }
+    copies::look(shelf, &listing, depth, context, notes);
     if let Some(wal) = &told.wal {
         log(wal, context, notes);
     }
@@ -358,7 +367,7 @@ fn narrow(told: &mut info::DescribedDatabase, listing: &Listing, own: &Origin, c
 /// Branches of which no backup was made for too long, but the one that [`age`] has judged.
 fn others_age(
     told: &info::DescribedDatabase,
-    options: &Check,
+    depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
 ) {
@@ -368,13 +377,13 @@ fn others_age(
         let age_s = branch
             .last_good_finish_us
             .map(|us| now_us.saturating_sub(us) / 1_000_000);
-        if age_s.is_none_or(|age_s| age_s > i64::from(options.max_age) * 3600) {
+        if age_s.is_none_or(|age_s| age_s > i64::from(depth.max_age) * 3600) {
             let text = format!(
                 "branch {}, of {}, has no good backup newer than {} hours: if the branch has ended, remove its LABEL \
                  directories by hand",
                 branch.number,
                 branch.identity.as_deref().unwrap_or(&branch.text),
-                options.max_age
+                depth.max_age
             );
             notes.look("age", text);
         }
@@ -387,12 +396,12 @@ const REFUSED_FRESH_US: i64 = 24 * 3600 * 1_000_000;
 /// By how many seconds a backup may be ahead of this machine's clock and still count as current.
 const CLOCKS_DIFFER_S: i64 = 3600;
 
-fn age(told: &info::DescribedDatabase, options: &Check, notes: &mut Notes) {
+fn age(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes) {
     let (Some(label), Some(age)) = (&told.last_good, told.last_good_age_s) else {
         notes.bad("age", "there is no good backup (complete and unmarked)");
         return;
     };
-    let (grade, text) = judged_age(label, age, options.max_age);
+    let (grade, text) = judged_age(label, age, depth.max_age);
     notes.note("age", grade, text);
 }
 
@@ -418,11 +427,11 @@ fn judged_age(label: &str, age_s: i64, max_age_hours: u32) -> (Grade, String) {
 }
 
 /// What earlier runs found out: damage and a last run that failed are told always, ages only where a limit is given.
-fn results(told: &info::DescribedDatabase, options: &Check, notes: &mut Notes) {
+fn results(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes) {
     let (database, target, results) = (&told.database, &told.target, &told.results);
     let limits = [
-        ("verified", options.max_verify_age, &results.verified),
-        ("drilled", options.max_drill_age, &results.drilled),
+        ("verified", depth.max_verify_age, &results.verified),
+        ("drilled", depth.max_drill_age, &results.drilled),
     ];
     for (what, limit, last) in limits {
         let next = match what {

@@ -50,26 +50,71 @@ pub fn shelves(
     for name in &names {
         let own = devices::target_of(context, target, name)?;
         shelves.push(devices::shelf(context, &own, name)?);
-        let copies = context.config.copies_of(name).iter();
-        let others = match target {
-            None => copies.map(|copy| (copy.as_str(), true)).collect(),
+        let copies = context.config.copies_of(name);
+        match target {
+            None => {
+                for copy in copies {
+                    shelves.push(of_copy(context, &own, copy, name)?);
+                }
+            }
             // One that is named alone may be another of the database's under a second name.
             Some(_) => {
                 let all = context.config.target_of(name).into_iter();
-                let all = all.chain(copies.map(String::as_str));
-                let others = all.filter(|other| *other != own.name);
-                others.map(|other| (other, false)).collect::<Vec<_>>()
-            }
-        };
-        for (other, is_served) in others {
-            let at = devices::target(context, other)?;
-            refuse_same(&own, &at, context)?;
-            if is_served {
-                shelves.push(devices::shelf(context, &at, name)?);
+                let all = all.chain(copies.iter().map(String::as_str));
+                for other in all.filter(|other| *other != own.name) {
+                    refuse_same(&own, &devices::target(context, other)?, context)?;
+                }
             }
         }
     }
     Ok(shelves)
+}
+
+/// The copy of a database at another target than its `own`.
+fn of_copy(context: &Context, own: &Target, copy: &str, database: &str) -> Result<Shelf, Failure> {
+    let at = devices::target(context, copy)?;
+    refuse_same(own, &at, context)?;
+    devices::shelf(context, &at, database)
+}
+
+/// A configured database and one of its targets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    pub database: String,
+    pub target: String,
+    /// Whether the target has copies only.
+    pub is_copy: bool,
+}
+
+impl Placed {
+    /// All that [`shelves`] opens without names. No target is asked, so that one that hangs keeps no other from being
+    /// shown.
+    pub fn all(context: &Context) -> Vec<Placed> {
+        let config = &context.config;
+        let of = |database: &String| {
+            let own = config.target_of(database).map(|own| (own, false));
+            let copies = config.copies_of(database).iter();
+            let copies = copies.map(|copy| (copy.as_str(), true));
+            let placed = |(target, is_copy): (&str, bool)| Placed {
+                database: database.clone(),
+                target: target.to_owned(),
+                is_copy,
+            };
+            let all = own
+                .into_iter()
+                .flat_map(|own| std::iter::once(own).chain(copies.clone()));
+            all.map(placed).collect::<Vec<_>>()
+        };
+        config.database.keys().flat_map(of).collect()
+    }
+
+    pub fn shelf(&self, context: &Context) -> Result<Shelf, Failure> {
+        let own = devices::target_of(context, None, &self.database)?;
+        match self.is_copy {
+            true => of_copy(context, &own, &self.target, &self.database),
+            false => devices::shelf(context, &own, &self.database),
+        }
+    }
 }
 
 /// Errors: the targets have a place in common, under whatever name. A copy there protects nothing, and an expire by the

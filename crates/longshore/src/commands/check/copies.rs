@@ -13,15 +13,15 @@ use longshore_repository::{BackupState, Listing, Shelf};
 use super::super::info;
 use super::super::results::age_text;
 use super::super::{devices, shelves};
+use super::depth::CheckDepth;
 use super::notes::{Notes, told};
 use crate::context::Context;
-use crate::options::Check;
 use longshore_terminal::failure::Exit;
 
 pub(super) fn look(
     shelf: &Shelf,
     listing: &Listing,
-    options: &Check,
+    depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
 ) {
@@ -34,7 +34,7 @@ pub(super) fn look(
             .and_then(|there| Ok((there.list()?, there)));
         match there {
             Ok((found, there)) => {
-                compare(copy, (shelf, listing), &found, options, context, notes);
+                compare(copy, (shelf, listing), &found, depth, context, notes);
                 wal(&there, &found, context, notes);
             }
             Err(failure) if failure.exit == Exit::Usage => notes.bad("copies", told(&failure)),
@@ -47,7 +47,7 @@ fn compare(
     copy: &str,
     (shelf, listing): (&Shelf, &Listing),
     there: &Listing,
-    options: &Check,
+    depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
 ) {
@@ -58,7 +58,7 @@ fn compare(
     let steps = plan(listing, there, &[], &policy, now_us).steps;
     let facts = listing.facts();
     let is_old = |i: &usize| {
-        now_us.saturating_sub(facts[*i].finish_us) > i64::from(options.max_age) * 3_600_000_000
+        now_us.saturating_sub(facts[*i].finish_us) > i64::from(depth.max_age) * 3_600_000_000
     };
     let lacking = |step: &CopyStep| matches!(step, CopyStep::Copy { .. });
     let late: Vec<usize> = (0..steps.len())

@@ -19,12 +19,12 @@ use longshore_wal::{Error as WalError, WalArchive};
 
 use serde::Serialize;
 
+use super::depth::CheckDepth;
 use super::notes::{Notes, told};
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::results::age_text;
 use crate::config;
 use crate::context::Context;
-use crate::options::Check;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
 
@@ -132,7 +132,7 @@ impl<'a> Archive<'a> {
 pub fn look(
     server: &Options,
     archive: Option<&Archive<'_>>,
-    options: &Check,
+    depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
 ) -> Option<Archiver> {
@@ -167,16 +167,20 @@ pub fn look(
     if let Some(archive) = archive {
         archive.slot(&mut connection, notes);
     }
-    if options.archive_wait == 0 {
-        return None;
+    match depth {
+        CheckDepth {
+            only_looks: true, ..
+        } => match facts.archive_mode.as_str() {
+            "off" => None,
+            _ => archiver(&mut connection, notes),
+        },
+        CheckDepth {
+            archive_wait: 0, ..
+        } => None,
+        CheckDepth { archive_wait, .. } => {
+            arrival(&mut connection, &facts, archive, *archive_wait, notes)
+        }
     }
-    arrival(
-        &mut connection,
-        &facts,
-        archive,
-        options.archive_wait,
-        notes,
-    )
 }
 
 /// A server's facts about itself.
