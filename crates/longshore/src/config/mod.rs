@@ -72,7 +72,7 @@ const FORMS: &[Form] = &[
     },
 ];
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     #[serde(default)]
@@ -97,7 +97,7 @@ pub struct Config {
     pub variables: Vec<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
     /// `sqlite:FILE`, `files:PATH`, or a server's connection string. Required; may come from the environment.
@@ -157,7 +157,7 @@ impl Database {
 }
 
 /// How the WAL of a PostgreSQL cluster is archived.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wal {
     /// The archive's own directory; `None`: DATABASE/wal at the target.
@@ -187,7 +187,7 @@ pub struct Wal {
     pub copy_behind: Option<u64>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// Each directory takes one stripe.
@@ -235,7 +235,7 @@ impl Retention {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
     /// The target of databases that name none.
@@ -277,7 +277,7 @@ impl Defaults {
 }
 
 /// How `longshore serve` treats its clients.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Serve {
     pub listen: Option<SocketAddr>,
@@ -308,6 +308,12 @@ pub struct Serve {
     /// In seconds.
     pub login_time: Option<NonZeroU16>,
     pub idle_time: Option<NonZeroU32>,
+    /// Where the status page is.
+    pub http: Option<SocketAddr>,
+    /// The seconds between two answers of the status page.
+    pub refresh: Option<NonZeroU32>,
+    /// The hours after which the status page calls the newest good backup too old.
+    pub max_age: Option<NonZeroU32>,
 }
 
 impl Serve {
@@ -326,11 +332,14 @@ impl Serve {
         "memory",
         "login_time",
         "idle_time",
+        "http",
+        "refresh",
+        "max_age",
     ];
 }
 
 /// Who can open backups, and what opens them here.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Encryption {
     /// For whom backups are encrypted: `age1…`, `age1pq1…`, `@FILE` or `passphrase:FILE`.
@@ -348,7 +357,7 @@ impl Encryption {
     pub const KEYS: &[&str] = &["recipients", "identities", "require"];
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalog {
     /// A file, or `none`.

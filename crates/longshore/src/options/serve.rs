@@ -1,4 +1,4 @@
-//! `longshore serve`: the endpoint for SQL Server's clients.
+//! `longshore serve`: the endpoint for SQL Server's clients, and the status page.
 //!
 //! Invariants
 //! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
@@ -21,12 +21,14 @@ Examples:
   longshore serve --listen 10.0.0.5:1433 --certificate /etc/longshore/tls.pem \\
       --key /etc/longshore/tls.key
       for other machines: with a certificate that they can check
+  longshore serve --http
+      the status page alone, at http://127.0.0.1:7433/
 
 Not for: data. Statements back up and restore databases and query the server's views
 (docs/serve.md).
 For scripts on this machine `longshore sql` needs no server.";
 
-/// Serves T-SQL to SQL Server's clients: sqlcmd, drivers, scheduled scripts.
+/// Serves T-SQL to SQL Server's clients, and a status page with metrics to browsers and Prometheus.
 ///
 /// Speaks TDS 7.2 to 7.4 with TLS. A client can do the same as `longshore sql`, within the directories that statements
 /// may name. Every client logs in with a name and a password that --add-login made.
@@ -99,6 +101,29 @@ pub struct Serve {
     /// all commands know. Without this option clients can back up the configuration's databases only.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub database: Vec<String>,
+
+    /// Serve the status page and metrics for Prometheus at this address, alone unless --listen is given, too.
+    ///
+    /// The page (/) shows databases, the time that can be recovered, what `check` finds, runs and history; /metrics has
+    /// the metrics, /status.json the page's data. Without an address it is 127.0.0.1:7433. On loopback every user of the
+    /// machine can read it; an address other than loopback needs --certificate and a login (--add-login), as does loopback
+    /// with --encrypt. Without this option there is no page unless the configuration names `http`; it is then served
+    /// together with statements.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:7433")]
+    pub http: Option<SocketAddr>,
+
+    /// Seconds for which the status page shows an answer before it asks the targets again.
+    ///
+    /// The default is 60. Targets are asked only while somebody looks, and never for more than a tenth of the time. Give a
+    /// higher number where each request to an object store costs money.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub refresh: Option<u32>,
+
+    /// Hours after which the status page calls the newest good backup too old.
+    ///
+    /// The default is 26, as for `longshore check`. Give the interval of your schedule and the length of its longest run.
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_age: Option<u32>,
 
     /// Add a login, or change its password, and exit.
     ///

@@ -1,4 +1,5 @@
-//! `longshore serve` as a process, and its logins.
+//! Goal: tests have `longshore serve` as a process, with its logins, and know its ports.
+//! Method: the server's own lines on standard error tell where it listens.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{BufRead, BufReader};
@@ -7,9 +8,13 @@ use std::process::{Child, Command, Stdio};
 pub const USER: &str = "ada";
 pub const PASSWORD: &str = "Harbour-7 'ü";
 
+const PAGE: &str = "longshore: the status page is at ";
+
 pub struct Server {
     child: Child,
     pub port: u16,
+    /// The port of the status page, if there is one.
+    pub page: Option<u16>,
     log: Option<std::thread::JoinHandle<Vec<String>>>,
 }
 
@@ -23,15 +28,31 @@ pub fn add_login(command: &mut Command, password: &str) {
 impl Server {
     /// `command`: `serve` on a port that the system chooses, on the loopback address.
     pub fn start(command: &mut Command) -> Server {
+        Server::start_until(command, "longshore: listening on ")
+    }
+
+    /// `command`: `serve --http` on such a port, alone.
+    pub fn start_page(command: &mut Command) -> Server {
+        Server::start_until(command, PAGE)
+    }
+
+    /// `start`: of the line that tells the address last.
+    fn start_until(command: &mut Command, start: &str) -> Server {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
+        let mut page = None;
         let port = loop {
             let mut line = String::new();
             assert!(stderr.read_line(&mut line).unwrap() > 0, "{said}");
-            let address = line.trim().strip_prefix("longshore: listening on ");
-            if let Some((_, port)) = address.and_then(|address| address.rsplit_once(':')) {
-                break port.parse().unwrap();
+            let port = |start: &str| {
+                let address = line.trim().strip_prefix(start)?;
+                let (_, port) = address.trim_end_matches('/').rsplit_once(':')?;
+                Some(port.parse().unwrap())
+            };
+            page = page.or(port(PAGE));
+            if let Some(port) = port(start) {
+                break port;
             }
             said += &line;
         };
@@ -40,6 +61,7 @@ impl Server {
         Server {
             child,
             port,
+            page,
             log: Some(rest),
         }
     }

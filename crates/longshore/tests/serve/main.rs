@@ -1,12 +1,17 @@
-//! `longshore serve` through the wire: third-party clients, hostile ones, many at once.
+//! `longshore serve` through the wire: third-party clients, hostile ones, many at once; the status page in a browser.
 
+mod browser;
 mod clients;
 mod ends;
 mod guarded;
 mod hostile;
+mod http;
 mod locks;
 mod logins;
 mod many;
+mod page;
+mod page_hostile;
+mod page_shown;
 mod raw;
 mod requests;
 mod stage;

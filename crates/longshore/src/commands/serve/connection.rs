@@ -17,10 +17,10 @@ use longshore_tds::{
     batch_text, calls,
 };
 use longshore_tsql::{Claim, FIRST_DATABASE, ReceiverGone, Recorder, Session, message};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::door::{ClientSlot, Door};
+use super::listener::stays;
 use super::strikes::short;
 use super::wire::Wire;
 use super::work::{Work, Worker, notice};
@@ -81,13 +81,13 @@ struct Connection<'a> {
 
 /// Serves a client to its end.
 pub fn serve(
+    door: &Arc<Door>,
     place: &ClientSlot,
     socket: Arc<TcpStream>,
     from: SocketAddr,
     cancel: Arc<AtomicBool>,
 ) {
-    let door = place.door.clone();
-    let met = Connection::new(&door, socket, from, cancel).and_then(|mut connection| {
+    let met = Connection::new(door, socket, from, cancel).and_then(|mut connection| {
         let greeted = connection.greet(place);
         let ended = greeted.and_then(|worker| connection.requests(worker));
         connection.wire.close();
@@ -232,7 +232,7 @@ impl<'a> Connection<'a> {
             return self.fail(login, &[failed()], place);
         };
         // Before the client hears of its login: a client that knows it is in must not have to leave for the next one.
-        if !place.known(&user) {
+        if !place.known(&user, door.settings.login_sessions) {
             let name = short(&user);
             let limit = door.settings.login_sessions;
             self.log(&format!(
@@ -295,21 +295,9 @@ impl<'a> Connection<'a> {
     /// Waits until `until`, unless the client leaves or its place is needed. Bytes from the client are not read
     /// meanwhile.
     fn wait(&self, until: Duration) -> Result<(), End> {
-        loop {
-            let wait = until.saturating_sub(self.door.clock.now());
-            if wait.is_zero() {
-                return Ok(());
-            }
-            let wait = Timespec {
-                tv_sec: wait.as_secs().cast_signed(),
-                tv_nsec: wait.subsec_nanos().max(1_000_000).into(),
-            };
-            let mut polled = [PollFd::new(&*self.socket, PollFlags::RDHUP)];
-            let _interrupted = poll(&mut polled, Some(&wait));
-            let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-            if polled[0].revents().intersects(gone) {
-                return Err(End::Gone);
-            }
+        match stays(&self.socket, &*self.door.clock, until) {
+            true => Ok(()),
+            false => Err(End::Gone),
         }
     }
 

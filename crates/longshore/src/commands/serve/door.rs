@@ -1,4 +1,5 @@
-//! The state that all connections share, and the places that they take in it.
+//! The state that all connections share, and the places that they take in it. The status page's clients have places of the
+//! same kind.
 //!
 //! Invariants
 //! - A client has a place from its connection to the end of its thread, however that ends.
@@ -36,10 +37,10 @@ pub struct Door {
     pub clock: Arc<dyn Clock>,
     pub storage: Arc<dyn Storage>,
     pub settings: Settings,
-    pub logins: Logins,
-    pub strikes: Strikes,
+    pub logins: Arc<Logins>,
+    pub strikes: Arc<Strikes>,
     pub tls: Arc<rustls::ServerConfig>,
-    pub guests: Guests,
+    pub guests: Arc<Guests>,
 }
 
 impl Door {
@@ -136,32 +137,36 @@ enum ListenerState {
 
 /// A guest's place among the connected clients. However its thread ends, the place becomes free.
 pub struct ClientSlot {
-    pub door: Arc<Door>,
+    guests: Arc<Guests>,
     number: u64,
 }
 
 impl ClientSlot {
     /// The place of a client that just connected: a stranger until it logs in.
-    pub fn take(door: &Arc<Door>, socket: Arc<TcpStream>, cancel: Arc<AtomicBool>) -> ClientSlot {
-        let number = door.guests.next.fetch_add(1, Ordering::Relaxed);
+    pub fn take(
+        guests: &Arc<Guests>,
+        socket: Arc<TcpStream>,
+        cancel: Arc<AtomicBool>,
+    ) -> ClientSlot {
+        let number = guests.next.fetch_add(1, Ordering::Relaxed);
         let guest = Guest {
             cancel,
             socket,
             standing: ListenerState::Stranger,
         };
-        door.guests.all.lock().insert(number, guest);
+        guests.all.lock().insert(number, guest);
         ClientSlot {
-            door: door.clone(),
+            guests: guests.clone(),
             number,
         }
     }
 
-    /// Marks the guest as logged in; `false`: this login already has as many sessions as it may.
-    pub fn known(&self, login: &str) -> bool {
+    /// Marks the guest as logged in; `false`: this login already has as many sessions as it may (`max`).
+    pub fn known(&self, login: &str, max: usize) -> bool {
         let standing = ListenerState::Known(login.to_ascii_lowercase());
-        let mut guests = self.door.guests.all.lock();
+        let mut guests = self.guests.all.lock();
         let others = guests.values().filter(|g| g.standing == standing).count();
-        let has_room = others < self.door.settings.login_sessions;
+        let has_room = others < max;
         if let Some(guest) = guests.get_mut(&self.number).filter(|_| has_room) {
             guest.standing = standing;
         }
@@ -170,14 +175,14 @@ impl ClientSlot {
 
     /// Whether the guest was not closed for another.
     pub fn is_wanted(&self) -> bool {
-        let guests = self.door.guests.all.lock();
+        let guests = self.guests.all.lock();
         let guest = guests.get(&self.number);
         guest.is_some_and(|g| g.standing != ListenerState::Closed)
     }
 
     /// Marks the guest as refused. If many wait for their answers, the oldest is closed without one.
     pub fn refused(&self) {
-        let mut guests = self.door.guests.all.lock();
+        let mut guests = self.guests.all.lock();
         if let Some(guest) = guests.get_mut(&self.number)
             && guest.standing == ListenerState::Stranger
         {
@@ -189,7 +194,7 @@ impl ClientSlot {
 
 impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.door.guests.all.lock().remove(&self.number);
+        self.guests.all.lock().remove(&self.number);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `serve`: T-SQL for SQL Server's clients, over TCP.
+//! `serve`: T-SQL for SQL Server's clients, over TCP; the status page for browsers and Prometheus.
 //!
 //! ```text
 //! listener ──▶ connection (a thread each: reads, keeps time) ──▶ work (a thread while a request runs: writes)
@@ -15,11 +15,14 @@
 //! - Every wait for a client ends: for its login, for the rest of a message, for it to take its answer, for its next
 //!   request.
 //!
-//! Leaves to others: one connection (`connection.rs`), its requests (`work.rs`), and who may log in (`logins.rs`).
+//! Leaves to others: one connection (`connection.rs`), its requests (`work.rs`), who may log in (`logins.rs`), and the status
+//! page (`http`).
 
 mod connection;
 mod convert;
 mod door;
+mod http;
+mod listener;
 mod logins;
 mod odbc;
 mod settings;
@@ -29,23 +32,27 @@ mod wire;
 mod work;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longshore_tsql::{Memory, Server};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-use self::door::{ClientSlot, Door, Guests};
+use self::door::{ClientSlot, Door};
+use self::http::{Access, Listening};
+use self::listener::{TICK, is_readable, listen};
 use self::logins::Logins;
-use self::settings::Settings;
+use self::settings::{PageSettings, Settings};
 use self::strikes::Strikes;
+use self::tls::Protocol;
 use crate::commands::sql::configured;
 use crate::context::Context;
 use crate::options::Serve;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 
 #[derive(Serialize)]
 struct Answer {
@@ -53,8 +60,6 @@ struct Answer {
     login: String,
 }
 
-/// The interval at which the listener checks whether to end.
-const TICK: Duration = Duration::from_millis(200);
 /// The time that running statements may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The interval between two checks of who may log in.
@@ -66,6 +71,111 @@ const DESCRIPTORS_EACH: u64 = 4;
 const DESCRIPTORS_OWN: u64 = 256;
 
 pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
+    let page = PageSettings::of(options, context)?;
+    let is_for_logins = options.add_login.is_some() || options.remove_login.is_some();
+    match page {
+        // Named alone, the page is served alone: it needs no login, and gives nobody the right to run a statement.
+        Some(page) if options.http.is_some() && options.listen.is_none() && !is_for_logins => {
+            page_alone(options, &page, context)
+        }
+        page => statements(options, page.as_ref(), context),
+    }
+}
+
+/// Serves the status page alone, until a signal.
+fn page_alone(options: &Serve, page: &PageSettings, context: &Context) -> Result<Exit, Failure> {
+    for option in of_statements(options) {
+        context.output.note(&format!(
+            "{option} has no effect here: no statement is served with --http alone; add --listen (`longshore serve --help`)"
+        ));
+    }
+    if context.config.database.is_empty() {
+        return Err(Failure::usage(
+            "no database is configured, so the status page would be empty",
+            "write a [database.NAME] with its `url` and `target` into the configuration, then run `longshore config check`",
+        )
+        .numbered(numbers::NOT_CONFIGURED));
+    }
+    let stop = context.run_context().cancel;
+    let access = match &page.logins {
+        None => None,
+        Some(path) => {
+            let logins = Logins::new(path.clone());
+            refuse_nobody(&logins, path, context)?;
+            Some(access(
+                page,
+                path,
+                (Arc::new(logins), Arc::default()),
+                context,
+            )?)
+        }
+    };
+    let listening = http::open(
+        page,
+        context,
+        access,
+        None,
+        Box::new(|text| tracing::warn!(text)),
+    )?;
+    tell_page(&listening, context);
+    listening.accept_until(&stop);
+    Ok(Exit::Interrupted)
+}
+
+/// The options that were given and that only statements have a use for.
+fn of_statements(options: &Serve) -> Vec<&'static str> {
+    let given = [
+        (!options.directory.is_empty(), "--directory"),
+        (!options.bucket.is_empty(), "--bucket"),
+        (options.backup_directory.is_some(), "--backup-directory"),
+        (!options.database.is_empty(), "--database"),
+    ];
+    let given = given.into_iter().filter(|(is_given, _)| *is_given);
+    given.map(|(_, option)| option).collect()
+}
+
+/// Errors: nobody could log in.
+fn refuse_nobody(logins: &Logins, path: &Path, context: &Context) -> Result<(), Failure> {
+    match logins.is_empty(&*context.storage)? {
+        false => Ok(()),
+        true => Err(Failure::usage(
+            format!("no client could log in: {} has no login", path.display()),
+            "add one first: longshore serve --add-login NAME",
+        )),
+    }
+}
+
+/// Who reaches the page: its certificate and the logins.
+fn access(
+    page: &PageSettings,
+    logins_path: &Path,
+    (logins, strikes): (Arc<Logins>, Arc<Strikes>),
+    context: &Context,
+) -> Result<Access, Failure> {
+    let kept = tls::CertificateFiles::beside(logins_path);
+    let identity = (page.identity.as_ref(), &kept);
+    let (storage, clock) = (&*context.storage, &*context.clock);
+    let tls = tls::config(storage, clock, identity, Protocol::Http)?.config;
+    Ok(Access {
+        logins,
+        strikes,
+        tls,
+    })
+}
+
+fn tell_page(listening: &Listening, context: &Context) {
+    let url = listening.url();
+    context
+        .output
+        .remark(&format!("longshore: the status page is at {url}\n"));
+}
+
+/// Serves statements, and with them the page if it is configured or named, too.
+fn statements(
+    options: &Serve,
+    page: Option<&PageSettings>,
+    context: &Context,
+) -> Result<Exit, Failure> {
     let settings = Settings::of(options, context)?;
     let logins = Logins::new(settings.logins.clone());
     if let Some(name) = &options.add_login {
@@ -77,14 +187,11 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         logins.remove(&*context.storage, &*context.clock, name)?;
         return Ok(answer(context, "remove-login", name, "is gone"));
     }
-    if logins.is_empty(&*context.storage)? {
-        return Err(Failure::usage(
-            format!(
-                "no client could log in: {} has no login",
-                settings.logins.display()
-            ),
-            "add one first: longshore serve --add-login NAME",
-        ));
+    refuse_nobody(&logins, &settings.logins, context)?;
+    if page.is_none() && (options.refresh.is_some() || options.max_age.is_some()) {
+        context.output.note(
+            "--refresh and --max-age have no effect here: they are for the status page (--http)",
+        );
     }
     let mut setup =
         configured::setup(&options.database, Some(&settings.backup_directory), context)?;
@@ -95,11 +202,11 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     setup.memory = memory.clone();
     allow_descriptors(settings.sessions);
     let stop = setup.context.cancel.clone();
-    let listener = listen(settings.listen)?;
+    let listener = listen(settings.listen, "--listen")?;
     let address = listener.local_addr().unwrap_or(settings.listen);
     let kept = tls::CertificateFiles::beside(&settings.logins);
-    let identity = settings.identity.as_ref();
-    let tls = tls::config(&*context.storage, &*context.clock, identity, &kept)?;
+    let identity = (settings.identity.as_ref(), &kept);
+    let tls = tls::config(&*context.storage, &*context.clock, identity, Protocol::Tds)?;
     let door = Arc::new(Door {
         name: setup.name.clone(),
         server: Server::start(setup),
@@ -108,10 +215,13 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
         storage: context.storage.clone(),
         tls: tls.config,
         settings,
-        logins,
-        strikes: Strikes::default(),
-        guests: Guests::default(),
+        logins: Arc::new(logins),
+        strikes: Arc::default(),
+        guests: Arc::default(),
     });
+    let page = page
+        .map(|page| page_too(page, &door, context))
+        .transpose()?;
     door.server
         .write_log("Server", &format!("Server is listening on {address}."));
     warn_of_root(&door, context);
@@ -126,9 +236,32 @@ pub fn run(options: &Serve, context: &Context) -> Result<Exit, Failure> {
     context
         .output
         .remark(&format!("longshore: listening on {address}\n"));
-    accept_until(&stop, &listener, &door);
+    std::thread::scope(|scope| {
+        if let Some(page) = &page {
+            scope.spawn(|| page.accept_until(&stop));
+        }
+        accept_until(&stop, &listener, &door);
+    });
     end(&door);
     Ok(Exit::Interrupted)
+}
+
+/// The page of a process that serves statements, too: it shows what these do.
+fn page_too(
+    page: &PageSettings,
+    door: &Arc<Door>,
+    context: &Context,
+) -> Result<Listening, Failure> {
+    let known = (door.logins.clone(), door.strikes.clone());
+    let access = match page.is_guarded {
+        true => Some(access(page, &door.settings.logins, known, context)?),
+        false => None,
+    };
+    let logged = door.clone();
+    let log = Box::new(move |text: &str| logged.log_logon(text));
+    let listening = http::open(page, context, access, Some(door.server.clone()), log)?;
+    tell_page(&listening, context);
+    Ok(listening)
 }
 
 fn warn_of_root(door: &Door, context: &Context) {
@@ -171,21 +304,6 @@ fn answer(context: &Context, action: &'static str, name: &str, what: &str) -> Ex
     Exit::Done
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    listener.map_err(|e| {
-        let mut failure = Failure::usage(
-            format!("cannot listen on {address}"),
-            "another server may have the port; name another with --listen",
-        );
-        failure.causes.push(e.to_string());
-        failure
-    })
-}
-
 /// Raises the limit on open files as far as the system allows: the usual limit is lower than all sessions need, and
 /// then backups fail.
 fn allow_descriptors(sessions: usize) {
@@ -207,17 +325,6 @@ fn allow_descriptors(sessions: usize) {
             "too few open files for all sessions: raise LimitNOFILE, or lower sessions"
         );
     }
-}
-
-/// Waits a moment for a client to connect.
-fn is_readable(listener: &TcpListener) -> bool {
-    let tick = Timespec {
-        tv_sec: 0,
-        tv_nsec: TICK.subsec_nanos().into(),
-    };
-    let mut polled = [PollFd::new(listener, PollFlags::IN)];
-    // A signal ends the wait early; the flag is checked then.
-    poll(&mut polled, Some(&tick)).is_ok_and(|count| count > 0)
 }
 
 /// Ends the sessions of logins that were removed. An unreadable or missing file ends no session: a file system that is
@@ -261,11 +368,12 @@ fn welcome(door: &Arc<Door>, socket: TcpStream, from: SocketAddr) {
     }
     // One descriptor for the threads that read from it, write to it and end it.
     let socket = Arc::new(socket);
-    let place = ClientSlot::take(door, socket.clone(), cancel.clone());
+    let place = ClientSlot::take(&door.guests, socket.clone(), cancel.clone());
+    let door = door.clone();
     let spawned = std::thread::Builder::new()
         .name("connection".into())
         .stack_size(connection::STACK_LEN)
-        .spawn(move || connection::serve(&place, socket, from, cancel));
+        .spawn(move || connection::serve(&door, &place, socket, from, cancel));
     if let Err(error) = spawned {
         tracing::warn!(%from, %error, "no thread for a connection: it was closed");
     }

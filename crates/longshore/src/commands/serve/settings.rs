@@ -2,12 +2,14 @@
 //!
 //! Invariants
 //! - Certificate and key are named both or not at all.
-//! - An address other than loopback needs a certificate, and everything is encrypted there.
+//! - An address other than loopback needs a certificate, and everything is encrypted there; the status page then needs a
+//!   login, too.
 //! - Statements get no access to the whole file system because a service happened to start in `/`.
 //!
 //! Leaves to others: accepting clients (`mod.rs`), the certificate itself (`tls.rs`), and logins (`logins.rs`).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +28,55 @@ const BATCH_LEN_MAX: u64 = 4 << 20;
 const MEMORY: u64 = 1 << 30;
 const LOGIN_TIME_S: u16 = 15;
 const IDLE_TIME_S: u32 = 8 * 3600;
+
+/// The seconds between two answers of the status page, and its limit for the age of a backup: as `check` has it.
+const REFRESH_S: u32 = 60;
+const MAX_AGE_HOURS: u32 = 26;
+
+/// The settings of the status page.
+pub struct PageSettings {
+    pub listen: SocketAddr,
+    /// Whether clients must encrypt and log in.
+    pub is_guarded: bool,
+    /// Certificate and key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The file of the logins, if they are needed.
+    pub logins: Option<PathBuf>,
+    pub refresh: Duration,
+    /// In hours.
+    pub max_age: u32,
+}
+
+impl PageSettings {
+    /// `None`: no page is wanted.
+    pub fn of(options: &Serve, context: &Context) -> Result<Option<PageSettings>, Failure> {
+        let configured = &context.config.serve;
+        let Some(listen) = options.http.or(configured.http) else {
+            return Ok(None);
+        };
+        let encrypt = options.encrypt || configured.encrypt;
+        let is_guarded = encrypt || !listen.ip().is_loopback();
+        let (identity, logins) = match is_guarded {
+            true => (
+                identity(options, context, listen)?,
+                Some(logins(options, context)?),
+            ),
+            false => (None, None),
+        };
+        let number =
+            |option: Option<u32>, key: Option<NonZeroU32>| option.or(key.map(NonZeroU32::get));
+        let refresh = number(options.refresh, configured.refresh).unwrap_or(REFRESH_S);
+        let max_age = number(options.max_age, configured.max_age).unwrap_or(MAX_AGE_HOURS);
+        Ok(Some(PageSettings {
+            listen,
+            is_guarded,
+            identity,
+            logins,
+            refresh: Duration::from_secs(refresh.into()),
+            max_age,
+        }))
+    }
+}
 
 pub struct Settings {
     pub listen: SocketAddr,

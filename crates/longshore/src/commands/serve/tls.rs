@@ -1,6 +1,6 @@
 //! The server's half of TLS.
 //!
-//! TLS 1.2 only: under TDS 7 the handshake travels in packets, and TLS 1.3 sends handshake messages after that which
+//! For T-SQL, TLS 1.2 only: under TDS 7 the handshake travels in packets, and TLS 1.3 sends handshake messages after that which
 //! would not. (SQL Server does the same.)
 //!
 //! Invariants
@@ -133,12 +133,29 @@ pub struct Tls {
     pub made: Option<PathBuf>,
 }
 
+/// A protocol over TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Tds,
+    Http,
+}
+
+impl Protocol {
+    fn versions(self) -> &'static [&'static rustls::SupportedProtocolVersion] {
+        static TLS12: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS12];
+        match self {
+            Protocol::Tds => TLS12,
+            Protocol::Http => rustls::DEFAULT_VERSIONS,
+        }
+    }
+}
+
 /// `identity`: certificate and key; without them a pair is generated once and kept.
 pub fn config(
     storage: &dyn Storage,
     clock: &dyn Clock,
-    identity: Option<&(PathBuf, PathBuf)>,
-    kept: &CertificateFiles,
+    (identity, kept): (Option<&(PathBuf, PathBuf)>, &CertificateFiles),
+    protocol: Protocol,
 ) -> Result<Tls, Failure> {
     let (chain, key) = match identity {
         Some((certificate, key)) => (
@@ -152,13 +169,17 @@ pub fn config(
     let place = identity.map_or(&kept.pair, |(path, _)| path);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS12])
+        .with_protocol_versions(protocol.versions())
         .map_err(|e| refuse(place, &e.to_string()))?
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(|e| refuse(place, &e.to_string()))?;
     // Each login has a full handshake: no session is kept.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    if protocol == Protocol::Http {
+        config.send_tls13_tickets = 0;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    }
     Ok(Tls {
         config: Arc::new(config),
         fingerprint,
@@ -269,7 +290,7 @@ mod tests {
     fn clients_see_the_certificate_of_the_fingerprint_and_no_session_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let kept = CertificateFiles::beside(&dir.path().join("state/logins"));
-        let tls = config(&Host::new(), &HostClock, None, &kept).unwrap();
+        let tls = config(&Host::new(), &HostClock, (None, &kept), Protocol::Tds).unwrap();
         let shown = std::fs::read(&kept.certificate).unwrap();
         let mut roots = rustls::RootCertStore::empty();
         roots
@@ -328,7 +349,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let kept = CertificateFiles::beside(&dir.path().join("state/logins"));
-        let load = || config(&Host::new(), &HostClock, None, &kept);
+        let load = || config(&Host::new(), &HostClock, (None, &kept), Protocol::Tds);
         let first = load().unwrap();
         assert_eq!(first.fingerprint, load().unwrap().fingerprint);
         assert_eq!(first.fingerprint.len(), 32 * 3 - 1);

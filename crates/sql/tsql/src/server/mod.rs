@@ -82,6 +82,18 @@ pub(crate) struct Activity {
     pub percent: Option<u8>,
 }
 
+/// A statement that a session runs now, for other views than `sys.dm_exec_requests`.
+#[derive(Debug, Clone)]
+pub struct RunningRequest {
+    pub session: u32,
+    /// As `command` of the view: `BACKUP DATABASE`.
+    pub command: &'static str,
+    pub database: String,
+    /// Microseconds since the Unix epoch.
+    pub since_us: i64,
+    pub percent: Option<u8>,
+}
+
 /// Shared by all sessions; give it to them in an [`Arc`].
 pub struct Server {
     pub(crate) setup: Setup,
@@ -217,6 +229,22 @@ impl Server {
     /// Local time, to the millisecond.
     pub(crate) fn now(&self) -> DateTime {
         local(self.setup.context.clock.wall_ns() / 1000)
+    }
+
+    /// The rows of `sys.dm_exec_requests`.
+    pub fn running_requests(&self) -> Vec<RunningRequest> {
+        let request = |(session, activity): (u32, Activity)| RunningRequest {
+            session,
+            command: activity.command,
+            database: activity.database,
+            since_us: TimeZone::system()
+                .to_ambiguous_timestamp(activity.start)
+                .compatible()
+                .map_or(0, jiff::Timestamp::as_microsecond),
+            percent: activity.percent,
+        };
+        let activities = self.activities.lock().clone();
+        activities.into_iter().map(request).collect()
     }
 
     /// Writes a line to the log that `sp_readerrorlog` shows. `source`: the component that writes.
