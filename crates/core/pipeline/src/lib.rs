@@ -14,6 +14,10 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+// The contract suites name this room as others do.
+#[cfg(test)]
+extern crate self as longshore_pipeline;
+
 mod archived;
 mod backup;
 mod base;
