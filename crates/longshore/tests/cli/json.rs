@@ -56,7 +56,7 @@ const LINES: [(&str, &str); 28] = [
 ];
 
 /// The actions that are answered in other suites, or by other tests of this one.
-const ELSEWHERE: [&str; 21] = [
+const ELSEWHERE: [&str; 22] = [
     // Their status depends on the machine.
     "add-login",
     "doctor",
@@ -65,6 +65,8 @@ const ELSEWHERE: [&str; 21] = [
     "wal_list",
     "wal_push",
     "wal_receive",
+    // tests/serve
+    "status",
     // tests/cache
     "cache_attach",
     "cache_calibrate",
