@@ -431,8 +431,8 @@ const WIDE: &[(&str, usize, &str)] = &[
     ),
     (
         "repository/Place",
-        13,
-        "a place of backups also keeps what is marked and recorded there",
+        16,
+        "a place of backups also keeps what is marked, recorded and stopped there",
     ),
     ("tsql/Calls", 9, "a call's arguments are leaves"),
     (

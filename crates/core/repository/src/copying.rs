@@ -245,6 +245,7 @@ impl Shelf {
         to: &Shelf,
         again: bool,
     ) -> Result<BegunCopy, Error> {
+        to.check_stopped()?;
         let source = self.lease_listed(listing, index)?;
         if again {
             to.remove_unfinished(&source.label)?;

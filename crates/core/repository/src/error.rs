@@ -171,6 +171,17 @@ pub enum Error {
     /// Writing over it would lose what the newer version knows.
     #[error("a newer version of longshore wrote the record {at} (form {form})")]
     NewerRecord { at: String, form: u32 },
+    /// An operator stopped what writes and removes.
+    #[error(
+        "backups, copies and expires of {database} at target {target} are stopped{}",
+        of_word(word)
+    )]
+    Stopped {
+        target: String,
+        database: String,
+        /// It names its author, the time and the reason.
+        word: String,
+    },
 
     /// Another expire is running, or a program that an expire must not disturb.
     #[error("{} is in use: {holder}", path.display())]
@@ -190,7 +201,7 @@ impl Error {
             Error::Chain(_) => Some(3136),
             Error::Media(e) => e.number(),
             Error::NoBase { .. } => Some(3035),
-            Error::Busy { .. } | Error::LabelTaken { .. } => Some(3023),
+            Error::Busy { .. } | Error::LabelTaken { .. } | Error::Stopped { .. } => Some(3023),
             Error::NoneBefore { .. }
             | Error::Branches { .. }
             | Error::Io { .. }
@@ -269,8 +280,19 @@ impl Error {
             Error::NewerRecord { .. } => {
                 "run the command with that version; `longshore --version` shows this one's"
             }
+            Error::Stopped { .. } => {
+                "when the reason is gone, allow them again: `longshore start DATABASE`"
+            }
             Error::Busy { .. } => "wait until the other run has ended",
         }
+    }
+}
+
+/// The word that was left, after a colon, on one line.
+fn of_word(word: &str) -> String {
+    match word {
+        "" => String::new(),
+        word => format!(": {}", word.replace(char::is_control, " ")),
     }
 }
 

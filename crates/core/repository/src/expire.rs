@@ -93,7 +93,10 @@ impl Shelf {
     ) -> Result<ExpireReport, Error> {
         let place = match dry {
             true => None,
-            false => self.place.lock()?,
+            false => {
+                self.check_stopped()?;
+                self.place.lock()?
+            }
         };
         let Some(place) = place else {
             let listing = self.list()?;

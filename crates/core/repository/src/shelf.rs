@@ -481,10 +481,38 @@ impl Shelf {
         }
     }
 
+    /// Keeps backups, copies and expires from beginning here, on any host; `word` says why.
+    pub fn stop(&self, word: &str) -> Result<(), Error> {
+        self.place.stop(word)
+    }
+
+    /// Why nothing may begin here; `None`: everything may.
+    pub fn stopped(&self) -> Result<Option<String>, Error> {
+        self.place.stopped()
+    }
+
+    /// Allows what [`Shelf::stop`] forbade; false if nothing was forbidden.
+    pub fn resume(&self) -> Result<bool, Error> {
+        self.place.resume()
+    }
+
+    /// Errors: [`Error::Stopped`].
+    pub(crate) fn check_stopped(&self) -> Result<(), Error> {
+        match self.place.stopped()? {
+            None => Ok(()),
+            Some(word) => Err(Error::Stopped {
+                target: self.target.name.clone(),
+                database: self.database.clone(),
+                word,
+            }),
+        }
+    }
+
     /// Makes a place for a new backup. `begun_us` is the time in its label.
     ///
-    /// Errors: [`Error::Unreachable`]; [`Error::NotADirectory`]; [`Error::Io`].
+    /// Errors: [`Error::Stopped`]; [`Error::Unreachable`]; [`Error::NotADirectory`]; [`Error::Io`].
     pub fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<NewBackup, Error> {
+        self.check_stopped()?;
         Ok(NewBackup::of(self.place.begin(kind, begun_us)?))
     }
 

@@ -25,6 +25,12 @@ pub(crate) const MARK: &str = ".longshore-relies-";
 /// The prefix of a record of what was found out about a database's backups.
 pub(crate) const STATUS: &str = ".longshore-status-";
 
+/// The file that keeps backups, copies and expires of a database from beginning.
+pub(crate) const STOPPED: &str = ".longshore-stopped";
+
+/// The longest text in it that is read, in bytes.
+pub(crate) const STOPPED_MAX: usize = 1024;
+
 /// The directory of a database's WAL, next to its backups, in the target's first place.
 pub const WAL: &str = "wal";
 

@@ -377,7 +377,8 @@ fn place_at_target(error: &longshore_repository::Error) -> (Exit, u32) {
         | Error::LabelTaken { .. }
         | Error::OthersRecord { .. }
         | Error::NewerRecord { .. }
-        | Error::Busy { .. } => (Exit::Media, numbers::TARGET),
+        | Error::Busy { .. }
+        | Error::Stopped { .. } => (Exit::Media, numbers::TARGET),
     }
 }
 

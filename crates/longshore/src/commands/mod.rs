@@ -37,6 +37,7 @@ mod serve;
 mod shelves;
 mod source;
 mod sql;
+mod stop;
 mod verify;
 mod wal;
 
@@ -59,6 +60,8 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Drill(options) => drill::run(options, context),
         Command::Expire(options) => expire::run(options, context),
         Command::Copy(options) => copy::run(options, context),
+        Command::Stop(options) => stop::stop(options, context),
+        Command::Start(options) => stop::start(options, context),
         Command::Serve(options) => serve::run(options, context),
         Command::Sql(options) => sql::run(options, context),
         Command::History(options) => catalog::history(options, context),

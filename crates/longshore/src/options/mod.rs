@@ -46,7 +46,7 @@ pub use keys::{Key, KeyAction, KeyNew, KeyOptions};
 pub use offload::{OffloadOptions, ResultOptions};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;
-pub use repository::{Check, Copy, Drill, Expire, Info, Rules};
+pub use repository::{Check, Copy, Drill, Expire, Info, Rules, Start, Stop};
 pub use restore::Restore;
 pub use serve::Serve;
 pub use sql::{Sql, with_tip_for_help};
@@ -110,6 +110,8 @@ pub enum Command {
     Drill(Drill),
     Expire(Expire),
     Copy(Copy),
+    Stop(Stop),
+    Start(Start),
     Sql(Sql),
     Serve(Serve),
     History(History),

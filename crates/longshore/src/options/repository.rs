@@ -83,6 +83,62 @@ pub struct Rules {
     pub keep_wal: Option<u32>,
 }
 
+const TEACH_STOP: &str = "\
+Examples:
+  longshore stop sales --reason 'the backup disk is replaced until noon'
+      no backup, copy or expire of sales begins, from any host
+  longshore stop
+      the same of every configured database
+
+Not for: ending what runs: that goes on to its end. Restores, verifications and the archiving of
+WAL are not stopped.";
+
+/// Keeps backups, copies and expires from beginning at a target, on every host.
+///
+/// A word at the target says who stopped them, when and why; commands that are refused show it. `longshore start` allows
+/// them again.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_STOP)]
+pub struct Stop {
+    /// Databases of the configuration; the default is all of them that have a target.
+    #[arg(value_name = "DATABASE")]
+    pub databases: Vec<String>,
+
+    /// The target; the default is the one configured for each database.
+    ///
+    /// Without this option the targets of copies are stopped, too.
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+
+    /// Why; commands that are refused show it.
+    ///
+    /// Without it they show only who stopped them, and when. Write what has to happen before the start.
+    #[arg(long, value_name = "TEXT", value_parser = values::description)]
+    pub reason: Option<String>,
+}
+
+const TEACH_START: &str = "\
+Examples:
+  longshore start sales
+      after `longshore stop sales`, from any host
+
+Not for: running a backup: `longshore backup sales` does that.";
+
+/// Allows again what `longshore stop` forbade.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_START)]
+pub struct Start {
+    /// Databases of the configuration; the default is all of them that have a target.
+    #[arg(value_name = "DATABASE")]
+    pub databases: Vec<String>,
+
+    /// The target; the default is the one configured for each database.
+    ///
+    /// Without this option the targets of copies are started, too.
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+}
+
 const TEACH_COPY: &str = "\
 Examples:
   longshore copy sales

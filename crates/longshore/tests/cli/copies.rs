@@ -426,3 +426,63 @@ fn a_copy_that_was_written_over_is_not_taken_for_the_backup() {
         assert!(!stage.path("out").exists(), "{how}");
     }
 }
+
+#[test]
+fn a_stopped_database_is_refused_to_backups_copies_and_expires_until_it_is_started() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    let told = json(&stage.line("--json stop sales --target offsite").exits(0));
+    assert_eq!(told["databases"][0]["target"], "offsite");
+    // Only the copies' target is stopped.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.line("backup sales").exits(0);
+    let refused = stage.line("copy sales").exits(4);
+    refused
+        .says("of sales at target offsite are stopped: by ")
+        .says("longshore start DATABASE");
+    assert_eq!(stage.names("away/sales"), [".longshore-stopped"]);
+    let words = ["stop", "sales", "--reason", "the disk\nis replaced"];
+    stage
+        .run(&words)
+        .exits(0)
+        .says("sales at target nightly: stopped by ");
+    for place in ["disk1", "disk2"] {
+        let word = stage.path(&format!("{place}/sales/.longshore-stopped"));
+        let word = std::fs::read_to_string(word).unwrap();
+        assert!(
+            word.ends_with(": the disk is replaced\n") && word.lines().count() == 1,
+            "{word}"
+        );
+    }
+    let before = stage.names("disk1/sales");
+    for line in ["backup sales", "expire sales --keep-full 1", "copy sales"] {
+        let refused = stage.line(line);
+        assert_ne!(refused.code, 0, "{line}");
+        refused
+            .says("are stopped: by ")
+            .says("the disk is replaced");
+    }
+    let told = json(&stage.line("--json backup sales").exits(4));
+    assert_eq!(told["error"]["number"], 3023);
+    assert_eq!(stage.names("disk1/sales"), before);
+    // Reading goes on, and nothing of it looks like a stray.
+    for line in [
+        "info sales",
+        "verify --database sales",
+        "expire sales --keep-full 1 --dry-run",
+        "restore --database sales --to out",
+    ] {
+        let ran = stage.line(line).exits(0);
+        assert!(!ran.out.contains("longshore-stopped"), "{}", ran.out);
+    }
+    // Each directory has the word: one that comes back later keeps it.
+    std::fs::remove_file(stage.path("disk1/sales/.longshore-stopped")).unwrap();
+    stage.line("backup sales").exits(4);
+    let told = json(&stage.line("--json start").exits(0));
+    assert_eq!(told["databases"][0]["changed"], true);
+    assert_eq!(told["databases"][0]["stopped"], Value::Null);
+    stage.line("start sales").exits(0).says("was not stopped");
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales").exits(0);
+    stage.line("expire sales --keep-full 1").exits(0);
+}

@@ -18,7 +18,7 @@ fn object(ran: &Ran) -> Value {
 
 /// Each action that this suite has an answer of, by a command line that ends well. The answers are compared with
 /// `docs/json.md`: no member is missing, unknown or of another type.
-const LINES: [(&str, &str); 28] = [
+const LINES: [(&str, &str); 30] = [
     (
         "backup app.db --to a.bak --to b.bak --verify --json",
         "backup",
@@ -48,6 +48,8 @@ const LINES: [(&str, &str); 28] = [
     ("drill app --json", "drill"),
     ("expire --json", "expire"),
     ("copy app --to u --json", "copy"),
+    ("stop app --json", "stop"),
+    ("start app --json", "start"),
     ("wal create --archive wal --json", "wal_create"),
     ("wal needs --archive wal --json", "wal_needs"),
     ("sql --json -Q SELECT(1)", "sql"),

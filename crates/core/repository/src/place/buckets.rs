@@ -33,13 +33,15 @@ use uuid::Uuid;
 
 use super::door::{
     Begun, Claims, Found, FoundRecord, Hold, LabelFiles, LeftUploads, Marks, Place, Protection,
-    Removal, Remover, ShelfMark, StatusRecords,
+    Removal, Remover, ShelfMark, StatusRecords, Stops,
 };
 use super::object_lease::{self, End, ObjectLease};
 use crate::Error;
 use crate::label::{BackupKind, Label};
 use crate::lease::{self, Holder, Use};
-use crate::target::{self, MARK, REMOVING, STATUS, bad_name, family_name, family_of};
+use crate::target::{
+    self, MARK, REMOVING, STATUS, STOPPED, STOPPED_MAX, bad_name, family_name, family_of,
+};
 
 /// The beginning of a probe's name, by which one that was left is known.
 const PROBE: &str = ".longshore-probe-";
@@ -430,7 +432,7 @@ fn add_below(
 /// The unknown names in a folder that is no label's, from the database on.
 fn strays_of(folder: &str, objects: &[(&str, &Listed)]) -> Vec<String> {
     let is_own = |name: &str| {
-        let mut beginnings = [lease::PREFIX, MARK, PROBE, STATUS].iter();
+        let mut beginnings = [lease::PREFIX, MARK, PROBE, STATUS, STOPPED].iter();
         beginnings.any(|own| name.starts_with(own))
     };
     match folder {
@@ -755,6 +757,40 @@ impl StatusRecords for Buckets {
         let bytes = Bytes::copy_from_slice(bytes);
         spot.bucket.put(&spot.key, bytes, &NEVER)?;
         Ok(())
+    }
+}
+
+impl Stops for Buckets {
+    fn stopped(&self) -> Result<Option<String>, Error> {
+        for home in self.homes()? {
+            let spot = home.join(STOPPED);
+            if let Some(bytes) = spot.bucket.small(&spot.key, &NEVER)? {
+                let text = &bytes[..bytes.len().min(STOPPED_MAX)];
+                return Ok(Some(String::from_utf8_lossy(text).trim_end().to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn stop(&self, word: &str) -> Result<(), Error> {
+        for home in self.homes()? {
+            let spot = home.join(STOPPED);
+            let text = Bytes::from(format!("{word}\n"));
+            spot.bucket.put(&spot.key, text, &NEVER)?;
+        }
+        Ok(())
+    }
+
+    fn resume(&self) -> Result<bool, Error> {
+        let mut was_there = false;
+        for home in self.homes()? {
+            let spot = home.join(STOPPED);
+            if spot.bucket.small(&spot.key, &NEVER)?.is_some() {
+                spot.remove()?;
+                was_there = true;
+            }
+        }
+        Ok(was_there)
     }
 }
 

@@ -21,13 +21,14 @@ use uuid::Uuid;
 
 use super::door::{
     Begun, Claims, Found, FoundRecord, Hold, LabelFiles, LeftUploads, Marks, Place, Protection,
-    Removal, Remover, ShelfMark, StatusRecords,
+    Removal, Remover, ShelfMark, StatusRecords, Stops,
 };
 use crate::Error;
 use crate::label::{BackupKind, Label};
 use crate::lease::{self, Lease, Use};
 use crate::target::{
-    self, MARK, PENDING, REMOVING, STATUS, WAL, family_name, family_of, is_reservation,
+    self, MARK, PENDING, REMOVING, STATUS, STOPPED, STOPPED_MAX, WAL, family_name, family_of,
+    is_reservation,
 };
 
 /// A database's directory at a target, and its path for messages.
@@ -154,7 +155,10 @@ impl Directories {
                         }
                     }
                     Err(_) if text == WAL || text.starts_with(lease::PREFIX) => {}
-                    Err(_) if text.starts_with(MARK) || text.starts_with(STATUS) => {}
+                    Err(_)
+                        if text.starts_with(MARK)
+                            || text.starts_with(STATUS)
+                            || text == STOPPED => {}
                     Err(_) => strays.push(self.path(i).join(&name)),
                 }
             }
@@ -576,6 +580,58 @@ fn remove_left_records(dir: &dyn Dir, now_ns: i64) {
         if is_left && dir.stat(name).is_ok_and(|s| is_stale(s.mtime_ns, now_ns)) {
             let _kept = dir.remove_file(name);
         }
+    }
+}
+
+impl Stops for Directories {
+    /// From any of the target's directories: one that was not mounted for a while may lack it.
+    fn stopped(&self) -> Result<Option<String>, Error> {
+        for (i, dir) in self.dirs()?.into_iter().enumerate() {
+            let Some(dir) = dir else { continue };
+            let read = || -> io::Result<String> {
+                let file = dir.open(Path::new(STOPPED), OpenHow::Read)?;
+                let mut text = vec![0; STOPPED_MAX];
+                let len = file.read_full_at(&mut text, 0, Via::Cache)?;
+                Ok(String::from_utf8_lossy(&text[..len]).trim_end().to_owned())
+            };
+            match read() {
+                Ok(word) => return Ok(Some(word)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(self.io("read", &self.path(i).join(STOPPED))(e)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn stop(&self, word: &str) -> Result<(), Error> {
+        for (i, home) in self.open_homes()?.into_iter().enumerate() {
+            let name = Path::new(STOPPED);
+            let write = || -> io::Result<()> {
+                match home.remove_file(name) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                    _ => {}
+                }
+                let file = home.open(name, OpenHow::CreateNew)?;
+                file.write_all_at(format!("{word}\n").as_bytes(), 0, Via::Cache)?;
+                file.sync()?;
+                home.sync(Path::new(""))
+            };
+            write().map_err(self.io("write", &self.path(i).join(STOPPED)))?;
+        }
+        Ok(())
+    }
+
+    fn resume(&self) -> Result<bool, Error> {
+        let mut was_there = false;
+        for (i, dir) in self.dirs()?.into_iter().enumerate() {
+            let Some(dir) = dir else { continue };
+            match dir.remove_file(Path::new(STOPPED)) {
+                Ok(()) => was_there = true,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(self.io("remove", &self.path(i).join(STOPPED))(e)),
+            }
+        }
+        Ok(was_there)
     }
 }
 

@@ -103,7 +103,7 @@ pub(crate) struct ShelfMark {
 
 /// Where the backups of one database lie. Any number of programs may use one place. The tests in `place/tests.rs` check
 /// the text of the traits here for every place.
-pub(crate) trait Place: Claims + Marks + StatusRecords + Debug + Send + Sync {
+pub(crate) trait Place: Claims + Marks + StatusRecords + Stops + Debug + Send + Sync {
     /// Errors: a part of the place cannot be read; trouble with one backup is in its [`LabelFiles`].
     fn look(&self) -> Result<Found, Error>;
 
@@ -156,6 +156,25 @@ pub(crate) trait Marks {
 
     /// Where the database lies, for people: the same for everybody who names this place, and another for other places.
     fn home(&self) -> Result<PathBuf, Error>;
+}
+
+/// A word that an operator leaves at a place, for every host: nothing is to be written or removed there. A run
+/// that has begun goes on.
+pub(crate) trait Stops {
+    /// The word that was left; `None`: there is none.
+    ///
+    /// Errors: a part of the place cannot be read.
+    fn stopped(&self) -> Result<Option<String>, Error>;
+
+    /// Leaves a word, which replaces an earlier one.
+    ///
+    /// Errors: nothing can be written.
+    fn stop(&self, word: &str) -> Result<(), Error>;
+
+    /// Takes the word away; false if there was none.
+    ///
+    /// Errors: it is still there, or a part of the place cannot be read.
+    fn resume(&self) -> Result<bool, Error>;
 }
 
 /// The end of uploads that killed backups left in a store, which charges for their parts.

@@ -193,6 +193,7 @@ contract! {
     a_record_is_replaced_as_a_whole_and_is_no_backup
     a_record_that_is_too_long_is_not_read
     stripes_that_are_written_again_have_another_change
+    a_word_that_stops_is_seen_by_everybody_until_it_is_taken_away
     what_is_no_backup_is_told_and_left_alone
     nothing_is_aborted_where_nothing_was_left
 }
@@ -497,6 +498,24 @@ fn stripes_that_are_written_again_have_another_change(stage: &Stage) {
     );
 }
 
+fn a_word_that_stops_is_seen_by_everybody_until_it_is_taken_away(stage: &Stage) {
+    let place = stage.place();
+    assert_eq!(place.stopped().unwrap(), None);
+    assert!(!place.resume().unwrap());
+    place.stop("the disk is replaced").unwrap();
+    place.stop("the other disk, too").unwrap();
+    let seen = || stage.place().stopped().unwrap();
+    assert_eq!(seen().as_deref(), Some("the other disk, too"));
+    assert_eq!(stage.place_of("other").stopped().unwrap(), None);
+    // It is neither a backup nor a stray, and what has begun goes on.
+    stage.shelved(1);
+    let found = stage.place().look().unwrap();
+    assert_eq!((found.labels.len(), found.strays), (1, Vec::new()));
+    assert!(stage.place().resume().unwrap());
+    assert_eq!(seen(), None);
+    assert!(!stage.place().resume().unwrap());
+}
+
 fn what_is_no_backup_is_told_and_left_alone(stage: &Stage) {
     let label = stage.shelved(1);
     let stripe = PathBuf::from(stage.place().stripe(&label, 1));
@@ -549,6 +568,7 @@ enum Lie {
     ForgetsMarks,
     ForgetsRecords,
     ReadsAnyLength,
+    ForgetsStops,
     HasItElsewhere,
     RemovesNothing,
     CopiesOverAnything,
@@ -727,6 +747,23 @@ impl StatusRecords for Lying {
     }
 }
 
+impl Stops for Lying {
+    fn stopped(&self) -> Result<Option<String>, Error> {
+        match self.lie == Lie::ForgetsStops {
+            true => Ok(None),
+            false => self.place.stopped(),
+        }
+    }
+
+    fn stop(&self, word: &str) -> Result<(), Error> {
+        self.place.stop(word)
+    }
+
+    fn resume(&self) -> Result<bool, Error> {
+        self.place.resume()
+    }
+}
+
 /// Has no lock, and removes nothing.
 struct Unlocked<'a>(&'a dyn Place);
 
@@ -756,6 +793,7 @@ fn every_lie_of_a_place_breaks_a_promise() {
         Lie::ForgetsMarks,
         Lie::ForgetsRecords,
         Lie::ReadsAnyLength,
+        Lie::ForgetsStops,
         Lie::HasItElsewhere,
         Lie::RemovesNothing,
         Lie::CopiesOverAnything,
