@@ -131,7 +131,7 @@ impl Observer for ProgressView {
                 bar.set_length(total);
                 bar.set_style(style(true));
             }
-            bar.set_position(progress.plain_bytes);
+            bar.set_position(progress.done_bytes);
             bar.set_message(format!("ratio {so_far:.2}"));
             return;
         }
@@ -178,7 +178,7 @@ fn ended_while_completing(stripes: &[LeftStripe]) -> String {
 impl Lines {
     fn due(&mut self, now: Duration, progress: &Progress) -> Option<String> {
         let so_far = ratio(progress.plain_bytes, progress.stored_bytes);
-        let moved = (progress.plain_bytes, progress.expected_bytes);
+        let moved = (progress.done_bytes, progress.expected_bytes);
         self.due_of(now, moved, Some(so_far))
     }
 
@@ -208,13 +208,32 @@ impl Lines {
             None => format!("{} processed.", bytes(moved)),
         };
         let mut line = format!("{head} {}", bytes(moved));
+        if let Some(total) = expected {
+            line += &format!(" of {}", bytes(total.max(moved)));
+        }
         if let Some(so_far) = so_far {
             line += &format!(", ratio {so_far:.2}");
         }
         if elapsed > 0.2 {
-            line += &format!(", {}/s", bytes((moved as f64 / elapsed) as u64));
+            let rate = moved as f64 / elapsed;
+            line += &format!(", {}/s", bytes(rate as u64));
+            if let Some(left) = expected.map(|total| total.saturating_sub(moved))
+                && rate > 0.0
+            {
+                line += &format!(", {} left", duration(left as f64 / rate));
+            }
         }
         Some(line + "\n")
+    }
+}
+
+/// For people: `40 s`, `3 min`, `2 h 05 min`.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round().min(1e9) as u64;
+    match whole {
+        0..90 => format!("{whole} s"),
+        90..5400 => format!("{} min", whole.div_ceil(60)),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
     }
 }
 
@@ -246,6 +265,7 @@ mod tests {
     fn at(plain_bytes: u64, expected_bytes: Option<u64>) -> Progress {
         Progress {
             plain_bytes,
+            done_bytes: plain_bytes,
             stored_bytes: plain_bytes / 4,
             expected_bytes,
             entries: 1,
@@ -260,9 +280,10 @@ mod tests {
         assert_eq!(lines.due(now(100), &at(99, Some(1000))), None);
         let line = lines.due(now(1000), &at(250, Some(1000))).unwrap();
         assert!(
-            line.starts_with("25 percent processed. 250 B, ratio 4.0"),
+            line.starts_with("25 percent processed. 250 B of 1000 B, ratio 4.0"),
             "{line}"
         );
+        assert!(line.ends_with(", 2 s left\n"), "{line}");
         assert_eq!(lines.due(now(1100), &at(299, Some(1000))), None);
         assert!(lines.due(now(1200), &at(300, Some(1000))).is_some());
     }

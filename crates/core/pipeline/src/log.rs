@@ -116,6 +116,7 @@ impl LogSource {
             own_log: None,
             page_bytes: 0,
             expected_bytes: Some(names.len() as u64 * size),
+            about_bytes: None,
             memory_bytes: MEMORY_BYTES,
             differing: None,
             server_started_us: None,

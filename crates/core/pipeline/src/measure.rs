@@ -28,6 +28,8 @@ pub struct Counters {
     pub blocks: AtomicU64,
     pub expected_bytes: AtomicU64,
     /// Bytes compared in based files.
+    /// Roughly the bytes of the source, for progress alone; 0 where that is not known either.
+    pub about_bytes: AtomicU64,
     pub scanned_bytes: AtomicU64,
     /// Bytes that differed in based files.
     pub changed_bytes: AtomicU64,
@@ -157,9 +159,18 @@ impl Counters {
     }
 
     pub fn progress(&self) -> Progress {
-        let expected = Self::load(&self.expected_bytes);
+        let known = Self::load(&self.expected_bytes);
+        let expected = if known > 0 {
+            known
+        } else {
+            Self::load(&self.about_bytes)
+        };
+        let plain_bytes = Self::load(&self.plain_bytes);
+        let compared = Self::load(&self.scanned_bytes);
+        let equal = compared.saturating_sub(Self::load(&self.changed_bytes));
         Progress {
-            plain_bytes: Self::load(&self.plain_bytes),
+            plain_bytes,
+            done_bytes: plain_bytes.saturating_add(equal),
             stored_bytes: Self::load(&self.stored_bytes),
             expected_bytes: (expected > 0).then_some(expected),
             entries: Self::load(&self.entries),

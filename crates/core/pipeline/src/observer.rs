@@ -26,8 +26,10 @@ pub trait Observer: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
     pub plain_bytes: u64,
+    /// `plain_bytes`, and what was read and found equal to the base's.
+    pub done_bytes: u64,
     pub stored_bytes: u64,
-    /// The value of `plain_bytes` at the end, if known.
+    /// The value of `done_bytes` at the end, if known; of a server roughly.
     pub expected_bytes: Option<u64>,
     pub entries: u64,
 }

@@ -43,7 +43,7 @@ impl Observer for Reporter {
         let Some(total) = progress.expected_bytes.filter(|t| *t > 0) else {
             return;
         };
-        let percent = (progress.plain_bytes.saturating_mul(100) / total).min(100) as u8;
+        let percent = (progress.done_bytes.saturating_mul(100) / total).min(100) as u8;
         if percent > self.last.fetch_max(percent, Ordering::Relaxed) {
             let _full = self.news.try_send(News::Percent(percent));
         }

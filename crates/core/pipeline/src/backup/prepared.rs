@@ -241,7 +241,7 @@ fn plan(
         cpu_ceiling: sizes.cpu_ceiling,
         rate_bytes_per_s: request.limits.rate_bytes_per_s,
         memory_bytes: sizes.memory_bytes + about.memory_bytes,
-        expected_bytes: about.expected_bytes,
+        expected_bytes: about.expected_bytes.or(about.about_bytes),
         notices: about.notices.clone(),
         without_effect: Vec::new(),
     }

@@ -196,6 +196,8 @@ fn share<'a>(
     let expected = decided.about.expected_bytes.unwrap_or(0);
     let counter = &shared.counters.expected_bytes;
     counter.store(expected, Ordering::Relaxed);
+    let about = decided.about.about_bytes.unwrap_or(0);
+    shared.counters.about_bytes.store(about, Ordering::Relaxed);
     Ok(shared)
 }
 

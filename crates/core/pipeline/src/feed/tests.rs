@@ -257,6 +257,7 @@ fn scripted(volumes: Vec<Vec<Given>>) -> (Scripted, Files, HeldFiles) {
             own_log: None,
             page_bytes: PAGE as u32,
             expected_bytes: None,
+            about_bytes: None,
             memory_bytes: 0,
             differing: None,
             server_started_us: None,

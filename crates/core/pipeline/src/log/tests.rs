@@ -20,6 +20,7 @@ fn source(disk: &SimDisk, numbers: &[u64]) -> Box<LogSource> {
         own_log: None,
         page_bytes: 0,
         expected_bytes: None,
+        about_bytes: None,
         memory_bytes: MEMORY_BYTES,
         differing: None,
         server_started_us: None,

@@ -89,6 +89,7 @@ fn observe(observer: &dyn Observer, expected_bytes: Option<u64>, total: u64) {
         scope.spawn(|| {
             for step in 0..=300 {
                 let progress = Progress {
+                    done_bytes: total / 300 * step,
                     plain_bytes: total / 300 * step,
                     stored_bytes: total / 900 * step,
                     expected_bytes: expected_bytes.filter(|_| step != 7),

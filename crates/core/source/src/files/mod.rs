@@ -54,6 +54,7 @@ impl Files {
             own_log: None,
             page_bytes: 0,
             expected_bytes: plan.len,
+            about_bytes: None,
             memory_bytes: 0,
             differing: None,
             server_started_us: None,

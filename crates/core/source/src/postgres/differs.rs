@@ -38,6 +38,9 @@ use super::session::Session;
 use crate::base::Base;
 use crate::{BaseRefusal, Error};
 
+/// The method of a backup that reads only the pages that the server names.
+pub(super) const BY_SUMMARIES: &str = "WAL summaries";
+
 /// The first major version that summarizes its WAL.
 const SUMMARIES_SINCE: u32 = 17;
 
@@ -95,7 +98,7 @@ impl PageSelection {
     /// How the pages that need not be read are found.
     pub(super) fn method(&self) -> &'static str {
         match self.changes {
-            Some(_) => "WAL summaries",
+            Some(_) => BY_SUMMARIES,
             None => "page sums",
         }
     }

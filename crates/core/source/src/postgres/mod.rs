@@ -61,7 +61,7 @@ use cluster::{
     CONTROL_FILE, Cluster, DEFAULT_SPACE, DataDirectory, data_directory, open_link, read_control,
 };
 use describe::{MEMORY_BYTES, name_of};
-use differs::{Now, PageSelection};
+use differs::{BY_SUMMARIES, Now, PageSelection};
 use init_forks::InitForks;
 use log_files::LogFiles;
 pub use own_log::OwnLog;
@@ -224,6 +224,13 @@ impl Postgres {
             elsewhere: plan.elsewhere,
             spaces: plan.spaces,
             log_files,
+        let description = Description {
+            memory_bytes: description.memory_bytes + config.bytes,
+            // With summaries nobody knows beforehand how many pages are read.
+            about_bytes: (description.differing != Some(BY_SUMMARIES))
+                .then(|| plan.relation_bytes()),
+            ..description
+        };
             with_wal: wanted.with_wal,
             start,
             before,
@@ -353,6 +360,7 @@ struct Plan {
     walks: Vec<Walk>,
     elsewhere: Vec<PathBuf>,
     spaces: Vec<PathBuf>,
+        about_bytes: None,
 }
 
 impl Plan {
@@ -370,6 +378,30 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
     let io = |action, path: &Path, source| Error::Io {
         action,
         path: path.into(),
+    /// Adds entries that come after the links of tablespaces and before what the walks find.
+    fn add_after_links(&mut self, mut entries: Vec<Entry>) {
+        if let Some(first) = self.walks.first_mut() {
+            // Entries are popped from the end.
+            entries.reverse();
+            first.given.splice(0..0, entries);
+        }
+    }
+
+    /// Bytes of the relations, as far as they can be listed: for progress, so nothing fails here.
+    fn relation_bytes(&self) -> u64 {
+        let starts = self.walks.iter().flat_map(|walk| &walk.starts);
+        let bytes = starts.map(|start| match start.prefix.as_os_str().is_empty() {
+            true => {
+                let base = start.dir.dir(Path::new(DEFAULT_SPACE)).ok();
+                let global = start.dir.dir(Path::new("global")).ok();
+                base.map_or(0, |dir| bytes_below(&*dir, true))
+                    + global.map_or(0, |dir| bytes_below(&*dir, false))
+            }
+            false => bytes_below(&*start.dir, true),
+        });
+        bytes.sum()
+    }
+
         source,
     };
     let look = |path: &Path| storage.stat(path).map_err(|e| io("look at", path, e));
@@ -379,6 +411,24 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
     let mut spaces = vec![PathBuf::from(DEFAULT_SPACE)];
     let links = cluster.path.join("pg_tblspc");
     let dir = cluster
+/// Bytes of the files in a directory, or of those in the directories in it.
+fn bytes_below(dir: &dyn Dir, of_databases: bool) -> u64 {
+    let Ok(names) = dir.list() else {
+        return 0;
+    };
+    let bytes = names.flatten().map(|name| {
+        let name = Path::new(&name);
+        match (dir.stat(name), of_databases) {
+            (Ok(stat), false) if stat.kind == FileKind::File => stat.len,
+            (Ok(stat), true) if stat.kind == FileKind::Dir => {
+                dir.dir(name).map_or(0, |dir| bytes_below(&*dir, false))
+            }
+            _ => 0,
+        }
+    });
+    bytes.sum()
+}
+
         .dir
         .dir(Path::new("pg_tblspc"))
         .map_err(|e| io("open directory", &links, e))?;

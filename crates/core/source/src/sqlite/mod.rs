@@ -105,6 +105,7 @@ impl Sqlite {
             own_log: None,
             page_bytes: snapshot.page_bytes(),
             expected_bytes: Some(snapshot.len()),
+            about_bytes: None,
             memory_bytes: snapshot.memory_bytes(),
             differing: None,
             server_started_us: None,

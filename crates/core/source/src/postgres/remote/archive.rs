@@ -36,6 +36,8 @@ pub(super) struct Archives {
     /// Before version 15, the archives to come and the current one, in reverse order.
     pub(super) tablespaces: Vec<Tablespace>,
     at: At,
+    /// Bytes of everything, as the server estimates them.
+    pub(super) about_bytes: Option<u64>,
     /// Archives begun, before version 15.
     begun: usize,
     pub(super) ended: Option<EndReport>,
@@ -97,6 +99,11 @@ impl Archives {
         let (start, timeline) = place(&rows()?)?;
         let list = rows()?;
         let mut tablespaces = Vec::new();
+        // In KiB, and null unless it was asked for.
+        let mut kib = (0..list.len()).map(|row| list.value::<u64>(row, 2).ok());
+        let about_bytes = kib
+            .try_fold(0u64, |sum, kib| sum.checked_add(kib?))
+            .and_then(|kib| kib.checked_mul(1024));
         for row in 0..list.len() {
             // The data directory has no OID.
             let (Some(_), Some(location)) = (list.bytes(row, 0), list.bytes(row, 1)) else {
@@ -113,6 +120,7 @@ impl Archives {
             data: Bytes::new(),
             tablespaces,
             at: At::Between,
+            about_bytes,
             begun: 0,
             ended: None,
         };

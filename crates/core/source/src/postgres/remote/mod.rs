@@ -133,6 +133,7 @@ impl Remote {
             trees: Vec::new(),
             volumes: volumes.into_vec(),
             notices,
+            about_bytes: archives.about_bytes,
         };
         let passing = || PassingLog::new(begun.timeline, begun.start);
         Ok(Remote {
@@ -205,13 +206,13 @@ fn command(major: u32, wanted: &PostgresOptions) -> String {
         ..=14 => {
             let fast = if spread { "" } else { " FAST" };
             let wal = if wal { " WAL" } else { "" };
-            format!("BASE_BACKUP LABEL '{label}'{fast}{wal} NOWAIT TABLESPACE_MAP")
+            format!("BASE_BACKUP LABEL '{label}'{fast}{wal} NOWAIT TABLESPACE_MAP PROGRESS")
         }
         _ => {
             let checkpoint = if spread { "spread" } else { "fast" };
             format!(
                 "BASE_BACKUP (LABEL '{label}', CHECKPOINT '{checkpoint}', WAL {wal}, WAIT false, \
-                 TABLESPACE_MAP true, MANIFEST 'no')"
+                 TABLESPACE_MAP true, MANIFEST 'no', PROGRESS true)"
             )
         }
     }
