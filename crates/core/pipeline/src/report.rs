@@ -80,6 +80,16 @@ pub struct BackupReport {
     pub media_set: Uuid,
     pub database: String,
     pub position: u32,
+    /// Microseconds since the Unix epoch.
+    pub start_us: i64,
+    /// When it was complete.
+    pub finish_us: i64,
+    /// The timeline of its WAL; `None` for sources without WAL.
+    pub timeline: Option<u32>,
+    /// Where replay begins.
+    pub first_lsn: Option<String>,
+    /// From where on a restore is consistent.
+    pub last_lsn: Option<String>,
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     pub totals: FileTotals,

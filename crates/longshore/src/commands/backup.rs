@@ -36,7 +36,8 @@ use crate::options::Backup;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
-use longshore_terminal::output::{Output, Table, bytes, cpu_s_per_gb};
+use longshore_terminal::output::{Output, Table, bytes, cpu_s_per_gb, moment};
+use longshore_terminal::text::plain;
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -48,11 +49,22 @@ struct Answer<'a> {
     mb_per_s: f64,
     ratio: f64,
     cpu_s_per_gb: f64,
+    #[serde(flatten)]
+    kind: &'a Kind,
     /// `None`: verification was not requested.
     verified: Option<bool>,
     #[serde(flatten)]
     report: &'a BackupReport,
     verification: Option<&'a VerifyReport>,
+}
+
+/// The kind of a backup, and its label at a target.
+#[derive(Serialize)]
+struct Kind {
+    /// At a target.
+    label: Option<String>,
+    target: Option<String>,
+    backup_type: &'static str,
 }
 
 /// SQL Server's number for a differential backup without a base.
@@ -131,13 +143,17 @@ fn run_against(
     } else {
         context.output.done()
     };
-    show(
-        context.output,
-        exit,
-        &report,
-        verification.as_ref(),
-        verified,
-    );
+    let kind = Kind {
+        label: held.as_ref().map(|held| held.begun.label.to_string()),
+        target: held.as_ref().map(|held| held.target.clone()),
+        backup_type: match against {
+            None => "full",
+            Some(Against::LastFull) => "differential",
+            Some(Against::Newest) => "incremental",
+        },
+    };
+    let verified = (verification.as_ref(), verified);
+    show(context.output, exit, &report, &kind, verified);
     Ok(exit)
 }
 
@@ -212,8 +228,8 @@ fn show(
     output: Output,
     exit: Exit,
     report: &BackupReport,
-    verification: Option<&VerifyReport>,
-    verified: Option<bool>,
+    kind: &Kind,
+    (verification, verified): (Option<&VerifyReport>, Option<bool>),
 ) {
     let message = closing_line("BACKUP DATABASE", report.plain_bytes, report.run.elapsed_s);
     for finding in verification.into_iter().flat_map(|v| &v.findings) {
@@ -223,6 +239,7 @@ fn show(
         output.warn(&format!("{} {}", changed.path, changed.what));
     }
     output.say(&format!("{message}\n{}", table(report, verified)));
+    output.say(&kind.text(report));
     if let Some(differential) = &report.differential {
         output.say(&differing(differential));
     }
@@ -237,11 +254,35 @@ fn show(
             mb_per_s: mb_per_s(report.plain_bytes, report.run.elapsed_s),
             ratio: ratio(report.plain_bytes, report.stored_bytes),
             cpu_s_per_gb: cpu_s_per_gb(report.run.cpu_s, report.plain_bytes),
+            kind,
             verified,
             report,
             verification,
         },
     );
+}
+
+impl Kind {
+    /// One line: what was backed up, when, and where it is.
+    fn text(&self, report: &BackupReport) -> String {
+        let mut text = format!("{} backup", self.backup_type);
+        if let Some(label) = &self.label {
+            text += &format!(" {label}");
+        }
+        text += &format!(" of {}", plain(&report.database));
+        if let Some(target) = &self.target {
+            text += &format!(" at target {target}");
+        }
+        let (begin, end) = (moment(report.start_us), moment(report.finish_us));
+        text += &format!(", {begin} to {end} UTC");
+        if let (Some(first), Some(last), Some(timeline)) =
+            (&report.first_lsn, &report.last_lsn, report.timeline)
+        {
+            text += &format!(", WAL {first} to {last} on timeline {timeline}");
+        }
+        let devices: Vec<_> = report.run.plan.devices.iter().map(|d| plain(d)).collect();
+        text + &format!(", in {}\n", devices.join(" "))
+    }
 }
 
 /// A report of a kind other than the requested one.

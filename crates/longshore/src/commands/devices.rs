@@ -63,6 +63,8 @@ pub fn bases(lease: &BackupLease) -> Vec<DeviceSpec> {
 /// The resources that a backup to a target holds until it ends.
 pub struct TargetHold {
     pub begun: Arc<NewBackup>,
+    /// The target's name.
+    pub target: String,
     /// The set that the backup differs from.
     pub base: Option<BackupLease>,
     /// Backups at the target that the new one's server is compared with.
@@ -200,6 +202,7 @@ pub fn for_backup(
     let begun_us = Clock::wall_ns(&*context.clock) / 1000;
     Ok(TargetHold {
         begun: Arc::new(shelf.begin(kind, begun_us)?),
+        target: shelf.target.name.clone(),
         base: lent.map(|lent| lent.lease),
         earlier,
         identity,

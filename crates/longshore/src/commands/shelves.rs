@@ -196,6 +196,9 @@ pub struct Row {
     pub bytes: u64,
     pub ratio: Option<f64>,
     pub algorithm: Option<String>,
+    /// As it was named when it was made; `None` without a name.
+    pub name: Option<String>,
+    pub description: Option<String>,
     /// Labels of the backups that it depends on, parent first.
     pub needs: Vec<String>,
     pub used_by: Vec<String>,
@@ -252,6 +255,8 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
             bytes: set.bytes,
             ratio: sizes.map(|(p, s)| ratio(p, s)),
             algorithm: complete.map(|c| c.header.algorithm.to_string()),
+            name: complete.and_then(|c| given(&c.header.name)),
+            description: complete.and_then(|c| given(&c.header.description)),
             needs,
             used_by: set.readers.iter().map(Holder::text).collect(),
             log: complete.and_then(|c| {
@@ -273,6 +278,10 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
         }
     };
     listing.sets.iter().enumerate().map(row).collect()
+}
+
+fn given(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// One branch of a database's backups at a target.
@@ -449,6 +458,13 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
     let mut text = String::new();
     for r in rows.iter().filter(|r| r.state != "complete") {
         text += &format!("  {}: {}\n", r.label, plain(&r.detail));
+    }
+    for r in rows {
+        let words = [r.name.as_deref(), r.description.as_deref()];
+        let words: Vec<_> = words.into_iter().flatten().map(plain).collect();
+        if !words.is_empty() {
+            text += &format!("  {} is \"{}\"\n", r.label, words.join("\": \""));
+        }
     }
     for r in rows.iter().filter(|r| !r.used_by.is_empty()) {
         text += &format!(

@@ -37,6 +37,11 @@ fn progress_is_plain_lines_outside_a_terminal_and_the_answer_is_on_standard_outp
         assert!(heads.contains(&head), "{heads:?}");
     }
     assert!(out.next().unwrap().contains("QAT_DEFLATE"));
+    let last = out.next().unwrap();
+    assert!(
+        last.starts_with("full backup of file, 20") && last.ends_with(" UTC, in a.bak"),
+        "{last}"
+    );
     assert_eq!(out.next(), None);
 }
 

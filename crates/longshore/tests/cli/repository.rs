@@ -300,6 +300,46 @@ fn a_target_that_is_away_does_not_keep_the_others_from_their_turn() {
 }
 
 #[test]
+fn the_name_and_the_description_of_a_backup_are_shown_where_it_is_listed() {
+    let stage = configured();
+    let words = [
+        "backup",
+        "sales",
+        "--name",
+        "before the move",
+        "--description",
+        "asked for by Ada",
+    ];
+    stage
+        .run(&words)
+        .exits(0)
+        .says("full backup 20")
+        .says(" of sales at target ");
+    for line in ["info sales", "list --database sales"] {
+        let told = stage.line(line).exits(0);
+        let expected = "-full-";
+        let shown = told
+            .out
+            .lines()
+            .find(|line| line.contains("asked for by Ada"));
+        let shown = shown.unwrap_or_else(|| panic!("{line}: {}", told.out));
+        assert!(
+            shown.contains(expected) && shown.contains("the move"),
+            "{shown}"
+        );
+    }
+    let told = json(&stage.line("info sales --json").exits(0));
+    let backup = &told["databases"][0]["backups"][0];
+    assert_eq!(backup["name"], "before the move");
+    assert_eq!(backup["description"], "asked for by Ada");
+    let told = json(&stage.line("backup sales --json").exits(0));
+    assert_eq!(told["backup_type"], "full");
+    assert!(told["label"].as_str().unwrap().contains("-full-") && told["target"].is_string());
+    assert!(told["start_us"].as_i64() <= told["finish_us"].as_i64());
+    assert_eq!(told["first_lsn"], Value::Null);
+}
+
+#[test]
 fn info_shows_states_sizes_and_the_outlook() {
     let stage = configured();
     for _ in 0..3 {

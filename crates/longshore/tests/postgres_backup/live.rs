@@ -251,3 +251,52 @@ fn prepared_transactions_survive() {
         assert_eq!(restored.psql("select sum(i) from t"), "3");
     }
 }
+
+#[test]
+fn a_backup_of_a_server_shows_percent_total_and_the_time_that_is_left() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let fill = "create table big as select i, repeat('x', 500) x from generate_series(1, 50000) i; checkpoint";
+    stage.server.psql(fill);
+    let bytes: f64 = stage
+        .server
+        .psql("select sum(pg_database_size(oid)) from pg_database")
+        .parse()
+        .unwrap();
+    for more in [&[][..], &["--remote"]] {
+        let mut backup = stage.backup("p.bak");
+        backup.args(["--format", "--max-rate", "20M"]).args(more);
+        let said = crate::common::text(&succeed(&mut backup).stderr);
+        let lines = said
+            .lines()
+            .filter(|line| line.contains(" percent processed. "));
+        let lines: Vec<&str> = lines.filter(|line| line.ends_with(" left")).collect();
+        assert!(lines.len() >= 2, "{more:?}: {said}");
+        let total = lines[0]
+            .split(" of ")
+            .nth(1)
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap();
+        let total: f64 = total.parse().unwrap();
+        let expected = bytes / f64::from(1 << 20);
+        assert!(
+            (total - expected).abs() < expected / 4.0,
+            "{total}, not {expected}: {said}"
+        );
+    }
+    let told = succeed(stage.backup("p.bak").args(["--format", "--json"]));
+    let told = crate::common::answer(&told);
+    let lsn = |name: &str| told[name].as_str().unwrap().to_owned();
+    assert!(lsn("first_lsn") < lsn("last_lsn"), "{told}");
+    assert_eq!(told["timeline"], 1);
+    let said = crate::common::text(&succeed(stage.backup("p.bak").arg("--format")).stdout);
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with("full backup of ") && last.contains(", WAL 0/"),
+        "{said}"
+    );
+}

@@ -1,8 +1,15 @@
 //! Reports a finished backup: to its caller, to the observer and to the history.
+//!
+//! Invariants
+//! - The set is sealed already, so nothing here can make the backup fail; a history that cannot be written is a warning.
+//! - Every warning reaches the observer and the report.
+//!
+//! Leaves to others: the backup (`store.rs`), and showing the report (the programs).
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use longshore_pg::Lsn;
 use longshore_source::Change;
 
 use super::prepared::Decisions;
@@ -60,11 +67,18 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         changed_bytes: counters.changed_bytes.load(Ordering::Relaxed),
     });
     let changed = sealed.marks.iter().take(CHANGED_MAX).map(changed_file);
+    let log = &sealed.header.log;
+    let has_log = log.timeline > 0;
     BackupReport {
         set: sealed.header.set,
         media_set: sealed.media_set,
         database: decided.about.database,
         position: sealed.header.position,
+        start_us: sealed.header.start_us,
+        finish_us: sealed.totals.finish_us,
+        timeline: has_log.then_some(log.timeline),
+        first_lsn: has_log.then(|| Lsn(log.first_lsn).to_string()),
+        last_lsn: has_log.then(|| Lsn(sealed.totals.log.last_lsn).to_string()),
         plain_bytes,
         stored_bytes: sealed.stored_bytes,
         totals: FileTotals {
