@@ -90,6 +90,32 @@ pub enum ClusterError {
 
     #[error("the set ends at {last} and does not hold its WAL")]
     LogNotIncluded { last: Lsn },
+
+    #[error(
+        "without recovery settings a server replays only the WAL in the set, and this set, which ends at {last}, does not \
+         hold its WAL"
+    )]
+    OwnLogOnly { last: Lsn },
+
+    #[error(
+        "the set is of a standby, which ends no backup in its WAL: without recovery settings no server knows where it is consistent"
+    )]
+    OwnLogOfStandby,
+
+    #[error("the set has no database {name}; it has {known}")]
+    NoSuchDatabase { name: String, known: String },
+
+    #[error("the set does not say how its databases are called, and {name} is no OID")]
+    DatabasesUnnamed { name: String },
+
+    #[error("the set names more than {max} databases")]
+    DatabasesMany { max: usize },
+
+    #[error("several databases of the set were called {name} during the backup")]
+    DatabaseTwice { name: String },
+
+    #[error("every cluster needs its database {name}, so it is always restored")]
+    DatabaseKept { name: String },
 }
 
 fn linked(options: &str) -> String {
@@ -151,6 +177,18 @@ impl ClusterError {
                 "if no server uses the directory, move it away and recover the database again; otherwise restore on \
                  another machine"
             }
+            ClusterError::OwnLogOnly { .. } | ClusterError::OwnLogOfStandby => {
+                "leave out --recovery-settings none, so that the server recovers from an archive, or restore a backup of a \
+                 primary that was made with --with-wal"
+            }
+            ClusterError::NoSuchDatabase { .. } | ClusterError::DatabaseTwice { .. } => {
+                "name a database of the set, or give its OID"
+            }
+            ClusterError::DatabasesUnnamed { .. } => {
+                "give the OID of the database: the directories below base in `longshore list --files` are named after OIDs"
+            }
+            ClusterError::DatabasesMany { .. } => "restore all databases",
+            ClusterError::DatabaseKept { .. } => "leave it out of --db-exclude",
             ClusterError::LogNotIncluded { .. } => {
                 "name the WAL archive with --wal-archive, or give a --restore-command; or make backups with --with-wal"
             }

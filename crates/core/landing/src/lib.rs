@@ -28,14 +28,15 @@ mod survey;
 mod tree;
 
 pub use cluster::{
-    Cluster, HeldCluster, HeldLock, Outline, enabled_subscriptions, taken_tablespaces,
-    told_of_not_ahead, told_of_subscriptions, told_of_taken,
+    Cluster, HeldCluster, HeldLock, Outline, RestoredConfiguration, enabled_subscriptions,
+    restored_configuration, taken_tablespaces, told_of_not_ahead, told_of_subscriptions,
+    told_of_taken, told_of_unlogged_hints,
 };
 pub use cluster_error::ClusterError;
 pub use error::{Error, at};
 pub use files::FILES_OWN;
 pub use moves::{check_moves, moved};
-pub use options::{ClusterOptions, SpaceOptions};
+pub use options::{ClusterOptions, DatabaseChoice, RecoverySettings, SpaceOptions};
 pub use path_list::PathList;
 pub use place::{
     DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Scope, Target, side_files,

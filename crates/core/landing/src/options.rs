@@ -13,6 +13,39 @@ pub struct SpaceOptions {
     pub as_stored: bool,
 }
 
+/// Which databases of a cluster are restored with their content; the files of the others are made empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DatabaseChoice {
+    #[default]
+    All,
+    /// These, by name or OID, and those that every cluster has.
+    Only(Vec<String>),
+    /// All but these.
+    Without(Vec<String>),
+}
+
+impl DatabaseChoice {
+    /// The databases that were named; `None` if all are restored.
+    pub fn given(&self) -> Option<&[String]> {
+        match self {
+            DatabaseChoice::All => None,
+            DatabaseChoice::Only(given) | DatabaseChoice::Without(given) => Some(given),
+        }
+    }
+}
+
+/// A restore's treatment of the cluster's recovery settings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RecoverySettings {
+    /// It writes its own, and requests recovery.
+    #[default]
+    Write,
+    /// It requests recovery, by the settings that the cluster was backed up with.
+    Keep,
+    /// It writes none: the server replays the WAL of the set as after a crash, and stays on its timeline.
+    None,
+}
+
 /// Options for the restore of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterOptions {
@@ -31,13 +64,18 @@ pub struct ClusterOptions {
     pub proof: Option<PathBuf>,
     /// Whether to change an existing data directory of the same cluster in place, writing only the differences.
     pub delta: bool,
+    pub databases: DatabaseChoice,
+    pub settings: RecoverySettings,
 }
 
 impl ClusterOptions {
     pub fn is_default(&self) -> bool {
         let spaces = &self.spaces;
         let places = spaces.map.is_empty() && !spaces.as_stored;
-        let usual = !self.delta
+        let whole = self.databases == DatabaseChoice::All;
+        let usual = whole
+            && self.settings == RecoverySettings::Write
+            && !self.delta
             && !self.no_archiving
             && !self.no_subscriptions
             && !self.log_follows

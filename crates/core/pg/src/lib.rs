@@ -15,6 +15,7 @@ mod page;
 pub mod recovery;
 mod relation;
 mod segment;
+pub mod set_notes;
 pub mod wal;
 
 pub use control::{CONTROL_FILE_LEN, ClusterState, Control, ControlError};

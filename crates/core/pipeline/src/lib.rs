@@ -11,6 +11,8 @@
 //!   all buffers while the writer waits for an early one.
 //! - On any failure, the first error is reported, every thread ends, and the devices are left as found.
 //! - A missing or locked catalog never fails a backup: it is a warning.
+//!
+//! Leaves to others: options and configuration (the programs), and the formats, sources and targets (the rooms below).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -60,7 +62,10 @@ pub use error::{Error, abort_command, left_lines};
 pub use history::origin;
 pub use longshore_accel::dispatch::Verify as VerifyEngine;
 pub use longshore_accelerators::OffloadMode;
-pub use longshore_landing::{ClusterError, ClusterOptions, Error as LandingError, SpaceOptions};
+pub use longshore_landing::{
+    ClusterError, ClusterOptions, DatabaseChoice, Error as LandingError, RecoverySettings,
+    SpaceOptions,
+};
 pub use longshore_media::{DeviceSpec, Disposition, LeftStripe, Standing};
 pub use longshore_pg::{Lsn, Recovery, RecoveryTarget, TargetAction, Timeline, TimelineChoice};
 pub use longshore_source::{Error as SourceError, SourceSpec};

@@ -140,7 +140,34 @@ pub struct RestoreReport {
     /// For a cluster: enabled subscriptions, which run when its server opens unless that was prevented.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subscriptions: Vec<String>,
+    /// For a cluster whose configuration was outside its data directory: the copies of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<ConfigurationReport>,
+    /// For a cluster: databases whose files were made empty, as asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub emptied: Vec<EmptiedDatabase>,
     pub run: Run,
+}
+
+/// A database of a restored cluster whose files are empty: it is to be dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EmptiedDatabase {
+    pub oid: u32,
+    /// `None` if the set does not say it.
+    pub name: Option<String>,
+}
+
+/// Copies of a cluster's configuration in the restored data directory.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConfigurationReport {
+    /// Where the original was; `None` if it was in the data directory, or is not in the set.
+    pub config_file: Option<String>,
+    pub hba_file: Option<String>,
+    pub ident_file: Option<String>,
+    /// The directory of the copies.
+    pub copies: String,
+    /// A command that starts the server with the copies.
+    pub start: String,
 }
 
 /// The result of a restore that only looked.
@@ -163,6 +190,9 @@ pub struct RestorePreview {
     pub removed: Vec<String>,
     /// OIDs and directories.
     pub tablespaces: Vec<(u32, String)>,
+    /// Databases whose files would be made empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub emptied: Vec<EmptiedDatabase>,
     pub plan: Plan,
 }
 

@@ -61,6 +61,8 @@ pub struct PostgresOptions {
     pub remote: bool,
     /// Whether a page with a wrong checksum ends the backup; otherwise it is reported and the set is marked.
     pub fail_on_bad_page: bool,
+    /// Whether the set includes configuration files from outside the data directory.
+    pub configuration: bool,
 }
 
 impl Default for PostgresOptions {
@@ -73,6 +75,7 @@ impl Default for PostgresOptions {
             with_wal: true,
             remote: false,
             fail_on_bad_page: false,
+            configuration: true,
         }
     }
 }

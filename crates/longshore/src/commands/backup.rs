@@ -380,6 +380,7 @@ fn request(
     request.postgres.spread_checkpoint = postgres.spread_checkpoint;
     request.postgres.remote = postgres.remote;
     request.postgres.fail_on_bad_page = postgres.fail_on_bad_page;
+    request.postgres.configuration = !postgres.no_server_config && wanted.takes_configuration();
     request.offload = offload::of(&options.offloading, settings.offload, context.output);
     if let Some(how) = options.results.verify_engine {
         request.offload.verify = how.into();
@@ -402,6 +403,7 @@ fn without_effect(options: &Backup, source: &SourceSpec) -> Vec<&'static str> {
         (postgres.remote, "--remote"),
         (postgres.spread_checkpoint, "--spread-checkpoint"),
         (postgres.fail_on_bad_page, "--fail-on-bad-page"),
+        (postgres.no_server_config, "--no-server-config"),
     ];
     let mut given = Vec::new();
     if !matches!(source, SourceSpec::Sqlite(_)) {
@@ -472,6 +474,14 @@ impl<'a> BackupWish<'a> {
             None => SourceSpec::parse(&*context.storage, &self.options.source)
                 .map_err(|e| source_failure(e, context, &self.options.source)),
         }
+    }
+
+    /// Whether a server's configuration files belong into the backup, unless an option says otherwise.
+    fn takes_configuration(&self) -> bool {
+        let key = self
+            .configured
+            .and_then(|(_, database)| database.server_config);
+        key.unwrap_or(true)
     }
 
     /// The target that the configuration names.

@@ -122,6 +122,8 @@ pub struct Database {
     /// Whether to rely on a SQLite database's locks on any file system.
     #[serde(default)]
     pub trust_locks: bool,
+    /// Whether backups of a server hold its configuration files from outside the data directory; they do without this key.
+    pub server_config: Option<bool>,
     /// The WAL archive; a database with this table has one.
     pub wal: Option<Wal>,
 }
@@ -138,6 +140,7 @@ impl Database {
         "password_file",
         "password_env",
         "trust_locks",
+        "server_config",
         "wal.archive",
         "wal.algorithm",
         "wal.level",
@@ -634,6 +637,12 @@ impl Config {
         if database.trust_locks && !database.url.starts_with("sqlite:") {
             return Err(format!(
                 "[{table}]: `trust_locks` is for a `url` that begins with sqlite:"
+            ));
+        }
+        let is_server = !database.url.starts_with("sqlite:") && !database.url.starts_with("files:");
+        if database.server_config.is_some() && !is_server {
+            return Err(format!(
+                "[{table}]: `server_config` is for the `url` of a PostgreSQL server"
             ));
         }
         if let Some(wal) = &database.wal {

@@ -394,4 +394,12 @@ pub struct Postgres {
     /// exit code 5: one bad page should not cost the rest of the night's backup.
     #[arg(long, hide_short_help = true)]
     pub fail_on_bad_page: bool,
+
+    /// Leave out the server's configuration files that are outside its data directory.
+    ///
+    /// By default they are in the backup, below longshore-config, as far as the server's user may read them; on Debian and
+    /// Ubuntu these are the files in /etc/postgresql. They may hold passwords (primary_conninfo). With --remote the
+    /// server does not send them.
+    #[arg(long, hide_short_help = true)]
+    pub no_server_config: bool,
 }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use longshore_pipeline::{
-    ClusterOptions, Lsn, Recovery, RecoveryTarget, SpaceOptions, TargetAction, Timeline,
-    TimelineChoice,
+    ClusterOptions, DatabaseChoice, Lsn, Recovery, RecoverySettings, RecoveryTarget, SpaceOptions,
+    TargetAction, Timeline, TimelineChoice,
 };
 use longshore_wal::is_in_bucket;
 use uuid::Uuid;
@@ -25,6 +25,25 @@ pub enum Action {
     Pause,
     Promote,
     Shutdown,
+}
+
+/// A restore's treatment of the recovery settings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum RecoverySettingsArg {
+    #[default]
+    Write,
+    Keep,
+    None,
+}
+
+impl From<RecoverySettingsArg> for RecoverySettings {
+    fn from(settings: RecoverySettingsArg) -> RecoverySettings {
+        match settings {
+            RecoverySettingsArg::Write => RecoverySettings::Write,
+            RecoverySettingsArg::Keep => RecoverySettings::Keep,
+            RecoverySettingsArg::None => RecoverySettings::None,
+        }
+    }
 }
 
 /// Options for PostgreSQL clusters.
@@ -127,6 +146,38 @@ pub struct ClusterArgs {
     #[arg(long)]
     pub standby: bool,
 
+    /// Restore the content of this database, and leave others empty. NAME: its name or OID. Repeatable.
+    ///
+    /// The files of the other databases become holes of their length, so that the server can recover; drop these databases
+    /// when it has opened. postgres, template0, template1 and what all databases share are always restored. By default
+    /// every database is restored. Not with --delta, and not from a pipe.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["db_exclude", "delta", "only", "moves"])]
+    pub db_include: Vec<String>,
+
+    /// Leave this database empty. NAME: its name or OID. Repeatable.
+    ///
+    /// Its files become holes of their length, so that the server can recover; drop it when the server has opened. By default
+    /// every database is restored. Not with --delta, and not from a pipe.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["delta", "only", "moves"])]
+    pub db_exclude: Vec<String>,
+
+    /// What happens to recovery settings: write, keep or none.
+    ///
+    /// `write` (the default) requests recovery and writes settings to postgresql.auto.conf. `keep` requests recovery by the
+    /// settings that the cluster was backed up with, and changes none of them. `none` requests nothing: the server replays
+    /// the WAL in the backup, as after a crash, and stays on its timeline; so the backup must hold its WAL. Archives and
+    /// differential backups cannot tell such a copy from its original: use it where the original is gone.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "WHAT",
+        value_enum,
+        hide_possible_values = true,
+        default_value = "write",
+        hide_default_value = true
+    )]
+    pub recovery_settings: RecoverySettingsArg,
+
     /// Keep the restored server from archiving: for a copy of a server that keeps running.
     ///
     /// Sets archive_mode to off. Without it a copy that opens for writing archives a timeline of its own, as its
@@ -189,7 +240,38 @@ impl ClusterArgs {
             hold: false,
             proof: self.wal_archive.as_deref().map(Into::into),
             delta: self.delta,
+            databases: match (&*self.db_include, &*self.db_exclude) {
+                ([], []) => DatabaseChoice::All,
+                ([], without) => DatabaseChoice::Without(without.to_vec()),
+                (only, _) => DatabaseChoice::Only(only.to_vec()),
+            },
+            settings: self.recovery_settings.into(),
         }
+    }
+
+    /// Whether the restore writes recovery settings of its own.
+    pub fn writes_settings(&self) -> bool {
+        self.recovery_settings == RecoverySettingsArg::Write
+    }
+
+    /// The option that contradicts `--recovery-settings`, if one was given.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        if self.writes_settings() {
+            return None;
+        }
+        let given = [
+            (self.target_time.is_some(), "--target-time"),
+            (self.target_lsn.is_some(), "--target-lsn"),
+            (self.target_xid.is_some(), "--target-xid"),
+            (self.target_name.is_some(), "--target-name"),
+            (self.target_immediate, "--target-immediate"),
+            (self.target_timeline.is_some(), "--target-timeline"),
+            (self.standby, "--standby"),
+            (self.restore_command.is_some(), "--restore-command"),
+            (self.wal_archive.is_some(), "--wal-archive"),
+        ];
+        let given = given.into_iter().find(|(is_given, _)| *is_given);
+        given.map(|(_, option)| option)
     }
 
     /// `None`: nothing was asked; the server replays the log that there is, and opens.

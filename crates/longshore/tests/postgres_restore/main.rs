@@ -6,8 +6,10 @@ mod common;
 
 mod buckets;
 mod chain;
+mod configuration;
 mod corruption;
 mod database;
+mod databases;
 mod delta;
 mod drill;
 mod faults;

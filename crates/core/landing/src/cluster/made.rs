@@ -1,7 +1,10 @@
 //! Tablespaces that a restored server would create in another server's files when it replays the restored WAL.
 //!
-//! Invariant: exactly the WAL that replay reads is examined: from the LSN in `backup_label` on and, of a segment that
-//! exists twice, the file that the server uses.
+//! Invariants
+//! - Exactly the WAL that replay reads is examined: from the LSN in `backup_label` on and, of a segment that exists twice,
+//!   the file that the server uses.
+//!
+//! Leaves to others: the records (`longshore-pg`), and what is done about such a tablespace (the callers).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,6 +33,20 @@ pub fn taken_tablespaces(storage: &dyn Storage, data: &Path) -> Vec<MadeTablespa
         taken_by(storage, &*dir, control.wal_segment, &[WAL_DIR.into()])
     };
     taken().unwrap_or_default()
+}
+
+/// The warning about a restored cluster with empty databases whose WAL does not log every first change of a page.
+pub fn told_of_unlogged_hints(storage: &dyn Storage, data: &Path) -> Option<String> {
+    let control = || -> io::Result<Control> {
+        let mut bytes = [0; CONTROL_FILE_LEN];
+        let file = storage.dir(data)?.open(Path::new(CONTROL), OpenHow::Read)?;
+        file.read_exact_at(&mut bytes, 0, Via::Cache)?;
+        Control::parse(&bytes).map_err(io::Error::other)
+    };
+    let control = control().ok()?;
+    let text = "the cluster has neither page checksums nor wal_log_hints: if a VACUUM ran after the backup began, replay may \
+        end at a page of an empty database (`WAL contains references to invalid pages`); restore all databases then";
+    (control.data_checksum_version == 0 && !control.wal_log_hints).then(|| text.to_owned())
 }
 
 /// Those of the cluster in `data`, by the WAL in these directories below it; the first directory that has a segment

@@ -16,6 +16,7 @@
 //! Source: PostgreSQL 18 manual, "Recovering Using a Continuous Archive Backup"; `xlogrecovery.c`.
 
 mod checksums;
+mod configuration;
 mod existing;
 mod held_cluster;
 mod in_place;
@@ -36,6 +37,7 @@ use longshore_io::{Attributes, Machine, Storage, Via};
 use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
 use longshore_pg::recovery::{NO_ARCHIVING, NO_SUBSCRIPTIONS, READS_AHEAD};
+use longshore_pg::set_notes::DATABASES;
 use longshore_pg::wal::{WalName, restored_from};
 use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
 use parking_lot::Mutex;
@@ -43,17 +45,18 @@ use uuid::Uuid;
 
 use crate::cluster_error::ClusterError;
 use crate::error::{Error, at};
-use crate::options::ClusterOptions;
+use crate::options::{ClusterOptions, RecoverySettings};
 use crate::place::{
     DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Root, Scope, Target,
 };
 use crate::running::refuse_running;
 use checksums::Checksums;
+pub use configuration::{RestoredConfiguration, restored_configuration};
 pub use existing::prove;
 pub use held_cluster::{HeldCluster, HeldLock};
 use in_place::InPlace;
 pub use in_place::refuse_foreign_space;
-pub use made::{taken_tablespaces, told as told_of_taken};
+pub use made::{taken_tablespaces, told as told_of_taken, told_of_unlogged_hints};
 pub use names::is_made;
 use names::{AUTO_CONF, AUTO_CONF_MAX, GLOBAL, MANIFEST, SIGNALS, WAL_DIR, file_like};
 use outline::{CONTROL, Route};
@@ -85,6 +88,7 @@ pub struct Cluster {
     owner: Option<(u32, u32)>,
     checksums: Checksums,
     recovery: Recovery,
+    settings: RecoverySettings,
     no_archiving: bool,
     no_subscriptions: bool,
     hold: Option<Uuid>,
@@ -146,6 +150,7 @@ impl Cluster {
                 .recovery
                 .clone()
                 .unwrap_or_else(Recovery::of_own_log),
+            settings: options.settings,
             no_archiving: options.no_archiving,
             no_subscriptions: options.no_subscriptions,
             hold: options.hold.then_some(header.set),
@@ -181,7 +186,7 @@ impl Cluster {
 
     /// The destination of a path, and its name there.
     fn route_path<'p>(&self, path: &'p Path) -> Result<Option<(&dyn Root, &'p Path)>, Error> {
-        let others = SIGNALS.iter().chain([&held_cluster::SET_HELD]);
+        let others = SIGNALS.iter().chain([&held_cluster::SET_HELD, &DATABASES]);
         if others.into_iter().any(|name| path == Path::new(name)) {
             return Ok(None);
         }
@@ -232,9 +237,7 @@ impl Cluster {
                 .map_err(at("write", mark))?;
             self.data.set_added(mark, &file_like(root))?;
         }
-        let signal = Path::new(self.recovery.signal_file());
-        self.data.add_file(signal)?;
-        self.data.set_added(signal, &file_like(root))?;
+        self.request_recovery(root)?;
         let conf = Path::new(AUTO_CONF);
         let file = match self.data.holds(conf) {
             true => self.data.open_added(conf)?,
@@ -249,7 +252,10 @@ impl Cluster {
                 ));
             }
             let major = self.checksums.major().unwrap_or(0);
-            let mut text = self.recovery.edit(&stored[..len], major);
+            let mut text = match self.settings {
+                RecoverySettings::Write => self.recovery.edit(&stored[..len], major),
+                RecoverySettings::Keep | RecoverySettings::None => stored[..len].to_vec(),
+            };
             if self.no_archiving {
                 text.extend_from_slice(NO_ARCHIVING.as_bytes());
             }
@@ -268,7 +274,25 @@ impl Cluster {
             written.map_err(at("write", path))?;
             self.data.set_added(path, &file_like(root))?;
         }
-        self.remark(root)
+        match self.settings {
+            RecoverySettings::Write | RecoverySettings::Keep => self.remark(root),
+            // The server stays on its timeline.
+            RecoverySettings::None => Ok(()),
+        }
+    }
+
+    /// The empty file by which the server recovers; without one it replays as after a crash.
+    fn request_recovery(&self, root: &Attributes) -> Result<(), Error> {
+        let signal = Path::new(self.recovery.signal_file());
+        match self.settings {
+            RecoverySettings::Write | RecoverySettings::Keep => {
+                self.data.add_file(signal)?;
+                self.data.set_added(signal, &file_like(root))
+            }
+            // A delta leaves the one of the existing directory.
+            RecoverySettings::None if self.data.holds(signal) => self.data.remove_added(signal),
+            RecoverySettings::None => Ok(()),
+        }
     }
 
     /// Writes the remark that distinguishes this restore from others into the history that the server copies when it

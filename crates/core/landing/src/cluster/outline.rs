@@ -136,19 +136,20 @@ pub struct Outline {
 
 impl Outline {
     /// Reads the index of the set at `position`. For a file assembled from several sets, `missing_of` returns how many
-    /// of its bytes no set has; `None` for all other names.
+    /// of its bytes no set has; `None` for all other names. Files that `is_empty` names are restored as one hole.
     pub fn read(
         media: &MediaSet,
         position: u32,
         with_names: bool,
         missing_of: &dyn Fn(&Path) -> Option<u64>,
+        is_empty: &dyn Fn(&Path) -> bool,
     ) -> Result<Outline, Error> {
         let mut outline = Outline::default();
         let mut last: Option<Entry> = None;
         media.items(position, |item| match item {
             Item::Entry(entry) => {
                 if entry.first {
-                    outline.add(&entry);
+                    outline.add(&entry, is_empty(&entry.path));
                 }
                 if with_names {
                     let missing = missing_of(&entry.path);
@@ -166,12 +167,12 @@ impl Outline {
         Ok(outline)
     }
 
-    fn add(&mut self, entry: &Entry) {
+    fn add(&mut self, entry: &Entry, is_empty: bool) {
         let route = Route::of(&entry.path);
         if let (Route::Link(oid), EntryKind::Symlink { target }) = (&route, &entry.kind) {
             self.spaces.insert(*oid, target.clone());
         }
-        if entry.kind == EntryKind::File {
+        if entry.kind == EntryKind::File && !is_empty {
             let space = match route {
                 Route::Space(oid, _) => Some(oid),
                 Route::Data | Route::Link(_) => None,

@@ -2,10 +2,16 @@
 //!
 //! Only a time and an LSN can be compared with sets beforehand. For a transaction or a named restore point, the last
 //! set is used unless one was requested; a server that cannot reach its target reports that and does not open.
+//!
+//! Invariants
+//! - A set that is not consistent before the target is never chosen, and a chosen one is refused before it is read.
+//! - A recovery that cannot get the WAL of the set is refused.
+//!
+//! Leaves to others: backups at a target (`longshore-repository`), and the proof of an archive's WAL (`archived.rs`).
 
-use longshore_landing::{ClusterError, ClusterOptions};
+use longshore_landing::{ClusterError, ClusterOptions, RecoverySettings};
 use longshore_media::{BackupType, MediaSet, SetHeader, SetSummary, SetTrailer};
-use longshore_pg::{Lsn, Recovery, RecoveryTarget, recovery};
+use longshore_pg::{Lineage, Lsn, Recovery, RecoveryTarget, recovery};
 use longshore_source::SourceKind;
 
 use crate::Error;
@@ -76,6 +82,11 @@ pub fn position(media: &MediaSet, asked: u32, recovery: Option<&Recovery>) -> Re
     }
 }
 
+/// Whether the set was made from a standby.
+fn is_of_standby(header: &SetHeader) -> bool {
+    Lineage::decode(&header.lineage).is_some_and(|lineage| lineage.in_recovery)
+}
+
 /// Refuses targets that the server would refuse only after the whole restore.
 pub fn check(
     header: &SetHeader,
@@ -84,9 +95,20 @@ pub fn check(
 ) -> Result<(), ClusterError> {
     let recovery = options.recovery.as_ref();
     let is_fetched = recovery.is_some_and(|recovery| recovery.restore_command.is_some());
+    let last = Lsn(trailer.log.last_lsn);
+    match options.settings {
+        RecoverySettings::None if !trailer.log.included => {
+            return Err(ClusterError::OwnLogOnly { last });
+        }
+        RecoverySettings::None if is_of_standby(header) => {
+            return Err(ClusterError::OwnLogOfStandby);
+        }
+        // The stored settings say where the WAL is.
+        RecoverySettings::Keep => return Ok(()),
+        RecoverySettings::Write | RecoverySettings::None => {}
+    }
     let is_there = trailer.log.included || is_fetched || options.log_follows || options.hold;
     if header.log.first_lsn > 0 && !is_there {
-        let last = Lsn(trailer.log.last_lsn);
         return Err(ClusterError::LogNotIncluded { last });
     }
     let target = recovery.and_then(|recovery| recovery.target.as_ref());

@@ -5,6 +5,7 @@
 //! accelerators, and moves the blocks; [`report`] reports the result. A preview ends before the first write.
 
 mod choice;
+mod databases;
 mod moved_names;
 mod opened;
 mod prepared;
@@ -14,11 +15,13 @@ mod report;
 mod target;
 #[cfg(test)]
 mod tests;
+mod wanted;
 mod writer;
 
 use crate::report::RestoreReport;
 use crate::request::RestoreRequest;
 use crate::{Error, Observer, RunContext};
+use databases::EmptiedDatabases;
 use opened::OpenedMedia;
 use prepared::PreparedRestore;
 pub use preview::of as preview;
@@ -31,7 +34,8 @@ pub fn run(
     request.tuning.check()?;
     request.limits.check()?;
     let opened = OpenedMedia::open(context, request)?;
-    let mut prepared = PreparedRestore::of(context, request, &opened)?;
+    let emptied = EmptiedDatabases::of(context, request, &opened)?;
+    let mut prepared = PreparedRestore::of(context, request, &opened, emptied.as_ref())?;
     observer.planned(&prepared.plan);
     let _priority = request.limits.lower_io_priority();
     let moved = prepared.move_blocks(observer)?;

@@ -15,6 +15,7 @@ use longshore_media::{BlockStream, MediaSet, SetHeader, SetTrailer};
 use longshore_pg::Recovery;
 use longshore_source::SourceKind;
 
+use super::databases::EmptiedDatabases;
 use super::opened::OpenedMedia;
 use super::reading::Reading;
 use super::target::DestinationNeeds;
@@ -36,6 +37,8 @@ pub struct PreparedRestore<'a> {
     pub request: &'a RestoreRequest,
     pub opened: &'a OpenedMedia,
     pub reading: Reading<'a>,
+    /// Databases whose files are made empty; `None`: there are none.
+    pub emptied: Option<&'a EmptiedDatabases>,
     /// The streams of the first wave: a pipe's header comes with them.
     streams: Vec<Vec<BlockStream>>,
     pub header: SetHeader,
@@ -65,10 +68,12 @@ impl<'a> PreparedRestore<'a> {
         context: &'a RunContext,
         request: &'a RestoreRequest,
         opened: &'a OpenedMedia,
+        emptied: Option<&'a EmptiedDatabases>,
     ) -> Result<PreparedRestore<'a>, Error> {
         let OpenedMedia { media, summary, .. } = opened;
         let about = (opened.position, summary.as_ref());
-        let reading = Reading::new(context, request, media, about, &opened.bases)?;
+        let wanted = (&*request.only, emptied);
+        let reading = Reading::new(context, wanted, media, about, &opened.bases)?;
         let first = reading.waves().into_iter().next();
         let streams = reading.streams(first.unwrap_or(0..1))?;
         let header = streams[0][0].header().clone();
@@ -111,6 +116,7 @@ impl<'a> PreparedRestore<'a> {
             request,
             opened,
             reading,
+            emptied,
             streams,
             header,
             kind,
@@ -155,6 +161,7 @@ impl<'a> PreparedRestore<'a> {
             header: &self.header,
             trailer: self.trailer(),
             merge: self.reading.merge(),
+            emptied: self.emptied,
         }
     }
 
@@ -167,6 +174,7 @@ impl<'a> PreparedRestore<'a> {
         let target = self.needs(&options).open(self.context)?;
         let merge = self.reading.merge();
         let writer = Writer::new(self.context, target, merge, self.request, &self.counters);
+        let writer = writer.emptying(self.emptied);
         let unloaded = self.unload_waves(streams, &writer, observer)?;
         writer.check_found()?;
         let at = self.context.clock.now();

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use longshore_landing::{ClusterError, Error as LandingError};
 
+use super::databases::EmptiedDatabases;
 use super::opened::OpenedMedia;
 use super::prepared::PreparedRestore;
 use super::report::set_of;
@@ -28,7 +29,8 @@ pub fn of(
         let what = "a dry run";
         return Err(ClusterError::NeedsIndex { what }.into());
     };
-    let prepared = PreparedRestore::of(context, request, &opened)?;
+    let emptied = EmptiedDatabases::of(context, request, &opened)?;
+    let prepared = PreparedRestore::of(context, request, &opened, emptied.as_ref())?;
     check_rights(context, &request.target)?;
     let options = prepared.options(observer)?;
     let survey = prepared.needs(&options).survey(context)?;
@@ -65,6 +67,9 @@ pub fn of(
             .iter()
             .map(|(oid, path)| (*oid, path.display().to_string()))
             .collect(),
+        emptied: emptied
+            .as_ref()
+            .map_or_else(Vec::new, EmptiedDatabases::report),
         plan: prepared.plan,
     })
 }

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use longshore_media::{BlockStream, Item, MediaSet, SetSummary};
 use longshore_source::SourceKind;
 
-use super::writer::wants;
+use super::databases::EmptiedDatabases;
+use super::wanted::wants;
 use crate::chain::{Chain, Link, Merge};
-use crate::request::RestoreRequest;
 use crate::{Error, RunContext};
 
 /// The sets of a restore, by depth: 0 is the requested one.
@@ -23,6 +23,7 @@ pub struct Reading<'a> {
     media: &'a MediaSet,
     position: u32,
     only: &'a [PathBuf],
+    emptied: Option<&'a EmptiedDatabases>,
     seekable: bool,
     merged: Option<(Chain<'a>, Merge)>,
 }
@@ -32,7 +33,7 @@ impl<'a> Reading<'a> {
     /// `media` and `bases`.
     pub fn new(
         context: &RunContext,
-        request: &'a RestoreRequest,
+        (only, emptied): (&'a [PathBuf], Option<&'a EmptiedDatabases>),
         media: &'a MediaSet,
         (position, summary): (u32, Option<&SetSummary>),
         bases: &'a [MediaSet],
@@ -40,7 +41,8 @@ impl<'a> Reading<'a> {
         let mut reading = Reading {
             media,
             position,
-            only: &request.only,
+            only,
+            emptied,
             seekable: summary.is_some(),
             merged: None,
         };
@@ -54,7 +56,8 @@ impl<'a> Reading<'a> {
     }
 
     fn is_wanted(&self, path: &Path) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| path.starts_with(only))
+        let is_empty = self.emptied.is_some_and(|emptied| emptied.empties(path));
+        !is_empty && (self.only.is_empty() || self.only.iter().any(|only| path.starts_with(only)))
     }
 
     pub fn merge(&self) -> Option<&Merge> {
@@ -105,10 +108,13 @@ impl<'a> Reading<'a> {
     /// Streams of only the blocks that contain wanted files. `None` if everything is wanted, or if the index cannot be
     /// read: then the stripes are read completely.
     fn picked_streams(&self) -> Option<Vec<BlockStream>> {
-        if self.only.is_empty() {
+        if self.only.is_empty() && self.emptied.is_none() {
             return None;
         }
-        let wants = |items: &[Item]| wants(items, |path| self.is_wanted(path));
+        let wants = |items: &[Item]| match self.emptied {
+            Some(emptied) => emptied.wants(items),
+            None => wants(items, |path| self.is_wanted(path)),
+        };
         let stream = |i| match self.media.stream_of(i, self.position, &wants) {
             Ok(stream) => stream,
             Err(error) => {

@@ -16,12 +16,15 @@ use longshore_landing::DeltaResult;
 use longshore_media::SetTrailer;
 use longshore_source::SourceKind;
 
+use super::databases::EmptiedDatabases;
 use super::prepared::{MoveResult, PreparedRestore};
 use crate::Observer;
 use crate::chain::Link;
 use crate::history;
 use crate::measure::RunKind;
-use crate::report::{RestoreReport, RestoredSet, Run, mark_text};
+use crate::report::{
+    ConfigurationReport, EmptiedDatabase, RestoreReport, RestoredSet, Run, mark_text,
+};
 use crate::share::EngineShare;
 
 /// Tablespaces that a recovery would create in a server's files, and subscriptions that would run.
@@ -29,6 +32,7 @@ use crate::share::EngineShare;
 struct Dangers {
     tablespaces_taken: u64,
     subscriptions: Vec<String>,
+    configuration: Option<ConfigurationReport>,
 }
 
 fn dangers(
@@ -50,10 +54,63 @@ fn dangers(
     if recovery.is_some_and(|recovery| recovery.not_ahead) {
         notes.extend(landing::told_of_not_ahead(storage, &request.target));
     }
+    // A cluster that is not started as it is has nobody to tell.
+    let is_started = !request.cluster.log_follows && !request.cluster.hold;
+    let whole = request.only.is_empty() && request.moves.is_empty();
+    let mut configuration = None;
+    if is_started && whole {
+        let (told, found) = landing::restored_configuration(storage, &request.target);
+        notes.extend(told);
+        configuration = found.map(ConfigurationReport::from);
+    }
     Dangers {
         tablespaces_taken: taken.len() as u64,
         subscriptions,
+        configuration,
     }
+}
+
+impl From<landing::RestoredConfiguration> for ConfigurationReport {
+    fn from(found: landing::RestoredConfiguration) -> ConfigurationReport {
+        ConfigurationReport {
+            config_file: found.config_file,
+            hba_file: found.hba_file,
+            ident_file: found.ident_file,
+            copies: found.copies,
+            start: found.start,
+        }
+    }
+}
+
+/// Tells what to do with databases whose files were made empty, and where replay may fail because of them.
+fn tell_emptied(
+    prepared: &PreparedRestore,
+    emptied: &[EmptiedDatabase],
+    warnings: &mut Vec<String>,
+    notes: &mut Vec<String>,
+) {
+    const SHOWN_MAX: usize = 16;
+    if emptied.is_empty() {
+        return;
+    }
+    let word = |database: &EmptiedDatabase| match &database.name {
+        Some(name) => format!("{name} ({})", database.oid),
+        None => database.oid.to_string(),
+    };
+    let mut words: Vec<_> = emptied.iter().take(SHOWN_MAX).map(word).collect();
+    if emptied.len() > SHOWN_MAX {
+        words.push(format!("and {} more", emptied.len() - SHOWN_MAX));
+    }
+    let oids: Vec<_> = emptied.iter().map(|d| d.oid.to_string()).collect();
+    notes.push(format!(
+        "{} databases were left empty: {}. No session can use them; when the server has opened, drop them: echo \"select \
+         format('drop database %I', datname) from pg_database where oid in ({}) \\gexec\" | psql -d postgres",
+        emptied.len(),
+        words.join(", "),
+        oids.join(", ")
+    ));
+    let (storage, target) = (&*prepared.context.storage, &prepared.request.target);
+    warnings.extend(landing::told_of_unlogged_hints(storage, target));
 }
 
 /// Whether the set was made from files that changed meanwhile; if so, adds warnings that name them.
@@ -132,6 +189,10 @@ pub fn of(
     let engines = EngineShare::all("software", (blocks, plain_bytes), used);
     warnings.extend(used.iter().flat_map(|used| used.alarms.clone()));
     let dangers = dangers(&prepared, &moved, &mut warnings, &mut notes);
+    let emptied = prepared
+        .emptied
+        .map_or_else(Vec::new, EmptiedDatabases::report);
+    tell_emptied(&prepared, &emptied, &mut warnings, &mut notes);
     let damaged = is_damaged(&moved, &mut warnings);
     let recorded = record(&prepared, &moved, plain_bytes, &mut warnings);
     for warning in &warnings {
@@ -163,6 +224,8 @@ pub fn of(
         damaged,
         tablespaces_taken: dangers.tablespaces_taken,
         subscriptions: dangers.subscriptions,
+        configuration: dangers.configuration,
+        emptied,
         run: Run {
             elapsed_s: moved.elapsed.as_secs_f64(),
             cpu_s: moved.cpu.as_secs_f64(),

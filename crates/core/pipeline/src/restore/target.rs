@@ -20,6 +20,7 @@ use longshore_landing::{
 use longshore_media::{BackupType, DeviceSpec, Item, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
 
+use super::databases::EmptiedDatabases;
 use super::{choice, moved_names};
 use crate::chain::Merge;
 use crate::request::RestoreRequest;
@@ -36,6 +37,7 @@ pub struct DestinationNeeds<'a> {
     /// `None` if the media are a pipe.
     pub trailer: Option<&'a SetTrailer>,
     pub merge: Option<&'a Merge>,
+    pub emptied: Option<&'a EmptiedDatabases>,
 }
 
 impl DestinationNeeds<'_> {
@@ -110,7 +112,8 @@ impl DestinationNeeds<'_> {
         };
         choice::check(self.header, trailer, self.options)?;
         let position = self.header.position;
-        let outline = Outline::read(self.media, position, with_names, &missing)?;
+        let is_empty = |path: &Path| self.emptied.is_some_and(|emptied| emptied.empties(path));
+        let outline = Outline::read(self.media, position, with_names, &missing, &is_empty)?;
         Ok(Some(outline))
     }
 

@@ -11,10 +11,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use longshore_io::crc32c_zeros;
 use longshore_landing::{DeltaResult, Destination, Error as LandingError, FilePiece};
 use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
 use parking_lot::Mutex;
 
+use super::databases::EmptiedDatabases;
+use super::wanted::wants;
 use crate::chain::{FileRow, Merge};
 use crate::measure::{Counters, lap};
 use crate::report::{CHANGED_MAX, FileTotals};
@@ -40,6 +43,8 @@ pub struct Writer<'a> {
     target: Box<dyn Destination>,
     /// Which parts of which set count; `None` if there is one set.
     merge: Option<&'a Merge>,
+    /// Databases whose files are made empty.
+    emptied: Option<&'a EmptiedDatabases>,
     only: &'a [PathBuf],
     /// Which of `only` were found.
     found: Vec<AtomicBool>,
@@ -71,6 +76,7 @@ impl<'a> Writer<'a> {
             context,
             target,
             merge,
+            emptied: None,
             only,
             found: unseen(only.len()),
             moves,
@@ -80,6 +86,21 @@ impl<'a> Writer<'a> {
             files: AtomicU64::new(0),
             marks: Mutex::default(),
         }
+    }
+
+    /// The same writer, which makes the files of these databases empty.
+    pub fn emptying(mut self, emptied: Option<&'a EmptiedDatabases>) -> Writer<'a> {
+        self.emptied = emptied;
+        self
+    }
+
+    /// Makes a file of its length, without a byte.
+    fn put_empty(&self, entry: &Entry) -> Result<(), Error> {
+        let whole = Entry {
+            based: false,
+            ..entry.clone()
+        };
+        Ok(self.target.complete(&whole, crc32c_zeros(entry.len))?)
     }
 
     /// Whether a path was requested.
@@ -98,6 +119,17 @@ impl<'a> Writer<'a> {
     }
 
     fn put(&self, set: usize, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
+        let is_emptied = self
+            .emptied
+            .is_some_and(|emptied| emptied.empties(&entry.path));
+        if is_emptied && entry.kind == EntryKind::File {
+            // Its entry in the requested set has its length.
+            if set == 0 && entry.first {
+                self.count(entry);
+                self.put_empty(entry)?;
+            }
+            return Ok(());
+        }
         if set > 0 {
             return self.put_pieces(set, entry, parts);
         }
@@ -110,9 +142,7 @@ impl<'a> Writer<'a> {
             }
         }
         if entry.first {
-            self.entries.fetch_add(1, Ordering::Relaxed);
-            self.files
-                .fetch_add(u64::from(entry.kind == EntryKind::File), Ordering::Relaxed);
+            self.count(entry);
         }
         if entry.based {
             // Only the index lists a file's parts in other sets, and the index did not list this file as based.
@@ -131,6 +161,12 @@ impl<'a> Writer<'a> {
         } else {
             Ok(())
         }
+    }
+
+    fn count(&self, entry: &Entry) {
+        let is_file = u64::from(entry.kind == EntryKind::File);
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.files.fetch_add(is_file, Ordering::Relaxed);
     }
 
     /// Writes the parts that count of the bytes that one set of a chain has of a file.
@@ -227,6 +263,7 @@ impl Sink for Writer<'_> {
     fn wants(&self, set: usize, items: &[Item]) -> bool {
         match self.merge {
             Some(merge) if set > 0 => merge.wants(set, items),
+            _ if self.emptied.is_some_and(|emptied| !emptied.wants(items)) => false,
             _ => wants(items, |path| self.is_wanted(path)),
         }
     }
@@ -299,15 +336,6 @@ impl Sink for Wave<'_> {
     fn damage(&self, error: MediaError) -> Result<(), Error> {
         self.writer.damage(error)
     }
-}
-
-/// Whether a block contains anything wanted.
-pub fn wants(items: &[Item], is_wanted: impl Fn(&Path) -> bool) -> bool {
-    items.iter().any(|item| match item {
-        Item::Entry(entry) => is_wanted(&entry.path),
-        Item::Mark(mark) => is_wanted(&mark.path),
-        Item::Extent(_) | Item::Sums(_) => false,
-    })
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod branch;
 mod changes;
 mod close;
 mod cluster;
+mod configuration;
 mod content;
 mod copies;
 mod describe;
@@ -40,11 +41,13 @@ mod server_branch;
 mod session;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Clock, Dir, FileKind, HostClock, Stat, Storage};
 use longshore_pg::client::Options;
+use longshore_pg::set_notes::{DATABASES, NamedDatabase, format_databases};
 use longshore_pg::{BACKUP_LABEL, Control, Lsn, SegmentName, TABLESPACE_MAP, Timeline};
 use parking_lot::Mutex;
 
@@ -68,7 +71,7 @@ pub use own_log::OwnLog;
 use pages::Verifier;
 use remote::Remote;
 pub use server_branch::ServerBranch;
-use session::{Session, StopResult};
+use session::{Database, Session, StopResult};
 use tree::{Start, Walk, held};
 
 /// Begins a backup: connects, waits for a checkpoint, and lists the tablespaces.
@@ -122,6 +125,8 @@ struct Postgres {
     log_files: LogFiles,
     with_wal: bool,
     start: Lsn,
+    /// Configuration files that are not in the set.
+    config_warnings: Vec<String>,
     /// The state before the backup began.
     before: copies::Before,
     ending: Mutex<Tail>,
@@ -198,7 +203,15 @@ impl Postgres {
             path,
         });
         let mut volumes = Volumes::new(storage, &options.volume_map)?;
-        let plan = plan(storage, &cluster, &mut volumes)?;
+        let mut plan = plan(storage, &cluster, &mut volumes)?;
+        let config = configuration::look(
+            storage,
+            &cluster.session,
+            &cluster.path,
+            wanted.configuration,
+        );
+        notices.extend(config.notices);
+        plan.add_after_links(config.entries);
         let log = LogStart {
             system: control.system,
             timeline: now.timeline,
@@ -210,6 +223,13 @@ impl Postgres {
             volumes: volumes.into_vec(),
             notices,
             ..describe(options, &cluster, &log_files, log)
+        };
+        let description = Description {
+            memory_bytes: description.memory_bytes + config.bytes,
+            // With summaries nobody knows beforehand how many pages are read.
+            about_bytes: (description.differing != Some(BY_SUMMARIES))
+                .then(|| plan.relation_bytes()),
+            ..description
         };
         tracing::info!(
             server = %cluster.session.address(),
@@ -224,15 +244,9 @@ impl Postgres {
             elsewhere: plan.elsewhere,
             spaces: plan.spaces,
             log_files,
-        let description = Description {
-            memory_bytes: description.memory_bytes + config.bytes,
-            // With summaries nobody knows beforehand how many pages are read.
-            about_bytes: (description.differing != Some(BY_SUMMARIES))
-                .then(|| plan.relation_bytes()),
-            ..description
-        };
             with_wal: wanted.with_wal,
             start,
+            config_warnings: config.warnings,
             before,
             ending: Mutex::default(),
         })
@@ -346,6 +360,7 @@ fn describe(
         )),
         page_bytes: cluster.control.page_bytes,
         expected_bytes: None,
+        about_bytes: None,
         memory_bytes: MEMORY_BYTES + differing.map_or(0, PageSelection::memory_bytes),
         differing: differing.map(PageSelection::method),
         server_started_us: Some(about.started_us),
@@ -360,24 +375,9 @@ struct Plan {
     walks: Vec<Walk>,
     elsewhere: Vec<PathBuf>,
     spaces: Vec<PathBuf>,
-        about_bytes: None,
 }
 
 impl Plan {
-    /// The directories that are walked.
-    fn trees(&self) -> impl Iterator<Item = &Path> {
-        self.walks
-            .iter()
-            .flat_map(|walk| &walk.starts)
-            .map(|start| start.host_path.as_path())
-    }
-}
-
-/// Divides the data directory and the tablespaces among volumes. The data directory is on the first.
-fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Result<Plan, Error> {
-    let io = |action, path: &Path, source| Error::Io {
-        action,
-        path: path.into(),
     /// Adds entries that come after the links of tablespaces and before what the walks find.
     fn add_after_links(&mut self, mut entries: Vec<Entry>) {
         if let Some(first) = self.walks.first_mut() {
@@ -402,15 +402,15 @@ fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Resu
         bytes.sum()
     }
 
-        source,
-    };
-    let look = |path: &Path| storage.stat(path).map_err(|e| io("look at", path, e));
-    volumes.of(&cluster.path, look(&cluster.path)?.dev);
-    let mut walks = vec![Walk::new()];
-    let mut elsewhere = Vec::new();
-    let mut spaces = vec![PathBuf::from(DEFAULT_SPACE)];
-    let links = cluster.path.join("pg_tblspc");
-    let dir = cluster
+    /// The directories that are walked.
+    fn trees(&self) -> impl Iterator<Item = &Path> {
+        self.walks
+            .iter()
+            .flat_map(|walk| &walk.starts)
+            .map(|start| start.host_path.as_path())
+    }
+}
+
 /// Bytes of the files in a directory, or of those in the directories in it.
 fn bytes_below(dir: &dyn Dir, of_databases: bool) -> u64 {
     let Ok(names) = dir.list() else {
@@ -429,6 +429,20 @@ fn bytes_below(dir: &dyn Dir, of_databases: bool) -> u64 {
     bytes.sum()
 }
 
+/// Divides the data directory and the tablespaces among volumes. The data directory is on the first.
+fn plan(storage: &dyn Storage, cluster: &Cluster, volumes: &mut Volumes) -> Result<Plan, Error> {
+    let io = |action, path: &Path, source| Error::Io {
+        action,
+        path: path.into(),
+        source,
+    };
+    let look = |path: &Path| storage.stat(path).map_err(|e| io("look at", path, e));
+    volumes.of(&cluster.path, look(&cluster.path)?.dev);
+    let mut walks = vec![Walk::new()];
+    let mut elsewhere = Vec::new();
+    let mut spaces = vec![PathBuf::from(DEFAULT_SPACE)];
+    let links = cluster.path.join("pg_tblspc");
+    let dir = cluster
         .dir
         .dir(Path::new("pg_tblspc"))
         .map_err(|e| io("open directory", &links, e))?;
@@ -556,6 +570,7 @@ impl Source for Postgres {
             log_end: cluster.session.log_end()?,
             databases: cluster.session.databases()?,
         };
+        let names = self.database_names(&since.databases)?;
         ending.log = Some(LogEnd {
             timeline: label.timeline,
             last: stopped.stop,
@@ -576,6 +591,7 @@ impl Source for Postgres {
         let databases = databases.flat_map(|walk| std::mem::take(&mut walk.lock().databases));
         let databases: Vec<_> = databases.collect();
         ending.last_entries = self.last_entries(stopped, bytes)?;
+        ending.last_entries.push(names);
         for place in found.needed {
             let path = self.cluster.directory_of(place);
             if databases.iter().any(|entered| entered.path == path) {
@@ -592,9 +608,12 @@ impl Source for Postgres {
     }
 
     fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
-        let (mut warnings, mut notes_said) = (Vec::new(), Vec::new());
+        let (mut warnings, mut notes_said) = (self.config_warnings.clone(), Vec::new());
         for walk in &self.walks {
             let notes = &walk.lock().notes;
+            notes_said.extend(notes.earlier.warning(
+                "names of an earlier restore, which are no part of the cluster, were left out",
+            ));
             warnings.extend(notes.attributes.warnings());
             notes_said.extend(notes.special.warning(SPECIAL_LEFT_OUT));
             warnings.extend(notes.links.warning(
@@ -659,6 +678,30 @@ impl Postgres {
                 to: other.number(),
             }),
         }
+    }
+
+    /// The list of databases: those that there are now, and those that were there when the backup began.
+    fn database_names(&self, now: &[Database]) -> Result<Entry, Error> {
+        let begun = self.before.databases.iter().chain(&self.before.begun);
+        let mut names = BTreeMap::new();
+        for database in begun.chain(now) {
+            names.insert(database.oid, database.name.clone());
+        }
+        let list: Vec<_> = names
+            .into_iter()
+            .map(|(oid, name)| NamedDatabase { oid, name })
+            .collect();
+        let control = Path::new(CONTROL_FILE);
+        let stat = self.cluster.dir.stat(control).map_err(|source| Error::Io {
+            action: "look at",
+            path: self.cluster.path.join(control),
+            source,
+        })?;
+        let stat = Stat {
+            mtime_ns: self.cluster.clock.wall_ns(),
+            ..stat
+        };
+        Ok(held(DATABASES.into(), format_databases(&list), &stat))
     }
 
     /// A database's directory that no walk has seen. All of them have the same attributes.

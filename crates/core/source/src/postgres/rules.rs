@@ -5,6 +5,7 @@
 //! - Files that `pg_basebackup` leaves out are left out, and in addition `recovery.signal` and `standby.signal`, as
 //!   pgBackRest does: a restore writes its own.
 //! - The control file is left out here because it is read last.
+//! - What an earlier restore added to the data directory is left out: the backup has its own.
 //!
 //! Leaves to others: walking and links (`tree.rs`), and which forks of a relation are stored.
 //!
@@ -15,6 +16,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use longshore_pg::set_notes::{CONFIG_DIR, DATABASES};
 use longshore_pg::{PID_FILE, RelationFile};
 
 /// The treatment of a name.
@@ -81,7 +83,7 @@ pub(super) fn judge(path: &Path) -> RuleVerdict {
         return RuleVerdict::Leave;
     }
     let is_at_top = path.components().count() == 1;
-    if is_at_top && LEFT_FILES.iter().any(|left| left.as_bytes() == name) {
+    if is_at_top && LEFT_FILES.iter().any(|left| left.as_bytes() == name) || is_of_restore(path) {
         return RuleVerdict::Leave;
     }
     if is_at_top && EMPTY_DIRS.iter().any(|dir| dir.as_bytes() == name) {
@@ -92,6 +94,11 @@ pub(super) fn judge(path: &Path) -> RuleVerdict {
         return RuleVerdict::Leave;
     }
     RuleVerdict::Keep
+}
+
+/// Whether an earlier restore made the name: a backup has its own.
+pub(super) fn is_of_restore(path: &Path) -> bool {
+    path.starts_with(CONFIG_DIR) || path == Path::new(DATABASES)
 }
 
 /// Whether a symbolic link at `path` would hide data.
@@ -175,6 +182,9 @@ mod tests {
             "base/5/pg_internal.init.4711",
             "pg_tblspc/16384/PG_15_202209061/pgsql_tmp/pgsql_tmp1.0",
             "global/pg_control",
+            "longshore-config",
+            "longshore-config/files/etc/postgresql.conf",
+            "longshore-databases",
         ] {
             assert_eq!(judge(Path::new(path)), RuleVerdict::Leave, "{path}");
         }
@@ -189,6 +199,8 @@ mod tests {
             "pg_stat/pgstat.stat",
             "base/5/pg_control",
             "log/backup_label",
+            "longshore-config2",
+            "base/longshore-databases",
         ] {
             assert_eq!(judge(Path::new(path)), RuleVerdict::Keep, "{path}");
         }

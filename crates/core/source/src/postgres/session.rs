@@ -7,12 +7,16 @@
 //!
 //! Leaves to others: reading files, and the wire protocol (`longshore-pg`).
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use longshore_io::{Clock, Storage};
 use longshore_pg::client::{self, Connection, Mode, Options};
+use longshore_pg::set_notes::ConfigFacts;
 use longshore_pg::wal::{HISTORY_LEN_MAX, WalName};
 use longshore_pg::{BackupLabel, Lsn, Timeline};
 use parking_lot::Mutex;
@@ -172,6 +176,38 @@ impl Session {
             .map(database)
             .collect::<Result<_, _>>()
             .map_err(misread)
+    }
+
+    /// Where the configuration of the server is; `data` is its data directory without links.
+    pub(super) fn configuration(&self, data: &Path) -> Result<ConfigFacts, Error> {
+        let sql = "select current_setting('config_file'), current_setting('hba_file'), current_setting('ident_file')";
+        let rows = self.despite_replay(|_| self.ask("ask for the configuration of", sql))?;
+        let path = |column| {
+            let given = rows.bytes(0, column).unwrap_or_default();
+            data.join(Path::new(OsStr::from_bytes(given)))
+        };
+        Ok(ConfigFacts {
+            data_directory: self.about.data_directory.clone().into(),
+            config_file: path(0),
+            hba_file: path(1),
+            ident_file: path(2),
+        })
+    }
+
+    /// The files from which the server would take settings now; none if the role may not see them.
+    pub(super) fn setting_files(&self) -> Result<Vec<PathBuf>, Error> {
+        let may = "select has_table_privilege('pg_file_settings', 'select') \
+                   and has_function_privilege('pg_show_all_file_settings()', 'execute')";
+        let rows = self.despite_replay(|_| self.ask("ask", may))?;
+        if !rows.is_true(0, 0).map_err(misread)? {
+            return Ok(Vec::new());
+        }
+        let sql = "select distinct sourcefile from pg_file_settings where sourcefile is not null";
+        let rows = self.despite_replay(|_| self.ask("ask for the configuration files of", sql))?;
+        let names = (0..rows.len()).filter_map(|row| rows.bytes(row, 0));
+        Ok(names
+            .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+            .collect())
     }
 
     /// Makes a checkpoint. This statement holds no snapshot, so replay does not cancel it, and the backup's own

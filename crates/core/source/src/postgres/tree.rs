@@ -83,6 +83,8 @@ pub(super) struct Notes {
     pub(super) attributes: Attributes,
     pub(super) special: Tally,
     pub(super) links: Tally,
+    /// Names in the data directory that a restore made, not the server.
+    pub(super) earlier: Tally,
 }
 
 pub(super) struct Walk {
@@ -182,6 +184,9 @@ impl Walk {
         let dir = level.dir.clone();
         let verdict = rules::judge(&path);
         if verdict == RuleVerdict::Leave {
+            if rules::is_of_restore(&path) {
+                self.notes.earlier.add(&host_path);
+            }
             return Ok(None);
         }
         let io = |action| {

@@ -27,6 +27,7 @@ use crate::commands::{devices, labelled};
 use crate::context::Context;
 use crate::options::{Restore, archive_command};
 use longshore_terminal::failure::Failure;
+use longshore_terminal::numbers;
 use longshore_terminal::output::moment;
 
 pub struct RestorePoint {
@@ -71,6 +72,13 @@ struct SkippedBackup {
 }
 
 pub fn of(options: &Restore, context: &Context) -> Result<RestorePoint, Failure> {
+    if let Some(option) = options.cluster.contradiction() {
+        return Err(Failure::usage(
+            format!("--recovery-settings keep and none write no settings, and {option} needs some"),
+            format!("leave out {option} or --recovery-settings"),
+        )
+        .numbered(numbers::OPTIONS_CONFLICT));
+    }
     if let Some(recovery) = options.cluster.recovery() {
         refuse_future(&recovery, context)?;
     }
@@ -137,7 +145,7 @@ fn of_database(
     }
     let mut cluster = args.lower();
     let mut proven = None;
-    if let Some(log) = &lease.facts.log {
+    if let Some(log) = lease.facts.log.as_ref().filter(|_| args.writes_settings()) {
         let (recovery, found) = recovery(asked, log, &lease, &shelf, archive.as_ref(), context)?;
         cluster.recovery = recovery;
         // It was proved just now, together with the facts of the other backups.

@@ -99,6 +99,10 @@ fn text(found: &RestorePreview, last: Option<&RestoreRow>, expected_s: Option<f6
     for (oid, path) in &found.tablespaces {
         text.push_str(&format!("  tablespace {oid} to {}\n", plain(path)));
     }
+    for database in &found.emptied {
+        let name = database.name.as_deref().map(plain).unwrap_or_default();
+        text.push_str(&format!("  database {} {name} empty\n", database.oid));
+    }
     let list = |text: &mut String, what: &str, count: u64, first: &[String]| {
         text.push_str(&format!("{what}: {count}\n"));
         for path in first {

@@ -147,6 +147,7 @@ fn named(given: &[String], context: &Context) -> Result<NamedDatabases, Failure>
             level: database.level,
             wal: wal(context, name),
             trust_locks: database.trust_locks,
+            server_config: database.server_config.unwrap_or(true),
         });
         // A bare path whose file is lost, and so cannot be inspected, is still a path.
         let path = Path::new(&database.url);
@@ -173,6 +174,7 @@ fn named(given: &[String], context: &Context) -> Result<NamedDatabases, Failure>
             level: None,
             wal: None,
             trust_locks: false,
+            server_config: true,
         };
         if named
             .databases
@@ -207,6 +209,7 @@ mod tests {
             level: None,
             wal: None,
             trust_locks: false,
+            server_config: true,
         };
         let lost = Failure::usage("no password", "set PGPASSWORD");
         for (name, found) in [("shop", Ok(shop)), ("lost", Err(unusable(lost, None)))] {

@@ -18,6 +18,8 @@ pub struct Database {
     /// Whether to rely on the locks of a SQLite database on any file system: only the configuration can allow it, no
     /// statement can.
     pub trust_locks: bool,
+    /// Whether backups of a server hold its configuration files from outside the data directory.
+    pub server_config: bool,
 }
 
 impl Database {

@@ -80,6 +80,7 @@ fn database(restored: &RestoredDatabase) -> Database {
         level: None,
         wal: None,
         trust_locks: false,
+        server_config: true,
     }
 }
 

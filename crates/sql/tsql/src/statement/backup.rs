@@ -206,6 +206,7 @@ fn lower(
     }
     request.database = Some(database.name.clone());
     request.trust_locks = database.trust_locks;
+    request.postgres.configuration = database.server_config;
     request.disposition = disposition;
     request.algorithm = algorithm;
     request.level = level;

@@ -81,6 +81,7 @@ impl Stage {
             level: None,
             wal: None,
             trust_locks: false,
+            server_config: true,
         };
         let shop = database("shop", &SourceSpec::Sqlite(self.path("shop.db")));
         let more = self

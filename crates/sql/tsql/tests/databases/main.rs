@@ -16,6 +16,7 @@ fn database(name: &str) -> Database {
         level: None,
         wal: None,
         trust_locks: false,
+        server_config: true,
     }
 }
 

@@ -1,5 +1,7 @@
 //! A server's description of itself, asked over a replication connection.
 
+use std::path::Path;
+
 use longshore_pg::client::{self, Connection};
 use longshore_pg::{Lsn, SegmentSize, Timeline};
 
@@ -19,6 +21,8 @@ pub(super) struct ReplicationFacts {
     pub(super) reached: Lsn,
     pub(super) is_standby: bool,
     pub(super) cluster_name: String,
+    /// Configuration files outside the data directory, which the server does not send; empty where the role may not know.
+    pub(super) outside: Vec<String>,
 }
 
 impl ReplicationFacts {
@@ -38,16 +42,30 @@ impl ReplicationFacts {
                 .map_err(refused("ask"))?;
             rows.text(0, 0).map(str::to_owned).map_err(misread)
         };
+        let (page_bytes, segment) = (show("block_size")?, show("wal_segment_size")?);
+        let (is_standby, cluster_name) = (show("in_hot_standby")? == "on", show("cluster_name")?);
+        let shown = |connection: &mut Connection, name: &str| -> Option<String> {
+            let rows = connection.query(&format!("SHOW {name}")).ok()?;
+            rows.text(0, 0).ok().map(str::to_owned)
+        };
+        let data = shown(connection, "data_directory");
+        let mut outside = Vec::new();
+        if let Some(data) = data.filter(|data| !data.is_empty()) {
+            let files = ["config_file", "hba_file", "ident_file"];
+            outside.extend(files.iter().filter_map(|name| shown(connection, name)));
+            outside.retain(|file| !file.is_empty() && !Path::new(file).starts_with(&data));
+        }
         Ok(ReplicationFacts {
             major,
             system,
             timeline: rows.value(0, 1).ok().and_then(Timeline::new),
-            page_bytes: show("block_size")?.parse().unwrap_or(0),
+            page_bytes: page_bytes.parse().unwrap_or(0),
             // Bytes and a unit, as the server shows it.
-            segment: shown_bytes(&show("wal_segment_size")?).and_then(SegmentSize::new),
+            segment: shown_bytes(&segment).and_then(SegmentSize::new),
             reached,
-            is_standby: show("in_hot_standby")? == "on",
-            cluster_name: show("cluster_name")?,
+            is_standby,
+            cluster_name,
+            outside,
         })
     }
 }

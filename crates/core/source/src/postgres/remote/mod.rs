@@ -86,12 +86,19 @@ impl Remote {
         storage: &Arc<dyn Storage>,
         server: &Options,
         options: &SourceOptions,
-        notices: Vec<String>,
+        mut notices: Vec<String>,
     ) -> Result<Remote, Error> {
         let wanted = &options.postgres;
         let mut connection = Connection::open(&**storage, server, Mode::Replication)
             .map_err(refused("connect for replication to"))?;
         let about = ReplicationFacts::ask(&mut connection)?;
+        if !about.outside.is_empty() {
+            notices.push(format!(
+                "the server's configuration is outside its data directory and is not in the backup, because the server sends \
+                 only that directory: {}",
+                about.outside.join(", ")
+            ));
+        }
         if wanted.with_wal {
             keep_log(&mut connection)?;
         }
@@ -126,6 +133,7 @@ impl Remote {
             own_log: about.segment.map(own_log),
             page_bytes: about.page_bytes,
             expected_bytes: None,
+            about_bytes: archives.about_bytes,
             memory_bytes: MEMORY_BYTES + LOG_MEMORY_BYTES,
             differing: None,
             // The server reads the files on its own machine.
@@ -133,7 +141,6 @@ impl Remote {
             trees: Vec::new(),
             volumes: volumes.into_vec(),
             notices,
-            about_bytes: archives.about_bytes,
         };
         let passing = || PassingLog::new(begun.timeline, begun.start);
         Ok(Remote {
@@ -233,9 +240,29 @@ impl Stream {
                     .join(oid.to_string())
                     .join(&member.path),
             };
+            if rules::is_of_restore(&path) {
+                self.pass_over(&member)?;
+                continue;
+            }
             let found = self.entry(shared, path, &member)?;
             if found.is_some() {
                 return Ok(found);
+            }
+        }
+    }
+
+    /// Takes the bytes of a member that does not belong into the backup.
+    fn pass_over(&mut self, member: &Member) -> Result<(), Error> {
+        let MemberKind::File = member.kind else {
+            return Ok(());
+        };
+        let mut left = member.len;
+        loop {
+            let mut bytes = vec![0; left.min(CHUNK) as usize];
+            left -= bytes.len() as u64;
+            self.archives.take(&mut bytes, member.len, left == 0)?;
+            if left == 0 {
+                return Ok(());
             }
         }
     }
