@@ -12,6 +12,7 @@ mod database;
 mod databases;
 mod delta;
 mod drill;
+mod emergency;
 mod faults;
 mod full;
 mod killed;
