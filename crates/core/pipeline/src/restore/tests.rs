@@ -94,7 +94,7 @@ fn options_of_a_cluster_are_refused_unless_a_whole_cluster_is_restored() {
         request.only = only.into_iter().map(Into::into).collect();
         request.cluster.no_archiving = no_archiving;
         let opened = OpenedMedia::open(&context, &request).unwrap();
-        let prepared = PreparedRestore::of(&context, &request, &opened).unwrap();
+        let prepared = PreparedRestore::of(&context, &request, &opened, None).unwrap();
         let needs = prepared.needs(&request.cluster);
         let surveyed = needs.survey(&context).err();
         let restored = needs.open(&context).err();
@@ -124,7 +124,7 @@ fn a_differential_set_from_a_pipe_is_refused_and_a_full_one_is_not() {
             position: 1,
             summary: None,
         };
-        match PreparedRestore::of(&context, &request, &opened) {
+        match PreparedRestore::of(&context, &request, &opened, None) {
             Ok(_) => assert!(!is_refused),
             Err(error) => {
                 assert!(is_refused, "{error}");

@@ -162,6 +162,7 @@ impl Postgres {
         let wanted = &options.postgres;
         let DataDirectory { dir, path, control } = found;
         let log_files = LogFiles::below(storage, &path)?;
+        let config = configuration::look(storage, &session, &path, wanted.configuration);
         let Begun {
             start,
             before,
@@ -204,12 +205,6 @@ impl Postgres {
         });
         let mut volumes = Volumes::new(storage, &options.volume_map)?;
         let mut plan = plan(storage, &cluster, &mut volumes)?;
-        let config = configuration::look(
-            storage,
-            &cluster.session,
-            &cluster.path,
-            wanted.configuration,
-        );
         notices.extend(config.notices);
         plan.add_after_links(config.entries);
         let log = LogStart {
