@@ -305,7 +305,7 @@ fn a_cluster_that_does_not_log_hints_is_warned_of() {
     let options = Options {
         checksums: false,
         wal_segment_mib: 1,
-        conf: &[("autovacuum", "off")],
+        conf: &[("autovacuum", "off"), ("wal_keep_size", "100MB")],
         ..Options::default()
     };
     let stage = Stage::with(&installation, options);
@@ -328,6 +328,18 @@ fn a_cluster_that_does_not_log_hints_is_warned_of() {
     let copy = stage.adopt(&data);
     copy.start();
     assert!(copy.try_psql("other", "select 1").is_err());
+
+    // The warning is about this.
+    stage.server.psql_in("other", "vacuum t");
+    stage.server.psql("select pg_switch_wal()");
+    let fetch = format!("cp {}/pg_wal/%f %p", stage.server.data_dir().display());
+    let late = stage.path("late");
+    let mut command = stage.restore(&media, &late);
+    let options = ["--db-exclude", "other", "--restore-command", &fetch];
+    end(command.args(options), 5);
+    let ended = stage.adopt(&late).try_start().unwrap_err();
+    let expected = "WAL contains references to invalid pages";
+    assert!(ended.contains(expected), "{ended}");
 }
 
 #[test]
