@@ -64,6 +64,18 @@ struct ErrorBody<'a> {
     error: &'a Failure,
 }
 
+/// Whether standard error is the journal, as systemd says of the services that it starts: by device and inode.
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    // SAFETY: `zeroed` demands a type for which zeros are valid: `stat` is plain data of integers.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `fstat` demands room for a `stat`, which is a live local; a closed descriptor is an error that it returns.
+    let known = unsafe { libc::fstat(libc::STDERR_FILENO, &raw mut stat) } == 0;
+    known && stream == format!("{}:{}", stat.st_dev, stat.st_ino)
+}
+
 impl Output {
     /// Prints the answer as text, unless JSON or silence was requested.
     pub fn say(&self, text: &str) {
@@ -108,6 +120,13 @@ impl Output {
     /// A remark for people, in addition to the answer.
     pub fn remark(&self, text: &str) {
         if !self.json && !self.quiet {
+            to_stderr(text);
+        }
+    }
+
+    /// One line for the journal of a unit that runs this program with --quiet, so that a run has a begin and an end there.
+    pub fn journal(&self, text: &str) {
+        if self.quiet && !self.json && is_journal() {
             to_stderr(text);
         }
     }

@@ -110,6 +110,19 @@ fn run_against(
             "leave out --verify for nul: and -",
         ));
     }
+    let kind = Kind {
+        label: held.as_ref().map(|held| held.begun.label.to_string()),
+        target: held.as_ref().map(|held| held.target.clone()),
+        backup_type: match against {
+            None => "full",
+            Some(Against::LastFull) => "differential",
+            Some(Against::Newest) => "incremental",
+        },
+    };
+    let name = request.database.clone();
+    let name = name.unwrap_or_else(|| name_of(&request.source));
+    let begins = format!("longshore: {} begins\n", kind.head(&name));
+    context.output.journal(&begins);
     let mut run_context = context.run_context().equipped(&request.offload);
     run_context.keyring = keys::keyring(context, &options.keys)?;
     let backup = Request::Backup(request.clone());
@@ -142,15 +155,6 @@ fn run_against(
         Exit::Warnings
     } else {
         context.output.done()
-    };
-    let kind = Kind {
-        label: held.as_ref().map(|held| held.begun.label.to_string()),
-        target: held.as_ref().map(|held| held.target.clone()),
-        backup_type: match against {
-            None => "full",
-            Some(Against::LastFull) => "differential",
-            Some(Against::Newest) => "incremental",
-        },
     };
     let verified = (verification.as_ref(), verified);
     show(context.output, exit, &report, &kind, verified);
@@ -239,7 +243,9 @@ fn show(
         output.warn(&format!("{} {}", changed.path, changed.what));
     }
     output.say(&format!("{message}\n{}", table(report, verified)));
-    output.say(&kind.text(report));
+    let text = kind.text(report);
+    output.say(&text);
+    output.journal(&format!("longshore: {text}"));
     if let Some(differential) = &report.differential {
         output.say(&differing(differential));
     }
@@ -263,16 +269,22 @@ fn show(
 }
 
 impl Kind {
-    /// One line: what was backed up, when, and where it is.
-    fn text(&self, report: &BackupReport) -> String {
+    /// The backup and its database.
+    fn head(&self, database: &str) -> String {
         let mut text = format!("{} backup", self.backup_type);
         if let Some(label) = &self.label {
             text += &format!(" {label}");
         }
-        text += &format!(" of {}", plain(&report.database));
+        text += &format!(" of {}", plain(database));
         if let Some(target) = &self.target {
             text += &format!(" at target {target}");
         }
+        text
+    }
+
+    /// One line: what was backed up, when, and where it is.
+    fn text(&self, report: &BackupReport) -> String {
+        let mut text = self.head(&report.database);
         let (begin, end) = (moment(report.start_us), moment(report.finish_us));
         text += &format!(", {begin} to {end} UTC");
         if let (Some(first), Some(last), Some(timeline)) =
