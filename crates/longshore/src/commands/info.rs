@@ -20,8 +20,8 @@ use longshore_repository::{Listing, Shelf};
 use longshore_wal::{Run, WalArchive};
 use serde::Serialize;
 
-use super::results::{Results, age_text, line};
 use self::windows::{Reach, RecoverableWindow};
+use super::results::{Results, age_text, line};
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
 use crate::context::Context;
 use crate::options::Info;

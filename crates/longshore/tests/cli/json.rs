@@ -18,7 +18,9 @@ fn object(ran: &Ran) -> Value {
 
 /// Each action that this suite has an answer of, by a command line that ends well. The answers are compared with
 /// `docs/json.md`: no member is missing, unknown or of another type.
-const LINES: [(&str, &str); 30] = [
+const LINES: [(&str, &str); 32] = [
+    ("key new identity --json", "key_new"),
+    ("key recipient identity --json", "key_recipient"),
     (
         "backup app.db --to a.bak --to b.bak --verify --json",
         "backup",

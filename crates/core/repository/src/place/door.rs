@@ -103,7 +103,9 @@ pub(crate) struct ShelfMark {
 
 /// Where the backups of one database lie. Any number of programs may use one place. The tests in `place/tests.rs` check
 /// the text of the traits here for every place.
-pub(crate) trait Place: Claims + Marks + StatusRecords + Stops + Debug + Send + Sync {
+pub(crate) trait Place:
+    Claims + Marks + StatusRecords + Stops + Debug + Send + Sync
+{
     /// Errors: a part of the place cannot be read; trouble with one backup is in its [`LabelFiles`].
     fn look(&self) -> Result<Found, Error>;
 

@@ -34,6 +34,7 @@ use super::super::shelves::{Failures, shelves};
 use super::ledger::{Ledger, Trust};
 use super::log::{self, VerifiedWal};
 use crate::context::Context;
+use crate::keys::keyring;
 use crate::options::Verify;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -406,11 +407,9 @@ impl<'a> Verification<'a> {
         };
         let id = facts.id.unwrap_or_default();
         let watch = ProgressView::new(self.context.output, self.context.clock.clone());
-        let result = run_pipeline(
-            &self.context.run_context(),
-            &Request::Verify(request),
-            &watch,
-        );
+        let mut run_context = self.context.run_context();
+        run_context.keyring = keyring(self.context, &self.options.keys)?;
+        let result = run_pipeline(&run_context, &Request::Verify(request), &watch);
         watch.end();
         let report = match result {
             Ok(Report::Verify(report)) => report,

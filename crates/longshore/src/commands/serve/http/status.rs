@@ -75,6 +75,8 @@ impl Status {
         let rows = looks::rows_each(subjects.iter().filter(is_shelf).count());
         let depth = CheckDepth {
             max_age,
+            max_verify_age: None,
+            max_drill_age: None,
             archive_wait: 0,
             only_looks: true,
         };
