@@ -114,6 +114,8 @@ fn shelf(placed: &Placed, rows: usize, context: &Context) -> Result<Found, Failu
     for row in &mut info.backups {
         left_out.others += first(&mut row.needs) + first(&mut row.used_by);
     }
+    left_out.others +=
+        newest(&mut info.results.all, LIST_MAX) + first(&mut info.results.unreadable);
     if let Some(wal) = &mut info.wal {
         left_out.windows = newest(&mut wal.windows, LIST_MAX);
         left_out.others += newest(&mut wal.runs, LIST_MAX)

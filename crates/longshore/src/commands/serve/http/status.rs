@@ -166,8 +166,14 @@ fn hidden(config: &Config) -> Vec<String> {
     let passwords = passwords.filter_map(|database| database.password_file.as_ref());
     let own = [&config.serve.key, &config.serve.logins];
     let paths = passwords.chain(own.into_iter().flatten());
+    let encryption = &config.encryption;
+    let opens = encryption.identities.iter().chain(&encryption.recipients);
+    let opens = opens.map(|text| text.trim_start_matches("passphrase:"));
+    // A recipient is no secret.
+    let opens = opens.filter(|text| !text.starts_with("age1") && !text.starts_with('@'));
     let mut hidden: Vec<String> = paths
         .map(|path| path.display().to_string())
+        .chain(opens.map(str::to_owned))
         .flat_map(|path| {
             let json = serde_json::to_string(&path).unwrap_or_default();
             let json = json.trim_matches('"').to_owned();
