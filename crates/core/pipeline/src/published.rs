@@ -68,6 +68,7 @@ mod tests {
     fn a_run_that_is_published_keeps_the_contract_of_all_observers() {
         let dir = tempfile::tempdir().unwrap();
         let context: &RunContext = Box::leak(Box::new(RunContext {
+            keyring: Default::default(),
             storage: Arc::new(Host::new()),
             clock: Arc::new(HostClock),
             catalog: Some(dir.path().join("catalog.db")),

@@ -7,7 +7,10 @@
 //!
 //! Leaves to others: what an answer says (the commands), and progress (the programs).
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -69,11 +72,11 @@ fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
     };
-    // SAFETY: `zeroed` demands a type for which zeros are valid: `stat` is plain data of integers.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `fstat` demands room for a `stat`, which is a live local; a closed descriptor is an error that it returns.
-    let known = unsafe { libc::fstat(libc::STDERR_FILENO, &raw mut stat) } == 0;
-    known && stream == format!("{}:{}", stat.st_dev, stat.st_ino)
+    let about = || {
+        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+        File::from(stderr).metadata()
+    };
+    about().is_ok_and(|about| stream == format!("{}:{}", about.dev(), about.ino()))
 }
 
 impl Output {

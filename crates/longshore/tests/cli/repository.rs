@@ -352,7 +352,10 @@ fn a_quiet_backup_has_a_line_at_its_begin_and_its_end_in_the_journal_alone() {
         let mut command = stage.command(&["--quiet", "backup", "sales"]);
         command.env("JOURNAL_STREAM", format!("{device}:{number}"));
         assert!(command.stderr(file).status().unwrap().success());
-        std::fs::read_to_string(log).unwrap()
+        let said = std::fs::read_to_string(log).unwrap();
+        // Notes are printed in any case: on a busy machine commits may have waited.
+        let lines = said.lines().filter(|line| !line.contains(": note: "));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
     };
     assert_eq!(ran(false), "");
     let said = ran(true);
