@@ -1,7 +1,8 @@
 //! From files to keys: identities, recipients, passphrases.
 //!
 //! Invariants
-//! - A file with a secret that others may read is refused, as is one that is no regular file.
+//! - A file with a secret that others may read is refused, as are one that others may change, and one that is no regular
+//!   file.
 //! - No message repeats what is in such a file.
 //!
 //! Leaves to others: what the keys do (`longshore-crypt`).
@@ -32,6 +33,7 @@ pub fn keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, 
     };
     let mut identities = Identities::default();
     for file in files {
+        refuse_secret(file)?;
         identities.add(match file.strip_prefix(PASSPHRASE) {
             Some(file) => {
                 let passphrase = passphrase(context, Path::new(file))?;
@@ -53,20 +55,29 @@ pub fn identities_in(context: &Context, file: &Path) -> Result<Identities, Failu
 }
 
 fn passphrase(context: &Context, file: &Path) -> Result<Passphrase, Failure> {
+    let is_missing = |e: std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
+    if context.storage.stat(file).is_err_and(is_missing) {
+        // It may be the passphrase itself.
+        return Err(Failure::usage(
+            "there is no file of the name that follows passphrase:",
+            "write the passphrase as the first line of a file (chmod 600), and name that file",
+        )
+        .numbered(numbers::FILE_UNUSABLE));
+    }
     let bytes = read(context, file, true)?;
     let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let line = Zeroizing::new(line.to_vec());
-    Passphrase::new(line).map_err(|e| unusable(file, &e.to_string()))
+    Ok(Passphrase::new(line))
 }
 
 /// For whom a backup to `target` is encrypted: as the options say, else the target, else the configuration.
 ///
-/// Errors: none is named, and encryption is required.
+/// Errors: none is named, and encryption is required, by the configuration or otherwise.
 pub fn recipients(
     context: &Context,
     named: &[String],
-    target: Option<&str>,
+    (target, is_required): (Option<&str>, bool),
 ) -> Result<Option<Recipients>, Failure> {
     let config = &context.config;
     let texts = match named.is_empty() {
@@ -78,10 +89,10 @@ pub fn recipients(
         list.extend(recipients_of(context, text)?);
     }
     if list.is_empty() {
-        return match config.encryption.require {
+        return match config.encryption.require || is_required {
             false => Ok(None),
             true => Err(Failure::usage(
-                "the configuration requires encryption, and names nobody for whom",
+                "encryption is required, and nobody is named for whom",
                 "add `recipients` to [encryption] or to the target, or name one with --encrypt-to, then run the command again",
             )),
         };
@@ -89,13 +100,31 @@ pub fn recipients(
     Recipients::new(list, false).map(Some).map_err(|e| {
         let hint = match e {
             Error::Mixed => "name age1pq1… recipients only, or others only",
+            Error::Passphrases { .. } => "name other recipients: age1pq1… or age1…",
             _ => "name 1 to 32 recipients",
         };
         Failure::usage(e.to_string(), hint)
     })
 }
 
+/// Refuses an identity where the name of a file, or a recipient, belongs. It is not repeated.
+fn refuse_secret(text: &str) -> Result<(), Failure> {
+    let rest = text.strip_prefix('@').unwrap_or(text);
+    let rest = rest.strip_prefix(PASSPHRASE).unwrap_or(rest);
+    match rest
+        .get(..4)
+        .is_some_and(|s| s.eq_ignore_ascii_case("AGE-"))
+    {
+        false => Ok(()),
+        true => Err(Failure::usage(
+            "an identity stands where the name of its file belongs; it is secret",
+            "write it to a file (chmod 600), name that file, and make a new identity: others may have seen this one",
+        )),
+    }
+}
+
 fn recipients_of(context: &Context, text: &str) -> Result<Vec<Recipient>, Failure> {
+    refuse_secret(text)?;
     if let Some(file) = text.strip_prefix(PASSPHRASE) {
         let passphrase = passphrase(context, Path::new(file))?;
         return Ok(vec![Recipient::Passphrase(passphrase)]);
@@ -157,12 +186,34 @@ fn read(context: &Context, path: &Path, secret: bool) -> Result<Zeroizing<Vec<u8
             .dir(parent)?
             .open(Path::new(name), OpenHow::Read)?;
         let stat = file.stat()?;
+        let owner = stat.uid;
         let mut bytes = Zeroizing::new(vec![0; FILE_MAX + 1]);
         let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
         bytes.truncate(len);
-        Ok((bytes, stat.mode))
+        Ok((bytes, stat.mode, owner))
     };
-    let (bytes, mode) = read().map_err(failed)?;
+    let (bytes, mode, owner) = read().map_err(failed)?;
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Err(Failure::usage(
+            format!(
+                "{} belongs to another user, who can exchange it",
+                path.display()
+            ),
+            "name a file of your own, or of root",
+        )
+        .numbered(numbers::FILE_UNUSABLE));
+    }
+    if !secret && mode & 0o022 != 0 {
+        return Err(Failure::usage(
+            format!(
+                "others may write to {}: its mode is {:04o}",
+                path.display(),
+                mode & 0o777
+            ),
+            format!("chmod 644 {}", path.display()),
+        )
+        .numbered(numbers::FILE_UNUSABLE));
+    }
     if secret && mode & 0o077 != 0 {
         return Err(Failure::usage(
             format!(

@@ -26,6 +26,9 @@ pub enum Error {
     /// The records are of a construction that this version does not know.
     #[error("the set is encrypted in a way (scheme {scheme}) that this version does not know")]
     Scheme { scheme: u16 },
+    /// More passphrases than a reader tries.
+    #[error("{given} passphrases; a set has at most {max}")]
+    Passphrases { given: usize, max: usize },
     /// No identity opens any slot.
     #[error("none of the {identities} identities opens the set, which has {slots} recipients")]
     NoIdentity { identities: usize, slots: usize },

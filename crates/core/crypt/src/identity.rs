@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - No message repeats a line of an identity file.
-//! - A passphrase is tried on [`PASSPHRASES_TRIED`] slots at most: each try costs what its slot says.
+//! - A passphrase is tried on two slots at most: each try costs what its slot says.
 //!
 //! Leaves to others: reading the file and who may read it (the programs), and whether a key is right (`set.rs`).
 
@@ -13,13 +13,11 @@ use zeroize::Zeroizing;
 
 use crate::keys::{Slot, SlotKind};
 use crate::passphrase::Passphrase;
-use crate::recipient::Recipient;
+use crate::recipient::{PASSPHRASES_MAX, Recipient};
 use crate::{Error, KEY_LEN, Secret, age, random, text};
 
 const X25519: &str = "age-secret-key-";
 const HYBRID: &str = "age-secret-key-pq-";
-/// The most slots on which one passphrase is tried.
-const PASSPHRASES_TRIED: usize = 2;
 
 type HybridIdentity = <XWing as Kem>::PrivateKey;
 
@@ -149,7 +147,7 @@ impl Identities {
     ) -> Option<Secret> {
         for identity in &self.0 {
             let tried = match identity {
-                Identity::Passphrase(_) => PASSPHRASES_TRIED,
+                Identity::Passphrase(_) => PASSPHRASES_MAX,
                 _ => usize::MAX,
             };
             let theirs = slots.iter().filter(|slot| slot.fits(identity));

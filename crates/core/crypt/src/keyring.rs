@@ -33,6 +33,11 @@ impl Keyring {
         }
     }
 
+    /// The same identities, without the keys of any set: for a run of a process that has several.
+    pub fn for_one_run(&self) -> Keyring {
+        Keyring::new(self.identities.clone(), self.required)
+    }
+
     /// Whether sets that are not encrypted must be refused.
     pub fn requires_encryption(&self) -> bool {
         self.required

@@ -9,7 +9,8 @@
 //!   resumed, and repeats its random numbers, does not encrypt two messages under one key.
 //! - Nothing that was decrypted is given out before its tag agreed; the buffer holds no plain bytes then.
 //! - A key of a set is taken for right by the set's commitment alone, in constant time, whatever slot it came from.
-//! - Keys are erased when they are dropped, and `Debug` shows none.
+//! - Keys that this room holds are erased when they are dropped, as far as the libraries below it do the same, and `Debug`
+//!   shows none.
 //! - No input makes it panic, and no length is trusted before memory is taken for it.
 //!
 //! Leaves to others: records and their order on a stripe (`longshore-media`), files that hold identities (the programs),

@@ -21,10 +21,10 @@ const CHECK_LEN: usize = 32;
 const SEALED_LEN: usize = KEY_LEN + 16;
 /// Three numbers of 4 bytes, salt, check, and the wrapped secret.
 const SLOT_LEN: usize = 12 + SALT_LEN + CHECK_LEN + SEALED_LEN;
-/// The most that a slot may ask for: 1 GiB, 10 passes, 16 lanes.
+/// The most that a slot may ask for: 512 MiB, 6 passes, 16 lanes.
 const COST_MAX: Cost = Cost {
-    memory_kib: 1 << 20,
-    passes: 10,
+    memory_kib: 512 << 10,
+    passes: 6,
     lanes: 16,
 };
 
@@ -59,20 +59,23 @@ impl std::fmt::Debug for Passphrase {
 
 impl Passphrase {
     /// A guess takes 256 MiB and three passes, about a second.
-    ///
-    /// Errors: [`Error::ShortPassphrase`] below 12 bytes.
-    pub fn new(text: Zeroizing<Vec<u8>>) -> Result<Passphrase, Error> {
+    pub fn new(text: Zeroizing<Vec<u8>>) -> Passphrase {
         let cost = Cost {
             memory_kib: 256 << 10,
             passes: 3,
             lanes: 4,
         };
-        match text.len() < LEN_MIN {
+        Passphrase { text, cost }
+    }
+
+    /// Errors: [`Error::ShortPassphrase`] below 12 bytes, which nothing new is encrypted with.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.text.len() < LEN_MIN {
             true => Err(Error::ShortPassphrase {
-                len: text.len(),
+                len: self.text.len(),
                 min: LEN_MIN,
             }),
-            false => Ok(Passphrase { text, cost }),
+            false => Ok(()),
         }
     }
 
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     fn cheap(text: &str) -> Passphrase {
-        let mut passphrase = Passphrase::new(Zeroizing::new(text.into())).unwrap();
+        let mut passphrase = Passphrase::new(Zeroizing::new(text.into()));
         passphrase.cost = Cost {
             memory_kib: 64,
             passes: 1,
@@ -173,8 +176,8 @@ mod tests {
         let right = cheap("correct horse battery");
         let slot = right.wrap(&random::<32>().unwrap()).unwrap();
         for (at, value) in [
-            (0, (1 << 20) + 1_u32),
-            (4, 11),
+            (0, (512 << 10) + 1_u32),
+            (4, 7),
             (8, 17),
             (0, u32::MAX),
             (4, u32::MAX),
@@ -185,6 +188,7 @@ mod tests {
             assert_eq!(right.open(&greedy), None);
             assert!(begun.elapsed().as_millis() < 500, "{at} {value}");
         }
-        assert!(Passphrase::new(Zeroizing::new(b"too short".to_vec())).is_err());
+        let short = Passphrase::new(Zeroizing::new(b"too short".to_vec()));
+        assert!(short.check().is_err());
     }
 }

@@ -15,6 +15,8 @@ use crate::keys::{SLOTS_MAX, Slot, SlotKind};
 use crate::passphrase::Passphrase;
 use crate::{Error, Secret, age, text};
 
+/// The most passphrases of one set: a reader tries no more, as each costs what its slot asks for.
+pub(crate) const PASSPHRASES_MAX: usize = 2;
 /// The prefix of an age recipient.
 const X25519: &str = "age";
 /// The prefix of an age recipient with X25519 and ML-KEM-768.
@@ -103,13 +105,26 @@ impl Recipient {
 pub struct Recipients(Vec<Recipient>);
 
 impl Recipients {
-    /// Errors: [`Error::TooMany`] for none or too many; [`Error::Mixed`], unless `mixed` allows it.
+    /// Errors: [`Error::TooMany`] for none or too many; [`Error::Passphrases`]; [`Error::ShortPassphrase`]; [`Error::Mixed`], unless `mixed` allows it.
     pub fn new(list: Vec<Recipient>, mixed: bool) -> Result<Recipients, Error> {
         if list.is_empty() || list.len() > SLOTS_MAX {
             return Err(Error::TooMany {
                 given: list.len(),
                 max: SLOTS_MAX,
             });
+        }
+        let passphrases = list
+            .iter()
+            .filter(|r| matches!(r, Recipient::Passphrase(_)));
+        let given = passphrases.count();
+        if given > PASSPHRASES_MAX {
+            let max = PASSPHRASES_MAX;
+            return Err(Error::Passphrases { given, max });
+        }
+        for recipient in &list {
+            if let Recipient::Passphrase(passphrase) = recipient {
+                passphrase.check()?;
+            }
         }
         let is = |f: fn(&Recipient) -> bool| list.iter().any(f);
         let weak = is(|r| matches!(r, Recipient::X25519(_)));

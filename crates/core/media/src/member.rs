@@ -555,7 +555,15 @@ impl Member {
         mut each: impl FnMut(u64, Vec<Row>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let position = seal.trailer.position;
-        let is_encrypted = part.header.as_ref().is_ok_and(|h| h.encrypted);
+        // By the media, not by the set: a set whose header cannot be read is no plain one.
+        let is_encrypted = self.header.encrypted;
+        if part
+            .header
+            .as_ref()
+            .is_ok_and(|h| h.encrypted != is_encrypted)
+        {
+            return Err(self.damaged(part.offset, RecordError::Field));
+        }
         let mut start = match is_encrypted {
             true => Some(self.start(part, position, keyring)?),
             false if keyring.requires_encryption() => {

@@ -410,10 +410,19 @@ impl MediaSet {
                 Window::new(member.device.clone(), member.read.clone(), offset)?
             }
         };
-        self.or_lost(
+        let stream = self.or_lost(
             BlockStream::begin(window, &member.header, position, Some(&self.keyring)),
             position,
-        )
+        )?;
+        // A pipe shows its end only when it is read.
+        let seal = match member.read.len_bytes()? {
+            Some(_) => member.part(position)?.seal.as_ref(),
+            None => None,
+        };
+        Ok(match seal {
+            Some(seal) => stream.expect(&seal.trailer, seal.offset),
+            None => stream,
+        })
     }
 
     /// Like [`MediaSet::stream`], but reads only the blocks with wanted items; the index tells where they are. `None`

@@ -56,6 +56,8 @@ pub struct BlockStream {
     picked: Option<PickedBlock>,
     /// Of an encrypted set.
     check: Option<StripeCheck>,
+    /// The trailer that the stripe was listed with, and its offset.
+    expected: Option<(SetTrailer, u64)>,
 }
 
 /// A block to be read individually.
@@ -162,6 +164,7 @@ impl BlockStream {
                             trailer: None,
                             picked: None,
                             check,
+                            expected: None,
                         });
                     }
                     skipped += 1;
@@ -194,6 +197,12 @@ impl BlockStream {
             return Ok(());
         }
         self.window.read_ahead(count)
+    }
+
+    /// The set must end with this trailer at this offset, with which it was listed.
+    pub(crate) fn expect(mut self, trailer: &SetTrailer, offset: u64) -> BlockStream {
+        self.expected = Some((trailer.clone(), offset));
+        self
     }
 
     /// Reads only these blocks from now on; `trailer` is the set's trailer on this stripe.
@@ -303,6 +312,13 @@ impl BlockStream {
                     let trailer =
                         SetTrailer::decode(body).map_err(|e| bad(&self.window, offset, e))?;
                     self.check_trailer(&trailer)?;
+                    let found = (&trailer, offset);
+                    let expected = self.expected.as_ref().map(|(t, at)| (t, *at));
+                    if expected.is_some_and(|expected| expected != found) {
+                        return Err(
+                            self.set_damaged("its trailer is not the one that it is listed with")
+                        );
+                    }
                     self.trailer = Some(trailer);
                     return Ok(None);
                 }

@@ -25,7 +25,8 @@ fn identity() -> Identity {
 
 fn keyring(identity: &Identity) -> Arc<Keyring> {
     let identities = Identities::new(vec![identity.clone()]);
-    Arc::new(Keyring::new(identities, true))
+    // Where no encryption is required, a set may be taken for a plain one.
+    Arc::new(Keyring::new(identities, false))
 }
 
 fn shape(identity: &Identity, algorithm: Algorithm) -> Shape {
@@ -281,7 +282,8 @@ fn where_encryption_is_required_a_plain_set_is_refused() {
             small_tree(),
         )],
     );
-    let required = keyring(&identity());
+    let identities = Identities::new(vec![identity()]);
+    let required = Arc::new(Keyring::new(identities, true));
     let opened = MediaSet::open(&devices(&plain)).unwrap();
     let opened = opened.with_keyring(&required);
     let refused = opened.stream(0, 1).unwrap_err();
@@ -337,4 +339,71 @@ fn encrypted_sets_and_others_do_not_mix_on_one_media_set() {
         ),
         "{refused}"
     );
+}
+
+/// Goal: a trailer behind the real one, which others would list the set with, is not believed.
+#[test]
+fn a_second_trailer_behind_the_first_is_refused() {
+    let (stripes, keyring) = set(Algorithm::Zstd);
+    let changed: Vec<Vec<u8>> = stripes
+        .iter()
+        .map(|stripe| {
+            let pieces = take_apart(Container::Zstd, stripe);
+            let mut last = pieces.last().unwrap().clone();
+            // When the data was complete.
+            last.body[24] ^= 1;
+            // All bytes of the set are counted up to the trailer.
+            let more = Container::Zstd.framed_len(last.body.len()) as u64 * STRIPES as u64;
+            let total = u64::from_le_bytes(last.body[72..80].try_into().unwrap());
+            put(&mut last.body, 72, (total + more).to_le_bytes());
+            let mut stripe = stripe.clone();
+            Container::Zstd.append(RecordKind::Trailer, &last.body, &mut stripe);
+            stripe
+        })
+        .collect();
+    let media = MediaSet::open(&devices(&changed)).unwrap();
+    let listed = media.set(1).unwrap().trailer.unwrap();
+    assert_ne!(listed.finish_us, 1_700_000_001_000_000, "it is listed");
+    let refused = read_all_with(&devices(&changed), &keyring).unwrap_err();
+    assert!(refused.contains("listed with"), "{refused}");
+}
+
+/// Goal: a set whose header cannot be read on one stripe is not read as a plain one there.
+#[test]
+fn a_plain_index_where_the_header_is_damaged_is_refused() {
+    let (stripes, keyring) = set(Algorithm::Zstd);
+    let plain = media(
+        STRIPES,
+        &[(
+            Shape::new(Disposition::New, Algorithm::Zstd, 50),
+            small_tree(),
+        )],
+    );
+    let index = take_apart(Container::Zstd, &plain[1]);
+    let index = &index[places(&index, RecordKind::Index)[0]];
+    let mut pieces = take_apart(Container::Zstd, &stripes[1]);
+    let at = places(&pieces, RecordKind::Index)[0];
+    pieces[at].body = index.body.clone();
+    let offset = |pieces: &[Piece], to: usize| -> u64 {
+        let bytes = |p: &Piece| (Container::Zstd.framed_len(p.body.len()) + p.payload.len()) as u64;
+        pieces[..to].iter().map(bytes).sum()
+    };
+    let last = pieces.len() - 1;
+    let (start, end) = (offset(&pieces, at), offset(&pieces, at + 1));
+    put(&mut pieces[last].body, 96, start.to_le_bytes());
+    put(
+        &mut pieces[last].body,
+        104,
+        ((end - start) as u32).to_le_bytes(),
+    );
+    let mut stripe = put_together(Container::Zstd, &pieces);
+    let header = offset(&pieces, 1) as usize + 30;
+    stripe[header] ^= 1;
+    let mut changed = stripes.clone();
+    changed[1] = stripe;
+    let Ok(media) = MediaSet::open(&devices(&changed)) else {
+        return;
+    };
+    let media = media.with_keyring(&keyring);
+    assert!(media.items(1, |_| {}).is_err());
 }

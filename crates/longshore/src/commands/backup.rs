@@ -361,7 +361,11 @@ fn request(
 ) -> Result<(BackupRequest, Option<TargetHold>), Failure> {
     let wanted = BackupWish::of(options, context);
     let source = wanted.source()?;
-    let encrypt_to = keys::recipients(context, &options.encrypt_to, wanted.target())?;
+    let encrypt_to = keys::recipients(
+        context,
+        &options.encrypt_to,
+        (wanted.target(), options.keys.require_encryption),
+    )?;
     let to = wanted.destination(&source, against)?;
     let base = base(options, against, to.held.as_ref())?;
     let own_archive = wanted.own_archive(&source)?;

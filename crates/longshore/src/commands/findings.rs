@@ -81,7 +81,7 @@ fn of_encryption(context: &Context) -> Vec<String> {
     if let Err(failure) = keys::keyring(context, &KeyOptions::default()) {
         found.push(told("encryption".to_owned(), failure));
     }
-    if let Err(failure) = keys::recipients(context, &[], None) {
+    if let Err(failure) = keys::recipients(context, &[], (None, false)) {
         found.push(told("encryption".to_owned(), failure));
     }
     let config = &context.config;
@@ -89,7 +89,7 @@ fn of_encryption(context: &Context) -> Vec<String> {
         if target.recipients.is_none() {
             continue;
         }
-        if let Err(failure) = keys::recipients(context, &[], Some(name)) {
+        if let Err(failure) = keys::recipients(context, &[], (Some(name), false)) {
             found.push(told(format!("target.{name}"), failure));
         }
     }

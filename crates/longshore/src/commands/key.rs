@@ -92,7 +92,10 @@ fn write(context: &Context, path: &Path, text: &str) -> std::io::Result<()> {
     let dir = context.storage.dir(parent)?;
     let name = Path::new(name);
     let file = dir.open(name, OpenHow::CreateNew)?;
-    file.write_all_at(text.as_bytes(), 0, Via::Cache)?;
-    file.sync()?;
-    dir.sync(Path::new(""))
+    let written = file
+        .write_all_at(text.as_bytes(), 0, Via::Cache)
+        .and_then(|()| file.sync())
+        .and_then(|()| dir.sync(Path::new("")));
+    // Half an identity would be taken for one that must not be overwritten.
+    written.inspect_err(|_| drop(dir.remove_file(name)))
 }

@@ -179,6 +179,10 @@ fn where_encryption_is_required_nothing_else_is_made_or_read() {
         .exits(0);
     let line = "backup app.db --to diff.bak --differential --base base.bak --require-encryption";
     stage.line(line).exits(4).says("50124");
+    stage
+        .line("backup app.db --to new.bak --require-encryption")
+        .exits(2)
+        .says("nobody");
     configure(&stage, "[encryption]\nrequire = true\n");
     stage
         .line("backup app.db --to new.bak")
@@ -221,6 +225,40 @@ fn statements_encrypt_and_open_as_the_configuration_says() {
     assert_eq!(answer(&listed)["sets"][1]["encrypted"], true);
     stage.line("restore sql.bak --to out").exits(0);
     assert!(same(&stage, "app.db", "out/app.db"));
+    let listed = stage.run(&[
+        "sql",
+        "-b",
+        "-Q",
+        "RESTORE FILELISTONLY FROM DISK = 'sql.bak'",
+    ]);
+    listed.exits(0).says("app.db");
+    let copy = stage.path("copied").display().to_string();
+    std::fs::create_dir(&copy).unwrap();
+    let sql = format!(
+        "RESTORE DATABASE again FROM DISK = 'sql.bak' WITH MOVE 'app.db' TO '{copy}/again.db'"
+    );
+    stage.run(&["sql", "-b", "-Q", &sql]).exits(0);
+    assert!(same(&stage, "app.db", "copied/again.db"));
+}
+
+/// Goal: a machine that only restores can run statements, and a statement of one session does not open what another wrote.
+#[test]
+fn statements_without_a_recipient_run_and_write_no_backup() {
+    let stage = configured();
+    configure(&stage, "[encryption]\nrequire = true\n");
+    stage.run(&["sql", "-b", "-Q", "SELECT 1"]).exits(0);
+    let sql = "BACKUP DATABASE sales TO DISK = 'sql.bak'";
+    let refused = stage.run(&["sql", "-b", "-Q", sql]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert!(!stage.path("sql.bak").exists());
+    let other = configured();
+    let to = recipient(&other, "id");
+    configure(&other, &format!("[encryption]\nrecipients = [\"{to}\"]\n"));
+    let sql =
+        "BACKUP DATABASE sales TO DISK = 'sql.bak'\nGO\nRESTORE VERIFYONLY FROM DISK = 'sql.bak'";
+    let refused = other.run(&["sql", "-b", "-Q", sql]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert!(other.path("sql.bak").exists());
 }
 
 #[test]
@@ -257,6 +295,21 @@ fn files_with_secrets_are_read_from_their_owner_alone_and_never_repeated() {
             .line("backup app.db --to b.bak --encrypt-to passphrase:short")
             .exits(2),
     );
+    said.push(
+        stage
+            .line(&format!("verify a.bak --identity {secret}"))
+            .exits(2),
+    );
+    let line = "verify a.bak --identity passphrase:swordfish-and-so-on";
+    let refused = stage.line(line).exits(2);
+    assert!(!refused.err.contains("swordfish"), "{}", refused.err);
+    stage.write(
+        "list",
+        stage.line("key recipient id").exits(0).out.as_bytes(),
+    );
+    set_mode("list", 0o666);
+    let line = "backup app.db --to b.bak --encrypt-to @list";
+    stage.line(line).exits(2).says("others may write");
     for ran in &said {
         assert!(!ran.err.contains(&secret[20..40]), "{}", ran.err);
         assert!(!ran.err.contains("too short\n"), "{}", ran.err);

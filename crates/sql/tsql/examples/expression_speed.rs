@@ -65,7 +65,7 @@ fn main() -> std::io::Result<()> {
             cancel: Arc::default(),
         },
         databases: Arc::new(NoDatabases),
-        encrypt_to: None,
+        encrypt_to: Ok(None),
         defaults: Defaults::default(),
         backup_directory: std::env::temp_dir(),
         directories: None,

@@ -223,9 +223,12 @@ impl Session {
 
     /// The context with this session's cancel flag.
     pub(crate) fn context(&self) -> RunContext {
+        let setup = &self.server.setup;
         RunContext {
+            // Keys of sets that this server wrote are for the statement that wrote them.
+            keyring: Arc::new(setup.context.keyring.for_one_run()),
             cancel: self.cancel.clone(),
-            ..self.server.setup.context.clone()
+            ..setup.context.clone()
         }
     }
 

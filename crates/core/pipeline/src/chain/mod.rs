@@ -125,10 +125,19 @@ impl<'a> Chain<'a> {
                 return Err(ChainError::TooLong { newest, max }.into());
             }
             let child = &links[links.len() - 1];
-            let next = places.iter().zip(&found).find_map(|(place, sets)| {
-                let set = sets.iter().find(|set| set.header.set == parent)?;
-                Some((*place, set.header.position))
-            });
+            let root = child.media.parent_root(child.header.position)?;
+            let is_parent = |set: &&SetSummary| set.header.set == parent;
+            // Somebody may have put another set of this identifier in front of the right one.
+            let is_right = |set: &&SetSummary| {
+                is_parent(set) && root.is_none_or(|root| root == root_of(set.trailer.as_ref()))
+            };
+            let find = |fits: &dyn Fn(&&SetSummary) -> bool| {
+                places.iter().zip(&found).find_map(|(place, sets)| {
+                    let set = sets.iter().find(|set| fits(set))?;
+                    Some((*place, set.header.position))
+                })
+            };
+            let next = find(&is_right).or_else(|| find(&is_parent));
             let Some((place, position)) = next else {
                 return Err(absent(context, child, parent, &places)?.into());
             };
@@ -193,6 +202,12 @@ fn link(media: &MediaSet, summary: SetSummary) -> Result<Link<'_>, MediaError> {
     })
 }
 
+/// The root of a set; zeros if it is not encrypted.
+fn root_of(trailer: Option<&SetTrailer>) -> Root {
+    let proof = trailer.and_then(|trailer| trailer.proof);
+    proof.map_or(Root::default(), |proof| proof.root)
+}
+
 /// Another set under the parent's identifier must not take its place: an encrypted child knows the parent's root.
 fn check_root(child: &Link, parent: &Link) -> Result<(), Error> {
     let foreign = |what| ChainError::Foreign {
@@ -207,7 +222,7 @@ fn check_root(child: &Link, parent: &Link) -> Result<(), Error> {
             false => Ok(()),
         };
     };
-    let found = parent.trailer.proof.map_or(Root::default(), |p| p.root);
+    let found = root_of(Some(&parent.trailer));
     match expected == found {
         true => Ok(()),
         false => Err(foreign("other content than the set that it was compared with").into()),

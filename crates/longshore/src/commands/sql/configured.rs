@@ -112,7 +112,12 @@ pub fn setup(
             algorithm: defaults.algorithm,
             level: defaults.level,
         },
-        encrypt_to: keys::recipients(context, &[], None)?,
+        // A host that only restores may have nobody to encrypt for.
+        encrypt_to: keys::recipients(context, &[], (None, false)).map_err(|failure| Unusable {
+            text: failure.text,
+            hint: failure.hint,
+            place: None,
+        }),
         backup_directory,
         directories: None,
         buckets: None,

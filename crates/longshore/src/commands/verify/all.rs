@@ -39,6 +39,7 @@ use crate::options::Verify;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
+use longshore_terminal::numbers;
 use longshore_terminal::output::{Table, bytes};
 use longshore_terminal::text::plain;
 
@@ -216,7 +217,7 @@ impl<'a> Verification<'a> {
         let began = self.context.clock.now();
         let done = self.all();
         if let Err(failure) = &done
-            && failure.exit != Exit::Interrupted
+            && !matches!(failure.exit, Exit::Interrupted | Exit::Usage)
         {
             let told = (failure.exit.code(), failure.number, failure.text.as_str());
             self.failed = Some(FailedRun::new(self.ledger.now(), None, told));
@@ -268,7 +269,13 @@ impl<'a> Verification<'a> {
 
     /// Believes what earlier runs found good.
     fn learn(&mut self, listing: &Listing, status: &Status) {
+        let only_encrypted =
+            self.options.keys.require_encryption || self.context.config.encryption.require;
         for set in &listing.sets {
+            // Whoever can write a plain set there can write its result, too.
+            if only_encrypted && set.complete().is_some_and(|c| !c.header.encrypted) {
+                continue;
+            }
             let result = status.of_set(Task::Verify, set, self.trust.now_us);
             let is_good = result.is_some_and(|r| r.good && self.trust.in_result(&r.by));
             if let Some(identity) = set.identity().filter(|_| is_good) {
@@ -351,6 +358,14 @@ impl<'a> Verification<'a> {
                     Verdict::Left,
                     Some("the run was interrupted".to_owned()),
                 ));
+            }
+            // It is another's, or encrypted for somebody else: the others are read all the same.
+            Err(failure) if is_closed(&failure) => {
+                let told = (failure.exit.code(), failure.number, failure.text.as_str());
+                let run = FailedRun::new(self.ledger.now(), Some(set.label.as_str()), told);
+                self.failed.get_or_insert(run);
+                self.context.output.warn(&failure.text);
+                return Ok(row(Verdict::Left, Some(failure.text)));
             }
             read => read?,
         };
@@ -540,4 +555,12 @@ fn text(database: &VerifiedDatabase) -> String {
         text += &wal.text();
     }
     text
+}
+
+/// Whether a backup could not be opened, or must not be read, as it is.
+fn is_closed(failure: &Failure) -> bool {
+    matches!(
+        failure.number,
+        numbers::KEY_MISSING | numbers::NOT_ENCRYPTED
+    )
 }

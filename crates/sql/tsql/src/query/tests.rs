@@ -62,7 +62,7 @@ fn session(dir: &tempfile::TempDir) -> Session {
             cancel: Arc::default(),
         },
         databases: Arc::new(NoDatabases),
-        encrypt_to: None,
+        encrypt_to: Ok(None),
         defaults: Defaults::default(),
         backup_directory: dir.path().to_path_buf(),
         directories: None,

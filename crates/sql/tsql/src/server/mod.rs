@@ -54,8 +54,8 @@ pub struct Setup {
     pub context: RunContext,
     pub databases: Arc<dyn Databases>,
     pub defaults: Defaults,
-    /// For whom backups are encrypted; `None`: they are not.
-    pub encrypt_to: Option<Recipients>,
+    /// For whom backups are encrypted; `None`: they are not. An error refuses every backup.
+    pub encrypt_to: Result<Option<Recipients>, Unusable>,
     /// Absolute; the base of relative device names.
     pub backup_directory: PathBuf,
     /// The directories (with everything below) that statements may name; `None`: everything. A configured database is

@@ -215,7 +215,10 @@ fn lower(
     request.media_name = options.media_name.clone().unwrap_or_default();
     request.media_description = options.media_description.clone().unwrap_or_default();
     request.copy_only = options.copy_only;
-    request.encrypt_to = session.server.setup.encrypt_to.clone();
+    request.encrypt_to = match &server.encrypt_to {
+        Ok(recipients) => recipients.clone(),
+        Err(why) => return Err(refusal::unusable(why)),
+    };
     request.expires_us = expires_us(session, options, settings);
     // STOP_ON_ERROR is the default.
     request.on_change = match options.continue_after_error {

@@ -163,6 +163,7 @@ pub(super) fn media(
     }
     let opened = open(session, devices);
     let media = MediaSet::open(&opened).map_err(|e| refusal::media(&e))?;
+    let media = media.with_keyring(&session.context().keyring);
     check_name(media.header(0), media.device(0), options)?;
     Ok(media)
 }
@@ -195,6 +196,7 @@ pub(super) fn files(
     position: u32,
 ) -> Option<Vec<(String, u64)>> {
     let media = MediaSet::open(&open(session, devices)).ok()?;
+    let media = media.with_keyring(&session.context().keyring);
     let list = file_list(&media, position).ok()?;
     let name = |path: &std::path::Path| path.display().to_string();
     let all: Vec<_> = list.iter().map(|(p, f)| (name(p), f.data_bytes)).collect();

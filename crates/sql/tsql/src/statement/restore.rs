@@ -683,6 +683,7 @@ fn load_history(
     let opened = media::open(session, from);
     let record = || -> Result<BackupRecord, longshore_media::Error> {
         let media = MediaSet::open(&opened)?;
+        let media = media.with_keyring(&session.context().keyring);
         let set = media.set(position)?;
         let trailer = set.trailer.unwrap_or_default();
         let about = MediaRecord::of(&media, &opened);

@@ -103,7 +103,7 @@ impl Stage {
                 databases: std::iter::once(shop).chain(more).collect(),
                 lost: self.lost.clone(),
             }),
-            encrypt_to: None,
+            encrypt_to: Ok(None),
             defaults: Defaults::default(),
             backup_directory: self.dir.path().to_path_buf(),
             directories: self.directories.clone(),

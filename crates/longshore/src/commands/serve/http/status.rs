@@ -167,7 +167,9 @@ fn hidden(config: &Config) -> Vec<String> {
     let own = [&config.serve.key, &config.serve.logins];
     let paths = passwords.chain(own.into_iter().flatten());
     let encryption = &config.encryption;
+    let of_targets = config.target.values().filter_map(|t| t.recipients.as_ref());
     let opens = encryption.identities.iter().chain(&encryption.recipients);
+    let opens = opens.chain(of_targets.flatten());
     let opens = opens.map(|text| text.trim_start_matches("passphrase:"));
     // A recipient is no secret.
     let opens = opens.filter(|text| !text.starts_with("age1") && !text.starts_with('@'));
