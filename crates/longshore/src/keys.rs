@@ -21,7 +21,7 @@ use crate::options::KeyOptions;
 
 /// The most bytes of a file of identities or recipients: room for hundreds.
 const FILE_MAX: usize = 1 << 20;
-/// What precedes the name of a file that has a passphrase.
+/// The word before the name of a file that has a passphrase.
 const PASSPHRASE: &str = "passphrase:";
 
 /// What opens encrypted sets: of the options, or else of the configuration.

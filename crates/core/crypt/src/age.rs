@@ -18,7 +18,6 @@ use ring::{aead, hmac};
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-use crate::recipient::HybridKey;
 use crate::{Error, KEY_LEN, Secret, hkdf, random};
 
 const INTRO: &str = "age-encryption.org/v1\n";
@@ -32,6 +31,9 @@ const PAYLOAD_NONCE_LEN: usize = 16;
 const MAC_LEN: usize = 32;
 /// A nonce of the payload's only chunk: the first, and the last.
 const ONLY_CHUNK: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
+/// Encapsulation key of X-Wing, which HPKE calls MLKEM768-X25519.
+pub type HybridKey = <XWing as Kem>::PublicKey;
 
 type FileKey = Zeroizing<[u8; FILE_KEY_LEN]>;
 

@@ -1,4 +1,4 @@
-//! What can go wrong with keys. No message has a secret in it.
+//! Errors of keys. No message has a secret in it.
 
 /// An error of this room.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Context, Error, Identities, Keys, SetKeys};
+use crate::{Error, Identities, KeyContext, Keys, SetKeys};
 
 /// The most sets whose keys are kept: as many as a chain may have, and the set that is written.
 const KEPT_MAX: usize = 1_001;
@@ -47,7 +47,7 @@ impl Keyring {
     ///
     /// Errors: those of [`SetKeys::open`].
     pub fn open(&self, header: &[u8], records: &[impl AsRef<[u8]>]) -> Result<Arc<SetKeys>, Error> {
-        let context = Context::of(header, records);
+        let context = KeyContext::of(header, records);
         // Held while a set is opened: the threads of its other stripes need the same keys.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let commitment = Keys::decode(records)?.commitment;

@@ -21,7 +21,7 @@ const BODY_MAX: usize = 15_900;
 /// The most records of one set.
 const RECORDS_MAX: usize = 4;
 
-/// What a slot holds. The number is on media and never reused.
+/// The content of a slot. The number is on media and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum SlotKind {

@@ -35,8 +35,8 @@ pub use keyring::Keyring;
 pub use keys::{Keys, SLOTS_MAX, Slot, SlotKind};
 pub use passphrase::Passphrase;
 pub use recipient::{Recipient, Recipients};
-pub use roots::{Context, FamilyRoot, Root, block_digest};
-pub use set::{BlockSeal, Chunk, FIXED_LEN, NewKey, SALT_LEN, SetKeys, TAG_LEN};
+pub use roots::{FamilyRoot, KeyContext, Root, SALT_LEN, TAG_LEN, block_digest};
+pub use set::{BlockSeal, Chunk, FIXED_LEN, NewKey, SetKeys};
 
 /// Bytes of a set's key.
 pub const KEY_LEN: usize = 32;

@@ -1,7 +1,7 @@
 //! A secret wrapped by a passphrase: argon2id, then AES-256-GCM.
 //!
 //! Invariants
-//! - What a slot asks for is compared with limits before memory is taken or time is spent.
+//! - The cost that a slot asks for is compared with limits before memory is taken or time is spent.
 //! - A guess is compared with a stored check, in constant time, before anything is decrypted: a slot that opens for several
 //!   passphrases cannot be made.
 //!
@@ -28,7 +28,7 @@ const COST_MAX: Cost = Cost {
     lanes: 16,
 };
 
-/// What one guess costs.
+/// The cost of one guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cost {
     memory_kib: u32,

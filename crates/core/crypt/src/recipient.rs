@@ -11,6 +11,7 @@ use std::str::FromStr;
 use hpke::Deserializable;
 use x25519_dalek::{PublicKey, StaticSecret};
 
+use crate::age::HybridKey;
 use crate::keys::{SLOTS_MAX, Slot, SlotKind};
 use crate::passphrase::Passphrase;
 use crate::{Error, Secret, age, text};
@@ -22,9 +23,6 @@ const X25519: &str = "age";
 /// The prefix of an age recipient with X25519 and ML-KEM-768.
 const HYBRID: &str = "age1pq";
 
-/// Encapsulation key of X-Wing, which HPKE calls MLKEM768-X25519.
-pub(crate) type HybridKey = <hpke::kem::XWing as hpke::Kem>::PublicKey;
-
 /// Somebody for whom a set's key is wrapped.
 #[derive(Clone)]
 pub enum Recipient {
@@ -32,7 +30,7 @@ pub enum Recipient {
     X25519([u8; 32]),
     /// An age recipient, `age1pq1…`: X25519 together with ML-KEM-768.
     Hybrid(Box<HybridKey>),
-    /// Whoever knows a passphrase.
+    /// Everybody who knows a passphrase.
     Passphrase(Passphrase),
 }
 

@@ -11,7 +11,10 @@
 
 use ring::digest;
 
-use crate::set::{SALT_LEN, TAG_LEN};
+/// Bytes of a salt.
+pub const SALT_LEN: usize = 16;
+/// Bytes that encryption adds to a message.
+pub const TAG_LEN: usize = 16;
 
 /// A digest of SHA-256.
 pub type Root = [u8; 32];
@@ -30,14 +33,14 @@ fn finished(hash: digest::Context) -> Root {
 
 /// What a set's key was made for: the bodies of its header and of its Keys records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context(pub(crate) Root);
+pub struct KeyContext(pub(crate) Root);
 
-impl Context {
+impl KeyContext {
     /// Bytes of a Keys record's commitment, which is derived from the context and therefore not part of it.
     const COMMITMENT: std::ops::Range<usize> = 40..72;
 
     /// `header`: the body of the set header; `keys`: those of the Keys records.
-    pub fn of(header: &[u8], keys: &[impl AsRef<[u8]>]) -> Context {
+    pub fn of(header: &[u8], keys: &[impl AsRef<[u8]>]) -> KeyContext {
         let mut hash = digest::Context::new(&digest::SHA256);
         let mut put = |bytes: &[u8]| {
             hash.update(&(bytes.len() as u32).to_le_bytes());
@@ -47,12 +50,12 @@ impl Context {
         put(header);
         for body in keys {
             let mut body = body.as_ref().to_vec();
-            if let Some(commitment) = body.get_mut(Context::COMMITMENT) {
+            if let Some(commitment) = body.get_mut(KeyContext::COMMITMENT) {
                 commitment.fill(0);
             }
             put(&body);
         }
-        Context(finished(hash))
+        KeyContext(finished(hash))
     }
 
     /// The root of the set. `commitment`: that of its Keys records, so that the root names the key, too; `whole`: the bytes of

@@ -16,15 +16,11 @@ use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::keys::{Keys, Slot};
-use crate::roots::{Context, Root, block_digest};
+use crate::roots::{KeyContext, Root, SALT_LEN, TAG_LEN, block_digest};
 use crate::{Error, Identities, Recipients, Secret, expand, hkdf, random};
 
 /// Bytes of a block header that are bound to its manifest and payload: 0 to 31, and 44 to 50.
 pub const FIXED_LEN: usize = 39;
-/// Bytes of a salt.
-pub const SALT_LEN: usize = 16;
-/// Bytes that encryption adds to a message.
-pub const TAG_LEN: usize = 16;
 
 type Tag = [u8; TAG_LEN];
 type Salt = [u8; SALT_LEN];
@@ -40,7 +36,7 @@ impl Drop for HashKey {
 
 /// The keys of one set.
 pub struct SetKeys {
-    context: Context,
+    context: KeyContext,
     commitment: Root,
     mac: hmac::Key,
     salt: hmac::Key,
@@ -56,7 +52,7 @@ impl std::fmt::Debug for SetKeys {
     }
 }
 
-/// A new key for one set, wrapped for everybody who shall open it. Wrapping for a passphrase takes a second and much memory,
+/// A new key for one set, wrapped for all recipients. Wrapping for a passphrase takes a second and much memory,
 /// so it is done before anything waits for the set.
 pub struct NewKey {
     secret: Secret,
@@ -77,7 +73,7 @@ impl NewKey {
         Ok(NewKey { secret, slots })
     }
 
-    /// What hides the key of page sums in the header of the set with this identifier.
+    /// The mask over the key of page sums in the header of the set with this identifier.
     pub fn sums_mask(&self, set: &[u8; 16]) -> Secret {
         sums_mask(&self.secret, set)
     }
@@ -88,7 +84,7 @@ fn sums_mask(secret: &Secret, set: &[u8]) -> Secret {
     hkdf(&secret[..], set, &[b"longshore/1/sums"])
 }
 
-/// What encryption made of a block, besides its bytes.
+/// The salt and the tags of an encrypted block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSeal {
     pub salt: Salt,
@@ -153,7 +149,7 @@ impl SetKeys {
             commitment: [0; 32],
             slots: key.slots.clone(),
         };
-        let context = Context::of(header, &keys.encode()?);
+        let context = KeyContext::of(header, &keys.encode()?);
         let set = SetKeys::derive(&key.secret, context, header);
         keys.commitment = set.commitment;
         Ok((set, keys.encode()?))
@@ -169,7 +165,7 @@ impl SetKeys {
         identities: &Identities,
     ) -> Result<SetKeys, Error> {
         let keys = Keys::decode(records)?;
-        let context = Context::of(header, records);
+        let context = KeyContext::of(header, records);
         let is_right =
             |secret: &Secret| SetKeys::derive(secret, context, header).commits_to(&keys.commitment);
         match identities.open(&keys.slots, is_right) {
@@ -181,7 +177,7 @@ impl SetKeys {
         }
     }
 
-    fn derive(secret: &Secret, context: Context, header: &[u8]) -> SetKeys {
+    fn derive(secret: &Secret, context: KeyContext, header: &[u8]) -> SetKeys {
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, &context.0).extract(&secret[..]);
         let key = |label: &[u8]| expand(&prk, &[b"longshore/1/", label]);
         let prk_of = |label| hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &key(label)[..]);
@@ -202,7 +198,7 @@ impl SetKeys {
         }
     }
 
-    /// What hides the key of page sums in the set's header.
+    /// The mask over the key of page sums in the set's header.
     pub fn sums_mask(&self) -> &[u8; 32] {
         &self.sums
     }
@@ -217,8 +213,8 @@ impl SetKeys {
         bool::from(self.commitment.ct_eq(commitment))
     }
 
-    /// What the key was made for.
-    pub fn context(&self) -> &Context {
+    /// The header and the records that the key was made for.
+    pub fn context(&self) -> &KeyContext {
         &self.context
     }
 

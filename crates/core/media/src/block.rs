@@ -157,7 +157,7 @@ pub fn stored_seal(
     })
 }
 
-/// What decrypts the payload of a block whose manifest was decrypted.
+/// Decrypts the payload of a block whose manifest was decrypted.
 #[derive(Debug, Clone)]
 pub struct Encrypted {
     keys: Arc<SetKeys>,

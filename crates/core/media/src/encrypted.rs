@@ -1,7 +1,7 @@
 //! What encrypted sets have in addition: Roots records, and the checks of a stripe that is read.
 //!
 //! Invariants
-//! - Whoever has no key still compares all digests and roots. Only the MAC of a trailer and the tags need one.
+//! - A reader without a key still compares all digests and roots. Only the MAC of a trailer and the tags need one.
 //! - A stripe's root is taken of what was read, in the order of the stripe, never of what the stripe says.
 //!
 //! Leaves to others: what is computed (`longshore-crypt`), the order of records (`stream.rs`, `member.rs`), and how a damaged
@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use longshore_crypt::{Context, FamilyRoot, Root, SetKeys};
+use longshore_crypt::{FamilyRoot, KeyContext, Root, SetKeys};
 use uuid::Uuid;
 
 use crate::header::{FAMILIES_MAX, MediaHeader, SetTrailer};
@@ -63,7 +63,7 @@ impl Roots {
 pub(crate) struct StripeCheck {
     /// `None` if the stored bytes alone are checked.
     pub keys: Option<Arc<SetKeys>>,
-    context: Context,
+    context: KeyContext,
     commitment: Root,
     pub root: FamilyRoot,
     family_index: usize,
@@ -84,7 +84,7 @@ impl StripeCheck {
         StripeCheck {
             commitment: head.and_then(|c| c.try_into().ok()).unwrap_or_default(),
             keys,
-            context: Context::of(header, records),
+            context: KeyContext::of(header, records),
             root: FamilyRoot::new(&media.known()),
             family_index: usize::from(media.family) - 1,
             chunks: 0,

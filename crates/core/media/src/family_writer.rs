@@ -13,7 +13,7 @@ use longshore_io::crc32c_append;
 use crate::Error;
 use crate::device::{FamilyWrite, NamedStripe};
 use crate::encrypted::Roots;
-use crate::header::{MediaHeader, Proof, SetTrailer};
+use crate::header::{MediaHeader, RootProof, SetTrailer};
 use crate::index::{self, ChunkKeys, RowRef};
 use crate::record::{Container, RecordKind};
 
@@ -34,7 +34,7 @@ pub struct FamilyWriter {
     encryption: Option<Encryption>,
 }
 
-/// What one family of an encrypted set needs in addition.
+/// The additional state of one family of an encrypted set.
 struct Encryption {
     keys: ChunkKeys,
     root: FamilyRoot,
@@ -208,7 +208,7 @@ impl FamilyWriter {
         };
         if let (Some(encryption), Some(root)) = (&self.encryption, root) {
             let mac = encryption.keys.keys.trailer_mac(&trailer.start(), &root);
-            trailer.proof = Some(Proof { mac, root });
+            trailer.proof = Some(RootProof { mac, root });
         }
         self.put_record(RecordKind::Trailer, &trailer.encode())
     }

@@ -681,12 +681,12 @@ pub struct SetTrailer {
     /// CRC-32C over (sequence as u64, stored_crc as u32) of this family's blocks in stripe order.
     pub chain_crc: u32,
     /// Present in encrypted sets alone.
-    pub proof: Option<Proof>,
+    pub proof: Option<RootProof>,
 }
 
-/// What shows that all of an encrypted set is its writer's.
+/// The proof that all of an encrypted set is its writer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Proof {
+pub struct RootProof {
     /// HMAC, under the set's key, of the trailer's bytes before it and of the root.
     pub mac: Root,
     /// The root of the set, the same on all families.
@@ -791,7 +791,7 @@ impl SetTrailer {
             timeline: f.u32()?,
             included: flags & FLAG_LOG_INCLUDED != 0,
         };
-        let proof = Proof {
+        let proof = RootProof {
             mac: f.array()?,
             root: f.array()?,
         };

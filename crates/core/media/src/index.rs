@@ -57,7 +57,7 @@ pub struct Row {
     pub manifest: Vec<u8>,
 }
 
-/// What encrypts and decrypts the chunks of one family.
+/// The keys that encrypt and decrypt the chunks of one family.
 #[derive(Debug, Clone)]
 pub struct ChunkKeys {
     pub keys: Arc<SetKeys>,

@@ -525,7 +525,7 @@ impl Member {
         })
     }
 
-    /// What the Keys records of an encrypted set say of its parent.
+    /// The parent's root in the Keys records of an encrypted set.
     pub fn parent_root(
         &self,
         part: &Part,
@@ -535,7 +535,7 @@ impl Member {
         Ok(self.start(part, position, keyring)?.parent_root)
     }
 
-    /// What hides the key of page sums in the header of an encrypted set.
+    /// The mask over the key of page sums in the header of an encrypted set.
     pub fn sums_mask(
         &self,
         part: &Part,

@@ -56,7 +56,7 @@ pub enum RecordKind {
     Wal = 7,
     /// End of such a file.
     WalEnd = 8,
-    /// Who can open an encrypted set; after its header.
+    /// The slots of an encrypted set, after its header.
     Keys = 9,
     /// The roots of all families of an encrypted set; before its trailer.
     Roots = 11,

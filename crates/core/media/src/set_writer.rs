@@ -76,7 +76,7 @@ pub struct Totals {
     pub files: u64,
 }
 
-/// What the first records of a set are made of.
+/// The content of a set's first records.
 struct Start {
     /// The media headers of the stripes.
     media: Vec<MediaHeader>,
@@ -237,7 +237,7 @@ impl SetWriter {
     ) -> Result<SetWriter, Error> {
         let mut set = set;
         if let (Some(to), Some(key)) = (&set.encryption, &mut set.header.sum_key) {
-            // Whoever knows it can look for two pages with one sum.
+            // A person who knows it can look for two pages with one sum.
             *key = key.masked(&to.key.sums_mask(set.header.set.as_bytes()));
         }
         let header = set.header.encode();

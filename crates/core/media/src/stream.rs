@@ -69,7 +69,7 @@ pub(crate) struct Pick {
     pub content: PickedContent,
 }
 
-/// What the index says of the content of a picked block.
+/// The index's word about the content of a picked block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PickedContent {
     /// CRC-32C of its manifest.

@@ -191,7 +191,7 @@ fn a_changed_bit_behind_right_checksums_is_refused_by_all_who_read_it() {
             }
             tried += 1;
             let by = accepted(&stripes, 1, stripe, &keyring);
-            // What the index repeats suffices for it; a block's own bytes are not read.
+            // The index alone suffices for it; a block's own bytes are not read.
             let is_read = piece.kind != RecordKind::Block;
             // Times, texts and features of the media header are about the media, not about the set.
             let of_media = piece.kind == RecordKind::Media && byte >= 40;

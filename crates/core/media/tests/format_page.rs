@@ -15,89 +15,9 @@ use longshore_media::record::{self, Container, RecordKind};
 use longshore_media::{Entry, EntryKind, Extent, Item, Mark, Sums, index};
 use uuid::Uuid;
 
-const PAGE: &str = include_str!("../../../../docs/format.md");
-
-type Rows = Vec<Vec<&'static str>>;
-
-/// The rows of all tables under `### Table: ` headings, cells trimmed.
-fn tables() -> BTreeMap<&'static str, Rows> {
-    let mut tables = BTreeMap::new();
-    for section in PAGE.split("\n### Table: ").skip(1) {
-        let (title, rest) = section.split_once('\n').unwrap();
-        let rows = rest
-            .lines()
-            .skip_while(|l| !l.starts_with('|'))
-            .take_while(|l| l.starts_with('|'))
-            .skip(2)
-            .map(|l| l.trim_matches('|').split(" | ").map(str::trim).collect())
-            .collect();
-        assert!(tables.insert(title, rows).is_none(), "two tables {title:?}");
-    }
-    tables
-}
-
-fn table(title: &str) -> Rows {
-    let found = tables().remove(title);
-    found.unwrap_or_else(|| panic!("no table {title:?}"))
-}
-
-/// Whether the page contains these words, wherever its lines break.
-fn says(words: &str) -> bool {
-    let page: Vec<_> = PAGE.split_whitespace().collect();
-    page.join(" ").contains(words)
-}
-
-/// A number as the page writes it: `15,900`.
-fn number(text: &str) -> Option<u64> {
-    text.replace(',', "").parse().ok()
-}
-
-/// The bytes that the page prints between the first two backticks: `4c 53 48 52`.
-fn bytes(text: &str) -> Vec<u8> {
-    let hex = text.split('`').nth(1).unwrap().split(' ');
-    hex.map(|b| u8::from_str_radix(b, 16).unwrap()).collect()
-}
-
-/// Checks a table of fields against encoded bytes: fixed fields follow each other without a gap, and each has the
-/// value in `expected`. Returns the length of the fixed part and the names of the other fields.
-fn check_fields(
-    title: &str,
-    encoded: &[u8],
-    expected: &[(&str, &[u8])],
-) -> (usize, Vec<&'static str>) {
-    let mut expected: BTreeMap<&str, &[u8]> = expected.iter().copied().collect();
-    let mut end = 0;
-    let mut open = Vec::new();
-    for row in table(title) {
-        let name = row[2];
-        let (Some(offset), Some(size)) = (number(row[0]), number(row[1])) else {
-            // The first field of variable length begins where the fixed ones end.
-            if let (true, Some(offset)) = (open.is_empty(), number(row[0])) {
-                assert_eq!(offset, end, "{title}: offset of {name}");
-            }
-            open.push(name);
-            continue;
-        };
-        assert!(
-            open.is_empty(),
-            "{title}: {name} stands behind an open field"
-        );
-        assert_eq!(offset, end, "{title}: offset of {name}");
-        end = offset + size;
-        let found = &encoded[offset as usize..end as usize];
-        if name.starts_with("reserved") {
-            assert!(
-                found.iter().all(|b| *b == 0),
-                "{title}: {name} {found:02x?}"
-            );
-            continue;
-        }
-        let wanted = expected.remove(name);
-        assert_eq!(Some(found), wanted, "{title}: {name}");
-    }
-    assert!(expected.is_empty(), "{title}: the page lacks {expected:?}");
-    (end as usize, open)
-}
+#[path = "support/page.rs"]
+mod page;
+use page::{PAGE, bytes, check_fields, number, says, table, tables};
 
 fn uuid(n: u8) -> Uuid {
     Uuid::from_bytes([n; 16])
@@ -880,7 +800,7 @@ fn the_trailer_is_laid_out_as_in_its_table() {
         index_offset: 12,
         index_len: 13,
         chain_crc: 14,
-        proof: Some(Proof {
+        proof: Some(RootProof {
             mac: [17; 32],
             root: [18; 32],
         }),
@@ -1080,7 +1000,10 @@ fn the_example_is_what_the_code_writes() {
 
 #[test]
 fn every_table_of_the_page_is_compared_with_the_code() {
-    let tests = include_str!("format_page.rs");
+    let tests = concat!(
+        include_str!("format_page.rs"),
+        include_str!("encrypted_page.rs")
+    );
     // Only the room `pg` knows the form of a lineage.
     let lineage = include_str!("../../pg/tests/lineage_page.rs");
     for title in tables().keys() {
@@ -1130,74 +1053,4 @@ fn the_list_of_tags_has_every_item_and_readers_refuse_all_other_tags() {
         };
         assert_eq!(alone, expected, "{tag}");
     }
-}
-
-#[test]
-fn records_of_encrypted_sets_are_laid_out_as_in_their_tables() {
-    let keys = longshore_crypt::Keys {
-        parent_root: [4; 32],
-        commitment: [5; 32],
-        slots: vec![longshore_crypt::Slot {
-            kind: 1,
-            bytes: vec![7; 3],
-        }],
-    };
-    let bodies = keys.encode().unwrap();
-    let (fixed, open) = check_fields(
-        "keys record",
-        &bodies[0],
-        &[
-            ("scheme", &1u16.to_le_bytes()),
-            ("digest", &[1]),
-            ("part", &[0; 2]),
-            ("count", &1u16.to_le_bytes()),
-            ("parent_root", &[4; 32]),
-            ("commitment", &[5; 32]),
-        ],
-    );
-    assert_eq!((fixed, open), (72, vec!["slots"]));
-    let slot = &bodies[0][fixed..];
-    let (fixed, open) = check_fields(
-        "slot",
-        slot,
-        &[("kind", &1u16.to_le_bytes()), ("len", &3u16.to_le_bytes())],
-    );
-    assert_eq!(
-        (fixed, open, &slot[fixed..]),
-        (4, vec!["bytes"], &[7; 3][..])
-    );
-    let roots = longshore_media::encrypted::Roots {
-        set: uuid(1),
-        families: vec![[8; 32], [9; 32]],
-    };
-    let body = roots.encode();
-    let (fixed, open) = check_fields(
-        "roots record",
-        &body,
-        &[
-            ("set", &[1; 16]),
-            ("families", &2u16.to_le_bytes()),
-            ("signature", &[0]),
-        ],
-    );
-    assert_eq!((fixed, open), (60, vec!["roots"]));
-    assert_eq!(body[fixed..], [[8; 32], [9; 32]].concat());
-    let mut check = Vec::new();
-    manifest::put_check(6, &mut check);
-    let (fixed, open) = check_fields(
-        "check",
-        &check,
-        &[("tag", &[4]), ("plain_crc", &6u32.to_le_bytes())],
-    );
-    assert_eq!((fixed, open.len()), (manifest::CHECK_LEN, 0));
-    assert_eq!(block::MANIFEST_PLAIN_MAX + manifest::CHECK_LEN, 65_520);
-    assert!(says("A manifest has at most 65,515 bytes before."));
-    assert_eq!(ENCRYPTED_EXTRA, 24);
-    assert!(says(
-        "`stored_len` may be 24 bytes longer than in other sets"
-    ));
-    assert_eq!(
-        record::ENCRYPTED_MAGIC.to_le_bytes(),
-        [0x5c, 0x2a, 0x4d, 0x18]
-    );
 }

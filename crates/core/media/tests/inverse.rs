@@ -204,7 +204,7 @@ prop_compose! {
             index_offset: n[6],
             index_len,
             chain_crc,
-            proof: proof.map(|(mac, n)| Proof { mac, root: [n; 32] }),
+            proof: proof.map(|(mac, n)| RootProof { mac, root: [n; 32] }),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! `key`: new identities, and their recipients.
 //!
-//! An identity is written once and never shown. What is printed is public.
+//! Invariants
+//! - An identity is written once and never shown. Recipients, which are printed, are public.
+//! - A failed run leaves no part of an identity.
+//!
+//! Leaves to others: reading identities (`keys.rs` of the program), and making them (`longshore-crypt`).
 
 use std::path::Path;
 

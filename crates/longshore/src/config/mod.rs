@@ -341,7 +341,7 @@ impl Serve {
     ];
 }
 
-/// Who can open backups, and what opens them here.
+/// The recipients of backups, and the identities that open backups here.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Encryption {

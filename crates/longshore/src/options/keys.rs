@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// What opens encrypted backups.
+/// The files that open encrypted backups.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encryption")]
 pub struct KeyOptions {
@@ -24,7 +24,7 @@ pub struct KeyOptions {
 
     /// Refuse backups that are not encrypted.
     ///
-    /// Whoever can write to the media could otherwise put a backup of their own in the place of an encrypted one. By
+    /// A person who can write to the media could otherwise put their own backup in the place of an encrypted one. By
     /// default they are read, unless [encryption] has `require = true`.
     #[arg(long, hide_short_help = true)]
     pub require_encryption: bool,

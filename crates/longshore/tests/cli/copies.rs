@@ -447,7 +447,7 @@ fn a_stopped_database_is_refused_to_backups_copies_and_expires_until_it_is_start
         .exits(0)
         .says("sales at target nightly: stopped by ");
     for place in ["disk1", "disk2"] {
-        let word = stage.path(&format!("{place}/sales/.longshore-stopped"));
+        let word = stage.path(format!("{place}/sales/.longshore-stopped"));
         let word = std::fs::read_to_string(word).unwrap();
         assert!(
             word.ends_with(": the disk is replaced\n") && word.lines().count() == 1,

@@ -117,7 +117,7 @@ fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
     assert_eq!(list("list --database sales --label latest --json"), true);
     let line = "list --database sales --label latest --target open --json";
     assert_eq!(list(line), false);
-    // What a host without any identity does every day.
+    // The daily work of a host without any identity.
     stage.line("info sales").exits(0);
     stage.line("check sales").exits(0);
     let label = stage.names("disk1/sales")[0].clone();

@@ -1,4 +1,5 @@
-//! Goal: the text of [`Place`], [`Claims`], [`Marks`], [`StatusRecords`], [`Remover`] and [`Hold`] holds for every place.
+//! Goal: the text of [`Place`], [`Claims`], [`Marks`], [`StatusRecords`], [`Stops`], [`Remover`] and [`Hold`] holds for
+//! every place.
 //! Method: directories on a real disk and on simulated ones with and without locks that reach everybody, and prefixes
 //! of a simulated store with its habits.
 //!

@@ -272,7 +272,7 @@ impl<'a> Verification<'a> {
         let only_encrypted =
             self.options.keys.require_encryption || self.context.config.encryption.require;
         for set in &listing.sets {
-            // Whoever can write a plain set there can write its result, too.
+            // A person who can write a plain set there can write its result, too.
             if only_encrypted && set.complete().is_some_and(|c| !c.header.encrypted) {
                 continue;
             }

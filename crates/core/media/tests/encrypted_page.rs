@@ -1,0 +1,81 @@
+//! Goal: the page of the format and the code say the same of encrypted sets.
+//! Method: as in `format_page.rs`.
+//! Not covered: keys and ciphers, which the independent reader computes from the page.
+
+use longshore_media::header::ENCRYPTED_EXTRA;
+use longshore_media::{block, manifest, record};
+use uuid::Uuid;
+
+#[path = "support/page.rs"]
+mod page;
+use page::{check_fields, says};
+
+#[test]
+fn records_of_encrypted_sets_are_laid_out_as_in_their_tables() {
+    let keys = longshore_crypt::Keys {
+        parent_root: [4; 32],
+        commitment: [5; 32],
+        slots: vec![longshore_crypt::Slot {
+            kind: 1,
+            bytes: vec![7; 3],
+        }],
+    };
+    let bodies = keys.encode().unwrap();
+    let (fixed, open) = check_fields(
+        "keys record",
+        &bodies[0],
+        &[
+            ("scheme", &1u16.to_le_bytes()),
+            ("digest", &[1]),
+            ("part", &[0; 2]),
+            ("count", &1u16.to_le_bytes()),
+            ("parent_root", &[4; 32]),
+            ("commitment", &[5; 32]),
+        ],
+    );
+    assert_eq!((fixed, open), (72, vec!["slots"]));
+    let slot = &bodies[0][fixed..];
+    let (fixed, open) = check_fields(
+        "slot",
+        slot,
+        &[("kind", &1u16.to_le_bytes()), ("len", &3u16.to_le_bytes())],
+    );
+    assert_eq!(
+        (fixed, open, &slot[fixed..]),
+        (4, vec!["bytes"], &[7; 3][..])
+    );
+    let roots = longshore_media::encrypted::Roots {
+        set: Uuid::from_bytes([1; 16]),
+        families: vec![[8; 32], [9; 32]],
+    };
+    let body = roots.encode();
+    let (fixed, open) = check_fields(
+        "roots record",
+        &body,
+        &[
+            ("set", &[1; 16]),
+            ("families", &2u16.to_le_bytes()),
+            ("signature", &[0]),
+        ],
+    );
+    assert_eq!((fixed, open), (60, vec!["roots"]));
+    assert_eq!(body[fixed..], [[8; 32], [9; 32]].concat());
+    let mut check = Vec::new();
+    manifest::put_check(6, &mut check);
+    let (fixed, open) = check_fields(
+        "check",
+        &check,
+        &[("tag", &[4]), ("plain_crc", &6u32.to_le_bytes())],
+    );
+    assert_eq!((fixed, open.len()), (manifest::CHECK_LEN, 0));
+    assert_eq!(block::MANIFEST_PLAIN_MAX + manifest::CHECK_LEN, 65_520);
+    assert!(says("A manifest has at most 65,515 bytes before."));
+    assert_eq!(ENCRYPTED_EXTRA, 24);
+    assert!(says(
+        "`stored_len` may be 24 bytes longer than in other sets"
+    ));
+    assert_eq!(
+        record::ENCRYPTED_MAGIC.to_le_bytes(),
+        [0x5c, 0x2a, 0x4d, 0x18]
+    );
+}
