@@ -177,8 +177,11 @@ fn where_encryption_is_required_nothing_else_is_made_or_read() {
     stage
         .line("backup app.db --to base.bak --page-sums")
         .exits(0);
-    let line = "backup app.db --to diff.bak --differential --base base.bak --require-encryption";
-    stage.line(line).exits(4).says("50124");
+    let to = recipient(&stage, "id");
+    let line = format!(
+        "backup app.db --to diff.bak --differential --base base.bak --require-encryption --encrypt-to {to}"
+    );
+    stage.line(&line).exits(4).says("50124");
     stage
         .line("backup app.db --to new.bak --require-encryption")
         .exits(2)

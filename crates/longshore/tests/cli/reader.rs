@@ -70,7 +70,7 @@ fn the_independent_reader_opens_encrypted_sets_without_our_code() {
             stage
                 .shell(&format!("python3 {reader} verify {stripes}"))
                 .exits(0)
-                .says("identity");
+                .says("not opened");
             stage
                 .shell(&format!(
                     "python3 {reader} verify --identity {kind} {stripes}
