@@ -114,16 +114,11 @@ trait Published: Serialize + serde::de::DeserializeOwned {
     /// The end of its name.
     const EXTENSION: &str;
 
-    fn process(&self) -> (u32, u64);
     fn since(&self) -> (i64, u32);
 }
 
 impl Published for RunningBackup {
     const EXTENSION: &str = "json";
-
-    fn process(&self) -> (u32, u64) {
-        (self.pid, self.process_started)
-    }
 
     fn since(&self) -> (i64, u32) {
         (self.since_us, self.pid)
@@ -132,10 +127,6 @@ impl Published for RunningBackup {
 
 impl Published for RunningWork {
     const EXTENSION: &str = "work";
-
-    fn process(&self) -> (u32, u64) {
-        (self.pid, self.process_started)
-    }
 
     fn since(&self) -> (i64, u32) {
         (self.since_us, self.pid)
@@ -343,26 +334,36 @@ fn published<P: Published>(storage: &dyn Storage, catalog: Option<&Path>) -> Vec
     let mut runs: Vec<P> = names
         .filter_map(Result::ok)
         .map(PathBuf::from)
-        .filter(|name| name.extension().is_some_and(|e| e == P::EXTENSION))
         .filter_map(|name| live(&*dir, &name))
         .collect();
     runs.sort_by_key(P::since);
     runs
 }
 
+/// Who wrote a file, of either kind.
+#[derive(Deserialize)]
+struct Writer {
+    pid: u32,
+    process_started: u64,
+}
+
+/// The run of a file of this kind. A file of a dead process is removed, whatever its kind is.
 fn live<P: Published>(dir: &dyn Dir, name: &Path) -> Option<P> {
+    let extension = name.extension()?.to_str()?;
+    if ![RunningBackup::EXTENSION, RunningWork::EXTENSION].contains(&extension) {
+        return None;
+    }
     let file = dir.open(name, OpenHow::Read).ok()?;
     let len = file.stat().ok()?.len;
     let mut text = vec![0; usize::try_from(len.min(LEN_MAX)).ok()?];
     file.read_exact_at(&mut text, 0, Via::Cache).ok()?;
-    let run: P = serde_json::from_slice(&text).ok()?;
-    let (pid, started) = run.process();
-    if facts::process_started(pid) == Some(started) {
-        return Some(run);
+    let writer: Writer = serde_json::from_slice(&text).ok()?;
+    if facts::process_started(writer.pid) != Some(writer.process_started) {
+        // A file of another user stays for that user.
+        let _not_ours = dir.remove_file(name);
+        return None;
     }
-    // A file of another user stays for that user.
-    let _not_ours = dir.remove_file(name);
-    None
+    (extension == P::EXTENSION).then(|| serde_json::from_slice(&text).ok())?
 }
 
 #[cfg(test)]
