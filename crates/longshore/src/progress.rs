@@ -283,7 +283,7 @@ mod tests {
             line.starts_with("25 percent processed. 250 B of 1000 B, ratio 4.0"),
             "{line}"
         );
-        assert!(line.ends_with(", 2 s left\n"), "{line}");
+        assert!(line.ends_with(", 3 s left\n"), "{line}");
         assert_eq!(lines.due(now(1100), &at(299, Some(1000))), None);
         assert!(lines.due(now(1200), &at(300, Some(1000))).is_some());
     }

@@ -98,7 +98,7 @@ impl From<Mode> for OffloadMode {
     }
 }
 
-/// Shows what this machine has for backups, what is missing, and the command that fixes it.
+/// Shows what this machine has for backups, what is missing, and what to type.
 ///
 /// Reads processors, libraries and devices, and changes nothing. It does not need root; facts that only root can read
 /// are shown as unknown. Exit code 5 if something could be better, else 0.

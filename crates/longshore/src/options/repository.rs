@@ -215,7 +215,7 @@ Examples:
 Not for: proving that backups can be restored; `longshore verify` reads them, `longshore drill`
 restores one.";
 
-/// Shows what targets hold: backups, chains, sizes, WAL and its gaps, what the retention will do.
+/// Shows what targets hold: backups, chains, sizes, WAL and its gaps, what will expire.
 ///
 /// Everything is read from the media and the archive, not from the history. Only headers are read.
 #[derive(Debug, Args)]
@@ -301,7 +301,7 @@ Examples:
 
 Not for: keeping the restored copy: the drill always removes it. Use `longshore restore`.";
 
-/// Restores a backup to a scratch directory, checks that the database is sound, and removes it.
+/// Restores a backup to a scratch directory and checks that the database is sound.
 ///
 /// A SQLite database is opened and checked (PRAGMA integrity_check). A PostgreSQL cluster is started as a private
 /// server, without network and archiving, recovered to consistency, checked with pg_amcheck and stopped; then its

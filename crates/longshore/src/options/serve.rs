@@ -28,7 +28,7 @@ Not for: data. Statements back up and restore databases and query the server's v
 (docs/serve.md).
 For scripts on this machine `longshore sql` needs no server.";
 
-/// Serves T-SQL to SQL Server's clients, and a status page with metrics to browsers and Prometheus.
+/// Serves T-SQL to SQL Server's clients, and a status page with metrics.
 ///
 /// Speaks TDS 7.2 to 7.4 with TLS. A client can do the same as `longshore sql`, within the directories that statements
 /// may name. Every client logs in with a name and a password that --add-login made.
@@ -102,7 +102,7 @@ pub struct Serve {
     #[arg(long, value_name = "NAME=SOURCE")]
     pub database: Vec<String>,
 
-    /// Serve the status page and metrics for Prometheus at this address, alone unless --listen is given, too.
+    /// Serve the status page and Prometheus metrics at this address, alone unless --listen is given.
     ///
     /// The page (/) shows databases, the time that can be recovered, what `check` finds, runs and history; /metrics has
     /// the metrics, /status.json the page's data. Without an address it is 127.0.0.1:7433. On loopback every user of the
