@@ -340,7 +340,7 @@ fn published<P: Published>(storage: &dyn Storage, catalog: Option<&Path>) -> Vec
     runs
 }
 
-/// Who wrote a file, of either kind.
+/// The writer of a file of either kind.
 #[derive(Deserialize)]
 struct Writer {
     pid: u32,
