@@ -48,7 +48,7 @@ change while they are copied are not a backup. Nor for synchronising: every back
     group = ArgGroup::new("where").args(["to", "target"]),
     group = ArgGroup::new("disposing").args(["append", "init", "format"]))]
 pub struct Backup {
-    /// sqlite:FILE, files:PATH..., postgres://..., a path, or the name of a configured database.
+    /// sqlite:FILE, files:PATH..., postgres://..., a path, or a configured database.
     ///
     /// If one path is given, a SQLite database is recognised by its first bytes; everything else is files.
     /// A word without `/` that names a [database.NAME] of the configuration is that database; write ./NAME
@@ -65,7 +65,7 @@ pub struct Backup {
     #[arg(long, value_name = "DEVICE", value_parser = values::device())]
     pub to: Vec<DeviceSpec>,
 
-    /// A target of the configuration: one new stripe in each of its directories.
+    /// A target of the configuration: a new stripe in each directory.
     ///
     /// The stripes make a new media set. The default, without --to, is the configured database's target. The stripes are
     /// DIRECTORY/DATABASE/LABEL/family-N.bak; the label begins with the UTC time, such as
@@ -102,12 +102,14 @@ pub struct Backup {
     #[arg(long)]
     pub verify: bool,
 
-    /// Encrypt for age1..., age1pq1..., @FILE (a recipient a line) or passphrase:FILE. Repeatable.
+    /// Encrypt for age1..., @FILE or passphrase:FILE. Repeatable.
     ///
-    /// The identity of any one of them opens the backup; this machine needs none (`longshore key`). Names and contents are
-    /// encrypted, but not the sizes, the database's name and the other facts that `longshore list` shows. The default is
-    /// `recipients` of the target, else of [encryption]; without any, the backup is not encrypted.
-    #[arg(long, value_name = "RECIPIENT", help_heading = "Encryption")]
+    /// A recipient begins with age1 or age1pq1. The file after @ has a recipient a line; that after passphrase: has the
+    /// passphrase in its first line. The identity of any one of them opens the backup; this machine needs none
+    /// (`longshore key`). Names and contents are encrypted, but not the sizes, the database's name and the other facts that
+    /// `longshore list` shows. The default is `recipients` of the target, else of [encryption]; without any, the backup is
+    /// not encrypted.
+    #[arg(long, value_name = "RECIPIENT")]
     pub encrypt_to: Vec<String>,
 
     #[command(flatten)]

@@ -12,9 +12,8 @@ use clap::{Args, Subcommand};
 
 /// The files that open encrypted backups.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Encryption")]
 pub struct KeyOptions {
-    /// A file with identities that open encrypted backups, or passphrase:FILE. Repeatable.
+    /// Identities that open backups: FILE, or passphrase:FILE. Repeatable.
     ///
     /// The file is that of `longshore key new`, or of age-keygen. After passphrase: the first line of FILE is the passphrase.
     /// Only its owner may read it. Without this option the files of `identities` in [encryption] are taken, and without

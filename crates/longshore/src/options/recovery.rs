@@ -51,7 +51,7 @@ impl From<RecoverySettingsArg> for RecoverySettings {
 #[command(next_help_heading = "PostgreSQL")]
 #[command(group = ArgGroup::new("recovery-end").multiple(false))]
 pub struct ClusterArgs {
-    /// New directory of a tablespace; OLD: its OID or its directory. Repeatable.
+    /// New directory of a tablespace (its OID or directory). Repeatable.
     ///
     /// Without it the restore writes nothing outside --to, unless --tablespaces-as-stored allows it. From a pipe, only OIDs
     /// are known before the set is read.
@@ -65,7 +65,7 @@ pub struct ClusterArgs {
     #[arg(long, hide_short_help = true)]
     pub tablespaces_as_stored: bool,
 
-    /// Turn an existing data directory of this cluster into the set's, writing only what differs.
+    /// Make this cluster's data directory the set's; write what differs.
     ///
     /// Everything is compared byte by byte; files that the set does not have are removed. No server starts on the
     /// directory before the restore is complete. An interrupted restore can be repeated.
@@ -146,9 +146,9 @@ pub struct ClusterArgs {
     #[arg(long)]
     pub standby: bool,
 
-    /// Restore the content of this database, and leave others empty. NAME: its name or OID. Repeatable.
+    /// Restore only this database's content: name or OID. Repeatable.
     ///
-    /// The files of the other databases become holes of their length, so that the server can recover; drop these databases
+    /// Others are left empty: their files become holes of their length, so that the server can recover; drop these databases
     /// when it has opened. postgres, template0, template1 and what all databases share are always restored. By default
     /// every database is restored. Not with --delta, and not from a pipe.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["db_exclude", "delta", "only", "moves"])]
@@ -158,7 +158,7 @@ pub struct ClusterArgs {
     ///
     /// Its files become holes of their length, so that the server can recover; drop it when the server has opened. By default
     /// every database is restored. Not with --delta, and not from a pipe.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["delta", "only", "moves"])]
+    #[arg(long, hide_short_help = true, value_name = "NAME", conflicts_with_all = ["delta", "only", "moves"])]
     pub db_exclude: Vec<String>,
 
     /// What happens to recovery settings: write, keep or none.
