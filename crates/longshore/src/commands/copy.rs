@@ -464,7 +464,7 @@ impl RouteRun<'_> {
     ) -> Result<Outcome, Failure> {
         let again = plan.steps[index] == CopyStep::Copy { again: true };
         let begun = match self.from.begin_copy((from, index), self.to, again) {
-            Err(Error::LabelTaken { .. }) if self.is_in_hand(from, index)? => {
+            Err(Error::LabelTaken { .. }) if self.is_in_hand(from, index, again)? => {
                 return Ok(Outcome::Taken);
             }
             begun => begun?,
@@ -490,7 +490,7 @@ impl RouteRun<'_> {
     }
 
     /// Whether another process copies this very backup, or has done so since the plan was made.
-    fn is_in_hand(&self, from: &Listing, index: usize) -> Result<bool, Failure> {
+    fn is_in_hand(&self, from: &Listing, index: usize, again: bool) -> Result<bool, Failure> {
         let label = &from.sets[index].label;
         let ours = from.sets[index].complete();
         let now = self.to.list()?;
@@ -500,6 +500,8 @@ impl RouteRun<'_> {
             Some(BackupState::Complete(theirs)) => {
                 ours.is_some_and(|ours| ours.header == theirs.header)
             }
+            // Nothing was there for the plan, so another process has just made it and takes its lease next.
+            Some(BackupState::Abandoned) => !again,
             _ => false,
         })
     }

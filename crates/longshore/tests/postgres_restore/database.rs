@@ -373,17 +373,12 @@ fn wal_removed_by_retention_is_no_gap_and_any_other_missing_wal_is() {
     };
     let main = Main::new(&installation);
     let server = &main.stage.server;
-    let more = || {
-        for _ in 0..3 {
-            server.psql("insert into marker values (0); select pg_switch_wal()");
-        }
-    };
     for _ in 0..3 {
         main.back_up();
-        more();
+        main.fill_segments();
     }
     let last = main.mark(1);
-    more();
+    main.fill_segments();
     main.archived(server);
     let config = main.stage.path("longshore.toml");
     let text_of = std::fs::read_to_string(&config).unwrap();
@@ -428,11 +423,6 @@ fn windows_of_recoverable_time_end_at_gaps_and_at_the_last_backup() {
     };
     let main = Main::new(&installation);
     let server = &main.stage.server;
-    let more = || {
-        for _ in 0..3 {
-            server.psql("insert into marker values (0); select pg_switch_wal()");
-        }
-    };
     // From, to, and whether it goes on to the archive's end.
     let windows = || -> Vec<(String, String, bool)> {
         let output = succeed(&mut main.command("--json info main"));
@@ -450,19 +440,19 @@ fn windows_of_recoverable_time_end_at_gaps_and_at_the_last_backup() {
     };
     let window = |from: &String, to: &String, goes_on| (from.clone(), to.clone(), goes_on);
     let first = main.back_up();
-    more();
+    main.fill_segments();
     let early = main.mark(1);
-    more();
+    main.fill_segments();
     let second = main.back_up();
-    more();
+    main.fill_segments();
     let lost = main.mark(2);
-    more();
+    main.fill_segments();
     main.archived(server);
     assert_eq!(windows(), [window(&first, &second, true)]);
     std::fs::remove_file(main.segment(&lost.lsn)).unwrap();
     assert_eq!(windows(), [window(&first, &second, false)]);
     let third = main.back_up();
-    more();
+    main.fill_segments();
     main.archived(server);
     let healed = [window(&first, &second, false), window(&third, &third, true)];
     assert_eq!(windows(), healed);
@@ -484,11 +474,6 @@ fn a_newer_full_backup_heals_a_gap_and_a_later_gap_is_an_alarm_again() {
     };
     let main = Main::new(&installation);
     let server = &main.stage.server;
-    let more = || {
-        for _ in 0..3 {
-            server.psql("insert into marker values (0); select pg_switch_wal()");
-        }
-    };
     let run = |line: &str| {
         let output = main.command(line).output().unwrap();
         (output.status.code(), text(&output.stdout))
@@ -503,9 +488,9 @@ fn a_newer_full_backup_heals_a_gap_and_a_later_gap_is_an_alarm_again() {
         )
     };
     let first = main.back_up();
-    more();
+    main.fill_segments();
     let lost = main.mark(1);
-    more();
+    main.fill_segments();
     main.archived(server);
     assert_eq!(from(), (Some(first), 0));
     std::fs::remove_file(main.segment(&lost.lsn)).unwrap();
@@ -520,9 +505,9 @@ fn a_newer_full_backup_heals_a_gap_and_a_later_gap_is_an_alarm_again() {
     assert_eq!(from(), (None, 1));
 
     let second = main.back_up();
-    more();
+    main.fill_segments();
     let later = main.mark(2);
-    more();
+    main.fill_segments();
     main.archived(server);
     assert_eq!(from(), (Some(second.clone()), 1));
     let (code, said) = run(check);

@@ -108,6 +108,14 @@ impl Main {
         moment
     }
 
+    /// Ends three segments, each with a change in it.
+    pub fn fill_segments(&self) {
+        for _ in 0..3 {
+            let server = &self.stage.server;
+            server.psql("insert into marker values (0); select pg_switch_wal()");
+        }
+    }
+
     pub fn archived(&self, server: &Server) {
         archived(server);
     }
