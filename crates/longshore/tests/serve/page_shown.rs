@@ -25,7 +25,8 @@ fn example() -> Value {
             "label": format!("label-{days}"), "set": "s", "type": kind, "state": "complete", "detail": "complete",
             "restorable": true, "begun_us": at(days) - 1_000_000, "finish_us": at(days), "plain_bytes": 3_000_000_000_u64,
             "stored_bytes": 1_000_000_000, "bytes": 1_000_000_000, "ratio": 3.0, "algorithm": "ZSTD", "needs": [],
-            "used_by": [], "log": null, "branches": [1], "name": null, "description": null, "retention": "stays: full backup number 1",
+            "used_by": [], "log": null, "branches": [1], "name": null, "description": null,
+            "retention": "stays: full backup number 1",
         })
     };
     let window = |from: i64, to: i64, goes_on: bool| {
@@ -34,18 +35,34 @@ fn example() -> Value {
             "to_us": at(to), "end_lsn": format!("0/{from}000000"), "goes_on": goes_on,
         })
     };
+    let result = |task: &str| {
+        json!({
+            "task": task, "label": "label-7", "good": true, "at_us": at(6), "age_s": 518_400, "host": "db2", "elapsed_s": 90.0,
+            "text": null,
+        })
+    };
+    let results = json!({
+        "verified": result("verify"), "drilled": result("drill"), "unverified": 1,
+        "all": [result("verify"), result("drill")], "unreadable": [],
+        "failed": [{
+            "task": "copy", "label": null, "at_us": at(1), "age_s": 86_400, "host": "db1", "exit_code": 3, "number": 3201,
+            "text": "cannot open /mnt/copies", "mended": false,
+        }],
+    });
     let info = |database: &str, backups: Vec<Value>, wal: Value| {
         json!({
             "database": database, "target": "disk", "directories": ["/mnt/backup"], "url": null, "retention": "month",
             "backups": backups, "branches": [], "bytes": 9_000_000_000_u64, "last_good": "label-1",
             "last_good_finish_us": at(1), "last_good_age_s": 86_400, "last_good_seconds": 60.0,
-            "last_good_stored_bytes": 1_000_000_000, "wal": wal, "strays": [],
+            "last_good_stored_bytes": 1_000_000_000, "recoverable_until_us": at(0), "at_risk_s": 40, "wal": wal,
+            "results": results, "strays": [],
         })
     };
     let wal = json!({
         "system": "7301234567890123456", "segment_bytes": 16_777_216, "runs": [], "segments": 900, "stored_bytes": 4_000_000_000_u64,
         "gaps": ["000000010000000000000042 (1)"], "inconsistent": [], "recoverable_from": "label-12",
-        "recoverable_from_us": at(12), "windows": [window(25, 14, false), window(12, 1, true)], "error": null, "refused": null,
+        "recoverable_from_us": at(12), "archived_until_us": at(0),
+        "windows": [window(25, 14, false), window(12, 1, true)], "error": null, "refused": null,
     });
     let shelf = |info: Value, is_copy: bool, asked_for_s: Value| {
         json!({
