@@ -108,6 +108,12 @@ pub enum ClusterError {
     #[error("the set does not say how its databases are called, and {name} is no OID")]
     DatabasesUnnamed { name: String },
 
+    #[error(
+        "the set does not say how its databases are called, and postgres, template0 or template1 was made anew: which databases \
+         every cluster needs cannot be told"
+    )]
+    DatabasesRemade,
+
     #[error("the set names more than {max} databases")]
     DatabasesMany { max: usize },
 
@@ -186,6 +192,9 @@ impl ClusterError {
             }
             ClusterError::DatabasesUnnamed { .. } => {
                 "give the OID of the database: the directories below base in `longshore list --files` are named after OIDs"
+            }
+            ClusterError::DatabasesRemade => {
+                "give the OIDs of those that are to be empty: --db-exclude"
             }
             ClusterError::DatabasesMany { .. } => "restore all databases",
             ClusterError::DatabaseKept { .. } => "leave it out of --db-exclude",

@@ -31,7 +31,7 @@ const FILES: &str = "longshore-config/files";
 /// OIDs from this one on were not given by initdb (`FirstNormalObjectId`).
 const FIRST_OF_USERS: u32 = 16_384;
 /// The databases of every cluster.
-const OWN: [&str; 3] = ["postgres", "template0", "template1"];
+pub const OWN: [&str; 3] = ["postgres", "template0", "template1"];
 
 /// The place of an original's copy in a set; `None` for a path that is not absolute and plain.
 pub fn copy_of(original: &Path) -> Option<PathBuf> {

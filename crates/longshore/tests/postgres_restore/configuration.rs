@@ -215,8 +215,11 @@ fn configuration_outside_the_data_directory_is_in_the_set_and_starts_the_copy() 
             outside.stage.path().display(),
             outside.server.port()
         ));
-        let said = text(&succeed(&mut again).stderr);
+        let output = again.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{said}");
         assert!(said.contains("names of an earlier restore"), "{said}");
+        assert!(said.contains("the server runs on"), "{said}");
         let names = listed(&outside.path("again.bak"));
         // Its own configuration is in its data directory, below longshore-config.
         assert!(

@@ -145,20 +145,26 @@ fn chosen_databases_come_back_from_a_chain_at_a_moment_and_the_others_are_empty(
         assert!(refused.contains("pg_filenode.map"), "{refused}");
         // The command of the note, as it stands; a template is none first.
         copy.psql("alter database tmpl is_template false");
-        let drop = said.split("drop them: ").nth(1).unwrap();
-        let drop = drop
-            .split(" | psql")
-            .next()
-            .unwrap()
-            .replace("\\\\", "\\")
-            .replace("\\\"", "\"");
-        let mut shell = copy.command_at(Path::new("/bin/sh"));
-        let psql = format!(
-            "{drop} | psql -v ON_ERROR_STOP=1 -h {} -p {} -U postgres -d postgres",
-            copy.socket_dir().display(),
-            copy.port()
-        );
-        succeed(shell.args(["-c", &psql]));
+        let drop = said.split(" for PORT: ").nth(1).unwrap();
+        let (drop, _) = drop.split_once(" -d postgres").unwrap();
+        let drop = drop.replace("\\\\", "\\").replace("\\\"", "\"");
+        let run = |at: &Server| {
+            let place = format!(
+                "-h {} -p {} -U postgres -d postgres",
+                at.socket_dir().display(),
+                at.port()
+            );
+            let line = drop.replace("-p PORT", &place);
+            assert_ne!(line, drop);
+            let mut shell = at.command_at(Path::new("/bin/sh"));
+            text(&succeed(shell.args(["-c", &line])).stdout)
+        };
+        // The original has the same OIDs.
+        let count = || server.psql("select count(*) from pg_database");
+        let before = count();
+        assert_eq!(run(server), "");
+        assert_eq!(count(), before);
+        assert!(run(&copy).contains("DROP DATABASE"));
         assert_eq!(
             copy.psql("select count(*) from pg_database where oid >= 16384"),
             "1"
@@ -367,7 +373,8 @@ fn recovery_settings_are_kept_or_left_out_on_request() {
             "{said}"
         );
         let (data, mut command) = main.restore("keep", &["--recovery-settings", "keep"]);
-        judged(&mut command);
+        let said = text(&judged(&mut command).stdout);
+        assert!(said.contains("settings that were kept"), "{said}");
         assert_eq!(fs::read(data.join("postgresql.auto.conf")).unwrap(), conf);
         assert!(data.join("recovery.signal").exists());
         let copy = main.stage.adopt(&data);

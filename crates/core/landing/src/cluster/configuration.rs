@@ -50,9 +50,11 @@ pub fn restored_configuration(
     let facts = text(&*dir, Path::new(CONFIG_FACTS), FACTS_MAX).ok();
     match facts.and_then(|text| ConfigFacts::parse(&text)) {
         Some(facts) => {
+            let own = storage.canonical(&facts.data_directory);
             let found = Copies {
                 dir: &*dir,
                 data: &real,
+                is_at_its_place: own.is_ok_and(|own| own == real),
                 facts: &facts,
             };
             (Some(found.told()), Some(found.report()))
@@ -70,6 +72,8 @@ struct Copies<'a> {
     dir: &'a dyn Dir,
     /// The restored data directory, without links.
     data: &'a Path,
+    /// Whether that is where the original was.
+    is_at_its_place: bool,
     facts: &'a ConfigFacts,
 }
 
@@ -84,6 +88,13 @@ impl Copies<'_> {
         (found.kind == FileKind::File).then(|| self.data.join(name))
     }
 
+    /// A file that was inside the data directory, where it is now. The configuration may name its original place.
+    fn restored(&self, original: &Path) -> Option<PathBuf> {
+        let name = original.strip_prefix(&self.facts.data_directory).ok()?;
+        let found = self.dir.stat(name).ok()?;
+        (found.kind == FileKind::File).then(|| self.data.join(name))
+    }
+
     /// `pg_ctl` with the copies in the place of the originals.
     fn start(&self) -> String {
         let files = [
@@ -93,7 +104,7 @@ impl Copies<'_> {
         ];
         let mut options = vec![format!("-c data_directory={}", quoted_path(self.data))];
         for (name, original) in files {
-            if let Some(copy) = self.copy(original) {
+            if let Some(copy) = self.copy(original).or_else(|| self.restored(original)) {
                 options.push(format!("-c {name}={}", quoted_path(&copy)));
             }
         }
@@ -116,7 +127,7 @@ impl Copies<'_> {
         let mut names = dir.strip_prefix(DEBIAN).ok()?.iter();
         let version = names.next()?.to_str()?;
         let name = names.next()?.to_str()?;
-        let is_own = names.next().is_none() && self.data == self.facts.data_directory;
+        let is_own = names.next().is_none() && self.is_at_its_place;
         is_own.then_some((dir, version, name))
     }
 
@@ -206,6 +217,8 @@ mod tests {
             .unwrap();
         disk.write_file(at(Path::new(CONFIG_FACTS)), &facts.format())
             .unwrap();
+        disk.write_file(at(Path::new("pg_ident.conf")), b"")
+            .unwrap();
         for file in files {
             disk.write_file(at(&copy_of(Path::new(file)).unwrap()), b"x")
                 .unwrap();
@@ -224,7 +237,7 @@ mod tests {
         let copies = "/srv/a b/data/longshore-config/files/etc/postgresql/15/main";
         let inner = |name: &str| format!("'\\''{copies}/{name}'\\''");
         let expected = format!(
-            "pg_ctl -D '/srv/a b/data' -o '-c data_directory='\\''/srv/a b/data'\\'' -c config_file={} -c hba_file={} -c external_pid_file=' start",
+            "pg_ctl -D '/srv/a b/data' -o '-c data_directory='\\''/srv/a b/data'\\'' -c config_file={} -c hba_file={} -c ident_file='\\''/srv/a b/data/pg_ident.conf'\\'' -c external_pid_file=' start",
             inner("postgresql.conf"),
             inner("pg_hba.conf")
         );

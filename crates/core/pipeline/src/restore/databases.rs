@@ -17,7 +17,7 @@ use std::path::Path;
 use longshore_landing::{ClusterError, DatabaseChoice};
 use longshore_media::{BlockStream, Error as MediaError, Item, MediaSet, SetHeader};
 use longshore_pg::set_notes::{
-    DATABASES, LIST_MAX, NamedDatabase, database_of, is_own, parse_databases,
+    DATABASES, LIST_MAX, NamedDatabase, OWN, database_of, is_own, parse_databases,
 };
 use longshore_source::SourceKind;
 use parking_lot::Mutex;
@@ -44,6 +44,15 @@ const DATABASES_MAX: usize = 100_000;
 pub struct EmptiedDatabases {
     /// By OID, with the name where it is known.
     databases: BTreeMap<u32, Option<String>>,
+}
+
+/// Refuses a set without names in which databases that are always restored cannot be told: a postgres or template1 that
+/// was dropped and made anew has an OID as those of users have.
+fn check_own<'a>(known: impl Iterator<Item = &'a u32>) -> Result<(), ClusterError> {
+    match known.filter(|oid| is_own(**oid)).count() < OWN.len() {
+        true => Err(ClusterError::DatabasesRemade),
+        false => Ok(()),
+    }
 }
 
 impl EmptiedDatabases {
@@ -88,6 +97,9 @@ impl EmptiedDatabases {
             let name = name.clone().unwrap_or_default();
             NamedDatabase { oid, name }.is_own()
         };
+        if matches!(choice, DatabaseChoice::Only(_)) && list.is_none() {
+            check_own(known.keys())?;
+        }
         let databases = match choice {
             DatabaseChoice::Only(_) => known
                 .into_iter()
@@ -299,6 +311,8 @@ mod tests {
         assert_eq!(chosen("16388").unwrap(), [16_388]);
         assert!(chosen("twice").unwrap_err().contains("twice"));
         assert!(chosen("16389").unwrap_err().contains("twice (16386)"));
+        assert!(check_own([1, 4, 5, 16_385].iter()).is_ok());
+        assert!(check_own([1, 4, 16_385, 16_390].iter()).is_err());
         let unnamed = choose(&["a".to_owned()], &known(), false).unwrap_err();
         assert!(matches!(unnamed, ClusterError::DatabasesUnnamed { .. }));
     }

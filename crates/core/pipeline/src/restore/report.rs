@@ -9,8 +9,10 @@
 //! Leaves to others: the restore (`prepared.rs`), finding the dangers (`longshore-landing`), and showing the report
 //! (the programs).
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use longshore_io::Storage;
 use longshore_landing as landing;
 use longshore_landing::DeltaResult;
 use longshore_media::SetTrailer;
@@ -53,6 +55,14 @@ fn dangers(
     let recovery = moved.options.recovery.as_ref();
     if recovery.is_some_and(|recovery| recovery.not_ahead) {
         notes.extend(landing::told_of_not_ahead(storage, &request.target));
+    }
+    let is_kept = request.cluster.settings == landing::RecoverySettings::Keep;
+    if is_kept && !trailers(moved).any(|trailer| trailer.log.included) {
+        notes.push(
+            "the backup does not hold the WAL that makes it consistent: the server fetches it with the restore_command or \
+             primary_conninfo of the settings that were kept, and stops if they have neither"
+                .to_owned(),
+        );
     }
     // A cluster that is not started as it is has nobody to tell.
     let is_started = !request.cluster.log_follows && !request.cluster.hold;
@@ -101,16 +111,40 @@ fn tell_emptied(
     if emptied.len() > SHOWN_MAX {
         words.push(format!("and {} more", emptied.len() - SHOWN_MAX));
     }
-    let oids: Vec<_> = emptied.iter().map(|d| d.oid.to_string()).collect();
+    let (storage, target) = (&*prepared.context.storage, &prepared.request.target);
     notes.push(format!(
-        "{} databases were left empty: {}. No session can use them; when the server has opened, drop them: echo \"select \
-         format('drop database %I', datname) from pg_database where oid in ({}) \\gexec\" | psql -d postgres",
+        "{} databases were left empty: {}. No session can use them; when the server has opened, drop them, with its port for \
+         PORT: {}",
         emptied.len(),
         words.join(", "),
-        oids.join(", ")
+        drop_command(storage, target, emptied)
     ));
-    let (storage, target) = (&*prepared.context.storage, &prepared.request.target);
     warnings.extend(landing::told_of_unlogged_hints(storage, target));
+}
+
+/// A shell command that drops these databases in the server of this data directory. The original has databases of the same
+/// OIDs, and may run next to it: any other server drops nothing.
+fn drop_command(storage: &dyn Storage, target: &Path, emptied: &[EmptiedDatabase]) -> String {
+    let oids: Vec<_> = emptied.iter().map(|d| d.oid.to_string()).collect();
+    let literal = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', "''"));
+    let mut places = vec![literal(target)];
+    // The server tells its directory as it was started with it, with links or without.
+    places.extend(storage.canonical(target).ok().map(|real| literal(&real)));
+    places.dedup();
+    let sql = format!(
+        "select format('drop database %I', datname) from pg_database where oid in ({}) and inet_server_addr() is null \
+         and current_setting('data_directory') in ({})",
+        oids.join(", "),
+        places.join(", ")
+    );
+    let mut inside = String::new();
+    for c in sql.chars() {
+        if matches!(c, '"' | '$' | '`' | '\\') {
+            inside.push('\\');
+        }
+        inside.push(c);
+    }
+    format!("printf '%s\\n' \"{inside} \\gexec\" | psql -v ON_ERROR_STOP=1 -p PORT -d postgres")
 }
 
 /// Whether the set was made from files that changed meanwhile; if so, adds warnings that name them.

@@ -40,6 +40,8 @@ const DEPTH_MAX: usize = 10;
 const READINGS_MAX: usize = 3;
 /// Room for the directory of the copies in front of a path.
 const PATH_LEN_MAX: usize = 4000;
+/// A server's user is never taken for a member of it.
+const ROOT_GROUP: u32 = 0;
 /// Files of Debian's `pg_ctlcluster` next to `postgresql.conf`.
 const NEIGHBOURS: [&str; 3] = ["environment", "pg_ctl.conf", "start.conf"];
 
@@ -73,13 +75,29 @@ pub(super) fn look(
         return Configuration::default();
     };
     let is_root = rustix::process::geteuid().is_root() && root.uid != 0;
+    // The server made this file, so its group is the server's; who made the directory is not known.
+    let group = storage.stat(&data.join("postmaster.pid"));
+    let group = group.map_or(ROOT_GROUP, |stat| stat.gid);
     let reader = Reader {
         storage,
         data,
-        user: is_root.then_some((root.uid, root.gid)),
+        user: is_root.then_some((root.uid, group)),
     };
     let mut search = Search::new(&reader);
     search.begin(&facts);
+    let copies = storage.canonical(&data.join(CONFIG_DIR)).ok();
+    for path in [&facts.config_file, &facts.hba_file, &facts.ident_file] {
+        let real = storage.canonical(path).ok();
+        if real
+            .zip(copies.as_ref())
+            .is_some_and(|(real, copies)| real.starts_with(copies))
+        {
+            search.warnings.push(format!(
+                "the server runs on {path:?}, a copy that an earlier restore left, which no backup has: move it to a place \
+                 of its own"
+            ));
+        }
+    }
     search.run();
     // The server may know the includes of a file that is not readable here. It reads all files for that answer.
     if search.denied {
@@ -270,8 +288,17 @@ impl<'a> Search<'a> {
             if !self.seen.insert(wanted.path.clone()) {
                 continue;
             }
-            if self.seen.len() > FILES_MAX || wanted.depth > DEPTH_MAX {
+            if wanted.depth > DEPTH_MAX {
+                self.leave_out(&wanted.path, "its includes are too deep");
+                continue;
+            }
+            if self.seen.len() > FILES_MAX {
                 self.leave_out(&wanted.path, "too many files include one another");
+                let more = self.waiting.len();
+                if more > 0 {
+                    let text = format!("nor are {more} further paths that are included");
+                    self.warnings.push(text);
+                }
                 return;
             }
             match self.reader.read(&wanted.path) {
@@ -390,7 +417,7 @@ impl Reader<'_> {
         let Some((uid, gid)) = self.user else {
             return Ok(());
         };
-        let shift = match (stat.uid == uid, stat.gid == gid) {
+        let shift = match (stat.uid == uid, stat.gid == gid && gid != ROOT_GROUP) {
             (true, _) => 6,
             (false, true) => 3,
             (false, false) => 0,
