@@ -4,73 +4,16 @@
 //! Only the page's time and its LABEL are replaced. Needs root, and PostgreSQL of Debian's packages.
 //! Not covered: systemd, and disks that fail instead of losing files.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use crate::common::{BINARY, text};
+use crate::pages::{repository, run_page};
 
-/// The version that is on the page.
-const MAJOR: &str = "15";
 const TIME: &str = "2027-01-31 05:59:30+01";
-
-/// Blocks of commands: the words after `sh run`, and the commands.
-type Blocks = Vec<(String, String)>;
-
-/// The blocks of a page by their headings; those before the first one under an empty name.
-fn blocks(page: &str) -> BTreeMap<String, Blocks> {
-    let mut found: BTreeMap<String, Blocks> = BTreeMap::new();
-    let mut heading = String::new();
-    let mut block: Option<(String, String)> = None;
-    for line in page.lines() {
-        match (&mut block, line) {
-            (Some(_), "```") => found
-                .entry(heading.clone())
-                .or_default()
-                .extend(block.take()),
-            (Some((_, commands)), line) => *commands += &format!("{line}\n"),
-            (None, line) => {
-                if let Some(name) = line.strip_prefix("## ") {
-                    name.clone_into(&mut heading);
-                }
-                if let Some(words) = line.strip_prefix("```sh run") {
-                    block = Some((words.trim().to_owned(), String::new()));
-                } else if line.starts_with("```") {
-                    block = Some(("no".to_owned(), String::new()));
-                }
-            }
-        }
-    }
-    found
-}
 
 /// A directory of its own for everything that the page's commands change, a cluster with WAL, tables and backups.
 const SCENE: &str = r#"
-set -euo pipefail
-umask 022
-ulimit -v 16000000
-repo=$1 blocks=$2 longshore=$3
-for dir in /etc/postgresql /var/lib/postgresql /var/log/postgresql /run/postgresql /mnt /srv /usr/local/bin; do
-    mkdir -p $dir
-    mount -t tmpfs -o mode=755 tmpfs $dir
-done
-chown postgres:postgres /etc/postgresql /var/lib/postgresql /var/log/postgresql /run/postgresql /srv
-ln -s "$longshore" /usr/local/bin/longshore
-
-p() { runuser -l postgres -c "$*"; }
 sql() { runuser -u postgres -- psql -XAtq -d postgres -v ON_ERROR_STOP=1 -c "$1"; }
 label() { ls /mnt/disk1/shop | grep -E '^[0-9]{8}T' | sed -n "${1}p"; }
-# Block number $2 of a section, with a label.
-run() {
-    local file="$blocks/$1.$2"
-    echo "== $1, block $2"
-    { cat "$blocks/start"; cat "$file"; } | sed "s/LABEL/${LABEL:-none}/g; s/TIME-OF-THE-PAGE/${TIME:-}/" > /srv/block.sh
-    case $(cat "$file.words") in
-    "as root") bash -e /srv/block.sh ;;
-    *) runuser -l postgres -c "cd $repo && bash -e /srv/block.sh" ;;
-    esac
-}
 expect() {
     local found; found=$($1)
     [ "$found" = "$2" ] || { echo "$1: $found, not $2"; exit 1; }
@@ -181,60 +124,13 @@ expect counts 6003
 expect rest 0
 run on-a-new-machine 3
 [ -e /srv/pg/data/global/pg_control ]
-echo THE PAGE RAN
 "#;
-
-fn file_name(heading: &str) -> String {
-    match heading {
-        "" => "top".to_owned(),
-        heading => heading.to_lowercase().replace(',', "").replace(' ', "-"),
-    }
-}
 
 #[test]
 fn the_commands_of_the_emergency_page_bring_a_cluster_back_as_they_stand() {
-    let is_root = fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("Uid:\t0\t"));
-    let has_tools = Path::new("/usr/bin/pg_createcluster").exists()
-        && Path::new("/usr/lib/postgresql").join(MAJOR).exists();
-    if !is_root || !has_tools {
-        eprintln!("skipped: needs root, and PostgreSQL {MAJOR} of Debian's packages");
-        return;
-    }
-    let repo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = fs::read_to_string(repo.join("docs/emergency.md")).unwrap();
+    let page = fs::read_to_string(repository().join("docs/emergency.md")).unwrap();
     assert_eq!(page.matches(TIME).count(), 1);
-    let dir = tempfile::tempdir().unwrap();
-    let mut names = Vec::new();
-    for (heading, blocks) in blocks(&page) {
-        for (number, (words, commands)) in blocks.into_iter().enumerate() {
-            assert_ne!(
-                words, "no",
-                "{heading}: a block that no test runs: {commands}"
-            );
-            let name = format!("{}.{}", file_name(&heading), number + 1);
-            let commands = commands.replace(TIME, "TIME-OF-THE-PAGE");
-            fs::write(dir.path().join(&name), commands).unwrap();
-            fs::write(dir.path().join(format!("{name}.words")), words).unwrap();
-            names.push(name);
-        }
-    }
-    // Every block is run, the first one before each of the others.
-    fs::rename(dir.path().join("top.1"), dir.path().join("start")).unwrap();
-    for name in names.iter().filter(|name| *name != "top.1") {
-        let call = format!("run {}", name.replace('.', " "));
-        assert!(COURSE.contains(&call), "{name} is never run");
-    }
-    let script = dir.path().join("script");
-    fs::write(&script, format!("{SCENE}{COURSE}")).unwrap();
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--propagation", "private", "--pid", "--fork"]);
-    unshare.args(["--kill-child", "--mount-proc", "bash"]);
-    unshare.arg(&script).arg(repo.canonicalize().unwrap());
-    let output = unshare.arg(dir.path()).arg(BINARY).output().unwrap();
-    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    assert!(
-        output.status.success() && said.contains("THE PAGE RAN"),
-        "{}",
-        &said[said.len().saturating_sub(6000)..]
-    );
+    run_page("emergency", "top.1", &format!("{SCENE}{COURSE}"), |block| {
+        block.replace(TIME, "TIME-OF-THE-PAGE")
+    });
 }
