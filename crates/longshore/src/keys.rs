@@ -10,7 +10,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_crypt::{Error, Identities, Identity, Keyring, Passphrase, Recipient, Recipients};
+use longshore_crypt::{
+    Error, Identities, Identity, Keyring, Passphrase, Recipient, Recipients, is_identity,
+};
 use longshore_io::{OpenHow, Via};
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
@@ -108,13 +110,10 @@ pub fn recipients(
 }
 
 /// Refuses an identity where the name of a file, or a recipient, belongs. It is not repeated.
-fn refuse_secret(text: &str) -> Result<(), Failure> {
+pub fn refuse_secret(text: &str) -> Result<(), Failure> {
     let rest = text.strip_prefix('@').unwrap_or(text);
     let rest = rest.strip_prefix(PASSPHRASE).unwrap_or(rest);
-    match rest
-        .get(..4)
-        .is_some_and(|s| s.eq_ignore_ascii_case("AGE-"))
-    {
+    match is_identity(rest) {
         false => Ok(()),
         true => Err(Failure::usage(
             "an identity stands where the name of its file belongs; it is secret",

@@ -37,6 +37,7 @@ pub use passphrase::Passphrase;
 pub use recipient::{Recipient, Recipients};
 pub use roots::{FamilyRoot, KeyContext, Root, SALT_LEN, TAG_LEN, block_digest};
 pub use set::{BlockSeal, Chunk, FIXED_LEN, NewKey, SetKeys};
+pub use text::{is_identity, without_identities};
 
 /// Bytes of a set's key.
 pub const KEY_LEN: usize = 32;

@@ -47,7 +47,7 @@ impl FromStr for Recipient {
     /// Reads `age1…` and `age1pq1…`.
     fn from_str(text: &str) -> Result<Recipient, Error> {
         let bad = |what| Error::Recipient { what };
-        if text.len() > 4 && text.is_char_boundary(4) && text[..4].eq_ignore_ascii_case("AGE-") {
+        if text::is_identity(text) {
             return Err(bad(
                 "this is an identity, which is secret; name its recipient",
             ));

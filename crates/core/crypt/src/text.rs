@@ -1,4 +1,4 @@
-//! Bech32 (BIP 173) without a limit of length, as age writes recipients and identities.
+//! The texts of keys: Bech32 (BIP 173) without a limit of length, as age writes recipients and identities.
 
 use bech32::primitives::decode::CheckedHrpstring;
 use bech32::{Bech32, Checksum, Hrp};
@@ -19,6 +19,29 @@ impl Checksum for Long {
     const TARGET_RESIDUE: Self::MidstateRepr = Bech32::TARGET_RESIDUE;
 }
 
+/// What every age identity begins with, in either case.
+const SECRET: &str = "AGE-";
+
+/// Whether a word may be an identity, which no message repeats.
+pub fn is_identity(word: &str) -> bool {
+    let begin = word.get(..SECRET.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(SECRET))
+}
+
+/// A parser's message, which may repeat what was read, without the identities in it.
+pub fn without_identities(message: &str) -> String {
+    let is_inside = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let mut shown = String::new();
+    for part in message.split_inclusive(|c| !is_inside(c)) {
+        let word = part.trim_end_matches(|c| !is_inside(c));
+        match is_identity(word) {
+            true => shown.extend(["…", &part[word.len()..]]),
+            false => shown.push_str(part),
+        }
+    }
+    shown
+}
+
 /// `data` under a prefix of lower-case letters.
 pub fn encode(prefix: &str, data: &[u8]) -> String {
     let prefix = Hrp::parse(prefix).expect("prefixes are constants");
@@ -30,4 +53,22 @@ pub fn decode(text: &str) -> Option<(String, Zeroizing<Vec<u8>>)> {
     let checked = CheckedHrpstring::new::<Long>(text).ok()?;
     let data = Zeroizing::new(checked.byte_iter().collect());
     Some((checked.hrp().to_lowercase(), data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_all_but_identities() {
+        let message =
+            "invalid type: string \"age-secret-key-1qq\", expected a list; AGE-SECRET-KEY-PQ-1x";
+        assert_eq!(
+            without_identities(message),
+            "invalid type: string \"…\", expected a list; …"
+        );
+        for plain in ["", "the age of a backup, age1qq", "é-AGE, ä"] {
+            assert_eq!(without_identities(plain), plain);
+        }
+    }
 }

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::context::Context;
 use crate::keys;
-use crate::options::{Key, KeyAction, KeyNew};
+use crate::options::{Key, KeyAction, KeyNew, KeyRecipient};
 
 #[derive(Serialize)]
 struct Answer {
@@ -28,6 +28,9 @@ struct Answer {
 }
 
 pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
+    let (KeyAction::New(KeyNew { file, .. }) | KeyAction::Recipient(KeyRecipient { file, .. })) =
+        &options.action;
+    keys::refuse_secret(&file.to_string_lossy())?;
     let (action, file, recipients) = match &options.action {
         KeyAction::New(new) => ("key_new", &new.file, vec![made(new, context)?]),
         KeyAction::Recipient(of) => {
