@@ -54,10 +54,11 @@ pub fn plan(plan: &Plan) -> String {
     line(
         "Effective options",
         format!(
-            "Checksum=1, Compression={}, Algorithm={}, Level={}, Encryption=0, BufferCount={}, MaxTransferSize={} KB",
+            "Checksum=1, Compression={}, Algorithm={}, Level={}, Encryption={}, BufferCount={}, MaxTransferSize={} KB",
             u8::from(compressed),
             plan.algorithm,
             plan.level,
+            u8::from(plan.encrypted),
             plan.buffer_count,
             plan.buffer_bytes >> 10,
         ),

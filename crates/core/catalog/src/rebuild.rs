@@ -52,7 +52,8 @@ impl Catalog {
             let mut backup = BackupRecord::of(record.clone(), set.header, &trailer);
             match backup.read_files(&media) {
                 // The names in an encrypted set are its recipients' alone.
-                Ok(()) | Err(longshore_media::Error::Key { .. }) => {}
+                Ok(()) => {}
+                Err(e) if e.is_closed() => {}
                 Err(e) => {
                     tracing::warn!(position = backup.header.position, error = %e, "set recorded without its files");
                     done.without_files += 1;

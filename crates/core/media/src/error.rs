@@ -316,6 +316,17 @@ impl Error {
         })
     }
 
+    /// Whether the media may be sound, and only the reader's identities or rules keep the set closed.
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Error::Key { source, .. } => {
+                !matches!(source, longshore_crypt::Error::Malformed { .. })
+            }
+            Error::NotEncrypted { .. } => true,
+            _ => false,
+        }
+    }
+
     /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {

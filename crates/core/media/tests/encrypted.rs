@@ -194,7 +194,7 @@ fn a_changed_bit_behind_right_checksums_is_refused_by_all_who_read_it() {
             // The index alone suffices for it; a block's own bytes are not read.
             let is_read = piece.kind != RecordKind::Block;
             // Times, texts and features of the media header are about the media, not about the set.
-            let of_media = piece.kind == RecordKind::Media && byte >= 40;
+            let of_media = piece.kind == RecordKind::Media && (48..56).contains(&byte);
             // A signature of a later version, which says nothing to this one.
             let of_signature = piece.kind == RecordKind::Roots && byte == 18;
             let expected: &[&str] = match (of_media || of_signature, is_read) {

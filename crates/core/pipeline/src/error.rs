@@ -173,6 +173,16 @@ impl From<longshore_landing::ClusterError> for Error {
 }
 
 impl Error {
+    /// Whether the media may be sound, and only the reader's identities or rules keep a set closed.
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Error::Media(e) => e.is_closed(),
+            Error::Chain(crate::ChainError::Broken { source, .. }) => source.is_closed(),
+            Error::Left { source, .. } => source.is_closed(),
+            _ => false,
+        }
+    }
+
     /// SQL Server's message number for this error.
     pub fn number(&self) -> Option<u32> {
         match self {

@@ -45,6 +45,8 @@ pub struct Plan {
     pub volumes: Vec<String>,
     pub algorithm: String,
     pub level: String,
+    /// Whether the set is encrypted.
+    pub encrypted: bool,
     /// The library that compresses or decompresses.
     pub engine: String,
     pub buffer_count: usize,
@@ -93,6 +95,7 @@ impl Plan {
             volumes: Vec::new(),
             algorithm: header.algorithm.to_string(),
             level: header.level.to_string(),
+            encrypted: header.encrypted,
             engine: "software".to_owned(),
             buffer_count: sizes.buffer_count,
             buffer_bytes: sizes.buffer_bytes,

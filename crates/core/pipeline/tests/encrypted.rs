@@ -16,7 +16,9 @@ use common::{
 use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients};
 use longshore_io::Via;
-use longshore_media::{DeviceSpec, Disposition, EncryptTo, MediaSet, SetPlan, SetWriter, Totals};
+use longshore_media::{
+    DeviceSpec, Disposition, EncryptTo, MediaSet, SetHeader, SetPlan, SetWriter, Totals,
+};
 use longshore_pipeline::{Against, BaseRequest, RunContext, SourceSpec};
 
 struct Keys {
@@ -25,9 +27,14 @@ struct Keys {
 }
 
 fn keys() -> Keys {
+    keys_of(true)
+}
+
+/// `required`: whether sets that are not encrypted are refused.
+fn keys_of(required: bool) -> Keys {
     let identity = Identity::new_hybrid().unwrap();
     let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
-    let keyring = Keyring::new(Identities::new(vec![identity]), true);
+    let keyring = Keyring::new(Identities::new(vec![identity]), required);
     Keys {
         recipients,
         reading: RunContext {
@@ -69,12 +76,13 @@ fn a_tree_goes_out_encrypted_and_comes_back_with_every_algorithm() {
 }
 
 #[test]
-fn another_set_of_its_identifier_does_not_take_the_place_of_a_parent() {
+fn neither_a_parent_nor_a_child_is_replaced_by_another_set_of_its_identifier() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     std::fs::create_dir(&source).unwrap();
     std::fs::write(source.join("a"), common::content(1, 300_000)).unwrap();
-    let keys = keys();
+    // A set that is not encrypted is not refused for that alone.
+    let keys = keys_of(false);
     let (full, child) = (devices(dir.path(), "full"), devices(dir.path(), "child"));
     let spec = SourceSpec::Files(vec![source.clone()]);
     let request = |to: &[DeviceSpec], base: Option<&[DeviceSpec]>| {
@@ -90,38 +98,55 @@ fn another_set_of_its_identifier_does_not_take_the_place_of_a_parent() {
     backup(&context(), request(&full, None)).unwrap();
     std::fs::write(source.join("b"), b"new").unwrap();
     backup(&keys.reading, request(&child, Some(&full))).unwrap();
-    let restored = |name: &str| {
+    let restored_of = |child: &[DeviceSpec], name: &str| {
         let target = dir.path().join(name);
-        let mut request = restore_request(child.clone(), &target);
+        let mut request = restore_request(child.to_vec(), &target);
         request.bases = full.clone();
         restore(&keys.reading, request).map(|_| target)
     };
+    let restored = |name| restored_of(&child, name);
     let target = restored("right").unwrap();
     assert_eq!(describe(&target), describe(&source));
     let checked = verify_with(&keys.reading, child.clone(), full.clone()).unwrap();
     assert!(checked.findings.is_empty(), "{checked:?}");
 
-    // The same header over nothing, for the same recipient.
     let storage = &context().storage;
     let open = |specs: &[DeviceSpec]| specs.iter().map(|s| s.open(storage)).collect::<Vec<_>>();
-    let header = MediaSet::open(&open(&full)).unwrap().set(1).unwrap().header;
-    let plan = SetPlan {
-        disposition: Disposition::Format,
-        media_name: String::new(),
-        media_description: String::new(),
-        header,
-        via: Via::Cache,
-        expected_bytes: None,
-        encryption: Some(EncryptTo {
-            key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
-            parent_root: [0; 32],
-        }),
+    let header_of = |specs: &[DeviceSpec]| {
+        let media = MediaSet::open(&open(specs)).unwrap();
+        media.set(1).unwrap().header
     };
-    let mut writer = SetWriter::begin(&open(&full), plan, 0).unwrap();
-    for family in &mut writer.families {
-        family.finish_data().unwrap();
-    }
-    writer.seal(&Totals::default()).unwrap();
+    // A set of this header over nothing.
+    let forge = |specs: &[DeviceSpec], header: SetHeader, encryption: Option<EncryptTo>| {
+        let plan = SetPlan {
+            disposition: Disposition::Format,
+            media_name: String::new(),
+            media_description: String::new(),
+            header,
+            via: Via::Cache,
+            expected_bytes: None,
+            encryption,
+        };
+        let mut writer = SetWriter::begin(&open(specs), plan, 0).unwrap();
+        for family in &mut writer.families {
+            family.finish_data().unwrap();
+        }
+        writer.seal(&Totals::default()).unwrap();
+    };
+    // A child that anybody can make, over the parent as it is.
+    let mut header = header_of(&child);
+    header.encrypted = false;
+    let plain = devices(dir.path(), "plain");
+    forge(&plain, header, None);
+    let refused = restored_of(&plain, "wrong").unwrap_err().to_string();
+    assert!(refused.contains("is not encrypted itself"), "{refused}");
+    assert!(!dir.path().join("wrong").exists());
+    // Another parent, for the same recipient.
+    let encryption = EncryptTo {
+        key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
+        parent_root: [0; 32],
+    };
+    forge(&full, header_of(&full), Some(encryption));
     let refused = restored("wrong").unwrap_err().to_string();
     assert!(refused.contains("other content"), "{refused}");
     assert!(!dir.path().join("wrong").exists());

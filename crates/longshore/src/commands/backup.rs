@@ -125,6 +125,11 @@ fn run_against(
     context.output.journal(&begins);
     let mut run_context = context.run_context().equipped(&request.offload);
     run_context.keyring = keys::keyring(context, &options.keys)?;
+    if !options.keys.identity.is_empty() && request.base.is_none() && !options.verify {
+        context.output.note(
+            "--identity has no effect here: only a differential backup's base and --verify are read with it",
+        );
+    }
     let backup = Request::Backup(request.clone());
     let Report::Backup(report) = watched(&backup, &run_context, context)? else {
         return Err(wrong_report());

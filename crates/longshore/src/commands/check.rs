@@ -245,6 +245,9 @@ fn target(
     others_age(&told, depth, context, notes);
     ahead(&listing, &told, context, notes);
     damaged_and_mixed(&listing, &told, notes);
+    if context.config.encryption.require {
+        unencrypted(&listing, &told, notes);
+    }
     space(shelf, &listing, &told, context, notes);
     if !depth.only_looks {
         stores(shelf, spec, context, notes);
@@ -286,6 +289,31 @@ fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &
             "target",
             format!("{count} unknown names, such as {}", told.strays[0]),
         );
+    }
+}
+
+/// Complete backups that no command reads, because they are not encrypted and `require = true` is configured.
+fn unencrypted(listing: &Listing, told: &info::DescribedDatabase, notes: &mut Notes) {
+    let is_plain = |set: &&BackupEntry| set.complete().is_some_and(|c| !c.header.encrypted);
+    let labels = listing.sets.iter().filter(is_plain);
+    let labels: Vec<String> = labels.map(|set| set.label.to_string()).collect();
+    let Some(newest) = labels.last() else {
+        return;
+    };
+    let text = format!(
+        "{} backups are not encrypted, {newest} the newest, and [encryption] has require = true: nothing is restored from them",
+        labels.len()
+    );
+    match told
+        .last_good
+        .as_ref()
+        .is_some_and(|good| labels.contains(good))
+    {
+        true => notes.bad(
+            "encryption",
+            format!("{text}; run `longshore backup {}`", told.database),
+        ),
+        false => notes.look("encryption", text),
     }
 }
 

@@ -17,7 +17,7 @@ use super::devices;
 use super::shelves::{BranchRow, Row};
 use crate::context::Context;
 use crate::keys::keyring;
-use crate::options::{List, Media};
+use crate::options::{KeyOptions, List, Media};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{PIECE_BYTES, Table, bytes, moment};
 use longshore_terminal::text::plain;
@@ -98,7 +98,11 @@ struct Sets {
 
 pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     if options.media.devices.is_empty() && options.media.label.is_none() && !options.files {
+        refuse_keys(&options.keys)?;
         return shelves(&options.media, context);
+    }
+    if !options.files {
+        refuse_keys(&options.keys)?;
     }
     let chosen = devices::of(context, &options.media)?;
     let devices: Vec<Arc<dyn BackupDevice>> = chosen
@@ -143,6 +147,23 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     let exit = context.output.done();
     context.output.json(exit, answer);
     Ok(exit)
+}
+
+/// Without the files nothing is opened: an answer could be taken for one that a key has confirmed.
+fn refuse_keys(options: &KeyOptions) -> Result<(), Failure> {
+    let given = [
+        ("--identity", !options.identity.is_empty()),
+        ("--require-encryption", options.require_encryption),
+    ];
+    let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) else {
+        return Ok(());
+    };
+    Err(Failure::usage(
+        format!(
+            "{option} needs --files: the list of sets is read without a key, and proves nothing of them"
+        ),
+        "add --files, or use `longshore verify`, which reads and proves everything",
+    ))
 }
 
 #[derive(Serialize)]

@@ -90,6 +90,8 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     let result = run_pipeline(&run_context, &Request::Restore(request), &watch);
     watch.end();
     let result = result.map_err(|e| match e {
+        // The next backup is as closed as this one.
+        e if e.is_closed() => e.into(),
         // The chosen backup cannot be read.
         Error::Archive(_) | Error::Media(_) | Error::Chain(_) => {
             older::advised_of(e.into(), beginning.label(), options, context)

@@ -53,6 +53,10 @@ fn a_machine_with_the_recipient_alone_makes_what_the_identity_opens() {
         let refused = stage.line(line).exits(4);
         refused.says("50123").says("--identity FILE");
     }
+    for option in ["--identity id", "--require-encryption"] {
+        let line = format!("list a.bak b.bak {option}");
+        stage.line(&line).exits(2).says("needs --files");
+    }
     assert!(!stage.path("out").exists() || stage.names("out").is_empty());
     let other = recipient(&stage, "other");
     assert_ne!(other, to);
@@ -117,6 +121,17 @@ fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
     assert_eq!(list("list --database sales --label latest --json"), true);
     let line = "list --database sales --label latest --target open --json";
     assert_eq!(list(line), false);
+    let says = |line: &str| stage.line(line).exits(0).err;
+    let line = format!("backup app.db --to key.bak --encrypt-to {to} --identity id");
+    assert!(says(&line).contains("--identity has no effect"));
+    let line = format!("{line} --init --verify");
+    assert!(!says(&line).contains("no effect"));
+    let verbose = says("backup sales --verbose");
+    assert!(verbose.contains("Encryption=1"), "{verbose}");
+    // An older backup has the same recipients.
+    let closed = stage.line("restore --database sales --to out").exits(4);
+    let closed = closed.says("50123").says("--identity FILE");
+    assert!(!closed.err.contains("earlier backup"), "{}", closed.err);
     // The daily work of a host without any identity.
     stage.line("info sales").exits(0);
     stage.line("check sales").exits(0);
@@ -128,7 +143,7 @@ fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
     stage
         .line("expire sales --keep-full 2")
         .exits(0)
-        .says("1 backups");
+        .says("2 backups");
     std::fs::remove_file(stage.path("history.db")).unwrap();
     stage.line("catalog rebuild --target nightly").exits(0);
     // A differential backup reads its base.
@@ -187,6 +202,8 @@ fn where_encryption_is_required_nothing_else_is_made_or_read() {
         .exits(2)
         .says("nobody");
     configure(&stage, "[encryption]\nrequire = true\n");
+    let told = stage.line("check sales").exits(1);
+    told.says("1 backups are not encrypted");
     stage
         .line("backup app.db --to new.bak")
         .exits(2)
@@ -220,10 +237,11 @@ fn statements_encrypt_and_open_as_the_configuration_says() {
             "[encryption]\nrecipients = [\"{to}\"]\nidentities = [\"{id}\"]\nrequire = true\n"
         ),
     );
-    let sql = "BACKUP DATABASE sales TO DISK = 'sql.bak' WITH COMPRESSION; \
+    let sql = "DBCC TRACEON(3604, 3213); BACKUP DATABASE sales TO DISK = 'sql.bak' WITH COMPRESSION; \
                BACKUP DATABASE sales TO DISK = 'sql.bak' WITH COMPRESSION; \
                RESTORE VERIFYONLY FROM DISK = 'sql.bak'";
-    stage.run(&["sql", "-b", "-Q", sql]).exits(0);
+    let ran = stage.run(&["sql", "-b", "-Q", sql]).exits(0);
+    assert!(ran.out.contains("Encryption=1"), "{}", ran.out);
     let listed = stage.line("list sql.bak --json").exits(0);
     assert_eq!(answer(&listed)["sets"][1]["encrypted"], true);
     stage.line("restore sql.bak --to out").exits(0);
@@ -303,6 +321,13 @@ fn files_with_secrets_are_read_from_their_owner_alone_and_never_repeated() {
             .line(&format!("verify a.bak --identity {secret}"))
             .exits(2),
     );
+    said.push(stage.line(&format!("key new {secret}")).exits(2));
+    said.push(stage.line(&format!("key recipient {secret}")).exits(2));
+    stage.write(
+        "wrong.toml",
+        format!("[encryption]\nidentities = \"{secret}\"\n").as_bytes(),
+    );
+    said.push(stage.line("info --config wrong.toml").exits(2));
     let line = "verify a.bak --identity passphrase:swordfish-and-so-on";
     let refused = stage.line(line).exits(2);
     assert!(!refused.err.contains("swordfish"), "{}", refused.err);

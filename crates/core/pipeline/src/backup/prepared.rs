@@ -233,6 +233,7 @@ fn plan(
             .collect(),
         algorithm: request.algorithm.to_string(),
         level: request.level.to_string(),
+        encrypted: request.encrypt_to.is_some(),
         engine: engine.to_owned(),
         buffer_count: sizes.buffer_count,
         buffer_bytes: sizes.buffer_bytes,

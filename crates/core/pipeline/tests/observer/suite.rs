@@ -24,6 +24,7 @@ pub fn plan(expected_bytes: Option<u64>) -> Plan {
         volumes: vec!["/".into()],
         algorithm: "ZSTD".into(),
         level: "LOW".into(),
+        encrypted: false,
         engine: "software".into(),
         buffer_count: 4,
         buffer_bytes: 1 << 20,

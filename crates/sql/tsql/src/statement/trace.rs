@@ -62,8 +62,9 @@ fn lines(plan: &Plan) -> Vec<String> {
         wide("Media Buffer size", format!("{} KB", size >> 10)),
         wide("Number of data file readers", plan.workers.to_string()),
         format!(
-            "Effective options: Checksum=1, Compression={}, Encryption=0, BufferCount={count}, MaxTransferSize={} KB",
+            "Effective options: Checksum=1, Compression={}, Encryption={}, BufferCount={count}, MaxTransferSize={} KB",
             u8::from(compressed),
+            u8::from(plan.encrypted),
             size >> 10
         ),
     ]
