@@ -4,6 +4,7 @@
 # usage: demo.sh BINARY DIRECTORY [SIZE]
 set -euo pipefail
 binary=$(realpath "$1")
+story=$(realpath "$(dirname "$0")/demo-story.py")
 size=${3:-200M}
 rm -rf "$2"
 mkdir -p "$2"
@@ -53,9 +54,11 @@ longshore list 1.bak 2.bak 3.bak 4.bak
 
 say "Restore, and ask SQLite what came back"
 longshore restore 4.bak 3.bak 2.bak 1.bak --to restored
+kept=$(sqlite3 restored/app.db 'SELECT count(*) FROM booking')
+committed=$(sqlite3 app.db 'SELECT count(*) FROM booking')
 echo "integrity_check: $(sqlite3 restored/app.db 'PRAGMA integrity_check')"
 echo "bookings: $(sqlite3 restored/app.db 'SELECT count(*) || ", sum " || sum(amount) FROM booking')," \
-    "now $(sqlite3 app.db 'SELECT count(*) FROM booking') in the database that stayed in use"
+    "now $committed in the database that stayed in use"
 [ "$(sqlite3 restored/app.db 'PRAGMA integrity_check')" = ok ]
 [ "$(sqlite3 restored/app.db 'SELECT sum(amount) FROM booking')" = 0 ]
 
@@ -74,9 +77,12 @@ say "What history knows"
 longshore history
 
 say "The algorithms side by side, to the NUL device"
-longshore lab compare --source app.db --stripes 1 --rounds 3 --work "$PWD" --html report.html
+"$binary" history --json >backups.json
+"$binary" history --restores --json >restores.json
+python3 "$story" backups.json restores.json "$committed" "$kept" >story.json
+longshore lab compare --source app.db --stripes 1 --rounds 3 --work "$PWD" --after story.json --html report.html
 
 say "Look at"
-echo "  $PWD/report.html     the comparison, with plots"
+echo "  $PWD/report.html     what was done, and the comparison, with plots"
 echo "  $PWD/*.bak           stripes that gzip and zstd unpack"
 echo "  $PWD/history.db      what was done, in msdb's tables"

@@ -44,6 +44,9 @@
     if (!numbers) {
       return { ...scale, type: "category" };
     }
+    if (chart.form === "scatter") {
+      return { ...scale, type: "linear", beginAtZero: true, grid: { color: colours.line } };
+    }
     const few = numbers.length <= 16;
     return {
       ...scale,
@@ -58,7 +61,7 @@
     const colour = colours.series[place % colours.series.length];
     const numbers = chart.x.positions.numbers;
     const values = numbers ? series.values.map((y, n) => ({ x: numbers[n], y })) : series.values;
-    const line = chart.form === "line";
+    const line = chart.form !== "bar";
     return {
       label: series.name,
       data: values,
@@ -78,6 +81,36 @@
     };
   }
 
+  // The names of a scatter chart's series, next to their points and not over one another.
+  const names = () => ({
+    id: "names",
+    afterDatasetsDraw(chart) {
+      const { ctx, chartArea, data } = chart;
+      const taken = [];
+      ctx.save();
+      ctx.font = `12px ${Chart.defaults.font.family}`;
+      ctx.textBaseline = "middle";
+      data.datasets.forEach((dataset, n) => {
+        const width = ctx.measureText(dataset.label).width;
+        chart.getDatasetMeta(n).data.forEach((point) => {
+          if (point.skip) {
+            return;
+          }
+          const isLeft = point.x + 9 + width > chartArea.right;
+          const x = isLeft ? point.x - 9 - width : point.x + 9;
+          let y = point.y;
+          while (taken.some((at) => Math.abs(at.y - y) < 14 && x < at.x + at.width && at.x < x + width)) {
+            y += 14;
+          }
+          taken.push({ x, y, width });
+          ctx.fillStyle = dataset.borderColor;
+          ctx.fillText(dataset.label, x, y);
+        });
+      });
+      ctx.restore();
+    },
+  });
+
   function configuration(chart, places, colours) {
     const scales = { x: positionScale(chart, colours), left: valueScale(chart.y, "left", colours) };
     if (chart.y_right) {
@@ -85,25 +118,27 @@
     }
     const datasets = chart.series.map((s) => dataset(chart, s, places.get(s.name), colours));
     const axisOf = (item) => (item.dataset.yAxisID === "right" ? chart.y_right : chart.y);
+    const scattered = chart.form === "scatter";
     return {
       type: chart.form,
+      plugins: scattered ? [names()] : [],
       data: { labels: chart.x.positions.names, datasets },
       options: {
         animation: false,
         responsive: true,
         maintainAspectRatio: false,
-        interaction: { mode: "index", intersect: false },
+        interaction: scattered ? { mode: "nearest", intersect: true } : { mode: "index", intersect: false },
         scales,
         plugins: {
           legend: {
-            display: chart.series.length > 1 || Boolean(chart.y_right),
+            display: !scattered && (chart.series.length > 1 || Boolean(chart.y_right)),
             position: "bottom",
             labels: { color: colours.ink, usePointStyle: true, boxHeight: 7, padding: 14 },
           },
           tooltip: {
             usePointStyle: true,
             callbacks: {
-              title: (items) => (items.length ? `${chart.x.label}: ${items[0].label}` : ""),
+              title: (items) => (items.length ? `${chart.x.label}: ${items[0].label} ${chart.x.unit}`.trimEnd() : ""),
               label: (item) =>
                 `${item.dataset.label}: ${format.format(item.parsed.y)} ${axisOf(item).unit}`.trimEnd(),
             },

@@ -151,6 +151,69 @@ fn finding(name: &str, rounds: &Rounds) -> Option<String> {
     })
 }
 
+/// What is quick, and what is small: near the lower left corner a backup is both.
+fn time_and_size(rounds: &Rounds) -> Chart {
+    let mut points: Vec<(f64, String, f64)> = CANDIDATES
+        .iter()
+        .zip(rounds)
+        .filter_map(|(&(algorithm, level), taken)| {
+            let stored = taken.first()?.stored_bytes as f64 / 1e6;
+            Some((time(taken)?, label(algorithm, level), stored))
+        })
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let series = points.iter().enumerate().map(|(n, (_, name, stored))| {
+        let mut values = vec![None; points.len()];
+        values[n] = Some(*stored);
+        Series::new(name, values)
+    });
+    Chart {
+        title: "Time and size".into(),
+        form: ReportFormat::Scatter,
+        x: Positions {
+            label: "Elapsed".into(),
+            unit: "s".into(),
+            at: At::Numbers(points.iter().map(|point| point.0).collect()),
+        },
+        y: Axis::new("Stored", "MB"),
+        y_right: None,
+        series: series.collect(),
+    }
+}
+
+/// Which of them to take: none is both quicker and smaller than these.
+fn advice(rounds: &Rounds) -> Option<String> {
+    let measured = CANDIDATES.iter().zip(rounds);
+    let measured: Vec<_> = measured
+        .filter_map(|(&(algorithm, level), taken)| {
+            Some((
+                label(algorithm, level),
+                time(taken)?,
+                taken.first()?.stored_bytes,
+            ))
+        })
+        .collect();
+    let mut best: Vec<_> = measured
+        .iter()
+        .filter(|(_, time, stored)| {
+            let beats = |other: &&(String, f64, u64)| other.1 < *time && other.2 < *stored;
+            !measured.iter().any(|other| beats(&other))
+        })
+        .collect();
+    best.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (quickest, smallest) = (best.first()?, best.iter().min_by_key(|one| one.2)?);
+    let names: Vec<_> = best.iter().map(|one| one.0.as_str()).collect();
+    Some(format!(
+        "No other is both quicker and smaller than these: {}. {} is the quickest ({:.2} s); {} is the smallest ({:.1} MB). \
+         Differences of a few percent are within the spread.",
+        names.join(", "),
+        quickest.0,
+        quickest.1,
+        smallest.0,
+        smallest.2 as f64 / 1e6
+    ))
+}
+
 fn section(name: &str, spec: &CompareSpec, rounds: &Rounds) -> Section {
     let row = |(&(algorithm, level), taken): (&(Algorithm, Level), &Vec<Timing>)| {
         vec![
@@ -198,14 +261,17 @@ fn section(name: &str, spec: &CompareSpec, rounds: &Rounds) -> Section {
     };
     Section {
         heading: name.to_owned(),
-        prose: vec![format!(
+        prose: std::iter::once(format!(
             "{} {target}; medians of {}, alternating. MB/s is SQL Server's figure: 2^20 bytes of \
              the database per second. CPU is the whole machine's, CPU time this program's.",
             counted(spec.stripes, "stripe"),
             counted(spec.rounds, "round")
-        )],
+        ))
+        .chain(advice(rounds))
+        .collect(),
         table: Some(table),
         charts: vec![
+            time_and_size(rounds),
             bars("Backup time", Axis::new("Elapsed", "s"), &|t| time(t)),
             bars("CPU time", Axis::new("CPU time", "s"), &|t| {
                 median(t.iter().map(|t| t.cpu_s))

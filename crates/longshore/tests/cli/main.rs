@@ -6,6 +6,7 @@ mod cluster;
 mod common;
 mod configured;
 mod copies;
+mod demo;
 mod device_check;
 mod differential;
 mod dry_run;

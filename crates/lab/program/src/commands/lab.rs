@@ -188,8 +188,25 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
         rounds: rounds.unwrap_or(if stocked.quick { 1 } else { ROUNDS }),
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
-    let report = compare(&run_context(context), &spec, &step).map_err(failure)?;
+    // A file that cannot be read is told of before the work.
+    let first = options.after.as_deref().map(told).transpose()?;
+    let mut report = compare(&run_context(context), &spec, &step).map_err(failure)?;
+    if let Some(first) = first {
+        report.begin_with(first);
+    }
     answer(Exit::Done, report, stocked.quick, &options.written, context)
+}
+
+/// A report that another program has begun.
+fn told(path: &Path) -> Result<Report, Failure> {
+    let unusable = |why: String| {
+        let what = format!("cannot use {}: {why}", path.display());
+        let hint =
+            "write one object with title, summary, platform and sections, as `--json` prints them";
+        Failure::usage(what, hint).numbered(numbers::FILE_UNUSABLE)
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
+    Report::from_json(&text).map_err(|e| unusable(e.to_string()))
 }
 
 fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {

@@ -256,6 +256,13 @@ pub struct Compare {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
 
+    /// A file with what the report begins with: title, summary and sections, in the form of a report's JSON.
+    ///
+    /// For a script that tells what it did before, such as that of `make demo`. By default the report has the comparison
+    /// alone.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub after: Option<PathBuf>,
+
     #[command(flatten)]
     pub stocked: SampleOptions,
 

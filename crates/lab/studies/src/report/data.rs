@@ -33,6 +33,19 @@ impl Report {
         }
     }
 
+    /// Reads the form that a report has as JSON.
+    pub fn from_json(text: &str) -> anyhow::Result<Report> {
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// Puts another report's title, summary, facts and sections first.
+    pub fn begin_with(&mut self, first: Report) {
+        self.title = first.title;
+        self.summary = [first.summary, std::mem::take(&mut self.summary)].join(" ");
+        self.platform.splice(0..0, first.platform);
+        self.sections.splice(0..0, first.sections);
+    }
+
     /// Puts the reasons against quoting the figures before the headline, so that nobody quotes one without the other:
     /// a `quick` run, a machine busy with other work, libraries or devices that are not the machine's own.
     pub fn caution(&mut self, quick: bool) {
@@ -174,6 +187,8 @@ pub enum ReportFormat {
     Line,
     /// Bars of all series side by side.
     Bar,
+    /// Points with their series' names next to them.
+    Scatter,
 }
 
 /// A vertical axis. It begins at 0.
