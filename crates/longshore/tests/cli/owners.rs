@@ -133,6 +133,39 @@ fn a_backup_by_root_to_another_users_target_is_refused_and_leaves_nothing() {
 }
 
 /// A second directory with another owner stops the backup as well, and what was made in the first one goes.
+/// Goal: a word that root leaves does not make the owner's backups fail; the owner's own word stays.
+#[test]
+fn root_leaves_no_word_in_another_users_target_and_takes_the_owners_away() {
+    let Some(target) = Target::new() else { return };
+    target.by_owner("backup app").exits(0);
+    let names = target.stage.all_names("one/app");
+    target
+        .by_root("stop app --reason maintenance")
+        .exits(4)
+        .says("belongs to #23461")
+        .says("as the owner");
+    assert_eq!(target.stage.all_names("one/app"), names);
+    target.by_owner("backup app").exits(0);
+    target.by_owner("stop app --reason ours").exits(0);
+    target.by_root("stop app --reason theirs").exits(4);
+    target.by_owner("backup app").exits(4).says(": ours");
+    target.by_root("start app").exits(0);
+    target.by_owner("backup app").exits(0);
+    // One that an earlier version left is no other failure.
+    let word = target.stage.path("one/app/.longshore-stopped");
+    target
+        .stage
+        .write("one/app/.longshore-stopped", b"by root\n");
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&word, closed).unwrap();
+    target
+        .by_owner("backup app")
+        .exits(4)
+        .says("longshore start");
+    target.by_owner("start app").exits(0);
+    target.by_owner("backup app").exits(0);
+}
+
 #[test]
 fn every_directory_of_a_target_must_be_the_writers() {
     let Some(target) = Target::new() else { return };

@@ -155,10 +155,7 @@ impl Directories {
                         }
                     }
                     Err(_) if text == WAL || text.starts_with(lease::PREFIX) => {}
-                    Err(_)
-                        if text.starts_with(MARK)
-                            || text.starts_with(STATUS)
-                            || text == STOPPED => {}
+                    Err(_) if text.starts_with(MARK) || is_small_file(text) => {}
                     Err(_) => strays.push(self.path(i).join(&name)),
                 }
             }
@@ -508,21 +505,41 @@ impl StatusRecords for Directories {
                 database: self.database.clone(),
             });
         };
-        let path = home.join(name);
-        let new = PathBuf::from(format!("{name}{NEW}{}", Uuid::new_v4().simple()));
-        let cannot = self.io("write", &path);
+        let others = |target, owner| Error::OthersRecord {
+            target,
+            path: home.clone(),
+            owner,
+        };
+        let now_ns = self.replace(&*dir, &home.join(name), bytes, others)?;
+        remove_left_records(&*dir, now_ns);
+        Ok(())
+    }
+}
+
+impl Directories {
+    /// Replaces a small file in an open directory as a whole; returns its time. `others`: the error if the directory is
+    /// another user's, of the target and that user: the file would be closed to its owner.
+    fn replace(
+        &self,
+        dir: &dyn Dir,
+        path: &Path,
+        bytes: &[u8],
+        others: impl Fn(String, String) -> Error,
+    ) -> Result<i64, Error> {
+        let cannot = self.io("write", path);
+        let name = path.file_name().unwrap_or_default();
+        let mut new = name.to_owned();
+        new.push(format!("{NEW}{}", Uuid::new_v4().simple()));
+        let new = PathBuf::from(new);
         let write = || -> Result<i64, Error> {
             let file = dir.open(&new, OpenHow::CreateNew).map_err(&cannot)?;
             let (own, around) = (file.stat(), dir.stat(Path::new("")));
             let (own, around) = (own.map_err(&cannot)?, around.map_err(&cannot)?);
             // Giving the file away by its name would follow whoever may exchange the name.
             if own.uid != around.uid {
-                return Err(Error::OthersRecord {
-                    target: self.target.clone(),
-                    path: home.clone(),
-                    owner: longshore_facts::name_of(around.uid)
-                        .unwrap_or_else(|_| format!("#{}", around.uid)),
-                });
+                let owner = longshore_facts::name_of(around.uid);
+                let owner = owner.unwrap_or_else(|_| format!("#{}", around.uid));
+                return Err(others(self.target.clone(), owner));
             }
             let written = file.write_all_at(bytes, 0, Via::Cache);
             written.map_err(&cannot)?;
@@ -532,12 +549,10 @@ impl StatusRecords for Directories {
             dir.sync(Path::new("")).map_err(&cannot)?;
             Ok(now_ns)
         };
-        let now_ns = write().inspect_err(|_| {
+        write().inspect_err(|_| {
             // If this cannot be removed now, a later record removes it.
             let _left = dir.remove_file(&new);
-        })?;
-        remove_left_records(&*dir, now_ns);
-        Ok(())
+        })
     }
 }
 
@@ -568,14 +583,18 @@ fn read_record(
     Ok(Some((stat.mtime_ns, bytes)))
 }
 
+/// Whether a name is that of a record, of a word that stops, or of one that is being written.
+fn is_small_file(name: &str) -> bool {
+    name.starts_with(STATUS) || name.starts_with(STOPPED)
+}
+
 /// Removes what killed writers of records left.
 fn remove_left_records(dir: &dyn Dir, now_ns: i64) {
     let Ok(names) = dir.list() else { return };
     for name in names.flatten() {
         let is_left = name
             .to_str()
-            .and_then(|name| name.strip_prefix(STATUS))
-            .is_some_and(|rest| rest.contains(NEW));
+            .is_some_and(|name| is_small_file(name) && name.contains(NEW));
         let name = Path::new(&name);
         if is_left && dir.stat(name).is_ok_and(|s| is_stale(s.mtime_ns, now_ns)) {
             let _kept = dir.remove_file(name);
@@ -597,6 +616,12 @@ impl Stops for Directories {
             match read() {
                 Ok(word) => return Ok(Some(word)),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                // That there is one is enough.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Ok(Some(
+                        "by another user, whose word cannot be read".to_owned(),
+                    ));
+                }
                 Err(e) => return Err(self.io("read", &self.path(i).join(STOPPED))(e)),
             }
         }
@@ -604,19 +629,17 @@ impl Stops for Directories {
     }
 
     fn stop(&self, word: &str) -> Result<(), Error> {
+        let bytes = format!("{word}\n");
         for (i, home) in self.open_homes()?.into_iter().enumerate() {
-            let name = Path::new(STOPPED);
-            let write = || -> io::Result<()> {
-                match home.remove_file(name) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                    _ => {}
-                }
-                let file = home.open(name, OpenHow::CreateNew)?;
-                file.write_all_at(format!("{word}\n").as_bytes(), 0, Via::Cache)?;
-                file.sync()?;
-                home.sync(Path::new(""))
+            let path = self.path(i).join(STOPPED);
+            // Its backups would fail at a word that they cannot read.
+            let others = |target, owner| Error::OthersTarget {
+                target,
+                path: path.clone(),
+                owner,
             };
-            write().map_err(self.io("write", &self.path(i).join(STOPPED)))?;
+            let now_ns = self.replace(&*home, &path, bytes.as_bytes(), others)?;
+            remove_left_records(&*home, now_ns);
         }
         Ok(())
     }

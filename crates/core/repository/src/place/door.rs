@@ -168,9 +168,9 @@ pub(crate) trait Stops {
     /// Errors: a part of the place cannot be read.
     fn stopped(&self) -> Result<Option<String>, Error>;
 
-    /// Leaves a word, which replaces an earlier one.
+    /// Leaves a word, which replaces an earlier one. Its owner is that of the place.
     ///
-    /// Errors: nothing can be written.
+    /// Errors: the place is another user's, or nothing can be written.
     fn stop(&self, word: &str) -> Result<(), Error>;
 
     /// Takes the word away; false if there was none.
