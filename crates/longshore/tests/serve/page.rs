@@ -91,11 +91,16 @@ fn the_page_says_what_info_check_and_history_say() {
     assert_eq!(kept(&metrics)[..kept(&own).len()], kept(&own));
     for line in [
         "longshore_up{database=\"shop\",target=\"disk\"} 1",
+        "longshore_check_up{database=\"stock\"} 1",
         "longshore_check_exit_code{database=\"stock\"} 1",
         "longshore_check_findings{database=\"stock\",grade=\"bad\"} 1",
     ] {
         assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
     }
+    assert!(
+        metrics.contains("longshore_check_answer_age_seconds{database=\"stock\"} "),
+        "{metrics}"
+    );
     let plain = get(server.port, "/status.txt").body;
     assert!(
         plain.contains("FAIL  stock  age  there is no good backup"),

@@ -67,7 +67,7 @@ fn example() -> Value {
     let shelf = |info: Value, is_copy: bool, asked_for_s: Value| {
         json!({
             "database": info["database"], "target": if is_copy { "offsite" } else { "disk" }, "is_copy": is_copy,
-            "answered_us": at(0), "took_s": 0.04, "asked_for_s": asked_for_s, "error": null, "info": info,
+            "answered_us": at(0), "took_s": 0.04, "asked_for_s": asked_for_s, "error": null, "panicked": false, "info": info,
             "left_out": {"backups": 0, "windows": 0, "others": 0},
         })
     };
@@ -81,7 +81,7 @@ fn example() -> Value {
     let check = |database: &str, grade: &str, text: &str| {
         let finding = json!({"what": "backup", "grade": grade, "text": text});
         json!({
-            "database": database, "answered_us": at(0), "took_s": 0.1, "asked_for_s": null, "error": null, "left_out": 0,
+            "database": database, "answered_us": at(0), "took_s": 0.1, "asked_for_s": null, "error": null, "panicked": false, "left_out": 0,
             "check": {"database": database, "grade": grade, "findings": [finding], "archiver": null},
         })
     };
@@ -98,7 +98,7 @@ fn example() -> Value {
             "seen": "session", "action": "BACKUP DATABASE", "database": "shop", "target": null, "label": null,
             "since_us": at(0) - 60_000_000, "percent": 63, "done_bytes": null, "total_bytes": null, "detail": "T-SQL session 52",
         }],
-        "history": {"answered_us": at(0), "took_s": 0.01, "asked_for_s": null, "error": null, "backups": [], "restores": []},
+        "history": {"answered_us": at(0), "took_s": 0.01, "asked_for_s": null, "error": null, "panicked": false, "backups": [], "restores": []},
     })
 }
 
@@ -224,6 +224,21 @@ fn every_gap_is_drawn_and_told() {
         browser.value("document.querySelectorAll('path.broken').length"),
         2,
         "one, and the legend's"
+    );
+    // Findings that no newer check has renewed are told to be old.
+    let stale = |status: &mut Value| {
+        status["checks"][0]["asked_for_s"] = 660.into();
+        status["checks"][1]["panicked"] = true.into();
+    };
+    let Some((mut browser, _server, _stage)) = shown(1200, stale) else {
+        return;
+    };
+    let text = browser.value("document.body.innerText");
+    let text = text.as_str().unwrap();
+    assert!(
+        text.contains("check: no answer for 11 min; its findings are those of")
+            && text.contains("check: not answered: the question ended in a panic"),
+        "{text}"
     );
     // A gap that is still open reaches to the present.
     let open = |status: &mut Value| {

@@ -5,7 +5,8 @@
 //! - A question is not put again before `refresh` has passed since its answer, nor before ten times as long as the
 //!   answer took: slow targets are asked less often.
 //! - A question that hangs keeps no other from being put, and no client waits for it longer than it wants to.
-//! - The last answer stays, with its time, while a newer one is waited for or fails.
+//! - The last answer stays, with its time, while a newer one is waited for or fails. Whoever sees it sees that, too: a
+//!   question that waits for a thread, or that ended in a panic, is no question with an answer.
 //! - Nothing is asked while no client wants to know.
 //! - Threads are bounded: [`WORKERS`], and one for each question that hangs, [`THREADS_MAX`] in all.
 //!
@@ -55,15 +56,18 @@ pub struct Known<T, E> {
     pub answer: Option<Arc<Answer<T>>>,
     /// Why the question has no answer newer than that.
     pub error: Option<Arc<Answer<E>>>,
-    /// For how long the question has been put and has no answer.
+    /// For how long the question has waited to be put, or has been put, and has no answer.
     pub asked_for: Option<Duration>,
+    /// Whether it ended in a panic when it was put last.
+    pub has_panicked: bool,
 }
 
 struct Slot<T, E> {
     answer: Option<Arc<Answer<T>>>,
     error: Option<Arc<Answer<E>>>,
-    is_queued: bool,
+    queued_at: Option<Duration>,
     asked_at: Option<Duration>,
+    has_panicked: bool,
 }
 
 impl<T, E> Slot<T, E> {
@@ -71,8 +75,9 @@ impl<T, E> Slot<T, E> {
         Slot {
             answer: None,
             error: None,
-            is_queued: false,
+            queued_at: None,
             asked_at: None,
+            has_panicked: false,
         }
     }
 
@@ -82,7 +87,7 @@ impl<T, E> Slot<T, E> {
         };
         let answer = self.answer.as_ref();
         let error = self.error.as_ref();
-        let is_asked = self.is_queued || self.asked_at.is_some();
+        let is_asked = self.queued_at.is_some() || self.asked_at.is_some();
         !is_asked
             && answer.is_none_or(|answer| is_rested(answer.at, answer.took))
             && error.is_none_or(|error| is_rested(error.at, error.took))
@@ -142,15 +147,17 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Answers<T, E> {
         let now = self.0.clock.now();
         for number in 0..inner.slots.len() {
             if inner.slots[number].is_due(now, self.0.refresh) {
-                inner.slots[number].is_queued = true;
+                inner.slots[number].queued_at = Some(now);
                 inner.queue.push_back(number);
             }
         }
         loop {
             self.engage(&mut inner);
             let now = self.0.clock.now();
-            let is_awaited =
-                |slot: &Slot<T, E>| slot.is_queued || (slot.asked_at.is_some() && !slot.hangs(now));
+            let is_awaited = |slot: &Slot<T, E>| match slot.asked_at {
+                Some(_) => !slot.hangs(now),
+                None => slot.queued_at.is_some(),
+            };
             if !inner.slots.iter().any(is_awaited) {
                 return;
             }
@@ -167,7 +174,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Answers<T, E> {
         let known = |slot: &Slot<T, E>| Known {
             answer: slot.answer.clone(),
             error: slot.error.clone(),
-            asked_for: slot.asked_at.map(|at| now.saturating_sub(at)),
+            asked_for: slot.queued_at.map(|at| now.saturating_sub(at)),
+            has_panicked: slot.has_panicked,
         };
         (inner.slots.iter().map(known).collect(), inner.generation)
     }
@@ -201,7 +209,6 @@ impl<T, E> Shared<T, E> {
         let mut inner = self.inner.lock();
         while let Some(number) = inner.queue.pop_front() {
             let begun = self.clock.now();
-            inner.slots[number].is_queued = false;
             inner.slots[number].asked_at = Some(begun);
             drop(inner);
             // A question that ends in a panic, whose message is on standard error, has no new answer.
@@ -209,8 +216,10 @@ impl<T, E> Shared<T, E> {
             let (at, at_us) = (self.clock.now(), self.clock.wall_ns() / 1000);
             inner = self.inner.lock();
             let slot = &mut inner.slots[number];
+            slot.queued_at = None;
             slot.asked_at = None;
             slot.error = None;
+            slot.has_panicked = value.is_err();
             let took = at.saturating_sub(begun);
             match value {
                 Ok(Ok(value)) => slot.answer = Some(Answer::new(value, at_us, at, took)),
@@ -342,6 +351,30 @@ mod tests {
         assert!(ended, "what hung has its answer");
     }
 
+    /// Goal: an answer that nobody can renew, as all threads hang, is not shown as the newest.
+    #[test]
+    fn a_question_that_waits_for_a_thread_says_for_how_long() {
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let (inside, clock) = (gate.clone(), Arc::new(longshore_io::SimClock::new(0)));
+        let answers = Answers::new(5, Duration::from_secs(1), clock.clone(), move |number| {
+            let mut open = inside.0.lock();
+            while number < WORKERS && !*open {
+                inside.1.wait(&mut open);
+            }
+            Ok::<_, ()>(())
+        });
+        answers.renew(Duration::from_millis(20));
+        clock.advance(HANGS_AFTER / 2);
+        let last = &answers.known().0[WORKERS];
+        assert!(last.answer.is_none());
+        assert_eq!(last.asked_for, Some(HANGS_AFTER / 2));
+        *gate.0.lock() = true;
+        gate.1.notify_all();
+        answers.renew(MOMENT);
+        let (known, _) = answers.known();
+        assert!(known.iter().all(|known| known.asked_for.is_none()));
+    }
+
     #[test]
     fn a_question_that_fails_keeps_its_last_answer_and_says_why_until_it_has_a_new_one() {
         let clock = Arc::new(longshore_io::SimClock::new(0));
@@ -378,6 +411,7 @@ mod tests {
         let (known, generation) = answers.known();
         assert!(known[0].answer.is_none() && known[1].answer.is_some());
         assert!(known[0].asked_for.is_none());
+        assert!(known[0].has_panicked && !known[1].has_panicked);
         assert!(generation >= 4);
     }
 }

@@ -1,7 +1,7 @@
 //! The status of all databases in three forms: JSON for the page, metrics for Prometheus, a table of plain text.
 //!
 //! Invariants
-//! - All forms show the same answers, each with its age; one that is missing or late shows that it is.
+//! - All forms show the same answers, each with its age; one that is missing, late or without a newer one shows that it is.
 //! - A form is made at most once a second and shared by all clients: neither memory nor work grows with their number.
 //! - No form has the path of a password, a key or the logins.
 //!
@@ -21,6 +21,7 @@ use super::looks::{self, CheckFound, Found, LeftOut, Runs, ShelfFound, Subject};
 use super::reply::Body;
 use crate::commands::check::{CheckDepth, CheckedDatabase, Grade};
 use crate::commands::info::{DescribedDatabase, Metrics, escaped, prometheus};
+use crate::commands::results::age_text;
 use crate::config::Config;
 use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
@@ -198,6 +199,8 @@ struct Asked<'a> {
     asked_for_s: Option<u64>,
     /// Why there is no newer answer.
     error: Option<&'a Failure>,
+    /// Whether the last try to find one ended in a panic.
+    panicked: bool,
 }
 
 impl<'a> Asked<'a> {
@@ -208,6 +211,7 @@ impl<'a> Asked<'a> {
             took_s: answer.map(|answer| answer.took.as_secs_f64()),
             asked_for_s: known.asked_for.map(|time| time.as_secs()),
             error: known.error.as_ref().map(|error| &error.value),
+            panicked: known.has_panicked,
         }
     }
 
@@ -215,7 +219,26 @@ impl<'a> Asked<'a> {
     fn is_current(&self) -> bool {
         const LATE_S: u64 = 10;
         let is_late = self.asked_for_s.is_some_and(|s| s >= LATE_S);
-        self.answered_us.is_some() && self.error.is_none() && !is_late
+        self.answered_us.is_some() && self.error.is_none() && !self.panicked && !is_late
+    }
+
+    /// Why the answer is not current, for people.
+    fn why(&self) -> Option<String> {
+        match (self.error, self.asked_for_s, self.answered_us) {
+            _ if self.is_current() => None,
+            (Some(error), ..) => Some(plain(&error.text)),
+            _ if self.panicked => Some("a bug: the question ended in a panic".to_owned()),
+            (None, _, None) => Some("no answer yet".to_owned()),
+            (None, asked_for_s, Some(_)) => Some(format!(
+                "no newer answer for {} s",
+                asked_for_s.unwrap_or_default()
+            )),
+        }
+    }
+
+    fn age_s(&self, now_us: i64) -> Option<f64> {
+        let age_us = now_us.saturating_sub(self.answered_us?);
+        Some(age_us.max(0) as f64 / 1e6)
     }
 }
 
@@ -461,19 +484,30 @@ impl<'a> Seen<'a> {
             "Whether the target gave an answer when it was last asked.",
             up,
         );
-        let ages = self.shelves.iter().filter_map(|row| {
-            let at_us = row.asked.answered_us?;
-            Some((
-                labels(row),
-                self.now_us.saturating_sub(at_us).max(0) as f64 / 1e6,
-            ))
-        });
+        let ages = self.shelves.iter();
+        let ages = ages.filter_map(|row| Some((labels(row), row.asked.age_s(self.now_us)?)));
         text += &gauge(
             "answer_age_seconds",
             "Age of the answer that these metrics show.",
             ages,
         );
         let of_check = |row: &CheckRow| format!("{{database=\"{}\"}}", escaped(row.database));
+        let up = self.checks.iter().map(|row| {
+            let value = u8::from(row.asked.is_current());
+            (of_check(row), f64::from(value))
+        });
+        text += &gauge(
+            "check_up",
+            "Whether longshore check ended when it was last begun.",
+            up,
+        );
+        let ages = self.checks.iter();
+        let ages = ages.filter_map(|row| Some((of_check(row), row.asked.age_s(self.now_us)?)));
+        text += &gauge(
+            "check_answer_age_seconds",
+            "Age of the findings that these metrics show.",
+            ages,
+        );
         let codes = self.checks.iter().filter_map(|row| {
             let exit = match row.check?.grade {
                 Grade::Good => Exit::Done,
@@ -565,13 +599,22 @@ impl<'a> Seen<'a> {
         let mut text = format!("{} UTC\n{table}", moment(self.now_us));
         for row in &self.shelves {
             let place = plain(&format!("{} at {}", row.database, row.target));
-            if let Some(error) = row.asked.error {
-                text += &format!("  FAIL  {place}: {}\n", plain(&error.text));
-            } else if !row.asked.is_current() {
-                text += &format!("  WARN  {place}: no answer yet\n");
+            if let Some(why) = row.asked.why() {
+                let mark = match row.asked.error {
+                    Some(_) => "FAIL",
+                    None => "WARN",
+                };
+                text += &format!("  {mark}  {place}: {why}\n");
             }
         }
         for row in &self.checks {
+            if let Some(why) = row.asked.why() {
+                let age = row.asked.age_s(self.now_us).map(|age_s| {
+                    format!("; the findings are those of {} ago", age_text(age_s as i64))
+                });
+                let (database, age) = (plain(row.database), age.unwrap_or_default());
+                text += &format!("  WARN  {database}  check: {why}{age}\n");
+            }
             let findings = row.check.iter().flat_map(|check| &check.findings);
             for finding in findings.filter(|finding| finding.grade != Grade::Good) {
                 let mark = match finding.grade {
