@@ -142,21 +142,18 @@ impl Status {
         let mut all: Vec<RunningRow> = requests.map(RunningRow::of_request).collect();
         all.extend(runs.map(RunningRow::of_run));
         // A backup that says how far it is need not be shown twice.
-        let is_known = |written: &RunningRow| {
-            let same =
-                |row: &RunningRow| row.action == "backup" && row.database == written.database;
-            all.iter().any(same)
-        };
-        let written: Vec<_> = shelves.iter().flat_map(ShelfRow::written).collect();
-        let (known, mut others): (Vec<_>, Vec<_>) = written.into_iter().partition(is_known);
-        for row in all.iter_mut().filter(|row| row.action == "backup") {
-            let same = known.iter().find(|known| known.database == row.database);
-            if let Some(same) = same {
-                row.target.clone_from(&same.target);
-                row.label.clone_from(&same.label);
+        let host = longshore_facts::host_name();
+        for written in shelves.iter().flat_map(ShelfRow::written) {
+            let is_same =
+                |row: &&mut RunningRow| row.label.is_none() && row.writes(&written, &host);
+            match all.iter_mut().find(is_same) {
+                Some(row) => {
+                    row.target = written.target;
+                    row.label = written.label;
+                }
+                None => all.push(written),
             }
         }
-        all.append(&mut others);
         all
     }
 }
@@ -273,6 +270,7 @@ impl<'a> ShelfRow<'a> {
             done_bytes: Some(row.bytes),
             total_bytes: None,
             detail: row.detail.clone(),
+            pid: None,
         };
         rows.map(row).collect()
     }
@@ -311,9 +309,22 @@ struct RunningRow {
     done_bytes: Option<u64>,
     total_bytes: Option<u64>,
     detail: String,
+    /// The process of a run on this machine.
+    #[serde(skip)]
+    pid: Option<u32>,
 }
 
 impl RunningRow {
+    /// Whether this run writes a backup that was seen at a target: other hosts, and other processes of this one, may
+    /// write backups of the same name at others.
+    fn writes(&self, written: &RunningRow, host: &str) -> bool {
+        let is_own = self.pid.is_some_and(|pid| {
+            let holder = format!(" by process {pid} on host {host}");
+            written.detail.ends_with(&holder)
+        });
+        is_own && self.action == "backup" && self.database == written.database
+    }
+
     fn of_request(request: RunningRequest) -> RunningRow {
         RunningRow {
             seen: "session",
@@ -326,6 +337,7 @@ impl RunningRow {
             done_bytes: None,
             total_bytes: None,
             detail: format!("T-SQL session {}", request.session),
+            pid: None,
         }
     }
 
@@ -342,6 +354,7 @@ impl RunningRow {
             done_bytes: Some(run.done_bytes),
             total_bytes: run.expected_bytes,
             detail: format!("process {}", run.pid),
+            pid: Some(run.pid),
         }
     }
 }
@@ -637,5 +650,75 @@ fn gauge(name: &str, help: &str, values: impl Iterator<Item = (String, f64)>) ->
     match lines.is_empty() {
         true => lines,
         false => format!("# HELP longshore_{name} {help}\n# TYPE longshore_{name} gauge\n{lines}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(seen: &'static str, detail: &str, pid: Option<u32>) -> RunningRow {
+        RunningRow {
+            seen,
+            action: "backup".to_owned(),
+            database: Some("shop".to_owned()),
+            target: None,
+            label: None,
+            since_us: 0,
+            percent: None,
+            done_bytes: None,
+            total_bytes: None,
+            detail: detail.to_owned(),
+            pid,
+        }
+    }
+
+    /// Goal: a run is not shown with the label of another run that backs up a database of the same name.
+    #[test]
+    fn a_run_writes_what_its_own_process_holds() {
+        let run = row("run", "process 11", Some(11));
+        let writes = |detail: &str| run.writes(&row("target", detail, None), "db1");
+        assert!(writes("being written: backup by process 11 on host db1"));
+        for other in [
+            "being written: backup by process 12 on host db1",
+            "being written: backup by process 11 on host db2",
+            "being written: backup by process 111 on host db1",
+            "being written: a command that named its stripes as devices",
+        ] {
+            assert!(!writes(other), "{other}");
+        }
+    }
+
+    fn asked(answered_us: Option<i64>, asked_for_s: Option<u64>, panicked: bool) -> Asked<'static> {
+        Asked {
+            answered_us,
+            took_s: None,
+            asked_for_s,
+            error: None,
+            panicked,
+        }
+    }
+
+    #[test]
+    fn an_answer_is_current_unless_a_newer_one_is_late_or_was_never_given() {
+        assert_eq!(asked(Some(1), None, false).why(), None);
+        assert_eq!(asked(Some(1), Some(9), false).why(), None);
+        for (asked, why) in [
+            (asked(None, None, false), "no answer yet"),
+            (asked(None, Some(600), false), "no answer yet"),
+            (asked(Some(1), Some(10), false), "no newer answer for 10 s"),
+            (asked(Some(1), None, true), "panic"),
+            (asked(Some(1), Some(10), true), "panic"),
+        ] {
+            assert!(!asked.is_current());
+            let told = asked.why().unwrap();
+            assert!(told.contains(why), "{told}");
+        }
+        assert_eq!(
+            asked(Some(1_000_000), None, false).age_s(3_500_000),
+            Some(2.5)
+        );
+        assert_eq!(asked(Some(2), None, false).age_s(1), Some(0.0));
+        assert_eq!(asked(None, None, false).age_s(1), None);
     }
 }
