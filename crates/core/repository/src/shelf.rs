@@ -120,6 +120,8 @@ pub struct Listing {
     pub sets: Vec<BackupEntry>,
     /// Unknown names. Nothing changes them.
     pub strays: Vec<String>,
+    /// When it was read, by the clock that judges leases.
+    pub at_us: i64,
 }
 
 impl Listing {
@@ -379,7 +381,17 @@ impl Shelf {
         Ok(Listing {
             sets,
             strays: found.strays,
+            at_us: now_ns / 1000,
         })
+    }
+
+    /// The backups under these labels, as they are now.
+    ///
+    /// Errors: the place cannot be read.
+    pub(crate) fn listed(&self, labels: &[Label]) -> Result<Listing, Error> {
+        let mut found = self.place.look()?;
+        found.labels.retain(|label, _| labels.contains(label));
+        self.listing(found)
     }
 
     fn judge(&self, label: Label, files: LabelFiles, now_ns: i64) -> BackupEntry {
@@ -597,10 +609,8 @@ impl Shelf {
             }
         }
         // Backups that were listed before the leases were taken may be gone by now.
-        let mut found = self.place.look()?;
-        let is_needed = |label: &Label| links.iter().any(|i| listing.sets[*i].label == *label);
-        found.labels.retain(|label, _| is_needed(label));
-        let again = self.listing(found)?;
+        let needed = links.iter().map(|i| listing.sets[*i].label.clone());
+        let again = self.listed(&needed.collect::<Vec<_>>())?;
         for i in links {
             let label = &listing.sets[i].label;
             let set = again.sets.iter().find(|s| s.label == *label);

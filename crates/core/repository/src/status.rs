@@ -11,8 +11,10 @@
 //! Invariants
 //! - A result counts for a backup only if set and stripes are the very ones that were read. A name proves nothing, and
 //!   neither does a time: a copy, a clone and a set that was replaced under its label have no result.
-//! - A result never counts as newer than the place's own clock says, and one that is dated later than now does not
-//!   count.
+//! - A result never counts as newer than the place's own clock says, also after others were written to its record, and
+//!   one that is dated later than now does not count.
+//! - A failed run is mended by a run that read what it had failed at, and that began after it.
+//! - WAL that was found not to be good stays so until a later run has read it, whatever an older record says.
 //! - A record is anybody's bytes: at most [`LEN_MAX`] of it are read, and one that is not understood is named and
 //!   counts for nothing.
 //! - No lock is taken. If two programs write at one time, one of the two results may be lost: a backup is then verified
@@ -41,6 +43,7 @@ pub const LEN_MAX: usize = 1 << 20;
 /// The most results, and ranges of WAL, in a record. Older ones are left out: these backups are verified again.
 const RESULTS_MAX: usize = 2500;
 const RANGES_MAX: usize = 500;
+const SEGMENTS_MAX: usize = 40_000;
 
 /// Longest text in a record, in characters.
 const TEXT_MAX: usize = 400;
@@ -161,10 +164,31 @@ pub struct WalResult {
     pub first: SegmentName,
     #[serde(serialize_with = "to_text", deserialize_with = "segment")]
     pub last: SegmentName,
-    /// Tells the last segment from all copies of it.
-    pub imprint: String,
+    /// One for each segment, in order: tells it from all copies of it, and from what may have its name later.
+    #[serde(serialize_with = "to_digits", deserialize_with = "digits", default)]
+    pub imprints: Vec<u32>,
+    /// The time and the host of the first of them that was read.
     #[serde(flatten)]
     pub by: Witnessed,
+}
+
+/// Segments of one timeline of which one is not good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsoundWal {
+    #[serde(serialize_with = "to_text", deserialize_with = "segment")]
+    pub first: SegmentName,
+    #[serde(serialize_with = "to_text", deserialize_with = "segment")]
+    pub last: SegmentName,
+    #[serde(flatten)]
+    pub by: Witnessed,
+}
+
+impl UnsoundWal {
+    /// Whether a range has some of it, and was not verified later.
+    fn refutes(&self, range: &WalResult) -> bool {
+        let overlaps = range.first <= self.last && self.first <= range.last;
+        overlaps && range.by.at_us <= self.by.at_us
+    }
 }
 
 /// A run that failed.
@@ -175,6 +199,12 @@ pub struct FailedRun {
     /// The backup that it was about, as far as one is known.
     #[serde(default)]
     pub label: Option<String>,
+    /// Whether it failed at other backups, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+    /// Whether it failed at the WAL.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wal: bool,
     pub exit_code: u8,
     pub number: u32,
     pub text: String,
@@ -189,10 +219,48 @@ impl FailedRun {
         FailedRun {
             by,
             label: label.map(cut),
+            more: false,
+            wal: false,
             exit_code,
             number,
             text: cut(text),
         }
+    }
+
+    /// The same, at the WAL.
+    pub fn of_wal(self) -> FailedRun {
+        FailedRun { wal: true, ..self }
+    }
+
+    /// Adds that the run failed at this, too.
+    pub fn also(&mut self, other: &FailedRun) {
+        let is_backup = other.label.is_some() && other.label != self.label;
+        self.more |= other.more || is_backup;
+        self.wal |= other.wal;
+    }
+}
+
+/// A run that did not fail, and what it says about one that did.
+#[derive(Debug, Clone)]
+pub struct GoodRun {
+    pub by: Witnessed,
+    /// When it began: it says nothing about a failure after that.
+    pub began_us: i64,
+    /// The backups that it found good; `None`: all that are there.
+    pub backups: Option<BTreeSet<Label>>,
+    /// Whether it found all WAL good.
+    pub wal: bool,
+}
+
+impl GoodRun {
+    fn mends(&self, failed: &FailedRun) -> bool {
+        let has_read = match (&failed.label, &self.backups) {
+            (_, None) => true,
+            (_, Some(_)) if failed.more => false,
+            (Some(label), Some(good)) => good.iter().any(|own| own.as_str() == label),
+            (None, Some(_)) => true,
+        };
+        has_read && (self.wal || !failed.wal) && failed.by.at_us <= self.began_us
     }
 }
 
@@ -204,10 +272,13 @@ struct Record {
     sets: Vec<SetResult>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     wal: Vec<WalResult>,
+    /// WAL that was not good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unsound: Vec<UnsoundWal>,
     /// The last run that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failed: Option<FailedRun>,
-    /// The first run after it that did not.
+    /// The first run after it that mended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mended: Option<Witnessed>,
 }
@@ -237,15 +308,23 @@ impl Record {
         Ok(record)
     }
 
-    /// Keeps the newest results of those that are too many, and each set once: the last entry counts.
+    /// Keeps the newest results of those that are too many, and each backup once: the last entry counts.
     fn cut(&mut self) {
         let mut seen = BTreeSet::new();
         self.sets.reverse();
-        self.sets.retain(|result| seen.insert(result.set));
+        self.sets
+            .retain(|result| seen.insert((result.set, result.stripes.clone())));
         self.sets.sort_by_key(|result| -result.by.at_us);
         self.sets.truncate(RESULTS_MAX);
         self.wal.sort_by_key(|range| -range.by.at_us);
         self.wal.truncate(RANGES_MAX);
+        let mut segments = 0;
+        self.wal.retain(|range| {
+            segments += range.imprints.len();
+            segments <= SEGMENTS_MAX
+        });
+        self.unsound.sort_by_key(|lost| -lost.by.at_us);
+        self.unsound.truncate(RANGES_MAX);
         for result in &mut self.sets {
             result.text = cut(&result.text);
             result.by.host = cut(&result.by.host);
@@ -253,7 +332,9 @@ impl Record {
         }
         for range in &mut self.wal {
             range.by.host = cut(&range.by.host);
-            range.imprint = cut(&range.imprint);
+        }
+        for lost in &mut self.unsound {
+            lost.by.host = cut(&lost.by.host);
         }
         if let Some(failed) = &mut self.failed {
             failed.text = cut(&failed.text);
@@ -277,30 +358,48 @@ impl Record {
         }
     }
 
-    /// Adds what another place of the same target says. Of two results for one set the newer counts, and of two of one
+    /// Adds what another place of the same target says. Of two results for one backup the newer counts, and of two of one
     /// time the bad one.
     fn merge(&mut self, other: Record) {
         for result in other.sets {
             let rank = |result: &SetResult| (result.by.at_us, !result.good);
-            match self.sets.iter_mut().find(|own| own.set == result.set) {
+            let is_same =
+                |own: &&mut SetResult| own.set == result.set && own.stripes == result.stripes;
+            match self.sets.iter_mut().find(is_same) {
                 Some(own) if rank(&result) > rank(own) => *own = result,
                 Some(_) => {}
                 None => self.sets.push(result),
             }
         }
         self.wal.extend(other.wal);
+        self.unsound.extend(other.unsound);
+        self.refute();
         let at = |failed: &Option<FailedRun>| failed.as_ref().map(|failed| failed.by.at_us);
         if at(&other.failed) > at(&self.failed) {
             self.failed = other.failed;
             self.mended = other.mended;
+        } else if other.failed == self.failed {
+            // It was mended at one place only.
+            self.mended = self.mended.take().or(other.mended);
         }
+    }
+
+    /// Drops the verified ranges that have WAL which was not good later.
+    fn refute(&mut self) {
+        let unsound = &self.unsound;
+        self.wal
+            .retain(|range| !unsound.iter().any(|lost| lost.refutes(range)));
     }
 
     /// A host whose clock is ahead does not make its results look newer than the place's own clock says.
     fn not_after(&mut self, changed_us: i64) {
         let sets = self.sets.iter_mut().map(|result| &mut result.by);
         let wal = self.wal.iter_mut().map(|range| &mut range.by);
+        let unsound = self.unsound.iter_mut().map(|lost| &mut lost.by);
+        let failed = self.failed.iter_mut().map(|failed| &mut failed.by);
         sets.chain(wal)
+            .chain(unsound)
+            .chain(failed)
             .for_each(|by| by.at_us = by.at_us.min(changed_us).max(-TIME_MAX_US));
     }
 
@@ -309,21 +408,25 @@ impl Record {
             self.sets.retain(|own| own.set != result.set);
             self.sets.push(result.clone());
         }
-        for (first, last) in &news.unsound {
-            let overlaps = |own: &WalResult| own.first <= *last && *first <= own.last;
-            self.wal.retain(|own| !overlaps(own));
+        for lost in &news.unsound {
+            let ends = (lost.first, lost.last);
+            self.unsound.retain(|own| (own.first, own.last) != ends);
+            self.unsound.push(lost.clone());
         }
+        self.refute();
         for range in &news.wal {
-            // Each covers what the one that it grew from covers.
+            // The one that it grew from, and older ones of the same WAL.
             self.wal
-                .retain(|own| own.first != range.first || own.last > range.last);
+                .retain(|own| own.first < range.first || own.last > range.last);
             self.wal.push(range.clone());
         }
         if let Some(failed) = &news.failed {
             self.failed = Some(failed.clone());
             self.mended = None;
-        } else if self.failed.is_some() && self.mended.is_none() {
-            self.mended.clone_from(&news.mended);
+        } else if let (Some(failed), Some(run), None) = (&self.failed, &news.good, &self.mended)
+            && run.mends(failed)
+        {
+            self.mended = Some(run.by.clone());
         }
     }
 }
@@ -333,13 +436,28 @@ impl Record {
 pub struct News {
     pub sets: Vec<SetResult>,
     pub wal: Vec<WalResult>,
-    /// The first and the last segment of WAL that is not good: no earlier result counts for it.
-    pub unsound: Vec<(SegmentName, SegmentName)>,
+    /// WAL that is not good: no earlier result counts for it.
+    pub unsound: Vec<UnsoundWal>,
     pub failed: Option<FailedRun>,
     /// A run that did not fail.
-    pub mended: Option<Witnessed>,
-    /// All labels at the place, if they are known: results for others are left out.
-    pub labels: Option<BTreeSet<Label>>,
+    pub good: Option<GoodRun>,
+    /// All labels at the place, if they are known: earlier results for others are left out.
+    pub labels: Option<LabelsThen>,
+}
+
+/// The labels at a place at one time.
+#[derive(Debug, Clone)]
+pub struct LabelsThen {
+    pub labels: BTreeSet<Label>,
+    pub at_us: i64,
+}
+
+impl LabelsThen {
+    /// Whether the backup of a result may be there: another host may have made it since.
+    fn may_have(&self, result: &SetResult) -> bool {
+        let later_us = result.by.at_us.saturating_add(CLOCKS_DIFFER_US);
+        self.labels.contains(&result.label) || later_us >= self.at_us
+    }
 }
 
 /// Everything that the records of one database say.
@@ -360,7 +478,7 @@ impl Status {
         is_past(&found.by, now_us).then_some(found)
     }
 
-    /// The last run that failed, and whether one was known to succeed after it.
+    /// The last run that failed, and whether a later one mended it.
     pub fn failed(&self, task: Task) -> Option<(&FailedRun, bool)> {
         let record = self.records.get(&task)?;
         Some((record.failed.as_ref()?, record.mended.is_some()))
@@ -431,7 +549,11 @@ impl Shelf {
         };
         for found in found {
             match Record::parse(found.bytes.as_deref()) {
-                Ok(read) => record.merge(read),
+                // The record's next time would make a result that is dated ahead newer with each run.
+                Ok(mut read) => {
+                    read.not_after(found.changed_ns / 1000);
+                    record.merge(read);
+                }
                 Err(Unreadable::Newer(form)) => {
                     return Err(Error::NewerRecord { at: found.at, form });
                 }
@@ -441,7 +563,7 @@ impl Shelf {
         let before = record.clone();
         record.add(news);
         if let Some(labels) = &news.labels {
-            record.sets.retain(|result| labels.contains(&result.label));
+            record.sets.retain(|result| labels.may_have(result));
         }
         match record == before {
             true => Ok(()),
@@ -453,10 +575,8 @@ impl Shelf {
     ///
     /// Errors: the place cannot be read.
     pub fn identities(&self, labels: &[Label]) -> Result<Vec<SetIdentity>, Error> {
-        let mut found = self.place.look()?;
-        found.labels.retain(|label, _| labels.contains(label));
-        let listing = self.listing(found)?;
-        Ok(listing
+        Ok(self
+            .listed(labels)?
             .sets
             .iter()
             .filter_map(BackupEntry::identity)
@@ -506,6 +626,25 @@ fn segment<'de, D: Deserializer<'de>>(from: D) -> Result<SegmentName, D::Error> 
     parsed(from, |text| text.parse().ok())
 }
 
+fn to_digits<S: Serializer>(values: &[u32], to: S) -> Result<S::Ok, S::Error> {
+    let digits = values.iter().map(|value| format!("{value:08x}"));
+    to.serialize_str(&digits.collect::<String>())
+}
+
+/// Numbers of eight hexadecimal digits each.
+fn digits<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+    parsed(from, |text| {
+        let (parts, rest) = text.as_bytes().as_chunks::<8>();
+        let value = |part: &[u8; 8]| {
+            let text = std::str::from_utf8(part).ok()?;
+            let is_plain = text.bytes().all(|b| b.is_ascii_hexdigit());
+            u32::from_str_radix(text, 16).ok().filter(|_| is_plain)
+        };
+        let values = parts.iter().map(value).collect::<Option<Vec<u32>>>()?;
+        rest.is_empty().then_some(values)
+    })
+}
+
 fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let seconds = Option::<f64>::deserialize(from)?;
     Ok(seconds.filter(|s| s.is_finite() && *s >= 0.0))
@@ -542,15 +681,42 @@ mod tests {
         Record {
             version: VERSION,
             sets: vec![result(1, 3 * DAY_US, true), result(2, 2 * DAY_US, false)],
-            wal: vec![WalResult {
-                first: "000000010000000000000001".parse().unwrap(),
-                last: "000000010000000000000009".parse().unwrap(),
-                imprint: "bb".into(),
-                by: by(DAY_US),
-            }],
+            wal: vec![range(1, 9, DAY_US)],
+            unsound: vec![unsound(10, 12, DAY_US)],
             failed: failed(5),
             mended: Some(by(6)),
         }
+    }
+
+    fn segment(n: u32) -> SegmentName {
+        format!("0000000100000000{n:08X}").parse().unwrap()
+    }
+
+    fn range(first: u32, last: u32, at_us: i64) -> WalResult {
+        WalResult {
+            first: segment(first),
+            last: segment(last),
+            imprints: (first..=last).collect(),
+            by: by(at_us),
+        }
+    }
+
+    fn unsound(first: u32, last: u32, at_us: i64) -> UnsoundWal {
+        UnsoundWal {
+            first: segment(first),
+            last: segment(last),
+            by: by(at_us),
+        }
+    }
+
+    fn good(began_us: i64, backups: Option<&[u128]>, wal: bool) -> Option<GoodRun> {
+        let label = |set: &u128| result(*set, 0, true).label;
+        Some(GoodRun {
+            by: by(began_us + 1),
+            began_us,
+            backups: backups.map(|sets| sets.iter().map(label).collect()),
+            wal,
+        })
     }
 
     fn found(task: Task, bytes: &[u8], changed_us: i64) -> FoundRecord {
@@ -583,6 +749,17 @@ mod tests {
         assert!(bytes.len() <= LEN_MAX, "{}", bytes.len());
         let read = Record::parse(Some(&bytes)).unwrap();
         assert_eq!(read.sets.len(), RESULTS_MAX);
+        let much = WalResult {
+            imprints: vec![7; SEGMENTS_MAX],
+            ..range(1, 2, 1)
+        };
+        let record = Record {
+            wal: vec![much.clone(), range(20, 30, 0)],
+            ..record
+        };
+        let bytes = record.encode();
+        assert!(bytes.len() <= LEN_MAX, "{}", bytes.len());
+        assert_eq!(Record::parse(Some(&bytes)).unwrap().wal, [much]);
         assert_eq!(read.sets[0].by.at_us, 8999);
     }
 
@@ -618,46 +795,135 @@ mod tests {
 
     #[test]
     fn wal_that_is_found_damaged_has_no_earlier_result() {
-        let name = |n: u32| format!("0000000100000000{n:08X}").parse().unwrap();
-        let range = |first, last| WalResult {
-            first: name(first),
-            last: name(last),
-            imprint: "bb".into(),
-            by: by(DAY_US),
-        };
         let mut record = Record {
-            wal: vec![range(1, 4), range(5, 9), range(10, 12)],
+            wal: vec![range(1, 4, 1), range(5, 9, 1), range(10, 12, 1)],
             ..Record::default()
         };
         record.add(&News {
-            wal: vec![range(10, 14)],
-            unsound: vec![(name(8), name(9))],
+            wal: vec![range(10, 14, 2)],
+            unsound: vec![unsound(8, 9, 2)],
             ..News::default()
         });
-        assert_eq!(record.wal, [range(1, 4), range(10, 14)]);
+        assert_eq!(record.wal, [range(1, 4, 1), range(10, 14, 2)]);
+    }
+
+    /// Goal: a record at another directory of the target, that was written before the damage was found, does not make the
+    /// WAL good again; a run that reads it later does.
+    #[test]
+    fn no_older_record_makes_unsound_wal_good_again() {
+        let older = || Record {
+            wal: vec![range(1, 9, 1), range(20, 29, 1)],
+            ..Record::default()
+        };
+        let mut record = older();
+        record.add(&News {
+            unsound: vec![unsound(8, 9, 2)],
+            ..News::default()
+        });
+        for _ in 0..2 {
+            record = Record::parse(Some(&record.encode())).unwrap();
+            record.merge(older());
+            assert!(!record.wal.contains(&range(1, 9, 1)), "{record:?}");
+            assert!(record.wal.contains(&range(20, 29, 1)));
+        }
+        record.add(&News {
+            wal: vec![range(1, 9, 3)],
+            ..News::default()
+        });
+        record.merge(older());
+        let of_it = record.wal.iter().filter(|own| own.first == segment(1));
+        assert_eq!(of_it.collect::<Vec<_>>(), [&range(1, 9, 3)]);
+        // In the other order it is the same.
+        let mut other = older();
+        other.merge(record);
+        assert!(!other.wal.contains(&range(1, 9, 1)), "{other:?}");
+    }
+
+    /// Goal: a newer result for stripes that are there no longer hides none for those that are.
+    #[test]
+    fn of_two_stripes_of_one_set_each_has_its_result() {
+        let mut record = Record {
+            sets: vec![result(1, 5, false)],
+            ..Record::default()
+        };
+        let gone = SetResult {
+            stripes: "cc".into(),
+            ..result(1, 9, true)
+        };
+        record.merge(Record {
+            sets: vec![gone.clone()],
+            ..Record::default()
+        });
+        let read = Record::parse(Some(&record.encode())).unwrap();
+        assert_eq!(read.sets, [gone, result(1, 5, false)]);
     }
 
     #[test]
-    fn a_failure_stays_until_a_newer_one_and_is_known_to_be_mended() {
+    fn the_last_failed_run_stays_until_a_run_mends_it() {
         let mut record = Record::default();
-        let mended = |at_us| News {
-            mended: Some(by(at_us)),
+        let ran = |good| News {
+            good,
             ..News::default()
         };
-        record.add(&mended(1));
+        record.add(&ran(good(1, None, true)));
         assert_eq!(record, Record::default(), "there is nothing to mend");
         record.add(&News {
             failed: failed(2),
             ..News::default()
         });
-        record.add(&mended(3));
-        record.add(&mended(4));
-        assert_eq!(record.mended, Some(by(3)));
+        record.add(&ran(good(1, None, true)));
+        assert_eq!(record.mended, None, "that one had begun before");
+        record.add(&ran(good(3, Some(&[]), false)));
+        record.add(&ran(good(5, None, true)));
+        assert_eq!(record.mended, Some(by(4)));
+        // It was mended at one of the target's places.
+        let mut other = Record {
+            failed: failed(2),
+            ..Record::default()
+        };
+        other.merge(record.clone());
+        assert_eq!(other.mended, Some(by(4)));
         record.add(&News {
             failed: failed(5),
-            ..mended(5)
+            ..ran(good(5, None, true))
         });
         assert_eq!((record.failed, record.mended), (failed(5), None));
+    }
+
+    /// Goal: a run says nothing about a backup, or about WAL, that it did not read.
+    #[test]
+    fn a_failed_run_is_mended_by_one_that_read_the_same() {
+        let mends = |failed: &FailedRun, good| {
+            let mut record = Record {
+                failed: Some(failed.clone()),
+                ..Record::default()
+            };
+            record.add(&News {
+                good,
+                ..News::default()
+            });
+            record.mended.is_some()
+        };
+        let label = result(1, 0, true).label;
+        let of_backup = FailedRun::new(by(2), Some(label.as_str()), (1, 3189, "a block"));
+        assert!(!mends(&of_backup, good(3, Some(&[2]), true)));
+        assert!(mends(&of_backup, good(3, Some(&[2, 1]), false)));
+        assert!(mends(&of_backup, good(3, None, false)));
+        let of_wal = FailedRun::new(by(2), None, (1, 3189, "a segment")).of_wal();
+        assert!(!mends(&of_wal, good(3, Some(&[1]), false)));
+        assert!(!mends(&of_wal, good(3, None, false)));
+        assert!(mends(&of_wal, good(3, None, true)));
+        assert!(!mends(&of_wal, good(1, None, true)));
+        // Of several only the first is named.
+        let mut several = of_backup.clone();
+        several.also(&of_backup);
+        assert!(mends(&several, good(3, Some(&[1]), false)));
+        let other = result(2, 0, true).label;
+        several.also(&FailedRun::new(by(2), Some(other.as_str()), (1, 3189, "")));
+        assert!(!mends(&several, good(3, Some(&[1, 2]), false)));
+        assert!(mends(&several, good(3, None, false)));
+        several.also(&of_wal);
+        assert!(!mends(&several, good(3, None, false)));
     }
 
     #[test]
@@ -680,6 +946,8 @@ mod tests {
             (wrong("1970-01-04T", "9970-01-04T").as_bytes(), "damaged"),
             (wrong("1970-01-04T", "x").as_bytes(), "damaged"),
             (wrong("\"good\":true", "\"good\":1").as_bytes(), "damaged"),
+            (wrong("00000003", "+0000003").as_bytes(), "damaged"),
+            (wrong("00000003", "0000003").as_bytes(), "damaged"),
         ] {
             let status = Status::of(vec![found(Task::Verify, bytes, DAY_US)]);
             assert!(status.records.is_empty());

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use common::*;
 use longshore_bucket::sim::Store;
 use longshore_io::{Fault, HostClock, Op, SimDisk, Storage};
-use longshore_repository::status::{News, SetResult, Task, Witnessed};
+use longshore_repository::status::{GoodRun, LabelsThen, News, SetResult, Task, Witnessed};
 use longshore_repository::{BackupKind, Label, Places, Shelf, Target};
 use tempfile::TempDir;
 
 const NOW_US: i64 = 4_000_000_000_000_000;
+const HOUR_US: i64 = 3600 * 1_000_000;
 const RECORD: &str = ".longshore-status-verify";
 
 fn now() -> Witnessed {
@@ -152,10 +153,21 @@ fn results_for_labels_that_are_gone_are_left_out_and_the_record_is_no_stray() {
     let path = stage.path("d1/db").join(RECORD);
     let names = |label: &Label| fs::read_to_string(&path).unwrap().contains(label.as_str());
     assert!(names(&labels[0]));
-    let news = News {
-        labels: Some([labels[1].clone()].into()),
+    let news = |at_us| News {
+        labels: Some(LabelsThen {
+            labels: [labels[1].clone()].into(),
+            at_us,
+        }),
         ..News::default()
     };
+    // Another host may have made that backup, and verified it, after the list was read.
+    let listed = stage.shelf.list().unwrap().at_us;
+    assert!(listed > now().at_us + HOUR_US, "it is this host's time");
+    for at_us in [now().at_us, now().at_us + HOUR_US] {
+        stage.shelf.record(Task::Verify, &news(at_us)).unwrap();
+        assert!(names(&labels[0]) && names(&labels[1]));
+    }
+    let news = news(listed);
     stage.shelf.record(Task::Verify, &news).unwrap();
     assert!(!names(&labels[0]) && names(&labels[1]));
     assert!(stage.shelf.list().unwrap().strays.is_empty());
@@ -163,6 +175,40 @@ fn results_for_labels_that_are_gone_are_left_out_and_the_record_is_no_stray() {
     let before = fs::metadata(&path).unwrap().ino();
     stage.shelf.record(Task::Verify, &news).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().ino(), before);
+}
+
+/// Goal: a result of a host whose clock was ahead ages, also while other results are written to its record.
+#[test]
+fn a_result_that_is_dated_ahead_is_as_old_as_its_own_record() {
+    let stage = Stage::new();
+    let labels = [1, 2].map(|day| stage.shelve(day));
+    let host_us = || {
+        let now = std::time::SystemTime::now();
+        let since = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+        since.as_micros() as i64
+    };
+    let record_at = |label: &Label, at_us| {
+        let identities = stage.shelf.identities(std::slice::from_ref(label));
+        let by = Witnessed::now(at_us);
+        let news = News {
+            sets: vec![SetResult::new(&identities.unwrap()[0], &by, None)],
+            ..News::default()
+        };
+        stage.shelf.record(Task::Verify, &news).unwrap();
+    };
+    record_at(&labels[0], host_us() + 240 * HOUR_US);
+    let after_us = host_us();
+    // Then the clock is right again.
+    for _ in 0..2 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        record_at(&labels[1], host_us());
+    }
+    let status = stage.shelf.status().unwrap();
+    let listing = stage.shelf.list().unwrap();
+    let found = listing.sets.iter().find(|set| set.label == labels[0]);
+    let result = status.of_set(Task::Verify, found.unwrap(), host_us());
+    let at_us = result.unwrap().by.at_us;
+    assert!(at_us <= after_us + 20_000, "{}", at_us - after_us);
 }
 
 /// Goal: whatever has the record's name is never followed nor written to.
@@ -203,7 +249,12 @@ fn what_has_the_name_of_a_record_is_refused_and_replaced_and_never_followed() {
     // A record of a newer version is not written over.
     fs::write(&path, b"{\"version\":9}").unwrap();
     let news = News {
-        mended: Some(now()),
+        good: Some(GoodRun {
+            by: now(),
+            began_us: now().at_us,
+            backups: None,
+            wal: true,
+        }),
         ..News::default()
     };
     let error = stage.shelf.record(Task::Verify, &news).unwrap_err();

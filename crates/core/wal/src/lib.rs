@@ -58,7 +58,7 @@ pub use follow::Lag;
 pub use form::{IDENTITY_NAME, StorageForm};
 pub use identity::Identity;
 pub use links::Comparison;
-pub use list::{RemovalResult, Run, Span};
+pub use list::{RemovalResult, Run, SegmentImprint, Span};
 pub use needs::{Need, is_need};
 pub use place::{Ground, is_in_bucket, location};
 pub use range::LogRange;

@@ -17,10 +17,11 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
+use longshore_io::{crc32c, crc32c_join};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
-use super::place::directory;
+use super::place::{directory, is_in_bucket};
 use super::{Error, WalArchive, staged};
 
 /// Consecutive segments of one timeline.
@@ -48,6 +49,14 @@ pub struct Run {
     pub stored_bytes: u64,
 }
 
+/// A segment, and a sum that the same segment has as long as nothing replaces it. No copy of it has that, but by a chance
+/// of 2^-32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SegmentImprint {
+    pub name: SegmentName,
+    pub imprint: u32,
+}
+
 /// The result of [`WalArchive::remove_unneeded`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemovalResult {
@@ -61,6 +70,7 @@ struct StoredFile {
     /// Relative to the archive.
     file: std::path::PathBuf,
     len: u64,
+    changed_ns: i64,
 }
 
 impl WalArchive {
@@ -95,6 +105,45 @@ impl WalArchive {
             }
         }
         Ok(runs)
+    }
+
+    /// The segments of this span that exist, ascending, with the imprint of each: of its length and its last change; in a
+    /// bucket also of the place, since a store's copy may have the time.
+    ///
+    /// Errors: `NothingYet`, `Io`.
+    pub fn imprints(&self, span: &Span) -> Result<Vec<SegmentImprint>, Error> {
+        let place = match is_in_bucket(self.path()) {
+            true => self.path().display().to_string(),
+            false => String::new(),
+        };
+        let mut found: Vec<SegmentImprint> = Vec::new();
+        let within = |name: &SegmentName| span.first <= *name && *name <= span.last;
+        for (timeline, high) in self.directories()? {
+            let directory = (timeline, high);
+            let (first, last) = (span.first, span.last);
+            if directory < (first.timeline, first.high) || (last.timeline, last.high) < directory {
+                continue;
+            }
+            for stored in self.files(timeline, high, true)? {
+                let WalName::Segment(name) = stored.name else {
+                    continue;
+                };
+                let line = format!("{name} {} {} {place}\n", stored.len, stored.changed_ns);
+                match found.last_mut() {
+                    // It is there under another ending, too.
+                    Some(last) if last.name == name => {
+                        let more = crc32c(line.as_bytes());
+                        last.imprint = crc32c_join(last.imprint, more, line.len() as u64);
+                    }
+                    _ if within(&name) => found.push(SegmentImprint {
+                        name,
+                        imprint: crc32c(line.as_bytes()),
+                    }),
+                    _ => {}
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// The timelines whose histories exist, ascending.
@@ -363,6 +412,7 @@ impl WalArchive {
                     name: parsed,
                     file: place.join(&name),
                     len: entry.len_bytes,
+                    changed_ns: entry.changed_ns,
                 });
             }
         }

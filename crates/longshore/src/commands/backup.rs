@@ -71,6 +71,7 @@ struct Kind {
 const NO_BASE: u32 = 3035;
 
 pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
+    let began_us = recording::now_us(context);
     let result = run_or_full(options, context);
     if let Some(shelf) = BackupWish::of(options, context).shelf()
         && let Some(recorder) = Recorder::new(context, &shelf, Task::Backup)
@@ -78,7 +79,7 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
         match &result {
             Err(failure) => recorder.failed(failure, None),
             Ok(Exit::No) => {}
-            Ok(_) => recorder.mended(),
+            Ok(_) => recorder.since(began_us).mended(),
         }
     }
     result

@@ -22,7 +22,7 @@ use longshore_repository::{BackupState, Error, Listing, Shelf, Target};
 use longshore_wal::WalCopied;
 use serde::Serialize;
 
-use super::recording::Recorder;
+use super::recording::{self, Recorder};
 use super::shelves::{self, Failures};
 use super::{devices, wal};
 use crate::context::Context;
@@ -84,6 +84,7 @@ enum CopyFate {
 
 pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
     let routes = routes(options, context)?;
+    let began_us = recording::now_us(context);
     let cancel = interrupt::cancel_flag();
     let rate = options.max_rate.and_then(NonZeroU64::new);
     let throttle = rate.map(|rate| Throttle::new(context.clock.clone(), Some(rate), BURST_BYTES));
@@ -115,7 +116,7 @@ pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
     if !cancel.load(Ordering::Relaxed) {
         let mended = routes.iter().map(|(from, _)| from);
         let mended = mended.filter(|from| !failed.contains(&place_of(from)));
-        mended.for_each(|from| record_mended(from, (options, context)));
+        mended.for_each(|from| record_mended(from, began_us, (options, context)));
     }
     let exit = match (cancel.load(Ordering::Relaxed), failures.exit()) {
         (true, _) => Exit::Interrupted,
@@ -152,9 +153,9 @@ fn record_failed(
     }
 }
 
-fn record_mended(from: &Shelf, (options, context): (&Copy, &Context)) {
+fn record_mended(from: &Shelf, began_us: i64, (options, context): (&Copy, &Context)) {
     if let Some(recorder) = Recorder::new(context, from, Task::Copy).filter(|_| !options.dry_run) {
-        recorder.mended();
+        recorder.since(began_us).mended();
     }
 }
 

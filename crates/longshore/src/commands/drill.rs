@@ -144,7 +144,7 @@ impl Answer<'_> {
         recorder.record(&News {
             sets: vec![result],
             failed: wrong.as_deref().map(failed),
-            mended: self.sound.then(|| by.clone()),
+            good: self.sound.then(|| recorder.good_run(Some(std::slice::from_ref(identity)))),
             ..News::default()
         });
     }

@@ -3,6 +3,7 @@
 //! Invariants
 //! - No command fails because a record could not be written: a note says so. A run that fails says only why it failed.
 //! - A mistake in a command line and an interruption by the operator are no failed runs.
+//! - A run that did not fail mends no failure that was recorded after it began.
 //! - Nothing is recorded of a bucket as it was.
 //!
 //! Leaves to others: the form of records and what they count for (`longshore_repository::status`), and the local history
@@ -10,7 +11,7 @@
 
 use longshore_io::Clock;
 use longshore_pipeline::VerifyReport;
-use longshore_repository::status::{FailedRun, News, SetResult, Task, Witnessed};
+use longshore_repository::status::{FailedRun, GoodRun, News, SetResult, Task, Witnessed};
 use longshore_repository::{Error, SetIdentity, Shelf, past_ns};
 
 use super::devices;
@@ -22,22 +23,41 @@ pub struct Recorder<'a> {
     context: &'a Context,
     shelf: &'a Shelf,
     task: Task,
+    /// When the run began.
+    began_us: i64,
 }
 
 impl<'a> Recorder<'a> {
-    /// `None` for a bucket as it was.
+    /// Of a run that begins now; `None` for a bucket as it was.
     pub fn new(context: &'a Context, shelf: &'a Shelf, task: Task) -> Option<Recorder<'a>> {
         let recorder = Recorder {
             context,
             shelf,
             task,
+            began_us: now_us(context),
         };
         past_ns().is_none().then_some(recorder)
     }
 
+    /// Of a run that began before.
+    pub fn since(self, began_us: i64) -> Recorder<'a> {
+        Recorder { began_us, ..self }
+    }
+
     /// This host, now.
     pub fn now(&self) -> Witnessed {
-        Witnessed::now(Clock::wall_ns(&*self.context.clock) / 1000)
+        Witnessed::now(now_us(self.context))
+    }
+
+    /// A run that found these backups good; `None`: whatever a run of its kind can fail at.
+    pub fn good_run(&self, backups: Option<&[SetIdentity]>) -> GoodRun {
+        let labels = |found: &[SetIdentity]| found.iter().map(|own| own.label.clone()).collect();
+        GoodRun {
+            by: self.now(),
+            began_us: self.began_us,
+            wal: backups.is_none(),
+            backups: backups.map(labels),
+        }
     }
 
     /// A run that failed.
@@ -52,12 +72,15 @@ impl<'a> Recorder<'a> {
         if matches!(failure.exit, Exit::Usage | Exit::Interrupted) {
             return;
         }
-        let news = News {
+        self.record_silently(&News {
             failed: Some(self.failed_run(failure, label)),
             ..News::default()
-        };
-        if let Err(error) = self.shelf.record(self.task, &news) {
-            tracing::debug!(%error, "a failed run was not recorded at the target");
+        });
+    }
+
+    fn record_silently(&self, news: &News) {
+        if let Err(error) = self.shelf.record(self.task, news) {
+            tracing::debug!(%error, "a run was not recorded at the target");
         }
     }
 
@@ -80,14 +103,16 @@ impl<'a> Recorder<'a> {
 
     /// Records a run that did not fail, if an earlier one did.
     pub fn mended(&self) {
-        let news = News {
-            mended: Some(self.now()),
+        self.record_silently(&News {
+            good: Some(self.good_run(None)),
             ..News::default()
-        };
-        if let Err(error) = self.shelf.record(self.task, &news) {
-            tracing::debug!(%error, "a run was not recorded at the target");
-        }
+        });
     }
+}
+
+/// The time by this host's clock.
+pub fn now_us(context: &Context) -> i64 {
+    Clock::wall_ns(&*context.clock) / 1000
 }
 
 /// The results of a verification for the sets of a chain. `leased`: the sets as they were before they were read, the chosen

@@ -3,8 +3,8 @@
 //! Invariants
 //! - Only results for backups that are still there, as they were then, are shown; a backup without one was never verified
 //!   as it stands.
-//! - A failed run counts until one of its kind did not fail; a failed backup also only until a newer one is whole, for
-//!   whoever may only write has nothing recorded.
+//! - A failed run counts until one of its kind read the same and did not fail, or what it failed at is gone; a failed
+//!   backup also only until a newer one is whole, for whoever may only write has nothing recorded.
 //!
 //! Leaves to others: reading records and deciding what a result is about (`longshore_repository::status`), and what is
 //! worth an alarm (`check.rs`).
@@ -149,10 +149,12 @@ impl Results {
         let facts = listing.facts();
         let failed = Task::ALL.into_iter().filter_map(|task| {
             let (failed, mended) = status.failed(task)?;
-            let mended = match task {
-                Task::Backup => mended || is_followed(failed.by.at_us, &facts, now_us),
-                _ => mended,
-            };
+            let mended = mended
+                || match task {
+                    Task::Backup => is_followed(failed.by.at_us, &facts, now_us),
+                    Task::Verify | Task::Drill => is_of_one_gone(failed, listing),
+                    Task::Expire | Task::Copy => false,
+                };
             Some(FailedRow::of(task, (failed, mended), now_us))
         });
         Results {
@@ -225,6 +227,13 @@ fn is_followed(failed_us: i64, facts: &[SetFacts], now_us: i64) -> bool {
     let whole = facts.iter().filter(|set| set.is_whole());
     let mut begun_us = whole.map(|set| set.start_us);
     begun_us.any(|begun_us| failed_us < begun_us && begun_us <= now_us)
+}
+
+/// Whether a run failed at one backup alone, and that is gone.
+fn is_of_one_gone(failed: &FailedRun, listing: &Listing) -> bool {
+    let is_at_one = !failed.more && !failed.wal;
+    let is_there = |label: &String| listing.sets.iter().any(|set| set.label.as_str() == label);
+    is_at_one && failed.label.as_ref().is_some_and(|label| !is_there(label))
 }
 
 /// The two largest units of a time: `3 d 4 h`.

@@ -16,6 +16,7 @@ mod log;
 use longshore_pipeline::{
     Report, Request, VerifiedSet, VerifyReport, VerifyRequest, closing_line, run as run_pipeline,
 };
+use longshore_repository::SetIdentity;
 use longshore_repository::status::{News, SetResult, Task};
 use serde::Serialize;
 
@@ -142,9 +143,13 @@ fn record(recorder: &Recorder, chosen: &ReadDevices, report: &VerifyReport) {
     let leased = chosen.identities();
     let label = leased.first().map(|identity| identity.label.as_str());
     let failed = recording::damage(report, recorder.now(), label);
+    let sets = recording::verified(report, leased, &recorder.now());
+    // Other backups, and the WAL, were not read.
+    let is_good = |own: &&SetIdentity| sets.iter().any(|found| found.good && found.set == own.set);
+    let read: Vec<SetIdentity> = leased.iter().filter(is_good).cloned().collect();
     recorder.record(&News {
-        sets: recording::verified(report, leased, &recorder.now()),
-        mended: failed.is_none().then(|| recorder.now()),
+        good: failed.is_none().then(|| recorder.good_run(Some(&read))),
+        sets,
         failed,
         ..News::default()
     });

@@ -219,6 +219,50 @@ fn a_failed_run_is_told_until_one_of_its_kind_succeeds() {
     assert_eq!(metric(&stage, "last_failed_drill_timestamp_seconds"), None);
 }
 
+/// Goal: a verification of one backup says nothing about another that was found damaged.
+#[test]
+fn a_good_backup_does_not_mend_the_failure_of_another() {
+    let stage = configured();
+    for _ in 0..2 {
+        stage.line("backup sales").exits(0);
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    let names = labels(&stage);
+    let stripe = stage.path(format!("disk1/sales/{}/family-1.bak", names[0]));
+    let sound = std::fs::read(&stripe).unwrap();
+    damage(&stripe);
+    let verify = |label: &str, code| {
+        let line = format!("verify --database sales --label {label}");
+        stage.line(&line).exits(code);
+        results(&stage)["failed"][0]["mended"] == true
+    };
+    assert!(!verify(&names[0], 1));
+    assert!(!verify(&names[1], 0));
+    assert_eq!(metric(&stage, "failed_runs"), Some(1.0));
+    std::fs::write(&stripe, &sound).unwrap();
+    assert!(verify(&names[0], 0));
+    // Of two that are damaged, one alone is not enough.
+    let other = stage.path(format!("disk1/sales/{}/family-1.bak", names[1]));
+    let both = [&stripe, &other].map(|path| (path, std::fs::read(path).unwrap()));
+    both.iter().for_each(|(path, _)| damage(path));
+    let line = "verify --all --database sales";
+    assert_eq!(counts(&stage, line, 1), (0, 0, 2));
+    for (path, bytes) in both {
+        std::fs::write(path, bytes).unwrap();
+    }
+    assert!(!verify(&names[0], 0) && !verify(&names[1], 0));
+    assert_eq!(counts(&stage, line, 0), (0, 2, 0));
+    assert_eq!(results(&stage)["failed"][0]["mended"], true);
+    // A backup that is gone cannot be mended, nor is it anything to look at.
+    damage(&stripe);
+    assert!(!verify(&names[0], 1));
+    for disk in ["disk1", "disk2"] {
+        std::fs::remove_dir_all(stage.path(format!("{disk}/sales/{}", names[0]))).unwrap();
+    }
+    assert_eq!(results(&stage)["failed"][0]["mended"], true);
+    stage.line("check sales").exits(0);
+}
+
 #[test]
 fn expire_and_copy_that_fail_are_told_until_one_succeeds() {
     let stage = configured();

@@ -25,7 +25,7 @@ fn segments(database: &Value) -> (u64, u64) {
 }
 
 #[test]
-fn verify_all_reads_each_segment_once_and_names_the_damaged_ones() {
+fn verify_all_reads_each_segment_once() {
     let Some(installation) = representatives().pop() else {
         return;
     };
@@ -78,26 +78,69 @@ fn verify_all_reads_each_segment_once_and_names_the_damaged_ones() {
     std::fs::rename(&log, main.stage.path("was")).unwrap();
     std::fs::rename(&clone, &log).unwrap();
     assert_eq!(segments(&verified(&main, "", 0)), (all, 0));
-    // A damaged segment is named, and read again until it is good.
+    // One that was replaced is read again, and none of those around it.
     let path = main.segment(&later.lsn);
+    let sound = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &sound).unwrap();
+    assert_eq!(segments(&verified(&main, "", 0)), (1, all - 1));
+    assert_eq!(segments(&verified(&main, "", 0)), (0, all));
+}
+
+/// Goal: damage in the WAL stays known until the WAL is read again, whatever is said of backups meanwhile.
+#[test]
+fn damaged_wal_is_told_until_it_was_read_again() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    main.back_up();
+    let marks: Vec<_> = (0..3)
+        .map(|n| {
+            let moment = main.mark(n);
+            main.archived(&main.stage.server);
+            moment
+        })
+        .collect();
+    let (all, _) = segments(&verified(&main, "", 0));
+    assert!(all >= 3);
+    // In the midst of a range that was found good, and of which the last segment is as it was.
+    let path = main.segment(&marks[1].lsn);
     let sound = std::fs::read(&path).unwrap();
     let mut bytes = sound.clone();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    let bad = verified(&main, "--again", 1);
+    let bad = verified(&main, "", 1);
     let name = path.file_name().unwrap().to_str().unwrap();
     let damaged = bad["wal"]["damaged"][0].as_str().unwrap();
     assert!(damaged.contains(&name[..24]), "{bad}");
-    let checked = end(&mut main.command("check main --archive-wait 0"), 5);
-    let checked = text(&checked.stdout);
-    assert!(checked.contains("failed: verify, "), "{checked}");
+    let is_told = || {
+        let checked = main.command("check main --archive-wait 0").output();
+        let checked = text(&checked.unwrap().stdout);
+        let info = answer(&end(&mut main.command("info main --json"), 0));
+        let failed = &info["databases"][0]["results"]["failed"][0];
+        assert_eq!(failed["task"], "verify", "{info}");
+        let is_told = checked.contains("failed: verify, ");
+        assert_eq!(failed["mended"], !is_told, "{info} {checked}");
+        is_told
+    };
+    assert!(is_told());
+    end(&mut main.command("verify --database main"), 0);
+    assert!(is_told(), "the backup says nothing about the WAL");
     let again = verified(&main, "", 1);
     assert_eq!(again["wal"]["damaged"][0], damaged, "{again}");
+    // The archive is not there: its WAL was not read.
+    let (log, away) = (main.stage.path("log/main"), main.stage.path("log/away"));
+    std::fs::rename(&log, &away).unwrap();
+    std::fs::create_dir(&log).unwrap();
+    assert_eq!(verified(&main, "", 0)["wal"], Value::Null);
+    assert!(is_told());
+    std::fs::remove_dir(&log).unwrap();
+    std::fs::rename(&away, &log).unwrap();
     std::fs::write(&path, sound).unwrap();
     let mended = verified(&main, "", 0);
     assert!(segments(&mended).0 >= 1, "{mended}");
-    end(&mut main.command("check main --archive-wait 0"), 5);
+    assert!(!is_told());
 }
 
 #[test]

@@ -147,10 +147,12 @@ impl Place for Prefix {
         let objects = level.objects.into_iter().map(|object| Entry {
             name: object.name.into(),
             len_bytes: object.len_bytes,
+            changed_ns: object.modified_ns,
         });
         let folders = level.folders.into_iter().map(|name| Entry {
             name: name.into(),
             len_bytes: 0,
+            changed_ns: 0,
         });
         // An object that a console makes to show a folder has no name below it.
         let named = |entry: &Entry| !entry.name.is_empty();

@@ -219,10 +219,13 @@ impl Place for Directory {
         let mut entries = Vec::new();
         for name in dir.list().map_err(Error::io("list", path()))? {
             let name = name.map_err(Error::io("list", path()))?;
-            let mut len = 0;
+            let (mut len_bytes, mut changed_ns) = (0, 0);
             if lengths {
                 match dir.stat(Path::new(&name)) {
-                    Ok(stat) => len = stat.len,
+                    Ok(stat) => {
+                        len_bytes = stat.len;
+                        changed_ns = stat.ctime_ns.max(stat.mtime_ns);
+                    }
                     // It was removed meanwhile.
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                     Err(e) => return Err(Error::io("look at", path().join(name))(e)),
@@ -230,7 +233,8 @@ impl Place for Directory {
             }
             entries.push(Entry {
                 name,
-                len_bytes: len,
+                len_bytes,
+                changed_ns,
             });
         }
         Ok(entries)

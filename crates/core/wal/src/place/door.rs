@@ -29,6 +29,8 @@ pub(crate) struct Entry {
     pub name: OsString,
     /// 0 for directories, and where no lengths were asked for.
     pub len_bytes: u64,
+    /// Its last change by the place's clock, the same in each list until it is replaced; 0 as the length.
+    pub changed_ns: i64,
 }
 
 /// How a file will be read.

@@ -99,6 +99,14 @@ fn what_was_pushed_comes_back_and_is_listed_and_verified(scheme: Scheme) {
         Err(Error::Missing { .. })
     ));
     let key = |name: WalName| format!("main/wal/0000000100000000/{name}.wal");
+    let imprints = || archive.imprints(&runs[0].span).unwrap();
+    let before = imprints();
+    assert_eq!((before.len(), &imprints()), (2, &before));
+    store.pass(60);
+    store.put(&key(name(1, 3)), &store.object(&key(name(1, 3))).unwrap());
+    let after = imprints();
+    assert_ne!(after[0], before[0], "it was written again");
+    assert_eq!(after[1], before[1]);
     let mut damaged = store.object(&key(name(1, 3))).unwrap();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;

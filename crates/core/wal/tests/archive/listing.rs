@@ -65,6 +65,36 @@ fn runs_are_unbroken_stretches_over_directories() {
     assert_eq!(runs[0].stored_bytes, 3 * runs[1].stored_bytes);
 }
 
+/// Goal: an imprint counts for the very file: one that has its name and its bytes has another.
+#[test]
+fn an_imprint_is_of_the_very_segment() {
+    let disk = with(
+        [4094, 4095, 4096]
+            .map(|n| name(1, n))
+            .into_iter()
+            .chain([name(2, 4095)]),
+    );
+    let archive = archive(&disk).unwrap();
+    let span = |first, last| Span {
+        first: segment_name(1, first),
+        last: segment_name(1, last),
+        segments: last - first + 1,
+    };
+    let all = || archive.imprints(&span(4094, 4096)).unwrap();
+    let before = all();
+    let names: Vec<_> = before.iter().map(|own| own.name).collect();
+    assert_eq!(names, [4094, 4095, 4096].map(|n| segment_name(1, n)));
+    assert_eq!(all(), before);
+    assert_eq!(archive.imprints(&span(4095, 4095)).unwrap(), before[1..2]);
+    assert_eq!(archive.imprints(&span(1, 9)).unwrap(), []);
+    let path = stored(&disk, name(1, 4095));
+    let bytes = disk.read_file(&path).unwrap();
+    disk.write_file(&path, &bytes).unwrap();
+    let after = all();
+    assert_ne!(after[1].imprint, before[1].imprint);
+    assert_eq!((after[0], after[2]), (before[0], before[2]));
+}
+
 #[test]
 fn a_replay_over_a_promotion_needs_each_segment_on_the_timeline_that_covers_it() {
     // Timeline 1 was left in the middle of segment 5.

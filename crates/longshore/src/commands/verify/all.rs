@@ -220,14 +220,28 @@ impl<'a> Verification<'a> {
             && !matches!(failure.exit, Exit::Interrupted | Exit::Usage)
         {
             let told = (failure.exit.code(), failure.number, failure.text.as_str());
-            self.failed = Some(FailedRun::new(self.ledger.now(), None, told));
+            let mut run = FailedRun::new(self.ledger.now(), None, told);
+            if let Some(first) = &self.failed {
+                run.also(first);
+            }
+            self.failed = Some(run);
         }
         let is_whole = done.is_ok() && !self.cancel.load(Ordering::Relaxed);
-        self.ledger.end(self.failed.take(), is_whole);
+        let wal = self.database.wal.as_ref();
+        let has_wal = wal.is_some_and(VerifiedWal::is_whole);
+        self.ledger.end(self.failed.take(), is_whole, has_wal);
         done?;
         self.database.count();
         self.database.elapsed_s = (self.context.clock.now() - began).as_secs_f64();
         Ok(self.database)
+    }
+
+    /// Notes what the run has failed at, next to earlier ones.
+    fn fail(&mut self, run: FailedRun) {
+        match &mut self.failed {
+            Some(first) => first.also(&run),
+            None => self.failed = Some(run),
+        }
     }
 
     fn all(&mut self) -> Result<(), Failure> {
@@ -238,8 +252,7 @@ impl<'a> Verification<'a> {
             self.context.output.note(&text);
             Status::default()
         });
-        let labels = listing.sets.iter().map(|set| set.label.clone());
-        self.ledger.know(labels.collect());
+        self.ledger.know(&listing);
         self.learn(&listing, &status);
         let facts = listing.facts();
         let order = in_order(&facts);
@@ -258,10 +271,9 @@ impl<'a> Verification<'a> {
             self.trust,
             (&mut self.ledger, &self.cancel),
         )?;
-        let wrong = wal.as_ref().and_then(VerifiedWal::first_wrong);
-        if let (None, Some(text)) = (&self.failed, wrong) {
+        if let Some(text) = wal.as_ref().and_then(VerifiedWal::first_wrong) {
             let told = (Exit::No.code(), DAMAGED, text);
-            self.failed = Some(FailedRun::new(self.ledger.now(), None, told));
+            self.fail(FailedRun::new(self.ledger.now(), None, told).of_wal());
         }
         self.database.wal = wal;
         Ok(())
@@ -318,7 +330,7 @@ impl<'a> Verification<'a> {
         if let Some(why) = self.lost(facts, index) {
             let told = (Exit::No.code(), DAMAGED, why.as_str());
             let run = FailedRun::new(self.ledger.now(), Some(set.label.as_str()), told);
-            self.failed.get_or_insert(run);
+            self.fail(run);
             // Its own bytes may be good: nothing is recorded of it.
             if self.known.contains_key(&id) || chain(facts, index).is_err() {
                 return Ok(row(Verdict::Damaged, Some(why)));
@@ -363,7 +375,7 @@ impl<'a> Verification<'a> {
             Err(failure) if is_closed(&failure) => {
                 let told = (failure.exit.code(), failure.number, failure.text.as_str());
                 let run = FailedRun::new(self.ledger.now(), Some(set.label.as_str()), told);
-                self.failed.get_or_insert(run);
+                self.fail(run);
                 self.context.output.warn(&failure.text);
                 return Ok(row(Verdict::Left, Some(failure.text)));
             }
@@ -396,7 +408,7 @@ impl<'a> Verification<'a> {
         self.context.output.warn(&format!("{label}: {why}"));
         let told = (Exit::No.code(), DAMAGED, why.as_str());
         let run = FailedRun::new(self.ledger.now(), Some(label), told);
-        self.failed.get_or_insert(run);
+        self.fail(run);
         why
     }
 
@@ -489,7 +501,7 @@ impl<'a> Verification<'a> {
                     let label = identity.label.as_str();
                     let run =
                         FailedRun::new(by.clone(), Some(label), (Exit::No.code(), DAMAGED, why));
-                    self.failed.get_or_insert(run);
+                    self.fail(run);
                 }
             }
             self.ledger.add(|news| news.sets.push(result));

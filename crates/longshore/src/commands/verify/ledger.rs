@@ -2,18 +2,18 @@
 //!
 //! Invariants
 //! - Records take a twentieth of the time at most; what the last one lacks is written at the end.
+//! - The results that other hosts record meanwhile stay, and so do failures after the run began.
 //!
 //! Leaves to others: the form of records (`longshore_repository::status`).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_io::Clock;
-use longshore_repository::status::{FailedRun, News, Task, Witnessed};
-use longshore_repository::{Label, Shelf};
+use longshore_repository::status::{FailedRun, GoodRun, LabelsThen, News, Task, Witnessed};
+use longshore_repository::{Listing, Shelf};
 
-use super::super::recording::Recorder;
+use super::super::recording::{Recorder, now_us};
 use crate::context::Context;
 
 /// Records take one part in so many of the time.
@@ -23,6 +23,7 @@ const RECORD_SHARE: u32 = 20;
 pub(super) struct Ledger<'a> {
     recorder: Option<Recorder<'a>>,
     clock: Arc<dyn Clock>,
+    began_us: i64,
     news: News,
     /// When the next record may be written.
     due: Duration,
@@ -33,20 +34,29 @@ impl<'a> Ledger<'a> {
         Ledger {
             recorder: Recorder::new(context, shelf, Task::Verify),
             clock: context.clock.clone(),
+            began_us: now_us(context),
             news: News::default(),
             due: Duration::ZERO,
         }
     }
 
-    /// All labels at the place: results for others are left out from now on.
-    pub(super) fn know(&mut self, labels: BTreeSet<Label>) {
-        self.news.labels = Some(labels);
+    /// All labels at the place: earlier results for others are left out from now on.
+    pub(super) fn know(&mut self, listing: &Listing) {
+        self.news.labels = Some(LabelsThen {
+            labels: listing.sets.iter().map(|set| set.label.clone()).collect(),
+            at_us: listing.at_us,
+        });
     }
 
-    /// Writes what is not recorded yet. `is_whole`: nothing was left.
-    pub(super) fn end(&mut self, failed: Option<FailedRun>, is_whole: bool) {
+    /// Writes what is not recorded yet. `is_whole`: no backup was left. `has_wal`: all WAL was read or known, too.
+    pub(super) fn end(&mut self, failed: Option<FailedRun>, is_whole: bool, has_wal: bool) {
         let is_good = is_whole && failed.is_none();
-        self.news.mended = is_good.then(|| self.now());
+        self.news.good = is_good.then(|| GoodRun {
+            by: self.now(),
+            began_us: self.began_us,
+            backups: None,
+            wal: has_wal,
+        });
         self.news.failed = failed;
         self.write();
     }

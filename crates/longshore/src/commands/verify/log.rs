@@ -1,20 +1,22 @@
 //! The WAL of a database in `verify --all`: what no earlier run has found good.
 //!
 //! Invariants
-//! - An earlier result counts for a run of segments only if its last segment is the very one that was read: a copy of an
-//!   archive has none. A segment that is missing between two others ends a run.
-//! - A part is recorded when its segments decode and each continues the one before.
+//! - An earlier result counts for the very segments that were read: a copy of an archive has none, and one segment that
+//!   was replaced is read again. A segment that is missing between two others ends a run.
+//! - A part is recorded when its segments decode and each continues the one before. A segment is recorded as it was
+//!   before it was read.
 //! - A segment that an expire removes meanwhile is no damage.
 //!
 //! Leaves to others: decoding and following WAL (`longshore-wal`).
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
 use longshore_repository::Shelf;
-use longshore_repository::status::{Status, WalResult};
-use longshore_wal::{Error, Run, Span, WalArchive, is_in_bucket};
+use longshore_repository::status::{Status, UnsoundWal, WalResult};
+use longshore_wal::{Error, Run, SegmentImprint, Span, WalArchive};
 use serde::Serialize;
 
 use super::ledger::{Ledger, Trust};
@@ -23,6 +25,8 @@ use longshore_terminal::text::plain;
 
 /// Segments that are verified before they are recorded.
 const PART: usize = 16;
+/// The most segments of a recorded range.
+const RANGE: usize = 2048;
 
 /// The WAL of one database.
 #[derive(Debug, Default, Serialize)]
@@ -42,6 +46,11 @@ pub struct VerifiedWal {
 impl VerifiedWal {
     pub fn is_valid(&self) -> bool {
         self.damaged.is_empty() && self.broken.is_empty()
+    }
+
+    /// Whether all of it is known to be good.
+    pub fn is_whole(&self) -> bool {
+        self.is_valid() && !self.left
     }
 
     pub fn first_wrong(&self) -> Option<&str> {
@@ -68,12 +77,14 @@ impl VerifiedWal {
 struct LogVerification<'a, 'b> {
     archive: &'a WalArchive,
     size: SegmentSize,
-    /// Ranges that are known to be good.
-    known: Vec<&'a WalResult>,
+    /// The segments that are known to be good.
+    known: HashSet<SegmentImprint>,
     ledger: &'a mut Ledger<'b>,
     cancel: &'a AtomicBool,
-    /// Where the stretch begins that this run has found good up to now.
-    good_from: Option<SegmentName>,
+    /// The segments of the run, as they were before they were read.
+    imprints: HashMap<SegmentName, u32>,
+    /// The stretch that this run has found good up to now.
+    good: Option<WalResult>,
     found: VerifiedWal,
 }
 
@@ -92,14 +103,15 @@ pub fn verify(
     let believed = status
         .wal(trust.now_us)
         .filter(|range| trust.in_result(&range.by));
-    let is_it = |range: &&WalResult| imprint(&archive, range.last).as_ref() == Some(&range.imprint);
+    let size = identity.segment_size;
     let mut verification = LogVerification {
         archive: &archive,
-        size: identity.segment_size,
-        known: believed.filter(is_it).collect(),
+        size,
+        known: believed.flat_map(|range| segments(range, size)).collect(),
         ledger,
         cancel,
-        good_from: None,
+        imprints: HashMap::new(),
+        good: None,
         found: VerifiedWal::default(),
     };
     for run in archive.runs()? {
@@ -108,15 +120,20 @@ pub fn verify(
     Ok(Some(verification.found))
 }
 
-/// Tells a segment from all copies of it; `None` if it is not there.
-fn imprint(archive: &WalArchive, name: SegmentName) -> Option<String> {
-    let file = archive.open_file(WalName::Segment(name)).ok()?;
-    let stat = file.stat();
-    let path = archive.path();
-    // A copy in another bucket may have the time, as replication keeps it.
-    let place = is_in_bucket(path).then(|| path.display().to_string());
-    let (len, at_ns) = (stat.len, stat.ctime_ns.max(stat.mtime_ns));
-    Some(format!("{len} {at_ns} {}", place.unwrap_or_default()))
+/// The segments of a recorded range; none if it has another number of them than its names say.
+fn segments(range: &WalResult, size: SegmentSize) -> Vec<SegmentImprint> {
+    let mut name = range.first;
+    let mut found = Vec::new();
+    for imprint in &range.imprints {
+        let imprint = *imprint;
+        found.push(SegmentImprint { name, imprint });
+        name = name.next(size);
+    }
+    let is_whole = found.last().is_some_and(|last| last.name == range.last);
+    if !is_whole {
+        found.clear();
+    }
+    found
 }
 
 impl LogVerification<'_, '_> {
@@ -125,38 +142,39 @@ impl LogVerification<'_, '_> {
         let mut part: Vec<SegmentName> = Vec::new();
         let mut before = None;
         let mut name = run.span.first;
-        self.good_from = None;
+        self.good = None;
+        let imprints = self.archive.imprints(&run.span)?.into_iter();
+        self.imprints = imprints.map(|own| (own.name, own.imprint)).collect();
         for _ in 0..run.span.segments {
             if self.is_known(name) {
-                self.part(&mut part, before)?;
-                self.good_from = None;
+                self.part(&mut part, before, Some(name))?;
+                self.good = None;
                 self.found.known += 1;
                 before = Some(name);
             } else {
                 part.push(name);
                 if part.len() == PART {
                     let last = part.last().copied();
-                    self.part(&mut part, before)?;
+                    self.part(&mut part, before, None)?;
                     before = last;
                 }
             }
             name = name.next(self.size);
         }
-        self.part(&mut part, before)
+        self.part(&mut part, before, None)
     }
 
     fn is_known(&self, name: SegmentName) -> bool {
-        let within = |range: &&WalResult| {
-            range.first.timeline == name.timeline && range.first <= name && name <= range.last
-        };
-        self.known.iter().any(within)
+        let imprint = self.imprints.get(&name).copied();
+        imprint.is_some_and(|imprint| self.known.contains(&SegmentImprint { name, imprint }))
     }
 
-    /// Verifies consecutive segments, and that they continue the one before.
+    /// Verifies consecutive segments, that they continue the one before, and that a known one after them continues them.
     fn part(
         &mut self,
         part: &mut Vec<SegmentName>,
         before: Option<SegmentName>,
+        after: Option<SegmentName>,
     ) -> Result<(), Failure> {
         let names = std::mem::take(part);
         let (Some(first), Some(last)) = (names.first(), names.last()) else {
@@ -180,8 +198,8 @@ impl LogVerification<'_, '_> {
         }
         let span = Span {
             first: before.unwrap_or(*first),
-            last: *last,
-            segments: names.len() as u64 + u64::from(before.is_some()),
+            last: after.unwrap_or(*last),
+            segments: (names.len() + before.iter().count() + after.iter().count()) as u64,
         };
         let broken = self.archive.broken_links(&span)?;
         let is_sound = good == names.len() && broken.is_empty();
@@ -189,19 +207,68 @@ impl LogVerification<'_, '_> {
         self.found
             .broken
             .extend(broken.iter().map(ToString::to_string));
-        if !is_sound {
-            self.good_from = None;
-            let lost = (*first, *last);
-            self.ledger.add(|news| news.unsound.push(lost));
-        } else if let Some(imprint) = imprint(self.archive, *last) {
-            let range = WalResult {
-                first: *self.good_from.get_or_insert(*first),
+        if is_sound {
+            self.record(*first, *last, &names);
+        } else {
+            self.good = None;
+            let lost = UnsoundWal {
+                first: *first,
                 last: *last,
-                imprint,
                 by: self.ledger.now(),
             };
-            self.ledger.add(|news| news.wal.push(range));
+            self.ledger.add(|news| news.unsound.push(lost));
         }
         Ok(())
+    }
+
+    /// Records a part that is good, together with those before it.
+    fn record(&mut self, first: SegmentName, last: SegmentName, names: &[SegmentName]) {
+        let imprints = names.iter().map(|name| self.imprints.get(name).copied());
+        let Some(imprints) = imprints.collect::<Option<Vec<u32>>>() else {
+            self.good = None;
+            return;
+        };
+        let has_room = |range: &WalResult| range.imprints.len() + imprints.len() <= RANGE;
+        let mut range = self.good.take().filter(has_room).unwrap_or(WalResult {
+            first,
+            last,
+            imprints: Vec::new(),
+            by: self.ledger.now(),
+        });
+        range.last = last;
+        range.imprints.extend(imprints);
+        self.good = Some(range.clone());
+        self.ledger.add(|news| news.wal.push(range));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_repository::status::Witnessed;
+
+    #[test]
+    fn a_range_has_as_many_imprints_as_segments_or_counts_for_nothing() {
+        let name = |n: u32| format!("0000000100000000{n:08X}").parse().unwrap();
+        let size = SegmentSize::new(16 << 20).unwrap();
+        let of = |first: SegmentName, last, imprints: &[u32]| {
+            let range = WalResult {
+                first,
+                last,
+                imprints: imprints.to_vec(),
+                by: Witnessed::now(1),
+            };
+            segments(&range, size)
+        };
+        let found = of(
+            name(0xff),
+            "000000010000000100000000".parse().unwrap(),
+            &[7, 8],
+        );
+        assert_eq!(found[1].name.to_string(), "000000010000000100000000");
+        assert_eq!((found[0].imprint, found[1].imprint), (7, 8));
+        for imprints in [&[][..], &[7], &[7, 8, 9]] {
+            assert_eq!(of(name(1), name(2), imprints), []);
+        }
     }
 }
