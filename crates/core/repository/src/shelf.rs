@@ -280,6 +280,9 @@ impl BackupLease {
     }
 }
 
+/// How often is looked before a backup without stripes is called lost.
+const REMOVAL_LOOKS: usize = 3;
+
 impl Shelf {
     /// Errors: [`Error::Name`].
     pub fn new(
@@ -392,6 +395,23 @@ impl Shelf {
         let mut found = self.place.look()?;
         found.labels.retain(|label, _| labels.contains(label));
         self.listing(found)
+    }
+
+    /// Whether a backup that was listed was removed since, or is being removed: then it is none any longer. One of which
+    /// anything else is left was not removed but lost.
+    ///
+    /// Errors: the place cannot be read.
+    pub fn is_removed(&self, label: &Label) -> Result<bool, Error> {
+        // A removal that ends during a look may leave the name alone in what that look found.
+        for _ in 0..REMOVAL_LOOKS {
+            let found = self.listed(std::slice::from_ref(label))?;
+            match found.sets.first().map(|set| &set.state) {
+                None | Some(BackupState::Removing) => return Ok(true),
+                Some(BackupState::Abandoned) => {}
+                Some(_) => return Ok(false),
+            }
+        }
+        Ok(false)
     }
 
     fn judge(&self, label: Label, files: LabelFiles, now_ns: i64) -> BackupEntry {

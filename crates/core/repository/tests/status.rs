@@ -211,6 +211,27 @@ fn a_result_that_is_dated_ahead_is_as_old_as_its_own_record() {
     assert!(at_us <= after_us + 20_000, "{}", at_us - after_us);
 }
 
+/// Goal: what is left of a backup tells whether it was removed or lost.
+#[test]
+fn a_backup_of_which_anything_is_left_was_not_removed() {
+    let stage = Stage::new();
+    let labels = [1, 2, 3, 4].map(|day| stage.shelve(day));
+    let is_removed = |label: &Label| stage.shelf.is_removed(label).unwrap();
+    assert!(!labels.iter().any(is_removed));
+    let at = |dir: &str, label: &Label| stage.path(dir).join("db").join(label.as_str());
+    // All stripes, one stripe, all of it, all of it by an expire that was killed.
+    fs::remove_file(at("d1", &labels[0]).join("family-1.bak")).unwrap();
+    fs::remove_file(at("d2", &labels[0]).join("family-2.bak")).unwrap();
+    fs::remove_file(at("d1", &labels[1]).join("family-1.bak")).unwrap();
+    for dir in ["d1", "d2"] {
+        fs::remove_dir_all(at(dir, &labels[2])).unwrap();
+    }
+    let renamed = format!("{}.removing", labels[3]);
+    fs::rename(at("d1", &labels[3]), stage.path("d1/db").join(renamed)).unwrap();
+    let removed: Vec<bool> = labels.iter().map(is_removed).collect();
+    assert_eq!(removed, [false, false, true, true]);
+}
+
 /// Goal: whatever has the record's name is never followed nor written to.
 #[test]
 fn what_has_the_name_of_a_record_is_refused_and_replaced_and_never_followed() {

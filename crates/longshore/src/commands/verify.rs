@@ -10,6 +10,7 @@
 //! (`recording.rs`).
 
 mod all;
+mod judged;
 mod ledger;
 mod log;
 

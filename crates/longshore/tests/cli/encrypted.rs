@@ -173,6 +173,54 @@ fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
     Ran::of(&command.output().unwrap()).exits(0);
 }
 
+/// Goal: a timer that has no identity does not report that all backups are valid.
+#[test]
+fn verify_all_calls_nothing_valid_that_it_could_not_open() {
+    let stage = configured();
+    let to = recipient(&stage, "id");
+    stage.line("backup sales").exits(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage
+        .line(&format!("backup sales --encrypt-to {to}"))
+        .exits(0);
+    let line = "verify --all --database sales";
+    let verify = |more: &str, code: i32| {
+        let told = answer(&stage.line(&format!("{line} --json {more}")).exits(code));
+        assert_eq!(told["valid"], code == 0, "{told}");
+        told["databases"][0].clone()
+    };
+    let seen = |told: &Value| {
+        let rows = told["backups"].as_array().unwrap().iter();
+        let verdicts: Vec<_> = rows.map(|row| row["verdict"].as_str().unwrap()).collect();
+        verdicts.join(" ")
+    };
+    let told = verify("", 4);
+    assert_eq!(seen(&told), "good closed", "{told}");
+    assert_eq!((&told["closed"], &told["left"]), (&1.into(), &0.into()));
+    let why = told["backups"][1]["why"].as_str().unwrap();
+    assert!(
+        why.contains("cannot open the encrypted backup set"),
+        "{why}"
+    );
+    stage
+        .line(line)
+        .exits(4)
+        .says("1 NOT OPENED")
+        .says(why)
+        .says("--identity FILE");
+    let info = answer(&stage.line("info sales --json"));
+    let failed = &info["databases"][0]["results"]["failed"][0];
+    assert_eq!(
+        (&failed["exit_code"], &failed["mended"]),
+        (&4.into(), &false.into())
+    );
+    assert_eq!(seen(&verify("--identity id", 0)), "known good");
+    // One that is not encrypted is not believed where that is required.
+    let told = verify("--identity id --require-encryption", 4);
+    assert_eq!(seen(&told), "closed known", "{told}");
+    assert_eq!(seen(&verify("", 0)), "known known");
+}
+
 #[test]
 fn where_encryption_is_required_nothing_else_is_made_or_read() {
     let stage = configured();

@@ -435,6 +435,89 @@ fn verify_all_believes_no_differential_whose_base_is_lost() {
     stage.line(line).exits(1).says("it cannot be restored");
 }
 
+/// Goal: a copy of a backup's directory, made by hand, is neither the backup nor a reason to believe it.
+#[test]
+fn verify_all_believes_no_copied_directory() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    let line = "verify --all --database sales";
+    assert_eq!(counts(&stage, line, 0), (1, 0, 0));
+    let own = labels(&stage).pop().unwrap();
+    // Of one second, and before the other in the list: it is taken for the backup, and the other for its copy.
+    let copy = format!("{}-00000000", own.rsplit_once('-').unwrap().0);
+    for disk in ["disk1", "disk2"] {
+        let at = |label: &str| stage.path(format!("{disk}/sales/{label}"));
+        let copied = Command::new("cp")
+            .arg("-a")
+            .args([at(&own), at(&copy)])
+            .status();
+        assert!(copied.unwrap().success());
+    }
+    damage(&stage.path(format!("disk1/sales/{copy}/family-1.bak")));
+    let told = json(&stage.line(&format!("{line} --json")).exits(1));
+    let rows = told["databases"][0]["backups"].as_array().unwrap();
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| (&row["label"], &row["verdict"]))
+        .collect();
+    assert_eq!(found.len(), 2, "{told}");
+    let damaged = Value::from("damaged");
+    assert!(found.contains(&(&copy.as_str().into(), &damaged)), "{told}");
+    assert!(found.contains(&(&own.as_str().into(), &damaged)), "{told}");
+    for disk in ["disk1", "disk2"] {
+        std::fs::remove_dir_all(stage.path(format!("{disk}/sales/{copy}"))).unwrap();
+    }
+    assert_eq!(counts(&stage, line, 0), (1, 0, 0));
+}
+
+/// Goal: a backup that is lost while a run reads others has a row; one that was removed has none.
+#[test]
+fn verify_all_names_what_is_lost_while_it_runs() {
+    let stage = configured();
+    for _ in 0..4 {
+        stage.line("backup sales").exits(0);
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    let names = labels(&stage);
+    let at = |disk: u32, label: usize| stage.path(format!("disk{disk}/sales/{}", names[label]));
+    let line = "verify --all --database sales --max-rate 1M --json";
+    let words: Vec<_> = line.split(' ').collect();
+    let mut command = stage.command(&words);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while !std::fs::read_to_string(record(&stage)).is_ok_and(|text| text.contains("\"good\":true"))
+    {
+        assert!(Instant::now() < deadline, "nothing is recorded");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for disk in [1, 2] {
+        std::fs::remove_dir_all(at(disk, 2)).unwrap();
+    }
+    std::fs::remove_file(at(2, 3).join("family-2.bak")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["valid"], false, "{told}");
+    let rows = told["databases"][0]["backups"].as_array().unwrap();
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["label"].as_str().unwrap(),
+                row["verdict"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let wanted = [(0, "good"), (1, "good"), (3, "damaged")];
+    assert_eq!(found, wanted.map(|(i, verdict)| (&*names[i], verdict)));
+    let why = rows[2]["why"].as_str().unwrap();
+    assert!(
+        why.contains("was whole when this run began") && why.contains("family 2 of 2"),
+        "{why}"
+    );
+    assert_eq!(results(&stage)["failed"][0]["label"], *names[3]);
+}
+
 /// Goal: an interrupted run loses at most the backup that it was reading.
 #[test]
 fn verify_all_goes_on_after_an_interruption_and_a_kill() {

@@ -5,7 +5,9 @@
 //! - Results are recorded while the run goes on, so that a run after an interruption goes on from there. Records
 //!   take a twentieth of the time at most.
 //! - One backup, and one part of the WAL, is in memory at a time.
-//! - A database that cannot be read does not keep the others from being verified.
+//! - A database that cannot be read does not keep the others from being verified; neither does a backup that no identity
+//!   opens, and the run does not call that one valid.
+//! - A backup that was there when the run began has a row, unless it was removed meanwhile.
 //!
 //! Leaves to others: reading and checking (`pipeline`, `longshore-wal`), and what a recorded result counts for
 //! (`longshore_repository::status`).
@@ -14,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longshore_crypt::{Error as CryptError, Keyring};
 use longshore_io::Clock;
 use longshore_media::Error as MediaError;
 use longshore_pipeline::{
@@ -22,15 +25,15 @@ use longshore_pipeline::{
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::status::{FailedRun, SetResult, Status, Task};
 use longshore_repository::{
-    BackupLease, BackupState, Error as TargetError, Listing, SetIdentity, Shelf,
+    BackupLease, BackupState, Error as TargetError, Label, Listing, SetIdentity, Shelf,
 };
 use serde::Serialize;
-use uuid::Uuid;
 
 use super::super::devices;
 use super::super::moving::{limits, reading_tuning};
 use super::super::recording;
 use super::super::shelves::{Failures, shelves};
+use super::judged::Judged;
 use super::ledger::{Ledger, Trust};
 use super::log::{self, VerifiedWal};
 use crate::context::Context;
@@ -46,6 +49,8 @@ use longshore_terminal::text::plain;
 const DAY_US: i64 = 86_400_000_000;
 /// SQL Server's number for damage to a backup set.
 const DAMAGED: u32 = 3189;
+/// How often a backup is looked at again that was exchanged since it was listed.
+const LOOKS: usize = 3;
 
 #[derive(Serialize)]
 struct Answer {
@@ -65,6 +70,8 @@ struct VerifiedDatabase {
     /// Backups that an earlier run had found good.
     known: u64,
     damaged: u64,
+    /// Backups that no identity opens, or that are not encrypted and must be.
+    closed: u64,
     /// Backups that this run did not reach.
     left: u64,
     /// Bytes that were decoded.
@@ -72,6 +79,9 @@ struct VerifiedDatabase {
     elapsed_s: f64,
     backups: Vec<VerifiedRow>,
     wal: Option<VerifiedWal>,
+    /// Why the first of the closed ones was not read.
+    #[serde(skip)]
+    closed_exit: Option<Exit>,
 }
 
 #[derive(Serialize)]
@@ -91,7 +101,9 @@ enum Verdict {
     Good,
     Known,
     Damaged,
-    /// The run was interrupted, or failed before.
+    /// It could not be opened, or must not be read.
+    Closed,
+    /// The run was interrupted.
     Left,
 }
 
@@ -101,6 +113,7 @@ impl Verdict {
             Verdict::Good => "good",
             Verdict::Known => "known to be good",
             Verdict::Damaged => "DAMAGED",
+            Verdict::Closed => "NOT OPENED",
             Verdict::Left => "left",
         }
     }
@@ -115,14 +128,16 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         |shelf: &Shelf| context.config.target_of(&shelf.database) == Some(&shelf.target.name);
     all.retain(|shelf| target.is_some() || is_own(shelf));
     let cancel = interrupt::cancel_flag();
+    // A passphrase may take a second each time.
+    let keyring = keyring(context, &options.keys)?;
     let mut failures = Failures::default();
     let mut databases = Vec::new();
     for shelf in &all {
         if cancel.load(Ordering::Relaxed) {
             break;
         }
-        let verification = Verification::new(options, context, shelf, cancel.clone());
-        match verification.run() {
+        let shared = (keyring.clone(), cancel.clone());
+        match Verification::new(options, context, shelf, shared).run() {
             Ok(database) => {
                 context.output.say(&text(&database));
                 databases.push(database);
@@ -131,9 +146,11 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         }
     }
     let valid = databases.iter().all(VerifiedDatabase::is_valid);
-    let exit = match (cancel.load(Ordering::Relaxed), failures.exit()) {
+    let is_damaged = databases.iter().any(VerifiedDatabase::is_damaged);
+    let closed = databases.iter().find_map(|database| database.closed_exit);
+    let exit = match (cancel.load(Ordering::Relaxed), failures.exit().or(closed)) {
         (true, _) => Exit::Interrupted,
-        (false, _) if !valid => Exit::No,
+        (false, _) if is_damaged => Exit::No,
         (false, Some(exit)) => exit,
         (false, None) => context.output.done(),
     };
@@ -150,9 +167,14 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
 }
 
 impl VerifiedDatabase {
+    fn is_damaged(&self) -> bool {
+        let log_is = self.wal.as_ref().is_some_and(|wal| !wal.is_valid());
+        self.damaged > 0 || log_is
+    }
+
+    /// Nobody knows whether a backup that was not opened is good.
     fn is_valid(&self) -> bool {
-        let log_is = self.wal.as_ref().is_none_or(VerifiedWal::is_valid);
-        self.damaged == 0 && log_is
+        !self.is_damaged() && self.closed == 0
     }
 
     fn count(&mut self) {
@@ -163,6 +185,7 @@ impl VerifiedDatabase {
         self.verified = count(Verdict::Good);
         self.known = count(Verdict::Known);
         self.damaged = count(Verdict::Damaged);
+        self.closed = count(Verdict::Closed);
         self.left = count(Verdict::Left);
     }
 }
@@ -172,15 +195,39 @@ struct Verification<'a> {
     options: &'a Verify,
     context: &'a Context,
     shelf: &'a Shelf,
+    keyring: Arc<Keyring>,
     cancel: Arc<AtomicBool>,
     trust: Trust,
     ledger: Ledger<'a>,
-    /// The sets that are known to be good.
-    known: BTreeMap<Uuid, SetIdentity>,
-    /// The sets that are not, and why.
-    bad: BTreeMap<Uuid, String>,
+    judged: Judged,
     database: VerifiedDatabase,
     failed: Option<FailedRun>,
+    /// The thing that is being read.
+    at: At,
+}
+
+/// A step of the run: the failure with which it ends there is about this.
+enum At {
+    Target,
+    Backup(Label),
+    Wal,
+}
+
+/// The state in which a backup was seen.
+enum Seen {
+    Row(VerifiedRow),
+    /// It is none yet, or no longer.
+    Nothing,
+    /// It is not as it was listed.
+    Changed,
+}
+
+/// The answer of a run over the pipeline.
+enum Read {
+    Good,
+    Damaged(String),
+    /// Stripes are not where they were.
+    Changed,
 }
 
 impl<'a> Verification<'a> {
@@ -188,13 +235,14 @@ impl<'a> Verification<'a> {
         options: &'a Verify,
         context: &'a Context,
         shelf: &'a Shelf,
-        cancel: Arc<AtomicBool>,
+        (keyring, cancel): (Arc<Keyring>, Arc<AtomicBool>),
     ) -> Verification<'a> {
         let days = options.older_than.map(i64::from);
         Verification {
             options,
             context,
             shelf,
+            keyring,
             cancel,
             trust: Trust {
                 again: options.again,
@@ -202,14 +250,14 @@ impl<'a> Verification<'a> {
                 now_us: Clock::wall_ns(&*context.clock) / 1000,
             },
             ledger: Ledger::new(context, shelf),
-            known: BTreeMap::new(),
-            bad: BTreeMap::new(),
+            judged: Judged::default(),
             database: VerifiedDatabase {
                 database: shelf.database.clone(),
                 target: shelf.target.name.clone(),
                 ..VerifiedDatabase::default()
             },
             failed: None,
+            at: At::Target,
         }
     }
 
@@ -219,12 +267,7 @@ impl<'a> Verification<'a> {
         if let Err(failure) = &done
             && !matches!(failure.exit, Exit::Interrupted | Exit::Usage)
         {
-            let told = (failure.exit.code(), failure.number, failure.text.as_str());
-            let mut run = FailedRun::new(self.ledger.now(), None, told);
-            if let Some(first) = &self.failed {
-                run.also(first);
-            }
-            self.failed = Some(run);
+            self.ended(failure);
         }
         let is_whole = done.is_ok() && !self.cancel.load(Ordering::Relaxed);
         let wal = self.database.wal.as_ref();
@@ -244,6 +287,32 @@ impl<'a> Verification<'a> {
         }
     }
 
+    /// Notes the failure with which the run ends; it is what people are told.
+    fn ended(&mut self, failure: &Failure) {
+        let told = (failure.exit.code(), failure.number, failure.text.as_str());
+        let (label, is_wal) = match &self.at {
+            At::Target => (None, false),
+            At::Backup(label) => (Some(label.as_str()), false),
+            At::Wal => (None, true),
+        };
+        let mut run = FailedRun::new(self.ledger.now(), label, told);
+        run.wal = is_wal;
+        if let Some(first) = &self.failed {
+            run.also(first);
+        }
+        self.failed = Some(run);
+    }
+
+    /// Notes a backup that is not good.
+    fn fail_at(&mut self, label: &Label, why: &str) {
+        let told = (Exit::No.code(), DAMAGED, why);
+        self.fail(FailedRun::new(
+            self.ledger.now(),
+            Some(label.as_str()),
+            told,
+        ));
+    }
+
     fn all(&mut self) -> Result<(), Failure> {
         let listing = self.shelf.list()?;
         let status = self.shelf.status().unwrap_or_else(|error| {
@@ -258,13 +327,19 @@ impl<'a> Verification<'a> {
         let order = in_order(&facts);
         let mut rows = BTreeMap::new();
         for (done, index) in order.iter().enumerate() {
-            let row = self.row(&listing, &facts, *index, (done, order.len()))?;
+            let progress = (done, order.len());
+            let row = match self.row(&listing, &facts, *index, progress)? {
+                Seen::Row(row) => Some(row),
+                Seen::Nothing => None,
+                Seen::Changed => self.row_now(&listing.sets[*index].label, progress)?,
+            };
             rows.extend(row.map(|row| (*index, row)));
         }
         self.database.backups = rows.into_values().collect();
         if self.cancel.load(Ordering::Relaxed) {
             return Ok(());
         }
+        self.at = At::Wal;
         let wal = log::verify(
             self.shelf,
             &status,
@@ -291,23 +366,66 @@ impl<'a> Verification<'a> {
             let result = status.of_set(Task::Verify, set, self.trust.now_us);
             let is_good = result.is_some_and(|r| r.good && self.trust.in_result(&r.by));
             if let Some(identity) = set.identity().filter(|_| is_good) {
-                self.known.insert(identity.set, identity);
+                self.judged.note(identity, true);
             }
         }
     }
 
-    /// The row of one backup; `None` for what is no backup yet or any longer.
+    /// The row of a backup that is not as it was listed, from a new list.
+    fn row_now(
+        &mut self,
+        label: &Label,
+        progress: (usize, usize),
+    ) -> Result<Option<VerifiedRow>, Failure> {
+        for _ in 0..LOOKS {
+            if self.shelf.is_removed(label)? {
+                return Ok(None);
+            }
+            let listing = self.shelf.list()?;
+            let Some(index) = listing.sets.iter().position(|set| set.label == *label) else {
+                return Ok(None);
+            };
+            let state = &listing.sets[index].state;
+            if !matches!(state, BackupState::Complete(_) | BackupState::Removing) {
+                let text = format!("it was whole when this run began: {}", state.text());
+                return Ok(Some(self.lost_row(label, text)));
+            }
+            match self.row(&listing, &listing.facts(), index, progress)? {
+                Seen::Row(row) => return Ok(Some(row)),
+                Seen::Nothing => return Ok(None),
+                Seen::Changed => {}
+            }
+        }
+        Ok(Some(self.lost_row(
+            label,
+            "its stripes, or those that it needs, change while they are read".to_owned(),
+        )))
+    }
+
+    fn lost_row(&mut self, label: &Label, why: String) -> VerifiedRow {
+        self.context.output.warn(&format!("{label}: {why}"));
+        self.fail_at(label, &why);
+        VerifiedRow {
+            label: label.to_string(),
+            kind: label.kind().text(),
+            verdict: Verdict::Damaged,
+            plain_bytes: None,
+            why: Some(why),
+        }
+    }
+
+    /// The row of one backup.
     fn row(
         &mut self,
         listing: &Listing,
         facts: &[SetFacts],
         index: usize,
         (done, count): (usize, usize),
-    ) -> Result<Option<VerifiedRow>, Failure> {
+    ) -> Result<Seen, Failure> {
         let set = &listing.sets[index];
         let complete = set.complete();
         let row = |verdict, why: Option<String>| {
-            Some(VerifiedRow {
+            Seen::Row(VerifiedRow {
                 label: set.label.to_string(),
                 kind: facts[index].kind.text(),
                 verdict,
@@ -315,35 +433,28 @@ impl<'a> Verification<'a> {
                 why,
             })
         };
-        let Some(complete) = complete else {
+        let Some(identity) = set.identity() else {
             return Ok(match &set.state {
                 BackupState::Writing { .. } | BackupState::Abandoned | BackupState::Removing => {
-                    None
+                    Seen::Nothing
                 }
-                _ => row(
-                    Verdict::Damaged,
-                    Some(self.not_whole(set.label.as_str(), &set.state)),
-                ),
+                state => row(Verdict::Damaged, Some(self.not_whole(&set.label, state))),
             });
         };
-        let id = complete.header.set;
-        if let Some(why) = self.lost(facts, index) {
-            let told = (Exit::No.code(), DAMAGED, why.as_str());
-            let run = FailedRun::new(self.ledger.now(), Some(set.label.as_str()), told);
-            self.fail(run);
+        self.at = At::Backup(set.label.clone());
+        if let Some(why) = self.lost(listing, facts, index) {
+            self.fail_at(&set.label, &why);
             // Its own bytes may be good: nothing is recorded of it.
-            if self.known.contains_key(&id) || chain(facts, index).is_err() {
+            if self.judged.is_good(&identity) || chain(facts, index).is_err() {
                 return Ok(row(Verdict::Damaged, Some(why)));
             }
         }
-        if self.known.contains_key(&id) {
+        if self.judged.is_good(&identity) {
             return Ok(row(Verdict::Known, None));
         }
+        let interrupted = || Some("the run was interrupted".to_owned());
         if self.cancel.load(Ordering::Relaxed) {
-            return Ok(row(
-                Verdict::Left,
-                Some("the run was interrupted".to_owned()),
-            ));
+            return Ok(row(Verdict::Left, interrupted()));
         }
         self.context.output.remark(&format!(
             "{} at target {}: {} ({} of {count})\n",
@@ -354,70 +465,69 @@ impl<'a> Verification<'a> {
         ));
         let lease = match self.shelf.lease_listed(listing, index) {
             Ok(lease) => lease,
-            // An expire has removed it meanwhile.
-            Err(TargetError::NoSuchLabel { .. }) => return Ok(None),
+            Err(TargetError::NoSuchLabel { .. }) => return Ok(Seen::Changed),
             Err(TargetError::Chain(broken)) => {
                 let why = format!("it cannot be restored: {broken}");
-                self.judged(set.identity().into_iter().collect(), id, Some(&why));
+                self.note(identity, Some(&why));
                 return Ok(row(Verdict::Damaged, Some(why)));
             }
             Err(error) => return Err(error.into()),
         };
+        let leased = lease.identities.first();
+        if leased.is_none_or(|own| own.set != identity.set) {
+            return Ok(Seen::Changed);
+        }
         devices::remark(&lease, self.context);
-        let wrong = match self.read(&lease, &facts[index]) {
-            Err(failure) if failure.exit == Exit::Interrupted => {
-                return Ok(row(
-                    Verdict::Left,
-                    Some("the run was interrupted".to_owned()),
-                ));
-            }
+        Ok(match self.read(&lease) {
+            Ok(Read::Good) => row(Verdict::Good, None),
+            Ok(Read::Damaged(why)) => row(Verdict::Damaged, Some(why)),
+            Ok(Read::Changed) => Seen::Changed,
+            Err(failure) if failure.exit == Exit::Interrupted => row(Verdict::Left, interrupted()),
             // It is another's, or encrypted for somebody else: the others are read all the same.
             Err(failure) if is_closed(&failure) => {
                 let told = (failure.exit.code(), failure.number, failure.text.as_str());
-                let run = FailedRun::new(self.ledger.now(), Some(set.label.as_str()), told);
-                self.fail(run);
-                self.context.output.warn(&failure.text);
-                return Ok(row(Verdict::Left, Some(failure.text)));
+                self.fail(FailedRun::new(
+                    self.ledger.now(),
+                    Some(set.label.as_str()),
+                    told,
+                ));
+                self.database.closed_exit.get_or_insert(failure.exit);
+                let (text, hint) = (&failure.text, &failure.hint);
+                let told = format!("{}: {text}\nhint: {hint}", set.label);
+                self.context.output.warn(&told);
+                row(Verdict::Closed, Some(failure.text))
             }
-            read => read?,
-        };
-        Ok(match wrong {
-            None => row(Verdict::Good, None),
-            Some(why) => row(Verdict::Damaged, Some(why)),
+            Err(failure) => return Err(failure),
         })
     }
 
     /// Why a backup cannot be restored, though its own stripes may be good.
-    fn lost(&self, facts: &[SetFacts], index: usize) -> Option<String> {
+    fn lost(&self, listing: &Listing, facts: &[SetFacts], index: usize) -> Option<String> {
         let links = match chain(facts, index) {
             Ok(links) => links,
             Err(broken) => return Some(format!("it cannot be restored: {broken}")),
         };
         let is_bad = |link: &&usize| {
-            facts[**link]
-                .id
-                .is_some_and(|id| self.bad.contains_key(&id))
+            let identity = listing.sets[**link].identity();
+            identity.is_some_and(|identity| self.judged.is_bad(&identity))
         };
         let bad = links.iter().skip(1).find(is_bad)?;
         Some(format!("it needs {}, which is damaged", facts[*bad].label))
     }
 
     /// Notes a backup that lacks stripes or has damaged headers: why it is no good.
-    fn not_whole(&mut self, label: &str, state: &BackupState) -> String {
+    fn not_whole(&mut self, label: &Label, state: &BackupState) -> String {
         let why = state.text();
         self.context.output.warn(&format!("{label}: {why}"));
-        let told = (Exit::No.code(), DAMAGED, why.as_str());
-        let run = FailedRun::new(self.ledger.now(), Some(label), told);
-        self.fail(run);
+        self.fail_at(label, &why);
         why
     }
 
-    /// Reads a backup; what is wrong with it. Of the sets that it needs, those with a known result are not read.
-    fn read(&mut self, lease: &BackupLease, facts: &SetFacts) -> Result<Option<String>, Failure> {
-        let is_known = |identity: &&SetIdentity| self.known.get(&identity.set) == Some(*identity);
-        let known = lease.identities.iter().filter(is_known).map(|i| i.set);
-        let lost = lease.identities.iter().skip(1);
-        let mut lost = lost.filter(|identity| self.bad.contains_key(&identity.set));
+    /// Reads a backup. Of the sets that it needs, those with a known result are not read.
+    fn read(&mut self, lease: &BackupLease) -> Result<Read, Failure> {
+        let needed = || lease.identities.iter();
+        let known = needed().filter(|identity| self.judged.is_good(identity));
+        let mut lost = needed().skip(1).filter(|own| self.judged.is_bad(own));
         let lost = lost.next().map(|identity| identity.label.clone());
         let defaults = &self.context.config.defaults;
         let request = VerifyRequest {
@@ -428,14 +538,13 @@ impl<'a> Verification<'a> {
                 None => devices::bases(lease),
             },
             position: None,
-            known: known.collect(),
+            known: known.map(|identity| identity.set).collect(),
             tuning: reading_tuning(&self.options.moving, defaults),
             limits: limits(&self.options.moving, defaults),
         };
-        let id = facts.id.unwrap_or_default();
         let watch = ProgressView::new(self.context.output, self.context.clock.clone());
         let mut run_context = self.context.run_context();
-        run_context.keyring = keyring(self.context, &self.options.keys)?;
+        run_context.keyring = self.keyring.clone();
         let result = run_pipeline(&run_context, &Request::Verify(request), &watch);
         watch.end();
         let report = match result {
@@ -443,15 +552,22 @@ impl<'a> Verification<'a> {
             Ok(_) => return Err(super::super::backup::wrong_report()),
             Err(error) if is_answer(&error) => {
                 let failure = Failure::from(error);
-                let own = lease.identities.first().cloned().into_iter().collect();
-                self.judged(own, id, Some(&failure.text));
-                return Ok(Some(failure.text));
+                if let Some(own) = lease.identities.first() {
+                    self.note(own.clone(), Some(&failure.text));
+                }
+                return Ok(Read::Damaged(failure.text));
+            }
+            Err(Error::Media(MediaError::Missing { .. } | MediaError::FamilyMissing { .. })) => {
+                return Ok(Read::Changed);
             }
             Err(error) => return Err(error.into()),
         };
         let read = report.sets.iter().map(|set| set.plain_bytes);
         self.database.plain_bytes += read.sum::<u64>();
-        Ok(self.judge(lease, &report, id, lost.map(|label| label.to_string())))
+        Ok(match self.judge(lease, &report, lost) {
+            None => Read::Good,
+            Some(why) => Read::Damaged(why),
+        })
     }
 
     /// Records the report on a backup; what is wrong with it.
@@ -459,8 +575,7 @@ impl<'a> Verification<'a> {
         &mut self,
         lease: &BackupLease,
         report: &VerifyReport,
-        id: Uuid,
-        lost: Option<String>,
+        lost: Option<Label>,
     ) -> Option<String> {
         for finding in &report.findings {
             let (label, text, hint) = (&lease.label, &finding.text, finding.hint);
@@ -468,44 +583,36 @@ impl<'a> Verification<'a> {
             self.context.output.warn(&told);
         }
         let results = recording::verified(report, &lease.identities, &self.ledger.now());
-        for result in &results {
-            if let Some(identity) = lease.identities.iter().find(|i| i.set == result.set)
-                && result.set != id
-            {
+        let of = |identity: &SetIdentity| results.iter().find(|found| found.set == identity.set);
+        for needed in lease.identities.iter().skip(1) {
+            if let Some(result) = of(needed) {
                 let wrong = (!result.good).then_some(result.text.as_str());
-                self.judged(vec![identity.clone()], result.set, wrong);
+                self.note(needed.clone(), wrong);
             }
         }
-        let own = results.iter().find(|result| result.set == id);
-        let wrong = match (own, lost) {
+        let own = lease.identities.first();
+        let wrong = match (own.and_then(of), lost) {
             (Some(own), _) if !own.good => Some(own.text.clone()),
             (_, Some(label)) => Some(format!("it needs {label}, which is damaged")),
             (Some(_), None) => None,
+            // It was found good while this run read another that needs it.
+            (None, None) if own.is_some_and(|own| self.judged.is_good(own)) => None,
             (None, None) => Some("its chain could not be checked".to_owned()),
         };
-        let own = lease.identities.first().cloned().into_iter().collect();
-        self.judged(own, id, wrong.as_deref());
+        if let Some(own) = own {
+            self.note(own.clone(), wrong.as_deref());
+        }
         wrong
     }
 
-    fn judged(&mut self, identities: Vec<SetIdentity>, id: Uuid, wrong: Option<&str>) {
-        let by = self.ledger.now();
-        for identity in identities {
-            let result = SetResult::new(&identity, &by, wrong);
-            match wrong {
-                None => {
-                    self.known.insert(id, identity);
-                }
-                Some(why) => {
-                    self.bad.insert(id, why.to_owned());
-                    let label = identity.label.as_str();
-                    let run =
-                        FailedRun::new(by.clone(), Some(label), (Exit::No.code(), DAMAGED, why));
-                    self.fail(run);
-                }
-            }
-            self.ledger.add(|news| news.sets.push(result));
+    /// Records the result for a backup that was read.
+    fn note(&mut self, identity: SetIdentity, wrong: Option<&str>) {
+        let result = SetResult::new(&identity, &self.ledger.now(), wrong);
+        if let Some(why) = wrong {
+            self.fail_at(&identity.label, why);
         }
+        self.judged.note(identity, wrong.is_none());
+        self.ledger.add(|news| news.sets.push(result));
     }
 }
 
@@ -528,6 +635,10 @@ pub fn is_answer(error: &Error) -> bool {
                 | MediaError::BlockDamaged { .. }
                 | MediaError::SetDamaged { .. }
                 | MediaError::Incomplete { .. }
+                | MediaError::Key {
+                    source: CryptError::Malformed { .. },
+                    ..
+                }
         )
     )
 }
@@ -555,12 +666,16 @@ fn text(database: &VerifiedDatabase) -> String {
         text += &table.to_string();
     }
     for row in read {
-        if let Some(why) = row.why.as_ref().filter(|_| row.verdict == Verdict::Damaged) {
+        if let Some(why) = &row.why {
             text += &format!("  {}: {}\n", row.label, plain(why));
         }
     }
+    let closed = match database.closed {
+        0 => String::new(),
+        closed => format!(", {closed} NOT OPENED"),
+    };
     text += &format!(
-        "backups           {} verified, {} known to be good, {} DAMAGED, {} left\n",
+        "backups           {} verified, {} known to be good, {} DAMAGED{closed}, {} left\n",
         database.verified, database.known, database.damaged, database.left
     );
     if let Some(wal) = &database.wal {
