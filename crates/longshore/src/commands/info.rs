@@ -498,12 +498,12 @@ const METRICS: &[Metric] = &[
     (
         "backups_unverified",
         "Whole backups that no verification has found good as they are.",
-        |d| Some(d.results.unverified as f64),
+        |d| d.results.counted(|results| results.unverified),
     ),
     (
         "backups_found_damaged",
         "Backups whose last verification or drill found something wrong.",
-        |d| Some(d.results.damaged().len() as f64),
+        |d| d.results.counted(|results| results.damaged().len() as u64),
     ),
     (
         "last_drill_timestamp_seconds",
@@ -534,9 +534,17 @@ const METRICS: &[Metric] = &[
         "failed_runs",
         "Kinds of runs of which the last failed.",
         |d| {
-            let failed = d.results.failed.iter().filter(|run| !run.mended);
-            Some(failed.count() as f64)
+            let failed = |results: &Results| {
+                let failed = results.failed.iter().filter(|run| !run.mended);
+                failed.count() as u64
+            };
+            d.results.counted(failed)
         },
+    ),
+    (
+        "records_unreadable",
+        "Records of earlier runs that cannot be read; meanwhile the numbers that are counted in them are missing.",
+        |d| Some(d.results.unreadable.len() as f64),
     ),
     (
         "wal_last_refused_push_timestamp_seconds",

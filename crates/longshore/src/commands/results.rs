@@ -5,6 +5,7 @@
 //!   as it stands.
 //! - A failed run counts until one of its kind read the same and did not fail, or what it failed at is gone; a failed
 //!   backup also only until a newer one is whole, for whoever may only write has nothing recorded.
+//! - While a record cannot be read, nobody knows how many backups are unverified or damaged: monitors get no number.
 //!
 //! Leaves to others: reading records and deciding what a result is about (`longshore_repository::status`), and what is
 //! worth an alarm (`check.rs`).
@@ -171,6 +172,11 @@ impl Results {
     pub fn damaged(&self) -> BTreeSet<&str> {
         let bad = self.all.iter().filter(|row| !row.good);
         bad.map(|row| row.label.as_str()).collect()
+    }
+
+    /// A number that is counted in records; `None`: some cannot be read.
+    pub fn counted(&self, count: impl FnOnce(&Results) -> u64) -> Option<f64> {
+        self.unreadable.is_empty().then(|| count(self) as f64)
     }
 
     /// When a run of this kind failed last.

@@ -619,12 +619,19 @@ fn a_record_that_is_not_understood_is_named_and_in_nobodys_way() {
         std::fs::write(record(&stage), bytes).unwrap();
         stage.line("info sales").exits(0).says("unreadable record");
         let checked = stage.line("check sales").exits(5).says("unreadable record");
+        // Nobody knows what it said: none is not 0.
+        for name in ["backups_unverified", "backups_found_damaged", "failed_runs"] {
+            assert_eq!(metric(&stage, name), None, "{name}");
+        }
+        assert_eq!(metric(&stage, "records_unreadable"), Some(1.0));
         assert!(!checked.out.contains("secret"), "{}", checked.out);
         for line in ["list --target nightly", "expire sales", "backup docs"] {
             stage.line(line).exits(0);
         }
         stage.line("verify --database sales").exits(0);
         assert_eq!(results(&stage)["unverified"], 0);
+        assert_eq!(metric(&stage, "backups_unverified"), Some(0.0));
+        assert_eq!(metric(&stage, "records_unreadable"), Some(0.0));
         stage.line("check sales").exits(0);
     }
     // One of a newer version stays.
