@@ -488,8 +488,13 @@ fn results(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes
             bad.task,
             bad.text.as_deref().unwrap_or_default(),
         );
+        let again = match task {
+            "verify" => format!("longshore verify --database {database}"),
+            _ => format!("longshore drill {database}"),
+        };
         let text = format!(
-            "{label} was found not to be good by {task}, {} ago on host {}: {why}; run `longshore {task}` for it again, or              restore from another",
+            "{label} was found not to be good by {task}, {} ago on host {}: {why}. Make a full backup (`longshore backup \
+             {database}`); after a repair, run `{again} --target {target} --label {label}`",
             age_text(bad.age_s),
             bad.host
         );

@@ -6,6 +6,7 @@
 //!
 //! Invariants
 //! - The backup is leased until the drill has ended, so no expire removes it meanwhile.
+//! - A drill that ends because the backup is damaged leaves a bad result for the very backup that was leased.
 //! - The programs of a cluster's major version are looked for before the whole backup is restored.
 //! - A marked set is never called good. No server starts whose tablespaces another server's files occupy.
 //!
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_io::ConnectionClaims;
 use longshore_landing::{taken_tablespaces, told_of_taken};
-use longshore_media::{EntryKind, Item, MediaSet, SetSummary};
+use longshore_media::{EntryKind, Error as MediaError, Item, MediaSet, SetSummary};
 use longshore_pipeline::{
     NullObserver, Report, Request, RestoreReport, RestoreRequest, RunContext, SourceSpec,
     run as run_pipeline,
@@ -34,6 +35,7 @@ use serde::Serialize;
 use super::backup::wrong_report;
 use super::moving::{reading_tuning, restore_limits};
 use super::recording::Recorder;
+use super::verify::is_answer;
 use super::{devices, labelled};
 use crate::context::Context;
 use crate::keys::keyring;
@@ -62,20 +64,65 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let label = options.label.as_deref().filter(|l| *l != "latest");
     let shelf = devices::shelf(context, &target, &options.database)?;
     let recorder = Recorder::new(context, &shelf, Task::Drill);
-    let drilled = run_at(options, context, (&shelf, recorder.as_ref()), label);
-    if let (Err(failure), Some(recorder)) = (&drilled, &recorder) {
-        recorder.failed(failure, label);
-    }
-    drilled
+    let lease = shelf.lease(label).map_err(|error| {
+        let failure = labelled::of_branch(error);
+        if let Some(recorder) = &recorder {
+            recorder.failed(&failure, label);
+        }
+        failure
+    })?;
+    let drilled = run_leased(options, context, (&shelf, recorder.as_ref()), &lease);
+    drilled.map_err(|ended| {
+        if let Some(recorder) = &recorder {
+            ended.record(recorder, &lease, label);
+        }
+        ended.failure
+    })
 }
 
-fn run_at(
+/// Why a drill ended without an answer.
+struct Ended {
+    failure: Failure,
+    /// Whether the backup is damaged.
+    is_damage: bool,
+}
+
+impl Ended {
+    fn by(error: longshore_pipeline::Error) -> Ended {
+        Ended {
+            is_damage: is_answer(&error)
+                || matches!(
+                    error,
+                    longshore_pipeline::Error::Media(MediaError::TrailerDamaged { .. })
+                ),
+            failure: error.into(),
+        }
+    }
+
+    /// A failure that is not the backup's is no matter of its label, unless that was asked for.
+    fn record(&self, recorder: &Recorder, lease: &BackupLease, label: Option<&str>) {
+        match lease.identities.first().filter(|_| self.is_damage) {
+            Some(identity) => recorder.damaged(&self.failure, identity),
+            None => recorder.failed(&self.failure, label),
+        }
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Ended {
+        Ended {
+            failure,
+            is_damage: false,
+        }
+    }
+}
+
+fn run_leased(
     options: &Drill,
     context: &Context,
     (shelf, recorder): (&Shelf, Option<&Recorder>),
-    label: Option<&str>,
-) -> Result<Exit, Failure> {
-    let lease = shelf.lease(label).map_err(labelled::of_branch)?;
+    lease: &BackupLease,
+) -> Result<Exit, Ended> {
     let opened: Vec<_> = lease
         .devices
         .iter()
@@ -83,8 +130,10 @@ fn run_at(
         .collect();
     let mut run_context = context.run_context();
     run_context.keyring = keyring(context, &options.keys)?;
-    let media = MediaSet::open(&opened)?.with_keyring(&run_context.keyring);
-    let set = media.set(0)?;
+    let of_media = |error: MediaError| Ended::by(error.into());
+    let media = MediaSet::open(&opened).map_err(of_media)?;
+    let media = media.with_keyring(&run_context.keyring);
+    let set = media.set(0).map_err(of_media)?;
     let began = context.clock.now();
     let drilled = DrillCandidate {
         options,
@@ -94,7 +143,7 @@ fn run_at(
         set,
         scratch: Scratch::new(context, options.work.as_deref())?,
     };
-    let restore = drilled.restore(&lease, &media)?;
+    let restore = drilled.restore(lease, &media)?;
     let proofs = drilled.prove(&restore)?;
     let answer = Answer {
         action: "drill",
@@ -144,7 +193,7 @@ impl Answer<'_> {
         recorder.record(&News {
             sets: vec![result],
             failed: wrong.as_deref().map(failed),
-            good: self.sound.then(|| recorder.good_run(Some(std::slice::from_ref(identity)))),
+            good: (self.sound).then(|| recorder.good_run(Some(std::slice::from_ref(identity)))),
             ..News::default()
         });
     }
@@ -190,7 +239,7 @@ impl DrillCandidate<'_> {
     }
 
     /// Restores all of it. Of a cluster, its version's programs are looked for before.
-    fn restore(&self, lease: &BackupLease, media: &MediaSet) -> Result<RestoreReport, Failure> {
+    fn restore(&self, lease: &BackupLease, media: &MediaSet) -> Result<RestoreReport, Ended> {
         let (context, moving) = (self.context, &self.options.moving);
         let mut request = RestoreRequest::new(lease.devices.clone(), self.data());
         request.bases = devices::bases(lease);
@@ -209,9 +258,9 @@ impl DrillCandidate<'_> {
         let watch = ProgressView::new(context.output, context.clock.clone());
         let result = run_pipeline(&self.run_context, &Request::Restore(request), &watch);
         watch.end();
-        match result? {
+        match result.map_err(Ended::by)? {
             Report::Restore(report) => Ok(report),
-            _ => Err(wrong_report()),
+            _ => Err(wrong_report().into()),
         }
     }
 
@@ -262,7 +311,7 @@ fn restore_version(
     run_context: &RunContext,
     whole: &RestoreRequest,
     version: &Path,
-) -> Result<(), Failure> {
+) -> Result<(), Ended> {
     let mut request = RestoreRequest::new(whole.devices.clone(), version.to_owned());
     request.bases = whole.bases.clone();
     request.only = vec![PathBuf::from(postgres::VERSION)];
@@ -270,8 +319,9 @@ fn restore_version(
         catalog: None,
         ..run_context.clone()
     };
-    run_pipeline(&run_context, &Request::Restore(request), &NullObserver)?;
-    Ok(())
+    let request = Request::Restore(request);
+    let restored = run_pipeline(&run_context, &request, &NullObserver);
+    restored.map(|_| ()).map_err(Ended::by)
 }
 
 /// A place in the scratch directory for each tablespace of a cluster, by its OID.
@@ -279,9 +329,9 @@ fn tablespaces(
     media: &MediaSet,
     position: u32,
     spaces: &Path,
-) -> Result<Vec<(String, PathBuf)>, Failure> {
+) -> Result<Vec<(String, PathBuf)>, Ended> {
     let mut map = Vec::new();
-    media.items(position, |item| {
+    let items = media.items(position, |item| {
         let Item::Entry(entry) = item else { return };
         let oid = entry
             .path
@@ -292,7 +342,8 @@ fn tablespaces(
         if let Some(oid) = oid.filter(|o| is_link && o.parse::<u32>().is_ok()) {
             map.push((oid.to_owned(), spaces.join(oid)));
         }
-    })?;
+    });
+    items.map_err(|error| Ended::by(error.into()))?;
     Ok(map)
 }
 

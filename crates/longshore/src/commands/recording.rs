@@ -78,6 +78,16 @@ impl<'a> Recorder<'a> {
         });
     }
 
+    /// Records a run that failed because this backup is damaged, as [`Recorder::failed`].
+    pub fn damaged(&self, failure: &Failure, identity: &SetIdentity) {
+        let label = Some(identity.label.as_str());
+        self.record_silently(&News {
+            sets: vec![SetResult::new(identity, &self.now(), Some(&failure.text))],
+            failed: Some(self.failed_run(failure, label)),
+            ..News::default()
+        });
+    }
+
     fn record_silently(&self, news: &News) {
         if let Err(error) = self.shelf.record(self.task, news) {
             tracing::debug!(%error, "a run was not recorded at the target");

@@ -21,7 +21,7 @@ use longshore_repository::SetIdentity;
 use longshore_repository::status::{News, SetResult, Task};
 use serde::Serialize;
 
-use self::all::is_answer;
+pub use self::all::is_answer;
 use super::backup::wrong_report;
 use super::devices::{self, ReadDevices};
 use super::moving::{limits, reading_tuning};

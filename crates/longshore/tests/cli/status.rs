@@ -264,6 +264,48 @@ fn a_good_backup_does_not_mend_the_failure_of_another() {
 }
 
 #[test]
+fn a_drill_that_ends_at_a_damaged_backup_leaves_a_bad_result_for_it() {
+    let stage = configured();
+    std::fs::create_dir(stage.path("work")).unwrap();
+    stage.line("backup sales").exits(0);
+    stage.line("drill sales --work work").exits(0);
+    let label = &labels(&stage)[0];
+    let stripe = stage.path(format!("disk1/sales/{label}/family-1.bak"));
+    let sound = std::fs::read(&stripe).unwrap();
+    damage(&stripe);
+    stage.line("drill sales --work work").exits(4);
+    let told = results(&stage);
+    let bad = told["all"].as_array().unwrap().iter();
+    let bad: Vec<_> = bad.filter(|row| row["good"] == false).collect();
+    assert_eq!(bad.len(), 1, "{told}");
+    assert_eq!(
+        (&bad[0]["task"], &bad[0]["label"]),
+        (&"drill".into(), &label.as_str().into())
+    );
+    assert_eq!(told["failed"][0]["label"], label.as_str(), "{told}");
+    assert_eq!(told["drilled"], Value::Null, "{told}");
+    assert_eq!(metric(&stage, "backups_found_damaged"), Some(1.0));
+    let again = format!("longshore drill sales --target nightly --label {label}");
+    let checked = stage.line("check sales").exits(1).out;
+    assert!(
+        checked.contains("was found not to be good by drill"),
+        "{checked}"
+    );
+    assert!(checked.contains(&again), "{checked}");
+    std::fs::write(&stripe, sound).unwrap();
+    let again = again.strip_prefix("longshore ").unwrap();
+    stage.line(&format!("{again} --work work")).exits(0);
+    stage.line("check sales").exits(0);
+    // No damage: the directory cannot be written to.
+    let closed = stage.path("work");
+    std::fs::remove_dir_all(&closed).unwrap();
+    std::fs::write(&closed, b"").unwrap();
+    let ran = stage.line("drill sales --work work");
+    assert!(ran.code > 1, "{}", ran.err);
+    assert_eq!(metric(&stage, "backups_found_damaged"), Some(0.0));
+}
+
+#[test]
 fn expire_and_copy_that_fail_are_told_until_one_succeeds() {
     let stage = configured();
     let path = stage.path("no-config/longshore/longshore.toml");
