@@ -4,6 +4,7 @@
 //! - All three forms show the same facts, computed once in [`database`].
 //! - The facts come from the media and the archive, not from the history, and only headers are read.
 //! - A database that cannot be read does not keep the others from being shown.
+//! - The time of a file in the archive is when it was archived: its content may be older. In a copy it says nothing.
 //!
 //! Leaves to others: rows that several commands share (`shelves.rs`), the time that the WAL covers (`info/windows.rs`), and
 //! the rules of retention (`repository`).
@@ -53,9 +54,9 @@ pub struct DescribedDatabase {
     pub last_good_age_s: Option<i64>,
     pub last_good_seconds: Option<f64>,
     pub last_good_stored_bytes: Option<u64>,
-    /// The newest moment that a restore from here leads to.
+    /// By when everything was archived, or in a backup, that a restore from here leads to.
     pub recoverable_until_us: Option<i64>,
-    /// The age of that moment: what was written since would be lost now.
+    /// The age of that moment: at least what was written since would be lost now.
     pub at_risk_s: Option<i64>,
     pub wal: Option<Wal>,
     /// Results of earlier runs on any host.
@@ -82,7 +83,7 @@ pub struct Wal {
     /// the newest good one.
     pub recoverable_from: Option<String>,
     pub recoverable_from_us: Option<i64>,
-    /// When the last segment that these moments reach to was archived, by the archive's clock.
+    /// When the last segment that these moments reach to was archived, by the archive's clock; `None` in a copy.
     pub archived_until_us: Option<i64>,
     /// The stretches of time of which every moment can be recovered.
     pub windows: Vec<RecoverableWindow>,
@@ -163,7 +164,12 @@ pub fn database(
     let configured = context.config.database.get(name);
     let remarks = shelves::remarks(listing, &rows);
     let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1e6;
-    let wal = wal(shelf, listing, unbroken, good.map(|(i, _)| i))?;
+    let mut wal = wal(shelf, listing, unbroken, good.map(|(i, _)| i))?;
+    let own = context.config.target_of(name);
+    if own.is_some_and(|own| *own != shelf.target.name) {
+        // Its files are as old as the copy.
+        wal.iter_mut().for_each(|wal| wal.archived_until_us = None);
+    }
     let until_us = good.map(|(i, _)| reached_us(&facts[i], wal.as_ref()));
     Ok(DescribedDatabase {
         database: name.clone(),
@@ -188,8 +194,8 @@ pub fn database(
     })
 }
 
-/// The newest moment that a restore from the last good backup leads to. Without a log, a backup holds what was there when it
-/// began; with one, the state at its end, and that of the last segment that follows it without a gap.
+/// By when everything was archived that a restore from the last good backup leads to. Without a log, a backup holds what was
+/// there when it began; with one, the state at its end, and WAL up to the last segment that follows it without a gap.
 fn reached_us(good: &SetFacts, wal: Option<&Wal>) -> i64 {
     let archived_us = wal.and_then(|wal| wal.archived_until_us);
     match good.log {
@@ -343,10 +349,12 @@ fn text(d: &DescribedDatabase) -> String {
     text += &last_good_text(d);
     if let (Some(until_us), Some(at_risk_s)) = (d.recoverable_until_us, d.at_risk_s) {
         let (age, since) = (age_text(at_risk_s), moment(until_us));
-        text += &line(
-            "at risk now",
-            &format!("{age}: what was written since {since} UTC"),
-        );
+        let archived_us = d.wal.as_ref().and_then(|wal| wal.archived_until_us);
+        let what = match archived_us == Some(until_us) {
+            true => format!("what was not archived by {since} UTC"),
+            false => format!("what was written since {since} UTC"),
+        };
+        text += &line("at risk now", &format!("{age}: {what}"));
     }
     if !d.backups.is_empty() {
         text += &d.results.text(d.backups.len());
@@ -487,7 +495,7 @@ const METRICS: &[Metric] = &[
     ),
     (
         "last_recoverable_timestamp_seconds",
-        "Unix time of the newest moment that a restore leads to; what was written since would be lost now.",
+        "Unix time by which what a restore leads to was archived or backed up; at least what was written since would be lost now.",
         |d| Some(d.recoverable_until_us? as f64 / 1e6),
     ),
     (

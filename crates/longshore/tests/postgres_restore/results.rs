@@ -143,6 +143,31 @@ fn damaged_wal_is_told_until_it_was_read_again() {
     assert!(!is_told());
 }
 
+/// Goal: the files of a copy are as old as the copy, whatever is in them.
+#[test]
+fn a_copy_of_the_archive_does_not_say_when_its_wal_was_archived() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    main.back_up();
+    main.mark(1);
+    main.archived(&main.stage.server);
+    end(&mut main.command("copy main --to other"), 0);
+    let info = |more: &str| {
+        let line = format!("info main --json {more}");
+        answer(&end(&mut main.command(&line), 0))["databases"][0].clone()
+    };
+    let own = info("");
+    assert_eq!(own["recoverable_until_us"], own["wal"]["archived_until_us"]);
+    let told = text(&end(&mut main.command("info main"), 0).stdout);
+    assert!(told.contains("what was not archived by"), "{told}");
+    let copy = info("--target other");
+    assert!(copy["wal"]["recoverable_from"].is_string(), "{copy}");
+    assert_eq!(copy["wal"]["archived_until_us"], Value::Null, "{copy}");
+    assert_eq!(copy["recoverable_until_us"], copy["last_good_finish_us"]);
+}
+
 #[test]
 fn a_drill_of_a_cluster_is_remembered_with_its_time() {
     let installations = representatives().into_iter();
