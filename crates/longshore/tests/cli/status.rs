@@ -477,6 +477,33 @@ fn verify_all_believes_no_differential_whose_base_is_lost() {
     stage.line(line).exits(1).says("it cannot be restored");
 }
 
+/// Goal: nobody knows whether a stripe that cannot be opened now is damaged: the backup is neither valid nor damaged.
+#[test]
+fn verify_all_tells_what_cannot_be_judged_from_damage() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    let label = &labels(&stage)[0];
+    let stripe = stage.path(format!("disk1/sales/{label}/family-1.bak"));
+    let away = stage.path("away");
+    std::fs::rename(&stripe, &away).unwrap();
+    std::os::unix::fs::symlink("family-1.bak", &stripe).unwrap();
+    let line = "verify --all --database sales";
+    let told = json(&stage.line(&format!("{line} --json")).exits(4));
+    let database = &told["databases"][0];
+    assert_eq!(told["valid"], false, "{told}");
+    assert_eq!(
+        (&database["closed"], &database["damaged"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(database["backups"][0]["verdict"], "closed", "{told}");
+    stage.line(line).exits(4).says("cannot be judged");
+    assert_eq!(metric(&stage, "failed_runs"), Some(1.0));
+    std::fs::remove_file(&stripe).unwrap();
+    std::fs::rename(&away, &stripe).unwrap();
+    assert_eq!(counts(&stage, line, 0), (1, 0, 0));
+    assert_eq!(metric(&stage, "failed_runs"), Some(0.0));
+}
+
 /// Goal: a copy of a backup's directory, made by hand, is neither the backup nor a reason to believe it.
 #[test]
 fn verify_all_believes_no_copied_directory() {

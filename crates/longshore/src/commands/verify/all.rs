@@ -70,7 +70,7 @@ struct VerifiedDatabase {
     /// Backups that an earlier run had found good.
     known: u64,
     damaged: u64,
-    /// Backups that no identity opens, or that are not encrypted and must be.
+    /// Backups that no identity opens, that are not encrypted and must be, or that a newer version wrote.
     closed: u64,
     /// Backups that this run did not reach.
     left: u64,
@@ -101,7 +101,7 @@ enum Verdict {
     Good,
     Known,
     Damaged,
-    /// It could not be opened, or must not be read.
+    /// It could not be opened or judged, or must not be read.
     Closed,
     /// The run was interrupted.
     Left,
@@ -303,6 +303,17 @@ impl<'a> Verification<'a> {
         self.failed = Some(run);
     }
 
+    /// Notes a backup of which nobody knows whether it is good.
+    fn closed(&mut self, label: &Label, (exit, number, why): (Exit, u32, &str)) {
+        let told = (exit.code(), number, why);
+        self.fail(FailedRun::new(
+            self.ledger.now(),
+            Some(label.as_str()),
+            told,
+        ));
+        self.database.closed_exit.get_or_insert(exit);
+    }
+
     /// Notes a backup that is not good.
     fn fail_at(&mut self, label: &Label, why: &str) {
         let told = (Exit::No.code(), DAMAGED, why);
@@ -438,6 +449,12 @@ impl<'a> Verification<'a> {
                 BackupState::Writing { .. } | BackupState::Abandoned | BackupState::Removing => {
                     Seen::Nothing
                 }
+                state @ BackupState::Unknown { .. } => {
+                    let why = state.text();
+                    self.context.output.warn(&format!("{}: {why}", set.label));
+                    self.closed(&set.label, (Exit::Media, numbers::TARGET, &why));
+                    row(Verdict::Closed, Some(why))
+                }
                 state => row(Verdict::Damaged, Some(self.not_whole(&set.label, state))),
             });
         };
@@ -485,13 +502,7 @@ impl<'a> Verification<'a> {
             Err(failure) if failure.exit == Exit::Interrupted => row(Verdict::Left, interrupted()),
             // It is another's, or encrypted for somebody else: the others are read all the same.
             Err(failure) if is_closed(&failure) => {
-                let told = (failure.exit.code(), failure.number, failure.text.as_str());
-                self.fail(FailedRun::new(
-                    self.ledger.now(),
-                    Some(set.label.as_str()),
-                    told,
-                ));
-                self.database.closed_exit.get_or_insert(failure.exit);
+                self.closed(&set.label, (failure.exit, failure.number, &failure.text));
                 let (text, hint) = (&failure.text, &failure.hint);
                 let told = format!("{}: {text}\nhint: {hint}", set.label);
                 self.context.output.warn(&told);
