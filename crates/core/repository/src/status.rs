@@ -199,7 +199,10 @@ pub struct FailedRun {
     /// The backup that it was about, as far as one is known.
     #[serde(default)]
     pub label: Option<String>,
-    /// Whether it failed at other backups, too.
+    /// The other target, of a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Whether it failed at other backups, too, or may have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
     /// Whether it failed at the WAL.
@@ -219,6 +222,7 @@ impl FailedRun {
         FailedRun {
             by,
             label: label.map(cut),
+            to: None,
             more: false,
             wal: false,
             exit_code,
@@ -232,10 +236,14 @@ impl FailedRun {
         FailedRun { wal: true, ..self }
     }
 
-    /// Adds that the run failed at this, too.
+    /// Adds that the run failed at this, too, or that an earlier one did and nothing has mended it.
     pub fn also(&mut self, other: &FailedRun) {
-        let is_backup = other.label.is_some() && other.label != self.label;
-        self.more |= other.more || is_backup;
+        match (&self.label, &other.label) {
+            (Some(own), Some(other)) => self.more |= own != other,
+            (None, Some(_)) => self.label.clone_from(&other.label),
+            (_, None) => {}
+        }
+        self.more |= other.more;
         self.wal |= other.wal;
     }
 }
@@ -250,6 +258,8 @@ pub struct GoodRun {
     pub backups: Option<BTreeSet<Label>>,
     /// Whether it found all WAL good.
     pub wal: bool,
+    /// The targets that it copied to; `None`: all that are configured.
+    pub to: Option<BTreeSet<String>>,
 }
 
 impl GoodRun {
@@ -260,7 +270,12 @@ impl GoodRun {
             (Some(label), Some(good)) => good.iter().any(|own| own.as_str() == label),
             (None, Some(_)) => true,
         };
-        has_read && (self.wal || !failed.wal) && failed.by.at_us <= self.began_us
+        let has_reached = match (&failed.to, &self.to) {
+            (Some(to), Some(reached)) => reached.contains(to),
+            (None, _) | (_, None) => true,
+        };
+        let has_all = has_read && has_reached && (self.wal || !failed.wal);
+        has_all && failed.by.at_us <= self.began_us
     }
 }
 
@@ -340,6 +355,7 @@ impl Record {
             failed.text = cut(&failed.text);
             failed.by.host = cut(&failed.by.host);
             failed.label = failed.label.as_deref().map(cut);
+            failed.to = failed.to.as_deref().map(cut);
         }
     }
 
@@ -381,6 +397,15 @@ impl Record {
         } else if other.failed == self.failed {
             // It was mended at one place only.
             self.mended = self.mended.take().or(other.mended);
+        }
+    }
+
+    /// Keeps an earlier failure open that nothing has mended: only the last one has its text.
+    fn keep_open(&mut self, before: &Record) {
+        let is_open = before.mended.is_none() && self.failed != before.failed;
+        let earlier = before.failed.as_ref().filter(|_| is_open);
+        if let (Some(last), Some(earlier)) = (&mut self.failed, earlier) {
+            last.also(earlier);
         }
     }
 
@@ -562,6 +587,9 @@ impl Shelf {
         }
         let before = record.clone();
         record.add(news);
+        if task == Task::Verify {
+            record.keep_open(&before);
+        }
         if let Some(labels) = &news.labels {
             record.sets.retain(|result| labels.may_have(result));
         }
@@ -716,6 +744,7 @@ mod tests {
             began_us,
             backups: backups.map(|sets| sets.iter().map(label).collect()),
             wal,
+            to: None,
         })
     }
 
@@ -890,6 +919,55 @@ mod tests {
         assert_eq!((record.failed, record.mended), (failed(5), None));
     }
 
+    /// Goal: damage that nobody mended is not forgotten because a later run failed at something else.
+    #[test]
+    fn a_later_failure_keeps_an_earlier_one_open() {
+        let label = |set| result(set, 0, true).label;
+        let failed = |set, at_us| FailedRun::new(by(at_us), Some(label(set).as_str()), (1, 1, ""));
+        let wal = FailedRun::new(by(1), None, (1, 1, "a segment")).of_wal();
+        let target = FailedRun::new(by(2), None, (4, 1, "away"));
+        let after = |runs: &[FailedRun]| {
+            let mut record = Record::default();
+            for failed in runs {
+                let before = record.clone();
+                record.add(&News {
+                    failed: Some(failed.clone()),
+                    ..News::default()
+                });
+                record.keep_open(&before);
+            }
+            let run = record.failed.unwrap();
+            (run.label, run.more, run.wal)
+        };
+        let named = |set| Some(label(set).to_string());
+        assert_eq!(after(&[wal.clone(), failed(1, 2)]), (named(1), false, true));
+        assert_eq!(
+            after(&[failed(1, 1), failed(1, 2)]),
+            (named(1), false, false)
+        );
+        assert_eq!(
+            after(&[failed(1, 1), failed(2, 2)]),
+            (named(2), true, false)
+        );
+        assert_eq!(
+            after(&[failed(1, 1), target.clone()]),
+            (named(1), false, false)
+        );
+        assert_eq!(after(&[target, wal]), (None, false, true));
+        let mut record = Record {
+            failed: Some(failed(1, 1)),
+            mended: Some(by(2)),
+            ..Record::default()
+        };
+        let before = record.clone();
+        record.add(&News {
+            failed: Some(failed(2, 3)),
+            ..News::default()
+        });
+        record.keep_open(&before);
+        assert!(!record.failed.unwrap().more, "the first was mended");
+    }
+
     /// Goal: a run says nothing about a backup, or about WAL, that it did not read.
     #[test]
     fn a_failed_run_is_mended_by_one_that_read_the_same() {
@@ -924,6 +1002,15 @@ mod tests {
         assert!(mends(&several, good(3, None, false)));
         several.also(&of_wal);
         assert!(!mends(&several, good(3, None, false)));
+        let of_copy = FailedRun {
+            to: Some("far".to_owned()),
+            ..FailedRun::new(by(2), None, (4, 3201, "away"))
+        };
+        for (to, is_mended) in [(None, true), (Some("far"), true), (Some("near"), false)] {
+            let to = to.map(|to| BTreeSet::from([to.to_owned()]));
+            let copied = good(3, None, true).map(|run| GoodRun { to, ..run });
+            assert_eq!(mends(&of_copy, copied), is_mended);
+        }
     }
 
     #[test]

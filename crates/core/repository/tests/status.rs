@@ -275,6 +275,7 @@ fn what_has_the_name_of_a_record_is_refused_and_replaced_and_never_followed() {
             began_us: now().at_us,
             backups: None,
             wal: true,
+            to: None,
         }),
         ..News::default()
     };

@@ -17,8 +17,8 @@ use longshore_media::Error as MediaError;
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::copying::{BegunCopy, CopyPlan, CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
-use longshore_repository::status::Task;
-use longshore_repository::{BackupState, Error, Listing, Shelf, Target};
+use longshore_repository::status::{FailedRun, GoodRun, Task};
+use longshore_repository::{BackupState, Error, Label, Listing, Shelf, Target};
 use longshore_wal::WalCopied;
 use serde::Serialize;
 
@@ -149,13 +149,27 @@ fn record_failed(
     if let Some(recorder) = Recorder::new(context, from, Task::Copy).filter(|_| !options.dry_run) {
         let text = format!("to target {}: {}", to.target.name, failure.text);
         let told = Failure::new(failure.exit, failure.number, text, "");
-        recorder.failed(&told, None);
+        let label = options.labels.first().map(Label::as_str);
+        let run = FailedRun {
+            to: Some(to.target.name.clone()),
+            // Without a label it may have failed at any.
+            more: options.labels.len() != 1,
+            ..recorder.failed_run(&told, label)
+        };
+        recorder.failed_as(&told, run);
     }
 }
 
+/// Records that nothing failed of what was asked for: one backup, or all of them, to one target or to all.
 fn record_mended(from: &Shelf, began_us: i64, (options, context): (&Copy, &Context)) {
-    if let Some(recorder) = Recorder::new(context, from, Task::Copy).filter(|_| !options.dry_run) {
-        recorder.since(began_us).mended();
+    let recorder = Recorder::new(context, from, Task::Copy).filter(|_| !options.dry_run);
+    if let Some(recorder) = recorder.map(|recorder| recorder.since(began_us)) {
+        let labels = options.labels.iter().cloned();
+        recorder.mended_by(GoodRun {
+            to: options.to.clone().map(|to| [to].into()),
+            backups: (!options.labels.is_empty()).then(|| labels.collect()),
+            ..recorder.good_run(None)
+        });
     }
 }
 

@@ -57,6 +57,7 @@ impl<'a> Recorder<'a> {
             began_us: self.began_us,
             wal: backups.is_none(),
             backups: backups.map(labels),
+            to: None,
         }
     }
 
@@ -69,11 +70,16 @@ impl<'a> Recorder<'a> {
     /// Records a run that failed, unless that was not the run's fault. Trouble with the record is not told next to the
     /// failure.
     pub fn failed(&self, failure: &Failure, label: Option<&str>) {
+        self.failed_as(failure, self.failed_run(failure, label));
+    }
+
+    /// [`Recorder::failed`], in the words of `run`.
+    pub fn failed_as(&self, failure: &Failure, run: FailedRun) {
         if matches!(failure.exit, Exit::Usage | Exit::Interrupted) {
             return;
         }
         self.record_silently(&News {
-            failed: Some(self.failed_run(failure, label)),
+            failed: Some(run),
             ..News::default()
         });
     }
@@ -113,8 +119,13 @@ impl<'a> Recorder<'a> {
 
     /// Records a run that did not fail, if an earlier one did.
     pub fn mended(&self) {
+        self.mended_by(self.good_run(None));
+    }
+
+    /// [`Recorder::mended`], by a run that did not do everything.
+    pub fn mended_by(&self, run: GoodRun) {
         self.record_silently(&News {
-            good: Some(self.good_run(None)),
+            good: Some(run),
             ..News::default()
         });
     }

@@ -312,7 +312,7 @@ fn expire_and_copy_that_fail_are_told_until_one_succeeds() {
     let mut text = std::fs::read_to_string(&path).unwrap();
     let other = stage.path("disk3");
     text += &format!("[target.off]\ndirectories = [\"{}\"]\n", other.display());
-    std::fs::write(&path, text).unwrap();
+    std::fs::write(&path, &text).unwrap();
     stage.line("backup sales").exits(0);
     stage.line("copy sales --to off").exits(4);
     let told = results(&stage);
@@ -320,7 +320,19 @@ fn expire_and_copy_that_fail_are_told_until_one_succeeds() {
     let why = told["failed"][0]["text"].as_str().unwrap();
     assert!(why.starts_with("to target off: "), "{why}");
     stage.line("check sales").exits(5).says("failed: copy, ");
+    // Another place says nothing about that one, and one backup nothing about all.
+    let near = stage.path("disk4");
+    std::fs::create_dir(&near).unwrap();
+    let text = text + &format!("[target.near]\ndirectories = [\"{}\"]\n", near.display());
+    std::fs::write(&path, text).unwrap();
+    stage.line("copy sales --to near").exits(0);
+    stage.line("check sales").exits(5).says("failed: copy, ");
     std::fs::create_dir(&other).unwrap();
+    let label = &labels(&stage)[0];
+    stage
+        .line(&format!("copy sales --to off --label {label}"))
+        .exits(0);
+    stage.line("check sales").exits(5).says("failed: copy, ");
     stage.line("copy sales --to off").exits(0);
     stage.line("check sales").exits(0);
     // A copy is a backup of its own: nobody has verified it.

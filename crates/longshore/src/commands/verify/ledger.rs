@@ -56,6 +56,7 @@ impl<'a> Ledger<'a> {
             began_us: self.began_us,
             backups: None,
             wal: has_wal,
+            to: None,
         });
         self.news.failed = failed;
         self.write();
