@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # test-packages.sh BUILT WORK: the Debian packages of the programs in BUILT, in a clean Debian below WORK.
 #
-# Installs them, backs up a PostgreSQL cluster as the user postgres, verifies, restores, drills, upgrades to a package
-# with a higher version, purges, and compares the root with what it was before. Needs root and debootstrap; the clean root is
-# kept as WORK/clean.tar. SUITE (this machine's) and MIRROR choose the distribution.
+# Installs them, follows the installed tutorial as it stands, backs up a PostgreSQL cluster as the user postgres, verifies,
+# restores, drills, upgrades to a package with a higher version, purges, and compares the root with what it was before. Needs
+# root and debootstrap; the clean root is kept as WORK/clean.tar, and what the tutorial said as WORK/tutorial.md. SUITE (this
+# machine's) and MIRROR choose the distribution.
 #
 # Goal: the packages install, work for the user postgres as the units use them, upgrade, and leave nothing but backups.
 # Method: one package in two versions, in a root that debootstrap made; the lists of its files before and after are
@@ -103,6 +104,39 @@ install_packages() {
     rm -f "$root"/tmp/*.deb
 }
 
+# Runs the commands of the installed tutorial, one block after another, and writes them down with what they said.
+tutorial() {
+    local page=$root/usr/share/doc/longshore/tutorial.md begun=$SECONDS number=0 line words= start= block= heading=
+    [ -e "$page" ] || page=$page.gz
+    : >"$work/tutorial.md"
+    while IFS= read -r line; do
+        case $line in
+        "## "*) heading=${line#\#\# } ;;
+        '```sh run'*) words=${line#'```sh run'} block=' ' ;;
+        '```')
+            [ -n "$block" ] || continue
+            number=$((number + 1))
+            block=${block# }
+            # The second one sets variables, which a shell would keep.
+            [ "$number" != 2 ] || start=$block
+            printf '%s\nset -e\n%s' "$start" "$block" >"$root/tmp/block"
+            printf '\n## %s\n\n```\n%s```\n\n```\n' "$heading" "$block" >>"$work/tutorial.md"
+            if [ "$words" = " as root" ]; then
+                inside bash /tmp/block >>"$work/tutorial.md" 2>&1 || fail "the tutorial: $work/tutorial.md"
+            else
+                as_postgres bash -c 'cd && bash /tmp/block' >>"$work/tutorial.md" 2>&1 ||
+                    fail "the tutorial: $work/tutorial.md"
+            fi
+            printf '```\n' >>"$work/tutorial.md"
+            block=
+            ;;
+        *) [ -z "$block" ] || block+=$line$'\n' ;;
+        esac
+    done < <(case $page in *.gz) zcat "$page" ;; *) cat "$page" ;; esac)
+    [ "$number" -gt 9 ] || fail "the tutorial has $number blocks"
+    step "the tutorial's $number blocks took $((SECONDS - begun)) seconds"
+}
+
 cluster() {
     [ -d "$root/etc/postgresql/$major/main" ] || inside pg_createcluster "$major" main >/dev/null
     inside pg_ctlcluster "$major" main start
@@ -157,6 +191,8 @@ inside sh -c 'systemd-analyze verify /usr/lib/systemd/system/longshore-*.service
 [ ! -s "$work/verify.log" ] || fail "systemd-analyze verify: $(cat "$work/verify.log")"
 inside sh -c 'ls /etc/systemd/system/*.wants/longshore* 2>/dev/null' && fail "a unit is enabled"
 inside longshore config check >/dev/null
+step "the tutorial"
+tutorial
 step "use, as postgres"
 cluster
 configure

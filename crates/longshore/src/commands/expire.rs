@@ -299,6 +299,7 @@ fn listed(shelf: &Shelf, expired: &ExpireReport, rows: &[Row]) -> String {
     } else {
         text += &shelves::table(rows).to_string();
     }
+    text += &shelves::reasons(rows, true);
     text += &shelves::remarks(&expired.listing, rows);
     for (row, fate) in rows.iter().zip(&expired.fates) {
         if let Some(told) = told(fate) {

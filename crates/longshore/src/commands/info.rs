@@ -345,6 +345,7 @@ fn text(d: &DescribedDatabase) -> String {
     } else {
         text += &shelves::table(&d.backups).to_string();
     }
+    text += &shelves::reasons(&d.backups, false);
     text += &d.remarks;
     text += &last_good_text(d);
     if let (Some(until_us), Some(at_risk_s)) = (d.recoverable_until_us, d.at_risk_s) {
@@ -368,7 +369,10 @@ fn text(d: &DescribedDatabase) -> String {
         text += &wal_text(wal);
     }
     text += &match &d.retention {
-        Some(name) => format!("retention         {name}\n"),
+        Some(name) => format!(
+            "retention         {name}; `longshore expire {} --dry-run` says why\n",
+            plain(&d.database)
+        ),
         None => "retention         none: nothing is ever removed\n".to_owned(),
     };
     text
@@ -388,7 +392,7 @@ fn last_good_text(d: &DescribedDatabase) -> String {
         false => format!("{} ago", age_text(age)),
     };
     format!(
-        "last good backup  {label}, finished {} UTC, {age}\n",
+        "last good backup  {label}\n                  finished {} UTC, {age}\n",
         moment(finish)
     )
 }
@@ -411,7 +415,7 @@ fn wal_text(wal: &Wal) -> String {
     }
     if let (Some(label), Some(finish)) = (&wal.recoverable_from, wal.recoverable_from_us) {
         text += &format!(
-            "  every moment since {} UTC can be recovered, from {label}\n",
+            "  every moment since {} UTC can be recovered,\n    from {label}\n",
             moment(finish)
         );
     }

@@ -407,19 +407,11 @@ fn mending(
     Some(mend)
 }
 
-/// A table of backups, oldest first.
+/// A table of backups, oldest first. It fits a terminal of 80 columns, but where branches are mixed.
 pub fn table(rows: &[Row]) -> Table {
     let with_retention = rows.iter().any(|r| r.retention.is_some());
     let with_branches = rows.iter().flat_map(|r| &r.branches).any(|n| *n > 1);
-    let mut heads = vec![
-        "label",
-        "finished (UTC)",
-        "type",
-        "in",
-        "out",
-        "ratio",
-        "state",
-    ];
+    let mut heads = vec!["label", "type", "in", "out", "state"];
     if with_branches {
         heads.push("branch");
     }
@@ -428,14 +420,11 @@ pub fn table(rows: &[Row]) -> Table {
     }
     let mut table = Table::new(&heads);
     for r in rows {
-        let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let mut cells = vec![
             r.label.clone(),
-            or(r.finish_us.map(moment)),
             r.kind.to_owned(),
-            or(r.plain_bytes.map(bytes)),
+            r.plain_bytes.map_or_else(|| "-".to_owned(), bytes),
             bytes(r.bytes),
-            or(r.ratio.map(|r| format!("{r:.2}"))),
             r.state.to_owned(),
         ];
         if with_branches {
@@ -446,11 +435,22 @@ pub fn table(rows: &[Row]) -> Table {
             });
         }
         if with_retention {
-            cells.push(r.retention.clone().unwrap_or_default());
+            let verdict = r.retention.as_deref().unwrap_or_default();
+            cells.push(verdict.split(':').next().unwrap_or_default().to_owned());
         }
         table.row(cells);
     }
     table
+}
+
+/// Why each backup stays or goes; `all` of them, or those alone that go.
+pub fn reasons(rows: &[Row], all: bool) -> String {
+    let verdicts = rows
+        .iter()
+        .filter_map(|r| Some((&r.label, r.retention.as_deref()?)));
+    let told = verdicts.filter(|(_, verdict)| all || verdict.starts_with(GOES));
+    told.map(|(label, verdict)| format!("  {label} {verdict}\n"))
+        .collect()
 }
 
 /// Lines about backups that are not simply complete.
@@ -483,11 +483,14 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
     text
 }
 
-/// The verdict of a rule on a backup, for people.
+/// The first word of a verdict by which a backup is removed.
+const GOES: &str = "goes";
+
+/// The verdict of a rule on a backup, for people: a word, and why.
 pub fn verdict(verdict: &RetentionVerdict) -> String {
     match verdict {
         RetentionVerdict::Keep(why) => format!("stays: {}", keep(why)),
-        RetentionVerdict::Remove(why) => format!("goes: {}", remove(*why)),
+        RetentionVerdict::Remove(why) => format!("{GOES}: {}", remove(*why)),
     }
 }
 
@@ -516,7 +519,7 @@ fn keep(why: &Keep) -> String {
         Keep::FileBefore => {
             "the last of the previous file, until the next file has two backups".into()
         }
-        Keep::OfKept(label) => format!("belongs to {label}"),
+        Keep::OfKept(label) => format!("part of {label}"),
         Keep::LastGood => "the newest good backup".into(),
         Keep::Unexpired => "its own expiry date has not passed".into(),
         Keep::InUse => "in use".into(),

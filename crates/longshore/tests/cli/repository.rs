@@ -113,6 +113,12 @@ fn expire_keeps_what_the_retention_says_and_shows_it_before() {
     }
     stage.line("backup docs").exits(0);
     let before = labels(&stage, "sales");
+    // After the line with the source's path, everything fits a terminal.
+    let told = stage.line("info sales").exits(0);
+    for line in told.out.lines().skip(1) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert_eq!(told.out.matches("goes: no rule").count(), 2);
     let dry = stage.line("expire sales --dry-run --json").exits(0);
     let dry = json(&dry);
     assert_eq!(dry["databases"][0]["removed"], 2);
