@@ -5,6 +5,10 @@ usage: demo-story.py BACKUPS.json RESTORES.json COMMITTED KEPT > story.json
 
 The first two are answers of `longshore history --json`; COMMITTED and KEPT count the rows of the database that stayed in
 use and of the restored one.
+
+Method: sizes and times are those of the history; what was judged by other programs is known to have passed, since the demo
+ends at the first failure.
+Leaves to others: running the steps (demo.sh), and drawing (longshore lab).
 """
 
 import json

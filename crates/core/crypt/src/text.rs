@@ -19,7 +19,7 @@ impl Checksum for Long {
     const TARGET_RESIDUE: Self::MidstateRepr = Bech32::TARGET_RESIDUE;
 }
 
-/// What every age identity begins with, in either case.
+/// The beginning of every age identity, in either case.
 const SECRET: &str = "AGE-";
 
 /// Whether a word may be an identity, which no message repeats.

@@ -109,7 +109,7 @@ pub enum ClusterError {
     DatabasesUnnamed { name: String },
 
     #[error(
-        "the set does not say how its databases are called, and postgres, template0 or template1 was made anew: which databases \
+        "the set does not say how its databases are called, and postgres, template0 or template1 was created again: which databases \
          every cluster needs cannot be told"
     )]
     DatabasesRemade,

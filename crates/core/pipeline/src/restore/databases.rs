@@ -47,7 +47,7 @@ pub struct EmptiedDatabases {
 }
 
 /// Refuses a set without names in which databases that are always restored cannot be told: a postgres or template1 that
-/// was dropped and made anew has an OID as those of users have.
+/// was dropped and created again has an OID as those of users have.
 fn check_own<'a>(known: impl Iterator<Item = &'a u32>) -> Result<(), ClusterError> {
     match known.filter(|oid| is_own(**oid)).count() < OWN.len() {
         true => Err(ClusterError::DatabasesRemade),
