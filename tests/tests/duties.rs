@@ -116,6 +116,10 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/core/codec/src/zstd.rs", "zstd"),
     ("crates/core/facts/src/", "system calls"),
     ("crates/core/io/src/", "system calls, buffers"),
+    (
+        "crates/core/parity/src/kernel.rs",
+        "GFNI, AVX2: docs/decisions/media.md",
+    ),
     ("crates/core/pg/src/page.rs", "AVX2: docs/decisions/pg.md"),
     ("crates/core/source/src/sqlite/library.rs", "SQLite"),
     ("crates/core/terminal/src/interrupt.rs", "signals"),
