@@ -14,7 +14,9 @@ checks every byte that the page says can be checked.
 The stripes may be named in any order. Exit status: 0 all is well, 1 damage (named on standard error),
 2 usage. `facts` shows what the set headers say of the sources, one fact a line. `restore` wants a
 directory that does not exist or is empty. A differential set is restored with `--parent`, the directory
-that its parent was restored to before.
+that its parent was restored to before. Where parity stands for stripes that are lost or damaged, they are rebuilt in
+memory and named as degraded; that is no damage of the set. Nothing proves a parity stripe: if one that somebody changed
+stands against whole data stripes, leave it out.
 
 KEY opens encrypted sets: `--identity FILE`, identities of age (AGE-SECRET-KEY-1..., AGE-SECRET-KEY-PQ-1...),
 or `--passphrase-file FILE`, whose first line is a passphrase. Without one `verify` compares what needs no
@@ -25,7 +27,7 @@ zeros for one that is not encrypted).
 
 This is one file on purpose: in an emergency it is copied, alone, to a machine that has stripes and Python.
 Its parts are in the order of a reader's work, each under a line: limits, checksums, payloads, records, page
-sums, manifests, ciphers, identities, encrypted sets, stripes, sets, content, commands.
+sums, manifests, ciphers, identities, encrypted sets, stripes, parity, sets, content, commands.
 
 Invariants
 - It shares no code with Longshore, and knows only what docs/format.md says.
@@ -43,6 +45,7 @@ import binascii
 import hashlib
 import hmac
 import importlib
+import io
 import os
 import re
 import shutil
@@ -70,7 +73,11 @@ TRAILER_LEN = 192
 BLOCK_FIXED_LEN = 72
 SLOTS_MAX = 32
 KEYS_PARTS_MAX = 4
+PARITY_MAX = 8
+ROW_BYTES_MIN = 4_096
+ROW_BYTES = 4_194_304
 ENCRYPTED = 1 << 0
+PARITY_BIT = 1 << 2
 DIFFERENTIAL = 1 << 1
 LOG = 1 << 2
 ATTRIBUTES = 1 << 4
@@ -83,9 +90,9 @@ IDENTITY_MAX = 2_563
 IDENTITY_NAME_MAX = 2_048
 KNOWN_MAX = 64
 
-MEDIA, SET, MANIFEST, BLOCK, INDEX, TRAILER, KEYS, ROOTS = 1, 2, 3, 4, 5, 6, 9, 11
+MEDIA, SET, MANIFEST, BLOCK, INDEX, TRAILER, KEYS, PARITY, ROOTS = 1, 2, 3, 4, 5, 6, 9, 10, 11
 KINDS = {MEDIA: "Media", SET: "Set", MANIFEST: "Manifest", BLOCK: "Block", INDEX: "Index", TRAILER: "Trailer"}
-KINDS |= {KEYS: "Keys", ROOTS: "Roots"}
+KINDS |= {KEYS: "Keys", PARITY: "Parity", ROOTS: "Roots"}
 GZIP, ZSTD, LZ4 = 1, 2, 3
 CONTAINERS = {GZIP: "gzip", ZSTD: "zstd", LZ4: "lz4"}
 ALGORITHMS = {1: ("NONE", LZ4), 2: ("MS_XPRESS", LZ4), 3: ("QAT_DEFLATE", GZIP), 4: ("ZSTD", ZSTD), 5: ("LZ4", LZ4)}
@@ -492,6 +499,7 @@ class Media:
     media_set: uuid.UUID
     family: int
     family_count: int
+    parity_count: int
     container: int
     compressed: int
     generation: int
@@ -506,17 +514,22 @@ class Media:
         _created = f.i(8)
         compatible = f.u(8)
         incompatible = f.u(8)
-        features(incompatible, ENCRYPTED)
+        features(incompatible, ENCRYPTED | PARITY_BIT)
         encrypted = bool(incompatible & ENCRYPTED)
         generation = f.u(4)
         f.zeros(4)
         name, _description, _software = f.text(512), f.text(1024), f.text(128)
         known = bytes(body[:48]) + bytes(body[56 : f.at])
         f.end(compatible)
-        need(1 <= count <= FAMILIES_MAX and 1 <= family <= count, "an impossible family number")
-        need(parity == 0 and container in CONTAINERS and compressed in (0, 1), "a field is out of range")
+        need(parity <= PARITY_MAX and 1 <= count <= FAMILIES_MAX - parity, "an impossible number of families")
+        need(1 <= family <= count + parity, "an impossible family number")
+        need(bool(incompatible & PARITY_BIT) == (parity > 0), "parity without its feature bit, or the bit without parity")
+        need(container in CONTAINERS and compressed in (0, 1), "a field is out of range")
         need(container == ZSTD or not encrypted, "encrypted media in another container than zstd")
-        return Media(bytes(body), known, media_set, family, count, container, compressed, generation, encrypted, name)
+        need(family <= count or container == ZSTD, "a parity stripe of another container")
+        return Media(
+            bytes(body), known, media_set, family, count, parity, container, compressed, generation, encrypted, name
+        )
 
 
 def lineage(data):
@@ -1243,10 +1256,11 @@ def parse_roots(body, header, families):
 
 
 class Stripe:
-    def __init__(self, path):
+    def __init__(self, path, rebuilt=None):
         self.path = path
-        self.file = open(path, "rb")
-        self.len = os.fstat(self.file.fileno()).st_size
+        self.file = open(path, "rb") if rebuilt is None else io.BytesIO(rebuilt)
+        self.len = self.file.seek(0, os.SEEK_END)
+        self.file.seek(0)
         start = self.file.read(16)
         if start.startswith(GZIP_HEAD):
             self.container = GZIP
@@ -1418,8 +1432,18 @@ class Part:
 
 
 def open_media(paths):
-    """The stripes of one media set in family order."""
-    stripes = [Stripe(path) for path in paths]
+    """The data stripes of one media set in family order; with parity, rebuilt where they are lost or damaged."""
+    stripes, unread = [], []
+    for path in paths:
+        try:
+            stripes.append(Stripe(path))
+        except (Damage, OSError) as damage:
+            unread.append((path, damage))
+    with_parity = [stripe.media for stripe in stripes if stripe.media.parity_count]
+    if with_parity:
+        return open_with_parity(stripes, [path for path, _ in unread], with_parity[0])
+    for _, damage in unread:
+        raise damage
     first = stripes[0].media
     for stripe in stripes:
         media = stripe.media
@@ -1437,6 +1461,173 @@ def open_media(paths):
         names = ", ".join(map(str, sorted(missing)))
         raise Damage(stripes[0].path, 0, f"the media set has {first.family_count} families; missing: {names}")
     return stripes
+
+
+# ---------------------------------------------------------------- parity
+
+
+def product(a, b):
+    result = 0
+    while b:
+        result ^= a if b & 1 else 0
+        a = (a << 1) ^ (0x11D if a & 0x80 else 0)
+        b >>= 1
+    return result
+
+
+INVERSE = [next((y for y in range(256) if product(x, y) == 1), 0) for x in range(256)]
+
+
+def factor(parity, data):
+    return product(INVERSE[data ^ (255 - parity)], INVERSE[INVERSE[data ^ 255]])
+
+
+@dataclass
+class ParityRow:
+    set: uuid.UUID
+    row: int
+    at: int
+    row_bytes: int
+    chunk_len: int
+    members: list
+    chunk_crcs: list
+
+    @staticmethod
+    def parse(body):
+        f = Fields(body)
+        set_id, row, at, row_bytes, chunk_len = f.uuid(), f.u(8), f.u(8), f.u(4), f.u(4)
+        data, parity = f.u(2), f.u(2)
+        f.zeros(4)
+        need(1 <= parity <= PARITY_MAX and 1 <= data <= FAMILIES_MAX - parity, "an impossible number of members")
+        members = [(f.u(8), f.u(4), f.u(4)) for _ in range(data)]
+        chunk_crcs = [f.u(4) for _ in range(parity)]
+        f.end()
+        need(ROW_BYTES_MIN <= row_bytes <= ROW_BYTES, "an impossible length of rows")
+        need(1 <= chunk_len <= row_bytes and chunk_len == max(m[1] for m in members), "a chunk of another length")
+        return ParityRow(set_id, row, at, row_bytes, chunk_len, members, chunk_crcs)
+
+
+def parity_records(data, counts):
+    """The Parity records in the bytes of a stripe, wherever they are: each says where it begins."""
+    needle, at, rows = b"LSHR" + bytes([PARITY, 0, 0, 0]), 0, {}
+    while (at := data.find(needle, at)) >= 0:
+        at += 1
+        (body_len, crc) = struct.unpack("<II", data[at + 7 : at + 15]) if at + 15 <= len(data) else (0, 0)
+        body = data[at + 15 : at + 15 + body_len]
+        try:
+            need(body_len <= BODY_MAX and crc32c(body, crc32c(data[at - 1 : at + 11])) == crc, "a checksum")
+            row = ParityRow.parse(body)
+            need(row.at == at - 9 and (len(row.members), len(row.chunk_crcs)) == counts, "not of this stripe")
+        except Bad:
+            continue
+        rows.setdefault((row.set, row.row), row)
+    return rows
+
+
+def solved(known, wanted, n):
+    """The factors by which the rows `known` of the code's matrix add up to the row `wanted`."""
+    equations = [[row[column] for row in known] + [wanted[column]] for column in range(n)]
+    for pivot in range(n):
+        found = next(e for e in range(pivot, n) if equations[e][pivot])
+        equations[pivot], equations[found] = equations[found], equations[pivot]
+        scale = INVERSE[equations[pivot][pivot]]
+        equations[pivot] = [product(value, scale) for value in equations[pivot]]
+        for e in range(n):
+            times = equations[e][pivot]
+            if e != pivot and times:
+                equations[e] = [a ^ product(b, times) for a, b in zip(equations[e], equations[pivot])]
+    return [equation[n] for equation in equations]
+
+
+def rebuilt_member(row, wanted, good):
+    """A data member of a row, from good members: those of data by their bytes, chunks after them."""
+    n = len(row.members)
+    sources = sorted(good)[:n]
+    line = lambda m: [int(i == m) for i in range(n)] if m < n else [factor(m - n, i) for i in range(n)]
+    total = 0
+    for source, times in zip(sources, solved([line(m) for m in sources], line(wanted), n)):
+        table = bytes(product(times, x) for x in range(256))
+        total ^= int.from_bytes(good[source].translate(table), "little")
+    return total.to_bytes(row.chunk_len, "little")[: row.members[wanted][1]]
+
+
+def open_with_parity(stripes, unread, first):
+    """Takes every row's good members, and rebuilds the others, stripe by stripe, in memory."""
+    n, p = first.family_count, first.parity_count
+    files = {}
+    for stripe in stripes:
+        media = stripe.media
+        if (media.media_set, media.generation, media.family_count, media.parity_count) != (
+            first.media_set, first.generation, n, p
+        ):
+            print(f"degraded: {stripe.path} belongs to media set {media.media_set}", file=sys.stderr)
+        elif media.family in files:
+            raise Damage(stripe.path, 0, f"doubled: family {media.family}")
+        else:
+            files[media.family] = (stripe.path, open(stripe.path, "rb").read())
+    loose = [(path, open(path, "rb").read()) for path in unread if os.path.isfile(path)]
+    known = {}
+    for _, data in [files[f] for f in sorted(files) if f > n] + loose:
+        for (set_id, number), row in parity_records(data, (n, p)).items():
+            if all(other.set == set_id for other in known.values()):
+                known.setdefault(number, row)
+    rows = [known[number] for number in sorted(known)]
+    if not rows:
+        missing = sorted(set(range(1, n + 1)) - set(files))
+        if missing:
+            raise Damage(stripes[0].path, 0, f"no parity stripe can be read; missing: {', '.join(map(str, missing))}")
+        print("degraded: no parity stripe can be read", file=sys.stderr)
+        return [Stripe(files[f][0]) for f in range(1, n + 1)]
+
+    def member(data, row, m):
+        """A member's bytes, padded to the chunk's length; None if they are bad."""
+        offset, size, crc = row.members[m] if m < n else (
+            row.at + 8 + 16 + 48 + 16 * n + 4 * p + 8, row.chunk_len, row.chunk_crcs[m - n]
+        )
+        found = data[offset : offset + size]
+        good = len(found) == size and crc32c(found) == crc
+        return found.ljust(row.chunk_len, b"\0") if good else None
+
+    # A stripe whose header cannot be read is known by its rows.
+    for path, data in loose:
+        for m in range(n + p):
+            if m + 1 not in files and any(
+                (row.members[m][1] if m < n else 1) and member(data, row, m) is not None for row in rows
+            ):
+                files[m + 1] = (path, data)
+                break
+    out = [[] for _ in range(n)]
+    ends = [0] * n
+    for row in rows:
+        good = {f - 1: found for f, (_, data) in files.items() if (found := member(data, row, f - 1)) is not None}
+        for m in range(n):
+            offset, size, crc = row.members[m]
+            gap, ends[m] = offset - ends[m], offset + size
+            if gap:
+                # The record of a row is lost on all parity stripes: its members must be good by themselves.
+                if m + 1 not in files:
+                    raise Damage(f"family {m + 1}", offset, "no record tells the rows before this byte")
+                out[m].append(files[m + 1][1][offset - gap : offset])
+            if m not in good and size:
+                name = files[m + 1][0] if m + 1 in files else f"family {m + 1}"
+                if len(good) < n:
+                    raise Damage(name, offset, f"row {row.row} has more than {p} bad members")
+                bytes_here = rebuilt_member(row, m, good)
+                if crc32c(bytes_here) != crc:
+                    raise Damage(name, offset, f"row {row.row} does not give what was written")
+            else:
+                bytes_here = good.get(m, b"")[:size]
+            out[m].append(bytes_here)
+        for m in range(n + p):
+            if m not in good and (m >= n or row.members[m][1]):
+                name = files[m + 1][0] if m + 1 in files else f"family {m + 1}"
+                print(f"degraded: {name} is lost or damaged in row {row.row}", file=sys.stderr)
+    return [
+        Stripe(files[m + 1][0] if m + 1 in files else f"family {m + 1}", rebuilt=b"".join(out[m])) for m in range(n)
+    ]
+
+
+# ---------------------------------------------------------------- sets
 
 
 class Row:

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longshore_media::device::DeviceClass;
-use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, Totals};
+use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, StripePlace, Totals};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -62,9 +62,14 @@ impl MediaRecord {
     /// Describes an opened media set. `devices` are the devices from which it was opened, in the same order.
     pub fn of(media: &MediaSet, devices: &[Arc<dyn BackupDevice>]) -> MediaRecord {
         let header = media.header(0);
-        let family = |i: usize| {
-            let uuid = Some(media.header(i).family_uuid);
-            FamilyRecord::new(&*devices[media.device_index(i)], uuid)
+        let family = |stripe: StripePlace| match stripe.device_index {
+            Some(index) => FamilyRecord::new(&*devices[index], stripe.family_uuid),
+            // Parity stood for it, and nobody said where it was.
+            None => FamilyRecord {
+                uuid: stripe.family_uuid,
+                device: stripe.name,
+                class: devices[0].class(),
+            },
         };
         MediaRecord {
             uuid: header.media_set,
@@ -72,7 +77,7 @@ impl MediaRecord {
             description: header.description.clone(),
             software: header.software.clone(),
             compressed: header.compressed,
-            families: (0..media.family_count()).map(family).collect(),
+            families: media.stripes().into_iter().map(family).collect(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Copies a complete set to other devices, byte for byte: nothing is decoded, and every checksum is compared on the way.
 //!
 //! A stripe is read as [`BlockStream`] reads it, from its first byte to its trailer, and the bytes that were read are the
-//! bytes that are written: nothing reaches the copy that was not checked, and nothing is read twice.
+//! bytes that are written: nothing reaches the copy that was not checked, and nothing is read twice. Of media with parity
+//! stripes, the copy is whole even if the source lacks stripes: what is lost or damaged is rebuilt on the way.
 //!
 //! Invariants
 //! - A copy is valid only if every stripe was read without an error. Trailers are written last, when the data of all
@@ -17,9 +18,10 @@ use longshore_io::{Via, crc32c, side_by_side};
 use uuid::Uuid;
 
 use crate::Error;
-use crate::device::{BackupDevice, FamilyRead, FamilyWrite, Stripe, complete_all};
-use crate::header::{SetHeader, SetTrailer, payload_max};
+use crate::device::{BackupDevice, FamilyRead, FamilyWrite, NamedStripe, Stripe, complete_all};
+use crate::header::{MediaHeader, SetHeader, SetTrailer, payload_max};
 use crate::member::{Member, media_header};
+use crate::parity::{self, ParityStripe, StripeFault};
 use crate::set_reader::{MediaSet, SetSummary};
 use crate::stream::BlockStream;
 use crate::window::Window;
@@ -35,13 +37,15 @@ pub struct CopiedSet {
     pub trailer: SetTrailer,
     /// Bytes of all stripes.
     pub bytes: u64,
+    /// Stripes of the source that were rebuilt for the copy, which is whole.
+    pub faults: Vec<StripeFault>,
 }
 
 /// A copy whose stripes are durable and have no name yet. Dropping it leaves nothing.
 #[must_use = "the stripes have no name yet"]
 pub struct ReadyCopy {
     set: CopiedSet,
-    stripes: Vec<CopiedStripe>,
+    stripes: Vec<NamedStripe>,
 }
 
 impl ReadyCopy {
@@ -50,11 +54,10 @@ impl ReadyCopy {
     /// Errors: those of the devices. If some stripes have their names by then, the next reader takes the others as they are,
     /// where the device can complete them later.
     pub fn complete(mut self) -> Result<CopiedSet, Error> {
-        for stripe in &mut self.stripes {
-            stripe.write.keep();
+        for (_, write) in &mut self.stripes {
+            write.keep();
         }
-        let named = self.stripes.into_iter().map(|s| (s.device, s.write));
-        complete_all(named.collect(), &mut || {})?;
+        complete_all(self.stripes, &mut || {})?;
         Ok(self.set)
     }
 }
@@ -75,44 +78,27 @@ pub fn copy_set(
 ) -> Result<ReadyCopy, Error> {
     let media = MediaSet::open(from)?;
     let set = only_set(&media)?;
-    if to.len() != media.family_count() {
+    if to.len() != media.family_count() + media.parity_count() {
         return Err(Error::DeviceCount { given: to.len() });
     }
     let trailer = set.trailer.ok_or_else(|| Error::Incomplete {
         device: media.device(0).to_owned(),
         position: set.header.position,
     })?;
-    let work = |i: usize| copy_stripe(media.member(i), &set.header, &*to[i], moved);
-    let copied = side_by_side(to.len(), work).map_err(|source| Error::Io {
-        action: "start a thread to copy",
-        device: media.device(0).to_owned(),
-        offset: 0,
-        source,
-    })?;
-    let mut stripes = copied.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let blocks: u64 = stripes.iter().map(|stripe| stripe.blocks).sum();
-    if blocks != trailer.blocks_total {
-        return Err(Error::SetDamaged {
-            device: media.device(0).to_owned(),
-            position: set.header.position,
-            what: "its stripes do not hold all of its blocks".to_owned(),
-        });
-    }
-    let bytes = stripes.iter().map(|stripe| stripe.len).sum();
-    for stripe in &mut stripes {
-        stripe.write.sync()?;
-    }
-    for stripe in &mut stripes {
-        stripe.write.write(&stripe.tail)?;
-    }
-    for stripe in &mut stripes {
-        stripe.write.sync()?;
-    }
+    let parts = Parts {
+        media: &media,
+        header: &set.header,
+        trailer: &trailer,
+    };
+    let all: Vec<usize> = (0..to.len()).collect();
+    let stripes = parts.write((&all, to), moved)?;
+    let bytes = stripes.iter().map(|(_, write)| write.offset()).sum();
     Ok(ReadyCopy {
         set: CopiedSet {
             header: set.header,
             trailer,
             bytes,
+            faults: media.faults(),
         },
         stripes,
     })
@@ -131,17 +117,180 @@ fn only_set(media: &MediaSet) -> Result<SetSummary, Error> {
     }
 }
 
+/// A set that stripes are written of.
+pub(crate) struct Parts<'a> {
+    pub media: &'a MediaSet,
+    pub header: &'a SetHeader,
+    pub trailer: &'a SetTrailer,
+}
+
+/// A stripe whose data is durable, and which has no trailer yet.
+enum Unsealed {
+    Data(CopiedStripe),
+    Parity(ParityStripe),
+}
+
+impl Parts<'_> {
+    /// Writes stripes of the families `members` to `targets`, durable and with their trailers. They have no names yet.
+    pub fn write(
+        &self,
+        (members, targets): (&[usize], &[Arc<dyn BackupDevice>]),
+        moved: Moved<'_>,
+    ) -> Result<Vec<NamedStripe>, Error> {
+        let data = self.media.family_count();
+        let known = self.media.group().filter(|group| {
+            let table = group.table(0);
+            table.is_ok_and(|table| table.is_complete())
+        });
+        let work = |i: usize| -> Result<Option<Unsealed>, Error> {
+            let (m, to) = (members[i], &*targets[i]);
+            if m < data {
+                let stripe = self.data(m, to, moved)?;
+                return Ok(Some(Unsealed::Data(stripe)));
+            }
+            let Some(group) = known else { return Ok(None) };
+            let media = parity::header_of(self.media.header(0), m);
+            let write = (self.create(&media, to)?, to.name());
+            let stripe = parity::write_known(group, m, write, (&media, self.header), moved)?;
+            Ok(Some(Unsealed::Parity(stripe)))
+        };
+        let done = side_by_side(members.len(), work).map_err(|source| Error::Io {
+            action: "start a thread to copy",
+            device: self.media.device(0).to_owned(),
+            offset: 0,
+            source,
+        })?;
+        let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut stripes: Vec<Unsealed> = done.into_iter().flatten().collect();
+        if known.is_none() {
+            stripes.extend(self.with_new_rows((members, targets), moved)?);
+        }
+        self.check_blocks(&stripes)?;
+        self.seal(stripes)
+    }
+
+    /// A data stripe. One that is damaged is read before, so that its bad places are known when it is written.
+    fn data(
+        &self,
+        m: usize,
+        to: &dyn BackupDevice,
+        moved: Moved<'_>,
+    ) -> Result<CopiedStripe, Error> {
+        let member = self.media.member(m);
+        let copied = copy_stripe(member, self.header, to, moved);
+        let is_damage = matches!(
+            copied,
+            Err(Error::Damaged { .. }
+                | Error::BlockDamaged { .. }
+                | Error::SetDamaged { .. }
+                | Error::Incomplete { .. })
+        );
+        if !is_damage || self.media.rebuilt(m).is_none() {
+            return copied;
+        }
+        look_through(member, self.header, moved)?;
+        copy_stripe(member, self.header, to, moved)
+    }
+
+    fn create(
+        &self,
+        media: &MediaHeader,
+        to: &dyn BackupDevice,
+    ) -> Result<Box<dyn FamilyWrite>, Error> {
+        to.create_stripe(&Stripe {
+            via: Via::Direct,
+            label: format!("{}/{}/{}", media.media_set, media.family, Uuid::new_v4()),
+            expected_bytes: None,
+        })
+    }
+
+    /// All parity stripes, when their rows are not known. Data stripes are read with every check before.
+    fn with_new_rows(
+        &self,
+        (members, targets): (&[usize], &[Arc<dyn BackupDevice>]),
+        moved: Moved<'_>,
+    ) -> Result<Vec<Unsealed>, Error> {
+        let data = self.media.family_count();
+        let of_parity = members.iter().zip(targets);
+        let of_parity: Vec<_> = of_parity.filter(|(m, _)| **m >= data).collect();
+        if of_parity.is_empty() {
+            return Ok(Vec::new());
+        }
+        for family in 0..data {
+            look_through(self.media.member(family), self.header, moved)?;
+        }
+        let mut writes = Vec::new();
+        for (m, to) in of_parity {
+            let media = parity::header_of(self.media.header(0), *m);
+            writes.push((self.create(&media, &**to)?, to.name()));
+        }
+        let data = (0..data).map(|m| self.media.member(m).read.clone());
+        let data: Vec<Arc<dyn FamilyRead>> = data.collect();
+        let media = (self.media.header(0), self.header);
+        let stripes = parity::write_new(&data, writes, media, moved)?;
+        Ok(stripes.into_iter().map(Unsealed::Parity).collect())
+    }
+
+    /// Where all data stripes were read, they must hold all blocks.
+    fn check_blocks(&self, stripes: &[Unsealed]) -> Result<(), Error> {
+        let blocks: Vec<u64> = stripes
+            .iter()
+            .filter_map(|stripe| match stripe {
+                Unsealed::Data(stripe) => Some(stripe.blocks),
+                Unsealed::Parity(_) => None,
+            })
+            .collect();
+        let is_all = blocks.len() == self.media.family_count();
+        match is_all && blocks.iter().sum::<u64>() != self.trailer.blocks_total {
+            false => Ok(()),
+            true => Err(Error::SetDamaged {
+                device: self.media.device(0).to_owned(),
+                position: self.header.position,
+                what: "its stripes do not hold all of its blocks".to_owned(),
+            }),
+        }
+    }
+
+    /// Makes the stripes durable, then writes their trailers.
+    fn seal(&self, mut stripes: Vec<Unsealed>) -> Result<Vec<NamedStripe>, Error> {
+        for stripe in &mut stripes {
+            match stripe {
+                Unsealed::Data(stripe) => stripe.write.sync()?,
+                Unsealed::Parity(stripe) => stripe.sync()?,
+            }
+        }
+        let whole = parity::whole_of(self.trailer);
+        let root = self.trailer.proof.map(|proof| proof.root);
+        for stripe in &mut stripes {
+            match stripe {
+                Unsealed::Data(stripe) => stripe.write.write(&stripe.tail)?,
+                Unsealed::Parity(stripe) => stripe.put_trailer(&whole, root)?,
+            }
+        }
+        for stripe in &mut stripes {
+            match stripe {
+                Unsealed::Data(stripe) => stripe.write.sync()?,
+                Unsealed::Parity(stripe) => stripe.sync()?,
+            }
+        }
+        let named = stripes.into_iter().map(|stripe| match stripe {
+            Unsealed::Data(stripe) => (stripe.device, stripe.write),
+            Unsealed::Parity(stripe) => stripe.into_stripe(),
+        });
+        Ok(named.collect())
+    }
+}
+
 /// A stripe whose trailer is not written yet.
-struct CopiedStripe {
+pub(crate) struct CopiedStripe {
     device: String,
     write: Box<dyn FamilyWrite>,
     tail: Vec<u8>,
     blocks: u64,
-    len: u64,
 }
 
 /// Reads a stripe up to its end, checks it, and writes all of it but the trailer.
-fn copy_stripe(
+pub(crate) fn copy_stripe(
     member: &Member,
     expected: &SetHeader,
     to: &dyn BackupDevice,
@@ -209,8 +358,28 @@ fn copy_stripe(
         write: out.write,
         tail: out.tail,
         blocks: seal.trailer.blocks_here,
-        len,
     })
+}
+
+/// Reads a stripe from its first byte to its trailer, with every check that needs no key, and each doubtful place again.
+///
+/// Errors: what is wrong with it, also with what was rebuilt.
+pub(crate) fn look_through(
+    member: &Member,
+    expected: &SetHeader,
+    moved: Moved<'_>,
+) -> Result<(), Error> {
+    let mut window = Window::new(member.device.clone(), member.read.clone(), 0)?;
+    let is_same = media_header(&mut window)? == member.header;
+    let mut stream = BlockStream::begin(window, &member.header, expected.position, None)?;
+    if !is_same || stream.header() != expected {
+        return Err(Error::SetDamaged {
+            device: member.device.clone(),
+            position: expected.position,
+            what: "its header is not that of the other stripes".to_owned(),
+        });
+    }
+    read_all(&mut stream, moved)
 }
 
 /// Reads every block up to the trailer and compares the checksums of the stored bytes.
@@ -218,8 +387,13 @@ fn read_all(stream: &mut BlockStream, moved: Moved<'_>) -> Result<(), Error> {
     let mut payload = vec![0; payload_max(stream.header().buffer_bytes as usize)];
     let mut at = 0;
     while let Some(block) = stream.next(&mut payload)? {
-        let stored = &payload[..block.header.stored_len as usize];
-        if crc32c(stored) != block.header.stored_crc {
+        let stored = &mut payload[..block.header.stored_len as usize];
+        let mut is_good = crc32c(stored) == block.header.stored_crc;
+        if !is_good {
+            let again = stream.second_look().read(stored, block.payload_offset)?;
+            is_good = again && crc32c(stored) == block.header.stored_crc;
+        }
+        if !is_good {
             return Err(Error::BlockDamaged {
                 device: stream.device().to_owned(),
                 offset: block.payload_offset,

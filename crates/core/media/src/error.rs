@@ -182,6 +182,52 @@ pub enum Error {
         expected: String,
     },
 
+    #[error(
+        "{asked} parity stripes are asked for, of {devices} devices; up to 8 are allowed, and one device must hold data"
+    )]
+    TooMuchParity { asked: u16, devices: usize },
+
+    /// Rows of parity begin with the media, so they hold one set.
+    #[error(
+        "device {device} belongs to a media set with parity stripes, which holds one backup set: nothing is appended"
+    )]
+    OneSet { device: String },
+
+    #[error("device {device} cannot be repaired: its media set has no parity stripes")]
+    NoParity { device: String },
+
+    /// INIT keeps the number of parity stripes.
+    #[error(
+        "device {device} is formatted for {found} parity stripes, but {expected} are asked for"
+    )]
+    ParityCount {
+        device: String,
+        found: u16,
+        expected: u16,
+    },
+
+    /// A stripe passes all checks of the format, and the parity stripes say otherwise: one of them was changed on purpose.
+    #[error(
+        "device {device}: the parity stripes contradict the stripe from byte {offset} on, which passes its own checks: somebody changed one of them"
+    )]
+    Contradiction { device: String, offset: u64 },
+
+    /// A repair replaces only what was a stripe of the media set.
+    #[error("device {device} is not overwritten: {why}")]
+    Occupied { device: String, why: String },
+
+    /// A repair needs a place for each lost stripe.
+    #[error("no device was given for {family}, which is lost")]
+    NoDevice { family: String },
+
+    /// More members of a row are lost than there are parity stripes.
+    #[error("{device} cannot be rebuilt at byte {offset}: {what}")]
+    BeyondParity {
+        device: String,
+        offset: u64,
+        what: String,
+    },
+
     #[error("{given} backup devices are given; 1 to 64 are allowed")]
     DeviceCount { given: usize },
 
@@ -304,7 +350,9 @@ impl Error {
             Error::Busy { .. } => 3023,
             Error::NotExpired { .. } => 4030,
             Error::MediaName { .. } => 4037,
-            Error::DeviceCount { .. } => 3205,
+            Error::DeviceCount { .. } | Error::TooMuchParity { .. } => 3205,
+            Error::ParityCount { .. } => 3231,
+            Error::BeyondParity { .. } => 3189,
             Error::DeviceClass { .. } => 3011,
             Error::Unsupported { .. } => 3032,
             Error::Cancelled { .. } => 3204,
@@ -312,7 +360,12 @@ impl Error {
             Error::Bucket(_)
             | Error::Exists { .. }
             | Error::Key { .. }
-            | Error::NotEncrypted { .. } => return None,
+            | Error::NotEncrypted { .. }
+            | Error::Occupied { .. }
+            | Error::NoDevice { .. }
+            | Error::NoParity { .. }
+            | Error::OneSet { .. }
+            | Error::Contradiction { .. } => return None,
         })
     }
 
@@ -398,6 +451,26 @@ impl Error {
                 "check that these are the right media, or use --format for a new media set"
             }
             Error::DeviceCount { .. } => "name between 1 and 64 devices",
+            Error::TooMuchParity { .. } => {
+                "name more devices (--to), or ask for fewer parity stripes (--parity)"
+            }
+            Error::OneSet { .. } => {
+                "back up to other devices (--to), or replace the set with --init"
+            }
+            Error::NoParity { .. } => "use a copy of the backup, or make a new one with --parity",
+            Error::ParityCount { .. } => {
+                "ask for as many parity stripes as the media have, or use --format for a new media set"
+            }
+            Error::Occupied { .. } => "move it away, then repair again",
+            Error::Contradiction { .. } => {
+                "run longshore verify on the data stripes alone, with --identity if they are encrypted; if they are sound, move the parity stripes away and repair again"
+            }
+            Error::NoDevice { .. } => {
+                "name the devices of all stripes in the order of the backup, also those that are lost"
+            }
+            Error::BeyondParity { .. } => {
+                "use another copy of one of these stripes, or restore an earlier backup"
+            }
             Error::DeviceClass { .. } => "do not mix files, objects, nul: and - in one media set",
             Error::Unsupported { .. } => "write the backup to files",
             Error::Cancelled { .. } => "nothing was left behind; run the command again",

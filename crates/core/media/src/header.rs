@@ -13,8 +13,10 @@ use uuid::Uuid;
 
 use crate::record::{Container, Fields, RecordError, put_text};
 
-/// The most data families (stripes) in one media set.
+/// The most families (stripes) in one media set, parity families included.
 pub const FAMILIES_MAX: u16 = 64;
+/// The most parity families in one media set.
+pub const PARITY_MAX: u16 = longshore_parity::PARITY_MAX as u16;
 /// The most backup sets on one media set. Bounds the cost of listing hostile media.
 pub const SETS_MAX: u32 = 1 << 16;
 /// The most plain bytes in one block: the limit of every codec, so that no header makes a reader expect more.
@@ -44,8 +46,10 @@ pub const BIRTHS_MAX: usize = 64;
 
 /// All sets of the media are encrypted: incompatible bit 0 of the media header.
 pub const MEDIA_INCOMPATIBLE_ENCRYPTED: u64 = 1;
+/// Parity families follow the data families: incompatible bit 2 of the media header.
+pub const MEDIA_INCOMPATIBLE_PARITY: u64 = 1 << 2;
 /// Incompatible features of a media set that this version understands.
-pub const INCOMPATIBLE_KNOWN: u64 = MEDIA_INCOMPATIBLE_ENCRYPTED;
+pub const INCOMPATIBLE_KNOWN: u64 = MEDIA_INCOMPATIBLE_ENCRYPTED | MEDIA_INCOMPATIBLE_PARITY;
 /// The set is encrypted: incompatible bit 0 of the set header.
 pub const INCOMPATIBLE_ENCRYPTED: u64 = 1;
 /// The set holds only what differs from its parent: bit 1 of the set header's incompatible features.
@@ -75,11 +79,11 @@ const SET_COMPATIBLE_KNOWN: u64 = COMPATIBLE_LINEAGE | COMPATIBLE_IDENTITY;
 pub struct MediaHeader {
     pub media_set: Uuid,
     pub family_uuid: Uuid,
-    /// 1-based.
+    /// 1-based; parity families follow the data families.
     pub family: u16,
     /// Data families, 1 to [`FAMILIES_MAX`].
     pub family_count: u16,
-    /// Parity families: reserved, 0 in this version.
+    /// Parity families, 0 to [`PARITY_MAX`].
     pub parity_count: u16,
     pub container: Container,
     /// Whether the sets on this media are compressed; compressed and plain sets do not mix.
@@ -114,11 +118,15 @@ impl MediaHeader {
         out.push(self.compressed as u8);
         out.extend_from_slice(&self.created_us.to_le_bytes());
         out.extend_from_slice(&COMPATIBLE_WRITTEN.to_le_bytes());
-        let incompatible = match self.encrypted {
+        let encrypted = match self.encrypted {
             true => MEDIA_INCOMPATIBLE_ENCRYPTED,
             false => 0,
         };
-        out.extend_from_slice(&incompatible.to_le_bytes());
+        let parity = match self.parity_count {
+            0 => 0,
+            _ => MEDIA_INCOMPATIBLE_PARITY,
+        };
+        out.extend_from_slice(&(encrypted | parity).to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         put_text(&mut out, &self.name, NAME_MAX);
@@ -161,14 +169,40 @@ impl MediaHeader {
             software: f.text(SOFTWARE_MAX)?,
         };
         end(f, compatible)?;
-        let families = 1..=FAMILIES_MAX;
+        let has_parity = incompatible & MEDIA_INCOMPATIBLE_PARITY != 0;
+        let families = 1..=FAMILIES_MAX - parity_count.min(PARITY_MAX);
         if !families.contains(&family_count)
-            || !(1..=family_count).contains(&family)
-            || parity_count != 0
+            || !(1..=family_count + parity_count.min(PARITY_MAX)).contains(&family)
+            || parity_count > PARITY_MAX
+            || has_parity != (parity_count > 0)
+            || (header.is_parity() && header.container != Container::Zstd)
         {
             return Err(RecordError::Field);
         }
         Ok(header)
+    }
+
+    /// Whether the stripe holds parity of the others.
+    pub fn is_parity(&self) -> bool {
+        self.family > self.family_count
+    }
+
+    /// Families of both kinds.
+    pub fn all_count(&self) -> u16 {
+        self.family_count + self.parity_count
+    }
+
+    /// The UUID of a parity family, which a lost one gets again.
+    pub(crate) fn parity_uuid(media_set: Uuid, generation: u32, family: u16) -> Uuid {
+        let mut bytes = media_set.into_bytes();
+        let own = family.to_le_bytes().into_iter();
+        for (byte, own) in bytes[10..]
+            .iter_mut()
+            .zip(own.chain(generation.to_le_bytes()))
+        {
+            *byte ^= own;
+        }
+        Uuid::from_bytes(bytes)
     }
 }
 
@@ -678,7 +712,8 @@ pub struct SetTrailer {
     pub index_offset: u64,
     /// Bytes of that chunk, framing included.
     pub index_len: u32,
-    /// CRC-32C over (sequence as u64, stored_crc as u32) of this family's blocks in stripe order.
+    /// CRC-32C over (sequence as u64, stored_crc as u32) of this family's blocks in stripe order; of a parity family,
+    /// over (row as u64, CRC of its chunk as u32).
     pub chain_crc: u32,
     /// Present in encrypted sets alone.
     pub proof: Option<RootProof>,

@@ -24,10 +24,12 @@ pub mod header;
 pub mod index;
 pub mod manifest;
 mod member;
+pub mod parity;
 #[cfg(test)]
 #[path = "../tests/contract/reading.rs"]
 mod reading;
 pub mod record;
+mod repair;
 mod set_reader;
 mod set_writer;
 mod stream;
@@ -46,7 +48,11 @@ pub use header::{
 pub use longshore_bucket::Standing;
 pub use longshore_crypt::{Keyring, NewKey, Recipients, Root, SetKeys};
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
+pub use parity::StripeFault;
 pub use record::Container;
-pub use set_reader::{MediaSet, SetSummary};
-pub use set_writer::{Disposition, EncryptTo, SetPlan, SetWriter, Totals, stripe_bytes};
-pub use stream::{Block, BlockStream};
+pub use repair::{Examined, check_parity};
+pub use set_reader::{MediaSet, SetSummary, StripePlace};
+pub use set_writer::{
+    Disposition, EncryptTo, ParityPlan, SetPlan, SetWriter, Totals, stripe_bytes,
+};
+pub use stream::{Block, BlockStream, SecondLook};

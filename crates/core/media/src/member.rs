@@ -12,7 +12,9 @@
 //! Leaves to others: which stripes belong together (`set_reader.rs`), and the blocks of a set (`stream.rs`).
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use uuid::Uuid;
 
 use longshore_crypt::{Keyring, Keys, Root, SetKeys};
 
@@ -32,8 +34,8 @@ pub(crate) struct Member {
     pub header: MediaHeader,
     /// Offset of the first set header.
     pub sets_offset: u64,
-    /// Index into the devices in the caller's order.
-    pub device_index: usize,
+    /// Index into the devices in the caller's order; `None` for a stripe of which no device is known.
+    pub device_index: Option<usize>,
     /// Whether this stripe has not been renamed yet.
     pub pending: bool,
     /// A pipe's read position: a pipe cannot be opened twice.
@@ -111,13 +113,32 @@ impl Member {
         read: Arc<dyn FamilyRead>,
         pending: bool,
     ) -> Result<Member, Error> {
-        let name = device.name();
+        // Only a pipe must continue where the label ended.
+        let goes_on = device.class() == DeviceClass::Pipe;
+        Member::of(device.name(), Some(device_index), read, pending, goes_on)
+    }
+
+    /// A stripe that is rebuilt, at least in part.
+    pub fn rebuilt(
+        name: String,
+        device_index: Option<usize>,
+        read: Arc<dyn FamilyRead>,
+        pending: bool,
+    ) -> Result<Member, Error> {
+        Member::of(name, device_index, read, pending, false)
+    }
+
+    fn of(
+        name: String,
+        device_index: Option<usize>,
+        read: Arc<dyn FamilyRead>,
+        pending: bool,
+        goes_on: bool,
+    ) -> Result<Member, Error> {
         if read.len_bytes()? == Some(0) {
             return Err(Error::Empty { device: name });
         }
         let mut window = Window::new(name.clone(), read.clone(), 0)?;
-        // Only a pipe must continue where the label ended.
-        let goes_on = device.class() == DeviceClass::Pipe;
         if !goes_on {
             window.go_to(0, FIRST_BYTES as u64)?;
         }
@@ -150,8 +171,31 @@ impl Member {
         }
     }
 
-    /// The record at `offset`, and the offset after it.
+    /// The record at `offset`, and the offset after it. One that cannot be read is read once more if the stripe may have
+    /// better bytes.
     fn record_at(&self, offset: u64) -> Result<Result<Record, RecordError>, Error> {
+        let container = self.header.container;
+        let mut found = self.try_record_at(offset)?;
+        // As a window does: no more is doubted than the record.
+        let mut len = container.prefix_len();
+        for _ in 0..2 {
+            if found.is_ok() {
+                break;
+            }
+            if self.read.doubt(offset..offset.saturating_add(len as u64))? {
+                found = self.try_record_at(offset)?;
+            }
+            let mut prefix = [0; PREFIX_MAX];
+            let got = self.read.read_at(&mut prefix, offset)?;
+            let Ok(whole) = container.framed_len_at(&prefix[..got]) else {
+                break;
+            };
+            len = whole;
+        }
+        Ok(found)
+    }
+
+    fn try_record_at(&self, offset: u64) -> Result<Result<Record, RecordError>, Error> {
         let container = self.header.container;
         let mut framed = vec![0; 4096];
         let got = self.read.read_at(&mut framed, offset)?;
@@ -184,17 +228,39 @@ impl Member {
         if let Some(parts) = self.parts.get() {
             return Ok(parts);
         }
-        let Some(len) = self.read.len_bytes()? else {
-            return Err(Error::Unsupported {
-                device: self.device.clone(),
-                action: "list its sets",
-            });
-        };
-        let parts = match self.parts_backward(len)? {
-            Some(parts) => parts,
-            None => self.parts_forward(len)?,
-        };
-        Ok(self.parts.get_or_init(|| parts))
+        loop {
+            let Some(len) = self.read.len_bytes()? else {
+                return Err(Error::Unsupported {
+                    device: self.device.clone(),
+                    action: "list its sets",
+                });
+            };
+            let parts = match self.parts_backward(len)? {
+                // Nothing is after the label. With parity, that may be a stripe that was cut.
+                Some(parts) if parts.is_empty() && self.read.doubt(len..len)? => continue,
+                Some(parts) => parts,
+                None => self.parts_forward(len)?,
+            };
+            // A stripe with parity may have found out meanwhile that it ends elsewhere.
+            if self.read.len_bytes()? != Some(len) {
+                continue;
+            }
+            return Ok(self.parts.get_or_init(|| parts));
+        }
+    }
+
+    /// Whether it is a pipe, which is read where its label ended.
+    pub fn window_is_kept(&self) -> bool {
+        let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        window.is_some()
+    }
+
+    /// The first set's UUID, if its header or its trailer can be read.
+    pub fn set_uuid(&self) -> Option<Uuid> {
+        match self.set_header_at(self.sets_offset) {
+            Ok(Ok((header, _))) => Some(header.set),
+            _ => None,
+        }
     }
 
     /// This stripe's part of the set at a 1-based position.
@@ -334,7 +400,11 @@ impl Member {
                             });
                     break;
                 }
-                RecordKind::Media | RecordKind::Set | RecordKind::Wal | RecordKind::WalEnd => break,
+                RecordKind::Media
+                | RecordKind::Set
+                | RecordKind::Wal
+                | RecordKind::WalEnd
+                | RecordKind::Parity => break,
             };
         }
         if part.seal.is_some() || at >= len {
@@ -482,11 +552,20 @@ impl Member {
             return Err(self.damaged(offset, RecordError::Length));
         }
         let mut framed = vec![0; len as usize];
-        if self.read.read_at(&mut framed, offset)? < framed.len() {
-            return Err(self.damaged(offset, RecordError::Length));
-        }
-        let chunk = index::stored_chunk(self.header.container, &framed);
-        let chunk = chunk.map_err(|e| self.damaged(offset, e))?;
+        let mut read = || -> Result<Result<StoredChunk, RecordError>, Error> {
+            Ok(
+                match self.read.read_at(&mut framed, offset)? < framed.len() {
+                    true => Err(RecordError::Length),
+                    false => index::stored_chunk(self.header.container, &framed),
+                },
+            )
+        };
+        let range = offset..offset.saturating_add(u64::from(len));
+        let found = match read()? {
+            Err(_) if self.read.doubt(range)? => read()?,
+            found => found,
+        };
+        let chunk = found.map_err(|e| self.damaged(offset, e))?;
         Ok((chunk, framed))
     }
 

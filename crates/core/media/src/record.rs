@@ -58,6 +58,8 @@ pub enum RecordKind {
     WalEnd = 8,
     /// The slots of an encrypted set, after its header.
     Keys = 9,
+    /// Before a chunk of parity; only in parity stripes.
+    Parity = 10,
     /// The roots of all families of an encrypted set; before its trailer.
     Roots = 11,
 }
@@ -74,6 +76,7 @@ impl RecordKind {
             RecordKind::Wal,
             RecordKind::WalEnd,
             RecordKind::Keys,
+            RecordKind::Parity,
             RecordKind::Roots,
         ]
         .into_iter()

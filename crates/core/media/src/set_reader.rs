@@ -7,6 +7,7 @@
 //!
 //! Leaves to others: one stripe (`member.rs`), and the blocks of a set (`stream.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use longshore_crypt::{Keyring, Root};
@@ -14,10 +15,11 @@ use longshore_io::{SumKey, crc32c, side_by_side};
 use uuid::Uuid;
 
 use crate::Error;
-use crate::device::{BackupDevice, DeviceClass};
+use crate::device::{BackupDevice, DeviceClass, FamilyRead};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
 use crate::member::{Member, Part, Seal};
+use crate::parity::{Group, Place, RebuiltStripe, RowTable, StripeFault};
 use crate::record::{Container, RecordError};
 use crate::stream::{BlockStream, Pick, PickedContent};
 use crate::window::Window;
@@ -36,6 +38,19 @@ pub struct SetSummary {
     pub trailer: Option<SetTrailer>,
 }
 
+/// A family of an opened media set, and where its stripe is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripePlace {
+    pub family: u16,
+    pub is_parity: bool,
+    /// Of the devices in the caller's order; `None`: no device was given for it.
+    pub device_index: Option<usize>,
+    /// The device's name, or the family's number.
+    pub name: String,
+    /// `None` if its header is lost.
+    pub family_uuid: Option<Uuid>,
+}
+
 /// Where the next set begins on one family.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
@@ -52,9 +67,21 @@ pub(crate) struct Tails {
 /// The stripes of one media set, in family order.
 #[derive(Debug)]
 pub struct MediaSet {
+    /// Those of the data families. Where parity stands for one, it is read like the others.
     members: Vec<Member>,
+    parity: Option<Protected>,
+    /// Parity stripes that wait for their names.
+    pending_parity: Vec<usize>,
     /// Opens encrypted sets.
     keyring: Arc<Keyring>,
+}
+
+/// The parity of a media set, and its stripes as they are read.
+#[derive(Debug)]
+struct Protected {
+    group: Arc<Group>,
+    /// The data stripes as they are read.
+    stripes: Vec<Arc<RebuiltStripe>>,
 }
 
 type Identity = (Uuid, u32);
@@ -72,33 +99,78 @@ fn spell((set, generation): Identity) -> String {
 }
 
 impl MediaSet {
-    /// Opens the media set on the devices, which may be given in any order.
+    /// Opens the media set on the devices, which may be given in any order. With parity stripes, as many stripes may be
+    /// lost or damaged: see [`MediaSet::faults`].
     ///
     /// Errors name the problem: missing, empty, foreign, duplicate or damaged stripes.
     pub fn open(devices: &[Arc<dyn BackupDevice>]) -> Result<MediaSet, Error> {
         let found = all_in_place(devices);
         let doubtful = found.iter().any(|f| f.is_err()) || !agree(&found);
-        if let Some(members) = if doubtful {
+        if let Some(media) = if doubtful {
             rolled_forward(devices)?
         } else {
             None
         } {
-            return MediaSet::assemble(members);
+            return Ok(media);
         }
-        let members = found.into_iter().collect::<Result<Vec<_>, _>>()?;
-        MediaSet::assemble(members)
+        if let Some(error) = cancelled(&found) {
+            return Err(error);
+        }
+        match chosen(&found) {
+            Some(wanted) => MediaSet::with_lost(devices, found, wanted),
+            None => MediaSet::assemble(found.into_iter().collect::<Result<Vec<_>, _>>()?, &[]),
+        }
     }
 
-    fn assemble(mut members: Vec<Member>) -> Result<MediaSet, Error> {
+    /// [`MediaSet::open`], for those who change the media: no stripe may be lost.
+    pub(crate) fn open_whole(devices: &[Arc<dyn BackupDevice>]) -> Result<MediaSet, Error> {
+        let found = all_in_place(devices);
+        let doubtful = found.iter().any(|f| f.is_err()) || !agree(&found);
+        if doubtful
+            && let Some(media) = rolled_forward(devices)?
+            && media.lost() == 0
+        {
+            return Ok(media);
+        }
+        let media = MediaSet::assemble(found.into_iter().collect::<Result<Vec<_>, _>>()?, &[])?;
+        match media.lost() {
+            0 => Ok(media),
+            _ => Err(media.families_missing()),
+        }
+    }
+
+    /// The stripes of one identity; parity stands for the others.
+    fn with_lost(
+        devices: &[Arc<dyn BackupDevice>],
+        found: Vec<Result<Member, Error>>,
+        wanted: Identity,
+    ) -> Result<MediaSet, Error> {
+        let (mut members, mut lost) = (Vec::new(), Vec::new());
+        for (i, found) in found.into_iter().enumerate() {
+            match found {
+                Ok(member) if identity(&member.header) == wanted => members.push(member),
+                found => lost.push(LostStripe::of(i, &*devices[i], found, wanted)),
+            }
+        }
+        MediaSet::assemble(members, &lost)
+    }
+
+    fn assemble(mut members: Vec<Member>, lost: &[LostStripe]) -> Result<MediaSet, Error> {
         let Some(first) = members.first() else {
             return Err(Error::DeviceCount { given: 0 });
         };
         let expected = identity(&first.header);
-        let kind = |header: &MediaHeader| (header.container, header.compressed, header.encrypted);
-        let count = first.header.family_count;
+        let counts = |header: &MediaHeader| (header.family_count, header.parity_count);
+        // Parity stripes have a container of their own.
+        let kind = |header: &MediaHeader| {
+            let container = (!header.is_parity()).then_some(header.container);
+            (container, header.compressed, header.encrypted)
+        };
+        let data = members.iter().find(|m| !m.header.is_parity());
+        let data = data.map(|m| kind(&m.header));
         for member in &members[1..] {
             let found = identity(&member.header);
-            if found != expected || member.header.family_count != count {
+            if found != expected || counts(&member.header) != counts(&first.header) {
                 return Err(Error::Foreign {
                     device: member.device.clone(),
                     other: first.device.clone(),
@@ -107,7 +179,14 @@ impl MediaSet {
                 });
             }
             // The first family's header decides what may be appended to all of them.
-            if kind(&member.header) != kind(&first.header) {
+            let is_alike = match member.header.is_parity() {
+                true => {
+                    member.header.compressed == first.header.compressed
+                        && member.header.encrypted == first.header.encrypted
+                }
+                false => Some(kind(&member.header)) == data,
+            };
+            if !is_alike {
                 let offset = member.header.container.preamble().len() as u64;
                 return Err(member.damaged(offset, RecordError::Field));
             }
@@ -123,22 +202,97 @@ impl MediaSet {
                 family: w[0].header.family,
             });
         }
-        let missing: Vec<u16> = (1..=count)
-            .filter(|f| members.iter().all(|m| m.header.family != *f))
-            .collect();
-        if !missing.is_empty() {
-            return Err(Error::FamilyMissing {
-                media_set: expected.0,
-                count,
-                given: members.len(),
-                found: members.iter().map(|m| m.device.clone()).collect(),
-                missing,
+        let header = members[0].header.clone();
+        let missing = missing(&members, &header);
+        let unnamed = lost.iter().filter(|stripe| stripe.read.is_some()).count();
+        let allowed = match header.parity_count {
+            0 => 0,
+            count => usize::from(count) + unnamed,
+        };
+        if missing.len() > allowed {
+            return Err(families_missing(&header, &members, missing));
+        }
+        match header.parity_count {
+            0 => Ok(MediaSet {
+                members,
+                parity: None,
+                pending_parity: Vec::new(),
+                keyring: Arc::default(),
+            }),
+            _ => MediaSet::with_parity(members, lost, &header),
+        }
+    }
+
+    /// A media set with parity stripes, of which enough stripes are there.
+    fn with_parity(
+        members: Vec<Member>,
+        lost: &[LostStripe],
+        header: &MediaHeader,
+    ) -> Result<MediaSet, Error> {
+        let data = usize::from(header.family_count);
+        if members.iter().any(|m| m.window_is_kept()) {
+            return MediaSet::from_pipe(members, header);
+        }
+        let set = members.iter().find_map(|m| m.set_uuid());
+        let mut places: Vec<Option<Place>> = (0..header.all_count()).map(|_| None).collect();
+        let mut is_pending = vec![false; places.len()];
+        let mut pending_parity = Vec::new();
+        for member in members {
+            let m = usize::from(member.header.family) - 1;
+            is_pending[m] = member.pending;
+            if member.pending && m >= data {
+                pending_parity.extend(member.device_index);
+            }
+            places[m] = Some(Place {
+                device_index: member.device_index,
+                name: member.device,
+                read: Some(member.read),
+                header: Some(member.header),
+                kept: None,
             });
         }
-        Ok(MediaSet {
-            members,
+        let group = Arc::new(grouped(data, places, lost, set)?);
+        let gone = |place: &&Place| place.read.is_none();
+        if group.places.iter().filter(gone).count() > group.parity {
+            return Err(Error::FamilyMissing {
+                media_set: header.media_set,
+                count: header.all_count(),
+                given: group.places.iter().filter(|p| !gone(p)).count(),
+                found: group
+                    .places
+                    .iter()
+                    .filter(|p| !gone(p))
+                    .map(|p| p.name.clone())
+                    .collect(),
+                missing: (1..=header.all_count())
+                    .filter(|f| group.places[usize::from(*f) - 1].read.is_none())
+                    .collect(),
+            });
+        }
+        let (mut of_data, mut stripes) = (Vec::new(), Vec::new());
+        for (m, place) in group.places.iter().enumerate().take(data) {
+            let has_start = place.header.is_some();
+            let stripe = Arc::new(RebuiltStripe::new(group.clone(), m, has_start)?);
+            stripes.push(stripe.clone());
+            let name = place.name.clone();
+            let member = Member::rebuilt(name, place.device_index, stripe, is_pending[m])?;
+            of_data.push(member);
+        }
+        let media = MediaSet {
+            members: of_data,
+            parity: Some(Protected {
+                group: group.clone(),
+                stripes,
+            }),
+            pending_parity,
             keyring: Arc::default(),
-        })
+        };
+        // Damage at the ends of a stripe shows here, before anybody reads it.
+        let rows = media.rows()?;
+        if let Some(Ok(trailer)) = rows.last().map(Row::trailer) {
+            group.check_ends(trailer);
+        }
+        Ok(media)
     }
 
     /// From here on, encrypted sets are opened with these identities. Without it, none is.
@@ -147,6 +301,83 @@ impl MediaSet {
             keyring: keyring.clone(),
             ..self
         }
+    }
+
+    /// A pipe has one stripe, which must be all of the data.
+    fn from_pipe(members: Vec<Member>, header: &MediaHeader) -> Result<MediaSet, Error> {
+        match members.len() == 1 && header.family_count == 1 && !members[0].header.is_parity() {
+            true => Ok(MediaSet {
+                members,
+                parity: None,
+                pending_parity: Vec::new(),
+                keyring: Arc::default(),
+            }),
+            false => {
+                let missing = missing(&members, header);
+                Err(families_missing(header, &members, missing))
+            }
+        }
+    }
+
+    /// Parity stripes of the media set.
+    pub fn parity_count(&self) -> usize {
+        usize::from(self.members[0].header.parity_count)
+    }
+
+    /// The faults of the stripes of a media set with parity, as far as they were read. While this is empty, the set
+    /// is whole; otherwise it can be restored, and should be repaired.
+    pub fn faults(&self) -> Vec<StripeFault> {
+        match &self.parity {
+            Some(parity) => parity.group.faults(),
+            None => Vec::new(),
+        }
+    }
+
+    /// All families, those of parity last.
+    pub fn stripes(&self) -> Vec<StripePlace> {
+        let Some(parity) = &self.parity else {
+            let of_data = self.members.iter();
+            return of_data.map(StripePlace::of).collect();
+        };
+        let places = parity.group.places.iter().enumerate();
+        let stripe = |(m, place): (usize, &Place)| StripePlace {
+            family: m as u16 + 1,
+            is_parity: m >= self.members.len(),
+            device_index: place.device_index,
+            name: place.name.clone(),
+            family_uuid: match (&place.header, self.members.get(m)) {
+                (Some(header), _) => Some(header.family_uuid),
+                (None, member) => member.map(|member| member.header.family_uuid),
+            },
+        };
+        places.map(stripe).collect()
+    }
+
+    pub(crate) fn group(&self) -> Option<&Arc<Group>> {
+        self.parity.as_ref().map(|parity| &parity.group)
+    }
+
+    /// A data stripe of media with parity, as it is read.
+    pub(crate) fn rebuilt(&self, family_index: usize) -> Option<&RebuiltStripe> {
+        let parity = self.parity.as_ref()?;
+        parity.stripes.get(family_index).map(|stripe| &**stripe)
+    }
+
+    /// Whether stripes wait for their names.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.pending_parity.is_empty() || self.members.iter().any(|m| m.pending)
+    }
+
+    /// How many stripes are lost.
+    fn lost(&self) -> usize {
+        self.faults().iter().filter(|fault| fault.is_lost).count()
+    }
+
+    fn families_missing(&self) -> Error {
+        let header = &self.members[0].header;
+        let faults = self.faults();
+        let lost = faults.iter().filter(|f| f.is_lost).map(|f| f.family);
+        families_missing(header, &self.members, lost.collect())
     }
 
     /// Reads one stripe's label without the other stripes (LABELONLY).
@@ -176,7 +407,8 @@ impl MediaSet {
         &self.members[family_index].device
     }
 
-    pub fn device_index(&self, family_index: usize) -> usize {
+    /// The device of a family in the caller's order; `None` for a stripe that is rebuilt and was not given.
+    pub fn device_index(&self, family_index: usize) -> Option<usize> {
         self.members[family_index].device_index
     }
 
@@ -257,8 +489,10 @@ impl MediaSet {
     /// Finishes interrupted renames; returns whether there were any.
     pub(crate) fn roll_forward(&self, devices: &[Arc<dyn BackupDevice>]) -> Result<bool, Error> {
         let mut any = false;
-        for member in self.members.iter().filter(|m| m.pending) {
-            devices[member.device_index].complete_pending()?;
+        let pending = self.members.iter().filter(|m| m.pending);
+        let pending = pending.filter_map(|m| m.device_index);
+        for index in pending.chain(self.pending_parity.iter().copied()) {
+            devices[index].complete_pending()?;
             any = true;
         }
         Ok(any)
@@ -593,6 +827,18 @@ impl<'a> Row<'a> {
     }
 }
 
+impl StripePlace {
+    fn of(member: &Member) -> StripePlace {
+        StripePlace {
+            family: member.header.family,
+            is_parity: false,
+            device_index: member.device_index,
+            name: member.device.clone(),
+            family_uuid: Some(member.header.family_uuid),
+        }
+    }
+}
+
 fn agree(found: &[Result<Member, Error>]) -> bool {
     let mut ids = found.iter().flatten().map(|m| identity(&m.header));
     let first = ids.next();
@@ -624,9 +870,9 @@ fn in_place(device_index: usize, device: &dyn BackupDevice) -> Result<Member, Er
     Member::open(device, device_index, read, false)
 }
 
-/// The members of a set whose completion was interrupted. Each device has its stripe in place or pending, at least one
-/// is pending, and all end with a complete set.
-fn rolled_forward(devices: &[Arc<dyn BackupDevice>]) -> Result<Option<Vec<Member>>, Error> {
+/// The media set whose completion was interrupted. Each device has its stripe in place or pending, at least one is
+/// pending, and all end with a complete set. With parity, as many devices may have neither.
+fn rolled_forward(devices: &[Arc<dyn BackupDevice>]) -> Result<Option<MediaSet>, Error> {
     let mut pending = Vec::new();
     for (i, device) in devices.iter().enumerate() {
         let read = device.open_pending()?;
@@ -640,8 +886,8 @@ fn rolled_forward(devices: &[Arc<dyn BackupDevice>]) -> Result<Option<Vec<Member
         }
     }
     for wanted in wanted {
-        if let Some(members) = rolled_forward_to(wanted, devices, &mut pending)? {
-            return Ok(Some(members));
+        if let Some(media) = rolled_forward_to(wanted, devices, &mut pending)? {
+            return Ok(Some(media));
         }
     }
     Ok(None)
@@ -651,28 +897,226 @@ fn rolled_forward_to(
     wanted: Identity,
     devices: &[Arc<dyn BackupDevice>],
     pending: &mut [Option<Member>],
-) -> Result<Option<Vec<Member>>, Error> {
+) -> Result<Option<MediaSet>, Error> {
     let is_wanted = |m: &Member| identity(&m.header) == wanted;
-    let (mut members, mut renamed, mut occupied) = (Vec::new(), false, false);
+    let (mut members, mut lost) = (Vec::new(), Vec::new());
+    let (mut renamed, mut occupied) = (false, false);
     for (i, device) in devices.iter().enumerate() {
         occupied |= device.open()?.is_some();
-        let here = in_place(i, &**device).ok().filter(is_wanted);
-        renamed |= here.is_some();
-        match here.or_else(|| pending[i].take_if(|m| is_wanted(m))) {
-            Some(member) => members.push(member),
-            None => return Ok(None),
+        let found = in_place(i, &**device);
+        let here = match found {
+            Ok(member) if is_wanted(&member) => Ok(member),
+            found => Err(found),
+        };
+        renamed |= here.is_ok();
+        match here {
+            Ok(member) => members.push(member),
+            Err(found) => match pending[i].take_if(|m| is_wanted(m)) {
+                Some(member) => members.push(member),
+                None => lost.push(LostStripe::of(i, &**device, found, wanted)),
+            },
         }
     }
     // If no stripe was renamed, the set was never reported as complete. Existing stripes, even an incomplete
     // collection of them, are not silently replaced by it.
-    if occupied && !renamed {
+    let has_pending = members.iter().any(|m| m.pending);
+    let may_lose = members.first().map_or(0, |m| m.header.parity_count);
+    if (occupied && !renamed) || !has_pending || lost.len() > usize::from(may_lose) {
         return Ok(None);
     }
-    let Ok(media) = MediaSet::assemble(members) else {
+    let Ok(media) = MediaSet::assemble(members, &lost) else {
         return Ok(None);
     };
     let complete = media
         .sets()
         .is_ok_and(|s| s.last().is_some_and(|s| s.trailer.is_some()));
-    Ok(complete.then_some(media.members))
+    Ok(complete.then_some(media))
+}
+
+/// A device that does not have a stripe of the media set that is read.
+struct LostStripe {
+    device_index: usize,
+    name: String,
+    why: String,
+    /// The stripe, if only its header cannot be read: it may be one of the set's.
+    read: Option<Arc<dyn FamilyRead>>,
+    /// Why nobody may replace what is there.
+    kept: Option<String>,
+}
+
+impl LostStripe {
+    fn of(
+        device_index: usize,
+        device: &dyn BackupDevice,
+        found: Result<Member, Error>,
+        wanted: Identity,
+    ) -> LostStripe {
+        let name = device.name();
+        let lost = |why: String, kept| LostStripe {
+            device_index,
+            name: name.clone(),
+            why,
+            read: None,
+            kept,
+        };
+        match found {
+            Ok(member) => {
+                let own = identity(&member.header);
+                let why = format!(
+                    "it belongs to media set {}, not to {}",
+                    spell(own),
+                    spell(wanted)
+                );
+                // An older stripe of the same media set is what a repair is to replace.
+                let kept = (own.0 != wanted.0).then(|| why.clone());
+                lost(why, kept)
+            }
+            Err(error @ Error::NotMedia { .. }) => LostStripe {
+                read: device.open().ok().flatten(),
+                ..lost(error.to_string(), Some(error.to_string()))
+            },
+            Err(error @ (Error::Missing { .. } | Error::Empty { .. })) => {
+                lost(error.to_string(), None)
+            }
+            Err(error) => lost(error.to_string(), Some(error.to_string())),
+        }
+    }
+}
+
+/// The media set whose lost stripes its parity stripes may stand for: the only one with parity, or else the only one of
+/// which there are enough stripes.
+fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
+    let mut ids: Vec<Identity> = Vec::new();
+    for member in found.iter().flatten() {
+        let id = identity(&member.header);
+        if member.header.parity_count > 0 && !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    if let [only] = ids[..] {
+        return Some(only);
+    }
+    // Their headers cannot be read, and they may be of any media set.
+    let unnamed = found
+        .iter()
+        .filter(|f| matches!(f, Err(Error::NotMedia { .. })))
+        .count();
+    let is_enough = |id: &Identity| {
+        let members = found.iter().flatten();
+        let members: Vec<_> = members.filter(|m| identity(&m.header) == *id).collect();
+        let families: BTreeSet<u16> = members.iter().map(|m| m.header.family).collect();
+        let needed = members.iter().map(|m| m.header.family_count).max();
+        families.len() + unnamed >= usize::from(needed.unwrap_or(u16::MAX))
+    };
+    let mut enough = ids.into_iter().filter(is_enough);
+    match (enough.next(), enough.next()) {
+        (Some(id), None) => Some(id),
+        _ => None,
+    }
+}
+
+/// An interruption is no lost stripe.
+fn cancelled(found: &[Result<Member, Error>]) -> Option<Error> {
+    found.iter().find_map(|found| match found {
+        Err(Error::Cancelled { device }) => Some(Error::Cancelled {
+            device: device.clone(),
+        }),
+        _ => None,
+    })
+}
+
+fn missing(members: &[Member], header: &MediaHeader) -> Vec<u16> {
+    (1..=header.all_count())
+        .filter(|f| members.iter().all(|m| m.header.family != *f))
+        .collect()
+}
+
+fn families_missing(header: &MediaHeader, members: &[Member], missing: Vec<u16>) -> Error {
+    Error::FamilyMissing {
+        media_set: header.media_set,
+        count: header.all_count(),
+        given: members.len(),
+        found: members.iter().map(|m| m.device.clone()).collect(),
+        missing,
+    }
+}
+
+/// Finds out which family each stripe without a readable header is, and notes what is lost.
+fn grouped(
+    data: usize,
+    mut places: Vec<Option<Place>>,
+    lost: &[LostStripe],
+    set: Option<Uuid>,
+) -> Result<Group, Error> {
+    let mut left: Vec<&LostStripe> = lost.iter().collect();
+    let mut table = None;
+    if left.iter().any(|stripe| stripe.read.is_some()) {
+        let of_parity = places[data..].iter().flatten();
+        let of_parity = of_parity.filter_map(|place| place.read.as_deref());
+        let unknown = left.iter().filter_map(|stripe| stripe.read.as_deref());
+        let reads: Vec<&dyn FamilyRead> = of_parity.chain(unknown).collect();
+        table = RowTable::load(&reads, (data, places.len() - data), set);
+    }
+    for (m, slot) in places.iter_mut().enumerate() {
+        let (None, Some(table)) = (&slot, &table) else {
+            continue;
+        };
+        for i in 0..left.len() {
+            let Some(read) = &left[i].read else { continue };
+            if Group::is_member(table, m, &**read)? {
+                let stripe = left.remove(i);
+                *slot = Some(Place {
+                    device_index: Some(stripe.device_index),
+                    name: stripe.name.clone(),
+                    read: stripe.read.clone(),
+                    header: None,
+                    kept: None,
+                });
+                break;
+            }
+        }
+    }
+    let damaged: Vec<usize> = (0..places.len())
+        .filter(|m| places[*m].as_ref().is_some_and(|p| p.header.is_none()))
+        .collect();
+    let mut gone = Vec::new();
+    // Devices in the order of their families tell which one is lost; so does the last one that is left.
+    let in_order = places.iter().enumerate().all(|(m, place)| {
+        let index = place.as_ref().and_then(|place| place.device_index);
+        index.is_none_or(|index| index == m)
+    });
+    let count = places.len();
+    let absent = places.iter().filter(|place| place.is_none()).count();
+    let whole: Vec<Place> = places
+        .into_iter()
+        .enumerate()
+        .map(|(m, place)| {
+            place.unwrap_or_else(|| {
+                let of_order = left.iter().find(|s| in_order && s.device_index == m);
+                let only = left.first().filter(|_| absent == 1 && left.len() == 1);
+                let stripe = of_order.or(only);
+                let unnamed = || format!("family {} of {count}", m + 1);
+                let why = stripe.map_or_else(
+                    || "no device was given for it".to_owned(),
+                    |s| s.why.clone(),
+                );
+                gone.push((m, why));
+                Place {
+                    device_index: stripe.map(|s| s.device_index),
+                    name: stripe.map_or_else(unnamed, |s| s.name.clone()),
+                    read: None,
+                    header: None,
+                    kept: stripe.and_then(|s| s.kept.clone()),
+                }
+            })
+        })
+        .collect();
+    let group = Group::new(data, whole, set).with_table(table);
+    for m in damaged {
+        group.note(m, "its header cannot be read");
+    }
+    for (m, why) in gone {
+        group.note_lost(m, why);
+    }
+    Ok(group)
 }

@@ -1,7 +1,8 @@
 //! Begins, continues and seals one backup set over all families.
 //!
 //! Steps, in this order on every family: media header (new media) · set header · blocks and index chunks · data synced
-//! · trailer · synced · complete.
+//! · trailer · synced · complete. Parity families have rows in place of blocks; their trailers come when those of the
+//! data families and the last row are synced.
 //!
 //! Invariants
 //! - [`SetWriter::seal`] writes the first trailer only when the data of *all* families is durable, so a trailer never
@@ -19,11 +20,14 @@ use longshore_crypt::{NewKey, Root, SetKeys};
 use longshore_io::Via;
 use uuid::Uuid;
 
-use crate::device::{BackupDevice, DeviceClass, Stripe, complete_all};
+use crate::device::{BackupDevice, DeviceClass, NamedStripe, Stripe, complete_all};
 use crate::encrypted::Roots;
 use crate::family_writer::FamilyWriter;
-use crate::header::{FAMILIES_MAX, LogEnd, MediaHeader, SETS_MAX, SetHeader, SetTrailer};
+use crate::header::{
+    FAMILIES_MAX, LogEnd, MediaHeader, PARITY_MAX, SETS_MAX, SetHeader, SetTrailer,
+};
 use crate::index::ChunkKeys;
+use crate::parity::{self, ParityStripe, ROW_BYTES, Rows, Tap};
 use crate::record::{Container, RecordKind};
 use crate::{Error, MediaSet};
 
@@ -52,6 +56,7 @@ pub struct SetPlan {
     pub via: Via,
     /// About how many bytes the set will have, if that is known.
     pub expected_bytes: Option<u64>,
+    pub parity: ParityPlan,
     /// How the set is encrypted; `None`: it is not.
     pub encryption: Option<EncryptTo>,
 }
@@ -63,6 +68,35 @@ pub struct EncryptTo {
     pub key: Arc<NewKey>,
     /// The root of the set that a differential one differs from; zeros if there is none, or it is not encrypted.
     pub parent_root: Root,
+}
+
+/// The parity stripes of a new media set: the last ones of its devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParityPlan {
+    pub count: u16,
+    /// The most bytes that a row takes from a stripe, [`ROW_BYTES`] except in tests.
+    pub row_bytes: u32,
+}
+
+impl Default for ParityPlan {
+    fn default() -> ParityPlan {
+        ParityPlan::of(0)
+    }
+}
+
+impl ParityPlan {
+    /// `count` parity stripes.
+    pub fn of(count: u16) -> ParityPlan {
+        ParityPlan {
+            count,
+            row_bytes: ROW_BYTES,
+        }
+    }
+
+    /// The memory that the parity takes while a set is written, without that of its devices.
+    pub fn memory_bytes(self) -> u64 {
+        parity::memory_bytes(self.count)
+    }
 }
 
 /// Totals known only at the end of a backup.
@@ -84,14 +118,30 @@ struct Start {
     encryption: Option<EncryptTo>,
 }
 
+impl Start {
+    fn new(media: Vec<MediaHeader>, mut header: SetHeader, to: Option<EncryptTo>) -> Start {
+        if let (Some(to), Some(key)) = (&to, &mut header.sum_key) {
+            // A person who knows it can look for two pages with one sum.
+            *key = key.masked(&to.key.sums_mask(header.set.as_bytes()));
+        }
+        Start {
+            media,
+            header,
+            encryption: to,
+        }
+    }
+}
+
 /// A set being written. [`SetWriter::families`] are given to the writer threads and returned to be sealed.
 pub struct SetWriter {
     pub media_set: Uuid,
     pub header: SetHeader,
     pub container: Container,
+    /// Of the data families.
     pub families: Vec<FamilyWriter>,
     /// Those of an encrypted set: blocks are encrypted with them.
     pub keys: Option<Arc<SetKeys>>,
+    rows: Option<Arc<Rows>>,
 }
 
 impl SetWriter {
@@ -102,11 +152,14 @@ impl SetWriter {
         plan: SetPlan,
         now_us: i64,
     ) -> Result<SetWriter, Error> {
-        check_devices(devices)?;
+        check_devices(devices, plan.parity)?;
         let encrypted = plan.encryption.is_some();
         let container = Container::of_set(plan.header.algorithm, encrypted);
         let compressed = plan.header.algorithm != longshore_codec::Algorithm::None;
         let existing = existing_media(devices, &plan, now_us)?;
+        if let Some(media) = &existing {
+            check_parity(media, &plan)?;
+        }
         if let (Some(media), Disposition::Append) = (&existing, plan.disposition) {
             media.check_kind(container, compressed, encrypted)?;
             return SetWriter::append(devices, media, plan, container);
@@ -118,8 +171,16 @@ impl SetWriter {
         let media_set = keep
             .as_ref()
             .map_or_else(Uuid::new_v4, |m| m.header(0).media_set);
-        let uuids: Vec<_> = devices.iter().map(|_| Uuid::new_v4()).collect();
-        let stripe_bytes = stripe_bytes(plan.expected_bytes, devices.len());
+        let generation = keep
+            .as_ref()
+            .map_or(0, |m| m.header(0).generation.wrapping_add(1));
+        let data = devices.len() - usize::from(plan.parity.count);
+        let uuid = |family: u16| match usize::from(family) > data {
+            true => MediaHeader::parity_uuid(media_set, generation, family),
+            false => Uuid::new_v4(),
+        };
+        let uuids: Vec<_> = (1..=devices.len() as u16).map(uuid).collect();
+        let stripe_bytes = stripe_bytes(plan.expected_bytes, data);
         let create = |((device, uuid), family): ((&Arc<dyn BackupDevice>, &Uuid), usize)| {
             device.create_stripe(&Stripe {
                 via: plan.via,
@@ -138,49 +199,37 @@ impl SetWriter {
                 device: devices[0].name(),
             });
         }
-        let mut families = Vec::with_capacity(devices.len());
-        let mut headers = Vec::with_capacity(devices.len());
-        for (i, (device, mut write)) in devices.iter().zip(writes).enumerate() {
-            let old = keep.as_ref().map(|m| m.header(i));
-            let header = MediaHeader {
-                media_set,
-                family_uuid: uuids[i],
-                family: i as u16 + 1,
-                family_count: devices.len() as u16,
-                parity_count: 0,
-                container,
-                compressed,
-                encrypted,
-                created_us: now_us,
-                generation: old.map_or(0, |h| h.generation.wrapping_add(1)),
-                name: old.map_or_else(|| plan.media_name.clone(), |h| h.name.clone()),
-                description: old
-                    .map_or_else(|| plan.media_description.clone(), |h| h.description.clone()),
-                software: concat!("Longshore ", env!("CARGO_PKG_VERSION")).into(),
-            };
-            let mut start = container.preamble().to_vec();
-            container.append(RecordKind::Media, &header.encode(), &mut start);
-            write.write(&start)?;
-            families.push(FamilyWriter::new(
-                write,
-                device.name(),
-                container,
-                i as u16 + 1,
-                0,
-            ));
-            headers.push(header);
-        }
+        let old = keep.as_ref().map(|m| m.header(0));
+        let media = |i: usize| MediaHeader {
+            media_set,
+            family_uuid: uuids[i],
+            family: i as u16 + 1,
+            family_count: data as u16,
+            parity_count: plan.parity.count,
+            container: match i < data {
+                true => container,
+                false => parity::CONTAINER,
+            },
+            compressed,
+            encrypted,
+            created_us: now_us,
+            generation,
+            name: old.map_or_else(|| plan.media_name.clone(), |h| h.name.clone()),
+            description: old
+                .map_or_else(|| plan.media_description.clone(), |h| h.description.clone()),
+            software: concat!("Longshore ", env!("CARGO_PKG_VERSION")).into(),
+        };
         let header = SetHeader {
             position: 1,
             encrypted,
             ..plan.header
         };
-        let set = Start {
-            media: headers,
-            header,
-            encryption: plan.encryption,
-        };
-        SetWriter::start(set, container, families)
+        let media: Vec<MediaHeader> = (0..devices.len()).map(media).collect();
+        let set = Start::new(media, header, plan.encryption);
+        let names = devices.iter().map(|device| device.name());
+        let stripes = names.zip(writes).zip(&set.media).collect();
+        let (families, rows) = begin_stripes(stripes, &set.header, plan.parity)?;
+        SetWriter::start(set, container, families, rows)
     }
 
     fn append(
@@ -199,7 +248,9 @@ impl SetWriter {
         }
         let mut families = Vec::with_capacity(devices.len());
         for (i, tail) in tails.ends.iter().enumerate() {
-            let device = &devices[media.device_index(i)];
+            let Some(device) = media.device_index(i).map(|i| &devices[i]) else {
+                continue;
+            };
             let write = device.append(tail.end, plan.via)?;
             families.push(FamilyWriter::new(
                 write,
@@ -210,7 +261,7 @@ impl SetWriter {
             ));
         }
         // As above: the append position was found before the locks were held.
-        let again = MediaSet::open(devices)?;
+        let again = MediaSet::open_whole(devices)?;
         if again.header(0) != media.header(0) || again.tails()? != tails {
             return Err(Error::Busy {
                 device: devices[0].name(),
@@ -222,24 +273,17 @@ impl SetWriter {
             ..plan.header
         };
         let families_of = 0..media.family_count();
-        let set = Start {
-            media: families_of.map(|i| media.header(i).clone()).collect(),
-            header,
-            encryption: plan.encryption,
-        };
-        SetWriter::start(set, container, families)
+        let headers = families_of.map(|i| media.header(i).clone()).collect();
+        let set = Start::new(headers, header, plan.encryption);
+        SetWriter::start(set, container, families, None)
     }
 
     fn start(
         set: Start,
         container: Container,
         mut families: Vec<FamilyWriter>,
+        rows: Option<Arc<Rows>>,
     ) -> Result<SetWriter, Error> {
-        let mut set = set;
-        if let (Some(to), Some(key)) = (&set.encryption, &mut set.header.sum_key) {
-            // A person who knows it can look for two pages with one sum.
-            *key = key.masked(&to.key.sums_mask(set.header.set.as_bytes()));
-        }
         let header = set.header.encode();
         let (keys, records) = match &set.encryption {
             None => (None, Vec::new()),
@@ -270,6 +314,7 @@ impl SetWriter {
             container,
             families,
             keys,
+            rows,
         })
     }
 
@@ -313,16 +358,73 @@ impl SetWriter {
         for family in &mut families {
             family.put_trailer(&whole, root)?;
         }
+        // The last row covers the trailers. All that the parity stripes' own trailers promise is durable before them.
+        let mut parity = match &self.rows {
+            None => Vec::new(),
+            Some(rows) => rows.end()?,
+        };
         for family in &mut families {
             family.sync()?;
+        }
+        for stripe in &mut parity {
+            stripe.sync()?;
+        }
+        for stripe in &mut parity {
+            stripe.put_trailer(&whole, root)?;
+        }
+        for stripe in &mut parity {
+            stripe.sync()?;
         }
         for family in &mut families {
             family.keep();
         }
+        for stripe in &mut parity {
+            stripe.keep();
+        }
         let stripes = families.into_iter().map(FamilyWriter::into_stripe);
+        let stripes = stripes.chain(parity.into_iter().map(ParityStripe::into_stripe));
         complete_all(stripes.collect(), tell)?;
         Ok(stored)
     }
+}
+
+/// The stripes of a new media set, the parity stripes last; writes the media headers, and all headers of parity stripes.
+fn begin_stripes(
+    stripes: Vec<(NamedStripe, &MediaHeader)>,
+    set: &SetHeader,
+    plan: ParityPlan,
+) -> Result<(Vec<FamilyWriter>, Option<Arc<Rows>>), Error> {
+    let (of_parity, of_data): (Vec<_>, Vec<_>) = stripes
+        .into_iter()
+        .partition(|(_, media)| media.is_parity());
+    let mut parity = Vec::new();
+    for ((name, write), media) in of_parity {
+        parity.push(ParityStripe::begin(write, name, media, set)?);
+    }
+    let rows = match parity.is_empty() {
+        true => None,
+        false => {
+            let rows = Rows::begin(parity, of_data.len(), set.set, plan.row_bytes)?;
+            Some(Arc::new(rows))
+        }
+    };
+    let mut families = Vec::with_capacity(of_data.len());
+    for (stripe, ((name, write), media)) in of_data.into_iter().enumerate() {
+        let mut write = match &rows {
+            None => write,
+            Some(rows) => Box::new(Tap {
+                write,
+                rows: rows.clone(),
+                stripe,
+            }),
+        };
+        let container = media.container;
+        let mut start = container.preamble().to_vec();
+        container.append(RecordKind::Media, &media.encode(), &mut start);
+        write.write(&start)?;
+        families.push(FamilyWriter::new(write, name, container, media.family, 0));
+    }
+    Ok((families, rows))
 }
 
 /// About how many bytes one of `stripes` stripes will have: its share, and a fiftieth for what compression may add.
@@ -331,7 +433,7 @@ pub fn stripe_bytes(expected_bytes: Option<u64>, stripes: usize) -> Option<u64> 
     Some((bytes + bytes / 50) / stripes.max(1) as u64)
 }
 
-fn check_devices(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
+fn check_devices(devices: &[Arc<dyn BackupDevice>], parity: ParityPlan) -> Result<(), Error> {
     if devices.is_empty() || devices.len() > FAMILIES_MAX as usize {
         return Err(Error::DeviceCount {
             given: devices.len(),
@@ -340,9 +442,32 @@ fn check_devices(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
     let class = devices[0].class();
     let mixed = devices.iter().find(|d| d.class() != class);
     let second_pipe = devices.get(1).filter(|_| class == DeviceClass::Pipe);
-    match mixed.or(second_pipe) {
-        Some(odd) => Err(Error::DeviceClass { device: odd.name() }),
-        None => Ok(()),
+    if let Some(odd) = mixed.or(second_pipe) {
+        return Err(Error::DeviceClass { device: odd.name() });
+    }
+    match parity.count <= PARITY_MAX && usize::from(parity.count) < devices.len() {
+        true => Ok(()),
+        false => Err(Error::TooMuchParity {
+            asked: parity.count,
+            devices: devices.len(),
+        }),
+    }
+}
+
+/// Media keep their number of parity stripes, and those with parity hold one set.
+fn check_parity(media: &MediaSet, plan: &SetPlan) -> Result<(), Error> {
+    let found = media.header(0).parity_count;
+    let device = || media.device(0).to_owned();
+    if found > 0 && plan.disposition == Disposition::Append {
+        return Err(Error::OneSet { device: device() });
+    }
+    match found == plan.parity.count {
+        true => Ok(()),
+        false => Err(Error::ParityCount {
+            device: device(),
+            found,
+            expected: plan.parity.count,
+        }),
     }
 }
 
@@ -358,7 +483,7 @@ fn existing_media(
     if plan.disposition == Disposition::Format {
         refuse_databases(devices)?;
         // A backup whose renames a crash prevented is kept until this one replaces it.
-        if let Ok(media) = MediaSet::open(devices) {
+        if let Ok(media) = MediaSet::open_whole(devices) {
             media.roll_forward(devices)?;
         }
         return Ok(None);
@@ -387,7 +512,7 @@ fn existing_media(
         // complete.
         return Ok(None);
     }
-    let media = match MediaSet::open(devices) {
+    let media = match MediaSet::open_whole(devices) {
         Err(_) if here == 0 => return Ok(None),
         Err(e @ (Error::Missing { .. } | Error::Empty { .. } | Error::FamilyMissing { .. })) => {
             return Err(family_count(devices).unwrap_or(e));
@@ -397,7 +522,7 @@ fn existing_media(
     let media = match media.roll_forward(devices)? {
         false => media,
         // The renames replaced the stripes under the names.
-        true => MediaSet::open(devices)?,
+        true => MediaSet::open_whole(devices)?,
     };
     match plan.disposition {
         Disposition::Init { skip: true } => {}
@@ -450,9 +575,9 @@ fn refuse_databases(devices: &[Arc<dyn BackupDevice>]) -> Result<(), Error> {
 fn family_count(devices: &[Arc<dyn BackupDevice>]) -> Option<Error> {
     devices.iter().find_map(|device| {
         let label = MediaSet::label(&**device).ok()?;
-        (usize::from(label.family_count) != devices.len()).then(|| Error::FamilyCount {
+        (usize::from(label.all_count()) != devices.len()).then(|| Error::FamilyCount {
             device: device.name(),
-            found: label.family_count,
+            found: label.all_count(),
             expected: devices.len(),
         })
     })

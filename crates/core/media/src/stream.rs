@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use longshore_codec::Algorithm;
 use longshore_crypt::{Keyring, Keys, Root};
-use longshore_io::crc32c_append;
+use longshore_io::{crc32c, crc32c_append};
 
 use crate::Error;
 use crate::block::{ENCRYPTED_MANIFEST_EXTRA, Encrypted, HeadReader, stored_seal};
+use crate::device::FamilyRead;
 use crate::encrypted::StripeCheck;
 use crate::header::{BlockHeader, MediaHeader, SetHeader, SetTrailer};
 use crate::index::{self, ChunkKeys};
@@ -58,6 +59,8 @@ pub struct BlockStream {
     check: Option<StripeCheck>,
     /// The trailer that the stripe was listed with, and its offset.
     expected: Option<(SetTrailer, u64)>,
+    /// Whether parity stripes stand for the stripe.
+    has_parity: bool,
 }
 
 /// A block to be read individually.
@@ -76,6 +79,18 @@ pub(crate) enum PickedContent {
     Manifest(u32),
     /// Its digest, in an encrypted set.
     Digest(Root),
+}
+
+/// Reads bytes of a stripe once more.
+#[derive(Debug, Clone)]
+pub struct SecondLook(Arc<dyn FamilyRead>);
+
+impl SecondLook {
+    /// Reads a payload again that does not match its checksum, if the stripe may have better bytes: false if it has not.
+    pub fn read(&self, payload: &mut [u8], offset: u64) -> Result<bool, Error> {
+        let range = offset..offset.saturating_add(payload.len() as u64);
+        Ok(self.0.doubt(range)? && self.0.read_at(payload, offset)? == payload.len())
+    }
 }
 
 #[derive(Debug)]
@@ -165,6 +180,7 @@ impl BlockStream {
                             picked: None,
                             check,
                             expected: None,
+                            has_parity: media.parity_count > 0,
                         });
                     }
                     skipped += 1;
@@ -228,6 +244,11 @@ impl BlockStream {
 
     pub fn device(&self) -> &str {
         self.window.device()
+    }
+
+    /// For payloads that do not match their checksum.
+    pub fn second_look(&self) -> SecondLook {
+        SecondLook(self.window.stripe())
     }
 
     /// Bytes of the stripe read so far.
@@ -326,7 +347,8 @@ impl BlockStream {
                 | RecordKind::Set
                 | RecordKind::Keys
                 | RecordKind::Wal
-                | RecordKind::WalEnd => {
+                | RecordKind::WalEnd
+                | RecordKind::Parity => {
                     return Err(bad(&self.window, offset, RecordError::Kind(kind as u8)));
                 }
             }
@@ -400,6 +422,14 @@ impl BlockStream {
         let payload_offset = self.window.offset();
         if self.window.read(&mut payload[..stored])? < stored {
             return Err(self.incomplete());
+        }
+        // The digest is taken of these bytes, so damage that parity can stand for must be found before.
+        if self.has_parity
+            && self.check.is_some()
+            && crc32c(&payload[..stored]) != header.stored_crc
+        {
+            self.second_look()
+                .read(&mut payload[..stored], payload_offset)?;
         }
         let mut digest = None;
         let mut encrypted = None;

@@ -8,6 +8,7 @@
 //!
 //! Leaves to others: the meaning of the bytes (`stream.rs`), and the reads in flight (`ahead.rs`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use longshore_io::Buffer;
@@ -15,7 +16,7 @@ use longshore_io::Buffer;
 use crate::Error;
 use crate::ahead::ReadAhead;
 use crate::device::FamilyRead;
-use crate::record::{Container, PREFIX_MAX, RecordError, RecordKind};
+use crate::record::{Container, HEAD_LEN, PREFIX_MAX, RecordError, RecordKind};
 
 /// Bytes fetched at a time.
 pub const WINDOW_BYTES: usize = 1 << 20;
@@ -191,12 +192,49 @@ impl Window {
     }
 
     /// Reads the next framed record into `framed`. `None` at the end of the stripe, even in the middle of a record:
-    /// the caller knows whether the stripe may end here.
+    /// the caller knows whether the stripe may end here. A record that cannot be read is read once more if the stripe
+    /// may have better bytes.
     pub fn record<'a>(
         &mut self,
         container: Container,
         framed: &'a mut Vec<u8>,
     ) -> Result<Option<(RecordKind, &'a [u8])>, Error> {
+        let offset = self.offset();
+        let mut found = self.try_record(container, framed);
+        // No more is doubted than the record: first its length, then as many bytes.
+        let mut len = container.prefix_len();
+        for _ in 0..2 {
+            if !matches!(found, Ok(None) | Err(Error::Damaged { .. })) {
+                break;
+            }
+            if self.doubt(offset, len)? {
+                found = self.try_record(container, framed);
+            }
+            let Ok(whole) = container.framed_len_at(framed) else {
+                break;
+            };
+            len = whole;
+        }
+        Ok(found?.map(|(kind, body)| (kind, &framed[body])))
+    }
+
+    /// Whether the bytes at `offset` may be others if they are read again; then they are read next.
+    fn doubt(&mut self, offset: u64, len: usize) -> Result<bool, Error> {
+        if !self.seekable || !self.read.doubt(offset..offset.saturating_add(len as u64))? {
+            return Ok(false);
+        }
+        // Bytes that were read ahead may be bad, too.
+        self.ahead = None;
+        (self.start, self.len, self.at) = (offset - offset % ALIGN, 0, (offset % ALIGN) as usize);
+        self.went_straight = false;
+        Ok(true)
+    }
+
+    fn try_record(
+        &mut self,
+        container: Container,
+        framed: &mut Vec<u8>,
+    ) -> Result<Option<(RecordKind, Range<usize>)>, Error> {
         let offset = self.offset();
         let prefix = container.prefix_len();
         framed.resize(PREFIX_MAX, 0);
@@ -210,10 +248,18 @@ impl Window {
         if self.read(&mut framed[prefix..])? < len - prefix {
             return Ok(None);
         }
-        container
+        let (kind, _) = container
             .parse(framed)
-            .map(Some)
-            .map_err(|e| self.damaged(offset, e))
+            .map_err(|e| self.damaged(offset, e))?;
+        Ok(Some((
+            kind,
+            prefix + HEAD_LEN..len - container.suffix_len(),
+        )))
+    }
+
+    /// The stripe that is read.
+    pub(crate) fn stripe(&self) -> Arc<dyn FamilyRead> {
+        self.read.clone()
     }
 }
 

@@ -11,7 +11,7 @@ use longshore_bucket::{Address, Scheme, Standing};
 use longshore_codec::Algorithm;
 use longshore_io::SimDisk;
 use longshore_media::device::BucketDevice;
-use longshore_media::{BackupDevice, Disposition, Error, MediaSet};
+use longshore_media::{BackupDevice, Disposition, Error, Examined, MediaSet, ParityPlan};
 use support::*;
 
 longshore_bucket::over_each_store! {
@@ -26,6 +26,8 @@ longshore_bucket::over_each_store! {
     a_failure_in_the_completions_says_what_became_of_each_stripe
     of_two_backups_to_the_same_names_one_succeeds_in_every_order_of_requests
     where_conditions_are_ignored_few_orders_of_requests_lose_a_success
+    with_parity_a_lost_object_is_read_around_and_written_once_more
+    a_repair_does_not_write_over_an_object_that_came_meanwhile
 }
 
 const STRIPES: usize = 3;
@@ -521,4 +523,64 @@ fn where_conditions_are_ignored_few_orders_of_requests_lose_a_success(scheme: Sc
     // With several stripes, who tears the set of another is stopped at the next stripe.
     assert_eq!(both, 0);
     assert!(lost > 0 && lost < runs / 8, "{lost} of {runs}");
+}
+
+/// A set on two objects with data and one with parity.
+fn write_with_parity(store: &Store) {
+    let shape = Shape {
+        parity: ParityPlan {
+            count: 1,
+            row_bytes: 4096,
+        },
+        ..Shape::new(Disposition::New, Algorithm::None, 4096)
+    };
+    write_set(&devices(store), &shape, &inputs(1)).unwrap();
+}
+
+fn repair(store: &Store) -> Result<u64, Error> {
+    let devices = devices(store);
+    Examined::of(&devices, &|_| Ok(()))?.repair(&devices, &|_| Ok(()))
+}
+
+fn with_parity_a_lost_object_is_read_around_and_written_once_more(scheme: Scheme) {
+    for lost in 0..STRIPES {
+        let store = Store::speaking(scheme);
+        write_with_parity(&store);
+        let before = bytes(&store);
+        store.lose(&format!("set/{lost}.bak"));
+        assert_eq!(stands(&store), Some(1));
+        let media = MediaSet::open(&devices(&store)).unwrap();
+        assert_eq!(media.faults().len(), 1);
+        assert!(repair(&store).unwrap() > 10_000);
+        // The only parity stripe is made with other rows.
+        let same = |i: &usize| bytes(&store)[*i] == before[*i];
+        assert!((0..2).all(|i| same(&i)), "object {lost}");
+        assert_eq!(store.uploads(), []);
+        let mut damaged = bytes(&store)[lost].clone().unwrap();
+        damaged[9_000] ^= 1;
+        store.put(&format!("set/{lost}.bak"), &damaged);
+        assert_eq!(stands(&store), Some(1), "damaged object {lost}");
+        repair(&store).unwrap();
+        let found = Examined::of(&devices(&store), &|_| Ok(())).unwrap();
+        assert_eq!(found.faults(), []);
+    }
+}
+
+fn a_repair_does_not_write_over_an_object_that_came_meanwhile(scheme: Scheme) {
+    let store = Store::speaking(scheme);
+    write_with_parity(&store);
+    store.lose("set/1.bak");
+    let devices = devices(&store);
+    let examined = Examined::of(&devices, &|_| Ok(())).unwrap();
+    let theirs = store.clone();
+    let moved = move |_: u64| {
+        theirs.put("set/1.bak", b"somebody's");
+        Ok(())
+    };
+    let refused = examined.repair(&devices, &moved).unwrap_err();
+    assert!(
+        matches!(refused, Error::Bucket(_) | Error::Busy { .. }),
+        "{refused}"
+    );
+    assert_eq!(store.object("set/1.bak").unwrap(), b"somebody's");
 }

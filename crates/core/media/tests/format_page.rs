@@ -11,6 +11,7 @@ use longshore_media::header::{self, *};
 use longshore_media::manifest::{
     self, EXTENT_LEN, MarkKind, SUM_PAGE_MAX, SUM_PAGE_MIN, SUMS_HEAD_LEN, sums_len,
 };
+use longshore_media::parity::{ROW_BYTES, ROW_BYTES_MIN, RowRecord, Span};
 use longshore_media::record::{self, Container, RecordKind};
 use longshore_media::{Entry, EntryKind, Extent, Item, Mark, Sums, index};
 use uuid::Uuid;
@@ -87,6 +88,9 @@ fn every_kind_of_record_has_its_number() {
         RecordKind::Trailer,
         RecordKind::Wal,
         RecordKind::WalEnd,
+        RecordKind::Keys,
+        RecordKind::Parity,
+        RecordKind::Roots,
     ];
     let rows = table("kinds");
     assert_eq!(rows.len(), kinds.len());
@@ -162,7 +166,7 @@ fn the_media_header_is_laid_out_as_in_its_table() {
         family_uuid: uuid(2),
         family: 3,
         family_count: 4,
-        parity_count: 0,
+        parity_count: 5,
         container: Container::Lz4,
         compressed: true,
         encrypted: false,
@@ -181,21 +185,27 @@ fn the_media_header_is_laid_out_as_in_its_table() {
             ("family_uuid", &[2; 16]),
             ("family", &3u16.to_le_bytes()),
             ("family_count", &4u16.to_le_bytes()),
-            ("parity_count", &[0; 2]),
+            ("parity_count", &5u16.to_le_bytes()),
             ("container", &[Container::Lz4 as u8]),
             ("compressed", &[1]),
             ("created_us", &(-5i64).to_le_bytes()),
             ("compatible", &COMPATIBLE_WRITTEN.to_le_bytes()),
-            ("incompatible", &INCOMPATIBLE_KNOWN.to_le_bytes()),
+            ("incompatible", &MEDIA_INCOMPATIBLE_PARITY.to_le_bytes()),
             ("generation", &6u32.to_le_bytes()),
         ],
     );
     assert_eq!(open, ["name", "description", "software"]);
     assert_eq!(text_lens(&encoded[fixed..]), text_limits("media header"));
     assert!(says(
-        "Version 1 knows these bits of the set header, none of the media header, and sets no other of either kind"
+        "of the media header incompatible bit 0 (*encryption*) and bit 2 (*parity*"
     ));
-    assert_eq!((COMPATIBLE_WRITTEN, INCOMPATIBLE_KNOWN), (0, 0));
+    assert_eq!(COMPATIBLE_WRITTEN, 0);
+    assert_eq!(INCOMPATIBLE_KNOWN, 1 | 1 << 2);
+    let without = MediaHeader {
+        parity_count: 0,
+        ..header
+    };
+    assert_eq!(without.encode()[56..64], [0; 8]);
 }
 
 /// Every field has a different value.
@@ -273,6 +283,7 @@ fn feature_bits_are_those_of_the_code_and_no_other_is_known() {
         .map(|row| ((row[0], row[2]), 1 << number(row[1]).unwrap()))
         .collect();
     let known = BTreeMap::from([
+        (("incompatible", "encrypted"), INCOMPATIBLE_ENCRYPTED),
         (("incompatible", "differential"), INCOMPATIBLE_DIFFERENTIAL),
         (("incompatible", "log"), INCOMPATIBLE_LOG),
         (("incompatible", "sums"), INCOMPATIBLE_SUMS),
@@ -284,7 +295,6 @@ fn feature_bits_are_those_of_the_code_and_no_other_is_known() {
     let incompatible = listed.iter().filter(|row| row.0.0 == "incompatible");
     let all = incompatible.fold(0, |bits, row| bits | row.1);
     assert_eq!(all, SET_INCOMPATIBLE_KNOWN);
-    assert_eq!((INCOMPATIBLE_KNOWN, COMPATIBLE_WRITTEN), (0, 0), "of media");
 }
 
 #[test]
@@ -778,6 +788,51 @@ fn index_chunks_are_laid_out_as_in_their_tables() {
 }
 
 #[test]
+fn the_parity_record_is_laid_out_as_in_its_table_and_factors_are_those_of_the_page() {
+    let span = |n: u32| Span {
+        offset: u64::from(n),
+        len: n + 1,
+        crc: n + 2,
+    };
+    let record = RowRecord {
+        set: uuid(1),
+        row: 2,
+        at: 3,
+        row_bytes: 4096,
+        chunk_len: 41,
+        spans: vec![span(30), span(40), span(20)],
+        chunk_crcs: vec![6, 7],
+    };
+    let encoded = record.encode();
+    let (fixed, open) = check_fields(
+        "parity record",
+        &encoded,
+        &[
+            ("set", &[1; 16]),
+            ("row", &2u64.to_le_bytes()),
+            ("at", &3u64.to_le_bytes()),
+            ("row_bytes", &4096u32.to_le_bytes()),
+            ("chunk_len", &41u32.to_le_bytes()),
+            ("data_count", &3u16.to_le_bytes()),
+            ("parity_count", &2u16.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (48, vec!["member", "chunk_crc"]));
+    assert_eq!(encoded.len(), 48 + 16 * 3 + 4 * 2);
+    assert_eq!(encoded[48..56], 30u64.to_le_bytes());
+    assert_eq!(encoded[56..64], [31, 0, 0, 0, 32, 0, 0, 0]);
+    assert_eq!(encoded[96..], [6, 0, 0, 0, 7, 0, 0, 0]);
+    assert_eq!(RowRecord::decode(&encoded), Ok(record));
+    assert!(says("factor(j, i) = inv(i xor (255 - j)) / inv(i xor 255)"));
+    for (j, i, factor) in [(1, 0, 0x7f), (1, 1, 0xfc), (2, 3, 0xfd)] {
+        assert!(says(&format!("factor({j}, {i}) is 0x{factor:02X}")));
+        assert_eq!(longshore_parity::coefficient(j, i), factor);
+    }
+    assert!(says("2 × 0x80 is 0x1D"));
+    assert_eq!(longshore_parity::product(2, 0x80), 0x1d);
+}
+
+#[test]
 fn the_trailer_is_laid_out_as_in_its_table() {
     let trailer = SetTrailer {
         set: uuid(1),
@@ -923,6 +978,9 @@ fn limits_are_those_of_the_code() {
         ("BODY_MAX", record::BODY_MAX),
         ("FAMILIES_MAX", usize::from(FAMILIES_MAX)),
         ("SLOTS_MAX", longshore_crypt::SLOTS_MAX),
+        ("PARITY_MAX", usize::from(PARITY_MAX)),
+        ("ROW_BYTES_MIN", ROW_BYTES_MIN as usize),
+        ("ROW_BYTES", ROW_BYTES as usize),
         ("SETS_MAX", SETS_MAX as usize),
         ("PLAIN_MAX", PLAIN_MAX),
         ("MANIFEST_MAX", MANIFEST_MAX),

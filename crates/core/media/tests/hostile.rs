@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longshore_codec::Algorithm;
 use longshore_kit::alloc::{self, Counting};
 use longshore_media::header::{PLAIN_MAX, SETS_MAX, stored_max};
+use longshore_media::parity::{RowRecord, Span};
 use longshore_media::record::{Container, RecordKind};
 use longshore_media::{
-    BackupDevice, Disposition, Error, MediaHeader, MediaSet, SetHeader, SetTrailer, index,
+    BackupDevice, Disposition, Error, Examined, MediaHeader, MediaSet, ParityPlan, SetHeader,
+    SetTrailer, index,
 };
 use support::forge::*;
 use support::*;
@@ -389,5 +391,74 @@ fn a_set_that_asks_for_larger_buffers_than_any_codec_takes_is_refused() {
             fits,
             "{buffer_bytes}"
         );
+    }
+}
+
+/// A parity stripe whose index has `count` rows of one place, and a trailer that agrees with the others.
+fn with_rows(stripe: &[u8], count: u64) -> Vec<u8> {
+    let trailer_len = ZSTD.framed_len(longshore_media::header::TRAILER_LEN);
+    let (head, end) = stripe.split_at(stripe.len() - trailer_len);
+    let (_, body) = ZSTD.parse(end).unwrap();
+    let mut trailer = SetTrailer::decode(body).unwrap();
+    let first = head.windows(5).position(|w| w == b"LSHR\x0a").unwrap() - 8;
+    let mut out = head.to_vec();
+    let mut index = index::Builder::default();
+    for row in 0..count {
+        let span = |n: u64| Span {
+            offset: n * 4096,
+            len: 4096,
+            crc: 0,
+        };
+        let record = RowRecord {
+            set: trailer.set,
+            row,
+            at: first as u64,
+            row_bytes: 4096,
+            chunk_len: 4096,
+            spans: vec![span(row), span(row)],
+            chunk_crcs: vec![0],
+        };
+        index.add(index::RowRef {
+            sequence: row,
+            offset: record.at,
+            len: 4200,
+            plain_len: 4096,
+            digest: None,
+            manifest: &record.encode(),
+        });
+        if index.is_full() {
+            let at = out.len() as u64;
+            out.extend(index.flush(ZSTD, at));
+        }
+    }
+    (trailer.index_offset, trailer.index_len) = index.last();
+    ZSTD.append(RecordKind::Trailer, &trailer.encode(), &mut out);
+    out
+}
+
+#[test]
+fn rows_that_a_parity_stripe_claims_and_cannot_have_cost_little() {
+    let _alone = alone();
+    let shape = Shape {
+        parity: ParityPlan {
+            count: 1,
+            row_bytes: 4096,
+        },
+        ..Shape::new(Disposition::New, Algorithm::Zstd, 50)
+    };
+    let all = media(3, &[(shape, small_tree())]);
+    for count in [2, 5_000, 300_000] {
+        let forged = with_rows(&all[2], count);
+        assert!(forged.len() < 20 * MIB, "{} bytes", forged.len());
+        let lost = devices(&[all[1].clone(), forged.clone()]);
+        let whole = devices(&[all[0].clone(), all[1].clone(), forged]);
+        within(2 * MIB, 6 * MIB, || {
+            // Its own records still tell the one row that it has.
+            if let Ok(media) = MediaSet::open(&lost) {
+                let _ = media.sets();
+            }
+            ask_all(&whole);
+            let _ = Examined::of(&whole, &|_| Ok(()));
+        });
     }
 }

@@ -9,6 +9,7 @@ use longshore_media::block::{HeadReader, head_len, put_head};
 use longshore_media::header::*;
 use longshore_media::index;
 use longshore_media::manifest::{self, Entry, EntryKind, Extent, Item, Mark, MarkKind, Sums};
+use longshore_media::parity::{ROW_BYTES, ROW_BYTES_MIN, RowRecord, Span};
 use longshore_media::record::{BODY_MAX, Container, HEAD_LEN, RecordError, RecordKind};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -33,7 +34,8 @@ fn kinds() -> impl Strategy<Value = RecordKind> {
         Just(RecordKind::Manifest),
         Just(RecordKind::Block),
         Just(RecordKind::Index),
-        Just(RecordKind::Trailer)
+        Just(RecordKind::Trailer),
+        Just(RecordKind::Parity)
     ]
 }
 
@@ -53,21 +55,23 @@ fn levels() -> impl Strategy<Value = Level> {
 prop_compose! {
     fn media_headers()(
         ids in (uuids(), uuids()),
-        family_count in 1..=FAMILIES_MAX,
-        family in any::<u16>(),
+        parity_count in 0..=PARITY_MAX,
+        counts in (0..FAMILIES_MAX, any::<u16>()),
         container in containers(),
         kind in (any::<bool>(), any::<bool>()),
         created_us: i64,
         generation: u32,
         texts in (".{0,128}", ".{0,256}", ".{0,32}"),
     ) -> MediaHeader {
+        let family_count = counts.0 % (FAMILIES_MAX - parity_count) + 1;
+        let family = counts.1 % (family_count + parity_count) + 1;
         MediaHeader {
             media_set: ids.0,
             family_uuid: ids.1,
-            family: family % family_count + 1,
+            family,
             family_count,
-            parity_count: 0,
-            container,
+            parity_count,
+            container: if family > family_count { Container::Zstd } else { container },
             compressed: kind.0,
             encrypted: kind.1,
             created_us,
@@ -604,12 +608,116 @@ fn every_field_out_of_range_is_refused() {
     ] {
         assert_eq!(changed(at, value), Err(RecordError::Field), "{what}");
     }
-    for bit in 0..8 {
-        assert_eq!(changed(56, 1 << bit), Err(RecordError::Feature(1 << bit)));
+    // Bit 0 is known: encrypted media.
+    assert!(changed(56, 1).is_ok_and(|header| header.encrypted));
+    for bit in 1..8 {
+        // Bit 2 is known, and contradicts the number of parity families.
+        let expected = match bit {
+            2 => RecordError::Field,
+            bit => RecordError::Feature(1 << bit),
+        };
+        assert_eq!(changed(56, 1 << bit), Err(expected));
     }
+    let parity = |family: u16, counts: (u16, u16), container| {
+        let header = MediaHeader {
+            family,
+            family_count: counts.0,
+            parity_count: counts.1,
+            container,
+            ..media.clone()
+        };
+        MediaHeader::decode(&header.encode())
+    };
+    for (family, counts, container, what) in [
+        (1, (60, 5), Container::Gzip, "65 families"),
+        (1, (3, 9), Container::Gzip, "9 parity families"),
+        (6, (3, 2), Container::Zstd, "family 6 of 5"),
+        (
+            4,
+            (3, 2),
+            Container::Gzip,
+            "a parity stripe that is no zstd stripe",
+        ),
+        (1, (1, u16::MAX), Container::Gzip, "many parity families"),
+    ] {
+        assert_eq!(
+            parity(family, counts, container),
+            Err(RecordError::Field),
+            "{what}"
+        );
+    }
+    assert!(parity(5, (3, 2), Container::Zstd).is_ok());
+    assert!(parity(3, (3, 2), Container::Gzip).is_ok());
     let mut longer = media.encode();
     longer.extend_from_slice(b"a field of a later version");
     assert_eq!(MediaHeader::decode(&longer), Err(RecordError::Length));
     longer[48] = 1;
     assert_eq!(MediaHeader::decode(&longer), Ok(media));
+}
+
+/// A record of two data and two parity families.
+fn parity_record() -> RowRecord {
+    let span = |n: u32| Span {
+        offset: u64::from(n) << 30,
+        len: n,
+        crc: n + 2,
+    };
+    RowRecord {
+        set: Uuid::nil(),
+        row: 2,
+        at: 3,
+        row_bytes: ROW_BYTES,
+        chunk_len: 5000,
+        spans: vec![span(5000), span(0)],
+        chunk_crcs: vec![6, 7],
+    }
+}
+
+#[test]
+fn a_parity_record_out_of_range_is_refused_and_any_bytes_are_no_panic() {
+    let good = parity_record();
+    assert_eq!(RowRecord::decode(&good.encode()), Ok(good.clone()));
+    let changed = |at: usize, value: &[u8]| {
+        let mut body = good.encode();
+        body[at..at + value.len()].copy_from_slice(value);
+        RowRecord::decode(&body)
+    };
+    for (at, value, what) in [
+        (32, (ROW_BYTES_MIN - 1).to_le_bytes(), "short rows"),
+        (32, (ROW_BYTES + 1).to_le_bytes(), "long rows"),
+        (32, 4096u32.to_le_bytes(), "a chunk longer than its row"),
+        (36, 4999u32.to_le_bytes(), "a chunk shorter than a member"),
+        (36, 5001u32.to_le_bytes(), "a chunk longer than all members"),
+        (36, 0u32.to_le_bytes(), "no chunk"),
+        (40, [0, 0, 2, 0], "no data"),
+        (40, [2, 0, 0, 0], "no parity"),
+        (40, [2, 0, 9, 0], "9 parity families"),
+        (40, [60, 0, 5, 0], "65 families"),
+        (44, [1, 0, 0, 0], "a reserved byte"),
+    ] {
+        assert_eq!(changed(at, &value), Err(RecordError::Field), "{what}");
+    }
+    let beyond = changed(48, &[255; 8]);
+    assert_eq!(
+        beyond,
+        Err(RecordError::Field),
+        "a member after the last offset"
+    );
+    let body = good.encode();
+    for len in 0..body.len() {
+        assert!(RowRecord::decode(&body[..len]).is_err(), "{len} bytes");
+    }
+    let mut random = Random(5);
+    for _ in 0..20_000 {
+        let mut body = body.clone();
+        for _ in 0..1 + random.below(6) {
+            let at = random.below(body.len());
+            body[at] = random.next() as u8;
+        }
+        if let Ok(record) = RowRecord::decode(&body) {
+            assert_eq!(record.encode(), body, "what is read is what is written");
+        }
+        let len = random.below(200_usize);
+        let _ = RowRecord::decode(&random.bytes(len));
+    }
 }

@@ -110,12 +110,12 @@ fn empty_damaged_and_newer_stripes_are_distinguished() {
     assert!(text.contains("record checksum"), "{text}");
 
     let mut pieces = take_apart(Container::Zstd, &whole[1]);
-    put(&mut pieces[0].body, 56, 5u64.to_le_bytes());
+    put(&mut pieces[0].body, 56, 0x12u64.to_le_bytes());
     // Other fields of a newer version are not judged.
     put(&mut pieces[0].body, 32, [0xff; 8]);
     let (number, text) = exchange(put_together(Container::Zstd, &pieces));
     assert_eq!(number, 3169);
-    assert!(text.contains("feature bits 0x5"), "{text}");
+    assert!(text.contains("feature bits 0x12"), "{text}");
 }
 
 #[test]
@@ -133,7 +133,11 @@ fn a_set_of_a_newer_version_is_named_and_the_older_sets_stay_readable() {
             let sets = pieces
                 .iter_mut()
                 .filter(|p| p.kind == longshore_media::record::RecordKind::Set);
-            put(&mut sets.last().unwrap().body, 56, 1u64.to_le_bytes());
+            put(
+                &mut sets.last().unwrap().body,
+                56,
+                (1u64 << 5).to_le_bytes(),
+            );
             put_together(Container::Zstd, &pieces)
         })
         .collect();

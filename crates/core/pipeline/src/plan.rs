@@ -42,6 +42,8 @@ pub struct Plan {
     pub action: &'static str,
     pub database: String,
     pub devices: Vec<String>,
+    /// How many of the media set's stripes hold parity. Those of a backup are the last of its devices.
+    pub parity_stripes: u16,
     pub volumes: Vec<String>,
     pub algorithm: String,
     pub level: String,
@@ -92,6 +94,7 @@ impl Plan {
             devices: (0..media.family_count())
                 .map(|i| media.device(i).to_owned())
                 .collect(),
+            parity_stripes: media.parity_count() as u16,
             volumes: Vec::new(),
             algorithm: header.algorithm.to_string(),
             level: header.level.to_string(),

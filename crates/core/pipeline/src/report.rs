@@ -7,6 +7,7 @@
 //!
 //! Leaves to others: showing (the programs), measuring (`measure.rs`), and recording (`history.rs`).
 
+use longshore_media::MediaSet;
 use longshore_media::manifest::MarkKind;
 use serde::Serialize;
 use uuid::Uuid;
@@ -14,6 +15,15 @@ use uuid::Uuid;
 use crate::measure::{Limit, Sample, Waits};
 use crate::plan::Plan;
 use crate::share::EngineShare;
+
+/// A warning for each stripe that parity stood for.
+pub fn degraded(media: &MediaSet) -> Vec<String> {
+    let faults = media.faults().into_iter();
+    let warning = |fault| {
+        format!("the set is DEGRADED: {fault} (`longshore repair` writes the stripe once more)")
+    };
+    faults.map(warning).collect()
+}
 
 /// SQL Server counts every database in pages of this size.
 const PAGE_BYTES: u64 = 8192;

@@ -166,6 +166,8 @@ pub struct BackupRequest {
     /// Distinguishes the source from others with its name at a target; for sources without WAL.
     pub identity: SourceIdentity,
     pub devices: Vec<DeviceSpec>,
+    /// How many of the devices, the last ones, get parity of the others.
+    pub parity: u16,
     /// The place at a target that the devices are in: without it, others may take the backup for dead.
     pub place: Option<Arc<NewBackup>>,
     /// Files of the caller that must not be devices.
@@ -211,6 +213,7 @@ impl BackupRequest {
             database: None,
             identity: SourceIdentity::default(),
             devices,
+            parity: 0,
             place: None,
             own: Vec::new(),
             base: None,

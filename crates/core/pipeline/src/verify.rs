@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longshore_media::{BackupType, BlockStream, Error as MediaError, Item, MediaSet};
+use longshore_media::{BackupType, BlockStream, Error as MediaError, Item, MediaSet, check_parity};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ use crate::chain::{self, Chain, Link, Merge};
 use crate::choice::EngineChoice;
 use crate::measure::{Counters, RunKind, Sample, process_cpu};
 use crate::plan::{Demand, Plan, Sizes};
-use crate::report::{Finding, Run, VerifiedSet, VerifyReport};
+use crate::report::{Finding, Run, VerifiedSet, VerifyReport, degraded};
 use crate::request::Offload;
 use crate::request::VerifyRequest;
 use crate::room::Room;
@@ -139,7 +139,7 @@ pub fn run(
     verifying.judge_chains(&chains);
     let elapsed = context.clock.now() - started;
     let cpu = process_cpu().saturating_sub(cpu_before);
-    verifying.report(&media, elapsed, cpu)
+    verifying.report(&media, &bases, elapsed, cpu)
 }
 
 /// The requested sets, and those that they need and that are not known to be sound.
@@ -274,10 +274,32 @@ impl Verification<'_> {
         {
             self.inspector.note(&error);
         }
+        if self.noted() == before {
+            self.parity(media)?;
+        }
         let undamaged = self.noted() == before;
         let verified = |read| verified(read, set, undamaged);
         self.sets.extend(unloaded.sets.into_iter().map(verified));
         Ok(())
+    }
+
+    /// Reads the parity stripes. Damage there is no damage of the set, which is degraded by it.
+    fn parity(&self, media: &MediaSet) -> Result<(), Error> {
+        let throttle = self.request.limits.throttle(&self.context.clock, 1 << 20);
+        let moved = |bytes: u64| {
+            if let Some(throttle) = &throttle {
+                throttle.take(bytes);
+            }
+            match self.context.check_cancel() {
+                Ok(()) => Ok(()),
+                Err(_) => Err(MediaError::Cancelled {
+                    device: media.device(0).to_owned(),
+                }),
+            }
+        };
+        let checked = check_parity(media, &moved);
+        self.context.check_cancel()?;
+        Ok(checked?)
     }
 
     /// A chain is sound if each of its sets is. A set that was read just now counts as it was found.
@@ -303,6 +325,7 @@ impl Verification<'_> {
     fn report(
         self,
         media: &MediaSet,
+        bases: &[MediaSet],
         elapsed: Duration,
         cpu: Duration,
     ) -> Result<VerifyReport, Error> {
@@ -313,6 +336,11 @@ impl Verification<'_> {
             };
             return Err(self.refused.unwrap_or_else(incomplete).into());
         };
+        let mut warnings = degraded(media);
+        warnings.extend(bases.iter().flat_map(degraded));
+        for warning in &warnings {
+            self.observer.warning(warning);
+        }
         Ok(VerifyReport {
             sets: self.sets,
             findings: self.inspector.findings.into_inner(),
@@ -323,7 +351,7 @@ impl Verification<'_> {
                 waits: self.counters.waits(),
                 samples: self.samples,
                 engines: Vec::new(),
-                warnings: Vec::new(),
+                warnings,
                 notes: Vec::new(),
                 history_failed: false,
                 plan,

@@ -125,6 +125,7 @@ fn neither_a_parent_nor_a_child_is_replaced_by_another_set_of_its_identifier() {
             header,
             via: Via::Cache,
             expected_bytes: None,
+            parity: Default::default(),
             encryption,
         };
         let mut writer = SetWriter::begin(&open(specs), plan, 0).unwrap();

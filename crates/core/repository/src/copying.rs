@@ -250,7 +250,12 @@ impl Shelf {
         if again {
             to.remove_unfinished(&source.label)?;
         }
-        let families = source.devices.len() as u16;
+        // Parity may stand for stripes that the source lacks: the copy has them all.
+        let found = &listing.sets[index];
+        let lost = found.complete().map_or(0, |complete| {
+            complete.faults.iter().filter(|fault| fault.is_lost).count()
+        });
+        let families = (source.devices.len() + lost) as u16;
         let begun = to.place.begin_copy(&source.label, families)?;
         Ok(BegunCopy {
             source,

@@ -110,7 +110,8 @@ fn joined(
     let (media, theirs) = opened(copy, storage)?;
     let of_family = |family: &u16| {
         let index = usize::from(*family).checked_sub(1)?;
-        (index < media.family_count()).then(|| copy[media.device_index(index)].clone())
+        let stripes = media.stripes();
+        Some(copy[stripes.get(index)?.device_index?].clone())
     };
     let come: Option<Vec<DeviceSpec>> = lost.iter().map(of_family).collect();
     let mut devices = own.devices.clone();

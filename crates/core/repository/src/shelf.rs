@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longshore_io::{Clock, Storage, side_by_side};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetTrailer,
+    StripeFault,
 };
 
 use longshore_pg::{Earlier, Lsn, Recovery};
@@ -88,6 +89,8 @@ pub struct Complete {
     pub header: SetHeader,
     pub trailer: SetTrailer,
     pub stored_bytes: u64,
+    /// Stripes that are lost or damaged and for which parity stands, as far as headers and trailers tell.
+    pub faults: Vec<StripeFault>,
 }
 
 /// One backup on a shelf.
@@ -491,10 +494,10 @@ impl Shelf {
         let read = media.and_then(|media| {
             let set = media.set(0)?;
             let stored_bytes = media.stored_bytes()?.unwrap_or(0);
-            Ok((set, stored_bytes))
+            Ok((set, stored_bytes, media.faults()))
         });
         match read {
-            Ok((set, stored_bytes)) => match set.trailer {
+            Ok((set, stored_bytes, faults)) => match set.trailer {
                 Some(_) if set.header.database != self.database => BackupState::Foreign {
                     what: format!("it is a backup of {:?}", set.header.database),
                 },
@@ -502,6 +505,7 @@ impl Shelf {
                     header: set.header,
                     trailer,
                     stored_bytes,
+                    faults,
                 })),
                 None => BackupState::Abandoned,
             },
@@ -834,6 +838,10 @@ impl BackupState {
             BackupState::Complete(c) if c.trailer.damaged => {
                 "complete; marked: made from files that changed, or from damaged ones".into()
             }
+            BackupState::Complete(c) if !c.faults.is_empty() => {
+                let faults: Vec<String> = c.faults.iter().map(StripeFault::to_string).collect();
+                format!("DEGRADED: {}", faults.join("; "))
+            }
             BackupState::Complete(_) => "complete".into(),
             BackupState::Writing {
                 by,
@@ -882,6 +890,7 @@ impl BackupState {
     /// One word.
     pub fn word(&self) -> &'static str {
         match self {
+            BackupState::Complete(c) if !c.faults.is_empty() => "DEGRADED",
             BackupState::Complete(c) if c.trailer.damaged => "marked",
             BackupState::Complete(_) => "complete",
             BackupState::Writing { .. } => "writing",
@@ -940,6 +949,7 @@ fn broken(error: MediaError) -> BackupState {
         | MediaError::TrailerDamaged { .. }
         | MediaError::BlockDamaged { .. }
         | MediaError::SetDamaged { .. }
+        | MediaError::BeyondParity { .. }
         | MediaError::Incomplete { .. }
         | MediaError::NoSuchSet { .. } => BackupState::Damaged {
             what: error.to_string(),
@@ -955,6 +965,13 @@ fn broken(error: MediaError) -> BackupState {
         | MediaError::NotExpired { .. }
         | MediaError::MediaName { .. }
         | MediaError::DeviceCount { .. }
+        | MediaError::TooMuchParity { .. }
+        | MediaError::ParityCount { .. }
+        | MediaError::Occupied { .. }
+        | MediaError::NoDevice { .. }
+        | MediaError::Contradiction { .. }
+        | MediaError::NoParity { .. }
+        | MediaError::OneSet { .. }
         | MediaError::DeviceClass { .. }
         | MediaError::DeviceTwice { .. }
         | MediaError::Cancelled { .. }

@@ -97,6 +97,7 @@ fn shelve_above(
         via: Via::Cache,
         expected_bytes: None,
         encryption: None,
+        parity: Default::default(),
     };
     let mut writer = SetWriter::begin(&devices, plan, 0).unwrap();
     for family in &mut writer.families {

@@ -161,7 +161,8 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::Damaged { .. }
         | Media::BlockDamaged { .. }
         | Media::SetDamaged { .. }
-        | Media::TrailerDamaged { .. } => with_own(message::DAMAGE.plain(), error),
+        | Media::TrailerDamaged { .. }
+        | Media::BeyondParity { .. } => with_own(message::DAMAGE.plain(), error),
         Media::FamilyMissing { count, given, .. } => {
             with_own(message::FAMILY_MISSING.with(&[count, given]), error)
         }
@@ -207,7 +208,15 @@ pub fn media(error: &Media) -> Vec<Message> {
             expected,
         } => vec![message::MEDIA_NAME.with(&[expected, found, device])],
         Media::DeviceCount { .. } => vec![message::TOO_MANY_DEVICES.with(&[&64])],
-        Media::Bucket(_) | Media::Full { .. } => vec![own(error, error.hint())],
+        Media::Bucket(_)
+        | Media::Full { .. }
+        | Media::TooMuchParity { .. }
+        | Media::ParityCount { .. }
+        | Media::Occupied { .. }
+        | Media::NoDevice { .. }
+        | Media::NoParity { .. }
+        | Media::OneSet { .. }
+        | Media::Contradiction { .. } => vec![own(error, error.hint())],
         Media::DeviceClass { .. } => vec![message::DEVICE_CLASSES.plain()],
         Media::Unsupported { device, .. } if device.contains("://") => {
             vec![own(error, "name another object, or replace it WITH FORMAT")]

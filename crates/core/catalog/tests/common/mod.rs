@@ -137,6 +137,7 @@ pub fn begin_set(
         via: Via::Cache,
         expected_bytes: None,
         encryption: None,
+        parity: Default::default(),
     };
     let mut writer = SetWriter::begin(devices, plan, NEW_YEAR_US).unwrap();
     let families = writer.families.len();

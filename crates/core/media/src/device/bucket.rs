@@ -553,4 +553,16 @@ impl FamilyRead for BucketRead {
     fn reading_bytes(&self) -> u64 {
         WINDOW_MAX * (AHEAD as u64 + 2)
     }
+
+    fn again(&self) -> Option<Arc<dyn FamilyRead>> {
+        Some(Arc::new(BucketRead {
+            bucket: self.bucket.clone(),
+            key: self.key.clone(),
+            head: self.head.clone(),
+            first: self.first.clone(),
+            last: self.last.clone(),
+            cancel: self.cancel.clone(),
+            ahead: Mutex::default(),
+        }))
+    }
 }

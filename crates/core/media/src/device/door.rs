@@ -125,6 +125,17 @@ pub trait FamilyRead: Send + Sync + Debug {
     fn is_at_hand(&self, _range: Range<u64>) -> bool {
         true
     }
+
+    /// Bytes that were read from this range do not match their checksum. Returns whether other bytes may come if it is
+    /// read again: a stripe with parity looks for its own damage and rebuilds what is bad.
+    fn doubt(&self, _range: Range<u64>) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// Another handle to the same bytes, for a second reader that reads in order, too; `None`: this one serves both.
+    fn again(&self) -> Option<Arc<dyn FamilyRead>> {
+        None
+    }
 }
 
 /// A stripe being written. Dropping it before `keep` or `complete` leaves the device as it was found, but for what stood

@@ -5,6 +5,7 @@
 pub mod everything;
 pub mod forge;
 pub mod interposed;
+pub mod rows;
 pub mod tools;
 
 use std::collections::BTreeMap;
@@ -18,8 +19,8 @@ use longshore_media::device::DeviceClass;
 use longshore_media::header::{ENCRYPTED_EXTRA, payload_max};
 use longshore_media::{
     BackupDevice, BackupType, BlockHeader, BlockOut, Disposition, EncryptTo, Entry, EntryKind,
-    Error, Extent, FamilyRead, FamilyWrite, Item, Keyring, LastLook, Mark, MediaSet, PendingStripe,
-    Root, SetHeader, SetPlan, SetWriter, Sums, Totals, block, manifest,
+    Error, Extent, FamilyRead, FamilyWrite, Item, Keyring, LastLook, Mark, MediaSet, ParityPlan,
+    PendingStripe, Root, SetHeader, SetPlan, SetWriter, Sums, Totals, block, manifest,
 };
 use uuid::Uuid;
 
@@ -280,6 +281,7 @@ pub struct Shape {
     pub expires_us: Option<i64>,
     pub marks: Vec<Mark>,
     pub encryption: Option<EncryptTo>,
+    pub parity: ParityPlan,
 }
 
 impl Shape {
@@ -293,6 +295,7 @@ impl Shape {
             expires_us: None,
             marks: Vec::new(),
             encryption: None,
+            parity: ParityPlan::default(),
         }
     }
 
@@ -332,6 +335,7 @@ impl Shape {
             via: Via::Cache,
             expected_bytes: None,
             encryption: self.encryption.clone(),
+            parity: self.parity,
         }
     }
 }
@@ -559,7 +563,11 @@ pub fn read_set(media: &MediaSet, position: u32) -> Result<Content, String> {
             let header = &block.header;
             let stored = &mut payload[..header.stored_len as usize];
             if crc32c(stored) != header.stored_crc {
-                return Err("stored CRC".into());
+                let look = stream.second_look();
+                let again = look.read(stored, block.payload_offset).map_err(text)?;
+                if !again || crc32c(stored) != header.stored_crc {
+                    return Err("stored CRC".into());
+                }
             }
             let payload = match &block.encrypted {
                 None => &*stored,

@@ -16,7 +16,8 @@ use longshore_facts as facts;
 use longshore_io::{SumKey, Via};
 use longshore_media::device::DeviceClass;
 use longshore_media::{
-    BackupDevice, BackupType, EncryptTo, LogStart, NewKey, Root, SetHeader, SetPlan, stripe_bytes,
+    BackupDevice, BackupType, EncryptTo, LogStart, NewKey, ParityPlan, Root, SetHeader, SetPlan,
+    stripe_bytes,
 };
 use longshore_pg::Lineage;
 use longshore_source::{Description, Source, SourceKind, SourceOptions, SourceSpec};
@@ -97,7 +98,7 @@ impl<'a> PreparedBackup<'a> {
         let choice = EngineChoice::of(context, &request.offload, request.algorithm);
         let sizes = sizes(request, &devices, &about, &choice)?;
         let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);
-        plan.memory_bytes += devices_bytes(&devices, &about);
+        plan.memory_bytes += devices_bytes(request, &devices, &about);
         plan.memory_bytes += choice.memory_bytes(&sizes);
         plan.memory_bytes += base_sums.as_ref().map_or(0, |sums| sums.memory_bytes());
         plan.notices.extend(choice.notices.iter().cloned());
@@ -199,20 +200,32 @@ fn sizes(
     let demand = Demand {
         tuning: &request.tuning,
         limits: &request.limits,
-        devices: devices.len(),
+        devices: data_stripes(request, devices),
         volumes: about.volumes.len(),
         buffer_bytes_of_media: None,
         streams: files.count(),
     };
-    let others = about.memory_bytes + devices_bytes(devices, about);
+    let others = about.memory_bytes + devices_bytes(request, devices, about);
     let sizes = Room::now().fit(&demand, others)?;
     Ok(sizes.with_staging(choice.buffers_wanted(&sizes), &request.tuning))
 }
 
-/// The memory that the devices hold themselves.
-fn devices_bytes(devices: &[Arc<dyn BackupDevice>], about: &Description) -> u64 {
-    let stripe = stripe_bytes(about.expected_bytes, devices.len());
-    devices.iter().map(|d| d.writing_bytes(stripe)).sum()
+/// The stripes that hold data.
+fn data_stripes(request: &BackupRequest, devices: &[Arc<dyn BackupDevice>]) -> usize {
+    // Too many parity stripes are refused when the set begins.
+    let data = devices.len().saturating_sub(request.parity.into());
+    data.max(1)
+}
+
+/// The memory that the devices hold themselves, and that of the parity.
+fn devices_bytes(
+    request: &BackupRequest,
+    devices: &[Arc<dyn BackupDevice>],
+    about: &Description,
+) -> u64 {
+    let stripe = stripe_bytes(about.expected_bytes, data_stripes(request, devices));
+    let of_devices: u64 = devices.iter().map(|d| d.writing_bytes(stripe)).sum();
+    of_devices + ParityPlan::of(request.parity).memory_bytes()
 }
 
 fn plan(
@@ -235,6 +248,7 @@ fn plan(
         level: request.level.to_string(),
         encrypted: request.encrypt_to.is_some(),
         engine: engine.to_owned(),
+        parity_stripes: request.parity,
         buffer_count: sizes.buffer_count,
         buffer_bytes: sizes.buffer_bytes,
         workers: sizes.workers,
@@ -316,6 +330,7 @@ fn set_plan(
             Via::Direct
         },
         expected_bytes: about.expected_bytes,
+        parity: ParityPlan::of(request.parity),
         encryption: None,
     }
 }

@@ -67,12 +67,27 @@ pub struct Chain<'a> {
 /// The media sets on the devices; stripes and sets can be given in any order.
 pub fn open_bases(context: &RunContext, specs: &[DeviceSpec]) -> Result<Vec<MediaSet>, Error> {
     let mut groups: Vec<(Uuid, Vec<Arc<dyn BackupDevice>>)> = Vec::new();
+    let (mut unreadable, mut has_parity) = (None, false);
     for device in context.devices(specs) {
-        let media_set = MediaSet::label(&*device)?.media_set;
-        match groups.iter_mut().find(|(known, _)| *known == media_set) {
+        let label = match MediaSet::label(&*device) {
+            Ok(label) => label,
+            Err(error) => {
+                unreadable.get_or_insert(error);
+                continue;
+            }
+        };
+        has_parity |= label.parity_count > 0;
+        match groups
+            .iter_mut()
+            .find(|(known, _)| *known == label.media_set)
+        {
             Some((_, group)) => group.push(device),
-            None => groups.push((media_set, vec![device])),
+            None => groups.push((label.media_set, vec![device])),
         }
+    }
+    // Parity may stand for a stripe that cannot be read: its media set knows that it is missing.
+    if let Some(error) = unreadable.filter(|_| !has_parity) {
+        return Err(error.into());
     }
     let open = |(_, group): &(Uuid, Vec<_>)| Ok(context.media(group)?);
     groups.iter().map(open).collect()

@@ -25,7 +25,7 @@ use crate::chain::Link;
 use crate::history;
 use crate::measure::RunKind;
 use crate::report::{
-    ConfigurationReport, EmptiedDatabase, RestoreReport, RestoredSet, Run, mark_text,
+    ConfigurationReport, EmptiedDatabase, RestoreReport, RestoredSet, Run, degraded, mark_text,
 };
 use crate::share::EngineShare;
 
@@ -222,6 +222,8 @@ pub fn of(
     let used = &moved.unloaded.used;
     let engines = EngineShare::all("software", (blocks, plain_bytes), used);
     warnings.extend(used.iter().flat_map(|used| used.alarms.clone()));
+    warnings.extend(degraded(&prepared.opened.media));
+    warnings.extend(prepared.opened.bases.iter().flat_map(degraded));
     let dangers = dangers(&prepared, &moved, &mut warnings, &mut notes);
     let emptied = prepared
         .emptied

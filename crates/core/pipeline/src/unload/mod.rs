@@ -221,6 +221,7 @@ impl UnloadShared<'_> {
         stream.read_ahead(self.read_ahead)?;
         let clock = &*self.context.clock;
         let device: Arc<str> = stream.device().into();
+        let again = stream.second_look();
         let mut before = stream.offset();
         while !self.crew.has_failed() {
             self.context.check_cancel()?;
@@ -246,6 +247,7 @@ impl UnloadShared<'_> {
                         payload,
                         device: device.clone(),
                         set,
+                        again: again.clone(),
                     };
                     if send.send(read).is_err() {
                         return Ok(());

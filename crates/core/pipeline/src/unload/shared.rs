@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use longshore_accel::dispatch::Dispatcher;
 use longshore_codec::Algorithm;
 use longshore_io::{Buffer, Pool};
-use longshore_media::{Block, BlockStream, Error as MediaError, Item, SetHeader, SetTrailer};
+use longshore_media::{
+    Block, BlockStream, Error as MediaError, Item, SecondLook, SetHeader, SetTrailer,
+};
 use parking_lot::Mutex;
 
 use super::sink::Sink;
@@ -32,6 +34,8 @@ pub struct Read<P = Buffer> {
     pub(super) place: Range<usize>,
     pub(super) device: Arc<str>,
     pub(super) set: usize,
+    /// For a payload that is damaged.
+    pub(super) again: SecondLook,
 }
 
 impl Read {
@@ -43,6 +47,7 @@ impl Read {
             place: self.place,
             device: self.device,
             set: self.set,
+            again: self.again,
         };
         (self.payload, read)
     }

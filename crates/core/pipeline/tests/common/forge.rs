@@ -106,6 +106,7 @@ pub fn write(
         via: Via::Cache,
         expected_bytes: None,
         encryption: None,
+        parity: Default::default(),
     };
     let mut writer = SetWriter::begin(&devices, plan, 0).unwrap();
     let mut compressor = Compressor::new(algorithm, Level::Low).unwrap();

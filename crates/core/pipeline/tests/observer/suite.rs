@@ -18,6 +18,7 @@ const FOREVER: Duration = Duration::from_secs(20);
 
 pub fn plan(expected_bytes: Option<u64>) -> Plan {
     Plan {
+        parity_stripes: 0,
         action: "backup",
         database: "db".into(),
         devices: vec!["one".into(), "two".into()],

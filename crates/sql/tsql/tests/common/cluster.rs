@@ -140,6 +140,7 @@ fn write(
         via: Via::Cache,
         expected_bytes: None,
         encryption: None,
+        parity: Default::default(),
     };
     let mut writer = SetWriter::begin(&[device], plan, NEW_YEAR_US).unwrap();
     let entry = |path: &str, kind, len| {
