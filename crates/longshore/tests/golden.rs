@@ -1,5 +1,5 @@
 //! Goal: every version reads what an earlier version wrote.
-//! Method: the stripes of `tests/golden/v1`, `v2` and `v3` are never written again. The program, and the reader that was
+//! Method: the stripes of `tests/golden/v1` to `v4` are never written again. The program, and the reader that was
 //! written from `docs/format.md` alone, verify and restore them; the results are compared with their descriptions.
 
 use std::os::unix::ffi::OsStrExt;
@@ -172,6 +172,45 @@ fn nobody_touched_the_golden_stripes() {
     let media = ["sqlite", "sqlite_log", "branch"];
     let there = media.map(|media| stripes_at(golden_3().join(media)).len());
     assert_eq!(listed.lines().count(), there.iter().sum::<usize>());
+}
+
+/// Three data stripes and two of parity: any two may be lost.
+#[test]
+fn golden_stripes_with_parity_are_restored_without_any_two_of_them() {
+    let golden = tests().join("golden/v4");
+    let mut command = Command::new("sha256sum");
+    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
+    if let Some(output) = run(command.current_dir(&golden)) {
+        succeeds(&output);
+    }
+    let all = stripes_at(golden.join("parity"));
+    assert_eq!(all.len(), 5);
+    succeeds(&longshore(&["verify"], &all));
+    for first in 0..5 {
+        for second in 0..first {
+            let left = all.iter().enumerate();
+            let left = left.filter(|(i, _)| *i != first && *i != second);
+            let left: Vec<PathBuf> = left.map(|(_, path)| path.clone()).collect();
+            let dir = tempfile::tempdir().unwrap();
+            let to = dir.path().join("to");
+            let restored = longshore(&["restore", "--to", to.to_str().unwrap()], &left);
+            assert_eq!(restored.status.code(), Some(5), "{first} {second}");
+            assert_eq!(describe(&to), described("tree-1.txt"), "{first} {second}");
+            let to = dir.path().join("reader");
+            let mut reader = Command::new("python3");
+            reader
+                .arg("-B")
+                .arg(tests().join("reader/longshore_reader.py"))
+                .args(["restore", "--to"])
+                .arg(&to)
+                .args(&left);
+            let Some(output) = run(&mut reader) else {
+                return;
+            };
+            succeeds(&output);
+            assert_eq!(describe(&to), described("tree-1.txt"), "{first} {second}");
+        }
+    }
 }
 
 #[test]

@@ -383,6 +383,7 @@ fn request(
         ));
     }
     let mut request = BackupRequest::new(source, to.devices);
+    request.parity = options.parity.unwrap_or(to.parity);
     request.base = base;
     request.encrypt_to = encrypt_to;
     request.database = to.database;
@@ -449,6 +450,8 @@ struct BackupWish<'a> {
 /// Where a backup goes.
 struct Destination {
     devices: Vec<DeviceSpec>,
+    /// How many of them are to hold parity, unless an option says otherwise.
+    parity: u16,
     /// The database's name, where it is not the source's own.
     database: Option<String>,
     /// Its place, where that is at a target.
@@ -539,6 +542,7 @@ impl<'a> BackupWish<'a> {
             )),
             _ => Ok(Destination {
                 devices: options.to.clone(),
+                parity: 0,
                 database: name,
                 held: None,
                 log: None,
@@ -572,6 +576,7 @@ impl<'a> BackupWish<'a> {
         let held = devices::for_backup(context, &shelf, against, (source, named))?;
         Ok(Destination {
             devices: held.begun.devices.clone(),
+            parity: context.config.target.get(target).map_or(0, |t| t.parity),
             database: Some(name),
             log: shelf.wal_path().map(|path| TargetLog {
                 path,

@@ -276,6 +276,10 @@ fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &
             _ => notes.bad("backup", text),
         }
     }
+    for row in told.backups.iter().filter(|r| r.state == "DEGRADED") {
+        let text = format!("{}: {}", row.label, row.detail);
+        notes.look("backup", text);
+    }
     let (texts, both) = super::shelves::mixed(listing);
     for text in texts {
         match both {

@@ -121,6 +121,11 @@ pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
             Err(failure) => failures.note(&shelf, failure, context),
         }
     }
+    for database in &databases {
+        for warning in shelves::degraded(&database.backups) {
+            context.output.warn(&warning);
+        }
+    }
     let exit = failures.exit().unwrap_or_else(|| context.output.done());
     if options.prometheus {
         let now_us = context.clock.wall_ns() / 1000;

@@ -9,8 +9,10 @@
 
 use std::sync::Arc;
 
-use longshore_media::{BackupDevice, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary};
-use longshore_pipeline::ratio;
+use longshore_media::{
+    BackupDevice, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary, StripePlace,
+};
+use longshore_pipeline::{degraded, ratio};
 use serde::Serialize;
 
 use super::devices;
@@ -30,6 +32,7 @@ struct Label {
     media_description: String,
     media_set: String,
     family_count: u16,
+    parity_count: u16,
     family: u16,
     family_id: String,
     generation: u32,
@@ -52,6 +55,8 @@ struct Set {
     parent: Option<String>,
     complete: bool,
     damaged: bool,
+    /// Parity stands for stripes that are lost or damaged.
+    degraded: bool,
     copy_only: bool,
     encrypted: bool,
     algorithm: String,
@@ -92,6 +97,8 @@ struct Labels {
 struct Sets {
     action: &'static str,
     media: Vec<Label>,
+    /// Parity stripes that are there, by their devices.
+    parity: Vec<String>,
     stored_bytes: Option<u64>,
     sets: Vec<Set>,
 }
@@ -128,16 +135,20 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     {
         media.set(position)?;
     }
+    for warning in degraded(&media) {
+        context.output.warn(&warning);
+    }
     let sets: Vec<Set> = all
         .iter()
         .filter(|s| options.position.is_none_or(|p| p == s.header.position))
-        .map(set)
+        .map(|summary| set(summary, !media.faults().is_empty()))
         .collect();
     let answer = Sets {
         action: "list",
         media: (0..media.family_count())
             .map(|i| label(media.device(i), media.header(i)))
             .collect(),
+        parity: parity_devices(&media),
         stored_bytes: media.stored_bytes()?,
         sets,
     };
@@ -188,6 +199,9 @@ fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
     for shelf in super::shelves::shelves(context, &names, media.target.as_deref())? {
         let listing = shelf.list()?;
         let backups = super::shelves::rows(&listing, None);
+        for warning in super::shelves::degraded(&backups) {
+            context.output.warn(&warning);
+        }
         let name = plain(&shelf.database);
         let text = match backups.is_empty() {
             true => "no backup\n".to_owned(),
@@ -205,10 +219,15 @@ fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
         });
     }
     let action = "list";
-    context
-        .output
-        .json(Exit::Done, Shelves { action, databases });
-    Ok(Exit::Done)
+    let exit = context.output.done();
+    context.output.json(exit, Shelves { action, databases });
+    Ok(exit)
+}
+
+fn parity_devices(media: &MediaSet) -> Vec<String> {
+    let stripes = media.stripes().into_iter();
+    let is_there = |s: &StripePlace| s.is_parity && s.family_uuid.is_some();
+    stripes.filter(is_there).map(|s| s.name).collect()
 }
 
 fn label(device: &str, header: &MediaHeader) -> Label {
@@ -218,6 +237,7 @@ fn label(device: &str, header: &MediaHeader) -> Label {
         media_description: header.description.clone(),
         media_set: header.media_set.to_string(),
         family_count: header.family_count,
+        parity_count: header.parity_count,
         family: header.family,
         family_id: header.family_uuid.to_string(),
         generation: header.generation,
@@ -228,7 +248,7 @@ fn label(device: &str, header: &MediaHeader) -> Label {
     }
 }
 
-fn set(summary: &SetSummary) -> Set {
+fn set(summary: &SetSummary, degraded: bool) -> Set {
     let (header, trailer) = (&summary.header, summary.trailer.as_ref());
     Set {
         position: header.position,
@@ -240,6 +260,7 @@ fn set(summary: &SetSummary) -> Set {
         parent: header.parent.map(|parent| parent.to_string()),
         complete: trailer.is_some(),
         damaged: trailer.is_some_and(|t| t.damaged),
+        degraded,
         copy_only: header.copy_only,
         encrypted: header.encrypted,
         algorithm: header.algorithm.to_string(),
@@ -277,7 +298,10 @@ fn labels(devices: &[Arc<dyn BackupDevice>], context: &Context) -> Result<Exit, 
         table.row(vec![
             plain(&l.device),
             l.media_set.clone(),
-            format!("{} of {}", l.family, l.family_count),
+            match l.family.checked_sub(l.family_count) {
+                Some(parity @ 1..) => format!("parity {parity} of {}", l.parity_count),
+                _ => format!("{} of {}", l.family, l.family_count),
+            },
             l.container.clone(),
             moment(l.created_us),
             plain(&l.media_name),
@@ -305,6 +329,9 @@ fn sets_text(answer: &Sets) -> String {
     }
     for member in &answer.media {
         text += &format!("  family {}  {}\n", member.family, plain(&member.device));
+    }
+    for device in &answer.parity {
+        text += &format!("  parity    {}\n", plain(device));
     }
     if answer.sets.is_empty() {
         return text + "no backup set\n";
@@ -341,12 +368,14 @@ fn sets_text(answer: &Sets) -> String {
             sizes.map_or("-".to_owned(), |(p, _)| bytes(p)),
             sizes.map_or("-".to_owned(), |(_, s)| bytes(s)),
             sizes.map_or("-".to_owned(), |(p, s)| format!("{:.2}", ratio(p, s))),
-            match (s.complete, s.damaged, s.encrypted) {
-                (false, _, _) => "INCOMPLETE",
-                (true, true, false) => "marked",
-                (true, true, true) => "encrypted, marked",
-                (true, false, false) => "complete",
-                (true, false, true) => "encrypted",
+            match (s.complete, s.encrypted) {
+                (false, _) => "INCOMPLETE",
+                (true, true) if s.degraded => "encrypted, DEGRADED",
+                (true, false) if s.degraded => "DEGRADED",
+                (true, true) if s.damaged => "encrypted, marked",
+                (true, false) if s.damaged => "marked",
+                (true, true) => "encrypted",
+                (true, false) => "complete",
             }
             .to_owned(),
             plain(&s.name),
@@ -363,7 +392,7 @@ fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Fai
     if output.json {
         let head = Files {
             action: "files",
-            set: set(&summary),
+            set: set(&summary, !media.faults().is_empty()),
         };
         let mut stream = output.json_stream(&head, "files");
         let read = media.items(position, |item| {

@@ -31,6 +31,7 @@ mod offload;
 mod past;
 mod project;
 mod recording;
+mod repair;
 mod restore;
 mod results;
 mod serve;
@@ -62,6 +63,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Copy(options) => copy::run(options, context),
         Command::Stop(options) => stop::stop(options, context),
         Command::Start(options) => stop::start(options, context),
+        Command::Repair(options) => repair::run(options, context),
         Command::Serve(options) => serve::run(options, context),
         Command::Sql(options) => sql::run(options, context),
         Command::History(options) => catalog::history(options, context),

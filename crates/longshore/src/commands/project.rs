@@ -71,6 +71,7 @@ struct Target {
     buckets: Vec<String>,
     /// Whether backups to it are encrypted.
     encrypted: bool,
+    parity: u16,
 }
 
 /// Loading the configuration has checked its form; this checks the things that it names.
@@ -115,6 +116,7 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
             .collect(),
         buckets: t.buckets.clone(),
         encrypted: !config.recipients_of(Some(name)).is_empty(),
+        parity: t.parity,
     });
     let answer = Answer {
         action: "config_check",
@@ -154,8 +156,12 @@ fn text(answer: &Answer, context: &Context) -> String {
         answer.catalog.as_deref().unwrap_or("none")
     );
     for t in &answer.targets {
+        let parity = match t.parity {
+            0 => String::new(),
+            n => format!(", {n} of them (the last) with parity"),
+        };
         text += &format!(
-            "target {}: each backup gets {} stripes, in {}, {}\n",
+            "target {}: each backup gets {} stripes{parity}, in {}, {}\n",
             plain(&t.name),
             t.directories.len() + t.buckets.len(),
             plain(&[&t.directories[..], &t.buckets[..]].concat().join(", ")),

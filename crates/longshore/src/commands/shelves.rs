@@ -453,6 +453,14 @@ pub fn reasons(rows: &[Row], all: bool) -> String {
         .collect()
 }
 
+/// A warning for each backup for whose stripes parity stands.
+pub fn degraded(rows: &[Row]) -> Vec<String> {
+    let degraded = rows.iter().filter(|r| r.state == "DEGRADED");
+    degraded
+        .map(|r| format!("{}: {}", r.label, r.detail))
+        .collect()
+}
+
 /// Lines about backups that are not simply complete.
 pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
     let mut text = String::new();

@@ -22,6 +22,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_crypt::without_identities;
 use longshore_io::{Storage, Via};
 use longshore_media::header::IDENTITY_MAX;
+use longshore_media::header::PARITY_MAX;
 use longshore_media::only_path;
 use longshore_repository::Places;
 use longshore_repository::retention::Policy;
@@ -204,10 +205,19 @@ pub struct Target {
     pub retention: Option<String>,
     /// For whom backups here are encrypted, in place of those of `[encryption]`; empty: for nobody.
     pub recipients: Option<Vec<String>>,
+    /// How many of the places, the last ones, take parity stripes.
+    #[serde(default)]
+    pub parity: u16,
 }
 
 impl Target {
-    pub const KEYS: &[&str] = &["directories", "buckets", "retention", "recipients"];
+    pub const KEYS: &[&str] = &[
+        "directories",
+        "buckets",
+        "retention",
+        "recipients",
+        "parity",
+    ];
 
     /// Where its stripes go. Errors: an address is none.
     pub fn places(&self) -> Result<Places, longshore_repository::Error> {
@@ -736,6 +746,13 @@ impl Config {
 }
 
 fn check_target(name: &str, target: &Target) -> Result<(), String> {
+    let places = target.directories.len() + target.buckets.len();
+    if target.parity > PARITY_MAX || (target.parity > 0 && usize::from(target.parity) >= places) {
+        return Err(format!(
+            "[target.{name}]: `parity` is {} of {places} places; up to {PARITY_MAX} may take parity, and one must be left for data",
+            target.parity
+        ));
+    }
     if !target.buckets.is_empty() {
         if !target.directories.is_empty() {
             return Err(format!(

@@ -97,6 +97,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "copy_behind" => "copy_behind = \"4G\"",
         "directories" => "directories = [\"/mnt/disk1/backup\"]",
         "buckets" => "buckets = [\"s3://my-bucket/backup\"]",
+        "parity" => "parity = 1",
         "copies" => "copies = [\"offsite\"]",
         "keep_full" => "keep_full = 4",
         "keep_days" => "keep_days = 30",

@@ -60,10 +60,19 @@ pub struct Backup {
     ///
     /// 1 to 64 stripes, all of one kind; nul: keeps nothing. Stripes on different disks add up their write throughput.
     /// Compression uses all CPUs even with one stripe, so more stripes do not help there. Losing one stripe loses the
-    /// backup. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too; docs/buckets.md says how to reach a bucket.
+    /// backup, unless --parity is given. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too; docs/buckets.md says how to reach a bucket.
     /// Without --to the stripes go to --target, else to the configured database's target.
     #[arg(long, value_name = "DEVICE", value_parser = values::device())]
     pub to: Vec<DeviceSpec>,
+
+    /// How many of the devices, the last ones, get parity of the others: 0 to 8.
+    ///
+    /// As many stripes, whichever they are, may then be lost or damaged: restores and verifies go on without them, and
+    /// `longshore repair` writes them once more. Each parity stripe is as long as the longest other stripe. The default
+    /// is `parity` of the target ([target.NAME]) for a backup to it, and 0 for --to. Media with parity stripes hold one
+    /// backup set, so --append is refused on them. Not for one disk: parity there costs space and guards against little.
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=8))]
+    pub parity: Option<u16>,
 
     /// A target of the configuration: a new stripe in each directory.
     ///

@@ -1,11 +1,11 @@
-//! `longshore verify` and `longshore list`, and how media are named.
+//! `longshore verify`, `longshore repair` and `longshore list`, and how media are named.
 //!
 //! Invariants
 //! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
 //!   demand both.
 //! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
 //!
-//! Leaves to others: the meaning of the options (`verify.rs`, `list.rs` in `commands`).
+//! Leaves to others: the meaning of the options (`verify.rs`, `repair.rs`, `list.rs` in `commands`).
 
 use clap::{ArgGroup, Args};
 use longshore_media::DeviceSpec;
@@ -132,6 +132,40 @@ pub struct Verify {
 
     #[command(flatten)]
     pub moving: TransferOptions,
+}
+
+const TEACH_REPAIR: &str = "\
+Examples:
+  longshore repair /mnt/a/app.bak /mnt/b/app.bak /mnt/c/app.bak
+      name all devices in the order of the backup, also those that are lost
+  longshore repair /mnt/a/app.bak /mnt/b/app.bak /mnt/c/app.bak --dry-run
+      what is lost or damaged
+
+Not for: media without parity stripes (--parity of the backup), and media of which more stripes are
+lost than there are parity stripes: use a copy.";
+
+/// Writes lost and damaged stripes of media with parity once more.
+///
+/// Reads every stripe in full. A lost or damaged stripe is written as a new file from the others, checked on the way, and
+/// renamed when all of them are durable. Stripes that are whole are not touched. Files that belong to something else are
+/// refused. Encrypted media need no identity: the repair compares checksums, and `longshore verify --identity` proves the
+/// result. Exit code 0: the media are whole now. 4: they cannot be repaired.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_REPAIR)]
+pub struct Repair {
+    /// All stripes of the media set, in the order of the backup: paths, or s3://BUCKET/KEY.
+    ///
+    /// A device whose stripe is lost gets a new one. If one stripe is lost, any order will do; if several are, the order
+    /// tells which is which. The directories must exist. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too. Without
+    /// the device of a lost stripe, the repair is refused.
+    #[arg(value_name = "DEVICE", required = true, value_parser = values::device())]
+    pub devices: Vec<DeviceSpec>,
+
+    /// Show what is lost or damaged, and write nothing.
+    ///
+    /// Reads every stripe all the same. The exit code is 5 if something is to be repaired. Without it, the repair is made.
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
 }
 
 const TEACH_LIST: &str = "\

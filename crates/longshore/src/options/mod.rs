@@ -41,7 +41,7 @@ pub use cache_service::{
 };
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use forwarded::{ForwardedArgs, is_elsewhere, is_help, with_studies};
-pub use inspect::{AsOf, Bases, List, Media, Verify};
+pub use inspect::{AsOf, Bases, List, Media, Repair, Verify};
 pub use keys::{Key, KeyAction, KeyNew, KeyOptions, KeyRecipient};
 pub use offload::{OffloadOptions, ResultOptions};
 pub use project::{Completions, Config, ConfigAction, Man};
@@ -112,6 +112,7 @@ pub enum Command {
     Copy(Copy),
     Stop(Stop),
     Start(Start),
+    Repair(Repair),
     Sql(Sql),
     Serve(Serve),
     History(History),

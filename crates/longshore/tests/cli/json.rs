@@ -60,10 +60,12 @@ const LINES: [(&str, &str); 32] = [
 ];
 
 /// The actions that are answered in other suites, or by other tests of this one.
-const ELSEWHERE: [&str; 22] = [
+const ELSEWHERE: [&str; 23] = [
     // Their status depends on the machine.
     "add-login",
     "doctor",
+    // tests/cli/parity.rs
+    "repair",
     // tests/wal
     "wal_get",
     "wal_list",

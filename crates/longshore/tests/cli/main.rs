@@ -23,6 +23,7 @@ mod mistakes;
 mod origins;
 mod output;
 mod owners;
+mod parity;
 mod past;
 mod promises;
 mod reader;

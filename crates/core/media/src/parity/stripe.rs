@@ -116,10 +116,7 @@ impl ParityStripe {
             index_offset,
             index_len,
             chain_crc: self.chain_crc,
-            proof: root.map(|root| RootProof {
-                mac: [0; 32],
-                root,
-            }),
+            proof: root.map(|root| RootProof { mac: [0; 32], root }),
             ..whole.clone()
         };
         let mut record = Vec::new();

@@ -1,0 +1,235 @@
+//! Goal: parity stripes do for a user what their help says: a backup is restored without a stripe, every command says so,
+//! and `repair` writes the stripe once more.
+//! Method: the program backs up a small database to files and to a target; stripes are removed, damaged and exchanged.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::stage::{Ran, Stage, damage, rows};
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+fn backed_up() -> Stage {
+    let stage = Stage::new();
+    stage.database("app.db", 3);
+    let ran = stage.line(
+        "--json backup app.db --to a.bak --to b.bak --to c.bak --to p.bak --parity 1 --verify",
+    );
+    let answer = json(&ran.exits(0));
+    assert_eq!(answer["run"]["plan"]["parity_stripes"], 1);
+    assert_eq!(answer["verified"], true);
+    stage
+}
+
+const ALL: &str = "a.bak b.bak c.bak p.bak";
+
+#[test]
+fn a_backup_with_parity_is_restored_without_a_stripe_and_repaired() {
+    let stage = backed_up();
+    let before = rows(&stage.path("app.db"));
+    stage.line(&format!("verify {ALL}")).exits(0);
+    stage.line(&format!("list {ALL}")).exits(0).says("complete");
+    let whole = stage.line(&format!("--json repair {ALL}")).exits(0);
+    assert_eq!(json(&whole)["written_bytes"], 0);
+    let bytes = std::fs::read(stage.path("b.bak")).unwrap();
+    std::fs::remove_file(stage.path("b.bak")).unwrap();
+    for line in [
+        "verify a.bak c.bak p.bak",
+        "verify a.bak b.bak c.bak p.bak",
+        "list a.bak c.bak p.bak",
+        "restore a.bak c.bak p.bak --to out",
+        "restore p.bak a.bak c.bak --to only --only app.db",
+    ] {
+        stage.line(line).exits(5).says("DEGRADED");
+    }
+    assert_eq!(rows(&stage.path("out/app.db")), before);
+    assert_eq!(rows(&stage.path("only/app.db")), before);
+    let names = stage.names(".");
+    let dry = stage
+        .line(&format!("--json repair {ALL} --dry-run"))
+        .exits(5);
+    assert_eq!(stage.names("."), names, "a dry run writes nothing");
+    let stripes = json(&dry)["stripes"].clone();
+    assert_eq!(
+        (&stripes[1]["state"], &stripes[0]["state"]),
+        (&"lost".into(), &"whole".into())
+    );
+    stage
+        .line(&format!("repair {ALL}"))
+        .exits(0)
+        .says("repaired");
+    assert!(std::fs::read(stage.path("b.bak")).unwrap() == bytes);
+    stage.line(&format!("verify {ALL}")).exits(0);
+}
+
+#[test]
+fn damage_is_read_around_and_named_and_what_parity_cannot_stand_for_is_refused() {
+    let stage = backed_up();
+    let before = rows(&stage.path("app.db"));
+    let bytes = std::fs::read(stage.path("a.bak")).unwrap();
+    damage(&stage.path("a.bak"));
+    stage
+        .line(&format!("restore {ALL} --to out"))
+        .exits(5)
+        .says("stripe a.bak (family 1) is damaged");
+    assert_eq!(rows(&stage.path("out/app.db")), before);
+    stage
+        .line(&format!("verify {ALL}"))
+        .exits(5)
+        .says("DEGRADED");
+    stage.line(&format!("repair {ALL}")).exits(0);
+    assert!(std::fs::read(stage.path("a.bak")).unwrap() == bytes);
+    damage(&stage.path("p.bak"));
+    stage
+        .line(&format!("verify {ALL}"))
+        .exits(5)
+        .says("parity stripe p.bak (family 4) is damaged");
+    stage.line(&format!("restore {ALL} --to whole")).exits(0);
+    stage.line(&format!("repair {ALL}")).exits(0);
+    std::fs::remove_file(stage.path("a.bak")).unwrap();
+    std::fs::remove_file(stage.path("c.bak")).unwrap();
+    for line in [
+        "restore b.bak p.bak --to no",
+        "repair a.bak b.bak c.bak p.bak",
+    ] {
+        stage.line(line).exits(4).says("missing");
+    }
+    assert!(!stage.path("no/app.db").exists());
+}
+
+#[test]
+fn what_parity_does_not_go_with_is_refused_by_name() {
+    let stage = backed_up();
+    let to = "--to a.bak --to b.bak --to c.bak --to p.bak";
+    stage
+        .line(&format!("backup app.db {to} --parity 1 --append"))
+        .exits(4)
+        .says("holds one backup set")
+        .says("--init");
+    stage
+        .line(&format!("backup app.db {to} --init --parity 2"))
+        .exits(4)
+        .says("formatted for 1 parity stripes");
+    stage
+        .line("backup app.db --to one.bak --parity 1")
+        .exits(4)
+        .says("1 parity stripes are asked for, of 1 devices");
+    stage.database("plain.db", 1);
+    stage.line("backup plain.db --to x.bak --to y.bak").exits(0);
+    stage
+        .line("repair x.bak y.bak")
+        .exits(4)
+        .says("its media set has no parity stripes");
+    std::fs::copy(stage.path("x.bak"), stage.path("b.bak")).unwrap();
+    stage
+        .line(&format!("repair {ALL}"))
+        .exits(4)
+        .says("device b.bak is not overwritten");
+    std::fs::remove_file(stage.path("b.bak")).unwrap();
+    stage
+        .line("repair a.bak c.bak p.bak")
+        .exits(4)
+        .says("no device was given for family 2 of 4");
+}
+
+#[test]
+fn a_target_with_parity_tells_a_degraded_backup() {
+    let stage = Stage::new();
+    stage.database("app.db", 2);
+    for dir in ["disk1", "disk2", "disk3", "away"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let path = |name: &str| stage.path(name).display().to_string();
+    let text = format!(
+        "[database.sales]\nurl = \"sqlite:{}\"\ncopies = [\"offsite\"]\n\
+         [target.nightly]\ndirectories = [\"{}\", \"{}\", \"{}\"]\nparity = 1\n\
+         [target.offsite]\ndirectories = [\"{}\"]\n[defaults]\ntarget = \"nightly\"\n",
+        path("app.db"),
+        path("disk1"),
+        path("disk2"),
+        path("disk3"),
+        path("away"),
+    );
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    stage.line("config check").exits(0).says("with parity");
+    stage.line("backup sales").exits(0);
+    stage.line("info sales").exits(0).says("complete");
+    let label = stage.names("disk2/sales")[0].clone();
+    let stripe = stage.path(format!("disk2/sales/{label}/family-2.bak"));
+    let bytes = std::fs::read(&stripe).unwrap();
+    std::fs::remove_file(&stripe).unwrap();
+    stage.line("info sales").exits(5).says("DEGRADED");
+    stage
+        .line("list --database sales")
+        .exits(5)
+        .says("DEGRADED");
+    stage.line("check sales").exits(5).says("DEGRADED");
+    stage.line("restore --database sales --to out").exits(5);
+    assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
+    // A copy has all stripes.
+    stage.line("copy sales").exits(0);
+    let copy = stage.path(format!("away/sales/{label}/family-2.bak"));
+    assert!(std::fs::read(copy).unwrap() == bytes);
+    let all: Vec<String> = (1..=3)
+        .map(|n| path(&format!("disk{n}/sales/{label}/family-{n}.bak")))
+        .collect();
+    stage.line(&format!("repair {}", all.join(" "))).exits(0);
+    assert!(std::fs::read(&stripe).unwrap() == bytes);
+    stage.line("info sales").exits(0);
+}
+
+/// Goal: what an operator without a key does for an encrypted backup, and what its owner gets of it.
+#[test]
+fn an_encrypted_backup_is_repaired_without_an_identity() {
+    let stage = Stage::new();
+    stage.database("app.db", 3);
+    let made = stage.line("key new id").exits(0);
+    let to = "--to a.bak --to b.bak --to c.bak --to p.bak --parity 1";
+    let line = format!("backup app.db {to} --encrypt-to {}", made.out.trim());
+    stage.line(&line).exits(0);
+    let before = rows(&stage.path("app.db"));
+    let bytes = std::fs::read(stage.path("b.bak")).unwrap();
+    std::fs::remove_file(stage.path("b.bak")).unwrap();
+    stage
+        .line("restore a.bak c.bak p.bak --to out --identity id")
+        .exits(5)
+        .says("DEGRADED");
+    assert_eq!(rows(&stage.path("out/app.db")), before);
+    stage
+        .line("restore c.bak p.bak a.bak --to only --only app.db --identity id")
+        .exits(5);
+    assert_eq!(rows(&stage.path("only/app.db")), before);
+    stage
+        .line("list a.bak c.bak p.bak")
+        .exits(5)
+        .says("encrypted, DEGRADED");
+    stage
+        .line(&format!("repair {ALL}"))
+        .exits(0)
+        .says("repaired");
+    assert!(std::fs::read(stage.path("b.bak")).unwrap() == bytes);
+    stage
+        .line(&format!("verify {ALL} --identity id --require-encryption"))
+        .exits(0);
+    damage(&stage.path("c.bak"));
+    stage
+        .line(&format!("verify {ALL} --identity id"))
+        .exits(5)
+        .says("stripe c.bak (family 3) is damaged");
+    stage.line(&format!("repair {ALL}")).exits(0);
+    stage.line(&format!("verify {ALL} --identity id")).exits(0);
+    reads_alone(&stage, &before);
+}
+
+/// The reader that knows only the format's page restores the backup without one stripe, too.
+fn reads_alone(stage: &Stage, before: &[String]) {
+    let reader =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reader/longshore_reader.py");
+    let reader = reader.display();
+    let line = format!("python3 -B {reader} restore --identity id --to alone b.bak c.bak p.bak");
+    stage.shell(&line).exits(0);
+    assert_eq!(rows(&stage.path("alone/app.db")), before);
+}
