@@ -16,13 +16,24 @@ use crate::measure::{Limit, Sample, Waits};
 use crate::plan::Plan;
 use crate::share::EngineShare;
 
+/// The beginning of the warnings of [`degraded`].
+const DEGRADED: &str = "the set is DEGRADED: ";
+
 /// A warning for each stripe that parity stood for.
 pub fn degraded(media: &MediaSet) -> Vec<String> {
     let faults = media.faults().into_iter();
-    let warning = |fault| {
-        format!("the set is DEGRADED: {fault} (`longshore repair` writes the stripe once more)")
-    };
+    let warning =
+        |fault| format!("{DEGRADED}{fault} (`longshore repair` writes the stripe once more)");
     faults.map(warning).collect()
+}
+
+impl Run {
+    /// Its warnings that parity stood for stripes.
+    pub fn degraded(&self) -> impl Iterator<Item = &String> {
+        self.warnings
+            .iter()
+            .filter(|text| text.starts_with(DEGRADED))
+    }
 }
 
 /// SQL Server counts every database in pages of this size.
@@ -214,6 +225,8 @@ pub struct VerifiedSet {
     /// The first of its stripes.
     pub device: String,
     pub valid: bool,
+    /// Whether parity stood for stripes that are lost or damaged.
+    pub degraded: bool,
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     /// Whether the set was made from files that changed meanwhile; the set itself may be valid.

@@ -402,6 +402,7 @@ fn verified(read: UnloadedSet, (media, position): SetAt, undamaged: bool) -> Ver
         parent: read.header.parent,
         chain_sets: None,
         valid: undamaged && trailer.is_some(),
+        degraded: !media.faults().is_empty(),
         plain_bytes: read.plain_bytes,
         stored_bytes: trailer.map_or(0, |t| t.stored_bytes_total),
         made_damaged: trailer.is_some_and(|t| t.damaged),

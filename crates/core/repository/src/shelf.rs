@@ -609,6 +609,44 @@ impl Shelf {
         self.take_lease(listing, choice)
     }
 
+    /// The stripes of a leased backup in the order of its families, those that are lost as well: where they would be
+    /// written now. A lost stripe of a backup that was made when the target had other places is left out.
+    ///
+    /// Errors: its stripes make no media set.
+    pub fn all_stripes(&self, lease: &BackupLease) -> Result<Vec<DeviceSpec>, Error> {
+        let opened: Vec<_> = lease
+            .devices
+            .iter()
+            .map(|d| d.open(&self.storage))
+            .collect();
+        let media = MediaSet::open(&opened)?;
+        let stripes = media.stripes();
+        let has_its_places = stripes.len() == self.target.count();
+        let mut all = Vec::new();
+        for stripe in &stripes {
+            match stripe.device_index {
+                Some(index) => all.push(lease.devices[index].clone()),
+                None if has_its_places => {
+                    all.push(self.place.device(&lease.label, stripe.family)?);
+                }
+                None => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Makes room for the lost ones of [`Shelf::all_stripes`].
+    ///
+    /// Errors: a directory of the target does not exist, or cannot be written to.
+    pub fn make_room(&self, lease: &BackupLease, all: &[DeviceSpec]) -> Result<(), Error> {
+        for (family, device) in (1..).zip(all) {
+            if !lease.devices.contains(device) {
+                self.place.make_room(&lease.label, family)?;
+            }
+        }
+        Ok(())
+    }
+
     fn take_lease(&self, listing: &Listing, choice: RestoreStart) -> Result<BackupLease, Error> {
         let chosen = choice.index;
         let set = &listing.sets[chosen];
@@ -835,12 +873,12 @@ impl BackupState {
     /// One line for messages.
     pub fn text(&self) -> String {
         match self {
-            BackupState::Complete(c) if c.trailer.damaged => {
-                "complete; marked: made from files that changed, or from damaged ones".into()
-            }
             BackupState::Complete(c) if !c.faults.is_empty() => {
                 let faults: Vec<String> = c.faults.iter().map(StripeFault::to_string).collect();
                 format!("DEGRADED: {}", faults.join("; "))
+            }
+            BackupState::Complete(c) if c.trailer.damaged => {
+                "complete; marked: made from files that changed, or from damaged ones".into()
             }
             BackupState::Complete(_) => "complete".into(),
             BackupState::Writing {

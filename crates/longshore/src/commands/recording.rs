@@ -149,6 +149,8 @@ pub fn verified(report: &VerifyReport, leased: &[SetIdentity], by: &Witnessed) -
         };
         let wrong = match (set.valid, set.parent) {
             (false, _) => Some(damaged),
+            // It is good, and will be repaired or be worse: it is read again.
+            (true, _) if set.degraded => continue,
             (true, None) => None,
             (true, Some(_)) if chain_is_sound => None,
             (true, Some(_)) if first.is_some() => Some(damaged),

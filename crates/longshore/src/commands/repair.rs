@@ -4,15 +4,17 @@
 //! - A dry run writes nothing, and reads what the repair reads.
 //! - Exit code 0 means that the media are whole now.
 //!
-//! Leaves to others: finding and writing stripes (`longshore-media`).
+//! Leaves to others: finding and writing stripes (`longshore-media`), and where a target has them (`repository`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use longshore_media::{BackupDevice, Error as MediaError, Examined, StripeFault};
+use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, Examined, StripeFault};
 use longshore_pipeline::Error;
+use longshore_repository::{BackupLease, Shelf};
 use serde::Serialize;
 
+use super::{devices, labelled};
 use crate::context::Context;
 use crate::options::Repair;
 use longshore_terminal::failure::{Exit, Failure};
@@ -31,8 +33,9 @@ struct Answer {
     written_bytes: u64,
 }
 
+/// A stripe as it was found, and whether it was repaired.
 #[derive(Serialize)]
-struct Stripe {
+pub struct Stripe {
     family: u16,
     parity: bool,
     device: String,
@@ -51,9 +54,25 @@ enum StripeState {
 }
 
 pub fn run(options: &Repair, context: &Context) -> Result<Exit, Failure> {
+    let answer = repair(options, context)?;
+    context.output.say(&text(&answer));
+    let exit = context.output.done();
+    context.output.json(exit, answer);
+    Ok(exit)
+}
+
+/// Repairs media, and returns the stripes as they were found, also as a table.
+pub fn mend(options: &Repair, context: &Context) -> Result<(Vec<Stripe>, String), Failure> {
+    let answer = repair(options, context)?;
+    let text = text(&answer);
+    Ok((answer.stripes, text))
+}
+
+fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
     let cancel = interrupt::cancel_flag();
-    let open = |spec: &longshore_media::DeviceSpec| spec.open_until(&context.storage, &cancel);
-    let devices: Vec<Arc<dyn BackupDevice>> = options.devices.iter().map(open).collect();
+    let chosen = Chosen::of(options, context)?;
+    let open = |spec: &DeviceSpec| spec.open_until(&context.storage, &cancel);
+    let devices: Vec<Arc<dyn BackupDevice>> = chosen.devices.iter().map(open).collect();
     let moved = |_: u64| match cancel.load(Ordering::Relaxed) {
         false => Ok(()),
         true => Err(MediaError::Cancelled {
@@ -79,12 +98,45 @@ pub fn run(options: &Repair, context: &Context) -> Result<Exit, Failure> {
             }
         }
         false if faults.is_empty() => {}
-        false => answer.written_bytes = examined.repair(&devices, &moved).map_err(Error::from)?,
+        false => {
+            chosen.make_room()?;
+            answer.written_bytes = examined.repair(&devices, &moved).map_err(Error::from)?;
+        }
     }
-    context.output.say(&text(&answer));
-    let exit = context.output.done();
-    context.output.json(exit, answer);
-    Ok(exit)
+    Ok(answer)
+}
+
+/// All stripes of the backup, also the places of lost ones. Of a target's, the lease is held until the repair has ended.
+struct Chosen {
+    devices: Vec<DeviceSpec>,
+    at_target: Option<(Shelf, BackupLease)>,
+}
+
+impl Chosen {
+    fn of(options: &Repair, context: &Context) -> Result<Chosen, Failure> {
+        let Some(database) = &options.database else {
+            return Ok(Chosen {
+                devices: options.devices.clone(),
+                at_target: None,
+            });
+        };
+        let target = devices::target_of(context, options.target.as_deref(), database)?;
+        let shelf = devices::shelf(context, &target, database)?;
+        let label = options.label.as_deref().filter(|l| *l != "latest");
+        let lease = shelf.lease(label).map_err(labelled::of_branch)?;
+        devices::remark(&lease, context);
+        Ok(Chosen {
+            devices: shelf.all_stripes(&lease)?,
+            at_target: Some((shelf, lease)),
+        })
+    }
+
+    fn make_room(&self) -> Result<(), Failure> {
+        match &self.at_target {
+            Some((shelf, lease)) => Ok(shelf.make_room(lease, &self.devices)?),
+            None => Ok(()),
+        }
+    }
 }
 
 fn stripes(

@@ -26,9 +26,10 @@ use super::backup::wrong_report;
 use super::devices::{self, ReadDevices};
 use super::moving::{limits, reading_tuning};
 use super::recording::{self, Recorder, shelf_of};
+use super::repair::{Stripe, mend};
 use crate::context::Context;
 use crate::keys::keyring;
-use crate::options::Verify;
+use crate::options::{Repair, Verify};
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{Table, bytes};
@@ -39,6 +40,8 @@ struct Answer<'a> {
     action: &'static str,
     message: &'a str,
     valid: bool,
+    /// With --repair, if there was something to repair.
+    repaired: Option<Vec<Stripe>>,
     #[serde(flatten)]
     report: &'a VerifyReport,
 }
@@ -102,6 +105,10 @@ fn run_once(
     if let Some(recorder) = recorder {
         record(recorder, &chosen, &report);
     }
+    let (repaired, table_of_stripes) = match repair(options, context, &report)? {
+        Some((stripes, text)) => (Some(stripes), text),
+        None => (None, String::new()),
+    };
     let exit = match report.is_valid() {
         true => context.output.done(),
         false => Exit::No,
@@ -127,17 +134,39 @@ fn run_once(
         }
         _ => format!("The media are damaged: {} findings.", report.findings.len()),
     };
-    output.say(&format!("{message}\n{}", table(&report)));
+    output.say(&format!("{message}\n{}{table_of_stripes}", table(&report)));
     output.json(
         exit,
         Answer {
             action: "verify",
             message: &message,
             valid: report.is_valid(),
+            repaired,
             report: &report,
         },
     );
     Ok(exit)
+}
+
+/// With --repair: writes the stripes that parity stood for once more. Nothing is repaired of media with other damage.
+fn repair(
+    options: &Verify,
+    context: &Context,
+    report: &VerifyReport,
+) -> Result<Option<(Vec<Stripe>, String)>, Failure> {
+    let is_degraded = report.sets.iter().any(|set| set.degraded);
+    if !options.repair || !is_degraded || !report.is_valid() {
+        return Ok(None);
+    }
+    let media = &options.media;
+    let repair = Repair {
+        devices: media.devices.clone(),
+        database: media.database.clone(),
+        target: media.target.clone(),
+        label: media.label.clone(),
+        dry_run: false,
+    };
+    mend(&repair, context).map(Some)
 }
 
 fn record(recorder: &Recorder, chosen: &ReadDevices, report: &VerifyReport) {

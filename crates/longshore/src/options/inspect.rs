@@ -120,6 +120,13 @@ pub struct Verify {
     #[arg(long, value_name = "DAYS", requires = "all")]
     pub older_than: Option<u32>,
 
+    /// Then write lost and damaged stripes once more, as `longshore repair` does.
+    ///
+    /// For media with parity stripes that were found valid. With --identity, what the repair writes was proved by the
+    /// verification. The exit code is 5 if something was repaired. By default, media are only read.
+    #[arg(long, conflicts_with_all = ["all", "position", "as_of"])]
+    pub repair: bool,
+
     /// Only the backup set with this number; the default is all of them.
     ///
     /// All are read because damage to one set says nothing about the others. Give a number to check one set of large
@@ -138,8 +145,8 @@ const TEACH_REPAIR: &str = "\
 Examples:
   longshore repair /mnt/a/app.bak /mnt/b/app.bak /mnt/c/app.bak
       name all devices in the order of the backup, also those that are lost
-  longshore repair /mnt/a/app.bak /mnt/b/app.bak /mnt/c/app.bak --dry-run
-      what is lost or damaged
+  longshore repair --database sales --dry-run
+      what is lost or damaged of the latest backup at its target
 
 Not for: media without parity stripes (--parity of the backup), and media of which more stripes are
 lost than there are parity stripes: use a copy.";
@@ -152,14 +159,34 @@ lost than there are parity stripes: use a copy.";
 /// result. Exit code 0: the media are whole now. 4: they cannot be repaired.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_REPAIR)]
+#[command(group = ArgGroup::new("media").required(true).multiple(true).args(["devices", "database"]))]
 pub struct Repair {
     /// All stripes of the media set, in the order of the backup: paths, or s3://BUCKET/KEY.
     ///
     /// A device whose stripe is lost gets a new one. If one stripe is lost, any order will do; if several are, the order
     /// tells which is which. The directories must exist. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too. Without
-    /// the device of a lost stripe, the repair is refused.
-    #[arg(value_name = "DEVICE", required = true, value_parser = values::device())]
+    /// the device of a lost stripe, the repair is refused. Without devices, --database must say what to repair.
+    #[arg(value_name = "DEVICE", value_parser = values::device())]
     pub devices: Vec<DeviceSpec>,
+
+    /// Instead of devices: the database whose backup to repair, at its target.
+    ///
+    /// The stripes are found there, and lost ones are written where the target has them now: the target's directories
+    /// must exist, the database's are made. Without this option the named devices are repaired.
+    #[arg(long, value_name = "NAME", conflicts_with = "devices")]
+    pub database: Option<String>,
+
+    /// The target that holds the backup; else the one configured for it.
+    ///
+    /// The default is `target` in [database.NAME], else in [defaults]. Give this option for a copy at another target.
+    #[arg(long, value_name = "NAME", requires = "database")]
+    pub target: Option<String>,
+
+    /// A label that `longshore list` shows, or `latest` (the default).
+    ///
+    /// The newest is the default because it loses the least. `longshore info` shows which backups are DEGRADED.
+    #[arg(long, value_name = "LABEL", requires = "database")]
+    pub label: Option<String>,
 
     /// Show what is lost or damaged, and write nothing.
     ///

@@ -173,12 +173,72 @@ fn a_target_with_parity_tells_a_degraded_backup() {
     stage.line("copy sales").exits(0);
     let copy = stage.path(format!("away/sales/{label}/family-2.bak"));
     assert!(std::fs::read(copy).unwrap() == bytes);
+    stage
+        .line("verify --database sales")
+        .exits(5)
+        .says("DEGRADED");
+    // Its disk was replaced by an empty one.
+    std::fs::remove_dir_all(stage.path("disk2/sales")).unwrap();
+    stage
+        .line("repair --database sales --dry-run")
+        .exits(5)
+        .says("LOST");
+    assert!(stage.names("disk2").is_empty(), "a dry run writes nothing");
+    stage
+        .line("repair --database sales")
+        .exits(0)
+        .says("repaired");
+    assert!(std::fs::read(&stripe).unwrap() == bytes);
+    stage.line("info sales").exits(0);
+    let line = format!("repair --database sales --target nightly --label {label}");
+    stage.line(&line).exits(0).says("whole");
+    stage.line("verify --database sales").exits(0);
     let all: Vec<String> = (1..=3)
         .map(|n| path(&format!("disk{n}/sales/{label}/family-{n}.bak")))
         .collect();
+    std::fs::remove_file(&stripe).unwrap();
     stage.line(&format!("repair {}", all.join(" "))).exits(0);
     assert!(std::fs::read(&stripe).unwrap() == bytes);
-    stage.line("info sales").exits(0);
+    stage
+        .line("repair --database sales --target offsite")
+        .exits(0)
+        .says("whole");
+    // A result that parity stood for is not kept: it is read again until it is repaired.
+    damage(&stripe);
+    for _ in 0..2 {
+        let all = stage.line("--json verify --database sales --all").exits(5);
+        assert_eq!(json(&all)["valid"], true);
+        all.says("DEGRADED");
+    }
+    stage.line("repair --database sales").exits(0);
+    for _ in 0..2 {
+        stage.line("verify --database sales --all").exits(0);
+    }
+}
+
+#[test]
+fn a_verification_repairs_what_parity_stood_for_if_it_is_told_to() {
+    let stage = backed_up();
+    let bytes = std::fs::read(stage.path("b.bak")).unwrap();
+    damage(&stage.path("b.bak"));
+    let ran = stage
+        .line(&format!("--json verify {ALL} --repair"))
+        .exits(5);
+    let answer = json(&ran);
+    assert_eq!(answer["sets"][0]["degraded"], true);
+    assert_eq!(answer["repaired"][1]["state"], "damaged");
+    assert_eq!(answer["repaired"][1]["repaired"], true);
+    assert!(std::fs::read(stage.path("b.bak")).unwrap() == bytes);
+    let ran = stage
+        .line(&format!("--json verify {ALL} --repair"))
+        .exits(0);
+    assert_eq!(json(&ran)["repaired"], Value::Null);
+    std::fs::remove_file(stage.path("b.bak")).unwrap();
+    stage
+        .line(&format!("verify {ALL} --repair"))
+        .exits(5)
+        .says("repaired");
+    assert!(std::fs::read(stage.path("b.bak")).unwrap() == bytes);
 }
 
 /// Goal: what an operator without a key does for an encrypted backup, and what its owner gets of it.

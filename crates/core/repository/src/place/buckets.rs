@@ -511,6 +511,15 @@ impl Claims for Buckets {
             label: label.to_string(),
         })
     }
+
+    fn device(&self, label: &Label, family: u16) -> Result<DeviceSpec, Error> {
+        Ok(DeviceSpec::Bucket(address_of(&self.stripe(label, family))?))
+    }
+
+    /// An object needs no room.
+    fn make_room(&self, _label: &Label, _family: u16) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// The results of `work` for each of these, in order. As many run at once as wait for a store.

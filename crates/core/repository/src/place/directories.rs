@@ -324,6 +324,24 @@ impl Claims for Directories {
         let lease = self.claim(&*first, label)?.ok_or_else(taken)?;
         self.fill(homes, (label.clone(), lease), usize::from(families))
     }
+
+    fn device(&self, label: &Label, family: u16) -> Result<DeviceSpec, Error> {
+        Ok(DeviceSpec::File(self.stripe(label, family).into()))
+    }
+
+    fn make_room(&self, label: &Label, family: u16) -> Result<(), Error> {
+        let index = (usize::from(family) - 1) % self.directories.len();
+        let directory = self.directory(&self.directories[index])?;
+        let home = self.make_home(index, &*directory)?;
+        let (name, path) = (Path::new(label.as_str()), self.path(index));
+        match home.create_dir(name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
+        .and_then(|()| home.sync(Path::new("")))
+        .map_err(self.io("create", &path.join(name)))?;
+        self.refuse_intruder(&*home, name, &path.join(name))
+    }
 }
 
 impl Place for Directories {

@@ -141,6 +141,15 @@ pub(crate) trait Claims {
     ///
     /// Errors: [`Error::LabelTaken`] if anything is under the label.
     fn begin_copy(&self, label: &Label, families: u16) -> Result<Begun, Error>;
+
+    /// The device of this family of a backup, where it would be written now.
+    fn device(&self, label: &Label, family: u16) -> Result<DeviceSpec, Error>;
+
+    /// Makes room for a lost stripe of a backup that is there and that the caller protects: afterwards
+    /// [`Claims::device`] can be written.
+    ///
+    /// Errors: a directory of the target does not exist, or cannot be written to.
+    fn make_room(&self, label: &Label, family: u16) -> Result<(), Error>;
 }
 
 /// The marks at a place, which are no backups and are never removed.

@@ -183,6 +183,7 @@ contract! {
     a_new_backup_is_held_before_its_first_byte_and_as_long_as_it_is_written
     a_backup_that_is_begun_and_left_leaves_nothing
     a_backup_lies_where_the_place_said_it_would
+    a_lost_stripe_gets_room_where_it_was
     every_backup_has_a_label_of_its_own
     a_copy_has_the_label_and_the_stripes_of_its_original_and_takes_no_label_that_is_there
     what_is_written_or_read_is_not_removed
@@ -474,6 +475,31 @@ fn a_record_that_is_too_long_is_not_read(stage: &Stage) {
     assert_eq!(read(0), None);
 }
 
+fn a_lost_stripe_gets_room_where_it_was(stage: &Stage) {
+    let label = stage.shelved(3);
+    let place = stage.place();
+    let before = place.look().unwrap().labels[&label].stripes.clone();
+    let lost = place.device(&label, 2).unwrap();
+    assert_eq!(before[1], lost);
+    if let DeviceSpec::File(path) = &lost {
+        // Its disk was replaced: nothing of the database is there.
+        let dir = |path: &std::path::Path| stage.storage.dir(path).unwrap();
+        let of_label = path.parent().unwrap();
+        dir(of_label).remove_file("family-2.bak".as_ref()).unwrap();
+        let home = of_label.parent().unwrap();
+        dir(home).remove_dir(label.as_str().as_ref()).unwrap();
+        assert_eq!(place.look().unwrap().labels[&label].stripes.len(), 1);
+    }
+    let _held = place.protect(&label).unwrap();
+    for _ in 0..2 {
+        place.make_room(&label, 2).unwrap();
+    }
+    if matches!(lost, DeviceSpec::File(_)) {
+        stage.write(&lost);
+    }
+    assert_eq!(place.look().unwrap().labels[&label].stripes, before);
+}
+
 fn stripes_that_are_written_again_have_another_change(stage: &Stage) {
     let begun = stage.begun(1);
     let changes = || {
@@ -571,6 +597,7 @@ enum Lie {
     ReadsAnyLength,
     ForgetsStops,
     HasItElsewhere,
+    MakesNoRoom,
     RemovesNothing,
     CopiesOverAnything,
     ConfirmsWhatWasLost,
@@ -664,6 +691,17 @@ impl Claims for Lying {
             _ => self.place.begin_copy(label, families)?,
         };
         Ok(begun)
+    }
+
+    fn device(&self, label: &Label, family: u16) -> Result<DeviceSpec, Error> {
+        self.place.device(label, family)
+    }
+
+    fn make_room(&self, label: &Label, family: u16) -> Result<(), Error> {
+        match self.lie {
+            Lie::MakesNoRoom => Ok(()),
+            _ => self.place.make_room(label, family),
+        }
     }
 }
 
@@ -796,6 +834,7 @@ fn every_lie_of_a_place_breaks_a_promise() {
         Lie::ReadsAnyLength,
         Lie::ForgetsStops,
         Lie::HasItElsewhere,
+        Lie::MakesNoRoom,
         Lie::RemovesNothing,
         Lie::CopiesOverAnything,
         Lie::ConfirmsWhatWasLost,

@@ -602,10 +602,14 @@ impl<'a> Verification<'a> {
             }
         }
         let own = lease.identities.first();
+        let mut sets = report.sets.iter().filter(|set| set.valid && set.degraded);
+        let is_degraded = own.is_some_and(|own| sets.any(|set| set.set == own.set));
         let wrong = match (own.and_then(of), lost) {
             (Some(own), _) if !own.good => Some(own.text.clone()),
             (_, Some(label)) => Some(format!("it needs {label}, which is damaged")),
             (Some(_), None) => None,
+            // Without a result it is read again.
+            (None, None) if is_degraded => return None,
             // It was found good while this run read another that needs it.
             (None, None) if own.is_some_and(|own| self.judged.is_good(own)) => None,
             (None, None) => Some("its chain could not be checked".to_owned()),
