@@ -241,6 +241,44 @@ fn a_verification_repairs_what_parity_stood_for_if_it_is_told_to() {
     assert!(std::fs::read(stage.path("b.bak")).unwrap() == bytes);
 }
 
+#[test]
+fn statements_write_and_read_parity_stripes() {
+    let stage = Stage::new();
+    stage.database("app.db", 3);
+    let before = rows(&stage.path("app.db"));
+    let path = |name: &str| stage.path(name).display().to_string();
+    let text = format!("[database.app]\nurl = \"sqlite:{}\"\n", path("app.db"));
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    let disks = |names: &[&str]| {
+        let disks: Vec<String> = names
+            .iter()
+            .map(|n| format!("DISK = '{}'", path(n)))
+            .collect();
+        disks.join(", ")
+    };
+    let all = disks(&["a.bak", "b.bak", "c.bak", "p.bak"]);
+    let sql = |text: &str| stage.run(&["sql", "-b", "-Q", text]);
+    sql(&format!(
+        "BACKUP DATABASE app TO {all} WITH PARITY = 1, FORMAT"
+    ))
+    .exits(0);
+    stage.line(&format!("verify {ALL}")).exits(0);
+    sql(&format!("BACKUP DATABASE app TO {all} WITH PARITY = 1"))
+        .says("holds one backup set")
+        .says("WITH INIT");
+    sql(&format!("BACKUP DATABASE app TO {all} WITH INIT")).says("WITH PARITY = 1");
+    sql(&format!(
+        "BACKUP DATABASE app TO {all} WITH INIT, PARITY = 1"
+    ))
+    .exits(0);
+    std::fs::remove_file(stage.path("a.bak")).unwrap();
+    let left = disks(&["b.bak", "c.bak", "p.bak"]);
+    let to = path("restored.db");
+    let restore = format!("RESTORE DATABASE app FROM {left} WITH MOVE 'app' TO '{to}'");
+    sql(&restore).says("DEGRADED");
+    assert_eq!(rows(&stage.path("restored.db")), before);
+}
+
 /// Goal: what an operator without a key does for an encrypted backup, and what its owner gets of it.
 #[test]
 fn an_encrypted_backup_is_repaired_without_an_identity() {

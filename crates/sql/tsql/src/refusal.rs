@@ -210,13 +210,23 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::DeviceCount { .. } => vec![message::TOO_MANY_DEVICES.with(&[&64])],
         Media::Bucket(_)
         | Media::Full { .. }
-        | Media::TooMuchParity { .. }
-        | Media::ParityCount { .. }
         | Media::Occupied { .. }
         | Media::NoDevice { .. }
         | Media::NoParity { .. }
-        | Media::OneSet { .. }
         | Media::Contradiction { .. } => vec![own(error, error.hint())],
+        Media::TooMuchParity { .. } => {
+            vec![own(error, "name more devices, or fewer WITH PARITY")]
+        }
+        Media::ParityCount { found, .. } => {
+            let hint = format!("write WITH PARITY = {found}, or replace the media WITH FORMAT");
+            vec![own(error, &hint)]
+        }
+        Media::OneSet { .. } => {
+            vec![own(
+                error,
+                "name other devices, or replace the set WITH INIT",
+            )]
+        }
         Media::DeviceClass { .. } => vec![message::DEVICE_CLASSES.plain()],
         Media::Unsupported { device, .. } if device.contains("://") => {
             vec![own(error, "name another object, or replace it WITH FORMAT")]

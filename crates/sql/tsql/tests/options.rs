@@ -59,6 +59,8 @@ fn written(spec: &Spec) -> String {
         (Shape::Number, "MAXTRANSFERSIZE") => format!("{word} = 131072"),
         (Shape::Number, "BLOCKSIZE") => format!("{word} = 4096"),
         (Shape::Number, "MAX_RATE") => format!("{word} = 1000000000"),
+        // One device holds data.
+        (Shape::Number, "PARITY") => format!("{word} = 0"),
         (Shape::Number, _) => format!("{word} = 20"),
         (Shape::Integer, _) => format!("{word} = 1"),
         (Shape::OptionalNumber, _) => format!("{word} = 50"),
@@ -366,6 +368,11 @@ fn shown_in_backup(word: &str) -> Option<Shown> {
             &[KEPT],
             "BACKUP DATABASE shop TO DISK = 'a.bak' WITH INIT, SKIP",
             "BACKUP DATABASE shop TO DISK = 'a.bak' WITH INIT, NOSKIP",
+        )),
+        "PARITY" => Some(Shown::Here(
+            &[],
+            "BACKUP DATABASE shop TO DISK = 'a.bak', DISK = 'b.bak'",
+            "BACKUP DATABASE shop TO DISK = 'a.bak', DISK = 'b.bak' WITH PARITY = 1",
         )),
         "STATS" => here("BACKUP DATABASE shop TO DISK = 'a.bak' WITH STATS = 1"),
         _ => None,

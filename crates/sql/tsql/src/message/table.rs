@@ -224,7 +224,6 @@ messages! {
     18456 14 1 LOGIN_FAILED "Login failed for user '{}'."
     35100 16 10 THROW_NUMBER "Error number {} in the THROW statement is outside the valid range. Specify an error number in the valid range of 50000 to 2147483647."
     50000 16 1 OWN "{}"
-    50001 16 1 EXTENSION_MISSING "{} is an extension of Longshore that this version does not have: {}."
     50002 16 1 NOT_HERE "{} is not part of the language that this server understands."
     50003 10 1 WARNING "Warning: {}"
     50004 16 1 NO_CATALOG "There is no catalog to store this in: it is switched off, or cannot be opened."

@@ -215,6 +215,7 @@ fn lower(
     request.media_name = options.media_name.clone().unwrap_or_default();
     request.media_description = options.media_description.clone().unwrap_or_default();
     request.copy_only = options.copy_only;
+    request.parity = options.parity;
     request.encrypt_to = match &server.encrypt_to {
         Ok(recipients) => recipients.clone(),
         Err(why) => return Err(refusal::unusable(why)),

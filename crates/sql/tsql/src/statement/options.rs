@@ -7,6 +7,7 @@
 //! Leaves to others: the table of options (`syntax/option.rs`), and parsing.
 
 use longshore_codec::{Algorithm, Level};
+use longshore_media::header::PARITY_MAX;
 use longshore_pipeline::{Limits, Tuning};
 
 use crate::convert::convert;
@@ -27,6 +28,8 @@ pub struct Options {
     pub compression: Option<CompressionChoice>,
     pub continue_after_error: bool,
     pub copy_only: bool,
+    /// How many of the devices, the last ones, get parity of the others.
+    pub parity: u16,
     pub description: Option<String>,
     pub differential: bool,
     /// Microseconds since 1970, like the next one.
@@ -124,6 +127,7 @@ impl Options {
             Key::NoCompression => self.compression = Some(CompressionChoice::Off),
             Key::ContinueAfterError => self.continue_after_error = true,
             Key::CopyOnly => self.copy_only = true,
+            Key::Parity => self.parity = given.within(0, i64::from(PARITY_MAX))? as u16,
             Key::Differential => self.differential = true,
             Key::Description => self.description = Some(given.text(DESCRIPTION_MAX)?),
             Key::ExpireDate => self.expires = Some(given.moment()?),
@@ -169,7 +173,6 @@ impl Options {
             | Key::MediaPassword
             | Key::MetadataOnly
             | Key::NoTruncate
-            | Key::Parity
             | Key::Partial
             | Key::Password
             | Key::RestoreOptions
@@ -248,7 +251,6 @@ fn unsupported(spec: &Spec) -> Message {
 
 fn refused(spec: &Spec, why: &str) -> Message {
     match spec.key {
-        Key::Parity => message::EXTENSION_MISSING.with(&[&spec.word, &why]),
         Key::Credential | Key::BackupOptions | Key::RestoreOptions => {
             let text = format!(
                 "{} is refused: {why}; leave the option out (docs/buckets.md)",

@@ -654,6 +654,9 @@ fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: 
     for text in &report.run.plan.without_effect {
         out.say(message::DETAIL.with(&[text]))?;
     }
+    for text in report.run.degraded() {
+        out.say(message::WARNING.with(&[text]))?;
+    }
     if !report.is_valid() {
         let mut messages: Vec<_> = report
             .findings

@@ -197,6 +197,9 @@ pub(super) fn say_end(
     if report.damaged {
         out.say(message::SET_DAMAGED.plain())?;
     }
+    for text in report.run.degraded() {
+        out.say(message::WARNING.with(&[text]))?;
+    }
     if request.cluster.no_subscriptions && !report.subscriptions.is_empty() {
         let text = format!("{}: {RUNS_NO_SUBSCRIPTIONS}", request.target.display());
         out.say(message::DETAIL.with(&[&text]))?;

@@ -165,7 +165,7 @@ options! {
     NoSkip "NOSKIP" Flag [BACKUP] YES, NOT
     NoTruncate "NO_TRUNCATE" Flag [BACKUP_LOG] Fate::Refused("the server must run to switch its log; without a server restore from its archive"), NOT
     NoUnload "NOUNLOAD" Flag [BACKUP READ] TAPE, TAPE
-    Parity "PARITY" Number [BACKUP] Fate::Refused("statements write no parity stripes (50001); longshore backup --parity does"), NOT; ours
+    Parity "PARITY" Number [BACKUP_DATABASE] YES, NOT; ours
     Partial "PARTIAL" Flag [RESTORE_DATABASE] NOT, Fate::Refused("a database is always restored whole")
     Password "PASSWORD" Text [READ] NOT, Fate::Refused("sets have no passwords")
     Recovery "RECOVERY" Flag [RESTORE] NOT, YES
