@@ -1,0 +1,423 @@
+//! Goal: of all that records say, the newest counts, damage is never forgotten for something good, and no bytes are a panic.
+//! Method: records are made, added to, merged, written and read back, cut and changed.
+//! Not covered: places, and what a result counts for (`tests/status.rs`).
+
+use super::*;
+use proptest::prelude::*;
+
+const DAY_US: i64 = 86_400_000_000;
+
+fn by(at_us: i64) -> Witnessed {
+    Witnessed {
+        at_us,
+        host: "h".into(),
+    }
+}
+
+fn result(set: u128, at_us: i64, good: bool) -> SetResult {
+    let identity = SetIdentity {
+        label: format!("20270131T020000Z-full-{set:08x}").parse().unwrap(),
+        set: Uuid::from_u128(set),
+        imprint: "aa".into(),
+    };
+    SetResult::new(&identity, &by(at_us), (!good).then_some("a block"))
+}
+
+fn failed(at_us: i64) -> Option<FailedRun> {
+    Some(FailedRun::new(by(at_us), None, (3, 3201, "no\u{1b}[2J")))
+}
+
+fn full() -> Record {
+    Record {
+        version: VERSION,
+        sets: vec![result(1, 3 * DAY_US, true), result(2, 2 * DAY_US, false)],
+        wal: vec![range(1, 9, DAY_US)],
+        unsound: vec![unsound(10, 12, DAY_US)],
+        failed: failed(5),
+        mended: Some(by(6)),
+    }
+}
+
+fn segment(n: u32) -> SegmentName {
+    format!("0000000100000000{n:08X}").parse().unwrap()
+}
+
+fn range(first: u32, last: u32, at_us: i64) -> WalResult {
+    WalResult {
+        first: segment(first),
+        last: segment(last),
+        imprints: (first..=last).collect(),
+        by: by(at_us),
+    }
+}
+
+fn unsound(first: u32, last: u32, at_us: i64) -> UnsoundWal {
+    UnsoundWal {
+        first: segment(first),
+        last: segment(last),
+        by: by(at_us),
+    }
+}
+
+fn good(began_us: i64, backups: Option<&[u128]>, wal: bool) -> Option<GoodRun> {
+    let label = |set: &u128| result(*set, 0, true).label;
+    Some(GoodRun {
+        by: by(began_us + 1),
+        began_us,
+        backups: backups.map(|sets| sets.iter().map(label).collect()),
+        wal,
+        to: None,
+    })
+}
+
+fn found(task: Task, bytes: &[u8], changed_us: i64) -> FoundRecord {
+    FoundRecord {
+        name: task.file(),
+        at: "/t/db/record".into(),
+        changed_ns: changed_us * 1000,
+        bytes: Some(bytes.to_vec()),
+    }
+}
+
+#[test]
+fn a_record_is_read_back_as_it_was_and_names_its_times_with_their_zone() {
+    let bytes = full().encode();
+    assert_eq!(Record::parse(Some(&bytes)), Ok(full()));
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(text.contains("\"at\":\"1970-01-04T00:00:00Z\""), "{text}");
+    // A later version of this form may say more.
+    let more = text.replacen('{', "{\"more\":[1],", 1);
+    assert_eq!(Record::parse(Some(more.as_bytes())), Ok(full()));
+}
+
+#[test]
+fn the_newest_results_stay_where_there_are_too_many() {
+    let record = Record {
+        sets: (0..9000).map(|n| result(n, n as i64, true)).collect(),
+        ..full()
+    };
+    let bytes = record.encode();
+    assert!(bytes.len() <= LEN_MAX, "{}", bytes.len());
+    let read = Record::parse(Some(&bytes)).unwrap();
+    assert_eq!(read.sets.len(), RESULTS_MAX);
+    let much = WalResult {
+        imprints: vec![7; SEGMENTS_MAX],
+        ..range(1, 2, 1)
+    };
+    let record = Record {
+        wal: vec![much.clone(), range(20, 30, 0)],
+        ..record
+    };
+    let bytes = record.encode();
+    assert!(bytes.len() <= LEN_MAX, "{}", bytes.len());
+    assert_eq!(Record::parse(Some(&bytes)).unwrap().wal, [much]);
+    assert_eq!(read.sets[0].by.at_us, 8999);
+}
+
+#[test]
+fn a_damaged_result_counts_until_the_same_set_is_found_good_again() {
+    let mut record = full();
+    let news = |good, at_us| News {
+        sets: vec![result(2, at_us, good)],
+        ..News::default()
+    };
+    let good = |record: &Record| {
+        let found = record.sets.iter().find(|r| r.set == Uuid::from_u128(2));
+        found.unwrap().good
+    };
+    record.add(&news(true, 9));
+    assert!(
+        good(&record),
+        "by order of writing, whatever the clock says"
+    );
+    record.add(&news(false, 1));
+    assert!(!good(&record));
+    // Another place of the target is older, or as old.
+    for (at_us, is_good) in [(0, false), (1, false), (2, true)] {
+        let mut both = record.clone();
+        let sets = vec![result(2, at_us, true)];
+        both.merge(Record {
+            sets,
+            ..Record::default()
+        });
+        assert_eq!(good(&both), is_good, "{at_us}");
+    }
+}
+
+#[test]
+fn wal_that_is_found_damaged_has_no_earlier_result() {
+    let mut record = Record {
+        wal: vec![range(1, 4, 1), range(5, 9, 1), range(10, 12, 1)],
+        ..Record::default()
+    };
+    record.add(&News {
+        wal: vec![range(10, 14, 2)],
+        unsound: vec![unsound(8, 9, 2)],
+        ..News::default()
+    });
+    assert_eq!(record.wal, [range(1, 4, 1), range(10, 14, 2)]);
+}
+
+/// Goal: a record at another directory of the target, that was written before the damage was found, does not make the
+/// WAL good again; a run that reads it later does.
+#[test]
+fn no_older_record_makes_unsound_wal_good_again() {
+    let older = || Record {
+        wal: vec![range(1, 9, 1), range(20, 29, 1)],
+        ..Record::default()
+    };
+    let mut record = older();
+    record.add(&News {
+        unsound: vec![unsound(8, 9, 2)],
+        ..News::default()
+    });
+    for _ in 0..2 {
+        record = Record::parse(Some(&record.encode())).unwrap();
+        record.merge(older());
+        assert!(!record.wal.contains(&range(1, 9, 1)), "{record:?}");
+        assert!(record.wal.contains(&range(20, 29, 1)));
+    }
+    record.add(&News {
+        wal: vec![range(1, 9, 3)],
+        ..News::default()
+    });
+    record.merge(older());
+    let of_it = record.wal.iter().filter(|own| own.first == segment(1));
+    assert_eq!(of_it.collect::<Vec<_>>(), [&range(1, 9, 3)]);
+    // In the other order it is the same.
+    let mut other = older();
+    other.merge(record);
+    assert!(!other.wal.contains(&range(1, 9, 1)), "{other:?}");
+}
+
+/// Goal: a newer result for stripes that are there no longer hides none for those that are.
+#[test]
+fn of_two_stripes_of_one_set_each_has_its_result() {
+    let mut record = Record {
+        sets: vec![result(1, 5, false)],
+        ..Record::default()
+    };
+    let gone = SetResult {
+        stripes: "cc".into(),
+        ..result(1, 9, true)
+    };
+    record.merge(Record {
+        sets: vec![gone.clone()],
+        ..Record::default()
+    });
+    let read = Record::parse(Some(&record.encode())).unwrap();
+    assert_eq!(read.sets, [gone, result(1, 5, false)]);
+}
+
+#[test]
+fn the_last_failed_run_stays_until_a_run_mends_it() {
+    let mut record = Record::default();
+    let ran = |good| News {
+        good,
+        ..News::default()
+    };
+    record.add(&ran(good(1, None, true)));
+    assert_eq!(record, Record::default(), "there is nothing to mend");
+    record.add(&News {
+        failed: failed(2),
+        ..News::default()
+    });
+    record.add(&ran(good(1, None, true)));
+    assert_eq!(record.mended, None, "that one had begun before");
+    record.add(&ran(good(3, Some(&[]), false)));
+    record.add(&ran(good(5, None, true)));
+    assert_eq!(record.mended, Some(by(4)));
+    // It was mended at one of the target's places.
+    let mut other = Record {
+        failed: failed(2),
+        ..Record::default()
+    };
+    other.merge(record.clone());
+    assert_eq!(other.mended, Some(by(4)));
+    record.add(&News {
+        failed: failed(5),
+        ..ran(good(5, None, true))
+    });
+    assert_eq!((record.failed, record.mended), (failed(5), None));
+}
+
+/// Goal: damage that nobody mended is not forgotten because a later run failed at something else.
+#[test]
+fn a_later_failure_keeps_an_earlier_one_open() {
+    let label = |set| result(set, 0, true).label;
+    let failed = |set, at_us| FailedRun::new(by(at_us), Some(label(set).as_str()), (1, 1, ""));
+    let wal = FailedRun::new(by(1), None, (1, 1, "a segment")).of_wal();
+    let target = FailedRun::new(by(2), None, (4, 1, "away"));
+    let after = |runs: &[FailedRun]| {
+        let mut record = Record::default();
+        for failed in runs {
+            let before = record.clone();
+            record.add(&News {
+                failed: Some(failed.clone()),
+                ..News::default()
+            });
+            record.keep_open(&before);
+        }
+        let run = record.failed.unwrap();
+        (run.label, run.more, run.wal)
+    };
+    let named = |set| Some(label(set).to_string());
+    assert_eq!(after(&[wal.clone(), failed(1, 2)]), (named(1), false, true));
+    assert_eq!(
+        after(&[failed(1, 1), failed(1, 2)]),
+        (named(1), false, false)
+    );
+    assert_eq!(
+        after(&[failed(1, 1), failed(2, 2)]),
+        (named(2), true, false)
+    );
+    assert_eq!(
+        after(&[failed(1, 1), target.clone()]),
+        (named(1), false, false)
+    );
+    assert_eq!(after(&[target, wal]), (None, false, true));
+    let mut record = Record {
+        failed: Some(failed(1, 1)),
+        mended: Some(by(2)),
+        ..Record::default()
+    };
+    let before = record.clone();
+    record.add(&News {
+        failed: Some(failed(2, 3)),
+        ..News::default()
+    });
+    record.keep_open(&before);
+    assert!(!record.failed.unwrap().more, "the first was mended");
+}
+
+/// Goal: a run says nothing about a backup, or about WAL, that it did not read.
+#[test]
+fn a_failed_run_is_mended_by_one_that_read_the_same() {
+    let mends = |failed: &FailedRun, good| {
+        let mut record = Record {
+            failed: Some(failed.clone()),
+            ..Record::default()
+        };
+        record.add(&News {
+            good,
+            ..News::default()
+        });
+        record.mended.is_some()
+    };
+    let label = result(1, 0, true).label;
+    let of_backup = FailedRun::new(by(2), Some(label.as_str()), (1, 3189, "a block"));
+    assert!(!mends(&of_backup, good(3, Some(&[2]), true)));
+    assert!(mends(&of_backup, good(3, Some(&[2, 1]), false)));
+    assert!(mends(&of_backup, good(3, None, false)));
+    let of_wal = FailedRun::new(by(2), None, (1, 3189, "a segment")).of_wal();
+    assert!(!mends(&of_wal, good(3, Some(&[1]), false)));
+    assert!(!mends(&of_wal, good(3, None, false)));
+    assert!(mends(&of_wal, good(3, None, true)));
+    assert!(!mends(&of_wal, good(1, None, true)));
+    // Of several only the first is named.
+    let mut several = of_backup.clone();
+    several.also(&of_backup);
+    assert!(mends(&several, good(3, Some(&[1]), false)));
+    let other = result(2, 0, true).label;
+    several.also(&FailedRun::new(by(2), Some(other.as_str()), (1, 3189, "")));
+    assert!(!mends(&several, good(3, Some(&[1, 2]), false)));
+    assert!(mends(&several, good(3, None, false)));
+    several.also(&of_wal);
+    assert!(!mends(&several, good(3, None, false)));
+    let of_copy = FailedRun {
+        to: Some("far".to_owned()),
+        ..FailedRun::new(by(2), None, (4, 3201, "away"))
+    };
+    for (to, is_mended) in [(None, true), (Some("far"), true), (Some("near"), false)] {
+        let to = to.map(|to| BTreeSet::from([to.to_owned()]));
+        let copied = good(3, None, true).map(|run| GoodRun { to, ..run });
+        assert_eq!(mends(&of_copy, copied), is_mended);
+    }
+}
+
+#[test]
+fn what_is_no_record_is_named_and_counts_for_nothing() {
+    let newer = b"{\"version\":2,\"sets\":7}";
+    let deep = "[".repeat(200_000);
+    let text = String::from_utf8(full().encode()).unwrap();
+    let wrong = |from: &str, to: &str| text.replace(from, to);
+    for (bytes, why) in [
+        (&b""[..], "damaged"),
+        (b"\0\0\0", "damaged"),
+        (b"null", "damaged"),
+        (b"{}", "damaged"),
+        (b"{\"version\":-1}", "damaged"),
+        (newer, "newer version"),
+        (deep.as_bytes(), "damaged"),
+        (&text.as_bytes()[..text.len() / 2], "damaged"),
+        (wrong("-full-", "-half-").as_bytes(), "damaged"),
+        (wrong("1970-01-04T", "19970-01-04T").as_bytes(), "damaged"),
+        (wrong("1970-01-04T", "9970-01-04T").as_bytes(), "damaged"),
+        (wrong("1970-01-04T", "x").as_bytes(), "damaged"),
+        (wrong("\"good\":true", "\"good\":1").as_bytes(), "damaged"),
+        (wrong("00000003", "+0000003").as_bytes(), "damaged"),
+        (wrong("00000003", "0000003").as_bytes(), "damaged"),
+    ] {
+        let status = Status::of(vec![found(Task::Verify, bytes, DAY_US)]);
+        assert!(status.records.is_empty());
+        assert_eq!(status.unreadable.len(), 1, "{why}");
+        let told = &status.unreadable[0];
+        assert!(told.starts_with("/t/db/record: "), "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+    let mut long = found(Task::Drill, b"", 0);
+    long.bytes = None;
+    let status = Status::of(vec![long]);
+    assert!(status.unreadable[0].contains("regular file"));
+}
+
+#[test]
+fn a_fast_clock_makes_nothing_look_newer_than_the_place_says_or_than_now() {
+    let record = Record {
+        sets: vec![result(1, 900 * DAY_US, true)],
+        ..full()
+    };
+    let bytes = record.encode();
+    let read = |changed_us| {
+        let status = Status::of(vec![found(Task::Verify, &bytes, changed_us)]);
+        status.records[&Task::Verify].sets[0].by.clone()
+    };
+    assert_eq!(read(10 * DAY_US).at_us, 10 * DAY_US);
+    let far = read(1000 * DAY_US);
+    assert_eq!(far.at_us, 900 * DAY_US);
+    assert!(!is_past(&far, 800 * DAY_US));
+    assert!(is_past(&far, 900 * DAY_US - CLOCKS_DIFFER_US));
+    assert!(is_past(&by(i64::MIN), i64::MAX) && !is_past(&by(i64::MAX), i64::MIN));
+}
+
+proptest! {
+    /// Goal: a record is anybody's bytes. None of them is a panic, and what is read fits into a record again.
+    #[test]
+    fn no_bytes_are_a_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        at in 0_usize..700,
+        cut in 0_usize..900,
+    ) {
+        let whole = full().encode();
+        let mut changed = whole.clone();
+        let at = at.min(changed.len());
+        changed.splice(at..at, bytes.iter().copied());
+        let mut flipped = whole.clone();
+        for (i, byte) in bytes.iter().take(3).enumerate() {
+            let place = (at + i * 31) % flipped.len();
+            flipped[place] ^= byte;
+        }
+        let short = &whole[..cut.min(whole.len())];
+        for bytes in [&bytes[..], &changed, &flipped, short] {
+            if let Ok(read) = Record::parse(Some(bytes)) {
+                let again = read.encode();
+                prop_assert!(again.len() <= LEN_MAX);
+                prop_assert_eq!(Record::parse(Some(&again)), Ok(read));
+            }
+            let status = Status::of(vec![found(Task::Verify, bytes, DAY_US)]);
+            prop_assert_eq!(status.unreadable.len() + status.records.len(), 1);
+            let told = status.unreadable.concat();
+            prop_assert!(!told.contains(char::is_control));
+        }
+    }
+}
