@@ -20,7 +20,7 @@ use super::devices;
 use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
-use longshore_terminal::output::{Table, bytes, moment};
+use longshore_terminal::output::{Table, bytes};
 use longshore_terminal::text::plain;
 
 /// The databases that a command is about, each with its contents at the target. Without names: all configured
