@@ -241,13 +241,19 @@ impl FailedRun {
 
     /// Adds that the run failed at this, too, or that an earlier one did and nothing has mended it.
     pub fn also(&mut self, other: &FailedRun) {
+        // The other's label says nothing about a failure that names neither a backup nor the WAL.
+        self.more |= other.more || self.names_nothing() != other.names_nothing();
         match (&self.label, &other.label) {
             (Some(own), Some(other)) => self.more |= own != other,
             (None, Some(_)) => self.label.clone_from(&other.label),
             (_, None) => {}
         }
-        self.more |= other.more;
         self.wal |= other.wal;
+    }
+
+    /// Whether nobody knows which backup, or whether the WAL, it failed at.
+    fn names_nothing(&self) -> bool {
+        self.label.is_none() && !self.wal && !self.more
     }
 }
 

@@ -271,11 +271,18 @@ fn a_later_failure_keeps_an_earlier_one_open() {
         after(&[failed(1, 1), failed(2, 2)]),
         (named(2), true, false)
     );
+    // That one may have failed at any backup: the label of another is not all of it.
+    for runs in [
+        [failed(1, 1), target.clone()],
+        [target.clone(), failed(1, 2)],
+    ] {
+        assert_eq!(after(&runs), (named(1), true, false));
+    }
     assert_eq!(
-        after(&[failed(1, 1), target.clone()]),
-        (named(1), false, false)
+        after(&[target.clone(), target.clone()]),
+        (None, false, false)
     );
-    assert_eq!(after(&[target, wal]), (None, false, true));
+    assert_eq!(after(&[target, wal]), (None, true, true));
     let mut record = Record {
         failed: Some(failed(1, 1)),
         mended: Some(by(2)),
