@@ -43,7 +43,8 @@ use crate::target::STATUS;
 /// Longest record that is read or written, in bytes.
 pub const LEN_MAX: usize = 1 << 20;
 
-/// The most results, and ranges of WAL, in a record. Older ones are left out: these backups are verified again.
+/// The most results, and ranges of WAL, in a record. Older ones are left out, good results first: these backups are verified
+/// again.
 const RESULTS_MAX: usize = 2500;
 const RANGES_MAX: usize = 500;
 const SEGMENTS_MAX: usize = 40_000;
@@ -332,14 +333,13 @@ impl Record {
         Ok(record)
     }
 
-    /// Keeps the newest results of those that are too many, and each backup once: the last entry counts.
+    /// Keeps the newest results of those that are too many, bad ones first, and each backup once: the last entry counts.
     fn cut(&mut self) {
         let mut seen = BTreeSet::new();
         self.sets.reverse();
         self.sets
             .retain(|result| seen.insert((result.set, result.stripes.clone())));
-        self.sets.sort_by_key(|result| -result.by.at_us);
-        self.sets.truncate(RESULTS_MAX);
+        self.keep_results(RESULTS_MAX);
         self.wal.sort_by_key(|range| -range.by.at_us);
         self.wal.truncate(RANGES_MAX);
         let mut segments = 0;
@@ -368,6 +368,14 @@ impl Record {
         }
     }
 
+    /// Keeps so many results, the newest first: a good one that is left out is read again, and a bad one forgotten.
+    fn keep_results(&mut self, most: usize) {
+        self.sets
+            .sort_by_key(|result| (result.good, -result.by.at_us));
+        self.sets.truncate(most);
+        self.sets.sort_by_key(|result| -result.by.at_us);
+    }
+
     /// The bytes of a record that is short enough to be read again.
     fn encode(&self) -> Vec<u8> {
         let mut record = self.clone();
@@ -379,7 +387,7 @@ impl Record {
             if bytes.len() <= LEN_MAX || record.sets.is_empty() {
                 return bytes;
             }
-            record.sets.truncate(record.sets.len() / 2);
+            record.keep_results(record.sets.len() / 2);
         }
     }
 

@@ -114,6 +114,33 @@ fn the_newest_results_stay_where_there_are_too_many() {
     assert_eq!(read.sets[0].by.at_us, 8999);
 }
 
+/// Goal: a good result that is left out costs a verification; a bad one that is left out is an alarm that ends.
+#[test]
+fn bad_results_stay_where_there_are_too_many_or_they_are_too_long() {
+    let bad = |record: &Record| {
+        let read = Record::parse(Some(&record.encode())).unwrap();
+        read.sets.iter().filter(|result| !result.good).count()
+    };
+    let old = (0..9).map(|n| result(n, 0, false));
+    let many = (10..9000).map(|n| result(n, 2, true));
+    let record = Record {
+        sets: old.chain(many).collect(),
+        ..full()
+    };
+    assert_eq!(bad(&record), 9);
+    // Each character of three bytes.
+    let long = |mut result: SetResult| {
+        result.text = "\u{2014}".repeat(TEXT_MAX);
+        result
+    };
+    let record = Record {
+        sets: record.sets.into_iter().map(long).collect(),
+        ..full()
+    };
+    assert!(record.encode().len() <= LEN_MAX);
+    assert_eq!(bad(&record), 9);
+}
+
 #[test]
 fn a_damaged_result_counts_until_the_same_set_is_found_good_again() {
     let mut record = full();
