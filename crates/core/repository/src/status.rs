@@ -252,6 +252,12 @@ impl FailedRun {
         self.wal |= other.wal;
     }
 
+    /// Whether a run that mended this one has read all that the other failed at.
+    fn has_all_of(&self, other: &FailedRun) -> bool {
+        let has_label = self.more || (self.label == other.label && !other.more);
+        has_label && (self.wal || !other.wal) && self.to == other.to
+    }
+
     /// Whether nobody knows which backup, or whether the WAL, it failed at.
     fn names_nothing(&self) -> bool {
         self.label.is_none() && !self.wal && !self.more
@@ -393,7 +399,7 @@ impl Record {
 
     /// Adds what another place of the same target says. Of two results for one backup the newer counts, and of two of one
     /// time the bad one.
-    fn merge(&mut self, other: Record) {
+    fn merge(&mut self, task: Task, other: Record) {
         for result in other.sets {
             let rank = |result: &SetResult| (result.by.at_us, !result.good);
             let is_same =
@@ -404,17 +410,62 @@ impl Record {
                 None => self.sets.push(result),
             }
         }
-        self.wal.extend(other.wal);
-        self.unsound.extend(other.unsound);
-        self.refute();
-        let at = |failed: &Option<FailedRun>| failed.as_ref().map(|failed| failed.by.at_us);
-        if at(&other.failed) > at(&self.failed) {
-            self.failed = other.failed;
-            self.mended = other.mended;
-        } else if other.failed == self.failed {
-            // It was mended at one place only.
-            self.mended = self.mended.take().or(other.mended);
+        for range in other.wal {
+            let is_same = |own: &&mut WalResult| {
+                (own.first, own.last) == (range.first, range.last) && own.imprints == range.imprints
+            };
+            match self.wal.iter_mut().find(is_same) {
+                Some(own) if range.by.at_us > own.by.at_us => own.by = range.by,
+                Some(_) => {}
+                None => self.wal.push(range),
+            }
         }
+        for lost in other.unsound {
+            let ends = (lost.first, lost.last);
+            let is_same = |own: &&mut UnsoundWal| (own.first, own.last) == ends;
+            match self.unsound.iter_mut().find(is_same) {
+                Some(own) if lost.by.at_us > own.by.at_us => own.by = lost.by,
+                Some(_) => {}
+                None => self.unsound.push(lost),
+            }
+        }
+        self.refute();
+        self.merge_failed(task, (other.failed, other.mended));
+    }
+
+    /// The last failure of two places. A mended one says nothing about an older one of something else that is open.
+    fn merge_failed(
+        &mut self,
+        task: Task,
+        (failed, mended): (Option<FailedRun>, Option<Witnessed>),
+    ) {
+        let Some(failed) = failed else { return };
+        let own = self.failed.take().map(|own| (own, self.mended.take()));
+        let (run, mended) = match own {
+            None => (failed, mended),
+            // It was mended at one place only.
+            Some((own, own_mended)) if own == failed => (own, own_mended.or(mended)),
+            Some(own) => {
+                let both = match failed.by.at_us > own.0.by.at_us {
+                    true => ((failed, mended), own),
+                    false => (own, (failed, mended)),
+                };
+                match both {
+                    ((mut last, None), (earlier, None)) => {
+                        if task == Task::Verify {
+                            last.also(&earlier);
+                        }
+                        (last, None)
+                    }
+                    ((last, Some(_)), (earlier, None)) if !last.has_all_of(&earlier) => {
+                        (earlier, None)
+                    }
+                    (last, _) => last,
+                }
+            }
+        };
+        self.failed = Some(run);
+        self.mended = mended;
     }
 
     /// Keeps an earlier failure open that nothing has mended: only the last one has its text.
@@ -542,7 +593,7 @@ impl Status {
             match Record::parse(record.bytes.as_deref()) {
                 Ok(mut read) => {
                     read.not_after(record.changed_ns / 1000);
-                    status.records.entry(task).or_default().merge(read);
+                    status.records.entry(task).or_default().merge(task, read);
                 }
                 Err(why) => status.unreadable.push(format!("{}: {why}", record.at)),
             }
@@ -594,7 +645,7 @@ impl Shelf {
                 // The record's next time would make a result that is dated ahead newer with each run.
                 Ok(mut read) => {
                     read.not_after(found.changed_ns / 1000);
-                    record.merge(read);
+                    record.merge(task, read);
                 }
                 Err(Unreadable::Newer(form)) => {
                     return Err(Error::NewerRecord { at: found.at, form });

@@ -163,10 +163,13 @@ fn a_damaged_result_counts_until_the_same_set_is_found_good_again() {
     for (at_us, is_good) in [(0, false), (1, false), (2, true)] {
         let mut both = record.clone();
         let sets = vec![result(2, at_us, true)];
-        both.merge(Record {
-            sets,
-            ..Record::default()
-        });
+        both.merge(
+            Task::Verify,
+            Record {
+                sets,
+                ..Record::default()
+            },
+        );
         assert_eq!(good(&both), is_good, "{at_us}");
     }
 }
@@ -200,7 +203,7 @@ fn no_older_record_makes_unsound_wal_good_again() {
     });
     for _ in 0..2 {
         record = Record::parse(Some(&record.encode())).unwrap();
-        record.merge(older());
+        record.merge(Task::Verify, older());
         assert!(!record.wal.contains(&range(1, 9, 1)), "{record:?}");
         assert!(record.wal.contains(&range(20, 29, 1)));
     }
@@ -208,12 +211,12 @@ fn no_older_record_makes_unsound_wal_good_again() {
         wal: vec![range(1, 9, 3)],
         ..News::default()
     });
-    record.merge(older());
+    record.merge(Task::Verify, older());
     let of_it = record.wal.iter().filter(|own| own.first == segment(1));
     assert_eq!(of_it.collect::<Vec<_>>(), [&range(1, 9, 3)]);
     // In the other order it is the same.
     let mut other = older();
-    other.merge(record);
+    other.merge(Task::Verify, record);
     assert!(!other.wal.contains(&range(1, 9, 1)), "{other:?}");
 }
 
@@ -228,10 +231,13 @@ fn of_two_stripes_of_one_set_each_has_its_result() {
         stripes: "cc".into(),
         ..result(1, 9, true)
     };
-    record.merge(Record {
-        sets: vec![gone.clone()],
-        ..Record::default()
-    });
+    record.merge(
+        Task::Verify,
+        Record {
+            sets: vec![gone.clone()],
+            ..Record::default()
+        },
+    );
     let read = Record::parse(Some(&record.encode())).unwrap();
     assert_eq!(read.sets, [gone, result(1, 5, false)]);
 }
@@ -259,7 +265,7 @@ fn the_last_failed_run_stays_until_a_run_mends_it() {
         failed: failed(2),
         ..Record::default()
     };
-    other.merge(record.clone());
+    other.merge(Task::Verify, record.clone());
     assert_eq!(other.mended, Some(by(4)));
     record.add(&News {
         failed: failed(5),
@@ -322,6 +328,61 @@ fn a_later_failure_keeps_an_earlier_one_open() {
     });
     record.keep_open(&before);
     assert!(!record.failed.unwrap().more, "the first was mended");
+}
+
+/// Goal: a failure that one of the target's places knows of is not hidden by another place's.
+#[test]
+fn a_failure_that_is_open_at_one_place_is_open() {
+    let label = |set| result(set, 0, true).label;
+    let failed = |set, at_us| FailedRun::new(by(at_us), Some(label(set).as_str()), (1, 1, ""));
+    let record = |failed: &FailedRun, mended: Option<i64>| Record {
+        failed: Some(failed.clone()),
+        mended: mended.map(by),
+        ..Record::default()
+    };
+    let both = |task, one: &Record, other: &Record| {
+        let mut merged = one.clone();
+        merged.merge(task, other.clone());
+        let mut turned = other.clone();
+        turned.merge(task, one.clone());
+        assert_eq!(merged, turned);
+        (merged.failed.unwrap(), merged.mended)
+    };
+    let open = record(&failed(1, 1), None);
+    // A newer one of another backup was mended: the older one is open.
+    for task in [Task::Verify, Task::Drill] {
+        let found = both(task, &open, &record(&failed(2, 2), Some(3)));
+        assert_eq!(found, (failed(1, 1), None));
+        let found = both(task, &open, &record(&failed(1, 2), Some(3)));
+        assert_eq!(found, (failed(1, 2), Some(by(3))));
+    }
+    let all = FailedRun {
+        more: true,
+        ..failed(2, 2)
+    };
+    let found = both(Task::Verify, &open, &record(&all, Some(3)));
+    assert_eq!(found.1, Some(by(3)), "that run has read all");
+    let of_wal = record(&failed(1, 1).of_wal(), None);
+    assert_eq!(both(Task::Verify, &of_wal, &record(&all, Some(3))).1, None);
+    let found = both(Task::Verify, &open, &record(&failed(2, 2), None));
+    assert_eq!(found, (all, None));
+    let found = both(Task::Drill, &open, &record(&failed(2, 2), None));
+    assert_eq!(found, (failed(2, 2), None), "no drill could mend both");
+}
+
+/// Goal: what two places both know takes the room of one.
+#[test]
+fn what_two_places_know_is_kept_once() {
+    let record = |at_us| Record {
+        wal: vec![range(1, 4, at_us), range(5, 9, 5)],
+        unsound: vec![unsound(10, 12, at_us)],
+        ..Record::default()
+    };
+    for (one, other) in [(1, 2), (2, 1)] {
+        let mut both = record(one);
+        both.merge(Task::Verify, record(other));
+        assert_eq!(both, record(2));
+    }
 }
 
 /// Goal: a run says nothing about a backup, or about WAL, that it did not read.
