@@ -190,8 +190,11 @@ pub struct UnsoundWal {
 impl UnsoundWal {
     /// Whether a range has some of it, and was not verified later.
     fn refutes(&self, range: &WalResult) -> bool {
-        let overlaps = range.first <= self.last && self.first <= range.last;
-        overlaps && range.by.at_us <= self.by.at_us
+        self.overlaps(range) && range.by.at_us <= self.by.at_us
+    }
+
+    fn overlaps(&self, range: &WalResult) -> bool {
+        range.first <= self.last && self.first <= range.last
     }
 }
 
@@ -504,7 +507,12 @@ impl Record {
         for lost in &news.unsound {
             let ends = (lost.first, lost.last);
             self.unsound.retain(|own| (own.first, own.last) != ends);
-            self.unsound.push(lost.clone());
+            // By order of writing: the clock of this host, or of the one that found it good, may be wrong.
+            let known = self.wal.iter().filter(|range| lost.overlaps(range));
+            let known_us = known.map(|range| range.by.at_us).max();
+            let mut lost = lost.clone();
+            lost.by.at_us = known_us.map_or(lost.by.at_us, |us| us.max(lost.by.at_us));
+            self.unsound.push(lost);
         }
         self.refute();
         for range in &news.wal {

@@ -188,6 +188,24 @@ fn wal_that_is_found_damaged_has_no_earlier_result() {
     assert_eq!(record.wal, [range(1, 4, 1), range(10, 14, 2)]);
 }
 
+/// Goal: damage counts by order of writing; the clock of the host that found it may be behind.
+#[test]
+fn wal_that_a_host_with_a_slow_clock_finds_damaged_is_not_known() {
+    let older = Record {
+        wal: vec![range(1, 9, 50), range(20, 29, 50)],
+        ..Record::default()
+    };
+    let mut record = older.clone();
+    record.add(&News {
+        unsound: vec![unsound(8, 9, 2)],
+        ..News::default()
+    });
+    assert_eq!(record.wal, [range(20, 29, 50)]);
+    // Nor does an older record at another directory make it good.
+    record.merge(Task::Verify, older);
+    assert_eq!(record.wal, [range(20, 29, 50)]);
+}
+
 /// Goal: a record at another directory of the target, that was written before the damage was found, does not make the
 /// WAL good again; a run that reads it later does.
 #[test]
