@@ -13,7 +13,8 @@
 //!   neither does a time: a copy, a clone and a set that was replaced under its label have no result.
 //! - A result never counts as newer than the place's own clock says, also after others were written to its record, and
 //!   one that is dated later than now does not count.
-//! - A failed run is mended by a run that read what it had failed at, and that began after it.
+//! - A failed run is mended by a run that read what it had failed at, and that began after it. No result from before a
+//!   verification that ended without an answer counts as having read it.
 //! - WAL that was found not to be good stays so until a later run has read it, whatever an older record says.
 //! - A record is anybody's bytes: at most [`LEN_MAX`] of it are read, and one that is not understood is named and
 //!   counts for nothing.
@@ -57,6 +58,9 @@ const VERSION: u32 = 1;
 
 /// Times after the year 2255, and as long before 1970, are nobody's: readers of JSON would round them.
 const TIME_MAX_US: i64 = 1 << 53;
+
+/// The exit code of a run that found damage: what it failed at was read, and has a result.
+const FOUND_DAMAGE: u8 = 1;
 
 /// By how much the clocks of two hosts may differ.
 const CLOCKS_DIFFER_US: i64 = 3600 * 1_000_000;
@@ -215,6 +219,9 @@ pub struct FailedRun {
     /// Whether it failed at the WAL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wal: bool,
+    /// Whether it ended before it had read what it failed at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unread: bool,
     pub exit_code: u8,
     pub number: u32,
     pub text: String,
@@ -232,6 +239,7 @@ impl FailedRun {
             to: None,
             more: false,
             wal: false,
+            unread: exit_code != FOUND_DAMAGE,
             exit_code,
             number,
             text: cut(text),
@@ -246,13 +254,30 @@ impl FailedRun {
     /// Adds that the run failed at this, too, or that an earlier one did and nothing has mended it.
     pub fn also(&mut self, other: &FailedRun) {
         // The other's label says nothing about a failure that names neither a backup nor the WAL.
-        self.more |= other.more || self.names_nothing() != other.names_nothing();
+        let (own_nothing, others_nothing) = (self.names_nothing(), other.names_nothing());
+        self.more |= other.more || own_nothing != others_nothing;
+        self.unread = (self.unread && !own_nothing) || (other.unread && !others_nothing);
         match (&self.label, &other.label) {
             (Some(own), Some(other)) => self.more |= own != other,
             (None, Some(_)) => self.label.clone_from(&other.label),
             (_, None) => {}
         }
         self.wal |= other.wal;
+    }
+
+    /// Whether it could not read this backup, so that an earlier result says nothing about it.
+    pub fn doubts(&self, label: &Label, result: &Witnessed) -> bool {
+        let names = self.more || self.label.as_deref() == Some(label.as_str());
+        names && self.is_after(result)
+    }
+
+    /// Whether it could not read the WAL, so that an earlier result says nothing about it.
+    pub fn doubts_wal(&self, result: &Witnessed) -> bool {
+        self.wal && self.is_after(result)
+    }
+
+    fn is_after(&self, result: &Witnessed) -> bool {
+        self.unread && result.at_us <= self.by.at_us
     }
 
     /// Whether a run that mended this one has read all that the other failed at.
@@ -583,6 +608,12 @@ impl Status {
     pub fn failed(&self, task: Task) -> Option<(&FailedRun, bool)> {
         let record = self.records.get(&task)?;
         Some((record.failed.as_ref()?, record.mended.is_some()))
+    }
+
+    /// The last run that failed, unless a later one mended it.
+    pub fn open(&self, task: Task) -> Option<&FailedRun> {
+        let (failed, is_mended) = self.failed(task)?;
+        (!is_mended).then_some(failed)
     }
 
     /// The verified ranges of WAL that are not dated later than now.

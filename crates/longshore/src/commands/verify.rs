@@ -18,7 +18,7 @@ use longshore_pipeline::{
     Report, Request, VerifiedSet, VerifyReport, VerifyRequest, closing_line, run as run_pipeline,
 };
 use longshore_repository::SetIdentity;
-use longshore_repository::status::{News, SetResult, Task};
+use longshore_repository::status::{FailedRun, News, SetResult, Task};
 use serde::Serialize;
 
 pub use self::all::is_answer;
@@ -64,19 +64,24 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let recorder = shelf
         .as_ref()
         .and_then(|shelf| Recorder::new(context, shelf, Task::Verify));
-    let verified = run_once(options, context, recorder.as_ref());
+    let mut label = media.label.clone().filter(|label| label != "latest");
+    let verified = run_once(options, context, (recorder.as_ref(), &mut label));
     if let (Err(failure), Some(recorder)) = (&verified, &recorder) {
-        recorder.failed(failure, media.label.as_deref());
+        recorder.failed(failure, label.as_deref());
     }
     verified
 }
 
+/// `label`: the backup that is chosen, as soon as it is known.
 fn run_once(
     options: &Verify,
     context: &Context,
-    recorder: Option<&Recorder>,
+    (recorder, label): (Option<&Recorder>, &mut Option<String>),
 ) -> Result<Exit, Failure> {
     let chosen = devices::of(context, &options.media)?;
+    if let Some(identity) = chosen.identities().first() {
+        *label = Some(identity.label.to_string());
+    }
     let request = VerifyRequest {
         devices: chosen.devices.clone(),
         bases: chosen.bases(&options.bases),
@@ -190,9 +195,14 @@ fn record_no_set(recorder: &Recorder, chosen: &ReadDevices, failure: &Failure) {
     let leased = chosen.identities().first();
     let wrong = |identity| SetResult::new(identity, &recorder.now(), Some(&failure.text));
     let label = leased.map(|identity| identity.label.as_str());
+    let run = FailedRun {
+        // It was read, and has a result.
+        unread: leased.is_none(),
+        ..recorder.failed_run(failure, label)
+    };
     recorder.record(&News {
         sets: leased.into_iter().map(wrong).collect(),
-        failed: Some(recorder.failed_run(failure, label)),
+        failed: Some(run),
         ..News::default()
     });
 }

@@ -219,6 +219,13 @@ fn verify_all_calls_nothing_valid_that_it_could_not_open() {
     let told = verify("--identity id --require-encryption", 4);
     assert_eq!(seen(&told), "closed known", "{told}");
     assert_eq!(seen(&verify("", 0)), "known known");
+    // An earlier result does not count for a backup that a later run could not open.
+    assert_eq!(seen(&verify("--again", 4)), "good closed");
+    for _ in 0..2 {
+        assert_eq!(seen(&verify("", 4)), "known closed");
+    }
+    assert_eq!(seen(&verify("--identity id", 0)), "known good");
+    assert_eq!(seen(&verify("", 0)), "known known");
 }
 
 #[test]

@@ -263,6 +263,46 @@ fn a_good_backup_does_not_mend_the_failure_of_another() {
     stage.line("check sales").exits(0);
 }
 
+/// Goal: a failure is mended by a run that read what it had failed at, and by no earlier result for that.
+#[test]
+fn verify_all_reads_again_what_a_later_run_could_not_read() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    std::thread::sleep(Duration::from_millis(1100));
+    stage.line("backup sales --incremental").exits(0);
+    std::thread::sleep(Duration::from_millis(1100));
+    stage.line("backup sales").exits(0);
+    let line = "verify --all --database sales";
+    assert_eq!(counts(&stage, line, 0), (3, 0, 0));
+    let names = labels(&stage);
+    // An error of a disk, some seconds after everything was found good.
+    let fail = |label: &str, more: &str| {
+        std::thread::sleep(Duration::from_millis(10));
+        edit(&stage, |text| {
+            let mut record: Value = serde_json::from_str(text).unwrap();
+            let now = jiff::Timestamp::now().to_string();
+            let failed = format!(
+                "{{\"at\":\"{now}\",\"host\":\"h\",\"label\":\"{label}\",\"unread\":true{more},\"exit_code\":4,\"number\":3201,\"text\":\"a disk\"}}"
+            );
+            record["failed"] = serde_json::from_str(&failed).unwrap();
+            record["mended"] = Value::Null;
+            record.to_string()
+        });
+        assert_eq!(metric(&stage, "failed_runs"), Some(1.0));
+    };
+    // Whatever the failed run needed: its error may be that of a base.
+    for (label, more, wanted) in [
+        (&names[2], "", (1, 2, 0)),
+        (&names[1], "", (2, 1, 0)),
+        (&names[2], ",\"more\":true", (3, 0, 0)),
+    ] {
+        fail(label, more);
+        assert_eq!(counts(&stage, line, 0), wanted, "{label}{more}");
+        assert_eq!(metric(&stage, "failed_runs"), Some(0.0));
+        assert_eq!(counts(&stage, line, 0), (0, 3, 0));
+    }
+}
+
 #[test]
 fn a_drill_that_ends_at_a_damaged_backup_leaves_a_bad_result_for_it() {
     let stage = configured();

@@ -348,6 +348,29 @@ fn a_later_failure_keeps_an_earlier_one_open() {
     assert!(!record.failed.unwrap().more, "the first was mended");
 }
 
+/// Goal: a result from before a failure does not answer what the failed run could not read.
+#[test]
+fn a_run_without_an_answer_doubts_earlier_results_for_what_it_failed_at() {
+    let label = |set| result(set, 0, true).label;
+    let ended = FailedRun::new(by(5), Some(label(1).as_str()), (4, 3201, "away"));
+    let doubted = |run: &FailedRun, set, at_us| run.doubts(&label(set), &by(at_us));
+    assert!(doubted(&ended, 1, 4) && doubted(&ended, 1, 5));
+    assert!(!doubted(&ended, 1, 6) && !doubted(&ended, 2, 4));
+    assert!(!ended.doubts_wal(&by(4)));
+    let of_wal = FailedRun::new(by(5), None, (4, 3201, "away")).of_wal();
+    assert!(of_wal.doubts_wal(&by(5)) && !of_wal.doubts_wal(&by(6)));
+    assert!(!doubted(&of_wal, 1, 4));
+    // Damage was read, and has a result of its own.
+    let mut damage = FailedRun::new(by(5), Some(label(2).as_str()), (1, 3189, "a block"));
+    assert!(!doubted(&damage, 2, 4));
+    damage.also(&ended);
+    assert!(doubted(&damage, 1, 4) && doubted(&damage, 3, 4));
+    // One that names nothing has begun to read nothing.
+    let mut target = FailedRun::new(by(6), None, (4, 3201, "away"));
+    target.also(&FailedRun::new(by(5), Some("x"), (1, 3189, "a block")));
+    assert!(target.more && !doubted(&target, 1, 4));
+}
+
 /// Goal: a failure that one of the target's places knows of is not hidden by another place's.
 #[test]
 fn a_failure_that_is_open_at_one_place_is_open() {

@@ -12,7 +12,7 @@
 //! Leaves to others: reading and checking (`pipeline`, `longshore-wal`), and what a recorded result counts for
 //! (`longshore_repository::status`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -202,6 +202,8 @@ struct Verification<'a> {
     judged: Judged,
     database: VerifiedDatabase,
     failed: Option<FailedRun>,
+    /// Backups that an earlier run found good, believed or not.
+    once_good: BTreeSet<Label>,
     /// The thing that is being read.
     at: At,
 }
@@ -257,6 +259,7 @@ impl<'a> Verification<'a> {
                 ..VerifiedDatabase::default()
             },
             failed: None,
+            once_good: BTreeSet::new(),
             at: At::Target,
         }
     }
@@ -306,11 +309,10 @@ impl<'a> Verification<'a> {
     /// Notes a backup of which nobody knows whether it is good.
     fn closed(&mut self, label: &Label, (exit, number, why): (Exit, u32, &str)) {
         let told = (exit.code(), number, why);
-        self.fail(FailedRun::new(
-            self.ledger.now(),
-            Some(label.as_str()),
-            told,
-        ));
+        let mut run = FailedRun::new(self.ledger.now(), Some(label.as_str()), told);
+        // Without an earlier result there is none to doubt, of this backup and of those that are closed next to it.
+        run.unread = self.once_good.contains(label);
+        self.fail(run);
         self.database.closed_exit.get_or_insert(exit);
     }
 
@@ -365,18 +367,33 @@ impl<'a> Verification<'a> {
         Ok(())
     }
 
-    /// Believes what earlier runs found good.
+    /// Believes what earlier runs found good, unless a later one could not read it, or a backup that needs it.
     fn learn(&mut self, listing: &Listing, status: &Status) {
+        let facts = listing.facts();
+        let open = status.open(Task::Verify);
+        let mut doubted = BTreeSet::new();
+        for (i, set) in listing.sets.iter().enumerate() {
+            for link in chain(&facts, i).unwrap_or_else(|_| vec![i]) {
+                let result = status.of_set(Task::Verify, &listing.sets[link], self.trust.now_us);
+                let doubts =
+                    |result: &SetResult| open.is_some_and(|run| run.doubts(&set.label, &result.by));
+                doubted.extend(result.is_some_and(doubts).then_some(link));
+            }
+        }
         let only_encrypted =
             self.options.keys.require_encryption || self.context.config.encryption.require;
-        for set in &listing.sets {
+        for (i, set) in listing.sets.iter().enumerate() {
             // A person who can write a plain set there can write its result, too.
             if only_encrypted && set.complete().is_some_and(|c| !c.header.encrypted) {
                 continue;
             }
             let result = status.of_set(Task::Verify, set, self.trust.now_us);
-            let is_good = result.is_some_and(|r| r.good && self.trust.in_result(&r.by));
-            if let Some(identity) = set.identity().filter(|_| is_good) {
+            let Some(result) = result.filter(|result| result.good) else {
+                continue;
+            };
+            self.once_good.insert(set.label.clone());
+            let is_believed = self.trust.in_result(&result.by) && !doubted.contains(&i);
+            if let Some(identity) = set.identity().filter(|_| is_believed) {
                 self.judged.note(identity, true);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - An earlier result counts for the very segments that were read: a copy of an archive has none, and one segment that
-//!   was replaced is read again. A segment that is missing between two others ends a run.
+//!   was replaced is read again, and so is all WAL after a run that could not read it. A segment that is missing between two others ends a run.
 //! - A part is recorded when its segments decode and each continues the one before. A segment is recorded as it was
 //!   before it was read.
 //! - A segment that an expire removes meanwhile is no damage.
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
 use longshore_repository::Shelf;
-use longshore_repository::status::{Status, UnsoundWal, WalResult};
+use longshore_repository::status::{Status, Task, UnsoundWal, WalResult};
 use longshore_wal::{Error, Run, SegmentImprint, Span, WalArchive};
 use serde::Serialize;
 
@@ -100,9 +100,11 @@ pub fn verify(
     let Some(identity) = archive.identity() else {
         return Ok(None);
     };
+    let open = status.open(Task::Verify);
+    let is_doubted = |range: &WalResult| open.is_some_and(|run| run.doubts_wal(&range.by));
     let believed = status
         .wal(trust.now_us)
-        .filter(|range| trust.in_result(&range.by));
+        .filter(|range| trust.in_result(&range.by) && !is_doubted(range));
     let size = identity.segment_size;
     let mut verification = LogVerification {
         archive: &archive,
