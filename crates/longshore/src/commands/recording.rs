@@ -100,10 +100,10 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Records what a run found out.
-    pub fn record(&self, news: &News) {
+    /// Records what a run found out; whether that is done, or there is nowhere to record it.
+    pub fn record(&self, news: &News) -> bool {
         match self.shelf.record(self.task, news) {
-            Ok(()) | Err(Error::Nothing { .. }) => {}
+            Ok(()) | Err(Error::Nothing { .. }) => true,
             Err(error) => {
                 let failure = Failure::from(error);
                 let why = [&failure.text].into_iter().chain(&failure.causes);
@@ -113,6 +113,7 @@ impl<'a> Recorder<'a> {
                     self.shelf.target.name,
                     why.join(": ")
                 ));
+                false
             }
         }
     }

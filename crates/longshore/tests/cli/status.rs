@@ -4,6 +4,7 @@
 //! Not covered: PostgreSQL (`postgres_restore/results.rs`), buckets (`bucket.rs`), and what a record counts for in general
 //! (`repository/tests/status.rs`).
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -726,6 +727,37 @@ fn a_target_that_takes_no_records_is_verified_with_a_note() {
     damage(&stage.path(format!("disk2/sales/{label}/family-2.bak")));
     let ran = on_read_only(&stage, &stage.path("disk1"), "verify --database sales").unwrap();
     assert_eq!(ran.code, 1, "{} {}", ran.out, ran.err);
+}
+
+/// Goal: damage that a run finds while the target takes no record is recorded as soon as it does.
+#[test]
+fn a_bad_result_that_could_not_be_recorded_is_recorded_later() {
+    let stage = configured();
+    for _ in 0..2 {
+        stage.line("backup sales").exits(0);
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    let names = labels(&stage);
+    damage(&stage.path(format!("disk1/sales/{}/family-1.bak", names[0])));
+    // No file takes the name of a directory.
+    std::fs::create_dir(record(&stage)).unwrap();
+    std::fs::write(record(&stage).join("file"), b"").unwrap();
+    let words = "verify --all --database sales --max-rate 1M".split(' ');
+    let mut command = stage.command(&words.collect::<Vec<_>>());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let note = told.find(|line| {
+        let line = line.as_ref().unwrap();
+        line.contains("the result is not recorded")
+    });
+    assert!(note.is_some());
+    std::fs::remove_dir_all(record(&stage)).unwrap();
+    told.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let told = results(&stage);
+    let found = told["all"].as_array().unwrap().iter();
+    let found: Vec<_> = found.map(|row| row["good"] == true).collect();
+    assert_eq!(found, [false, true], "{told}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The results of earlier runs that `verify --all` believes, and those that it records for later ones.
 //!
 //! Invariants
-//! - Records take a twentieth of the time at most; what the last one lacks is written at the end.
+//! - Records take a twentieth of the time at most; what the last one lacks is written at the end. Results that could not be
+//!   written stay for the next record.
 //! - The results that other hosts record meanwhile stay, and so do failures after the run began.
 //!
 //! Leaves to others: the form of records (`longshore_repository::status`).
@@ -71,14 +72,15 @@ impl<'a> Ledger<'a> {
 
     fn write(&mut self) {
         let began = self.clock.now();
-        if let Some(recorder) = &self.recorder {
-            recorder.record(&self.news);
-        }
+        let recorder = self.recorder.as_ref();
+        let is_done = recorder.is_none_or(|recorder| recorder.record(&self.news));
         let now = self.clock.now();
         self.due = now + (now - began) * RECORD_SHARE;
-        self.news.sets.clear();
-        self.news.wal.clear();
-        self.news.unsound.clear();
+        if is_done {
+            self.news.sets.clear();
+            self.news.wal.clear();
+            self.news.unsound.clear();
+        }
     }
 
     pub(super) fn now(&self) -> Witnessed {

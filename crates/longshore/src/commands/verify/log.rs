@@ -240,7 +240,11 @@ impl LogVerification<'_, '_> {
         range.last = last;
         range.imprints.extend(imprints);
         self.good = Some(range.clone());
-        self.ledger.add(|news| news.wal.push(range));
+        self.ledger.add(|news| {
+            // It has grown from the one that is not recorded yet.
+            news.wal.retain(|own| own.first != range.first);
+            news.wal.push(range);
+        });
     }
 }
 
