@@ -346,6 +346,33 @@ fn a_drill_that_ends_at_a_damaged_backup_leaves_a_bad_result_for_it() {
     assert_eq!(metric(&stage, "backups_found_damaged"), Some(0.0));
 }
 
+/// Goal: a backup that a drill could not restore is read again, with all that it needs, whatever was known before.
+#[test]
+fn verify_all_reads_again_what_a_later_drill_found_damaged() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    std::thread::sleep(Duration::from_millis(1100));
+    stage.line("backup sales --incremental").exits(0);
+    std::thread::sleep(Duration::from_millis(1100));
+    stage.line("backup sales").exits(0);
+    std::fs::create_dir(stage.path("work")).unwrap();
+    let line = "verify --all --database sales";
+    assert_eq!(counts(&stage, line, 0), (3, 0, 0));
+    let names = labels(&stage);
+    let drilled = stage.path("disk1/sales/.longshore-status-drill");
+    for (name, wanted) in [(&names[1], (2, 1, 0)), (&names[0], (1, 2, 0))] {
+        stage
+            .line(&format!("drill sales --work work --label {name}"))
+            .exits(0);
+        let text = std::fs::read_to_string(&drilled).unwrap();
+        std::fs::write(&drilled, text.replace("\"good\":true", "\"good\":false")).unwrap();
+        assert_eq!(counts(&stage, line, 0), wanted, "{name}");
+        // It is newer than the drill now.
+        assert_eq!(counts(&stage, line, 0), (0, 3, 0));
+        std::fs::remove_file(&drilled).unwrap();
+    }
+}
+
 #[test]
 fn expire_and_copy_that_fail_are_told_until_one_succeeds() {
     let stage = configured();

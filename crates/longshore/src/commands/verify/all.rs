@@ -367,16 +367,24 @@ impl<'a> Verification<'a> {
         Ok(())
     }
 
-    /// Believes what earlier runs found good, unless a later one could not read it, or a backup that needs it.
+    /// Believes what earlier runs found good, unless a later run of any kind did not find it good or could not read it, or a
+    /// backup that needs it.
     fn learn(&mut self, listing: &Listing, status: &Status) {
         let facts = listing.facts();
         let open = status.open(Task::Verify);
         let mut doubted = BTreeSet::new();
         for (i, set) in listing.sets.iter().enumerate() {
+            let results = [Task::Verify, Task::Drill]
+                .into_iter()
+                .filter_map(|task| status.of_set(task, set, self.trust.now_us));
+            let bad = results.filter(|result| !result.good);
+            let bad_us = bad.map(|result| result.by.at_us).max();
+            let doubts = |result: &SetResult| {
+                open.is_some_and(|run| run.doubts(&set.label, &result.by))
+                    || bad_us.is_some_and(|bad_us| result.by.at_us <= bad_us)
+            };
             for link in chain(&facts, i).unwrap_or_else(|_| vec![i]) {
                 let result = status.of_set(Task::Verify, &listing.sets[link], self.trust.now_us);
-                let doubts =
-                    |result: &SetResult| open.is_some_and(|run| run.doubts(&set.label, &result.by));
                 doubted.extend(result.is_some_and(doubts).then_some(link));
             }
         }
