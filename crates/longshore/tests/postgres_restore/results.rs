@@ -6,6 +6,7 @@
 use std::process::Command;
 
 use longshore_kit::representatives;
+use longshore_media::Container;
 use serde_json::Value;
 
 use crate::common::{answer, end, text};
@@ -141,6 +142,47 @@ fn damaged_wal_is_told_until_it_was_read_again() {
     let mended = verified(&main, "", 0);
     assert!(segments(&mended).0 >= 1, "{mended}");
     assert!(!is_told());
+}
+
+/// The file of a segment as a version with one more feature writes it.
+fn of_newer_version(bytes: &[u8]) -> Vec<u8> {
+    let container = Container::detect(bytes).unwrap();
+    let at = container.preamble().len();
+    let len = container.framed_len_at(&bytes[at..]).unwrap();
+    let (kind, body) = container.parse(&bytes[at..at + len]).unwrap();
+    let mut body = body.to_vec();
+    body[0] |= 1;
+    let mut newer = bytes.to_vec();
+    container.put(kind, &[&body], &mut newer[at..at + len]);
+    newer
+}
+
+/// Goal: nobody knows whether WAL of a newer version is good: it is neither valid nor damaged.
+#[test]
+fn wal_of_a_newer_version_is_not_called_damaged() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    main.back_up();
+    let moment = main.mark(1);
+    main.archived(&main.stage.server);
+    let (all, _) = segments(&verified(&main, "", 0));
+    let path = main.segment(&moment.lsn);
+    let sound = std::fs::read(&path).unwrap();
+    std::fs::write(&path, of_newer_version(&sound)).unwrap();
+    for _ in 0..2 {
+        let told = verified(&main, "", 4);
+        let wal = &told["wal"];
+        assert_eq!(wal["closed"].as_array().unwrap().len(), 1, "{told}");
+        assert_eq!(wal["damaged"].as_array().unwrap().len(), 0, "{told}");
+        assert_eq!(segments(&told), (0, all - 1), "{told}");
+    }
+    let info = answer(&end(&mut main.command("info main --json"), 0));
+    let failed = &info["databases"][0]["results"]["failed"][0];
+    assert_eq!(failed["mended"], false, "{info}");
+    std::fs::write(&path, sound).unwrap();
+    assert_eq!(segments(&verified(&main, "", 0)), (1, all - 1));
 }
 
 /// Goal: the files of a copy are as old as the copy, whatever is in them.

@@ -22,7 +22,7 @@ use longshore_media::Error as MediaError;
 use longshore_pipeline::{
     Error, Report, Request, VerifyReport, VerifyRequest, run as run_pipeline,
 };
-use longshore_repository::chain::{SetFacts, chain};
+use longshore_repository::chain::{BrokenChain, Health, SetFacts, chain};
 use longshore_repository::status::{FailedRun, SetResult, Status, Task};
 use longshore_repository::{
     BackupLease, BackupState, Error as TargetError, Label, Listing, SetIdentity, Shelf,
@@ -172,9 +172,11 @@ impl VerifiedDatabase {
         self.damaged > 0 || log_is
     }
 
-    /// Nobody knows whether a backup that was not opened is good.
+    /// Nobody knows whether a backup, or WAL, that was not opened is good.
     fn is_valid(&self) -> bool {
-        !self.is_damaged() && self.closed == 0
+        let log = self.wal.as_ref();
+        let log_is_closed = log.is_some_and(|wal| wal.first_closed().is_some());
+        !self.is_damaged() && self.closed == 0 && !log_is_closed
     }
 
     fn count(&mut self) {
@@ -363,6 +365,14 @@ impl<'a> Verification<'a> {
             let told = (Exit::No.code(), DAMAGED, text);
             self.fail(FailedRun::new(self.ledger.now(), None, told).of_wal());
         }
+        if let Some(text) = wal.as_ref().and_then(VerifiedWal::first_closed) {
+            let told = (Exit::Media.code(), numbers::TARGET, text);
+            let mut run = FailedRun::new(self.ledger.now(), None, told).of_wal();
+            // No earlier result is for this segment as it is, and each other has its own.
+            run.unread = false;
+            self.fail(run);
+            self.database.closed_exit.get_or_insert(Exit::Media);
+        }
         self.database.wal = wal;
         Ok(())
     }
@@ -422,6 +432,9 @@ impl<'a> Verification<'a> {
                 return Ok(None);
             };
             let state = &listing.sets[index].state;
+            if matches!(state, BackupState::Unknown { .. }) {
+                return Ok(Some(self.closed_row(label, state.text())));
+            }
             if !matches!(state, BackupState::Complete(_) | BackupState::Removing) {
                 let text = format!("it was whole when this run began: {}", state.text());
                 return Ok(Some(self.lost_row(label, text)));
@@ -445,6 +458,19 @@ impl<'a> Verification<'a> {
             label: label.to_string(),
             kind: label.kind().text(),
             verdict: Verdict::Damaged,
+            plain_bytes: None,
+            why: Some(why),
+        }
+    }
+
+    /// The row of a backup of which nobody can say here whether it is good.
+    fn closed_row(&mut self, label: &Label, why: String) -> VerifiedRow {
+        self.context.output.warn(&format!("{label}: {why}"));
+        self.closed(label, (Exit::Media, numbers::TARGET, &why));
+        VerifiedRow {
+            label: label.to_string(),
+            kind: label.kind().text(),
+            verdict: Verdict::Closed,
             plain_bytes: None,
             why: Some(why),
         }
@@ -475,15 +501,18 @@ impl<'a> Verification<'a> {
                     Seen::Nothing
                 }
                 state @ BackupState::Unknown { .. } => {
-                    let why = state.text();
-                    self.context.output.warn(&format!("{}: {why}", set.label));
-                    self.closed(&set.label, (Exit::Media, numbers::TARGET, &why));
-                    row(Verdict::Closed, Some(why))
+                    Seen::Row(self.closed_row(&set.label, state.text()))
                 }
                 state => row(Verdict::Damaged, Some(self.not_whole(&set.label, state))),
             });
         };
         self.at = At::Backup(set.label.clone());
+        if let Err(broken) = chain(facts, index)
+            && is_undecided(&broken, facts)
+        {
+            let why = format!("it cannot be judged: {broken}");
+            return Ok(Seen::Row(self.closed_row(&set.label, why)));
+        }
         if let Some(why) = self.lost(listing, facts, index) {
             self.fail_at(&set.label, &why);
             // Its own bytes may be good: nothing is recorded of it.
@@ -662,6 +691,16 @@ fn in_order(facts: &[SetFacts]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..facts.len()).collect();
     order.sort_by_key(depth);
     order
+}
+
+/// Whether a chain ends at a backup that cannot be judged here, or may: such a one may not tell which set it is.
+fn is_undecided(broken: &BrokenChain, facts: &[SetFacts]) -> bool {
+    let mut unknown = facts.iter().filter(|set| set.health == Health::Unknown);
+    match broken {
+        BrokenChain::ParentBroken { parent, .. } => unknown.any(|set| set.label == *parent),
+        BrokenChain::ParentMissing { .. } => unknown.any(|set| set.id.is_none()),
+        BrokenChain::ParentForeign { .. } | BrokenChain::Endless { .. } => false,
+    }
 }
 
 /// Media that exist but are no complete stripes: the answer is no. Media that cannot be reached: there is no answer.

@@ -39,6 +39,8 @@ pub struct VerifiedWal {
     damaged: Vec<String>,
     /// Segments that do not continue the one before, and why.
     broken: Vec<String>,
+    /// Segments of a newer version: nobody here knows whether they are good.
+    closed: Vec<String>,
     /// Whether the run ended before all was read.
     left: bool,
 }
@@ -50,7 +52,11 @@ impl VerifiedWal {
 
     /// Whether all of it is known to be good.
     pub fn is_whole(&self) -> bool {
-        self.is_valid() && !self.left
+        self.is_valid() && self.closed.is_empty() && !self.left
+    }
+
+    pub fn first_closed(&self) -> Option<&str> {
+        self.closed.first().map(String::as_str)
     }
 
     pub fn first_wrong(&self) -> Option<&str> {
@@ -59,14 +65,18 @@ impl VerifiedWal {
     }
 
     pub fn text(&self) -> String {
+        let closed = match self.closed.len() {
+            0 => String::new(),
+            closed => format!(", {closed} NOT OPENED"),
+        };
         let mut text = format!(
-            "WAL               {} segments verified, {} known to be good, {} DAMAGED{}\n",
+            "WAL               {} segments verified, {} known to be good, {} DAMAGED{closed}{}\n",
             self.verified,
             self.known,
             self.damaged.len(),
             if self.left { ", the rest left" } else { "" }
         );
-        for what in self.damaged.iter().chain(&self.broken) {
+        for what in self.damaged.iter().chain(&self.broken).chain(&self.closed) {
             text += &format!("  {}\n", plain(what));
         }
         text
@@ -183,6 +193,7 @@ impl LogVerification<'_, '_> {
             return Ok(());
         };
         let mut good = 0;
+        let before_it = self.found.damaged.len();
         for name in &names {
             if self.cancel.load(Ordering::Relaxed) {
                 self.found.left = true;
@@ -192,9 +203,8 @@ impl LogVerification<'_, '_> {
                 // Retention has removed it meanwhile.
                 Err(Error::Missing { .. }) => {}
                 Ok(_) => good += 1,
-                Err(error @ (Error::Damaged { .. } | Error::Newer { .. })) => {
-                    self.found.damaged.push(error.to_string());
-                }
+                Err(error @ Error::Damaged { .. }) => self.found.damaged.push(error.to_string()),
+                Err(error @ Error::Newer { .. }) => self.found.closed.push(error.to_string()),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -205,6 +215,7 @@ impl LogVerification<'_, '_> {
         };
         let broken = self.archive.broken_links(&span)?;
         let is_sound = good == names.len() && broken.is_empty();
+        let is_unsound = self.found.damaged.len() > before_it || !broken.is_empty();
         self.found.verified += good as u64;
         self.found
             .broken
@@ -213,6 +224,8 @@ impl LogVerification<'_, '_> {
             self.record(*first, *last, &names);
         } else {
             self.good = None;
+        }
+        if is_unsound {
             let lost = UnsoundWal {
                 first: *first,
                 last: *last,
