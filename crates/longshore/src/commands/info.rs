@@ -515,7 +515,7 @@ const METRICS: &[Metric] = &[
     (
         "backups_unverified",
         "Whole backups that no verification has found good as they are.",
-        |d| d.results.counted(|results| results.unverified),
+        |d| d.results.counted_unverified(),
     ),
     (
         "backups_found_damaged",
@@ -560,7 +560,7 @@ const METRICS: &[Metric] = &[
     ),
     (
         "records_unreadable",
-        "Records of earlier runs that cannot be read; meanwhile the numbers that are counted in them are missing.",
+        "Records of earlier runs that cannot be read; meanwhile numbers that are counted in them are missing or too small.",
         |d| Some(d.results.unreadable.len() as f64),
     ),
     (

@@ -5,7 +5,8 @@
 //!   as it stands.
 //! - A failed run counts until one of its kind read the same and did not fail, or what it failed at is gone; a failed
 //!   backup also only until a newer one is whole, for whoever may only write has nothing recorded.
-//! - While a record cannot be read, nobody knows how many backups are unverified or damaged: monitors get no number.
+//! - While a record cannot be read, nobody knows how many backups are unverified, or that none is damaged: monitors get no
+//!   number. Damage that another record has is still told.
 //!
 //! Leaves to others: reading records and deciding what a result is about (`longshore_repository::status`), and what is
 //! worth an alarm (`check.rs`).
@@ -174,9 +175,15 @@ impl Results {
         bad.map(|row| row.label.as_str()).collect()
     }
 
-    /// A number that is counted in records; `None`: some cannot be read.
+    /// Backups without a good result; `None`: some records cannot be read.
+    pub fn counted_unverified(&self) -> Option<f64> {
+        self.unreadable.is_empty().then_some(self.unverified as f64)
+    }
+
+    /// How often records say that something is wrong, at least; `None`: none that can be read does, and some cannot.
     pub fn counted(&self, count: impl FnOnce(&Results) -> u64) -> Option<f64> {
-        self.unreadable.is_empty().then(|| count(self) as f64)
+        let count = count(self);
+        (count > 0 || self.unreadable.is_empty()).then_some(count as f64)
     }
 
     /// When a run of this kind failed last.

@@ -830,9 +830,20 @@ fn a_record_that_is_not_understood_is_named_and_in_nobodys_way() {
         assert_eq!(metric(&stage, "records_unreadable"), Some(0.0));
         stage.line("check sales").exits(0);
     }
+    // Damage that another record has is no less true.
+    let label = labels(&stage).pop().unwrap();
+    damage(&stage.path(format!("disk1/sales/{label}/family-1.bak")));
+    stage.line("verify --database sales").exits(1);
+    let drilled = stage.path("disk1/sales/.longshore-status-drill");
+    std::fs::write(&drilled, b"?").unwrap();
+    assert_eq!(metric(&stage, "records_unreadable"), Some(1.0));
+    assert_eq!(metric(&stage, "backups_found_damaged"), Some(1.0));
+    assert_eq!(metric(&stage, "failed_runs"), Some(1.0));
+    assert_eq!(metric(&stage, "backups_unverified"), None);
+    std::fs::remove_file(&drilled).unwrap();
     // One of a newer version stays.
     std::fs::write(record(&stage), b"{\"version\":7}").unwrap();
-    let ran = stage.line("verify --database sales").exits(0);
+    let ran = stage.line("verify --database sales").exits(1);
     assert!(
         ran.err.contains("a newer version of longshore wrote"),
         "{}",
