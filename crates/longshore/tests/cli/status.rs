@@ -683,6 +683,40 @@ fn verify_all_names_what_is_lost_while_it_runs() {
     assert_eq!(results(&stage)["failed"][0]["label"], *names[3]);
 }
 
+/// Goal: no expire removes all backups: a database that is gone altogether was lost.
+#[test]
+fn verify_all_calls_nothing_valid_when_the_database_vanishes() {
+    let stage = configured();
+    for _ in 0..3 {
+        stage.line("backup sales").exits(0);
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    let words = "verify --all --database sales --max-rate 1M --json".split(' ');
+    let mut command = stage.command(&words.collect::<Vec<_>>());
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while !std::fs::read_to_string(record(&stage)).is_ok_and(|text| text.contains("\"good\":true"))
+    {
+        assert!(Instant::now() < deadline, "nothing is recorded");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for disk in ["disk1", "disk2"] {
+        std::fs::rename(
+            stage.path(format!("{disk}/sales")),
+            stage.path(disk).join("was"),
+        )
+        .unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(told["valid"], false, "{told}");
+    let rows = told["databases"][0]["backups"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[2]["verdict"]), (3, &"damaged".into()));
+    let why = rows[2]["why"].as_str().unwrap();
+    assert!(why.contains("so are all other backups"), "{why}");
+}
+
 /// Goal: an interrupted run loses at most the backup that it was reading.
 #[test]
 fn verify_all_goes_on_after_an_interruption_and_a_kill() {

@@ -7,7 +7,8 @@
 //! - One backup, and one part of the WAL, is in memory at a time.
 //! - A database that cannot be read does not keep the others from being verified; neither does a backup that no identity
 //!   opens, and the run does not call that one valid.
-//! - A backup that was there when the run began has a row, unless it was removed meanwhile.
+//! - A backup that was there when the run began has a row, unless it was removed meanwhile: it left no trace, and other
+//!   backups are there.
 //!
 //! Leaves to others: reading and checking (`pipeline`, `longshore-wal`), and what a recorded result counts for
 //! (`longshore_repository::status`).
@@ -425,7 +426,10 @@ impl<'a> Verification<'a> {
     ) -> Result<Option<VerifiedRow>, Failure> {
         for _ in 0..LOOKS {
             if self.shelf.is_removed(label)? {
-                return Ok(None);
+                // An expire leaves the last good backup.
+                let is_bare = self.shelf.list()?.sets.is_empty();
+                let text = "it is gone, and so are all other backups of the database";
+                return Ok(is_bare.then(|| self.lost_row(label, text.to_owned())));
             }
             let listing = self.shelf.list()?;
             let Some(index) = listing.sets.iter().position(|set| set.label == *label) else {
