@@ -31,7 +31,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use longshore_facts as facts;
-use longshore_pg::SegmentName;
+use longshore_pg::{SegmentName, SegmentSize};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
@@ -530,8 +530,8 @@ impl Record {
             self.sets.push(result.clone());
         }
         for lost in &news.unsound {
-            let ends = (lost.first, lost.last);
-            self.unsound.retain(|own| (own.first, own.last) != ends);
+            self.unsound
+                .retain(|own| own.first < lost.first || lost.last < own.last);
             // By order of writing: the clock of this host, or of the one that found it good, may be wrong.
             let known = self.wal.iter().filter(|range| lost.overlaps(range));
             let known_us = known.map(|range| range.by.at_us).max();
@@ -621,6 +621,32 @@ impl Status {
         let record = self.records.get(&Task::Verify).into_iter();
         let ranges = record.flat_map(|record| &record.wal);
         ranges.filter(move |range| is_past(&range.by, now_us))
+    }
+
+    /// WAL of this run of segments that was not good, and that no later run has read and found good.
+    pub fn unsound_wal(
+        &self,
+        (first, last): (SegmentName, SegmentName),
+        size: SegmentSize,
+    ) -> Vec<&UnsoundWal> {
+        let Some(record) = self.records.get(&Task::Verify) else {
+            return Vec::new();
+        };
+        let is_open = |lost: &&UnsoundWal| {
+            let mut name = lost.first.max(first);
+            let end = lost.last.min(last);
+            while name <= end {
+                // All ranges that have some of it are later.
+                let covers = |range: &&WalResult| range.first <= name && name <= range.last;
+                match record.wal.iter().find(covers) {
+                    Some(range) if range.last.next(size) > name => name = range.last.next(size),
+                    Some(_) => return false,
+                    None => return true,
+                }
+            }
+            false
+        };
+        record.unsound.iter().filter(is_open).collect()
     }
 
     fn of(found: Vec<FoundRecord>) -> Status {

@@ -255,6 +255,14 @@ fn target(
     copies::look(shelf, &listing, depth, context, notes);
     if let Some(wal) = &told.wal {
         log(wal, context, notes);
+        for unsound in &wal.unsound {
+            let (database, target) = (&told.database, &told.target);
+            let text = format!(
+                "{unsound}: no recovery crosses it. Make a full backup (`longshore backup {database}`); after a repair, run \
+                 `longshore verify --all --database {database} --target {target}`"
+            );
+            notes.bad("damaged", text);
+        }
     }
 }
 

@@ -13,10 +13,10 @@ mod windows;
 
 use longshore_pg::client::without_password;
 use longshore_pg::wal::WalName;
-use longshore_pg::{Lsn, Timeline};
+use longshore_pg::{Lsn, SegmentSize, Timeline};
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::retention::{LogNeed, decide};
-use longshore_repository::status::Task;
+use longshore_repository::status::{Status, Task};
 use longshore_repository::{Listing, Shelf};
 use longshore_wal::{Run, WalArchive};
 use serde::Serialize;
@@ -79,6 +79,8 @@ pub struct Wal {
     pub gaps: Vec<String>,
     /// Backups that lack the WAL that would make them consistent.
     pub inconsistent: Vec<String>,
+    /// WAL that a verification found damaged and that none has found good since.
+    pub unsound: Vec<String>,
     /// The oldest backup from whose end on every moment up to the archive's end can be recovered. `None`: not even from
     /// the newest good one.
     pub recoverable_from: Option<String>,
@@ -169,7 +171,11 @@ pub fn database(
     let configured = context.config.database.get(name);
     let remarks = shelves::remarks(listing, &rows);
     let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1e6;
+    let status = shelf.status();
     let mut wal = wal(shelf, listing, unbroken, good.map(|(i, _)| i))?;
+    if let (Some(wal), Ok(status)) = (&mut wal, &status) {
+        wal.unsound = unsound(wal, status, now_us);
+    }
     let own = context.config.target_of(name);
     if own.is_some_and(|own| *own != shelf.target.name) {
         // Its files are as old as the copy.
@@ -191,7 +197,7 @@ pub fn database(
         recoverable_until_us: until_us,
         at_risk_s: until_us.map(|us| (now_us.saturating_sub(us) / 1_000_000).max(0)),
         wal,
-        results: Results::read(shelf, listing, now_us),
+        results: Results::read(&status, listing, now_us),
         strays: listing.strays.clone(),
         backups: rows,
         branches: shelves::branch_rows(listing, now_us),
@@ -241,6 +247,7 @@ fn wal(
             .collect(),
         gaps: Vec::new(),
         inconsistent: Vec::new(),
+        unsound: Vec::new(),
         recoverable_from: None,
         recoverable_from_us: None,
         archived_until_us: None,
@@ -327,6 +334,27 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
         wal.recoverable_from_us = Some(facts[i].finish_us);
         wal.archived_until_us = archived_us(archive, *timeline);
     }
+}
+
+/// The WAL of these runs that is known to be damaged, and since when.
+fn unsound(wal: &Wal, status: &Status, now_us: i64) -> Vec<String> {
+    let Some(size) = SegmentSize::new(wal.segment_bytes) else {
+        return Vec::new();
+    };
+    let mut told = Vec::new();
+    for run in &wal.runs {
+        let (Ok(first), Ok(last)) = (run.first.parse(), run.last.parse()) else {
+            continue;
+        };
+        for lost in status.unsound_wal((first, last), size) {
+            let age = age_text(now_us.saturating_sub(lost.by.at_us) / 1_000_000);
+            told.push(format!(
+                "{} to {}, found damaged {age} ago on host {}",
+                lost.first, lost.last, lost.by.host
+            ));
+        }
+    }
+    told
 }
 
 /// When the last segment of a timeline was archived.
@@ -417,6 +445,10 @@ fn wal_text(wal: &Wal) -> String {
     }
     for gap in &wal.gaps {
         text += &format!("  GAP: {gap} is missing\n");
+    }
+    for unsound in &wal.unsound {
+        let broken = plain(unsound).replacen(", ", ",\n    ", 1);
+        text += &format!("  DAMAGED: {broken}\n");
     }
     if let (Some(label), Some(finish)) = (&wal.recoverable_from, wal.recoverable_from_us) {
         text += &format!(

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use longshore_repository::chain::SetFacts;
 use longshore_repository::status::{FailedRun, SetResult, Status, Task};
-use longshore_repository::{Listing, Shelf};
+use longshore_repository::{Error, Listing};
 use serde::Serialize;
 
 use longshore_terminal::text::plain;
@@ -123,10 +123,10 @@ fn age_s(at_us: i64, now_us: i64) -> i64 {
 }
 
 impl Results {
-    /// Reads the records of a shelf. A place that refuses them has none: the backups count, and the reason is told.
-    pub fn read(shelf: &Shelf, listing: &Listing, now_us: i64) -> Results {
-        match shelf.status() {
-            Ok(status) => Results::of(&status, listing, now_us),
+    /// The results in the records of a shelf. A place that refuses them has none: the backups count, and the reason is told.
+    pub fn read(status: &Result<Status, Error>, listing: &Listing, now_us: i64) -> Results {
+        match status {
+            Ok(status) => Results::of(status, listing, now_us),
             Err(error) => Results {
                 unverified: restorable(listing).count() as u64,
                 unreadable: vec![error.to_string()],

@@ -126,6 +126,24 @@ fn damaged_wal_is_told_until_it_was_read_again() {
         is_told
     };
     assert!(is_told());
+    let is_named = || {
+        let checked = main
+            .command("check main --archive-wait 0")
+            .output()
+            .unwrap();
+        let told = text(&checked.stdout);
+        let mut wrong = told.lines().filter(|line| line.contains("FAIL"));
+        let is_named = wrong.any(|line| line.contains("found damaged"));
+        let info = answer(&end(&mut main.command("info main --json"), 0));
+        let unsound = &info["databases"][0]["wal"]["unsound"];
+        assert_eq!(
+            unsound.as_array().unwrap().len(),
+            usize::from(is_named),
+            "{info}"
+        );
+        is_named
+    };
+    assert!(is_named());
     end(&mut main.command("verify --database main"), 0);
     assert!(is_told(), "the backup says nothing about the WAL");
     let again = verified(&main, "", 1);
@@ -141,7 +159,7 @@ fn damaged_wal_is_told_until_it_was_read_again() {
     std::fs::write(&path, sound).unwrap();
     let mended = verified(&main, "", 0);
     assert!(segments(&mended).0 >= 1, "{mended}");
-    assert!(!is_told());
+    assert!(!is_told() && !is_named());
 }
 
 /// The file of a segment as a version with one more feature writes it.

@@ -188,6 +188,39 @@ fn wal_that_is_found_damaged_has_no_earlier_result() {
     assert_eq!(record.wal, [range(1, 4, 1), range(10, 14, 2)]);
 }
 
+/// Goal: damaged WAL is told until all of it was read again or is gone, and no longer.
+#[test]
+fn unsound_wal_is_told_until_all_that_is_left_of_it_was_read_again() {
+    let size = SegmentSize::new(16 << 20).unwrap();
+    let told = |wal: &[WalResult], first: u32, last: u32| {
+        let mut record = Record {
+            unsound: vec![unsound(8, 9, 2), unsound(20, 21, 2)],
+            ..Record::default()
+        };
+        record.merge(
+            Task::Verify,
+            Record {
+                wal: wal.to_vec(),
+                ..Record::default()
+            },
+        );
+        let status = Status {
+            records: [(Task::Verify, record)].into(),
+            unreadable: Vec::new(),
+        };
+        let found = status.unsound_wal((segment(first), segment(last)), size);
+        found.into_iter().map(|lost| lost.first).collect::<Vec<_>>()
+    };
+    let (one, other) = (segment(8), segment(20));
+    assert_eq!(told(&[], 1, 30), [one, other]);
+    assert_eq!(told(&[range(1, 9, 1)], 1, 19), [one]);
+    assert_eq!(told(&[range(1, 8, 3)], 1, 30), [one, other]);
+    assert_eq!(told(&[range(1, 8, 3), range(9, 9, 3)], 1, 30), [other]);
+    // An expire has removed the first.
+    assert_eq!(told(&[], 10, 30), [other]);
+    assert_eq!(told(&[range(9, 20, 3)], 9, 20), []);
+}
+
 /// Goal: damage counts by order of writing; the clock of the host that found it may be behind.
 #[test]
 fn wal_that_a_host_with_a_slow_clock_finds_damaged_is_not_known() {

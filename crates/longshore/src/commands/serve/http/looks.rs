@@ -120,7 +120,8 @@ fn shelf(placed: &Placed, rows: usize, context: &Context) -> Result<Found, Failu
         left_out.windows = newest(&mut wal.windows, LIST_MAX);
         left_out.others += newest(&mut wal.runs, LIST_MAX)
             + newest(&mut wal.gaps, LIST_MAX)
-            + newest(&mut wal.inconsistent, LIST_MAX);
+            + newest(&mut wal.inconsistent, LIST_MAX)
+            + newest(&mut wal.unsound, LIST_MAX);
     }
     Ok(Found::Shelf(Box::new(ShelfFound {
         info,
