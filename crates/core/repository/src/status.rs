@@ -19,7 +19,7 @@
 //! - A record is anybody's bytes: at most [`LEN_MAX`] of it are read, and one that is not understood is named and
 //!   counts for nothing.
 //! - No lock is taken. If two programs write at one time, one of the two results may be lost: a backup is then verified
-//!   once more, and never taken for verified.
+//!   once more, and never taken for verified. Damage and a failure are read back, and written again if they are lost.
 //!
 //! Leaves to others: reading and replacing files and objects (`place`), and what is worth an alarm (the programs).
 
@@ -58,6 +58,9 @@ const VERSION: u32 = 1;
 
 /// Times after the year 2255, and as long before 1970, are nobody's: readers of JSON would round them.
 const TIME_MAX_US: i64 = 1 << 53;
+
+/// How often damage or a failure is written that is not there when it is read back.
+const WRITES: usize = 3;
 
 /// The exit code of a run that found damage: what it failed at was read, and has a result.
 const FOUND_DAMAGE: u8 = 1;
@@ -505,6 +508,26 @@ impl Record {
         }
     }
 
+    /// Whether it has the damage and the failure in this part, or a later result.
+    fn has_damage(&self, news: &News) -> bool {
+        let has_set = |bad: &SetResult| {
+            let is_same = |own: &&SetResult| own.set == bad.set && own.stripes == bad.stripes;
+            let own = self.sets.iter().find(is_same);
+            own.is_some_and(|own| !own.good || own.by.at_us > bad.by.at_us)
+        };
+        let has_wal = |lost: &UnsoundWal| {
+            let holds = |own: &UnsoundWal| own.first <= lost.first && lost.last <= own.last;
+            self.unsound.iter().any(holds)
+        };
+        let has_failed = |run: &FailedRun| {
+            let own = self.failed.as_ref();
+            own.is_some_and(|own| own.by.at_us >= run.by.at_us || own.text == run.text)
+        };
+        news.sets.iter().filter(|own| !own.good).all(has_set)
+            && news.unsound.iter().all(has_wal)
+            && news.failed.iter().all(has_failed)
+    }
+
     /// Drops the verified ranges that have WAL which was not good later.
     fn refute(&mut self) {
         let unsound = &self.unsound;
@@ -569,6 +592,14 @@ pub struct News {
     pub good: Option<GoodRun>,
     /// All labels at the place, if they are known: earlier results for others are left out.
     pub labels: Option<LabelsThen>,
+}
+
+impl News {
+    /// Whether an alarm would end if it were lost.
+    fn has_damage(&self) -> bool {
+        let is_bad = self.sets.iter().any(|result| !result.good);
+        is_bad || !self.unsound.is_empty() || self.failed.is_some()
+    }
 }
 
 /// The labels at a place at one time.
@@ -698,6 +729,24 @@ impl Shelf {
     /// Errors: the place cannot be written by this user; [`Error::Nothing`] if it has nothing of the database;
     /// [`Error::NewerRecord`].
     pub fn record(&self, task: Task, news: &News) -> Result<(), Error> {
+        for _ in 0..WRITES {
+            self.record_once(task, news)?;
+            if !news.has_damage() || self.has_recorded(task, news) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no other program wrote over this damage. A user who may only write cannot know.
+    fn has_recorded(&self, task: Task, news: &News) -> bool {
+        self.status().map_or(true, |status| {
+            let record = status.records.get(&task);
+            !status.unreadable.is_empty() || record.is_some_and(|own| own.has_damage(news))
+        })
+    }
+
+    fn record_once(&self, task: Task, news: &News) -> Result<(), Error> {
         let name = task.file();
         let mut record = Record::default();
         let found = match self.place.records(&[&name], LEN_MAX) {

@@ -9,6 +9,7 @@
 use std::panic::AssertUnwindSafe;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Habits, Store};
@@ -18,6 +19,8 @@ use longshore_media::DeviceSpec;
 use super::door::*;
 use super::*;
 use crate::label::{BackupKind, Label};
+use crate::shelf::Shelf;
+use crate::status::{FailedRun, News, Task, Witnessed};
 use crate::target::WAL;
 
 /// A target of two places, and as many handles to a database there as are asked for.
@@ -40,7 +43,11 @@ impl Stage {
         let place = self.target.place(&self.storage, &clock, database);
         match self.lie {
             Lie::None => place,
-            lie => Arc::new(Lying { place, lie }),
+            lie => Arc::new(Lying {
+                place,
+                lie,
+                has_forgotten: AtomicBool::new(false),
+            }),
         }
     }
 
@@ -583,6 +590,7 @@ fn nothing_is_aborted_where_nothing_was_left(stage: &Stage) {
 struct Lying {
     place: Arc<dyn Place>,
     lie: Lie,
+    has_forgotten: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -594,6 +602,7 @@ enum Lie {
     LocksNobodyOut,
     ForgetsMarks,
     ForgetsRecords,
+    ForgetsTheFirstRecord,
     ReadsAnyLength,
     ForgetsStops,
     HasItElsewhere,
@@ -781,6 +790,9 @@ impl StatusRecords for Lying {
     fn put_record(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         match self.lie {
             Lie::ForgetsRecords => Ok(()),
+            Lie::ForgetsTheFirstRecord if !self.has_forgotten.swap(true, Ordering::Relaxed) => {
+                Ok(())
+            }
             _ => self.place.put_record(name, bytes),
         }
     }
@@ -855,4 +867,27 @@ fn every_lie_of_a_place_breaks_a_promise() {
         let kept = PROMISES.iter().filter(keeps).count();
         assert_eq!(kept == PROMISES.len(), lie == Lie::None, "{lie:?}");
     }
+}
+
+/// Goal: an alarm does not end because another host writes its own result over it.
+#[test]
+fn a_failure_that_is_lost_is_recorded_again() {
+    let stage = Stage {
+        lie: Lie::ForgetsTheFirstRecord,
+        ..Stage::real()
+    };
+    let Places::Directories(paths) = &stage.target.places else {
+        unreachable!("it has directories");
+    };
+    std::fs::create_dir(paths[0].join("db")).unwrap();
+    let clock = Arc::new(HostClock);
+    let mut shelf = Shelf::new(stage.storage.clone(), clock, &stage.target, "db").unwrap();
+    shelf.place = stage.place();
+    let run = FailedRun::new(Witnessed::now(1), None, (4, 3201, "away"));
+    let news = News {
+        failed: Some(run.clone()),
+        ..News::default()
+    };
+    shelf.record(Task::Verify, &news).unwrap();
+    assert_eq!(shelf.status().unwrap().open(Task::Verify), Some(&run));
 }
