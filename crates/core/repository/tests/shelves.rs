@@ -9,7 +9,7 @@ mod storage_suite;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fs, io};
 
 use common::*;
@@ -196,14 +196,18 @@ fn an_unmounted_directory_stops_everything_and_is_not_filled() {
     assert!(!stage.path("d2").exists());
 }
 
-/// A real file system in which one directory vanishes as soon as it was opened, like an unmounted one.
+/// A real file system in which one directory vanishes as soon as it was opened for the last time that is left to it, like an
+/// unmounted one.
 #[derive(Debug)]
-struct Vanishing(PathBuf);
+struct Vanishing {
+    path: PathBuf,
+    opens: AtomicUsize,
+}
 
 impl Storage for Vanishing {
     fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
         let dir = Host::new().dir(path)?;
-        if path == self.0 {
+        if path == self.path && self.opens.fetch_sub(1, Ordering::Relaxed) == 1 {
             fs::rename(path, path.with_extension("gone"))?;
         }
         Ok(dir)
@@ -225,7 +229,10 @@ impl Storage for Vanishing {
 #[test]
 fn a_storage_of_which_a_directory_vanishes_is_like_any_other_before() {
     storage_suite::keeps_its_contract(&|| {
-        let storage = Arc::new(Vanishing("/nowhere".into()));
+        let storage = Arc::new(Vanishing {
+            path: "/nowhere".into(),
+            opens: AtomicUsize::new(1),
+        });
         storage_suite::Place::in_a(tempfile::tempdir().unwrap(), storage)
     });
 }
@@ -233,31 +240,56 @@ fn a_storage_of_which_a_directory_vanishes_is_like_any_other_before() {
 /// Goal: a directory that is unmounted between the check and the first name is not created on the disk below.
 #[test]
 fn a_directory_that_vanishes_after_the_look_is_not_made_again() {
+    let mut begun = 0;
     for (vanishing, databases) in [("d1", false), ("d2", false), ("d2", true)] {
-        let stage = Stage::new(2);
-        if databases {
-            stage.shelve(1);
+        // The first look is at the word of `stop`.
+        for opens in 1..=3 {
+            begun += usize::from(begins_without(vanishing, databases, opens));
         }
-        let storage = Vanishing(stage.path(vanishing));
-        let target = &stage.shelf.target;
-        let clock = Arc::new(HostClock);
-        let shelf = Shelf::new(Arc::new(storage), clock, target, "db").unwrap();
-        let begun = shelf.begin(BackupKind::Full, 0).unwrap();
-        assert!(
-            !stage.path(vanishing).exists(),
-            "{vanishing} was made again"
-        );
-        let DeviceSpec::File(path) = &begun.devices[usize::from(vanishing == "d2")] else {
-            panic!("no file");
-        };
-        // A stripe there has no directory.
-        assert!(fs::File::create(path).is_err());
-        drop(begun);
-        assert!(
-            !stage.path(vanishing).exists(),
-            "{vanishing} was made again"
-        );
     }
+    assert!(begun >= 3, "{begun}");
+}
+
+/// Whether a backup begins at a target of which a directory vanishes after some looks. Otherwise it is refused.
+fn begins_without(vanishing: &str, databases: bool, opens: usize) -> bool {
+    let stage = Stage::new(2);
+    if databases {
+        stage.shelve(1);
+    }
+    let storage = Vanishing {
+        path: stage.path(vanishing),
+        opens: AtomicUsize::new(opens),
+    };
+    let clock = Arc::new(HostClock);
+    let shelf = Shelf::new(Arc::new(storage), clock, &stage.shelf.target, "db").unwrap();
+    let has_vanished = || stage.path(vanishing).with_extension("gone").exists();
+    let begun = match shelf.begin(BackupKind::Full, 0) {
+        Ok(begun) => begun,
+        Err(refused) => {
+            assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
+            assert!(has_vanished() && !stage.path(vanishing).exists());
+            return false;
+        }
+    };
+    if !has_vanished() {
+        // It was opened less often.
+        return false;
+    }
+    assert!(
+        !stage.path(vanishing).exists(),
+        "{vanishing} was made again"
+    );
+    let DeviceSpec::File(path) = &begun.devices[usize::from(vanishing == "d2")] else {
+        panic!("no file");
+    };
+    // A stripe there has no directory.
+    assert!(fs::File::create(path).is_err());
+    drop(begun);
+    assert!(
+        !stage.path(vanishing).exists(),
+        "{vanishing} was made again"
+    );
+    true
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use longshore_accel::dispatch::InService;
 use longshore_accel::nvcomp;
-use longshore_io::child;
+use longshore_io::{Via, child};
 use longshore_pipeline::{Error, RunContext, SourceSpec};
 use longshore_studies::bench::{BenchSpec, bench};
 use longshore_studies::cache_figures::{FiguresSpec, cache_figures};
@@ -26,7 +26,7 @@ use longshore_studies::sweep::{self, BuffersSpec, StripesSpec};
 use serde::Serialize;
 
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::files::write;
+use longshore_terminal::files::{open, write};
 use longshore_terminal::interrupt;
 use longshore_terminal::numbers;
 use longshore_terminal::output::{bytes, moment};
@@ -50,6 +50,8 @@ const LARGE_BYTES: u64 = 10_000_000_000;
 const LARGE_FILES: usize = 1_000_000;
 const ROUNDS: usize = 3;
 const BENCH_ROUNDS: usize = 5;
+/// The most bytes of what a report begins with.
+const FIRST_MAX: usize = 4 << 20;
 /// The program that a bench measures from outside, and where it is if this one lies in `libexec/longshore`.
 const LONGSHORE: &str = "longshore";
 const PLACES: [&str; 1] = ["../../bin"];
@@ -189,7 +191,8 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     // A file that cannot be read is told of before the work.
-    let first = options.after.as_deref().map(told).transpose()?;
+    let first = options.after.as_deref();
+    let first = first.map(|path| told(path, context)).transpose()?;
     let mut report = compare(&run_context(context), &spec, &step).map_err(failure)?;
     if let Some(first) = first {
         report.begin_with(first);
@@ -198,14 +201,21 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// A report that another program has begun.
-fn told(path: &Path) -> Result<Report, Failure> {
+fn told(path: &Path, context: &Context) -> Result<Report, Failure> {
     let unusable = |why: String| {
         let what = format!("cannot use {}: {why}", path.display());
         let hint =
             "write one object with title, summary, platform and sections, as `--json` prints them";
         Failure::usage(what, hint).numbered(numbers::FILE_UNUSABLE)
     };
-    let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
+    let read = || {
+        let file = open(&*context.storage, path)?;
+        let mut bytes = vec![0; FIRST_MAX];
+        let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+        bytes.truncate(len);
+        String::from_utf8(bytes).map_err(std::io::Error::other)
+    };
+    let text = read().map_err(|e| unusable(e.to_string()))?;
     Report::from_json(&text).map_err(|e| unusable(e.to_string()))
 }
 
