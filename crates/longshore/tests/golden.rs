@@ -575,3 +575,70 @@ for name, attributes in wanted.items():
         succeeds(&output);
     }
 }
+
+/// Identities and passphrases of the encrypted sets: secrets that everybody knows, in files of their own.
+fn secrets() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["hybrid", "classic", "passphrase"] {
+        let to = dir.path().join(name);
+        std::fs::copy(tests().join("golden/v4/secrets").join(name), &to).unwrap();
+        std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    dir
+}
+
+/// Goal: what was encrypted for an identity or a passphrase opens with it, by the program and by the reader that was written
+/// from the page alone. The reader needs Python's package `cryptography`, and knows no passphrase.
+#[test]
+fn golden_encrypted_sets_open_for_their_recipients() {
+    let golden = tests().join("golden/v4");
+    let secrets = secrets();
+    let secret = |name: &str| secrets.path().join(name).display().to_string();
+    for (media, position, description, identity) in [
+        ("hybrid", "1", "tree-1.txt", secret("hybrid")),
+        ("hybrid", "2", "tree-2.txt", secret("hybrid")),
+        (
+            "hybrid",
+            "2",
+            "tree-2.txt",
+            format!("passphrase:{}", secret("passphrase")),
+        ),
+        ("classic", "1", "tree-1.txt", secret("classic")),
+        ("classic_parity", "1", "tree-2.txt", secret("classic")),
+    ] {
+        let mut all = stripes_at(golden.join(media));
+        if media == "classic_parity" {
+            // One data stripe is lost.
+            all.retain(|stripe| !stripe.ends_with("stripe-2"));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("to");
+        let args = ["restore", "--position", position, "--to"];
+        let mut args: Vec<&str> = args.to_vec();
+        args.extend([to.to_str().unwrap(), "--identity", &identity]);
+        let restored = longshore(&args, &all);
+        let code = restored.status.code();
+        let expected = if media == "classic_parity" { 5 } else { 0 };
+        assert_eq!(code, Some(expected), "{media}: {restored:?}");
+        assert_eq!(describe(&to), described(description), "{media} {position}");
+        let closed = dir.path().join("closed");
+        let args = ["restore", "--to", closed.to_str().unwrap()];
+        assert_eq!(longshore(&args, &all).status.code(), Some(4), "{media}");
+        if identity.starts_with("passphrase:") {
+            continue;
+        }
+        let reader = tests().join("reader/longshore_reader.py");
+        let mut python = Command::new("python3");
+        python.arg("-B").arg(reader);
+        python.args(["restore", "--position", position, "--identity", &identity]);
+        let by_reader = dir.path().join("by-reader");
+        python.arg("--to").arg(&by_reader).args(&all);
+        if run(Command::new("python3").args(["-c", "import cryptography"]))
+            .is_some_and(|has_it| has_it.status.success())
+        {
+            succeeds(&run(&mut python).unwrap());
+            assert_eq!(describe(&by_reader), described(description), "{media}");
+        }
+    }
+}
