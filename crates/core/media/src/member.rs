@@ -100,6 +100,8 @@ impl Part {
 
 /// How many fixed bytes may differ for a record still to be taken for the trailer, damaged.
 const TRAILER_DAMAGE_MAX: usize = 8;
+/// How often the sets of a stripe are looked for again because it ends elsewhere.
+const ENDS_MAX: usize = 2;
 /// Disk sector size: a power cut leaves whole sectors of a write. Larger sectors start at multiples of this too.
 const SECTOR: u64 = 512;
 
@@ -228,6 +230,7 @@ impl Member {
         if let Some(parts) = self.parts.get() {
             return Ok(parts);
         }
+        let mut rounds = 0;
         loop {
             let Some(len) = self.read.len_bytes()? else {
                 return Err(Error::Unsupported {
@@ -241,8 +244,10 @@ impl Member {
                 Some(parts) => parts,
                 None => self.parts_forward(len)?,
             };
-            // A stripe with parity may have found out meanwhile that it ends elsewhere.
-            if self.read.len_bytes()? != Some(len) {
+            // A stripe with parity may have found out meanwhile that it ends elsewhere. One that grows does so for as long as
+            // a backup is appended.
+            if rounds < ENDS_MAX && self.read.len_bytes()? != Some(len) {
+                rounds += 1;
                 continue;
             }
             return Ok(self.parts.get_or_init(|| parts));

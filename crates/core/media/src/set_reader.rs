@@ -364,7 +364,7 @@ impl MediaSet {
     }
 
     /// Whether stripes wait for their names.
-    pub(crate) fn is_pending(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         !self.pending_parity.is_empty() || self.members.iter().any(|m| m.pending)
     }
 

@@ -1006,3 +1006,36 @@ fn a_writer_that_wakes_after_it_was_taken_for_dead_harms_no_set() {
         .unwrap();
     assert_eq!(left(&disk), 0, "{:?}", disk.paths());
 }
+
+/// Goal: who lists a stripe to which somebody appends at that time comes to an end.
+#[test]
+fn a_stripe_that_grows_while_it_is_listed_does_not_hold_its_reader() {
+    let place = Place::new(1);
+    let shape = Shape::new(NEW, Algorithm::Zstd, 1 << 16);
+    let mut stripe = media(1, &[(shape, small_tree())]).remove(0);
+    // A set has begun behind it.
+    stripe.extend(noise(1 << 16, 3));
+    std::fs::write(place.path(0), &stripe).unwrap();
+    let path = place.path(0);
+    let (told, ended) = std::sync::mpsc::channel();
+    let devices = place.devices();
+    std::thread::spawn(move || {
+        let listed = MediaSet::open(&devices).and_then(|media| media.sets());
+        told.send(listed.map(|sets| sets.len())).ok();
+    });
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let answer = loop {
+        use std::io::Write;
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(&noise(1 << 12, 4)).unwrap();
+        match ended.try_recv() {
+            Ok(answer) => break answer,
+            Err(_) if std::time::Instant::now() < until => {}
+            Err(_) => panic!("it reads again and again"),
+        }
+    };
+    assert!(answer.unwrap() >= 1);
+}

@@ -252,10 +252,12 @@ impl Shelf {
         }
         // Parity may stand for stripes that the source lacks: the copy has them all.
         let found = &listing.sets[index];
-        let lost = found.complete().map_or(0, |complete| {
-            complete.faults.iter().filter(|fault| fault.is_lost).count()
-        });
-        let families = (source.devices.len() + lost) as u16;
+        let is_degraded = found.complete().is_some_and(|c| !c.faults.is_empty());
+        let families = match is_degraded {
+            true => self.stripe_count(&source)?,
+            false => source.devices.len(),
+        };
+        let families = u16::try_from(families).unwrap_or(u16::MAX);
         let begun = to.place.begin_copy(&source.label, families)?;
         Ok(BegunCopy {
             source,

@@ -635,10 +635,18 @@ impl Shelf {
         Ok(all)
     }
 
+    /// The stripes of a leased backup, those that are lost as well. A lost one may still have a file that is no stripe.
+    pub(crate) fn stripe_count(&self, lease: &BackupLease) -> Result<usize, Error> {
+        let opened = lease.devices.iter().map(|d| d.open(&self.storage));
+        let media = MediaSet::open(&opened.collect::<Vec<_>>())?;
+        Ok(media.stripes().len())
+    }
+
     /// Makes room for the lost ones of [`Shelf::all_stripes`].
     ///
-    /// Errors: a directory of the target does not exist, or cannot be written to.
+    /// Errors: [`Error::Stopped`]; a directory of the target does not exist, or cannot be written to.
     pub fn make_room(&self, lease: &BackupLease, all: &[DeviceSpec]) -> Result<(), Error> {
+        self.check_stopped()?;
         for (family, device) in (1..).zip(all) {
             if !lease.devices.contains(device) {
                 self.place.make_room(&lease.label, family)?;
@@ -987,12 +995,13 @@ fn broken(error: MediaError) -> BackupState {
         | MediaError::TrailerDamaged { .. }
         | MediaError::BlockDamaged { .. }
         | MediaError::SetDamaged { .. }
-        | MediaError::BeyondParity { .. }
         | MediaError::Incomplete { .. }
         | MediaError::NoSuchSet { .. } => BackupState::Damaged {
             what: error.to_string(),
         },
-        MediaError::Newer { .. }
+        // A stripe that is lost or cannot be read may come back: retention removes nothing of this.
+        MediaError::BeyondParity { .. }
+        | MediaError::Newer { .. }
         | MediaError::Io { .. }
         | MediaError::ContainerMix { .. }
         | MediaError::Key { .. }

@@ -82,6 +82,7 @@ fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
     let examined = Examined::of(&devices, &moved).map_err(Error::from)?;
     let faults = examined.faults().to_vec();
     let media = examined.media();
+    let waits = media.is_pending();
     let mut answer = Answer {
         action: "repair",
         dry_run: options.dry_run,
@@ -96,8 +97,11 @@ fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
             for fault in &faults {
                 context.output.warn(&fault.to_string());
             }
+            if waits {
+                context.output.warn("stripes that are whole wait for their names: a run was killed before it gave them");
+            }
         }
-        false if faults.is_empty() => {}
+        false if faults.is_empty() && !waits => {}
         false => {
             chosen.make_room()?;
             answer.written_bytes = examined.repair(&devices, &moved).map_err(Error::from)?;

@@ -110,7 +110,7 @@ fn run_once(
     if let Some(recorder) = recorder {
         record(recorder, &chosen, &report);
     }
-    let (repaired, table_of_stripes) = match repair(options, context, &report)? {
+    let (repaired, table_of_stripes) = match repair(options, context, &chosen, &report)? {
         Some((stripes, text)) => (Some(stripes), text),
         None => (None, String::new()),
     };
@@ -157,18 +157,29 @@ fn run_once(
 fn repair(
     options: &Verify,
     context: &Context,
+    chosen: &ReadDevices,
     report: &VerifyReport,
 ) -> Result<Option<(Vec<Stripe>, String)>, Failure> {
-    let is_degraded = report.sets.iter().any(|set| set.degraded);
-    if !options.repair || !is_degraded || !report.is_valid() {
+    let degraded: Vec<_> = report.sets.iter().filter(|set| set.degraded).collect();
+    if !options.repair || degraded.is_empty() || !report.is_valid() {
         return Ok(None);
     }
     let media = &options.media;
+    // What was verified, although a newer backup may have ended since.
+    let leased = chosen.identities();
+    let label = leased.first().map(|own| own.label.to_string());
+    let needed = leased.iter().skip(1);
+    for base in needed.filter(|base| degraded.iter().any(|set| set.set == base.set)) {
+        context.output.warn(&format!(
+            "{} is degraded, too, and was not repaired: `longshore repair` with its --label does it",
+            base.label
+        ));
+    }
     let repair = Repair {
         devices: media.devices.clone(),
         database: media.database.clone(),
         target: media.target.clone(),
-        label: media.label.clone(),
+        label: label.or_else(|| media.label.clone()),
         dry_run: false,
     };
     mend(&repair, context).map(Some)
