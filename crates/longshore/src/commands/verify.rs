@@ -165,7 +165,7 @@ fn repair(
         return Ok(None);
     }
     let media = &options.media;
-    // What was verified, although a newer backup may have ended since.
+    // The backup that was verified, although a newer one may have ended since.
     let leased = chosen.identities();
     let label = leased.first().map(|own| own.label.to_string());
     let needed = leased.iter().skip(1);

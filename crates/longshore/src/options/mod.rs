@@ -71,8 +71,7 @@ Exit codes:
 
 const EXAMPLES: &str = "\
 Examples:
-  longshore backup app.db --to /mnt/a/app.bak --to /mnt/b/app.bak
-  longshore verify /mnt/a/app.bak /mnt/b/app.bak
+  longshore backup app.db --to /mnt/a/app.bak --to /mnt/b/app.bak --verify
   longshore restore /mnt/a/app.bak /mnt/b/app.bak --to /srv/restored";
 
 /// Backs up, verifies and restores databases: striped, compressed, checked byte by byte.

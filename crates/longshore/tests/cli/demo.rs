@@ -13,7 +13,9 @@ fn the_demo_runs_and_its_report_tells_what_it_did() {
     let mut demo = Command::new("bash");
     demo.arg(script).arg(BINARY).arg(&to).arg("6M");
     let ran = Ran::of(&demo.output().unwrap()).exits(0);
-    ran.says("cmp: app.db and rest/app.db are equal");
+    let ran = ran.says("lab compare --source app.db");
+    ran.says("--after story.json")
+        .says("cmp: app.db and rest/app.db are equal");
     let page = std::fs::read_to_string(to.join("report.html")).unwrap();
     for told in [
         "<h1>Longshore: a database in use, backed up and brought back</h1>",
