@@ -73,16 +73,16 @@ pub fn of(context: &Context) -> Vec<String> {
 
 /// Files of keys that are missing or that others may read, texts that are no recipients, and targets without any.
 fn of_encryption(context: &Context) -> Vec<String> {
-    let told = |table: String, failure: Failure| {
+    let refused = |table: String, failure: Failure| {
         let causes: String = failure.causes.iter().map(|c| format!(": {c}")).collect();
         format!("[{table}]: {}{causes}", failure.text)
     };
     let mut found = Vec::new();
     if let Err(failure) = keys::keyring(context, &KeyOptions::default()) {
-        found.push(told("encryption".to_owned(), failure));
+        found.push(refused("encryption".to_owned(), failure));
     }
     if let Err(failure) = keys::recipients(context, &[], (None, false)) {
-        found.push(told("encryption".to_owned(), failure));
+        found.push(refused("encryption".to_owned(), failure));
     }
     let config = &context.config;
     for (name, target) in &config.target {
@@ -90,7 +90,7 @@ fn of_encryption(context: &Context) -> Vec<String> {
             continue;
         }
         if let Err(failure) = keys::recipients(context, &[], (Some(name), false)) {
-            found.push(told(format!("target.{name}"), failure));
+            found.push(refused(format!("target.{name}"), failure));
         }
     }
     found
@@ -110,7 +110,7 @@ fn of_database(context: &Context, config: &Config, name: &str, database: &Databa
     let spec = match SourceSpec::parse(&*context.storage, &[database.url.clone().into()]) {
         Ok(spec) => spec,
         Err(e) => {
-            found.push(told(&e));
+            found.push(refused(&e));
             return found;
         }
     };
@@ -145,7 +145,7 @@ fn same_place(context: &Context, own: &str, copy: &str) -> Option<String> {
 }
 
 /// An error with its causes, on one line.
-fn told(error: &dyn std::error::Error) -> String {
+fn refused(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

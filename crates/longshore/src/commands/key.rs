@@ -31,12 +31,16 @@ pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
     let (KeyAction::New(KeyNew { file, .. }) | KeyAction::Recipient(KeyRecipient { file, .. })) =
         &options.action;
     keys::refuse_secret(&file.to_string_lossy())?;
-    let (action, file, recipients) = match &options.action {
-        KeyAction::New(new) => ("key_new", &new.file, vec![made(new, context)?]),
+    let action = match &options.action {
+        KeyAction::New(_) => "key_new",
+        KeyAction::Recipient(_) => "key_recipient",
+    };
+    let recipients = match &options.action {
+        KeyAction::New(new) => vec![made(new, context)?],
         KeyAction::Recipient(of) => {
             let identities = keys::identities_in(context, &of.file)?;
             let names = identities.list().iter().map(|i| i.recipient().name());
-            ("key_recipient", &of.file, names.collect())
+            names.collect()
         }
     };
     context.output.say(&(recipients.join("\n") + "\n"));

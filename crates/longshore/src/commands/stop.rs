@@ -45,7 +45,8 @@ pub fn stop(options: &Stop, context: &Context) -> Result<Exit, Failure> {
     }
     let word = word.replace(char::is_control, " ");
     let names = (&*options.databases, options.target.as_deref());
-    each(("stop", names), context, |shelf| {
+    let action = "stop";
+    each((action, names), context, |shelf| {
         let before = shelf.stopped()?;
         shelf.stop(&word)?;
         Ok((Some(word.clone()), before.is_none()))
@@ -54,7 +55,8 @@ pub fn stop(options: &Stop, context: &Context) -> Result<Exit, Failure> {
 
 pub fn start(options: &Start, context: &Context) -> Result<Exit, Failure> {
     let names = (&*options.databases, options.target.as_deref());
-    each(("start", names), context, |shelf| {
+    let action = "start";
+    each((action, names), context, |shelf| {
         Ok((None, shelf.resume()?))
     })
 }
