@@ -19,7 +19,7 @@ use crate::device::{BackupDevice, DeviceClass, FamilyRead};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
 use crate::member::{Member, Part, Seal};
-use crate::parity::{Group, Place, RebuiltStripe, RowTable, StripeFault};
+use crate::parity::{Group, Place, RebuiltStripe, RowTable, StripeFault, trailer_of};
 use crate::record::{Container, RecordError};
 use crate::stream::{BlockStream, Pick, PickedContent};
 use crate::window::Window;
@@ -911,7 +911,7 @@ fn rolled_forward_to(
         renamed |= here.is_ok();
         match here {
             Ok(member) => members.push(member),
-            Err(found) => match pending[i].take_if(|m| is_wanted(m)) {
+            Err(found) => match pending[i].take_if(|m| is_wanted(m) && is_ended(m)) {
                 Some(member) => members.push(member),
                 None => lost.push(LostStripe::of(i, &**device, found, wanted)),
             },
@@ -931,6 +931,21 @@ fn rolled_forward_to(
         .sets()
         .is_ok_and(|s| s.last().is_some_and(|s| s.trailer.is_some()));
     Ok(complete.then_some(media))
+}
+
+/// Whether a stripe that waits for its name was written to its end. With parity, one that was not stands in nobody's way: a
+/// killed repair left it, and the stripe that it was to replace may have more.
+fn is_ended(pending: &Member) -> bool {
+    if pending.header.parity_count == 0 {
+        return true;
+    }
+    match pending.header.is_parity() {
+        true => trailer_of(&*pending.read).is_some(),
+        false => {
+            let parts = pending.parts();
+            parts.is_ok_and(|parts| parts.last().is_some_and(|part| part.seal.is_some()))
+        }
+    }
 }
 
 /// A device that does not have a stripe of the media set that is read.
