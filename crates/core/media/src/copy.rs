@@ -224,8 +224,8 @@ impl Parts<'_> {
             let media = parity::header_of(self.media.header(0), *m);
             writes.push((self.create(&media, &**to)?, to.name()));
         }
-        let data = (0..data).map(|m| self.media.member(m).read.clone());
-        let data: Vec<Arc<dyn FamilyRead>> = data.collect();
+        let data = (0..data).map(|m| self.media.member(m));
+        let data: Vec<_> = data.map(|m| (m.device.as_str(), &*m.read)).collect();
         let media = (self.media.header(0), self.header);
         let stripes = parity::write_new(&data, writes, media, moved)?;
         Ok(stripes.into_iter().map(Unsealed::Parity).collect())

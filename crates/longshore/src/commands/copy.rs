@@ -500,7 +500,13 @@ impl RouteRun<'_> {
                 false => Ok(()),
             }
         };
-        self.from.copy_stripes(&begun, &moved)?;
+        let copied = self.from.copy_stripes(&begun, &moved)?;
+        let database = &self.from.database;
+        for fault in &copied.faults {
+            self.context.output.warn(&format!(
+                "{label}: {fault}; the copy is whole, and `longshore repair --database {database} --label {label}` mends this one",
+            ));
+        }
         Ok(Outcome::Copied)
     }
 

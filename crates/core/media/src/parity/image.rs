@@ -6,8 +6,6 @@
 //!
 //! Leaves to others: which stripes are made (`repair.rs`, `copy.rs`), and when they get their trailers.
 
-use std::sync::Arc;
-
 use longshore_io::{crc32c, crc32c_append};
 use longshore_parity::{Outputs, coefficient, combine};
 
@@ -72,9 +70,11 @@ pub(crate) fn write_known(
     Ok(stripe)
 }
 
-/// Writes all parity stripes with new rows, without their trailers. `data` gives the bytes of all data stripes.
+/// Writes all parity stripes with new rows, without their trailers. `data` are all data stripes, with the names of their devices.
+///
+/// Errors: those of the devices, also where a stripe gives fewer bytes than it has; those of `moved`.
 pub(crate) fn write_new(
-    data: &[Arc<dyn FamilyRead>],
+    data: &[(&str, &dyn FamilyRead)],
     targets: Vec<(Box<dyn FamilyWrite>, String)>,
     (media, set): (&MediaHeader, &SetHeader),
     moved: Moved<'_>,
@@ -88,7 +88,7 @@ pub(crate) fn write_new(
     }
     let lens: Result<Vec<u64>, Error> = data
         .iter()
-        .map(|read| Ok(read.len_bytes()?.unwrap_or(0)))
+        .map(|(_, read)| Ok(read.len_bytes()?.unwrap_or(0)))
         .collect();
     let lens = lens?;
     let longest = lens.iter().copied().max().unwrap_or(0);
@@ -99,15 +99,22 @@ pub(crate) fn write_new(
         let chunk_len = (longest - start).min(u64::from(ROW_BYTES)) as usize;
         let mut spans = Vec::with_capacity(count);
         chunks.iter_mut().for_each(|chunk| chunk.fill(0));
-        for (i, read) in data.iter().enumerate() {
+        for (i, (device, read)) in data.iter().enumerate() {
             let offset = start.min(lens[i]);
             let len = (lens[i] - offset).min(u64::from(ROW_BYTES)) as usize;
             let factors: Vec<u8> = (0..chunks.len()).map(|j| coefficient(j, i)).collect();
             let mut crc = 0;
             for at in (0..len).step_by(PIECE) {
                 let n = PIECE.min(len - at);
-                let got = read.read_at(&mut bytes[..n], offset + at as u64)?;
-                bytes[got..n].fill(0);
+                let offset = offset + at as u64;
+                if read.read_at(&mut bytes[..n], offset)? != n {
+                    return Err(Error::Io {
+                        action: "read",
+                        device: (*device).to_owned(),
+                        offset,
+                        source: std::io::ErrorKind::UnexpectedEof.into(),
+                    });
+                }
                 crc = crc32c_append(crc, &bytes[..n]);
                 let outs = chunks.iter_mut().map(|chunk| &mut chunk[at..at + n]);
                 let mut outs: Vec<&mut [u8]> = outs.collect();
