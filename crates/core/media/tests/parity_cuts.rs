@@ -56,28 +56,6 @@ fn read(disk: &SimDisk) -> Result<Content, String> {
     }
 }
 
-/// Runs `act` once per step with the power cut there, and passes every image to `judge`.
-fn cut_everywhere(
-    prepare: impl Fn(u64) -> SimDisk,
-    act: impl Fn(&SimDisk) -> Result<(), Error>,
-    judge: impl Fn(&SimDisk, bool, &str),
-) -> u64 {
-    let whole = prepare(7);
-    let before = whole.steps();
-    act(&whole).expect("without a cut it succeeds");
-    let steps = whole.steps() - before;
-    for step in 0..=steps {
-        let disk = prepare(step);
-        let at = disk.steps() + step;
-        let reported = act(&disk.cut_power_at(at)).is_ok();
-        for (i, image) in disk.images(IMAGES).iter().enumerate() {
-            let what = format!("cut at step {step} of {steps}, image {i}, reported {reported}");
-            judge(image, reported, &what);
-        }
-    }
-    steps
-}
-
 /// Judges the media as they are, and without each of their stripes.
 fn judge_all(image: &SimDisk, judge: impl Fn(Result<Content, String>, &str)) {
     judge(read(image), "whole");
@@ -102,7 +80,7 @@ fn remove(disk: &SimDisk, path: &str) {
 fn a_cut_at_any_step_of_a_new_backup_leaves_no_false_backup() {
     let new = |disk: &SimDisk| write(disk, Disposition::New, "abc");
     let expected = expected(&inputs("abc"));
-    let steps = cut_everywhere(disk, new, |image, reported, at| {
+    let steps = SimDisk::cut_everywhere(IMAGES, disk, new, |image, reported, at| {
         judge_all(image, |found, lost| match found {
             Ok(found) => assert!(found == expected, "{at}, {lost}"),
             Err(e) => assert!(!reported, "{at}, {lost}: lost a finished backup: {e}"),
@@ -123,7 +101,7 @@ fn a_cut_at_any_step_of_a_replacing_backup_leaves_the_old_set_or_the_new_one() {
     };
     let init = |disk: &SimDisk| write(disk, Disposition::Init { skip: true }, "newer");
     let (old, new) = (expected(&inputs("old")), expected(&inputs("newer")));
-    cut_everywhere(with_a_set, init, |image, reported, at| {
+    SimDisk::cut_everywhere(IMAGES, with_a_set, init, |image, reported, at| {
         judge_all(image, |found, lost| match found {
             Ok(found) if reported => assert!(found == new, "{at}, {lost}"),
             Ok(found) => assert!(found == old || found == new, "{at}, {lost}"),
@@ -206,7 +184,7 @@ fn a_cut_at_any_step_of_a_repair_costs_nothing_and_the_next_repair_ends_it() {
             disk
         };
         let expected = expected(&inputs("abc"));
-        cut_everywhere(degraded, repair, |image, reported, at| {
+        SimDisk::cut_everywhere(IMAGES, degraded, repair, |image, reported, at| {
             let found = read(image);
             assert!(found.as_ref() == Ok(&expected), "{at}: {found:?}");
             if reported {

@@ -92,31 +92,6 @@ fn run_restore(disk: &SimDisk, position: u32, target: &str) -> Result<Tree, Erro
     Ok(read(disk, target))
 }
 
-/// Runs `act` once per step with the power cut there and passes every image to `judge`. Returns the number of cuts.
-fn cut_everywhere(
-    prepare: impl Fn(u64) -> SimDisk,
-    act: impl Fn(&SimDisk) -> Result<(), Error>,
-    judge: impl Fn(&SimDisk, bool, &str),
-) -> u64 {
-    let whole = prepare(7);
-    let before = whole.steps();
-    act(&whole).expect("without a cut it succeeds");
-    let steps = whole.steps() - before;
-    for step in 0..=steps {
-        let disk = prepare(step);
-        let at = disk.steps() + step;
-        let reported = act(&disk.cut_power_at(at)).is_ok();
-        for (i, image) in disk.images(IMAGES).iter().enumerate() {
-            judge(
-                image,
-                reported,
-                &format!("cut at step {step} of {steps}, image {i}, reported {reported}"),
-            );
-        }
-    }
-    steps
-}
-
 /// Whether a cut in or after the syncs that `forgotten` forgets leaves an image of which `judge` panics.
 fn is_found(
     prepare: impl Fn(u64) -> SimDisk,
@@ -171,7 +146,7 @@ fn check_new(image: &SimDisk, reported: bool, at: &str) {
 
 #[test]
 fn a_power_cut_at_any_step_of_a_new_backup_leaves_no_false_backup() {
-    let steps = cut_everywhere(disk, new, check_new);
+    let steps = SimDisk::cut_everywhere(IMAGES, disk, new, check_new);
     assert!(steps >= 25, "only {steps} steps were cut");
 }
 
@@ -195,7 +170,8 @@ fn a_forgotten_sync_of_a_stripes_name_is_found() {
 
 #[test]
 fn a_power_cut_at_any_step_of_an_append_keeps_the_older_set() {
-    let steps = cut_everywhere(
+    let steps = SimDisk::cut_everywhere(
+        IMAGES,
         with_a_set,
         |d| run_backup(d, "/b", Disposition::Append).map(drop),
         |image, reported, at| {
@@ -245,7 +221,7 @@ fn check_init(image: &SimDisk, reported: bool, at: &str) {
 
 #[test]
 fn a_power_cut_at_any_step_of_init_leaves_the_old_set_or_the_new_one() {
-    let steps = cut_everywhere(with_a_set, init, check_init);
+    let steps = SimDisk::cut_everywhere(IMAGES, with_a_set, init, check_init);
     assert!(steps >= 25, "only {steps} steps were cut");
 }
 
@@ -263,7 +239,8 @@ fn forgotten_syncs_of_the_temporary_names_are_found() {
 #[test]
 fn a_power_cut_at_any_step_of_a_restore_leaves_whole_files_or_none() {
     for replace in [false, true] {
-        let steps = cut_everywhere(
+        let steps = SimDisk::cut_everywhere(
+            IMAGES,
             |seed| {
                 let disk = disk(seed);
                 run_backup(&disk, "/b", Disposition::New).unwrap();
@@ -347,7 +324,8 @@ fn a_power_cut_at_any_step_of_a_chains_restore_leaves_whole_files_or_none() {
             request.replace = replace;
             restore(&context_on(Arc::new(disk.clone())), request).map(drop)
         };
-        let steps = cut_everywhere(
+        let steps = SimDisk::cut_everywhere(
+            IMAGES,
             |seed| {
                 let disk = disk(seed);
                 chain(&disk);

@@ -60,6 +60,15 @@ fn years_ago(stage: &Stage) {
     });
 }
 
+/// Backups with these options, each in a second of its own: labels have no shorter times.
+fn back_up(stage: &Stage, options: &[&str]) {
+    for option in options {
+        let line = format!("backup sales {option}");
+        stage.line(line.trim_end()).exits(0);
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+}
+
 /// The numbers of verified, known and damaged backups in an answer of `verify --all`.
 fn counts(stage: &Stage, line: &str, code: i32) -> (u64, u64, u64) {
     let ran = stage.line(&format!("{line} --json")).exits(code);
@@ -224,10 +233,7 @@ fn a_failed_run_is_told_until_one_of_its_kind_succeeds() {
 #[test]
 fn a_good_backup_does_not_mend_the_failure_of_another() {
     let stage = configured();
-    for _ in 0..2 {
-        stage.line("backup sales").exits(0);
-        std::thread::sleep(Duration::from_millis(1100));
-    }
+    back_up(&stage, &[""; 2]);
     let names = labels(&stage);
     let stripe = stage.path(format!("disk1/sales/{}/family-1.bak", names[0]));
     let sound = std::fs::read(&stripe).unwrap();
@@ -268,11 +274,7 @@ fn a_good_backup_does_not_mend_the_failure_of_another() {
 #[test]
 fn verify_all_reads_again_what_a_later_run_could_not_read() {
     let stage = configured();
-    stage.line("backup sales").exits(0);
-    std::thread::sleep(Duration::from_millis(1100));
-    stage.line("backup sales --incremental").exits(0);
-    std::thread::sleep(Duration::from_millis(1100));
-    stage.line("backup sales").exits(0);
+    back_up(&stage, &["", "--incremental", ""]);
     let line = "verify --all --database sales";
     assert_eq!(counts(&stage, line, 0), (3, 0, 0));
     let names = labels(&stage);
@@ -350,11 +352,7 @@ fn a_drill_that_ends_at_a_damaged_backup_leaves_a_bad_result_for_it() {
 #[test]
 fn verify_all_reads_again_what_a_later_drill_found_damaged() {
     let stage = configured();
-    stage.line("backup sales").exits(0);
-    std::thread::sleep(Duration::from_millis(1100));
-    stage.line("backup sales --incremental").exits(0);
-    std::thread::sleep(Duration::from_millis(1100));
-    stage.line("backup sales").exits(0);
+    back_up(&stage, &["", "--incremental", ""]);
     std::fs::create_dir(stage.path("work")).unwrap();
     let line = "verify --all --database sales";
     assert_eq!(counts(&stage, line, 0), (3, 0, 0));
@@ -425,10 +423,7 @@ fn expire_and_copy_that_fail_are_told_until_one_succeeds() {
 #[test]
 fn verify_all_reads_what_no_earlier_run_has_found_good() {
     let stage = configured();
-    for _ in 0..2 {
-        stage.line("backup sales").exits(0);
-        std::thread::sleep(Duration::from_millis(1100));
-    }
+    back_up(&stage, &[""; 2]);
     stage.line("backup sales --incremental").exits(0);
     stage.line("backup docs").exits(0);
     let of_sales = "verify --all --database sales";
@@ -485,9 +480,7 @@ fn verify_all_reads_what_no_earlier_run_has_found_good() {
 #[test]
 fn verify_all_names_each_damaged_backup_and_what_depends_on_it() {
     let stage = configured();
-    stage.line("backup sales").exits(0);
-    std::thread::sleep(Duration::from_millis(1100));
-    stage.line("backup sales").exits(0);
+    back_up(&stage, &["", ""]);
     stage.line("backup sales --incremental").exits(0);
     stage.line("backup sales --incremental").exits(0);
     let names = labels(&stage);
@@ -538,9 +531,7 @@ fn verify_all_names_each_damaged_backup_and_what_depends_on_it() {
 #[test]
 fn verify_all_believes_no_differential_whose_base_is_lost() {
     let stage = configured();
-    stage.line("backup sales").exits(0);
-    std::thread::sleep(Duration::from_millis(1100));
-    stage.line("backup sales --incremental").exits(0);
+    back_up(&stage, &["", "--incremental"]);
     let line = "verify --all --database sales";
     assert_eq!(counts(&stage, line, 0), (2, 0, 0));
     let full = &labels(&stage)[0];
@@ -635,10 +626,7 @@ fn verify_all_believes_no_copied_directory() {
 #[test]
 fn verify_all_names_what_is_lost_while_it_runs() {
     let stage = configured();
-    for _ in 0..5 {
-        stage.line("backup sales").exits(0);
-        std::thread::sleep(Duration::from_millis(1100));
-    }
+    back_up(&stage, &[""; 5]);
     let names = labels(&stage);
     let at = |disk: u32, label: usize| stage.path(format!("disk{disk}/sales/{}", names[label]));
     let line = "verify --all --database sales --max-rate 1M --json";
@@ -687,10 +675,7 @@ fn verify_all_names_what_is_lost_while_it_runs() {
 #[test]
 fn verify_all_calls_nothing_valid_when_the_database_vanishes() {
     let stage = configured();
-    for _ in 0..3 {
-        stage.line("backup sales").exits(0);
-        std::thread::sleep(Duration::from_millis(1100));
-    }
+    back_up(&stage, &[""; 3]);
     let words = "verify --all --database sales --max-rate 1M --json".split(' ');
     let mut command = stage.command(&words.collect::<Vec<_>>());
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -721,10 +706,7 @@ fn verify_all_calls_nothing_valid_when_the_database_vanishes() {
 #[test]
 fn verify_all_goes_on_after_an_interruption_and_a_kill() {
     let stage = configured();
-    for _ in 0..3 {
-        stage.line("backup sales").exits(0);
-        std::thread::sleep(Duration::from_millis(1100));
-    }
+    back_up(&stage, &[""; 3]);
     let deadline = Instant::now() + Duration::from_secs(90);
     for (signal, at_least) in [(libc::SIGKILL, 1), (libc::SIGINT, 2)] {
         let line = "verify --all --database sales --max-rate 1M --json";
@@ -810,10 +792,7 @@ fn a_target_that_takes_no_records_is_verified_with_a_note() {
 #[test]
 fn a_bad_result_that_could_not_be_recorded_is_recorded_later() {
     let stage = configured();
-    for _ in 0..2 {
-        stage.line("backup sales").exits(0);
-        std::thread::sleep(Duration::from_millis(1100));
-    }
+    back_up(&stage, &[""; 2]);
     let names = labels(&stage);
     damage(&stage.path(format!("disk1/sales/{}/family-1.bak", names[0])));
     // No file takes the name of a directory.

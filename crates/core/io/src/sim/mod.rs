@@ -268,6 +268,34 @@ impl SimDisk {
             .collect()
     }
 
+    /// Runs `act` on a disk that `prepare` makes of a seed, once per step with the power cut there, and passes up to
+    /// `count_max` images of each cut to `judge`, with whether `act` reported success, and words for where it was. Returns
+    /// the number of steps.
+    ///
+    /// # Panics
+    /// If `act` fails without a cut.
+    pub fn cut_everywhere<E: std::fmt::Debug>(
+        count_max: usize,
+        prepare: impl Fn(u64) -> SimDisk,
+        act: impl Fn(&SimDisk) -> Result<(), E>,
+        judge: impl Fn(&SimDisk, bool, &str),
+    ) -> u64 {
+        let whole = prepare(7);
+        let before = whole.steps();
+        act(&whole).expect("without a cut it succeeds");
+        let steps = whole.steps() - before;
+        for step in 0..=steps {
+            let disk = prepare(step);
+            let at = disk.steps() + step;
+            let reported = act(&disk.cut_power_at(at)).is_ok();
+            for (i, image) in disk.images(count_max).iter().enumerate() {
+                let at = format!("cut at step {step} of {steps}, image {i}, reported {reported}");
+                judge(image, reported, &at);
+            }
+        }
+        steps
+    }
+
     fn make_dirs(&self, path: &Path) -> io::Result<Ino> {
         let mut state = self.state.lock();
         let mut at = ROOT;
