@@ -982,8 +982,10 @@ impl LostStripe {
                     spell(own),
                     spell(wanted)
                 );
-                // An older stripe of the same media set is what a repair is to replace.
-                let kept = (own.0 != wanted.0).then(|| why.clone());
+                // An older stripe of the same media set is what a repair is to replace. A newer one may be all that is left of
+                // a newer backup.
+                let is_older = own.0 == wanted.0 && own.1 < wanted.1;
+                let kept = (!is_older).then(|| why.clone());
                 lost(why, kept)
             }
             Err(error @ Error::NotMedia { .. }) => LostStripe {

@@ -237,6 +237,12 @@ fn a_stale_stripe_is_rebuilt_and_replaced_and_one_of_another_media_set_is_kept()
             again[..compared] == all[..compared],
             "stale stripe {stripe}"
         );
+        // A newer stripe may be all that is left of a newer backup.
+        let mut older: Vec<Option<Vec<u8>>> = stale.iter().cloned().map(Some).collect();
+        older[stripe] = Some(all[stripe].clone());
+        let refused = repaired(&older);
+        let is_kept = matches!(refused, Err(Error::Occupied { .. }));
+        assert!(is_kept, "newer stripe {stripe}: {refused:?}");
         // A stripe of another media set may be somebody's only copy.
         left[stripe] = Some(other[stripe].clone());
         let found = read_all(&devices_of(&slots(&left)));
