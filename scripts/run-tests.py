@@ -4,9 +4,10 @@
     run-tests.py [CARGO [WORDS]]
 
 Many tests wait, for a server, a disk or a clock, and cargo runs one program after the other. Each program runs as under
-`cargo test`: in its package's directory, with the same variables. Its output is shown when it has ended; those that took
-longest the last time begin first (`.work/test-seconds.json`). Two run alone, after all others. WORDS choose programs whose names contain one of them. Exit
-status: 0 if all tests passed, 1 if one failed, cargo's own if building failed.
+`cargo test`: in its package's directory, with the same variables. Its output is shown when it has ended, and what failed is
+shown once more at the end; those that took longest the last time begin first (`.work/test-seconds.json`). Two run alone,
+after all others. WORDS choose programs whose names contain one of them. Exit status: 0 if all tests passed, 1 if one
+failed, cargo's own if building failed.
 """
 
 import concurrent.futures, functools, json, os, subprocess, sys, time
@@ -54,6 +55,12 @@ def run(test):
     return name, done.returncode, done.stdout.decode(errors="replace"), time.monotonic() - began
 
 
+def why(output):
+    """What a program that failed says of it: its last list of failures, or its last lines if it died without one."""
+    told = output.rfind("\nfailures:\n\n---- ")
+    return output[told:].strip() if told >= 0 else "\n".join(output.splitlines()[-40:])
+
+
 def main():
     cargo, words = (sys.argv[1:] + ["cargo"])[0], sys.argv[2:]
     began = time.monotonic()
@@ -67,7 +74,7 @@ def main():
     tests.sort(key=lambda test: -seconds.get(test[1], 60 if "longshore test" in test[1] else 10))
     most = int(os.environ.get("AT_A_TIME") or os.cpu_count() or 1)
     alone = [test for test in tests if test[1].endswith(ALONE)]
-    failed, took = [], {}
+    failed, took = {}, {}
     for group, at_a_time in (([test for test in tests if test not in alone], most), (alone, 1)):
         with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
             for job in concurrent.futures.as_completed([pool.submit(run, test) for test in group]):
@@ -76,14 +83,14 @@ def main():
                 word = "passed" if code == 0 else f"FAILED, exit status {code}"
                 print(f"\n==== {name}: {word} in {wall:.1f} s\n{output.strip()}", flush=True)
                 if code:
-                    failed.append(name)
+                    failed[name] = why(output)
     os.makedirs(os.path.dirname(SECONDS), exist_ok=True)
     with open(SECONDS, "w") as file:
         json.dump({**seconds, **took}, file, indent=1)
     print(f"\n{len(tests)} test programs: {len(failed)} failed; built in {ready - began:.0f} s, run in {time.monotonic() - ready:.0f} s,"
           f" {sum(took.values()):.0f} s one after the other")
-    for name in failed:
-        print(f"  FAILED {name}")
+    for name, reason in failed.items():
+        print(f"\n  FAILED {name}\n{reason}")
     sys.exit(bool(failed))
 
 
