@@ -8,17 +8,19 @@
 //! - All bytes that a repair writes have passed every check of the format that needs no key on their way.
 //! - Of a data stripe that is there, only bytes are replaced that fail those checks. If a stripe passes them and the parity
 //!   stripes contradict it, nothing is written: one of the two was changed on purpose, and no key is there to say which.
-//! - A file or object that belongs to something else is never replaced.
+//! - A file or object that belongs to something else is never replaced, and neither is a stripe that only did not answer:
+//!   only an error of the medium is damage.
 //!
 //! Leaves to others: rebuilding (`parity`), and where stripes are (`device.rs`).
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_io::side_by_side;
 
 use crate::Error;
 use crate::copy::{Moved, Parts, look_through};
-use crate::device::{BackupDevice, complete_all};
+use crate::device::{BackupDevice, FamilyRead, complete_all};
 use crate::header::{SetHeader, SetTrailer};
 use crate::parity::{self, Group, StripeFault};
 use crate::set_reader::MediaSet;
@@ -144,7 +146,7 @@ fn check_by_format(media: &MediaSet, header: &SetHeader, moved: Moved<'_>) -> Re
 
 /// Reads the parity stripes of media with parity in full and notes what is wrong with them; nothing else tells.
 ///
-/// Errors: [`Error::Cancelled`], and those of `moved`.
+/// Errors: [`Error::Cancelled`], those of `moved`, and those of reading if the medium is not at fault.
 pub fn check_parity(media: &MediaSet, moved: Moved<'_>) -> Result<(), Error> {
     let Some(group) = media.group() else {
         return Ok(());
@@ -156,7 +158,58 @@ pub fn check_parity(media: &MediaSet, moved: Moved<'_>) -> Result<(), Error> {
     }
 }
 
+/// A stripe being examined. Remembers why a read failed, unless the medium was at fault: a disk or a store that does not
+/// answer now says nothing of the bytes.
+#[derive(Debug)]
+struct Watched<'a> {
+    read: &'a dyn FamilyRead,
+    failed: Mutex<Option<Error>>,
+}
+
+impl Watched<'_> {
+    fn new(read: &dyn FamilyRead) -> Watched<'_> {
+        Watched {
+            read,
+            failed: Mutex::default(),
+        }
+    }
+
+    /// What was found, if nothing but the medium kept the bytes back.
+    fn judged<T>(self, found: T) -> Result<T, Error> {
+        let failed = self.failed.into_inner();
+        match failed.unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(found),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+impl FamilyRead for Watched<'_> {
+    fn len_bytes(&self) -> Result<Option<u64>, Error> {
+        self.read.len_bytes()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        match self.read.read_at(buf, offset) {
+            Err(error) if parity::is_of_reading(&error) && !parity::is_of_medium(&error) => {
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.get_or_insert(error);
+                // The examiner looks at the first failure, which says more.
+                Err(Error::Io {
+                    action: "read",
+                    device: String::new(),
+                    offset,
+                    source: io::Error::other("it failed before"),
+                })
+            }
+            done => done,
+        }
+    }
+}
+
 /// Compares all bytes of the stripes from `first` on with the checksums of their rows, and notes what is wrong.
+///
+/// Errors: [`Error::Cancelled`], those of `moved`, and those of reading if the medium is not at fault.
 fn examine(
     group: &Arc<Group>,
     first: usize,
@@ -164,8 +217,12 @@ fn examine(
     moved: Moved<'_>,
 ) -> Result<(), Error> {
     let Ok(table) = group.table(0) else {
-        let all = 0..group.places.len();
-        for m in all.filter(|m| *m >= group.data) {
+        for m in group.data..group.places.len() {
+            if let Some(read) = group.places[m].read.as_deref() {
+                let watched = Watched::new(read);
+                let table = parity::RowTable::of_index(&watched);
+                watched.judged(table)?;
+            }
             group.note(m, "its rows cannot be read");
         }
         return Ok(());
@@ -175,12 +232,13 @@ fn examine(
         let Some(read) = group.places[m].read.as_deref() else {
             return Ok(());
         };
+        let watched = Watched::new(read);
         if m >= group.data {
             let what = match table.is_complete() {
-                true => parity::examined(table, m, read, set, moved)?,
+                true => parity::examined(table, m, &watched, set, moved)?,
                 false => Some("some of its rows cannot be read".to_owned()),
             };
-            if let Some(what) = what {
+            if let Some(what) = watched.judged(what)? {
                 group.note(m, &what);
             }
             return Ok(());
@@ -190,7 +248,9 @@ fn examine(
             group.note(m, "it does not have the length that was written");
         }
         for entry in (0..table.len()).filter(|entry| table.is_known(*entry)) {
-            if parity::own(table, entry, m, read)?.is_none() {
+            let watched = Watched::new(read);
+            let bytes = parity::own(table, entry, m, &watched)?;
+            if watched.judged(bytes)?.is_none() {
                 group.note_row(table, entry, m);
             }
             moved(u64::from(table.member(entry, m).len))?;

@@ -1104,6 +1104,19 @@ fn grouped(
     });
     let count = places.len();
     let absent = places.iter().filter(|place| place.is_none()).count();
+    // A lost stripe is one of the devices at most: who names one more has named something else.
+    if let Some(known) = places
+        .iter()
+        .flatten()
+        .next()
+        .filter(|_| left.len() > absent)
+    {
+        return Err(Error::FamilyCount {
+            device: known.name.clone(),
+            found: count as u16,
+            expected: count - absent + left.len(),
+        });
+    }
     let whole: Vec<Place> = places
         .into_iter()
         .enumerate()

@@ -5,11 +5,17 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use longshore_codec::Algorithm;
+use longshore_io::Via;
 use longshore_kit::Random;
 use longshore_kit::random::from_env;
-use longshore_media::{Disposition, Error, Examined, MediaSet, ParityPlan, copy_set};
+use longshore_media::device::DeviceClass;
+use longshore_media::{
+    BackupDevice, Disposition, Error, Examined, FamilyRead, FamilyWrite, MediaSet, ParityPlan,
+    PendingStripe, copy_set,
+};
 use support::rows::{ROW, Spot, damage, devices_of, moved, repaired, rows, slots, spots, tree};
 use support::*;
 
@@ -257,6 +263,18 @@ fn a_stale_stripe_is_rebuilt_and_replaced_and_one_of_another_media_set_is_kept()
             "{refused:?}"
         );
     }
+    // One device more than stripes is something that was named by mistake.
+    let mut more = all.clone();
+    more.push(other[0].clone());
+    for lost in [None, Some(1)] {
+        let mut more = more.clone();
+        if let Some(lost) = lost {
+            more[lost] = other[1].clone();
+        }
+        let refused = MediaSet::open(&support::devices(&more)).unwrap_err();
+        let is_counted = matches!(refused, Error::FamilyCount { expected: 5, .. });
+        assert!(is_counted, "{refused}");
+    }
     // Which of two halves is the right one, nobody can say.
     let mirror = stripes(Algorithm::Zstd, 1, 1, &inputs);
     let newer = stripes(Algorithm::Zstd, 1, 1, &inputs);
@@ -446,5 +464,98 @@ fn the_independent_reader_rebuilds_stripes_from_the_page_alone() {
             let files = std::fs::read_dir(&to).unwrap().count();
             assert!(files > 5, "{lost:?}: {files} names");
         }
+    }
+}
+
+/// A device of which one byte cannot be read, with this error.
+#[derive(Debug)]
+struct Unwell {
+    device: Arc<dyn BackupDevice>,
+    bad: u64,
+    errno: i32,
+}
+
+#[derive(Debug)]
+struct UnwellRead {
+    read: Arc<dyn FamilyRead>,
+    bad: u64,
+    errno: i32,
+}
+
+impl FamilyRead for UnwellRead {
+    fn len_bytes(&self) -> Result<Option<u64>, Error> {
+        self.read.len_bytes()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        if (offset..offset + buf.len() as u64).contains(&self.bad) {
+            return Err(Error::Io {
+                action: "read",
+                device: "unwell".to_owned(),
+                offset,
+                source: std::io::Error::from_raw_os_error(self.errno),
+            });
+        }
+        self.read.read_at(buf, offset)
+    }
+}
+
+impl PendingStripe for Unwell {
+    fn open_pending(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        self.device.open_pending()
+    }
+
+    fn complete_pending(&self) -> Result<(), Error> {
+        self.device.complete_pending()
+    }
+}
+
+impl BackupDevice for Unwell {
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
+    fn class(&self) -> DeviceClass {
+        self.device.class()
+    }
+
+    fn open(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        let (bad, errno) = (self.bad, self.errno);
+        let unwell = |read| Arc::new(UnwellRead { read, bad, errno }) as _;
+        Ok(self.device.open()?.map(unwell))
+    }
+
+    fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        self.device.create(via)
+    }
+
+    fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        self.device.append(offset, via)
+    }
+}
+
+/// Goal: a stripe that only did not answer is not taken for damaged by a repair; a bad sector is damage.
+#[test]
+fn a_stripe_that_does_not_answer_is_not_replaced() {
+    const EIO: i32 = 5;
+    const ETIMEDOUT: i32 = 110;
+    let inputs = tree(400_000);
+    let all = stripes(Algorithm::None, 3, 1, &inputs);
+    for member in 0..4 {
+        let judged = |errno| {
+            let slots = slots(&all.iter().cloned().map(Some).collect::<Vec<_>>());
+            let mut devices = devices_of(&slots);
+            // Beyond the headers.
+            let bad = all[member].len() as u64 / 2;
+            let device = devices[member].clone();
+            devices[member] = Arc::new(Unwell { device, bad, errno });
+            Examined::of(&devices, &moved).map(|examined| examined.faults().len())
+        };
+        assert_eq!(judged(EIO).unwrap(), 1, "stripe {member}");
+        let refused = judged(ETIMEDOUT).expect_err(&format!("stripe {member}"));
+        assert!(
+            matches!(refused, Error::Io { offset: 1.., .. }),
+            "{refused:?}"
+        );
     }
 }

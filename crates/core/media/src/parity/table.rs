@@ -425,3 +425,14 @@ fn search(stripe: &dyn FamilyRead, from: u64) -> Option<RowRecord> {
 pub(crate) fn is_of_reading(error: &Error) -> bool {
     matches!(error, Error::Io { action: "read", .. } | Error::Bucket(_))
 }
+
+/// Whether a read failed because the medium lost its bytes, which a repair can bring back: bad sectors, and file systems
+/// that found damage. Every other error may be gone at the next attempt.
+pub(crate) fn is_of_medium(error: &Error) -> bool {
+    // Linux, asm-generic/errno.h: EIO, ENODATA (bad sectors), EBADMSG and EUCLEAN (checksums of btrfs, ext4 and XFS).
+    const LOST: [i32; 4] = [5, 61, 74, 117];
+    match error {
+        Error::Io { source, .. } => source.raw_os_error().is_some_and(|e| LOST.contains(&e)),
+        _ => false,
+    }
+}
