@@ -172,11 +172,12 @@ fn each_target_keeps_by_its_own_retention_and_info_and_check_know_copies() {
     stage.line("check").exits(0).says("offsite: 2 of 2 backups");
     std::fs::remove_dir_all(stage.path("away/sales")).unwrap();
     stage.line("check").exits(0).says("offsite: 0 of 2 backups");
-    stage
+    let late = stage
         .line("check --max-age 0")
-        .exits(5)
         .says("offsite lacks 2 backups")
         .says("longshore copy sales --to offsite");
+    // On a busy machine the backup itself is a second old by now, which is worse.
+    assert!([1, 5].contains(&late.code), "{}", late.out);
     std::fs::remove_dir(stage.path("away")).unwrap();
     stage
         .line("check")
