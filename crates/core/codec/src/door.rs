@@ -51,9 +51,15 @@ impl FromStr for Algorithm {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
+        // The words of other backup tools, and of their files' names.
+        let name = match s.to_ascii_lowercase().as_str() {
+            "gzip" | "gz" => "QAT_DEFLATE",
+            "zst" => "ZSTD",
+            _ => s,
+        };
         Algorithm::ALL
             .into_iter()
-            .find(|a| a.name().eq_ignore_ascii_case(s))
+            .find(|a| a.name().eq_ignore_ascii_case(name))
             .ok_or_else(|| {
                 let names: Vec<_> = Algorithm::ALL.iter().map(|a| a.name()).collect();
                 format!("unknown algorithm {s:?}; use {}", names.join(", "))
@@ -96,5 +102,27 @@ impl FromStr for Level {
                 .map(Level::Number)
                 .map_err(|_| format!("unknown level {s:?}; use LOW, MEDIUM, HIGH or a number")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_other_tools_are_understood() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.name().to_lowercase().parse(), Ok(algorithm));
+        }
+        let words = [
+            ("gzip", Algorithm::QatDeflate),
+            ("gz", Algorithm::QatDeflate),
+            ("zst", Algorithm::Zstd),
+            ("LZ4", Algorithm::Lz4),
+        ];
+        for (word, algorithm) in words {
+            assert_eq!(word.parse(), Ok(algorithm));
+        }
+        assert!("bz2".parse::<Algorithm>().is_err());
     }
 }
