@@ -101,7 +101,7 @@ impl Error {
             }
             Error::TargetExists { .. } => "restore elsewhere, or use --replace to overwrite it",
             Error::TargetTaken { .. } => {
-                "move it away, or restore elsewhere; a tablespace goes to an empty directory (--tablespace-map)"
+                "move it away, or restore elsewhere; a tablespace goes to an empty directory (--tablespace-map). Over a cluster's own files restore with --delta"
             }
             Error::TargetBusy { .. } => {
                 "wait until it ends (one that died on another machine or mount counts as running for 15 minutes), or restore elsewhere"

@@ -136,19 +136,21 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The line about a delta: bytes that were changed, and names that were removed.
+/// The line about a delta: bytes that were changed and kept, and names that were removed.
 fn delta_line(report: &RestoreReport) -> Option<String> {
     let rewritten = report.rewritten_bytes?;
+    let kept = report.plain_bytes.saturating_sub(rewritten);
     let mut line = format!(
-        "Changed {}; the rest was as in the backup.",
-        bytes(rewritten)
+        "Changed {}, kept {} that was as in the backup,",
+        bytes(rewritten),
+        bytes(kept)
     );
     match report.removed_names.unwrap_or(0) {
-        0 => line.push_str(" Nothing was removed.\n"),
+        0 => line.push_str(" removed nothing.\n"),
         names => {
             let more = names.saturating_sub(report.removed.len() as u64);
             line.push_str(&format!(
-                " Removed {names}, which the backup does not have:\n"
+                " removed {names}, which the backup does not have:\n"
             ));
             for path in &report.removed {
                 line.push_str(&format!("  {}\n", plain(path)));

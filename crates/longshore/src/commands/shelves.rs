@@ -182,6 +182,7 @@ impl Failures {
 pub struct Row {
     pub label: String,
     pub set: Option<String>,
+    /// `full`, `diff`, or `incr` if it is compared with another one that is not full.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// The state in one word.
@@ -241,7 +242,10 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
         Row {
             label: set.label.to_string(),
             set: facts[i].id.map(|id| id.to_string()),
-            kind: facts[i].kind.text(),
+            kind: match needs.len() {
+                0 | 1 => facts[i].kind.text(),
+                _ => "incr",
+            },
             state: match broken {
                 Some(_) => "BROKEN",
                 None => set.state.word(),

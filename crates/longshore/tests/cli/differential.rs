@@ -70,7 +70,8 @@ fn a_database_at_a_target_has_differential_and_incremental_backups() {
         .line("drill sales --work work")
         .exits(0)
         .says("is good");
-    stage.line("info sales").exits(0).says("diff");
+    let info = stage.line("info sales").exits(0);
+    info.says(" full ").says(" diff ").says(" incr ");
     stage.line("verify --database sales").exits(0);
     stage.line("check sales").exits(0);
 

@@ -293,7 +293,7 @@ fn a_backup_to_a_target_finds_its_base() {
         .iter()
         .map(|b| b["type"].as_str().unwrap())
         .collect();
-    assert_eq!(kinds, ["full", "full", "diff", "diff"]);
+    assert_eq!(kinds, ["full", "full", "diff", "incr"]);
     let label = |i: usize| backups[i]["label"].as_str().unwrap().to_owned();
     assert_eq!(
         backups[3]["needs"].to_string(),

@@ -36,6 +36,26 @@ fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_wr
             main.stage.path("log/main").to_str().unwrap()
         );
         assert_eq!(reached(&server), "0 2");
+        // A dry run names the WAL: from the backup's start to the archive's end.
+        let (_, mut dry) = main.restore("dry", &["--target-time", &two.time, "--dry-run"]);
+        let wal = answer(&succeed(&mut dry))["chosen"]["archive_wal"].clone();
+        let name_of = |lsn: &str| {
+            let sql = format!("select pg_walfile_name('{lsn}')");
+            main.stage.server.psql(&sql)
+        };
+        let start = wal["start_lsn"].as_str().unwrap();
+        assert_eq!(wal["first_segment"], name_of(start), "{wal}");
+        assert!(main.segment(start).exists(), "{wal}");
+        let end = told["archive_end_lsn"].as_str().unwrap();
+        let long = format!("select '{end}'::pg_lsn - '{start}'::pg_lsn");
+        assert_eq!(wal["bytes"].to_string(), main.stage.server.psql(&long));
+        let last = wal["last_segment"].as_str().unwrap();
+        let before = main
+            .stage
+            .server
+            .psql(&format!("select '{end}'::pg_lsn - 1"));
+        assert_eq!(last, name_of(&before), "{wal}");
+
         let (told, server) = main.restored("two by place", &["--target-lsn", &two.lsn]);
         assert_eq!(told["label"], first.as_str());
         assert_eq!(reached(&server), "0 2");

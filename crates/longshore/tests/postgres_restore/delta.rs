@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longshore_kit::{Stop, installations};
 
-use crate::common::{Random, answer, fingerprint, from_env};
+use crate::common::{Random, answer, fingerprint, from_env, text};
 use crate::stage::{Stage, check, dump, refused, same, succeed};
 
 #[test]
@@ -69,6 +69,14 @@ fn a_directory_becomes_the_backup_again_and_little_is_written() {
         );
         assert!(!data.join(".longshore-restoring").exists());
         assert!(!data.join("standby.signal").exists());
+        let again = ["--delta", "--tablespace-map", &map];
+        let said = text(&succeed(stage.restore(&media, &data).args(again)).stdout);
+        let line = said.lines().find(|line| line.starts_with("Changed "));
+        let line = line.unwrap_or_else(|| panic!("{said}"));
+        assert!(
+            line.contains(", kept ") && line.ends_with(", removed nothing."),
+            "{line}"
+        );
         succeed(
             stage
                 .server

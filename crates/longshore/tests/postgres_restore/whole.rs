@@ -75,6 +75,11 @@ fn tablespaces_are_restored_where_they_are_mapped() {
         );
         let said = refused(stage.restore(&media, &data).arg("--tablespaces-as-stored"));
         assert!(said.contains("already exists"), "{said}");
+        // No option overwrites a tablespace, so none is named that would.
+        assert!(
+            said.contains("--delta") && !said.contains("--replace"),
+            "{said}"
+        );
         let inside = format!("{}={}", old.display(), data.join("x").display());
         let said = refused(
             stage

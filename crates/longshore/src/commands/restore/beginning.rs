@@ -13,6 +13,7 @@
 
 use longshore_media::{DeviceSpec, MediaSet};
 use longshore_pg::recovery::NO_ARCHIVE;
+use longshore_pg::{Lsn, SegmentName};
 use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget};
 use longshore_repository::chain::{BrokenChain, chain};
 use longshore_repository::recover::target_text;
@@ -28,7 +29,8 @@ use crate::context::Context;
 use crate::options::{Restore, archive_command};
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
-use longshore_terminal::output::moment;
+use longshore_terminal::output::{bytes, moment};
+use longshore_terminal::text::plain;
 
 pub struct RestorePoint {
     pub devices: Vec<DeviceSpec>,
@@ -61,8 +63,19 @@ pub struct ChosenBackup {
     /// The end of the archive on the timeline that recovery follows.
     archive_end_lsn: Option<String>,
     timeline: Option<u32>,
+    /// What the server will fetch of it, at most: a target may end recovery before.
+    archive_wal: Option<ReplayedWal>,
     /// A reason why recovery may not reach its target.
     warning: Option<String>,
+}
+
+/// The part of an archive that a recovery reads.
+#[derive(Debug, Serialize)]
+struct ReplayedWal {
+    start_lsn: String,
+    first_segment: String,
+    last_segment: String,
+    bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -570,13 +583,56 @@ fn told(
         archive: archive.map(|a| a.path().display().to_string()),
         archive_end_lsn: proven.map(|p| p.end.to_string()),
         timeline: proven.map(|p| p.timeline.number()),
+        archive_wal: archive
+            .zip(proven)
+            .and_then(|(a, p)| replayed_wal(lease, a, p)),
         warning: proven.and_then(ProvenLog::warning),
     }
+}
+
+/// What recovery fetches from the archive after the WAL that is in the set. `None` if the archive ends before.
+fn replayed_wal(
+    lease: &BackupLease,
+    archive: &WalArchive,
+    proven: &ProvenLog,
+) -> Option<ReplayedWal> {
+    let log = lease.facts.log.as_ref()?;
+    let (timeline, start) = match lease.log_included {
+        true => log.last(),
+        false => log.first(),
+    };
+    let size = archive.identity()?.segment_size;
+    let bytes = proven
+        .end
+        .0
+        .checked_sub(start.0)
+        .filter(|bytes| *bytes > 0)?;
+    let segment = |timeline, lsn| SegmentName::holding(timeline, lsn, size).to_string();
+    Some(ReplayedWal {
+        start_lsn: start.to_string(),
+        first_segment: segment(timeline, start),
+        last_segment: segment(proven.timeline, Lsn(proven.end.0 - 1)),
+        bytes,
+    })
 }
 
 impl ChosenBackup {
     pub fn label(&self) -> &str {
         &self.label
+    }
+
+    /// What a dry run says of the WAL; `None` without an archive.
+    pub fn wal_text(&self) -> Option<String> {
+        let archive = plain(self.archive.as_ref()?);
+        Some(match &self.archive_wal {
+            Some(wal) => format!(
+                "WAL: at most {} from {archive}, segments {} to {}\n",
+                bytes(wal.bytes),
+                wal.first_segment,
+                wal.last_segment
+            ),
+            None => format!("WAL: none of {archive}; what the backup has is enough\n"),
+        })
     }
 
     fn text(&self, lease: &BackupLease) -> String {

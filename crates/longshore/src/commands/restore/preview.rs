@@ -11,7 +11,7 @@ use longshore_catalog::{Catalog, HistoryQuery, RestoreRow};
 use longshore_pipeline::{RestorePreview, RestoreRequest, RunContext, preview};
 use serde::Serialize;
 
-use super::beginning::RestorePoint;
+use super::beginning::{ChosenBackup, RestorePoint};
 use crate::context::Context;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -22,7 +22,7 @@ use longshore_terminal::text::plain;
 struct Answer<'a> {
     action: &'static str,
     message: &'static str,
-    chosen: Option<&'a super::beginning::ChosenBackup>,
+    chosen: Option<&'a ChosenBackup>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'a str>,
     /// Seconds, as fast as the last restore of this database was; `None` if none is in the history.
@@ -46,7 +46,11 @@ pub fn run(
     // Some files take less than the whole set does; how much less is not known.
     let rate = rate.filter(|_| request.only.is_empty());
     let expected_s = rate.map(|rate| found.plain_bytes as f64 / 1e6 / rate);
-    context.output.say(&text(&found, last.as_ref(), expected_s));
+    let wal = beginning.told.as_ref().and_then(ChosenBackup::wal_text);
+    let wal = wal.unwrap_or_default();
+    context
+        .output
+        .say(&text(&found, &wal, last.as_ref(), expected_s));
     let exit = match beginning.refused {
         Some(_) => Exit::Warnings,
         None => context.output.done(),
@@ -77,7 +81,12 @@ fn last_restore(database: &str, context: &Context) -> Option<RestoreRow> {
     Catalog::open(path).ok()?.restores(&query).ok()?.pop()
 }
 
-fn text(found: &RestorePreview, last: Option<&RestoreRow>, expected_s: Option<f64>) -> String {
+fn text(
+    found: &RestorePreview,
+    wal: &str,
+    last: Option<&RestoreRow>,
+    expected_s: Option<f64>,
+) -> String {
     let mut text = format!(
         "Would restore {} to {}:\n",
         plain(&found.database),
@@ -96,6 +105,10 @@ fn text(found: &RestorePreview, last: Option<&RestoreRow>, expected_s: Option<f6
             devices.join(" ")
         ));
     }
+    if found.sets.len() > 1 {
+        text.push_str(&format!("Together: {}\n", bytes(found.plain_bytes)));
+    }
+    text.push_str(wal);
     for (oid, path) in &found.tablespaces {
         text.push_str(&format!("  tablespace {oid} to {}\n", plain(path)));
     }
