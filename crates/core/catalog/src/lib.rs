@@ -12,10 +12,10 @@
 //!   contains. Callers treat a failure as a warning (3009): the backup itself has succeeded.
 //! - A database that is not a catalog is never written to.
 //!
-//! Dates are text in local time of the machine that made the backup, as in msdb, with milliseconds:
-//! `2026-03-01T22:15:04.120`. Both dates of a set use the offset in its header, so that durations are right across a
-//! clock change. The same times in UTC, in microseconds since 1970, are in `longshore_start_us` and
-//! `longshore_finish_us`; queries here sort and count by those.
+//! Dates in tables are text in local time of the machine that made the backup, as in msdb, with milliseconds:
+//! `2026-03-01T22:15:04.120`; rows that queries here return have the offset from UTC after it. Both dates of a set use the
+//! offset in its header, so that durations are right across a clock change. The same times in UTC, in microseconds since
+//! 1970, are in `longshore_start_us` and `longshore_finish_us`; queries here sort and count by those.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -25,6 +25,7 @@ mod files;
 mod forget;
 mod kept;
 mod log_chain;
+mod moment;
 mod msdb;
 mod place;
 mod query;
@@ -40,7 +41,7 @@ pub use files::{FileList, FileRecord};
 pub use forget::{Forget, RemovalResult};
 pub use kept::{RestoreSequence, RestoredDatabase};
 pub use log_chain::{ChainPlace, LogChain};
-pub use msdb::{flags, fork_guid, recovery_model};
+pub use msdb::{flags, fork_guid, recovery_model, type_word};
 pub use place::default_path;
 pub use query::{HistoryRow, RestoreRow};
 pub use rebuild::Rebuilt;

@@ -1,6 +1,7 @@
-//! SQL Server's columns for a set, in msdb and in RESTORE HEADERONLY.
+//! SQL Server's columns for a set, in msdb and in RESTORE HEADERONLY, and what people are shown in their place.
 
 use longshore_media::{BackupType, SetHeader};
+use serde::Serializer;
 
 /// Bits of the flags; the documented ones we can have, and one that SQL Server sets on every set.
 const FLAG_CHECKSUMS: i64 = 16;
@@ -29,4 +30,19 @@ pub fn recovery_model(header: &SetHeader) -> Option<&'static str> {
 /// What stands for a timeline of a cluster where SQL Server has a recovery fork: the system identifier and the number.
 pub fn fork_guid(system: u64, timeline: u32) -> u128 {
     (u128::from(system) << 64) | u128::from(timeline)
+}
+
+/// The word for msdb's letter of a backup's or a restore's type; what is no such letter stays as it is.
+pub fn type_word(letter: &str) -> &str {
+    match letter {
+        "D" => "full",
+        "F" => "files",
+        "I" => "diff",
+        "L" => "log",
+        other => other,
+    }
+}
+
+pub(crate) fn as_word<S: Serializer>(letter: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(type_word(letter))
 }

@@ -13,6 +13,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::catalog::PAGE_BYTES;
+use crate::moment::{quarters_between, zoned_text};
+use crate::msdb::as_word;
 use crate::record::{EngineRecord, HistoryQuery};
 use crate::{Catalog, Error};
 
@@ -23,19 +25,20 @@ pub struct HistoryRow {
     pub set: Uuid,
     pub media_set: Uuid,
     pub database: String,
-    /// `D`: a whole database.
-    #[serde(rename = "type")]
+    /// msdb's letter, `D`: a whole database. Shown as PostgreSQL's word for it.
+    #[serde(rename = "type", serialize_with = "as_word")]
     pub kind: String,
     pub name: Option<String>,
     /// 1-based position of the set on its media.
     pub position: u32,
-    /// Local time of the machine that made it; `None` if the media had no date.
+    /// Local time of the machine that made it, with its offset from UTC; `None` if the media had no date.
     pub start: Option<String>,
     pub finish: Option<String>,
     /// Microseconds since the Unix epoch.
     pub start_us: i64,
     pub finish_us: i64,
     pub expires: Option<String>,
+    pub expires_us: Option<i64>,
     pub seconds: f64,
     pub size_bytes: u64,
     pub compressed_bytes: u64,
@@ -67,9 +70,10 @@ pub struct RestoreRow {
     pub restore_history_id: i64,
     /// The name of the restored database.
     pub database: String,
-    /// `D`: a whole database, `F`: some of its files.
-    #[serde(rename = "type")]
+    /// msdb's letter, `D`: a whole database, `F`: some of its files. Shown as a word.
+    #[serde(rename = "type", serialize_with = "as_word")]
     pub kind: String,
+    /// When it ended, in local time with its offset from UTC.
     pub date: Option<String>,
     /// Microseconds since the Unix epoch.
     pub start_us: i64,
@@ -95,7 +99,7 @@ macro_rules! backups {
         concat!(
             "
 SELECT backup_set_id, backup_set_uuid, media_uuid, database_name, type, s.name, position,
-    backup_start_date, backup_finish_date, longshore_start_us, longshore_finish_us, expiration_date,
+    time_zone, longshore_start_us, longshore_finish_us, longshore_expires_us,
     backup_size, compressed_backup_size, compression_algorithm, longshore_level, longshore_file_count,
     is_copy_only, is_damaged, machine_name, user_name, longshore_origin, s.media_set_id, longshore_limit
 FROM backupset s JOIN backupmediaset m USING (media_set_id)
@@ -129,7 +133,7 @@ macro_rules! restores {
     ($which:literal) => {
         concat!(
             "
-SELECT restore_history_id, destination_database_name, restore_type, restore_date,
+SELECT restore_history_id, destination_database_name, restore_type, CAST(strftime('%s', restore_date) AS int),
     r.longshore_start_us, r.longshore_finish_us, longshore_size, longshore_target, \"replace\",
     r.user_name, backup_set_uuid, database_name, position, media_set_id
 FROM restorehistory r JOIN backupset s USING (backup_set_id)
@@ -325,9 +329,12 @@ fn place_of_restore(row: &RestoreRow) -> PortionStart {
 }
 
 fn backup(db: &Connection, row: &Row) -> rusqlite::Result<HistoryRow> {
-    let (start_us, finish_us) = (row.get(9)?, row.get(10)?);
-    let (size_bytes, compressed_bytes) = (bytes(row, 12)?, bytes(row, 13)?);
+    let (start_us, finish_us) = (row.get(8)?, row.get(9)?);
+    let expires_us: Option<i64> = row.get(10)?;
+    let (size_bytes, compressed_bytes) = (bytes(row, 11)?, bytes(row, 12)?);
     let seconds = seconds(start_us, finish_us);
+    let zone: Option<i16> = row.get(7)?;
+    let text = |us| zoned_text(db, us, zone);
     Ok(HistoryRow {
         backup_set_id: row.get(0)?,
         set: uuid(row, 1)?,
@@ -336,30 +343,31 @@ fn backup(db: &Connection, row: &Row) -> rusqlite::Result<HistoryRow> {
         kind: row.get(4)?,
         name: row.get(5)?,
         position: row.get(6)?,
-        start: row.get(7)?,
-        finish: row.get(8)?,
+        start: text(start_us)?,
+        finish: text(finish_us)?,
         start_us,
         finish_us,
-        expires: row.get(11)?,
+        expires: expires_us.map_or(Ok(None), text)?,
+        expires_us,
         seconds,
         size_bytes,
         compressed_bytes,
-        algorithm: row.get(14)?,
-        level: row.get(15)?,
+        algorithm: row.get(13)?,
+        level: row.get(14)?,
         ratio: match compressed_bytes {
             0 => 1.0,
             n => size_bytes as f64 / n as f64,
         },
         mb_per_s: mb_per_s(size_bytes, seconds),
-        files: bytes(row, 16)?,
-        copy_only: row.get(17)?,
-        damaged: row.get(18)?,
-        machine: row.get(19)?,
-        user: row.get(20)?,
-        origin: row.get(21)?,
-        devices: devices(db, row.get(22)?)?,
+        files: bytes(row, 15)?,
+        copy_only: row.get(16)?,
+        damaged: row.get(17)?,
+        machine: row.get(18)?,
+        user: row.get(19)?,
+        origin: row.get(20)?,
+        devices: devices(db, row.get(21)?)?,
         engines: engines(db, row.get(0)?)?,
-        limit: row.get(23)?,
+        limit: row.get(22)?,
     })
 }
 
@@ -374,7 +382,7 @@ fn restore(db: &Connection, row: &Row) -> rusqlite::Result<RestoreRow> {
         restore_history_id,
         database: row.get(1)?,
         kind: row.get(2)?,
-        date: row.get(3)?,
+        date: zoned_text(db, finish_us, quarters_between(row.get(3)?, finish_us))?,
         start_us,
         finish_us,
         seconds,

@@ -13,6 +13,7 @@ use rusqlite::{OptionalExtension, ToSql, Transaction, params};
 use uuid::Uuid;
 
 use crate::catalog::PAGE_BYTES;
+use crate::moment::local_text;
 use crate::msdb::{flags, fork_guid, recovery_model};
 use crate::record::{
     BackupRecord, EngineRecord, FamilyRecord, MediaRecord, RestoreKind, RestoreRecord,
@@ -331,21 +332,6 @@ fn insert(tx: &Transaction, table: &str, row: &[(&str, &dyn ToSql)]) -> rusqlite
     let values: Vec<_> = row.iter().map(|(_, value)| *value).collect();
     tx.prepare_cached(&format!("INSERT INTO {table} ({columns}) VALUES ({marks})"))?
         .insert(&*values)
-}
-
-/// A time as local wall time; `None` if it has no date (before year 0, after 9999).
-fn local_text(tx: &Transaction, utc_us: i64, quarters: i16) -> rusqlite::Result<Option<String>> {
-    // msdb's value for an unknown zone.
-    let quarters = if quarters == 127 {
-        0
-    } else {
-        i64::from(quarters)
-    };
-    let local_ms = utc_us
-        .saturating_add(quarters * 15 * 60 * 1_000_000)
-        .div_euclid(1000);
-    tx.prepare_cached("SELECT strftime('%Y-%m-%dT%H:%M:%f', ?1 / 1000.0, 'unixepoch')")?
-        .query_row([local_ms], |row| row.get(0))
 }
 
 /// An empty text becomes NULL.

@@ -48,9 +48,13 @@ fn a_recorded_backup_shows_its_facts_and_the_published_arithmetic() {
         ("app", "D", 3)
     );
     // 23 quarters are 5:45 hours, as in Nepal.
-    assert_eq!(row.start.as_deref(), Some("2026-01-01T05:45:00.120"));
-    assert_eq!(row.finish.as_deref(), Some("2026-01-01T05:45:39.386"));
-    assert_eq!(row.expires.as_deref(), Some("2026-01-02T05:45:00.000"));
+    assert_eq!(row.start.as_deref(), Some("2026-01-01T05:45:00.120+05:45"));
+    assert_eq!(row.finish.as_deref(), Some("2026-01-01T05:45:39.386+05:45"));
+    assert_eq!(
+        row.expires.as_deref(),
+        Some("2026-01-02T05:45:00.000+05:45")
+    );
+    assert_eq!(row.expires_us, one.header.expires_us);
     assert_eq!(
         (row.start_us, row.finish_us),
         (one.header.start_us, one.totals.finish_us)
@@ -243,7 +247,7 @@ fn a_restore_of_an_unknown_set_records_the_set_first_and_of_a_known_one_only_its
         ("copy", "app")
     );
     // Finished five seconds after 00:01:00 UTC, one hour ahead of it.
-    assert_eq!(row.date.as_deref(), Some("2026-01-01T01:01:05.000"));
+    assert_eq!(row.date.as_deref(), Some("2026-01-01T01:01:05.000+01:00"));
     assert_eq!(
         (row.size_bytes, row.seconds, row.mb_per_s),
         (4 << 20, 2.0, 2.0)
@@ -298,8 +302,8 @@ fn absurd_numbers_and_dates_are_recorded_up_to_the_limits() {
 fn an_unknown_time_zone_counts_as_utc_and_a_negative_one_is_subtracted() {
     let (_dir, _, catalog) = new();
     for (n, zone, start) in [
-        (1, 127, "2026-01-01T00:01:00.000"),
-        (2, -20, "2025-12-31T19:02:00.000"),
+        (1, 127, "2026-01-01T00:01:00.000Z"),
+        (2, -20, "2025-12-31T19:02:00.000-05:00"),
     ] {
         let mut one = backup(n);
         one.header.time_zone = zone;

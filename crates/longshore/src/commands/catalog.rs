@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use longshore_catalog::{
     Catalog, Effect, Error, HistoryQuery, HistoryRow, Rebuilt, RestoreRow, Setting, SettingRow,
+    type_word,
 };
 use longshore_media::{BackupDevice, DeviceSpec};
 use serde::Serialize;
@@ -178,7 +179,7 @@ fn answer<T: Serialize>(
     Ok(Exit::Done)
 }
 
-/// `2026-03-01T22:15:04.120` without its fraction.
+/// `2026-03-01T22:15:04.120+01:00` without its fraction and its offset.
 fn second(text: Option<&String>) -> String {
     let text = text.map_or("-", |t| t.split('.').next().unwrap_or(t));
     text.replace('T', " ")
@@ -204,7 +205,7 @@ fn backup_cells(row: &HistoryRow) -> Vec<String> {
     vec![
         second(row.finish.as_ref()),
         plain(&row.database),
-        row.kind.clone(),
+        type_word(&row.kind).to_owned(),
         row.position.to_string(),
         row.algorithm.clone().unwrap_or_else(|| "NONE".to_owned()),
         bytes(row.size_bytes),
