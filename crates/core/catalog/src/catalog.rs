@@ -146,6 +146,7 @@ impl Catalog {
         let all = HistoryQuery::default();
         self.history_portions(&all, |_| ControlFlow::Continue(()))?;
         self.restore_portions(&all, |_| ControlFlow::Continue(()))?;
+        self.run_portions(&all, |_| ControlFlow::Continue(()))?;
         self.settings()?;
         self.devices()?;
         self.restored_databases()?;

@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //! - Each set is removed completely or not at all, with its files, its engines and the restores made from it; media are
-//!   removed with their last set. No row ever refers to a missing row.
+//!   removed with their last set. No row ever refers to a missing row. Runs are removed by their own end and their own
+//!   database, with or without the set that they were about.
 //! - The next differential or log backup of a cluster finds its base only in the history, so age does not remove the
 //!   last full and the last log set of each database that others may build upon.
 //! - Media are not changed, and [`Catalog::rebuild`] can relearn them.
@@ -38,13 +39,15 @@ pub enum Forget<'a> {
 pub struct RemovalResult {
     pub sets: u64,
     pub restores: u64,
+    /// Runs of commands.
+    pub runs: u64,
     /// Sets that are old enough but stay, because later backups build upon them.
     pub kept: u64,
     /// Whether it was stopped before all were removed.
     pub interrupted: bool,
 }
 
-/// Sets that one transaction removes.
+/// Sets, or runs, that one transaction removes.
 const STEP: u32 = 500;
 /// SQLite's instructions between two checks for a stop.
 const INSTRUCTIONS: i32 = 10_000;
@@ -66,6 +69,12 @@ const OLD: &str = "INSERT INTO temp.forgotten SELECT backup_set_id, media_set_id
 const OF_DATABASE: &str =
     "INSERT INTO temp.forgotten SELECT backup_set_id, media_set_id FROM backupset
     WHERE database_name = ?1 LIMIT ?2";
+
+const OLD_RUNS: &str = "DELETE FROM longshore_run WHERE longshore_run_id IN (
+    SELECT longshore_run_id FROM longshore_run WHERE finish_date < ?1 LIMIT ?2)";
+
+const RUNS_OF_DATABASE: &str = "DELETE FROM longshore_run WHERE longshore_run_id IN (
+    SELECT longshore_run_id FROM longshore_run WHERE database_name = ?1 LIMIT ?2)";
 
 /// In this order no row ever refers to a missing row.
 const TAKE_OUT: [&str; 7] = [
@@ -122,30 +131,53 @@ impl Catalog {
         forgotten: &mut RemovalResult,
     ) -> Result<(), Error> {
         self.read(|db| db.execute_batch(LISTS))?;
-        let (sql, of) = match what {
+        let (sql, of, runs_sql, runs_of) = match what {
             Forget::EndedBefore(moment) => {
                 forgotten.kept = self.read(|db| keep_bases(db, moment))?;
-                (OLD, vec![moment.to_owned()])
+                let of = vec![moment.to_owned()];
+                (OLD, of.clone(), OLD_RUNS, of)
             }
-            Forget::Database(name) => (OF_DATABASE, self.read(|db| meant(db, name))?),
+            Forget::Database(name) => (
+                OF_DATABASE,
+                self.read(|db| meant(db, "backupset", name))?,
+                RUNS_OF_DATABASE,
+                self.read(|db| meant(db, "longshore_run", name))?,
+            ),
         };
         for value in of {
-            loop {
-                let began = Instant::now();
+            in_steps(stop, || {
                 let (sets, restores) = self.write(|tx| take_out(tx, sql, &value))?;
                 forgotten.sets += sets;
                 forgotten.restores += restores;
-                if sets == 0 {
-                    break;
-                }
-                // The catalog is left free for as long as it was held.
-                sleep(began.elapsed().min(PAUSE_MAX));
-                if stop.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
-            }
+                Ok(sets)
+            })?;
+        }
+        for value in runs_of {
+            in_steps(stop, || {
+                let runs = self.write(|tx| {
+                    let mut delete = tx.prepare_cached(runs_sql)?;
+                    delete.execute(params![value, STEP])
+                })?;
+                forgotten.runs += runs as u64;
+                Ok(runs as u64)
+            })?;
         }
         Ok(())
+    }
+}
+
+/// Removes rows step by step until a step finds none, or `stop` is set.
+fn in_steps(stop: &AtomicBool, mut step: impl FnMut() -> Result<u64, Error>) -> Result<(), Error> {
+    loop {
+        let began = Instant::now();
+        if step()? == 0 {
+            return Ok(());
+        }
+        // The catalog is left free for as long as it was held.
+        sleep(began.elapsed().min(PAUSE_MAX));
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
     }
 }
 
@@ -167,20 +199,22 @@ fn take_out(tx: &Transaction, sql: &str, value: &str) -> rusqlite::Result<(u64, 
     Ok((sets, restores))
 }
 
-/// The databases with this name; if none has exactly this name, those whose names differ in case only.
-fn meant(db: &Connection, name: &str) -> rusqlite::Result<Vec<String>> {
-    let exact = "SELECT EXISTS (SELECT 1 FROM backupset WHERE database_name = ?1)";
-    if db.query_row(exact, [name], |row| row.get(0))? {
+/// The databases with this name in a table; if none has exactly this name, those whose names differ in case only.
+fn meant(db: &Connection, table: &str, name: &str) -> rusqlite::Result<Vec<String>> {
+    let exact = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE database_name = ?1)");
+    if db.query_row(&exact, [name], |row| row.get(0))? {
         return Ok(vec![name.to_owned()]);
     }
-    // One index lookup per name, whatever the number of its sets.
-    let names = "WITH RECURSIVE names(name) AS (
-            SELECT min(database_name) FROM backupset
+    // One index lookup per name, whatever the number of its rows.
+    let names = format!(
+        "WITH RECURSIVE names(name) AS (
+            SELECT min(database_name) FROM {table}
             UNION ALL
-            SELECT (SELECT min(database_name) FROM backupset WHERE database_name > names.name) FROM names
+            SELECT (SELECT min(database_name) FROM {table} WHERE database_name > names.name) FROM names
             WHERE name IS NOT NULL)
-        SELECT name FROM names WHERE name = ?1 COLLATE NOCASE";
-    let mut names = db.prepare(names)?;
+        SELECT name FROM names WHERE name = ?1 COLLATE NOCASE"
+    );
+    let mut names = db.prepare(&names)?;
     names.query_map([name], |row| row.get(0))?.collect()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Tables and columns are those of SQL Server's msdb, so that existing queries work; further columns are named
 //! `longshore_…`. The media are the truth: everything about backups can be relearned from them ([`Catalog::rebuild`]).
-//! Only restores, settings and the state of a T-SQL server exist nowhere else.
+//! Only restores, runs, settings and the state of a T-SQL server exist nowhere else.
 //!
 //! Invariants
 //! - One call is one transaction, synced before it returns: after a crash a backup is recorded completely or not at
@@ -31,6 +31,7 @@ mod place;
 mod query;
 mod rebuild;
 mod record;
+mod runs;
 mod schema;
 mod settings;
 mod write;
@@ -49,4 +50,5 @@ pub use record::{
     BackupRecord, EngineRecord, FamilyRecord, HistoryQuery, MediaRecord, RestoreKind,
     RestoreRecord, RestoredFile,
 };
+pub use runs::{RUNS_MAX, RunOutcome, RunRecord, RunRow, RunTask};
 pub use settings::{Effect, Setting, SettingRow};

@@ -4,7 +4,8 @@
 //! - Columns have msdb's meaning and units, so that scripts for SQL Server get comparable numbers.
 //! - A query changes nothing.
 //!
-//! Leaves to others: writing rows (`write.rs`) and the shape of tables; T-SQL's views read the tables themselves.
+//! Leaves to others: runs of commands (`runs.rs`), writing rows (`write.rs`) and the shape of tables; T-SQL's views read
+//! the tables themselves.
 
 use std::ops::ControlFlow;
 
@@ -155,16 +156,16 @@ const RESTORES: Portions = Portions {
 const PORTION_ROWS: i64 = 500;
 
 /// Reads rows newest first, portion by portion: each portion begins after the last row of the previous one.
-struct Portions {
-    all: &'static str,
+pub(crate) struct Portions {
+    pub(crate) all: &'static str,
     /// The query for one database.
-    named: &'static str,
+    pub(crate) named: &'static str,
     /// Finds rows that no portion holds because their time is not a number. We write none.
-    without_time: &'static str,
+    pub(crate) without_time: &'static str,
 }
 
 /// Where a portion begins: after the row with this end time and this number.
-type PortionStart = (i64, i64);
+pub(crate) type PortionStart = (i64, i64);
 
 impl Catalog {
     /// Backups, newest first.
@@ -233,7 +234,7 @@ impl Catalog {
     }
 
     /// Reads everything in one snapshot: a backup recorded meanwhile is seen completely or not at all.
-    fn gathered<T>(
+    pub(crate) fn gathered<T>(
         &self,
         portions: &Portions,
         query: &HistoryQuery,
@@ -252,7 +253,7 @@ impl Catalog {
         })
     }
 
-    fn portions<T>(
+    pub(crate) fn portions<T>(
         &self,
         portions: &Portions,
         query: &HistoryQuery,
@@ -428,7 +429,7 @@ fn strings(db: &Connection, sql: &str, id: i64) -> rusqlite::Result<Vec<String>>
         .collect()
 }
 
-fn uuid(row: &Row, column: usize) -> rusqlite::Result<Uuid> {
+pub(crate) fn uuid(row: &Row, column: usize) -> rusqlite::Result<Uuid> {
     let text: String = row.get(column)?;
     Uuid::try_parse(&text).map_err(|e| {
         rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, e.into())
@@ -436,11 +437,11 @@ fn uuid(row: &Row, column: usize) -> rusqlite::Result<Uuid> {
 }
 
 /// Never negative in rows that we write.
-fn bytes(row: &Row, column: usize) -> rusqlite::Result<u64> {
+pub(crate) fn bytes(row: &Row, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }
 
-fn seconds(start_us: i64, finish_us: i64) -> f64 {
+pub(crate) fn seconds(start_us: i64, finish_us: i64) -> f64 {
     finish_us.saturating_sub(start_us).max(0) as f64 / 1e6
 }
 

@@ -15,10 +15,36 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
 
 /// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
-const STEPS: &[&str] = &[V1, V2, V3, V4, V5];
+const STEPS: &[&str] = &[V1, V2, V3, V4, V5, V6];
 
 /// The schema this version writes; `PRAGMA user_version` holds the one a file has.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// Runs of commands, also those that failed or leave nothing on media: our own table, without a counterpart in msdb.
+const V6: &str = "
+CREATE TABLE longshore_run (
+    longshore_run_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    task nvarchar(16) NOT NULL,
+    database_name nvarchar(128),
+    target_name nvarchar(128),
+    label nvarchar(128),
+    backup_set_uuid uniqueidentifier,
+    devices nvarchar(4096),
+    start_us bigint NOT NULL,
+    finish_us bigint NOT NULL,
+    finish_date datetime,
+    time_zone smallint NOT NULL,
+    outcome nvarchar(16) NOT NULL,
+    exit_code tinyint NOT NULL,
+    error_number int,
+    size numeric(20,0),
+    message nvarchar(1000)
+);
+CREATE INDEX longshore_run_by_time ON longshore_run (finish_us);
+CREATE INDEX longshore_run_by_database ON longshore_run (database_name, finish_us);
+CREATE INDEX longshore_run_by_finish ON longshore_run (finish_date);
+CREATE INDEX longshore_run_by_task ON longshore_run (task);
+";
 
 /// The limit that held a backup's run.
 const V5: &str = "

@@ -325,7 +325,11 @@ fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i6
 }
 
 /// Inserts a row by column name and returns its number.
-fn insert(tx: &Transaction, table: &str, row: &[(&str, &dyn ToSql)]) -> rusqlite::Result<i64> {
+pub(crate) fn insert(
+    tx: &Transaction,
+    table: &str,
+    row: &[(&str, &dyn ToSql)],
+) -> rusqlite::Result<i64> {
     let columns: Vec<_> = row.iter().map(|(name, _)| format!("\"{name}\"")).collect();
     let marks = vec!["?"; row.len()];
     let (columns, marks) = (columns.join(", "), marks.join(", "));
@@ -335,11 +339,11 @@ fn insert(tx: &Transaction, table: &str, row: &[(&str, &dyn ToSql)]) -> rusqlite
 }
 
 /// An empty text becomes NULL.
-fn text(s: &str) -> Option<&str> {
+pub(crate) fn text(s: &str) -> Option<&str> {
     (!s.is_empty()).then_some(s)
 }
 
 /// SQLite's integers end at 2^63; only hostile media have greater numbers.
-fn count(n: u64) -> i64 {
+pub(crate) fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }

@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{assert_whole, backup, open, restore, rows, sqlite};
+use common::{assert_whole, backup, open, restore, rows, run, sqlite};
 use longshore_catalog::{BUSY_MAX, Catalog, Effect, Error, HistoryQuery, Setting};
 
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -29,10 +29,12 @@ fn use_it(path: &Path) -> Result<(), Error> {
     let catalog = Catalog::open(path)?;
     catalog.history(&HistoryQuery::default())?;
     catalog.restores(&HistoryQuery::default())?;
+    catalog.runs(&HistoryQuery::default())?;
     catalog.settings()?;
     catalog.set_setting(Setting::MediaRetention, 7, Effect::Now)?;
     catalog.record_backup(&backup(77))?;
     catalog.record_restore(&restore(backup(78)))?;
+    catalog.record_run(&run(79))?;
     Ok(())
 }
 
@@ -298,7 +300,7 @@ fn a_catalog_of_a_newer_version_is_refused_and_stays_as_it_was() {
             refused,
             Error::Newer {
                 found: 99,
-                known: 5,
+                known: 6,
                 ..
             }
         ),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use longshore_catalog::{
     BackupRecord, Catalog, FamilyRecord, FileList, MediaRecord, RestoreKind, RestoreRecord,
-    RestoredFile,
+    RestoredFile, RunOutcome, RunRecord, RunTask,
 };
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Host, Storage, Via, crc32c};
@@ -113,6 +113,27 @@ pub fn restore(backup: BackupRecord) -> RestoreRecord {
         time_zone: 4,
         plain_bytes: 4 << 20,
         files: vec![file("c/d.db"), file("a.db")],
+    }
+}
+
+/// A good drill that begins at the n-th minute of the year.
+pub fn run(n: u64) -> RunRecord {
+    let start_us = header(n).start_us;
+    RunRecord {
+        task: RunTask::Drill,
+        database: Some("app".into()),
+        target: Some("nightly".into()),
+        label: None,
+        set: None,
+        devices: Vec::new(),
+        start_us,
+        finish_us: start_us + 1_500_000,
+        time_zone: 4,
+        outcome: RunOutcome::Good,
+        exit_code: 0,
+        number: None,
+        bytes: None,
+        message: None,
     }
 }
 
