@@ -59,7 +59,7 @@ pub use archived::WalProof;
 pub use chain::ChainError;
 pub use context::RunContext;
 pub use error::{Error, abort_command, left_lines};
-pub use history::origin;
+pub use history::{origin, time_zone_quarters};
 pub use longshore_accel::dispatch::Verify as VerifyEngine;
 pub use longshore_accelerators::OffloadMode;
 pub use longshore_landing::{

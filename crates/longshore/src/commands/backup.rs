@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_catalog::RunTask;
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
     Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, Report, Request,
@@ -28,6 +29,7 @@ use super::devices::TargetHold;
 use super::moving::{limits, tuning};
 use super::offload;
 use super::recording::{self, Recorder};
+use super::runs::PendingRun;
 use super::{devices, source};
 use crate::config;
 use crate::context::Context;
@@ -71,9 +73,19 @@ struct Kind {
 const NO_BASE: u32 = 3035;
 
 pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
-    let began_us = recording::now_us(context);
-    let result = run_or_full(options, context);
-    if let Some(shelf) = BackupWish::of(options, context).shelf()
+    let wanted = BackupWish::of(options, context);
+    let mut run = PendingRun::begin(context, RunTask::Backup);
+    run.record.target = wanted.target().map(str::to_owned);
+    if run.record.target.is_none() {
+        run.on(&options.to);
+    }
+    let began_us = run.record.start_us;
+    let result = run_or_full(options, &mut run);
+    if let Err(failure) = &result {
+        run.record.database = wanted.name();
+        run.failed(failure);
+    }
+    if let Some(shelf) = wanted.shelf()
         && let Some(recorder) = Recorder::new(context, &shelf, Task::Backup)
     {
         match &result {
@@ -85,14 +97,14 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
     result
 }
 
-fn run_or_full(options: &Backup, context: &Context) -> Result<Exit, Failure> {
+fn run_or_full(options: &Backup, run: &mut PendingRun) -> Result<Exit, Failure> {
     let against = options.differing.against();
-    match run_against(options, context, against) {
+    match run_against(options, run, against) {
         Err(failure) if failure.number == NO_BASE && options.differing.or_full => {
             let why = failure.causes.last().unwrap_or(&failure.text);
             let text = format!("this is a full backup: {why}");
-            context.output.note(&text);
-            run_against(options, context, None)
+            run.context.output.note(&text);
+            run_against(options, run, None)
         }
         result => result,
     }
@@ -100,9 +112,10 @@ fn run_or_full(options: &Backup, context: &Context) -> Result<Exit, Failure> {
 
 fn run_against(
     options: &Backup,
-    context: &Context,
+    run: &mut PendingRun,
     against: Option<Against>,
 ) -> Result<Exit, Failure> {
+    let context = run.context;
     // The backup's location at the target is held until everything is done.
     let (request, held) = request(options, context, against)?;
     if options.verify && !request.devices.iter().all(can_be_read) {
@@ -162,9 +175,29 @@ fn run_against(
     } else {
         context.output.done()
     };
+    // What is wrong with the history was told already.
+    if !report.run.history_failed {
+        remember(run, &kind, &report, (exit, verification.as_ref()));
+    }
     let verified = (verification.as_ref(), verified);
     show(context.output, exit, &report, &kind, verified);
     Ok(exit)
+}
+
+/// Records the run in the history.
+fn remember(
+    run: &mut PendingRun,
+    kind: &Kind,
+    report: &BackupReport,
+    (exit, found): (Exit, Option<&VerifyReport>),
+) {
+    run.record.database = Some(report.database.clone());
+    run.record.label = kind.label.clone();
+    run.record.set = Some(report.set);
+    run.record.bytes = Some(report.plain_bytes);
+    let finding = found.and_then(|found| found.findings.first());
+    run.record.number = finding.and_then(|finding| finding.number);
+    run.ended(exit, finding.map(|finding| finding.text.as_str()));
 }
 
 /// Records that the new backup was verified; one that is damaged is a failed run, too.
@@ -479,15 +512,20 @@ impl<'a> BackupWish<'a> {
         }
     }
 
+    /// The database's name, as far as it is known before the source is opened.
+    fn name(&self) -> Option<String> {
+        let configured = self.configured.map(|(name, _)| name.clone());
+        let named = self.options.database.clone().or(configured);
+        named.or_else(|| Some(name_of(&self.source().ok()?)))
+    }
+
     /// The backups of the database at the target; `None` where devices are named or the target is not known.
     fn shelf(&self) -> Option<Shelf> {
         if !self.options.to.is_empty() {
             return None;
         }
         let target = self.options.target.as_deref().or(self.usual_target())?;
-        let configured = self.configured.map(|(name, _)| name.clone());
-        let named = self.options.database.clone().or(configured);
-        let name = named.or_else(|| Some(name_of(&self.source().ok()?)))?;
+        let name = self.name()?;
         let target = devices::target(self.context, target).ok()?;
         devices::shelf(self.context, &target, &name).ok()
     }

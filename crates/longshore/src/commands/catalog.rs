@@ -12,12 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_catalog::{
-    Catalog, Effect, Error, HistoryQuery, HistoryRow, Rebuilt, RestoreRow, Setting, SettingRow,
-    type_word,
+    Catalog, Effect, Error, HistoryQuery, HistoryRow, Rebuilt, RestoreRow, RunRow, Setting,
+    SettingRow, type_word,
 };
 use longshore_media::{BackupDevice, DeviceSpec};
 use serde::Serialize;
 
+use super::results::{age_text, broken};
 use super::{devices, shelves};
 use crate::context::Context;
 use crate::options::{Catalog as Options, CatalogAction, History, Rebuild, Settings};
@@ -67,7 +68,13 @@ pub fn history(options: &History, context: &Context) -> Result<Exit, Failure> {
     } else {
         Some(Catalog::open(path)?)
     };
-    if options.restores {
+    if options.runs {
+        let portions = |take: &mut Take<RunRow>| match &catalog {
+            Some(catalog) => catalog.run_portions(&query, take),
+            None => Ok(()),
+        };
+        runs(context, path, portions)
+    } else if options.restores {
         let portions = |take: &mut Take<RestoreRow>| match &catalog {
             Some(catalog) => catalog.restore_portions(&query, take),
             None => Ok(()),
@@ -105,6 +112,34 @@ struct RowsHead {
     catalog: String,
 }
 
+fn goes_on(taken: io::Result<()>) -> ControlFlow<()> {
+    match taken {
+        Ok(()) => ControlFlow::Continue(()),
+        // The reader is gone or the disk is full: the end of the command reports it.
+        Err(_) => ControlFlow::Break(()),
+    }
+}
+
+/// Prints rows as JSON, portion by portion.
+fn json_rows<T: Serialize>(
+    context: &Context,
+    path: &Path,
+    action: &'static str,
+    portions: impl Fn(&mut Take<T>) -> Result<(), Error>,
+) -> Exit {
+    let catalog = path.display().to_string();
+    let head = RowsHead { action, catalog };
+    let mut stream = context.output.json_stream(&head, "rows");
+    let read = portions(&mut |rows| rows.iter().try_for_each(|row| goes_on(stream.element(row))));
+    match read {
+        Ok(()) => {
+            stream.end();
+            Exit::Done
+        }
+        Err(error) => stream.fail(&error.into()),
+    }
+}
+
 /// Prints rows, of which there may be millions: at most one portion is held in memory.
 fn rows_of<T: Serialize>(
     context: &Context,
@@ -114,24 +149,8 @@ fn rows_of<T: Serialize>(
     cells: fn(&T) -> Vec<String>,
     portions: impl Fn(&mut Take<T>) -> Result<(), Error>,
 ) -> Result<Exit, Failure> {
-    let goes_on = |taken: io::Result<()>| match taken {
-        Ok(()) => ControlFlow::Continue(()),
-        // The reader is gone or the disk is full: the end of the command reports it.
-        Err(_) => ControlFlow::Break(()),
-    };
     if context.output.json {
-        let catalog = path.display().to_string();
-        let head = RowsHead { action, catalog };
-        let mut stream = context.output.json_stream(&head, "rows");
-        let read =
-            portions(&mut |rows| rows.iter().try_for_each(|row| goes_on(stream.element(row))));
-        return match read {
-            Ok(()) => {
-                stream.end();
-                Ok(Exit::Done)
-            }
-            Err(error) => Ok(stream.fail(&error.into())),
-        };
+        return Ok(json_rows(context, path, action, portions));
     }
     // Columns are as wide as their widest cell, so all rows are read first; rows that fit into one portion are kept.
     let mut columns = Columns::new(heads);
@@ -183,6 +202,68 @@ fn answer<T: Serialize>(
 fn second(text: Option<&String>) -> String {
     let text = text.map_or("-", |t| t.split('.').next().unwrap_or(t));
     text.replace('T', " ")
+}
+
+/// The widest name of a database in the line of a run: what is left of 80 columns.
+const RUN_NAME: usize = 24;
+/// Before the lines that say more about a run: they begin below its task.
+const RUN_INDENT: &str = "                     ";
+
+/// Prints runs: a line each, and below it which backup it was about and what it said. No line depends on another one, so
+/// they are read once.
+fn runs(
+    context: &Context,
+    path: &Path,
+    portions: impl Fn(&mut Take<RunRow>) -> Result<(), Error>,
+) -> Result<Exit, Failure> {
+    if context.output.json {
+        return Ok(json_rows(context, path, "runs", portions));
+    }
+    let heads = run_line(["finished (local)", "task", "result", "took", "database"]);
+    context.output.say(&heads);
+    portions(&mut |rows| {
+        let text: String = rows.iter().map(run_text).collect();
+        goes_on(context.output.say_on(&text))
+    })?;
+    Ok(Exit::Done)
+}
+
+fn run_line([finished, task, result, took, database]: [&str; 5]) -> String {
+    let line = format!("{finished:<19}  {task:<7}  {result:<11}  {took:>11}  {database}");
+    line.trim_end().to_owned() + "\n"
+}
+
+fn run_text(row: &RunRow) -> String {
+    let result = match row.outcome.as_str() {
+        "damaged" => "DAMAGED",
+        "failed" => "FAILED",
+        other => other,
+    };
+    let took = match row.seconds {
+        seconds if seconds < 60.0 => format!("{seconds:.1} s"),
+        seconds => age_text(seconds as i64),
+    };
+    let name = row.database.as_deref().map_or("-".to_owned(), plain);
+    let (short, long) = match name.chars().count() > RUN_NAME {
+        true => ("", Some(name.clone())),
+        false => (name.as_str(), None),
+    };
+    let finished = second(row.finish.as_ref());
+    let mut text = run_line([&finished, &plain(&row.task), &plain(result), &took, short]);
+    let place = match (&row.target, &row.label) {
+        (Some(target), Some(label)) => format!("{label} at target {target}"),
+        (Some(target), None) => format!("at target {target}"),
+        (None, _) => row.devices.join(" "),
+    };
+    let message = row.message.as_deref().map(|message| match row.number {
+        Some(number) => format!("{number}: {message}"),
+        None => message.to_owned(),
+    });
+    let more = [long, Some(place), message].into_iter().flatten();
+    for more in more.filter(|more| !more.is_empty()) {
+        text += &broken(RUN_INDENT, &plain(&more.replace('\n', " ")));
+    }
+    text
 }
 
 const BACKUP_HEADS: [&str; 13] = [

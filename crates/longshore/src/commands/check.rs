@@ -179,7 +179,7 @@ fn catalog(context: &Context, notes: &mut Notes) {
             notes.look(
                 "catalog",
                 format!(
-                    "{} is not there: no history until the next backup",
+                    "{} is not there: no history until the next run",
                     path.display()
                 ),
             );

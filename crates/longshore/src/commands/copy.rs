@@ -12,6 +12,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use longshore_catalog::RunTask;
 use longshore_io::Throttle;
 use longshore_media::Error as MediaError;
 use longshore_repository::chain::{SetFacts, chain};
@@ -23,6 +24,7 @@ use longshore_wal::WalCopied;
 use serde::Serialize;
 
 use super::recording::{self, Recorder};
+use super::runs::PendingRun;
 use super::shelves::{self, Failures};
 use super::{devices, wal};
 use crate::context::Context;
@@ -93,6 +95,7 @@ pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
     let mut failed = BTreeSet::new();
     for (from, to) in &routes {
         let before = failures.count();
+        let mut row = PendingRun::begin(context, RunTask::Copy).at(&from.database, &to.target.name);
         let run = RouteRun {
             options,
             context,
@@ -101,10 +104,14 @@ pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
             cancel: cancel.clone(),
             throttle: throttle.as_ref(),
         };
-        match run.copy(&mut failures) {
-            Ok(database) => databases.push(database),
-            Err(failure) => failures.note(to, failure, context),
+        let copied = run.copy(&mut failures);
+        let copied = copied.map_err(|failure| failures.note(to, failure, context));
+        let failure = failures.last().filter(|_| failures.count() > before);
+        if !options.dry_run {
+            let is_interrupted = cancel.load(Ordering::Relaxed);
+            remember(&mut row, copied.as_ref().ok(), (failure, is_interrupted));
         }
+        databases.extend(copied);
         if cancel.load(Ordering::Relaxed) {
             break;
         }
@@ -133,6 +140,30 @@ pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// Records the run of one route in the history.
+fn remember(
+    run: &mut PendingRun,
+    copied: Option<&CopiedDatabase>,
+    (failure, is_interrupted): (Option<&Failure>, bool),
+) {
+    run.record.bytes = copied.map(|copied| copied.copied_bytes);
+    match (failure, copied) {
+        (Some(failure), _) if !is_interrupted => run.failed(failure),
+        (_, None) => run.ended(Exit::Interrupted, None),
+        (_, Some(copied)) => {
+            let exit = match (is_interrupted, copied.is_doubtful()) {
+                (true, _) => Exit::Interrupted,
+                (false, true) => Exit::Warnings,
+                (false, false) => Exit::Done,
+            };
+            let (count, there, wal) = (copied.copied, copied.there, copied.wal_files);
+            let text =
+                format!("{count} backups copied, {there} were there; {wal} WAL files copied");
+            run.ended(exit, Some(&text));
+        }
+    }
 }
 
 fn place_of(from: &Shelf) -> (String, String) {
@@ -607,9 +638,7 @@ impl RouteRun<'_> {
                 database.from, database.database
             ));
         }
-        let is_blocked =
-            |row: &&CopyRow| matches!(row.fate, CopyFate::Blocked | CopyFate::NotWhole);
-        for row in database.backups.iter().filter(is_blocked) {
+        for row in database.backups.iter().filter(|row| row.is_doubtful()) {
             let why = row.why.as_deref().unwrap_or_default();
             self.context
                 .output
@@ -628,6 +657,12 @@ fn in_order(facts: &[SetFacts], chosen: &[usize]) -> Vec<usize> {
 }
 
 impl CopiedDatabase {
+    /// Whether a backup was not copied that is whole, or is not whole.
+    fn is_doubtful(&self) -> bool {
+        let mut rows = self.backups.iter();
+        rows.any(CopyRow::is_doubtful)
+    }
+
     fn sum(&mut self) {
         let is = |row: &&CopyRow, fates: &[CopyFate]| fates.contains(&row.fate);
         let copied = [CopyFate::Copied, CopyFate::WouldBeCopied];
@@ -670,6 +705,11 @@ impl CopyRow {
             fate,
             why,
         })
+    }
+
+    /// Whether a person has to look why it is not copied.
+    fn is_doubtful(&self) -> bool {
+        matches!(self.fate, CopyFate::Blocked | CopyFate::NotWhole)
     }
 
     fn end(&mut self, fate: CopyFate, why: Option<String>) {

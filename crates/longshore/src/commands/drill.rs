@@ -20,6 +20,7 @@ mod scratch;
 
 use std::path::{Path, PathBuf};
 
+use longshore_catalog::RunTask;
 use longshore_io::ConnectionClaims;
 use longshore_landing::{taken_tablespaces, told_of_taken};
 use longshore_media::{EntryKind, Error as MediaError, Item, MediaSet, SetSummary};
@@ -35,6 +36,7 @@ use serde::Serialize;
 use super::backup::wrong_report;
 use super::moving::{reading_tuning, restore_limits};
 use super::recording::Recorder;
+use super::runs::PendingRun;
 use super::verify::is_answer;
 use super::{devices, labelled};
 use crate::context::Context;
@@ -64,15 +66,21 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let label = options.label.as_deref().filter(|l| *l != "latest");
     let shelf = devices::shelf(context, &target, &options.database)?;
     let recorder = Recorder::new(context, &shelf, Task::Drill);
+    let mut run = PendingRun::begin(context, RunTask::Drill).at(&shelf.database, &target.name);
+    run.record.label = label.map(str::to_owned);
     let lease = shelf.lease(label).map_err(|error| {
         let failure = labelled::of_branch(error);
+        run.failed(&failure);
         if let Some(recorder) = &recorder {
             recorder.failed(&failure, label);
         }
         failure
     })?;
-    let drilled = run_leased(options, context, (&shelf, recorder.as_ref()), &lease);
+    run.record.label = Some(lease.label.to_string());
+    run.record.set = lease.identities.first().map(|identity| identity.set);
+    let drilled = run_leased(options, (&shelf, recorder.as_ref()), &lease, &mut run);
     drilled.map_err(|ended| {
+        run.failed(&ended.failure);
         if let Some(recorder) = &recorder {
             ended.record(recorder, &lease, label);
         }
@@ -119,10 +127,11 @@ impl From<Failure> for Ended {
 
 fn run_leased(
     options: &Drill,
-    context: &Context,
     (shelf, recorder): (&Shelf, Option<&Recorder>),
     lease: &BackupLease,
+    run: &mut PendingRun,
 ) -> Result<Exit, Ended> {
+    let context = run.context;
     let opened: Vec<_> = lease
         .devices
         .iter()
@@ -173,16 +182,27 @@ fn run_leased(
         true => context.output.done(),
         false => Exit::No,
     };
+    run.record.bytes = Some(restore.plain_bytes);
+    let wrong = answer.wrong();
+    // What is wrong with the history was told already.
+    if !restore.run.history_failed {
+        run.ended(exit, wrong.as_deref().or(refused.as_deref()));
+    }
     context.output.say(&answer.text());
     context.output.json(exit, answer);
     Ok(exit)
 }
 
 impl Answer<'_> {
+    /// The first proof that failed.
+    fn wrong(&self) -> Option<String> {
+        let unsound = self.proofs.iter().find(|proof| !proof.sound);
+        unsound.map(|proof| format!("{}: {}", proof.what, proof.text))
+    }
+
     /// Of the chain, only the backup that was restored has a result: the others were not tried as they stand.
     fn record(&self, recorder: &Recorder, identity: &SetIdentity) {
-        let unsound = self.proofs.iter().find(|proof| !proof.sound);
-        let wrong = unsound.map(|proof| format!("{}: {}", proof.what, proof.text));
+        let wrong = self.wrong();
         let by = recorder.now();
         let failed = |text: &str| {
             let told = (Exit::No.code(), numbers::RESTORE_TARGET, text);

@@ -9,12 +9,14 @@
 
 use std::sync::atomic::Ordering;
 
+use longshore_catalog::RunTask;
 use longshore_repository::retention::Policy;
 use longshore_repository::status::Task;
 use longshore_repository::{ExpireReport, Fate, LeftUploads, LogFate, Shelf};
 use serde::Serialize;
 
 use super::recording::Recorder;
+use super::runs::PendingRun;
 use super::shelves::{self, Failures, Row, shelves};
 use super::wal::Need;
 use crate::context::Context;
@@ -97,6 +99,8 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
         let now_us = || context.clock.wall_ns() / 1000;
         let recorder = Recorder::new(context, &shelf, Task::Expire);
         let recorder = recorder.filter(|_| !options.dry_run);
+        let run = PendingRun::begin(context, RunTask::Expire);
+        let mut run = run.at(&shelf.database, &shelf.target.name);
         match shelf.expire(&policy, &now_us, options.dry_run, &cancel) {
             Ok(expired) => {
                 if let Some(recorder) = &recorder {
@@ -104,12 +108,19 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
                 }
                 let (database, look) = tell(&shelf, expired, options.dry_run, context);
                 warned |= look;
+                if !options.dry_run {
+                    let is_interrupted = cancel.load(Ordering::Relaxed);
+                    remember(&mut run, &database, (look, is_interrupted));
+                }
                 databases.push(database);
             }
             Err(error) => {
                 let failure = Failure::from(error);
                 if let Some(recorder) = &recorder {
                     recorder.failed(&failure, None);
+                }
+                if !options.dry_run {
+                    run.failed(&failure);
                 }
                 failures.note(&shelf, failure, context);
             }
@@ -138,6 +149,19 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// Records the run of one database in the history.
+fn remember(run: &mut PendingRun, expired: &ExpiredDatabase, (look, is_interrupted): (bool, bool)) {
+    let exit = match (is_interrupted, look) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Warnings,
+        (false, false) => Exit::Done,
+    };
+    run.record.bytes = Some(expired.removed_bytes);
+    let (removed, kept, wal) = (expired.removed, expired.kept, expired.log.wal_files_removed);
+    let text = format!("{removed} backups removed, {kept} kept; {wal} WAL files removed");
+    run.ended(exit, Some(&text));
 }
 
 /// The rules of the options.

@@ -34,6 +34,7 @@ mod recording;
 mod repair;
 mod restore;
 mod results;
+mod runs;
 mod serve;
 mod shelves;
 mod source;

@@ -9,11 +9,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use longshore_catalog::RunTask;
 use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, Examined, StripeFault};
 use longshore_pipeline::Error;
 use longshore_repository::{BackupLease, Shelf};
 use serde::Serialize;
+use uuid::Uuid;
 
+use super::runs::PendingRun;
 use super::{devices, labelled};
 use crate::context::Context;
 use crate::options::Repair;
@@ -27,8 +30,10 @@ struct Answer {
     action: &'static str,
     dry_run: bool,
     media_set: String,
-    set: String,
+    set: Uuid,
     database: String,
+    #[serde(skip)]
+    label: Option<String>,
     stripes: Vec<Stripe>,
     written_bytes: u64,
 }
@@ -54,11 +59,38 @@ enum StripeState {
 }
 
 pub fn run(options: &Repair, context: &Context) -> Result<Exit, Failure> {
-    let answer = repair(options, context)?;
-    context.output.say(&text(&answer));
+    let mut run = PendingRun::begin(context, RunTask::Repair);
+    run.record.database.clone_from(&options.database);
+    let target = options.database.as_deref().and_then(|database| {
+        let usual = || context.config.target_of(database);
+        options.target.as_deref().or_else(usual)
+    });
+    run.record.target = target.map(str::to_owned);
+    run.record.label = options.label.clone().filter(|label| label != "latest");
+    run.on(&options.devices);
+    let repaired = repair(options, context);
+    if let (Err(failure), false) = (&repaired, options.dry_run) {
+        run.failed(failure);
+    }
+    let answer = repaired?;
     let exit = context.output.done();
+    if !options.dry_run {
+        remember(&mut run, &answer, exit);
+    }
+    context.output.say(&text(&answer));
     context.output.json(exit, answer);
     Ok(exit)
+}
+
+/// Records the run in the history.
+fn remember(run: &mut PendingRun, answer: &Answer, exit: Exit) {
+    run.record.database.get_or_insert(answer.database.clone());
+    run.record.label.clone_from(&answer.label);
+    run.record.set = Some(answer.set);
+    run.record.bytes = Some(answer.written_bytes);
+    let repaired = answer.stripes.iter().filter(|stripe| stripe.repaired);
+    let text = format!("{} stripes repaired", repaired.count());
+    run.ended(exit, Some(&text));
 }
 
 /// Repairs media, and returns the stripes as they were found, also as a table.
@@ -87,8 +119,9 @@ fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
         action: "repair",
         dry_run: options.dry_run,
         media_set: media.header(0).media_set.to_string(),
-        set: examined.header().set.to_string(),
+        set: examined.header().set,
         database: examined.header().database.clone(),
+        label: chosen.label(),
         stripes: stripes(media, &faults, !options.dry_run),
         written_bytes: 0,
     };
@@ -133,6 +166,11 @@ impl Chosen {
             devices: shelf.all_stripes(&lease)?,
             at_target: Some((shelf, lease)),
         })
+    }
+
+    fn label(&self) -> Option<String> {
+        let (_, lease) = self.at_target.as_ref()?;
+        Some(lease.label.to_string())
     }
 
     fn make_room(&self) -> Result<(), Failure> {

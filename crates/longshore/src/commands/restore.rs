@@ -13,6 +13,7 @@ mod beginning;
 pub mod older;
 mod preview;
 
+use longshore_catalog::RunTask;
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
     Error, Report, Request, RestoreNote, RestoreReport, RestoreRequest, closing_line, mb_per_s,
@@ -23,6 +24,7 @@ use serde::Serialize;
 use super::backup::{settings, wrong_report};
 use super::moving::{reading_tuning, restore_limits};
 use super::offload;
+use super::runs::PendingRun;
 use crate::context::Context;
 use crate::keys::keyring;
 use crate::options::Restore;
@@ -56,7 +58,29 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
             format!("give a directory with --to; one of that name is ./{text}"),
         ));
     }
+    let media = &options.media;
+    let mut run = PendingRun::begin(context, RunTask::Restore);
+    if let Some(database) = &media.database {
+        run.record.database = Some(database.clone());
+        let usual = || context.config.target_of(database);
+        let target = media.target.as_deref().or_else(usual);
+        run.record.target = target.map(str::to_owned);
+    }
+    run.on(&media.devices);
+    run.record.label = media.label.clone().filter(|label| label != "latest");
+    let restored = run_once(options, &mut run);
+    if let (Err(failure), false) = (&restored, options.dry_run) {
+        run.failed(failure);
+    }
+    restored
+}
+
+fn run_once(options: &Restore, run: &mut PendingRun) -> Result<Exit, Failure> {
+    let context = run.context;
     let beginning = beginning::of(options, context)?;
+    if let Some(label) = beginning.label() {
+        run.record.label = Some(label.to_owned());
+    }
     let request = RestoreRequest {
         devices: beginning.devices.clone(),
         bases: beginning.bases.clone(),
@@ -110,6 +134,13 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         true => Exit::Warnings,
         false => context.output.done(),
     };
+    run.record.database.get_or_insert(report.database.clone());
+    run.record.set = Some(report.set);
+    run.record.bytes = Some(report.plain_bytes);
+    // What is wrong with the history was told already.
+    if !report.run.history_failed {
+        run.ended(exit, None);
+    }
     let message = closing_line("RESTORE DATABASE", report.plain_bytes, report.run.elapsed_s);
     context
         .output

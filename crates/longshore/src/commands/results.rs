@@ -268,15 +268,21 @@ pub fn age_text(seconds: i64) -> String {
 
 /// A line of a name and a value, broken where it is too wide for a screen.
 pub fn line(name: &str, value: &str) -> String {
+    broken(&format!("{name:<INDENT$}"), value)
+}
+
+/// A text after a head, broken at blanks where it is too wide for a screen. The lines below begin where it does.
+pub fn broken(head: &str, value: &str) -> String {
     let mut text = String::new();
-    let mut current = format!("{name:<INDENT$}");
+    let mut current = head.to_owned();
+    let indent = head.chars().count();
     let mut is_empty = true;
     for word in value.split(' ') {
         let len = current.chars().count() + word.chars().count() + usize::from(!is_empty);
         if len > COLUMNS && !is_empty {
             text += current.trim_end();
             text.push('\n');
-            current = " ".repeat(INDENT);
+            current = " ".repeat(indent);
             is_empty = true;
         }
         if !is_empty {

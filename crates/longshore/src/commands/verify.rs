@@ -14,6 +14,7 @@ mod judged;
 mod ledger;
 mod log;
 
+use longshore_catalog::RunTask;
 use longshore_pipeline::{
     Report, Request, VerifiedSet, VerifyReport, VerifyRequest, closing_line, run as run_pipeline,
 };
@@ -27,6 +28,7 @@ use super::devices::{self, ReadDevices};
 use super::moving::{limits, reading_tuning};
 use super::recording::{self, Recorder, shelf_of};
 use super::repair::{Stripe, mend};
+use super::runs::PendingRun;
 use crate::context::Context;
 use crate::keys::keyring;
 use crate::options::{Repair, Verify};
@@ -64,23 +66,33 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let recorder = shelf
         .as_ref()
         .and_then(|shelf| Recorder::new(context, shelf, Task::Verify));
-    let mut label = media.label.clone().filter(|label| label != "latest");
-    let verified = run_once(options, context, (recorder.as_ref(), &mut label));
-    if let (Err(failure), Some(recorder)) = (&verified, &recorder) {
-        recorder.failed(failure, label.as_deref());
+    let mut run = PendingRun::begin(context, RunTask::Verify);
+    run.record.database.clone_from(&media.database);
+    match &shelf {
+        Some(shelf) => run = run.at(&shelf.database, &shelf.target.name),
+        None => run.on(&media.devices),
+    }
+    run.record.label = media.label.clone().filter(|label| label != "latest");
+    let verified = run_once(options, context, (recorder.as_ref(), &mut run));
+    if let Err(failure) = &verified {
+        run.failed(failure);
+        if let Some(recorder) = &recorder {
+            recorder.failed(failure, run.record.label.as_deref());
+        }
     }
     verified
 }
 
-/// `label`: the backup that is chosen, as soon as it is known.
+/// `run` learns which backup is chosen as soon as that is known.
 fn run_once(
     options: &Verify,
     context: &Context,
-    (recorder, label): (Option<&Recorder>, &mut Option<String>),
+    (recorder, run): (Option<&Recorder>, &mut PendingRun),
 ) -> Result<Exit, Failure> {
     let chosen = devices::of(context, &options.media)?;
     if let Some(identity) = chosen.identities().first() {
-        *label = Some(identity.label.to_string());
+        run.record.label = Some(identity.label.to_string());
+        run.record.set = Some(identity.set);
     }
     let request = VerifyRequest {
         devices: chosen.devices.clone(),
@@ -103,6 +115,8 @@ fn run_once(
             if let Some(recorder) = recorder {
                 record_no_set(recorder, &chosen, &failure);
             }
+            run.record.number = Some(failure.number);
+            run.ended(Exit::No, Some(&failure.text));
             return Ok(no_set(context, failure));
         }
         Err(error) => return Err(error.into()),
@@ -118,6 +132,7 @@ fn run_once(
         true => context.output.done(),
         false => Exit::No,
     };
+    remember(run, &report, exit);
     let output = context.output;
     for (i, finding) in report.findings.iter().enumerate() {
         let number = finding.number.map_or(String::new(), |n| format!("{n}: "));
@@ -183,6 +198,24 @@ fn repair(
         dry_run: false,
     };
     mend(&repair, context).map(Some)
+}
+
+/// Records the run in the history.
+fn remember(run: &mut PendingRun, report: &VerifyReport, exit: Exit) {
+    let mut names = report.sets.iter().map(|set| &set.database);
+    if let Some(name) = names
+        .next()
+        .filter(|name| names.all(|other| other == *name))
+    {
+        run.record.database.get_or_insert(name.clone());
+    }
+    if let [only] = report.sets.as_slice() {
+        run.record.set.get_or_insert(only.set);
+    }
+    run.record.bytes = Some(report.sets.iter().map(|set| set.plain_bytes).sum());
+    let finding = report.findings.first();
+    run.record.number = finding.and_then(|finding| finding.number);
+    run.ended(exit, finding.map(|finding| finding.text.as_str()));
 }
 
 fn record(recorder: &Recorder, chosen: &ReadDevices, report: &VerifyReport) {

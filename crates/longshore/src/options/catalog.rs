@@ -4,17 +4,19 @@ use clap::{Args, Subcommand};
 
 use super::{Media, values};
 
-/// Shows past backups, or restores, newest first.
+/// Shows past backups, restores, or runs of all kinds, newest first.
 ///
 /// The ratio is plain bytes divided by stored bytes; MB/s counts uncompressed pages of 8 KiB in units of 2^20 bytes, as
-/// SQL Server does. Only successful runs have a row. The tables are msdb's (backupset, restorehistory and others):
-/// any SQLite client can query the file that `longshore config check` names.
+/// SQL Server does. Only backups and restores that succeeded have a row; --runs also shows what failed. The tables are
+/// msdb's (backupset, restorehistory and others), and longshore_run: any SQLite client can query the file that
+/// `longshore config check` names.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   longshore history
   longshore history --database sales --limit 5
   longshore history --restores
+  longshore history --runs --database sales
 
 Not for: finding out what a file holds; `longshore list` reads the media themselves.")]
 pub struct History {
@@ -37,6 +39,14 @@ pub struct History {
     /// again. Without this option the command shows backups.
     #[arg(long)]
     pub restores: bool,
+
+    /// Show runs of backup, restore, verify, drill, copy, expire and repair, also failed ones.
+    ///
+    /// Each with its end and why it failed, as this machine saw it; `longshore info` shows the last ones of all machines.
+    /// Mistakes in a command line and dry runs are no runs. The newest 20,000 of each kind are kept; `longshore catalog
+    /// rebuild` cannot find them again. Without this option the command shows backups.
+    #[arg(long, conflicts_with = "restores")]
+    pub runs: bool,
 }
 
 /// Rebuilds lost history from the media, and shows and changes server settings.

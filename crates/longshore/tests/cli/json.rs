@@ -18,7 +18,7 @@ fn object(ran: &Ran) -> Value {
 
 /// Each action that this suite has an answer of, by a command line that ends well. The answers are compared with
 /// `docs/json.md`: no member is missing, unknown or of another type.
-const LINES: [(&str, &str); 32] = [
+const LINES: [(&str, &str); 33] = [
     ("key new identity --json", "key_new"),
     ("key recipient identity --json", "key_recipient"),
     (
@@ -36,6 +36,7 @@ const LINES: [(&str, &str); 32] = [
     ("list a.bak --label-only --json", "label"),
     ("history --json", "history"),
     ("history --restores --json", "restores"),
+    ("history --runs --json", "runs"),
     ("catalog rebuild a.bak b.bak --json", "catalog_rebuild"),
     ("catalog settings --json", "settings"),
     ("config check --json", "config_check"),

@@ -30,6 +30,7 @@ mod reader;
 mod readme;
 mod replacing;
 mod repository;
+mod runs;
 mod stage;
 mod status;
 mod stock;

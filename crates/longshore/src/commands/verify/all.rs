@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longshore_catalog::RunTask;
 use longshore_crypt::{Error as CryptError, Keyring};
 use longshore_io::Clock;
 use longshore_media::Error as MediaError;
@@ -33,6 +34,7 @@ use serde::Serialize;
 use super::super::devices;
 use super::super::moving::{limits, reading_tuning};
 use super::super::recording;
+use super::super::runs::PendingRun;
 use super::super::shelves::{Failures, shelves};
 use super::judged::Judged;
 use super::ledger::{Ledger, Trust};
@@ -269,6 +271,8 @@ impl<'a> Verification<'a> {
 
     fn run(mut self) -> Result<VerifiedDatabase, Failure> {
         let began = self.context.clock.now();
+        let run = PendingRun::begin(self.context, RunTask::Verify);
+        let run = run.at(&self.shelf.database, &self.shelf.target.name);
         let done = self.all();
         if let Err(failure) = &done
             && !matches!(failure.exit, Exit::Interrupted | Exit::Usage)
@@ -278,11 +282,43 @@ impl<'a> Verification<'a> {
         let is_whole = done.is_ok() && !self.cancel.load(Ordering::Relaxed);
         let wal = self.database.wal.as_ref();
         let has_wal = wal.is_some_and(VerifiedWal::is_whole);
-        self.ledger.end(self.failed.take(), is_whole, has_wal);
-        done?;
+        let failed = self.failed.take();
         self.database.count();
+        self.remember(run, (&done, failed.as_ref()));
+        self.ledger.end(failed, is_whole, has_wal);
+        done?;
         self.database.elapsed_s = (self.context.clock.now() - began).as_secs_f64();
         Ok(self.database)
+    }
+
+    /// Records the run in the history. The label is that of the first backup that is not good.
+    fn remember(
+        &self,
+        mut run: PendingRun,
+        (done, failed): (&Result<(), Failure>, Option<&FailedRun>),
+    ) {
+        let database = &self.database;
+        run.record.bytes = Some(database.plain_bytes);
+        run.record.label = failed.and_then(|failed| failed.label.clone());
+        if let Err(failure) = done {
+            run.failed(failure);
+            return;
+        }
+        let exit = match (self.cancel.load(Ordering::Relaxed), database.closed_exit) {
+            (true, _) => Exit::Interrupted,
+            (false, _) if database.is_damaged() => Exit::No,
+            (false, closed) => closed.unwrap_or(Exit::Done),
+        };
+        let counted = format!(
+            "{} verified, {} known to be good, {} damaged, {} not opened, {} left",
+            database.verified, database.known, database.damaged, database.closed, database.left
+        );
+        let message = match failed {
+            Some(failed) => format!("{counted}: {}", failed.text),
+            None => counted,
+        };
+        run.record.number = failed.map(|failed| failed.number);
+        run.ended(exit, Some(&message));
     }
 
     /// Notes what the run has failed at, next to earlier ones.
