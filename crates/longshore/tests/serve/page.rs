@@ -41,6 +41,7 @@ fn the_page_says_what_info_check_and_history_say() {
         longshore_kit::schema::checked(&text(&output.stdout))
     };
     let made = told(&["backup", "shop", "--json"]);
+    told(&["verify", "--database", "shop", "--json"]);
     let server = page(&stage, &[]);
     let seen = settled(server.port);
     let info = told(&["info", "--json"]);
@@ -76,6 +77,12 @@ fn the_page_says_what_info_check_and_history_say() {
     let history = told(&["history", "--json"]);
     assert_eq!(seen["history"]["backups"], history["rows"]);
     assert_eq!(history["rows"][0]["limit"], made["run"]["limit"]);
+    // The good backup is shown once; the page has what tells more.
+    let shown: Vec<_> = seen["history"]["runs"].as_array().unwrap().iter().collect();
+    let runs = told(&["history", "--runs", "--json"]);
+    let more = runs["rows"].as_array().unwrap().iter();
+    let more: Vec<_> = more.filter(|row| row["task"] != "backup").collect();
+    assert_eq!((shown, more.len()), (more.clone(), 1));
     let metrics = get(server.port, "/metrics").body;
     let own = text(
         &stage

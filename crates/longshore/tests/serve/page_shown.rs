@@ -98,7 +98,12 @@ fn example() -> Value {
             "seen": "session", "action": "BACKUP DATABASE", "database": "shop", "target": null, "label": null,
             "since_us": at(0) - 60_000_000, "percent": 63, "done_bytes": null, "total_bytes": null, "detail": "T-SQL session 52",
         }],
-        "history": {"answered_us": at(0), "took_s": 0.01, "asked_for_s": null, "error": null, "panicked": false, "backups": [], "restores": []},
+        "history": {"answered_us": at(0), "took_s": 0.01, "asked_for_s": null, "error": null, "panicked": false, "backups": [], "restores": [], "runs": [{
+            "run_id": 1, "task": "verify", "database": "shop", "target": "disk", "label": "label-9", "set": null, "devices": [],
+            "start": "2026-01-01T00:00:00.000Z", "finish": "2026-01-01T00:00:07.500Z", "start_us": at(0) - 7_500_000,
+            "finish_us": at(0), "seconds": 7.5, "outcome": "damaged", "exit_code": 1, "number": 3189, "bytes": 1000,
+            "message": "a block is damaged",
+        }]},
     })
 }
 
@@ -220,6 +225,7 @@ fn every_gap_is_drawn_and_told() {
         text.contains("no answer for 10 min") && text.contains("63 %"),
         "{text}"
     );
+    assert!(text.contains("damaged: a block is damaged"), "{text}");
     assert_eq!(
         browser.value("document.querySelectorAll('path.broken').length"),
         2,

@@ -8,7 +8,9 @@
 //!
 //! Leaves to others: when to ask (`answers.rs`), and how the answers are shown (`status.rs`).
 
-use longshore_catalog::{Catalog, HistoryQuery, HistoryRow, RestoreRow};
+use std::ops::ControlFlow;
+
+use longshore_catalog::{Catalog, HistoryQuery, HistoryRow, RestoreRow, RunRow};
 use serde::Serialize;
 
 use crate::commands::check::{self, CheckDepth, CheckedDatabase, Grade};
@@ -25,6 +27,8 @@ const ROWS_MAX: usize = 200;
 const LIST_MAX: usize = 200;
 /// The number of the last runs in the history.
 const RUNS: u32 = 50;
+/// The number of runs among which those are looked for that are shown.
+const RUNS_READ: u32 = 2000;
 
 /// A question.
 pub enum Subject {
@@ -70,6 +74,8 @@ pub struct LeftOut {
 pub struct Runs {
     pub backups: Vec<HistoryRow>,
     pub restores: Vec<RestoreRow>,
+    /// Verifications, drills and repairs, and of the other tasks what did not end well: good backups and restores are above.
+    pub runs: Vec<RunRow>,
 }
 
 /// All questions.
@@ -183,7 +189,32 @@ fn history(context: &Context) -> Result<Runs, Failure> {
     let mut runs = Runs {
         backups: catalog.history(&query)?,
         restores: catalog.restores(&query)?,
+        runs: noted(&catalog)?,
     };
     runs.restores.iter_mut().for_each(|row| row.files.clear());
     Ok(runs)
+}
+
+/// The last runs that tell more than that a backup, a restore, a copy or an expire did its work.
+fn noted(catalog: &Catalog) -> Result<Vec<RunRow>, Failure> {
+    let query = HistoryQuery {
+        database: None,
+        limit: Some(RUNS_READ),
+    };
+    let is_shown = |row: &RunRow| match row.task.as_str() {
+        "verify" | "drill" | "repair" => true,
+        "copy" | "expire" => row.outcome != "ok",
+        _ => row.outcome != "ok" && row.outcome != "warnings",
+    };
+    let max = RUNS as usize;
+    let mut shown = Vec::new();
+    catalog.run_portions(&query, |rows| {
+        shown.extend(rows.into_iter().filter(is_shown));
+        match shown.len() < max {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    shown.truncate(max);
+    Ok(shown)
 }

@@ -391,6 +391,7 @@ impl<'a> Seen<'a> {
         static NO_RUNS: Runs = Runs {
             backups: Vec::new(),
             restores: Vec::new(),
+            runs: Vec::new(),
         };
         let mut seen = Seen {
             status,
