@@ -578,27 +578,8 @@ impl Member {
     ///
     /// Errors: [`Error::Key`] if it has none; [`Error::Damaged`].
     fn start(&self, part: &Part, position: u32, keyring: &Keyring) -> Result<Start, Error> {
-        let record = |offset, kind| match self.record_at(offset)? {
-            Ok((found, body, end)) if found == kind => Ok((body, end)),
-            Ok((found, ..)) => Err(self.damaged(offset, RecordError::Kind(found as u8))),
-            Err(what) => Err(self.damaged(offset, what)),
-        };
-        let key = |source| Error::Key {
-            device: self.device.clone(),
-            position,
-            source,
-        };
-        let (header, mut end) = record(part.offset, RecordKind::Set)?;
-        let mut records = Vec::new();
-        let mut count = 1;
-        while records.len() < count {
-            let (body, next) = record(end, RecordKind::Keys)?;
-            if records.is_empty() {
-                count = Keys::count(&body).map_err(key)?;
-            }
-            records.push(body);
-            end = next;
-        }
+        let (header, records, end) = self.sealed_start(part, position)?;
+        let key = |source| self.key_error(position, source);
         let keys = keyring.open(&header, &records).map_err(key)?;
         let parent_root = Keys::decode(&records).map_err(key)?.parent_root;
         Ok(Start {
@@ -607,6 +588,50 @@ impl Member {
             keys,
             end,
         })
+    }
+
+    fn key_error(&self, position: u32, source: longshore_crypt::Error) -> Error {
+        Error::Key {
+            device: self.device.clone(),
+            position,
+            source,
+        }
+    }
+
+    /// The bodies of the header and of the Keys records of an encrypted set, and where they end.
+    fn sealed_start(
+        &self,
+        part: &Part,
+        position: u32,
+    ) -> Result<(Vec<u8>, Vec<Vec<u8>>, u64), Error> {
+        let record = |offset, kind| match self.record_at(offset)? {
+            Ok((found, body, end)) if found == kind => Ok((body, end)),
+            Ok((found, ..)) => Err(self.damaged(offset, RecordError::Kind(found as u8))),
+            Err(what) => Err(self.damaged(offset, what)),
+        };
+        let (header, mut end) = record(part.offset, RecordKind::Set)?;
+        let mut records = Vec::new();
+        let mut count = 1;
+        while records.len() < count {
+            let (body, next) = record(end, RecordKind::Keys)?;
+            if records.is_empty() {
+                let key = |source| self.key_error(position, source);
+                count = Keys::count(&body).map_err(key)?;
+            }
+            records.push(body);
+            end = next;
+        }
+        Ok((header, records, end))
+    }
+
+    /// The number of recipients that an encrypted set names: nobody needs a key to count them.
+    pub fn recipients(&self, part: &Part, position: u32) -> Result<usize, Error> {
+        let (_, records, _) = self.sealed_start(part, position)?;
+        let keys = Keys::decode(&records);
+        Ok(keys
+            .map_err(|source| self.key_error(position, source))?
+            .slots
+            .len())
     }
 
     /// The parent's root in the Keys records of an encrypted set.

@@ -711,6 +711,18 @@ impl MediaSet {
         }
     }
 
+    /// How many recipients can open the set, as its records say; 0 if it is not encrypted.
+    ///
+    /// Errors: [`Error::Key`] if the records are malformed, and those of reading.
+    pub fn recipients(&self, position: u32) -> Result<usize, Error> {
+        let member = &self.members[0];
+        let part = self.or_lost(member.part(position), position)?;
+        match part.header.as_ref().is_ok_and(|header| header.encrypted) {
+            true => member.recipients(part, position),
+            false => Ok(0),
+        }
+    }
+
     /// The key of the set's page sums, which an encrypted set hides in its header.
     ///
     /// Errors: [`Error::Key`], and those of reading.

@@ -91,6 +91,8 @@ pub struct Complete {
     pub stored_bytes: u64,
     /// Stripes that are lost or damaged and for which parity stands, as far as headers and trailers tell.
     pub faults: Vec<StripeFault>,
+    /// How many recipients can open it; 0 if it is not encrypted, `None` if its records do not tell.
+    pub recipients: Option<usize>,
 }
 
 /// One backup on a shelf.
@@ -165,6 +167,15 @@ impl BackupEntry {
             set: self.complete()?.header.set,
             imprint: self.imprint.clone(),
         })
+    }
+
+    /// Its stripes that are lost or damaged, as far as headers and trailers tell which.
+    pub fn families_lost(&self) -> u64 {
+        match &self.state {
+            BackupState::Complete(complete) => complete.faults.len() as u64,
+            BackupState::Missing { families, .. } => families.len() as u64,
+            _ => 0,
+        }
     }
 
     /// The start, as exactly as it is known. A backup that cannot be read may be the last with its label's time.
@@ -494,10 +505,12 @@ impl Shelf {
         let read = media.and_then(|media| {
             let set = media.set(0)?;
             let stored_bytes = media.stored_bytes()?.unwrap_or(0);
-            Ok((set, stored_bytes, media.faults()))
+            // What is wrong with these records is for a verification to tell.
+            let recipients = media.recipients(set.header.position).ok();
+            Ok((set, stored_bytes, media.faults(), recipients))
         });
         match read {
-            Ok((set, stored_bytes, faults)) => match set.trailer {
+            Ok((set, stored_bytes, faults, recipients)) => match set.trailer {
                 Some(_) if set.header.database != self.database => BackupState::Foreign {
                     what: format!("it is a backup of {:?}", set.header.database),
                 },
@@ -506,6 +519,7 @@ impl Shelf {
                     trailer,
                     stored_bytes,
                     faults,
+                    recipients,
                 })),
                 None => BackupState::Abandoned,
             },
@@ -515,6 +529,12 @@ impl Shelf {
             Err(_) if !any_finished => BackupState::Abandoned,
             Err(error) => broken(error),
         }
+    }
+
+    /// How many uploads killed backups have left here, for whose parts a store charges until an expire aborts them; `None`:
+    /// the target has no such thing, or does not tell.
+    pub fn left_uploads(&self) -> Result<Option<u64>, Error> {
+        self.place.left_uploads()
     }
 
     /// Keeps backups, copies and expires from beginning here, on any host; `word` says why.

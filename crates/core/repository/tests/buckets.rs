@@ -304,7 +304,8 @@ fn a_backup_that_is_killed_anywhere_leaves_a_whole_set_or_none_and_nothing_for_e
     }
 }
 
-/// Goal: only uploads of backups that have ended are aborted, and what the store refuses stops no expire.
+/// Goal: only uploads of backups that have ended are aborted, and what the store refuses stops no expire. Who only looks
+/// counts the same ones, and aborts none.
 #[test]
 fn an_upload_is_aborted_when_it_is_old_and_its_backup_has_ended() {
     let stage = Stage::new();
@@ -331,6 +332,8 @@ fn an_upload_is_aborted_when_it_is_old_and_its_backup_has_ended() {
     let upload = bucket.begin(&key, String::new(), &never).unwrap();
     let strange = longshore_bucket::Key::parse("p/db/not-ours/family-1.bak").unwrap();
     let strange = bucket.begin(&strange, String::new(), &never).unwrap();
+    let counted = || stage.shelf.left_uploads().unwrap();
+    assert_eq!(counted(), Some(0), "it is young");
     assert_eq!(uploads(), (0, None), "it is young");
     stage.store.pass(STALE_S + 1);
     // The backup still renews its lease.
@@ -343,6 +346,7 @@ fn an_upload_is_aborted_when_it_is_old_and_its_backup_has_ended() {
     assert_eq!(leases.len(), 1, "{:?}", stage.store.keys());
     let content = stage.store.object(&leases[0]).unwrap();
     stage.store.put(&leases[0], &content);
+    assert_eq!(counted(), Some(0), "its backup is alive");
     assert_eq!(uploads(), (0, None), "its backup is alive");
     std::mem::forget(upload);
     drop(begun);
@@ -352,10 +356,13 @@ fn an_upload_is_aborted_when_it_is_old_and_its_backup_has_ended() {
             false => Act::Pass,
         },
     );
+    assert_eq!(counted(), None);
     let (aborted, why) = uploads();
     assert!(aborted == 0 && why.unwrap().contains("AccessDenied"));
     stage.store.heal();
+    assert_eq!(counted(), Some(1));
     assert_eq!(uploads(), (1, None));
+    assert_eq!(counted(), Some(0));
     let left: Vec<_> = stage.store.uploads().into_iter().map(|u| u.0).collect();
     assert_eq!(left, ["p/db/not-ours/family-1.bak"]);
     drop(strange);

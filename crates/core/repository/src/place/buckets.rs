@@ -352,6 +352,27 @@ impl Buckets {
         Ok(contents)
     }
 
+    /// Uploads of backups that have ended. A writer has its lease before its first upload begins, and one that lost it
+    /// fails. So an upload that was there before a look that finds no living lease belongs to nobody. It is older than a
+    /// lease lives, too, so that no order of answers matters. `last_ns`: a time of the store that is known.
+    fn ended_uploads(&self, home: &Spot, last_ns: i64) -> Result<Vec<Unfinished>, Error> {
+        let found = home.bucket.unfinished(&home.key, &NEVER)?;
+        let mut ended = Vec::new();
+        for upload in found.uploads {
+            let label = match is_stale(upload.begun_ns, found.now_ns) {
+                true => label_of(&upload.name),
+                false => None,
+            };
+            let Some(label) = label else { continue };
+            let there = self.contents(&label)?;
+            let now_ns = last_ns.max(found.now_ns);
+            if self.holder_in(&there, now_ns, Ended::HoldsOn)?.is_none() {
+                ended.push(upload);
+            }
+        }
+        Ok(ended)
+    }
+
     /// A live holder among these. `now_ns`: the store's time, of a moment before they were listed.
     fn holder_in(
         &self,
@@ -618,6 +639,21 @@ impl Place for Buckets {
         }
     }
 
+    fn left_uploads(&self) -> Result<Option<u64>, Error> {
+        let mut count = 0;
+        for home in self.homes()? {
+            if home.bucket.is_past() {
+                return Ok(None);
+            }
+            match self.ended_uploads(&home, 0) {
+                Ok(ended) => count += ended.len() as u64,
+                Err(Error::Store(StoreError::Refused { .. })) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(count))
+    }
+
     fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error> {
         let homes = self.homes()?;
         let mut there = Vec::new();
@@ -876,33 +912,17 @@ impl Remover for Locked<'_> {
         self.remove_unless_held(label, Ended::WritersAreGone)
     }
 
-    /// A writer has its lease before its first upload begins, and one that lost it fails. So an upload that was there
-    /// before a look that finds no living lease belongs to nobody. It is older than a lease lives, too, so that no
-    /// order of answers matters.
     fn abort_left_uploads(&self) -> Result<LeftUploads, Error> {
         let mut left = LeftUploads::default();
         for home in self.place.homes()? {
-            let found = match home.bucket.unfinished(&home.key, &NEVER) {
-                Err(error @ StoreError::Refused { .. }) => {
+            let ended = match self.place.ended_uploads(&home, self.lease.last_ns()) {
+                Err(Error::Store(error @ StoreError::Refused { .. })) => {
                     left.kept_because = Some(error.to_string());
                     continue;
                 }
-                found => found?,
+                ended => ended?,
             };
-            let old = |upload: &&Unfinished| is_stale(upload.begun_ns, found.now_ns);
-            for upload in found.uploads.iter().filter(old) {
-                let Some(label) = label_of(&upload.name) else {
-                    continue;
-                };
-                let there = self.place.contents(&label)?;
-                let last_ns = self.lease.last_ns();
-                if self
-                    .place
-                    .holder_in(&there, last_ns, Ended::HoldsOn)?
-                    .is_some()
-                {
-                    continue;
-                }
+            for upload in ended {
                 self.lease.confirm()?;
                 let at = home.join(&upload.name);
                 match at.bucket.abort(&at.key, &upload.id, &NEVER) {

@@ -125,6 +125,12 @@ pub(crate) trait Place:
     /// Errors: [`Error::Busy`].
     fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error>;
 
+    /// How many uploads killed backups have left here, as [`Remover::abort_left_uploads`] would find them; `None`: the
+    /// place has no such thing, or does not tell.
+    fn left_uploads(&self) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
     /// How many backups are looked into at once, where each look waits for answers.
     fn side_by_side(&self) -> usize {
         1

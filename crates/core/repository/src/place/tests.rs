@@ -577,6 +577,7 @@ fn nothing_is_aborted_where_nothing_was_left(stage: &Stage) {
     stage.shelved(1);
     let begun = stage.begun(2);
     let place = stage.place();
+    assert_eq!(place.left_uploads().unwrap().unwrap_or(0), 0);
     let remover = place.lock().unwrap().unwrap();
     assert_eq!(
         remover.abort_left_uploads().unwrap(),
@@ -614,6 +615,7 @@ enum Lie {
     SeesNothingUnderItsLock,
     KeepsWhatNobodyUses,
     AbortsWhatIsInUse,
+    CountsWhatIsInUse,
 }
 
 /// A hold that keeps its holder protected and says the wrong thing.
@@ -745,6 +747,14 @@ impl Place for Lying {
         }
     }
 
+    fn left_uploads(&self) -> Result<Option<u64>, Error> {
+        let left = self.place.left_uploads()?;
+        Ok(match self.lie {
+            Lie::CountsWhatIsInUse => Some(left.unwrap_or(0) + 1),
+            _ => left,
+        })
+    }
+
     fn lock(&self) -> Result<Option<Box<dyn Remover + '_>>, Error> {
         let locked = match self.lie {
             Lie::LocksNobodyOut => {
@@ -854,6 +864,7 @@ fn every_lie_of_a_place_breaks_a_promise() {
         Lie::SeesNothingUnderItsLock,
         Lie::KeepsWhatNobodyUses,
         Lie::AbortsWhatIsInUse,
+        Lie::CountsWhatIsInUse,
     ] {
         // Only in a store can a hold be lost.
         let stage = match lie {
