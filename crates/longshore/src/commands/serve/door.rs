@@ -40,6 +40,7 @@ pub struct Door {
     pub logins: Arc<Logins>,
     pub strikes: Arc<Strikes>,
     pub tls: Arc<rustls::ServerConfig>,
+    pub certificate_ends_us: Option<i64>,
     pub guests: Arc<Guests>,
 }
 

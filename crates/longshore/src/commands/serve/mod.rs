@@ -28,6 +28,7 @@ mod odbc;
 mod settings;
 mod strikes;
 mod tls;
+mod validity;
 mod wire;
 mod work;
 
@@ -110,10 +111,11 @@ fn page_alone(options: &Serve, page: &PageSettings, context: &Context) -> Result
             )?)
         }
     };
+    let ends_us = access.as_ref().and_then(|access| access.ends_us);
     let listening = http::open(
         page,
         context,
-        access,
+        (access, ends_us),
         None,
         Box::new(|text| tracing::warn!(text)),
     )?;
@@ -155,11 +157,12 @@ fn access(
     let kept = tls::CertificateFiles::beside(logins_path);
     let identity = (page.identity.as_ref(), &kept);
     let (storage, clock) = (&*context.storage, &*context.clock);
-    let tls = tls::config(storage, clock, identity, Protocol::Http)?.config;
+    let tls = tls::config(storage, clock, identity, Protocol::Http)?;
     Ok(Access {
         logins,
         strikes,
-        tls,
+        ends_us: tls.ends_us,
+        tls: tls.config,
     })
 }
 
@@ -214,6 +217,7 @@ fn statements(
         clock: context.clock.clone(),
         storage: context.storage.clone(),
         tls: tls.config,
+        certificate_ends_us: tls.ends_us,
         settings,
         logins: Arc::new(logins),
         strikes: Arc::default(),
@@ -259,7 +263,9 @@ fn page_too(
     };
     let logged = door.clone();
     let log = Box::new(move |text: &str| logged.log_logon(text));
-    let listening = http::open(page, context, access, Some(door.server.clone()), log)?;
+    let sessions = Some(door.server.clone());
+    let ends_us = door.certificate_ends_us;
+    let listening = http::open(page, context, (access, ends_us), sessions, log)?;
     tell_page(&listening, context);
     Ok(listening)
 }

@@ -21,6 +21,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
+use super::validity::end_us;
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
 
@@ -129,6 +130,8 @@ pub struct Tls {
     pub config: Arc<ServerConfig>,
     /// SHA-256 of its certificate.
     pub fingerprint: String,
+    /// When the certificate ends, in microseconds since the Unix epoch.
+    pub ends_us: Option<i64>,
     /// The file that clients pin, if the certificate was generated here.
     pub made: Option<PathBuf>,
 }
@@ -166,6 +169,7 @@ pub fn config(
         None => kept.load(storage, clock)?,
     };
     let fingerprint = chain.first().map(fingerprint).unwrap_or_default();
+    let ends_us = chain.first().and_then(|first| end_us(first));
     let place = identity.map_or(&kept.pair, |(path, _)| path);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -183,6 +187,7 @@ pub fn config(
     Ok(Tls {
         config: Arc::new(config),
         fingerprint,
+        ends_us,
         made: identity.is_none().then(|| kept.certificate.clone()),
     })
 }

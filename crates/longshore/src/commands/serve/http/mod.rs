@@ -61,6 +61,8 @@ pub struct Access {
     pub logins: Arc<Logins>,
     pub strikes: Arc<Strikes>,
     pub tls: Arc<rustls::ServerConfig>,
+    /// When the certificate ends.
+    pub ends_us: Option<i64>,
 }
 
 /// The state that all connections share.
@@ -84,11 +86,12 @@ pub struct Listening {
     address: SocketAddr,
 }
 
-/// `sessions`: T-SQL's, if this process serves them; `log`: where failed logins are told.
+/// `ends_us`: when the certificate of this process ends, the page's or that of statements; `sessions`: T-SQL's, if this
+/// process serves them; `log`: where failed logins are told.
 pub fn open(
     settings: &PageSettings,
     context: &Context,
-    access: Option<Access>,
+    (access, ends_us): (Option<Access>, Option<i64>),
     sessions: Option<Arc<Server>>,
     log: Box<dyn Fn(&str) + Send + Sync>,
 ) -> Result<Listening, Failure> {
@@ -100,7 +103,7 @@ pub fn open(
         storage: context.storage.clone(),
         access,
         guests: Arc::default(),
-        status: Status::new(context.clone(), sessions, refresh, max_age),
+        status: Status::new(context.clone(), (sessions, ends_us), refresh, max_age),
         policy: page::policy(),
         page: Body::from(page::page().as_bytes()),
         log,

@@ -48,6 +48,8 @@ pub struct Status {
     answers: Answers<Found, Failure>,
     /// The sessions of T-SQL clients, if this process has any.
     sessions: Option<Arc<Server>>,
+    /// When the certificate of this process ends, if it has one.
+    certificate_ends_us: Option<i64>,
     refresh: Duration,
     max_age: u32,
     /// Paths that are not shown.
@@ -66,7 +68,7 @@ struct Made {
 impl Status {
     pub fn new(
         context: Context,
-        sessions: Option<Arc<Server>>,
+        (sessions, certificate_ends_us): (Option<Arc<Server>>, Option<i64>),
         refresh: Duration,
         max_age: u32,
     ) -> Status {
@@ -89,6 +91,7 @@ impl Status {
             context,
             subjects,
             sessions,
+            certificate_ends_us,
             refresh,
             max_age,
             forms: Mutex::default(),
@@ -548,6 +551,12 @@ impl<'a> Seen<'a> {
             "check_findings",
             "Findings of longshore check, by their grade.",
             findings,
+        );
+        let ends = self.status.certificate_ends_us;
+        text += &gauge(
+            "certificate_end_timestamp_seconds",
+            "Unix time when the certificate ends that this server shows.",
+            ends.map(|us| (String::new(), us as f64 / 1e6)).into_iter(),
         );
         text += &self.running_metrics();
         let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
