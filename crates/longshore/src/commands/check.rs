@@ -240,6 +240,14 @@ fn target(
     if let Some(own) = own {
         narrow(&mut told, &listing, &own, context);
     }
+    if let Some(word) = &told.stopped {
+        let database = &told.database;
+        let text = format!(
+            "no backup, copy or expire begins at {}: stopped {word}; `longshore start {database}` allows them again",
+            told.target
+        );
+        notes.look("stopped", text);
+    }
     age(&told, depth, notes);
     results(&told, depth, notes);
     others_age(&told, depth, context, notes);

@@ -1,13 +1,13 @@
-//! `info`: reports everything that a target holds, for people, scripts and Prometheus.
+//! `info`: reports everything that a target holds, for people and scripts.
 //!
 //! Invariants
-//! - All three forms show the same facts, computed once in [`database`].
+//! - Both forms, and the metrics, show the same facts, computed once in [`database`].
 //! - The facts come from the media and the archive, not from the history, and only headers are read.
 //! - A database that cannot be read does not keep the others from being shown.
 //! - The time of a file in the archive is when it was archived: its content may be older. In a copy it says nothing.
 //!
-//! Leaves to others: rows that several commands share (`shelves.rs`), the time that the WAL covers (`info/windows.rs`), and
-//! the rules of retention (`repository`).
+//! Leaves to others: rows that several commands share (`shelves.rs`), the time that the WAL covers (`info/windows.rs`),
+//! the text for Prometheus (`metrics.rs`), and the rules of retention (`repository`).
 
 mod windows;
 
@@ -16,8 +16,8 @@ use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentSize, Timeline};
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::retention::{LogNeed, decide};
-use longshore_repository::status::{Status, Task};
-use longshore_repository::{Listing, Shelf};
+use longshore_repository::status::Status;
+use longshore_repository::{BackupEntry, Listing, Shelf};
 use longshore_wal::{Run, WalArchive};
 use serde::Serialize;
 
@@ -45,6 +45,8 @@ pub struct DescribedDatabase {
     pub directories: Vec<String>,
     pub url: Option<String>,
     pub retention: Option<String>,
+    /// Who keeps backups, copies and expires from beginning there, when and why; `None`: nobody does.
+    pub stopped: Option<String>,
     pub backups: Vec<Row>,
     pub branches: Vec<BranchRow>,
     pub bytes: u64,
@@ -54,6 +56,13 @@ pub struct DescribedDatabase {
     pub last_good_age_s: Option<i64>,
     pub last_good_seconds: Option<f64>,
     pub last_good_stored_bytes: Option<u64>,
+    /// The recipients that can open it; 0: it is not encrypted. `None` also if that cannot be read.
+    pub last_good_recipients: Option<u64>,
+    /// Stripes that are lost or damaged, of all backups, as far as headers and trailers tell.
+    pub families_lost: u64,
+    /// Uploads that killed backups left in a store, which charges for their parts; `None`: there is no store, or it does
+    /// not tell.
+    pub uploads_unfinished: Option<u64>,
     /// By when everything was archived, or in a backup, that a restore from here leads to.
     pub recoverable_until_us: Option<i64>,
     /// The age of that moment: at least what was written since would be lost now.
@@ -114,29 +123,9 @@ pub struct Span {
 }
 
 pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
-    let mut databases = Vec::new();
-    let mut failures = Failures::default();
-    for shelf in shelves(context, &options.databases, options.target.as_deref())? {
-        let listing = shelf.list().map_err(Failure::from);
-        match listing.and_then(|listing| database(&shelf, &listing, context)) {
-            Ok(database) => databases.push(database),
-            Err(failure) => failures.note(&shelf, failure, context),
-        }
-    }
-    for database in &databases {
-        for warning in shelves::degraded(&database.backups) {
-            context.output.warn(&warning);
-        }
-    }
+    let (databases, failures) = read(&options.databases, options.target.as_deref(), context)?;
+    warn_degraded(&databases, context);
     let exit = failures.exit().unwrap_or_else(|| context.output.done());
-    if options.prometheus {
-        let now_us = context.clock.wall_ns() / 1000;
-        let of = |database: &DescribedDatabase| Metrics::of(database, now_us);
-        let all: Vec<Metrics> = databases.iter().map(of).collect();
-        let text = prometheus(&all.iter().collect::<Vec<_>>(), now_us);
-        context.output.raw(text.as_bytes());
-        return Ok(exit);
-    }
     let texts: Vec<String> = databases.iter().map(text).collect();
     context.output.say(&texts.join("\n"));
     context.output.json(
@@ -148,6 +137,31 @@ pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// The states of the databases that a command is about, as [`shelves`] finds them, and those that could not be read.
+pub fn read(
+    names: &[String],
+    target: Option<&str>,
+    context: &Context,
+) -> Result<(Vec<DescribedDatabase>, Failures), Failure> {
+    let mut databases = Vec::new();
+    let mut failures = Failures::default();
+    for shelf in shelves(context, names, target)? {
+        let listing = shelf.list().map_err(Failure::from);
+        match listing.and_then(|listing| database(&shelf, &listing, context)) {
+            Ok(database) => databases.push(database),
+            Err(failure) => failures.note(&shelf, failure, context),
+        }
+    }
+    Ok((databases, failures))
+}
+
+pub fn warn_degraded(databases: &[DescribedDatabase], context: &Context) {
+    let rows = databases.iter().map(|database| &database.backups);
+    for warning in rows.flat_map(|rows| shelves::degraded(rows)) {
+        context.output.warn(&warning);
+    }
 }
 
 /// The state of a database at its target.
@@ -188,12 +202,17 @@ pub fn database(
         directories: shelf.target.texts(),
         url: configured.map(|d| without_password(&d.url)),
         retention: retention.map(|(name, _)| name.to_owned()),
+        stopped: shelf.stopped()?,
         bytes: rows.iter().map(|r| r.bytes).sum(),
         last_good: good.map(|(i, _)| listing.sets[i].label.to_string()),
         last_good_finish_us: good.map(|(_, c)| c.trailer.finish_us),
         last_good_age_s: good.map(|(_, c)| now_us.saturating_sub(c.trailer.finish_us) / 1_000_000),
         last_good_seconds: good.map(|(_, c)| seconds(c.header.start_us, c.trailer.finish_us)),
         last_good_stored_bytes: good.map(|(_, c)| c.stored_bytes),
+        last_good_recipients: good.and_then(|(_, c)| Some(c.recipients? as u64)),
+        // Nothing depends on it, so what a store does not answer is no failure.
+        uploads_unfinished: shelf.left_uploads().unwrap_or(None),
+        families_lost: listing.sets.iter().map(BackupEntry::families_lost).sum(),
         recoverable_until_us: until_us,
         at_risk_s: until_us.map(|us| (now_us.saturating_sub(us) / 1_000_000).max(0)),
         wal,
@@ -373,6 +392,14 @@ fn text(d: &DescribedDatabase) -> String {
         text += &format!("  ({})", plain(url));
     }
     text.push('\n');
+    if let Some(word) = &d.stopped {
+        let told = format!(
+            "{}; `longshore start {}` allows backups again",
+            plain(word),
+            plain(&d.database)
+        );
+        text += &line("STOPPED", &told);
+    }
     if d.backups.is_empty() {
         text += "no backup\n";
     } else {
@@ -398,6 +425,13 @@ fn text(d: &DescribedDatabase) -> String {
         d.backups.len(),
         bytes(d.bytes)
     );
+    if let Some(left) = d.uploads_unfinished.filter(|left| *left > 0) {
+        let told = format!(
+            "{left} that killed backups left, for which the store charges; `longshore expire {}` aborts them",
+            plain(&d.database)
+        );
+        text += &line("uploads", &told);
+    }
     if let Some(wal) = &d.wal {
         text += &wal_text(wal);
     }
@@ -471,221 +505,4 @@ fn wal_text(wal: &Wal) -> String {
         text += &format!("  could not search for gaps: {}\n", plain(error));
     }
     text
-}
-
-/// A metric's name, its meaning, and its value for a database.
-type Metric = (
-    &'static str,
-    &'static str,
-    fn(&DescribedDatabase) -> Option<f64>,
-);
-
-const METRICS: &[Metric] = &[
-    (
-        "last_good_backup_timestamp_seconds",
-        "Unix time when the newest good backup finished.",
-        |d| Some(d.last_good_finish_us? as f64 / 1e6),
-    ),
-    (
-        "last_good_backup_age_seconds",
-        "Age of the newest good backup when these metrics were written.",
-        |d| Some(d.last_good_age_s? as f64),
-    ),
-    (
-        "last_good_backup_duration_seconds",
-        "Duration of the newest good backup.",
-        |d| d.last_good_seconds,
-    ),
-    (
-        "last_good_backup_stored_bytes",
-        "Bytes in the stripes of the newest good backup.",
-        |d| Some(d.last_good_stored_bytes? as f64),
-    ),
-    ("backups", "Backups in any state.", |d| {
-        Some(d.backups.len() as f64)
-    }),
-    ("backups_restorable", "Backups that can be restored.", |d| {
-        Some(d.backups.iter().filter(|b| b.restorable).count() as f64)
-    }),
-    (
-        "branches",
-        "Branches that may be alive; if more than one, other databases use the same name.",
-        |d| {
-            let living = d.branches.iter().filter(|b| b.given_up_for.is_none());
-            Some(living.count() as f64)
-        },
-    ),
-    ("stored_bytes", "Bytes of all backups.", |d| {
-        Some(d.bytes as f64)
-    }),
-    ("wal_segments", "WAL segments in the archive.", |d| {
-        Some(d.wal.as_ref()?.segments as f64)
-    }),
-    ("wal_stored_bytes", "Bytes of archived WAL.", |d| {
-        Some(d.wal.as_ref()?.stored_bytes as f64)
-    }),
-    (
-        "wal_gaps",
-        "Gaps in the WAL between the oldest backup and the end.",
-        |d| Some(d.wal.as_ref()?.gaps.len() as f64),
-    ),
-    (
-        "recoverable_from_timestamp_seconds",
-        "Unix time since which every moment up to the end of the archived WAL can be recovered.",
-        |d| Some(d.wal.as_ref()?.recoverable_from_us? as f64 / 1e6),
-    ),
-    (
-        "last_recoverable_timestamp_seconds",
-        "Unix time by which what a restore leads to was archived or backed up; at least what was written since would be lost now.",
-        |d| Some(d.recoverable_until_us? as f64 / 1e6),
-    ),
-    (
-        "last_verified_timestamp_seconds",
-        "Unix time when a backup that is still there was last verified and found good.",
-        |d| Some(d.results.verified.as_ref()?.at_us as f64 / 1e6),
-    ),
-    (
-        "backups_unverified",
-        "Whole backups that no verification has found good as they are.",
-        |d| d.results.counted_unverified(),
-    ),
-    (
-        "backups_found_damaged",
-        "Backups whose last verification or drill found something wrong.",
-        |d| d.results.counted(|results| results.damaged().len() as u64),
-    ),
-    (
-        "last_drill_timestamp_seconds",
-        "Unix time of the last good drill of a backup that is still there.",
-        |d| Some(d.results.drilled.as_ref()?.at_us as f64 / 1e6),
-    ),
-    (
-        "drill_seconds",
-        "Duration of that drill: how long a restore takes.",
-        |d| d.results.drilled.as_ref()?.elapsed_s,
-    ),
-    (
-        "last_failed_backup_timestamp_seconds",
-        "Unix time when a backup last failed.",
-        |d| Some(d.results.failed_us(Task::Backup)? as f64 / 1e6),
-    ),
-    (
-        "last_failed_verify_timestamp_seconds",
-        "Unix time when a verification last failed or found damage.",
-        |d| Some(d.results.failed_us(Task::Verify)? as f64 / 1e6),
-    ),
-    (
-        "last_failed_drill_timestamp_seconds",
-        "Unix time when a drill last failed or found a backup that is not good.",
-        |d| Some(d.results.failed_us(Task::Drill)? as f64 / 1e6),
-    ),
-    (
-        "failed_runs",
-        "Kinds of runs of which the last failed.",
-        |d| {
-            let failed = |results: &Results| {
-                let failed = results.failed.iter().filter(|run| !run.mended);
-                failed.count() as u64
-            };
-            d.results.counted(failed)
-        },
-    ),
-    (
-        "records_unreadable",
-        "Records of earlier runs that cannot be read; meanwhile numbers that are counted in them are missing or too small.",
-        |d| Some(d.results.unreadable.len() as f64),
-    ),
-    (
-        "wal_last_refused_push_timestamp_seconds",
-        "Unix time when the archive last refused WAL of another branch of the cluster.",
-        |d| Some(d.wal.as_ref()?.refused.as_ref()?.at_us as f64 / 1e6),
-    ),
-];
-
-/// The age grows while an answer is kept.
-const AGE: &str = "last_good_backup_age_seconds";
-
-/// A database's metrics: few bytes, however many backups it has.
-pub struct Metrics {
-    /// `database="NAME",target="NAME"`
-    labels: String,
-    at_us: i64,
-    /// One for each of [`METRICS`].
-    values: Vec<Option<f64>>,
-    branches: String,
-}
-
-impl Metrics {
-    /// `at_us`: when the facts were read.
-    pub fn of(database: &DescribedDatabase, at_us: i64) -> Metrics {
-        let (name, target) = (escaped(&database.database), escaped(&database.target));
-        Metrics {
-            labels: format!("database=\"{name}\",target=\"{target}\""),
-            at_us,
-            values: METRICS.iter().map(|metric| (metric.2)(database)).collect(),
-            branches: branch_metrics(database),
-        }
-    }
-}
-
-/// The metrics of databases, in Prometheus' text format.
-pub fn prometheus(databases: &[&Metrics], now_us: i64) -> String {
-    let mut text = String::new();
-    for (i, (name, help, _)) in METRICS.iter().enumerate() {
-        let line = |d: &&Metrics| {
-            let kept_s = match *name == AGE {
-                true => (now_us - d.at_us) / 1_000_000,
-                false => 0,
-            };
-            let value = d.values[i]? + kept_s as f64;
-            Some(format!("longshore_{name}{{{}}} {value}\n", d.labels))
-        };
-        let lines: String = databases.iter().filter_map(line).collect();
-        if !lines.is_empty() {
-            text += &format!("# HELP longshore_{name} {help}\n# TYPE longshore_{name} gauge\n");
-            text += &lines;
-        }
-    }
-    let branches: String = databases.iter().map(|d| d.branches.as_str()).collect();
-    if !branches.is_empty() {
-        text += &format!(
-            "# HELP {BRANCH} Unix time when the newest good backup of one of several branches finished.\n\
-             # TYPE {BRANCH} gauge\n{branches}"
-        );
-    }
-    text
-}
-
-const BRANCH: &str = "longshore_branch_last_good_backup_timestamp_seconds";
-
-/// The newest good backup of each branch, if there are several: the newest under the name may be another database's.
-fn branch_metrics(d: &DescribedDatabase) -> String {
-    let mut lines = String::new();
-    for branch in d.branches.iter().filter(|_| d.branches.len() > 1) {
-        let Some(finish_us) = branch.last_good_finish_us else {
-            continue;
-        };
-        let cluster = || {
-            let system = branch.system.as_ref();
-            system.map(|system| format!("cluster {system}"))
-        };
-        let identity = branch.identity.clone().or_else(cluster).unwrap_or_default();
-        lines += &format!(
-            "{BRANCH}{{database=\"{}\",target=\"{}\",branch=\"{}\",identity=\"{}\"}} {}\n",
-            escaped(&d.database),
-            escaped(&d.target),
-            branch.number,
-            escaped(&identity),
-            finish_us as f64 / 1e6
-        );
-    }
-    lines
-}
-
-/// A label's value in Prometheus' text format.
-pub fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }

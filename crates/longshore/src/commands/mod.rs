@@ -26,6 +26,7 @@ mod info;
 mod key;
 mod labelled;
 mod list;
+mod metrics;
 mod moving;
 mod offload;
 mod past;
@@ -57,7 +58,9 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Restore(options) => restore::run(options, context),
         Command::Verify(options) => verify::run(options, context),
         Command::List(options) => list::run(options, context),
+        Command::Info(options) if options.prometheus => metrics::of_info(options, context),
         Command::Info(options) => info::run(options, context),
+        Command::Metrics(options) => metrics::run(options, context),
         Command::Check(options) => check::run(options, context),
         Command::Drill(options) => drill::run(options, context),
         Command::Expire(options) => expire::run(options, context),

@@ -162,6 +162,12 @@ impl Failures {
         self.0.is_empty()
     }
 
+    /// The databases and their targets.
+    pub fn places(&self) -> impl Iterator<Item = (&str, &str)> {
+        let failed = self.0.iter();
+        failed.map(|failed| (failed.database.as_str(), failed.target.as_str()))
+    }
+
     pub fn count(&self) -> usize {
         self.0.len()
     }

@@ -46,7 +46,7 @@ pub use keys::{Key, KeyAction, KeyNew, KeyOptions, KeyRecipient};
 pub use offload::{OffloadOptions, ResultOptions};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;
-pub use repository::{Check, Copy, Drill, Expire, Info, Rules, Start, Stop};
+pub use repository::{Check, Copy, Drill, Expire, Info, Metrics, Rules, Start, Stop};
 pub use restore::Restore;
 pub use serve::Serve;
 pub use sql::{Sql, with_tip_for_help};
@@ -74,6 +74,10 @@ Examples:
   longshore backup app.db --to /mnt/a/app.bak --to /mnt/b/app.bak --verify
   longshore restore /mnt/a/app.bak /mnt/b/app.bak --to /srv/restored";
 
+/// With `-h`, where a screen has no room for more.
+const EXAMPLE: &str =
+    "Example: longshore backup app.db --to /mnt/a/app.bak --to /mnt/b/app.bak --verify";
+
 /// Backs up, verifies and restores databases: striped, compressed, checked byte by byte.
 ///
 /// A backup goes to one or more devices at once; each gets a stripe, and all stripes together are the
@@ -81,7 +85,7 @@ Examples:
 /// LZ4 files that stock tools can decompress.
 #[derive(Debug, Parser)]
 #[command(name = "longshore", version, max_term_width = 100,
-    after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+    after_help = EXAMPLE, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -105,6 +109,7 @@ pub enum Command {
     Verify(Verify),
     List(List),
     Info(Info),
+    Metrics(Metrics),
     Check(Check),
     Drill(Drill),
     Expire(Expire),

@@ -1,11 +1,11 @@
-//! `expire`, `info`, `check` and `drill`: commands about the contents of targets.
+//! `expire`, `info`, `metrics`, `check` and `drill`: commands about the contents of targets.
 //!
 //! Invariants
 //! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
 //!   demand both.
 //! - Parsing opens no file. A value is checked by its own parser (`values.rs` of `longshore-terminal`).
 //!
-//! Leaves to others: the meaning of the options (`expire.rs`, `info.rs`, `check.rs`, `drill.rs` in `commands`).
+//! Leaves to others: the meaning of the options (files of the commands' names in `commands`).
 
 use std::path::PathBuf;
 
@@ -209,8 +209,6 @@ Examples:
       every configured database
   longshore info sales --json
       one, for a script
-  longshore info --prometheus > /var/lib/node_exporter/longshore.prom
-      for the textfile collector
 
 Not for: proving that backups can be restored; `longshore verify` reads them, `longshore drill`
 restores one.";
@@ -232,14 +230,52 @@ pub struct Info {
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 
-    /// Print metrics in Prometheus' text format.
+    /// Print metrics in Prometheus' text format, as `longshore metrics` does.
     ///
-    /// Write them to another name and rename the file, so that the collector never reads half of it.
+    /// The older name of that command, for scripts that have it: `longshore metrics --output FILE` also writes the file
+    /// as a collector needs it. Without this option the answer is for people, or JSON.
     #[arg(long)]
     pub prometheus: bool,
 
     #[command(flatten)]
     pub past: AsOf,
+}
+
+const TEACH_METRICS: &str = "\
+Examples:
+  longshore metrics
+      every configured database, to standard output
+  longshore metrics --output /var/lib/prometheus/node-exporter/longshore.prom
+      for the textfile collector of node_exporter; by cron or a timer, each 5 minutes
+
+Not for: a Prometheus that asks by itself; `longshore serve --http` answers it at /metrics, with
+what `longshore check` says in addition.";
+
+/// Prints the facts of `longshore info` as metrics for Prometheus.
+///
+/// Times, ages, sizes and states of the backups of each database at each target, its WAL and its gaps, what earlier runs
+/// found out, and whether the target could be read (longshore_up). docs/recipes.md lists the metrics, the alert rules
+/// and the dashboard.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_METRICS)]
+pub struct Metrics {
+    /// Databases; the default is all configured ones, or with --target all at that target.
+    #[arg(value_name = "DATABASE")]
+    pub databases: Vec<String>,
+
+    /// The target; the default is the one configured for each database, and those of its copies.
+    ///
+    /// With this option and without a database, the command shows all databases at the target, also those that the
+    /// configuration does not name.
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+
+    /// Write the metrics to this file; the default is standard output.
+    ///
+    /// The file is replaced as a whole, so that a collector never reads half of it, and everybody may read it. Give it
+    /// the ending .prom in the directory of node_exporter's textfile collector.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 const TEACH_CHECK: &str = "\

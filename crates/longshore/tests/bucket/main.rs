@@ -830,6 +830,10 @@ fn target(server: &Server) {
     assert_eq!(expired["databases"][0]["uploads_aborted"], 0);
     let kept = &expired["databases"][0]["uploads_kept_because"];
     assert!(kept.is_null(), "{kept}");
+    let metrics = text(&run(0, "metrics app").stdout);
+    let left =
+        metrics.contains("longshore_uploads_unfinished{database=\"app\",target=\"off\"} 0\n");
+    assert!(left, "{metrics}");
     for n in 1..=3 {
         assert!(!server.has(&object(&labels[0], n)));
         assert!(server.has(&object(&labels[1], n)));

@@ -467,6 +467,26 @@ fn a_stopped_database_is_refused_to_backups_copies_and_expires_until_it_is_start
     let told = json(&stage.line("--json backup sales").exits(4));
     assert_eq!(told["error"]["number"], 3023);
     assert_eq!(stage.names("disk1/sales"), before);
+    // Everybody who looks is told, by whom and why.
+    let told = stage.line("info sales").exits(0).out;
+    let (at, word) = told.split_once("STOPPED").expect(&told);
+    assert!(at.starts_with("sales at target nightly") && word.contains("the disk is replaced"));
+    assert!(word.contains("longshore start sales"), "{told}");
+    assert!(word.lines().take(3).all(|l| l.len() <= 80), "{told}");
+    let told = json(&stage.line("info sales --json").exits(0));
+    for (row, reason) in [(0, Some("the disk is replaced")), (1, None)] {
+        let word = told["databases"][row]["stopped"].as_str().expect("both");
+        assert!(word.starts_with("by ") && reason.is_none_or(|reason| word.ends_with(reason)));
+    }
+    let told = stage.line("check sales").exits(5);
+    told.says("WARN  stopped    no backup, copy or expire begins at nightly: stopped by ")
+        .says("the disk is replaced; `longshore start sales`")
+        .says("WARN  copies     offsite: no copy or expire begins there: stopped by ");
+    let told = stage.line("metrics sales").exits(0).out;
+    for target in ["nightly", "offsite"] {
+        let line = format!("longshore_stopped{{database=\"sales\",target=\"{target}\"}} 1\n");
+        assert!(told.contains(&line), "{told}");
+    }
     // Reading goes on, and nothing of it looks like a stray.
     for line in [
         "info sales",
@@ -484,7 +504,12 @@ fn a_stopped_database_is_refused_to_backups_copies_and_expires_until_it_is_start
     assert_eq!(told["databases"][0]["changed"], true);
     assert_eq!(told["databases"][0]["stopped"], Value::Null);
     stage.line("start sales").exits(0).says("was not stopped");
+    let told = json(&stage.line("info sales --json").exits(0));
+    assert_eq!(told["databases"][0]["stopped"], Value::Null);
+    let told = stage.line("metrics sales").exits(0).out;
+    assert!(told.contains("longshore_stopped{database=\"sales\",target=\"nightly\"} 0\n"));
     stage.line("backup sales").exits(0);
     stage.line("copy sales").exits(0);
     stage.line("expire sales --keep-full 1").exits(0);
+    stage.line("check sales").exits(0);
 }

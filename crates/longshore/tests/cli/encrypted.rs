@@ -135,6 +135,15 @@ fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
     // The daily work of a host without any identity.
     stage.line("info sales").exits(0);
     stage.line("check sales").exits(0);
+    let recipients = |target: &str| {
+        let line = format!("metrics sales --target {target}");
+        let told = stage.line(&line).exits(0).out;
+        let of = format!("longshore_recipients{{database=\"sales\",target=\"{target}\"}} ");
+        let value = told.lines().find_map(|line| line.strip_prefix(&of));
+        value.map(str::to_owned)
+    };
+    assert_eq!(recipients("nightly").as_deref(), Some("1"));
+    assert_eq!(recipients("open").as_deref(), Some("0"));
     let label = stage.names("disk1/sales")[0].clone();
     let line = format!("copy sales --label {label} --to far");
     stage.line(&line).exits(0);

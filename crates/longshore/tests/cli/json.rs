@@ -46,6 +46,7 @@ const LINES: [(&str, &str); 33] = [
     ("backup app --json", "backup"),
     ("list --target t --json", "list"),
     ("info --json", "info"),
+    ("metrics --json", "metrics"),
     ("check --json", "check"),
     ("verify --all --json", "verify_all"),
     ("drill app --json", "drill"),

@@ -167,6 +167,12 @@ fn a_target_with_parity_tells_a_degraded_backup() {
         .exits(5)
         .says("DEGRADED");
     stage.line("check sales").exits(5).says("DEGRADED");
+    // A number tells it, so that a file of metrics is no warning.
+    let told = stage.line("metrics sales --target nightly").exits(0).out;
+    let of = "{database=\"sales\",target=\"nightly\"";
+    assert!(told.contains(&format!("longshore_families_lost{of}}} 1\n")));
+    let line = format!("longshore_backup_state{of},state=\"DEGRADED\"}} 1\n");
+    assert!(told.contains(&line), "{told}");
     stage.line("restore --database sales --to out").exits(5);
     assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
     // A copy has all stripes.

@@ -417,6 +417,111 @@ fn info_shows_states_sizes_and_the_outlook() {
     stage.line("info --target nowhere").exits(2);
 }
 
+/// Goal: a monitor learns that the newest run was killed, although an older backup is good and young; and it is told so
+/// until a backup is complete.
+#[test]
+fn a_newest_backup_that_was_killed_is_a_warning_until_another_is_complete() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("check sales").exits(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let good = labels(&stage, "sales");
+    let mut slow = stage.command(&["backup", "sales", "--max-rate", "200K"]);
+    let mut slow = slow.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let begun = (0..600).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let all = labels(&stage, "sales");
+        let label = all.into_iter().find(|label| !good.contains(label))?;
+        let dir = stage.path(format!("disk1/sales/{label}"));
+        // A stripe is there, under the name that it has while it is written.
+        let is_stripe = |name: &std::ffi::OsString| name.to_string_lossy().contains("family-");
+        let mut names = std::fs::read_dir(dir).ok()?.flatten();
+        names.any(|e| is_stripe(&e.file_name())).then_some(label)
+    });
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    let begun = begun.expect("a second label");
+    let told = stage
+        .line("check sales")
+        .exits(5)
+        .says(&format!("WARN  backup     {begun}: "))
+        .says("the newest run did not complete; run `longshore backup sales`");
+    assert!(told.out.contains("ok    age"), "{}", told.out);
+    let told = json(&stage.line("check sales --json").exits(5));
+    assert_eq!(told["databases"][0]["grade"], "look", "{told}");
+    let metrics = stage.line("metrics sales").exits(0).out;
+    let state = |state: &str, value: u8| {
+        let labels = format!("database=\"sales\",target=\"nightly\",state=\"{state}\"");
+        let line = format!("longshore_backup_state{{{labels}}} {value}\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    };
+    state("INCOMPLETE", 1);
+    state("complete", 0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.line("backup sales").exits(0);
+    let told = stage.line("check sales").exits(0);
+    assert!(!told.out.contains("did not complete"), "{}", told.out);
+}
+
+/// Goal: the file of metrics is whole or the old one, everybody may read it, and a target that is away is told in it.
+#[test]
+fn metrics_go_to_a_file_as_a_whole_and_say_which_target_is_away() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    let file = stage.path("collected/longshore.prom");
+    let written = || std::fs::read_to_string(&file).unwrap();
+    stage
+        .line("metrics --output collected/longshore.prom")
+        .exits(0);
+    let first = written();
+    assert_eq!(stage.names("collected"), ["longshore.prom"]);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o644);
+    let version = env!("CARGO_PKG_VERSION");
+    for line in [
+        "longshore_backups{database=\"sales\",target=\"nightly\"} 1".to_owned(),
+        "longshore_families_lost{database=\"sales\",target=\"nightly\"} 0".to_owned(),
+        "longshore_recipients{database=\"sales\",target=\"nightly\"} 0".to_owned(),
+        "longshore_stopped{database=\"sales\",target=\"nightly\"} 0".to_owned(),
+        "longshore_up{database=\"docs\",target=\"nightly\"} 1".to_owned(),
+        format!("longshore_build_info{{version=\"{version}\"}} 1"),
+    ] {
+        assert!(first.lines().any(|l| l == line), "{line}: {first}");
+    }
+    let told = stage.line("metrics").exits(0).out;
+    let older = stage.line("info --prometheus").exits(0).out;
+    let kept = |text: &str| {
+        let lines = text.lines().filter(|line| !line.contains("_age_seconds{"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&told), kept(&first));
+    assert_eq!(kept(&told), kept(&older));
+    // A stripe that is lost.
+    let label = &labels(&stage, "sales")[0];
+    std::fs::rename(stripe(&stage, 2, label), stage.path("kept")).unwrap();
+    let told = json(&stage.line("metrics sales --json").exits(0));
+    let text = told["text"].as_str().unwrap();
+    assert!(text.contains("longshore_families_lost{database=\"sales\",target=\"nightly\"} 1\n"));
+    let missing =
+        "longshore_backup_state{database=\"sales\",target=\"nightly\",state=\"MISSING\"} 1";
+    assert!(text.lines().any(|line| line == missing), "{text}");
+    std::fs::rename(stage.path("disk1"), stage.path("away")).unwrap();
+    stage
+        .line("metrics --output collected/longshore.prom")
+        .exits(4)
+        .says("disk1");
+    let away = written();
+    for database in ["sales", "docs"] {
+        let line = format!("longshore_up{{database=\"{database}\",target=\"nightly\"}} 0\n");
+        assert!(away.contains(&line), "{away}");
+    }
+    assert!(!away.contains("longshore_backups{"), "{away}");
+    // What cannot be written is said, and nothing is left of it.
+    stage.write("plain", b"a file");
+    stage.line("metrics --output plain/x.prom").exits(6);
+    stage.line("metrics --output collected/..").exits(2);
+}
+
 #[test]
 fn the_history_of_a_whole_target_is_learned_again() {
     let stage = configured();

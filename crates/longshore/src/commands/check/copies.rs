@@ -119,6 +119,13 @@ fn wal(there: &Shelf, found: &Listing, context: &Context, notes: &mut Notes) {
             return;
         }
     };
+    if let Some(word) = &known.stopped {
+        let text = format!(
+            "{copy}: no copy or expire begins there: stopped {word}; `longshore start {} --target {copy}` allows them again",
+            known.database
+        );
+        notes.look("copies", text);
+    }
     match &known.wal {
         None if found.sets.iter().any(needs_archive) => notes.bad(
             "copies",

@@ -14,7 +14,8 @@ use longshore_catalog::{Catalog, HistoryQuery, HistoryRow, RestoreRow, RunRow};
 use serde::Serialize;
 
 use crate::commands::check::{self, CheckDepth, CheckedDatabase, Grade};
-use crate::commands::info::{self, DescribedDatabase, Metrics};
+use crate::commands::info::{self, DescribedDatabase};
+use crate::commands::metrics::Metrics;
 use crate::commands::shelves::Placed;
 use crate::context::Context;
 use longshore_terminal::failure::Failure;

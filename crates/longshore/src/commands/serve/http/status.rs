@@ -20,7 +20,8 @@ use super::answers::{Answers, Known};
 use super::looks::{self, CheckFound, Found, LeftOut, Runs, ShelfFound, Subject};
 use super::reply::Body;
 use crate::commands::check::{CheckDepth, CheckedDatabase, Grade};
-use crate::commands::info::{DescribedDatabase, Metrics, escaped, prometheus};
+use crate::commands::info::DescribedDatabase;
+use crate::commands::metrics::{Metrics, build_info, escaped, gauge, prometheus, up};
 use crate::commands::results::age_text;
 use crate::config::Config;
 use crate::context::Context;
@@ -488,21 +489,14 @@ impl<'a> Seen<'a> {
     fn metrics(&self) -> String {
         let known: Vec<&Metrics> = self.shelves.iter().filter_map(|row| row.metrics).collect();
         let mut text = prometheus(&known, self.now_us);
-        let labels = |row: &ShelfRow| {
-            let (database, target) = (escaped(row.database), escaped(row.target));
-            format!("{{database=\"{database}\",target=\"{target}\"}}")
-        };
-        let up = self.shelves.iter().map(|row| {
-            let value = u8::from(row.asked.is_current());
-            (labels(row), f64::from(value))
-        });
-        text += &gauge(
-            "up",
-            "Whether the target gave an answer when it was last asked.",
-            up,
-        );
+        let places = self.shelves.iter();
+        text += &up(places.map(|row| ((row.database, row.target), row.asked.is_current())));
         let ages = self.shelves.iter();
-        let ages = ages.filter_map(|row| Some((labels(row), row.asked.age_s(self.now_us)?)));
+        let ages = ages.filter_map(|row| {
+            let (database, target) = (escaped(row.database), escaped(row.target));
+            let labels = format!("{{database=\"{database}\",target=\"{target}\"}}");
+            Some((labels, row.asked.age_s(self.now_us)?))
+        });
         text += &gauge(
             "answer_age_seconds",
             "Age of the answer that these metrics show.",
@@ -558,13 +552,7 @@ impl<'a> Seen<'a> {
             "Unix time when the certificate ends that this server shows.",
             ends.map(|us| (String::new(), us as f64 / 1e6)).into_iter(),
         );
-        text += &self.running_metrics();
-        let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
-        text + &gauge(
-            "build_info",
-            "The version of the program; always 1.",
-            std::iter::once((version, 1.0)),
-        )
+        text + &self.running_metrics() + &build_info()
     }
 
     /// Runs by what they do and their database; those of one kind are added up.
@@ -649,17 +637,6 @@ impl<'a> Seen<'a> {
             }
         }
         text
-    }
-}
-
-/// Lines of one metric; nothing without a value.
-fn gauge(name: &str, help: &str, values: impl Iterator<Item = (String, f64)>) -> String {
-    let lines: String = values
-        .map(|(labels, value)| format!("longshore_{name}{labels} {value}\n"))
-        .collect();
-    match lines.is_empty() {
-        true => lines,
-        false => format!("# HELP longshore_{name} {help}\n# TYPE longshore_{name} gauge\n{lines}"),
     }
 }
 
