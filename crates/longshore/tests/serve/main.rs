@@ -1,4 +1,5 @@
-//! `longshore serve` through the wire: third-party clients, hostile ones, many at once; the status page in a browser.
+//! `longshore serve` through the wire: third-party clients, hostile ones, many at once; the status page in a browser and with
+//! Prometheus.
 
 mod browser;
 mod clients;
@@ -12,6 +13,7 @@ mod many;
 mod page;
 mod page_hostile;
 mod page_shown;
+mod prometheus;
 mod raw;
 mod requests;
 mod stage;
