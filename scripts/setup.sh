@@ -60,6 +60,7 @@ rpmbuild:rpm
 cpio:cpio
 "
 python_modules="cryptography dissect.util xpress9 pymssql moto flask flask-cors pyyaml py-partiql-parser"
+python_modules="$python_modules ansible-lint==26.10.1"
 
 present() {
     case "$1" in
@@ -121,7 +122,7 @@ install_python() {
         }
     fi
     for module in $python_modules; do
-        "$python" -m pip show -q "$module" >/dev/null 2>&1 && continue
+        "$python" -m pip show -q "${module%%=*}" >/dev/null 2>&1 && continue
         "$python" -m pip install -q --disable-pip-version-check "$module" >/dev/null 2>&1 ||
             echo "setup: cannot install the Python module $module: $python -m pip install $module"
     done

@@ -1,10 +1,11 @@
 //! Goal: docs/moving.md, docs/recipes.md and the Ansible role name only options, keys, variables, metrics and units that
 //! exist: readers type them.
-//! Method: the pages, the role and the table of options are read as text.
-//! Not covered: whether a command takes an option that another command has, and what YAML means; ansible-lint judges the
-//! role.
+//! Method: the pages, the role and the table of options are read as text; ansible-lint judges the role.
+//! Not covered: whether a command takes an option that another command has, and what the role does on a host.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use longshore_tests::root;
 
@@ -316,6 +317,59 @@ fn the_role_has_a_default_for_each_variable_and_enables_timers_that_exist() {
         let unit = format!("contrib/systemd/longshore-{timer}@.timer");
         assert!(root().join(&unit).exists(), "{unit}");
     }
+}
+
+/// ansible-lint, where `scripts/setup.sh` puts it or in the path; `None` if it is not installed.
+fn ansible_lint() -> Option<PathBuf> {
+    let own = root().join(".work/venv/bin/ansible-lint");
+    for place in [own, PathBuf::from("ansible-lint")] {
+        let asked = Command::new(&place).arg("--version").output();
+        if asked.is_ok_and(|output| output.status.success()) {
+            return Some(place);
+        }
+    }
+    let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+    assert!(!required, "ansible-lint is missing: run scripts/setup.sh");
+    eprintln!("skipped: ansible-lint is missing: run scripts/setup.sh");
+    None
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, new) = (entry.path(), to.join(entry.file_name()));
+        match path.is_dir() {
+            true => copy_all(&path, &new),
+            false => drop(std::fs::copy(&path, &new).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn the_role_passes_the_production_profile_of_ansible_lint() {
+    let Some(lint) = ansible_lint() else { return };
+    // Outside the work tree, whose git would tell it which files to leave out; it writes next to what it reads, too.
+    let dir = tempfile::tempdir().unwrap();
+    let role = dir.path().join("ansible");
+    copy_all(&root().join("contrib/ansible"), &role);
+    let judged = Command::new(lint)
+        .args(["--offline", "--nocolor", "--profile", "production", "."])
+        .current_dir(&role)
+        .env("HOME", dir.path())
+        .env_remove("XDG_CACHE_HOME")
+        .output()
+        .unwrap();
+    let said = [judged.stdout, judged.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(judged.status.success(), "{said}");
+    assert!(
+        said.contains("Passed: 0 failure(s), 0 warning(s)"),
+        "{said}"
+    );
+    let count = said.split("warning(s) in ").nth(1);
+    let count = count.and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok());
+    assert!(count.is_some_and(|count| count > 8), "{said}");
 }
 
 #[test]
