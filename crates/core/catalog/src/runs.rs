@@ -29,7 +29,7 @@ pub const RUNS_MAX: u32 = 20_000;
 /// The longest message that is kept, in characters.
 const MESSAGE_MAX: usize = 1000;
 
-/// What a run was to do.
+/// The kind of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunTask {
     Backup,
@@ -103,7 +103,7 @@ pub struct RunRecord {
     pub number: Option<u32>,
     /// Plain bytes that were read or written; of a copy, an expire and a repair, bytes of stripes. `None`: not counted.
     pub bytes: Option<u64>,
-    /// What was done, or why it failed.
+    /// A text for people: the result, or the reason of a failure.
     pub message: Option<String>,
 }
 

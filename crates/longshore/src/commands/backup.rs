@@ -175,7 +175,7 @@ fn run_against(
     } else {
         context.output.done()
     };
-    // What is wrong with the history was told already.
+    // Trouble with the history was told already.
     if !report.run.history_failed {
         remember(run, &kind, &report, (exit, verification.as_ref()));
     }

@@ -184,7 +184,7 @@ fn run_leased(
     };
     run.record.bytes = Some(restore.plain_bytes);
     let wrong = answer.wrong();
-    // What is wrong with the history was told already.
+    // Trouble with the history was told already.
     if !restore.run.history_failed {
         run.ended(exit, wrong.as_deref().or(refused.as_deref()));
     }

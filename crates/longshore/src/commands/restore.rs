@@ -137,7 +137,7 @@ fn run_once(options: &Restore, run: &mut PendingRun) -> Result<Exit, Failure> {
     run.record.database.get_or_insert(report.database.clone());
     run.record.set = Some(report.set);
     run.record.bytes = Some(report.plain_bytes);
-    // What is wrong with the history was told already.
+    // Trouble with the history was told already.
     if !report.run.history_failed {
         run.ended(exit, None);
     }

@@ -16,7 +16,7 @@ use super::recording::now_us;
 use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
 
-/// A run that has not ended. What it is about is filled in as it becomes known.
+/// A run that has not ended. Its record is filled in as facts become known.
 pub struct PendingRun<'a> {
     pub context: &'a Context,
     pub record: RunRecord,

@@ -1,4 +1,10 @@
 //! `longshore history` and `longshore catalog`.
+//!
+//! Invariants
+//! - The first line of an option's comment is its help with `-h`, the rest that with `--help`; tests of the options
+//!   demand both.
+//!
+//! Leaves to others: the meaning of the options (`catalog.rs` in `commands`).
 
 use clap::{Args, Subcommand};
 
