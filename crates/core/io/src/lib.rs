@@ -7,7 +7,8 @@
 //! Doors: [`Storage`], [`Dir`] and [`File`] for bytes on disk, [`Claim`] for whoever holds SQLite's locks, [`Clock`] for
 //! time, [`Pool`] for buffers, [`standard`] for pipes, [`crc32c`] for checksums, [`SumKey`] for sums of pages, [`Throttle`]
 //! and [`Gate`] for ceilings on bytes and CPU, [`side_by_side`] for threads that may not be had, [`child`] and
-//! [`Confinement`] for other programs, [`trusted`] for files that are run, [`loaded`] for libraries, [`SmallFile`] for what is read and replaced.
+//! [`Confinement`] for other programs, [`trusted`] for files that are run, [`loaded`] for libraries, [`SmallFile`] for what is read and replaced,
+//! [`JournalSocket`] for entries of systemd's journal.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -27,6 +28,7 @@ mod host;
     reason = "/proc and /sys, where nobody locks"
 )]
 mod identity;
+mod journal;
 pub mod loaded;
 mod machine;
 mod names;
@@ -50,6 +52,7 @@ pub use copy::copy_nontemporal;
 pub use gate::{Gate, Turn};
 pub use host::{Claim, ConnectionClaims, Host, Hush, InUse, drop_from_cache};
 pub use identity::boot_id;
+pub use journal::JournalSocket;
 pub use machine::Machine;
 pub use pool::{ALIGN_BYTES, Buffer, HUGE_BYTES, Pool};
 pub use reservation::{Reservation, SILENT, STALE, is_stale};
