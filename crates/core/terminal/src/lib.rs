@@ -9,6 +9,7 @@ pub mod failure;
 pub mod files;
 pub mod global;
 pub mod interrupt;
+pub mod journal;
 pub mod numbers;
 pub mod output;
 pub mod pages;

@@ -5,13 +5,16 @@
 //!
 //! Leaves to others: the table of options (the programs), and the form of a failure (`failure.rs`).
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::failure::{Exit, Failure};
+use crate::journal::{self, Priority};
 use crate::numbers;
 use crate::output::{self, Output};
 use crate::version;
@@ -106,14 +109,51 @@ fn command_of(parser: clap::Command) -> String {
 const USUAL_LOG: &str =
     "warn,rustls=off,rustls_platform_verifier=off,hyper_util=off,object_store=off";
 
-/// `LONGSHORE_LOG` filters as tracing does: `debug`, `longshore_pipeline=trace`.
+/// The variable that names a filter instead.
+const LOG: &str = "LONGSHORE_LOG";
+
+/// `LONGSHORE_LOG` filters as tracing does: `debug`, `longshore_pipeline=trace`. A filter that was chosen
+/// shows the targets, too.
 pub fn start_log() {
-    let filter =
-        EnvFilter::try_from_env("LONGSHORE_LOG").unwrap_or_else(|_| EnvFilter::new(USUAL_LOG));
+    let chosen = EnvFilter::try_from_env(LOG).ok();
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_target(chosen.is_some())
+        .with_env_filter(chosen.unwrap_or_else(|| EnvFilter::new(USUAL_LOG)))
+        .with_writer(LogStream)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
         .init();
+}
+
+/// Standard error, or the journal.
+struct LogStream;
+
+/// One message of the log, which is written at once.
+struct LogLine(Priority);
+
+impl MakeWriter<'_> for LogStream {
+    type Writer = LogLine;
+
+    fn make_writer(&self) -> LogLine {
+        LogLine(Priority::Info)
+    }
+
+    fn make_writer_for(&self, about: &Metadata<'_>) -> LogLine {
+        LogLine(match *about.level() {
+            Level::ERROR => Priority::Error,
+            Level::WARN => Priority::Warning,
+            Level::INFO => Priority::Info,
+            _ => Priority::Debug,
+        })
+    }
+}
+
+impl Write for LogLine {
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        journal::tell(self.0, &String::from_utf8_lossy(message), None);
+        Ok(message.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
