@@ -1,7 +1,6 @@
-//! The commands of README.md run.
-//!
-//! Fenced blocks marked `sh run` are executed one after another in one directory that holds `app.db` and a tree
-//! `data`; their results must be as promised.
+//! Goal: the commands of README.md run, and what pages list of keys and exit codes is the program's.
+//! Method: fenced blocks marked `sh run` are executed one after another in one directory that holds `app.db` and a tree
+//! `data`; their results must be as promised. Lists are compared with the help and with refusals.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -56,6 +55,29 @@ fn the_page_lists_exactly_the_keys_that_a_configuration_may_have() {
             .collect();
         assert_eq!(shown, keys, "{table}");
     }
+}
+
+#[test]
+fn the_page_of_errors_says_of_every_command_when_it_ends_with_5() {
+    let help = Stage::new().line("--help").exits(0).out;
+    let commands = help.split("Commands:\n").nth(1).unwrap();
+    let commands = commands.lines().take_while(|line| !line.is_empty());
+    let commands = commands.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let commands = commands.filter(|name| !name.is_empty() && *name != "help");
+    let commands: BTreeSet<_> = commands.collect();
+    assert!(commands.len() > 15, "{commands:?}");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page
+        .split("| command | ends with 5 instead of 0 |\n|---|---|\n")
+        .nth(1)
+        .unwrap();
+    let rows = table.lines().map_while(|row| row.strip_prefix("| "));
+    let listed: BTreeSet<_> = rows
+        .flat_map(|row| ticked(row.split(" | ").next().unwrap()))
+        .filter(|name| !name.contains(' '))
+        .collect();
+    assert_eq!(listed, commands);
 }
 
 #[test]
