@@ -24,6 +24,7 @@ use std::sync::OnceLock;
 use clap::CommandFactory;
 use longshore_terminal::failure::Exit;
 use longshore_terminal::interrupt;
+use longshore_terminal::journal;
 use longshore_terminal::output::{self, Output};
 use longshore_terminal::program::{refuse, start_log};
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     // The message of a panic is on standard error already.
     let exit = std::panic::catch_unwind(run).unwrap_or(Exit::Internal);
     let exit = told(exit);
+    journal::settle();
     interrupt::leave_if_hung(exit);
     ExitCode::from(exit.code())
 }

@@ -74,7 +74,7 @@ pub use observer::{NullObserver, Observer, Progress};
 pub use plan::Plan;
 pub use report::{
     BackupReport, ChangedFile, DifferentialReport, FileTotals, Finding, Report, RestorePreview,
-    RestoreReport, Run, VerifiedSet, VerifyReport, closing_line, degraded, mb_per_s, pages, ratio,
+    RestoreReport, Run, VerifiedSet, VerifyReport, degraded, mb_per_s, pages, ratio,
 };
 pub use request::{
     Against, BackupRequest, BaseRequest, Limits, LogPlace, LogRequest, Objective, Offload,

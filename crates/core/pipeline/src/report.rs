@@ -292,24 +292,3 @@ pub fn ratio(plain_bytes: u64, stored_bytes: u64) -> f64 {
         plain_bytes as f64 / stored_bytes as f64
     }
 }
-
-/// SQL Server's closing message (3014), which truncates the rate to three decimals.
-pub fn closing_line(action: &str, plain_bytes: u64, elapsed_s: f64) -> String {
-    format!(
-        "{action} successfully processed {} pages in {elapsed_s:.3} seconds ({:.3} MB/sec).",
-        pages(plain_bytes),
-        (mb_per_s(plain_bytes, elapsed_s) * 1000.0).floor() / 1000.0
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_closing_line_is_that_of_a_published_run() {
-        let line = closing_line("BACKUP DATABASE", 2_136_466 * PAGE_BYTES, 39.266);
-        let expected = "BACKUP DATABASE successfully processed 2136466 pages in 39.266 seconds (425.078 MB/sec).";
-        assert_eq!(line, expected);
-    }
-}

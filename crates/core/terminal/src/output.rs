@@ -7,17 +7,16 @@
 //!
 //! Leaves to others: what an answer says (the commands), and progress (the programs).
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure};
+pub use crate::journal::to_stderr;
+use crate::journal::{Priority, is_connected, tell};
 use crate::text::plain;
 
 /// The form of the answer.
@@ -59,24 +58,12 @@ impl<T> Envelope<T> {
 static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Notes, likewise.
 static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Whether any was given, printed or not.
-static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+/// How many were given, printed or not.
+static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     error: &'a Failure,
-}
-
-/// Whether standard error is the journal, as systemd says of the services that it starts: by device and inode.
-fn is_journal() -> bool {
-    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
-        return false;
-    };
-    let about = || {
-        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
-        File::from(stderr).metadata()
-    };
-    about().is_ok_and(|about| stream == format!("{}:{}", about.dev(), about.ino()))
 }
 
 impl Output {
@@ -114,42 +101,54 @@ impl Output {
 
     /// The exit code of a command that did its work: a warning makes it 5.
     pub fn done(&self) -> Exit {
-        match HAS_WARNED.load(Ordering::Relaxed) {
-            true => Exit::Warnings,
-            false => Exit::Done,
+        match self.warnings() {
+            0 => Exit::Done,
+            _ => Exit::Warnings,
         }
+    }
+
+    /// The number of warnings so far.
+    pub fn warnings(&self) -> u64 {
+        WARNINGS.load(Ordering::Relaxed)
     }
 
     /// A remark for people, in addition to the answer.
     pub fn remark(&self, text: &str) {
         if !self.json && !self.quiet {
-            to_stderr(text);
+            tell(Priority::Info, text, None);
         }
     }
 
     /// One line for the journal of a unit that runs this program with --quiet, so that a run has a begin and an end there.
-    pub fn journal(&self, text: &str) {
-        if self.quiet && !self.json && is_journal() {
-            to_stderr(text);
+    /// `outcome`: how the run ends.
+    pub fn journal(&self, text: &str, outcome: Option<Exit>) {
+        let priority = match outcome {
+            None | Some(Exit::Done) => Priority::Info,
+            Some(Exit::Warnings) => Priority::Warning,
+            Some(_) => Priority::Error,
+        };
+        if self.quiet && !self.json && is_connected() {
+            tell(priority, text, outcome.map(Exit::word));
         }
     }
 
     pub fn warn(&self, text: &str) {
-        HAS_WARNED.store(true, Ordering::Relaxed);
-        self.tell("warning", &WARNED, text);
+        WARNINGS.fetch_add(1, Ordering::Relaxed);
+        self.tell(("warning", Priority::Warning), &WARNED, text);
     }
 
     /// Something to know that is no reason for concern, such as an option without an effect. The exit code stays.
     pub fn note(&self, text: &str) {
-        self.tell("note", &NOTED, text);
+        self.tell(("note", Priority::Notice), &NOTED, text);
     }
 
-    fn tell(&self, what: &str, collected: &Mutex<Vec<String>>, text: &str) {
+    fn tell(&self, (what, priority): (&str, Priority), collected: &Mutex<Vec<String>>, text: &str) {
         if self.json {
             collected.lock().push(text.to_owned());
         } else {
             let lines: Vec<_> = text.lines().map(plain).collect();
-            to_stderr(&format!("longshore: {what}: {}\n", lines.join("\n")));
+            let told = format!("longshore: {what}: {}\n", lines.join("\n"));
+            tell(priority, &told, None);
         }
     }
 
@@ -161,14 +160,15 @@ impl Output {
                 ErrorBody { error: failure },
             ));
         } else {
-            to_stderr(&failure.lines());
+            tell(Priority::Error, &failure.lines(), Some(failure.exit.word()));
         }
     }
 
     /// Reports a failure at one place of several, for people; the run continues.
     pub fn complain(&self, place: &str, failure: &Failure) {
         if !self.json {
-            to_stderr(&format!("{}  at: {place}\n", failure.lines()));
+            let told = format!("{}  at: {place}\n", failure.lines());
+            tell(Priority::Error, &told, Some(failure.exit.word()));
         }
     }
 
@@ -285,10 +285,6 @@ impl JsonStream<'_> {
         let tail = serde_json::to_string(tail).unwrap_or_else(|_| "{}".to_owned());
         self.output.put(&format!("{}],{}\n", self.text, &tail[1..]));
     }
-}
-
-pub fn to_stderr(text: &str) {
-    let _gone = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Columns next to each other: texts aligned left, numbers right.

@@ -16,8 +16,8 @@ use longshore_catalog::RunTask;
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
     Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, Report, Request,
-    RunContext, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, closing_line,
-    mb_per_s, ratio, run as run_pipeline,
+    RunContext, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, mb_per_s, ratio,
+    run as run_pipeline,
 };
 use longshore_repository::status::{News, Task};
 use longshore_repository::target::unfit_name;
@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use super::archive::ArchiveLocation;
 use super::devices::TargetHold;
+use super::ends::{RunLines, closing_line, figures};
 use super::moving::{limits, tuning};
 use super::offload;
 use super::recording::{self, Recorder};
@@ -37,6 +38,7 @@ use crate::keys;
 use crate::options::Backup;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::journal::{self, RunFields};
 use longshore_terminal::numbers;
 use longshore_terminal::output::{Output, Table, bytes, cpu_s_per_gb, moment};
 use longshore_terminal::text::plain;
@@ -79,6 +81,14 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
     if run.record.target.is_none() {
         run.on(&options.to);
     }
+    let named = || Some(wanted.configured?.0.clone());
+    // A failure before the backup has a label is about this, too.
+    journal::begin(RunFields {
+        task: "backup",
+        database: options.database.clone().or_else(named),
+        target: wanted.target().map(str::to_owned),
+        ..RunFields::default()
+    });
     let began_us = run.record.start_us;
     let result = run_or_full(options, &mut run);
     if let Err(failure) = &result {
@@ -135,8 +145,7 @@ fn run_against(
     };
     let name = request.database.clone();
     let name = name.unwrap_or_else(|| name_of(&request.source));
-    let begins = format!("longshore: {} begins\n", kind.head(&name));
-    context.output.journal(&begins);
+    let lines = RunLines::begin(context.output, kind.head(&name), kind.fields(&name));
     let mut run_context = context.run_context().equipped(&request.offload);
     run_context.keyring = keys::keyring(context, &options.keys)?;
     if !options.keys.identity.is_empty() && request.base.is_none() && !options.verify {
@@ -181,6 +190,7 @@ fn run_against(
     }
     let verified = (verification.as_ref(), verified);
     show(context.output, exit, &report, &kind, verified);
+    lines.end(exit, &kind.done(&report));
     Ok(exit)
 }
 
@@ -274,23 +284,24 @@ fn show(
     kind: &Kind,
     (verification, verified): (Option<&VerifyReport>, Option<bool>),
 ) {
-    let message = closing_line("BACKUP DATABASE", report.plain_bytes, report.run.elapsed_s);
+    let what = format!("Backup of {}", plain(&report.database));
+    let sizes = (report.plain_bytes, report.stored_bytes);
+    let message = closing_line(&what, exit, sizes, report.run.elapsed_s);
     for finding in verification.into_iter().flat_map(|v| &v.findings) {
         output.warn(&finding.text);
     }
     for changed in &report.changed {
         output.warn(&format!("{} {}", changed.path, changed.what));
     }
-    output.say(&format!("{message}\n{}", table(report, verified)));
-    let text = kind.text(report);
-    output.say(&text);
-    output.journal(&format!("longshore: {text}"));
+    output.say(&table(report, verified).to_string());
+    output.say(&kind.text(report));
     if let Some(differential) = &report.differential {
         output.say(&differing(differential));
     }
     if let Some(engines) = offload::table(&report.run.engines) {
         output.say(&engines.to_string());
     }
+    output.say(&format!("{message}\n"));
     output.json(
         exit,
         Answer {
@@ -321,19 +332,47 @@ impl Kind {
         text
     }
 
+    fn fields(&self, database: &str) -> RunFields {
+        RunFields {
+            task: "backup",
+            database: Some(database.to_owned()),
+            target: self.target.clone(),
+            label: self.label.clone(),
+            backup_type: Some(self.backup_type),
+            ..RunFields::default()
+        }
+    }
+
     /// One line: what was backed up, when, and where it is.
     fn text(&self, report: &BackupReport) -> String {
-        let mut text = self.head(&report.database);
-        let (begin, end) = (moment(report.start_us), moment(report.finish_us));
-        text += &format!(", {begin} to {end} UTC");
-        if let (Some(first), Some(last), Some(timeline)) =
-            (&report.first_lsn, &report.last_lsn, report.timeline)
-        {
-            text += &format!(", WAL {first} to {last} on timeline {timeline}");
-        }
-        let devices: Vec<_> = report.run.plan.devices.iter().map(|d| plain(d)).collect();
-        text + &format!(", in {}\n", devices.join(" "))
+        let head = self.head(&report.database);
+        format!("{head}, {}\n", when_and_where(report))
     }
+
+    /// The journal's words for what was done.
+    fn done(&self, report: &BackupReport) -> String {
+        journal::learn(|run| {
+            run.first_lsn.clone_from(&report.first_lsn);
+            run.last_lsn.clone_from(&report.last_lsn);
+            run.timeline = report.timeline;
+        });
+        let sizes = (report.plain_bytes, report.stored_bytes);
+        let figures = figures(sizes, report.run.elapsed_s);
+        format!("{figures}, {}", when_and_where(report))
+    }
+}
+
+/// The moments of a backup, its WAL and its stripes.
+fn when_and_where(report: &BackupReport) -> String {
+    let (begin, end) = (moment(report.start_us), moment(report.finish_us));
+    let mut text = format!("{begin} to {end} UTC");
+    if let (Some(first), Some(last), Some(timeline)) =
+        (&report.first_lsn, &report.last_lsn, report.timeline)
+    {
+        text += &format!(", WAL {first} to {last} on timeline {timeline}");
+    }
+    let devices: Vec<_> = report.run.plan.devices.iter().map(|d| plain(d)).collect();
+    text + &format!(", in {}", devices.join(" "))
 }
 
 /// A report of a kind other than the requested one.

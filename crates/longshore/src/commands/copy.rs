@@ -23,6 +23,7 @@ use longshore_repository::{BackupState, Error, Label, Listing, Shelf, Target};
 use longshore_wal::WalCopied;
 use serde::Serialize;
 
+use super::ends::RunLines;
 use super::recording::{self, Recorder};
 use super::runs::PendingRun;
 use super::shelves::{self, Failures};
@@ -32,6 +33,7 @@ use crate::options::Copy;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
+use longshore_terminal::journal::RunFields;
 use longshore_terminal::numbers;
 use longshore_terminal::output::{Table, bytes};
 use longshore_terminal::text::plain;
@@ -104,11 +106,19 @@ pub fn run(options: &Copy, context: &Context) -> Result<Exit, Failure> {
             cancel: cancel.clone(),
             throttle: throttle.as_ref(),
         };
+        let lines = run.lines();
         let copied = run.copy(&mut failures);
         let copied = copied.map_err(|failure| failures.note(to, failure, context));
         let failure = failures.last().filter(|_| failures.count() > before);
+        let is_interrupted = cancel.load(Ordering::Relaxed);
+        if let Ok(database) = &copied {
+            let exit = match is_interrupted {
+                true => Exit::Interrupted,
+                false => failure.map_or_else(|| lines.done(), |failure| failure.exit),
+            };
+            lines.end(exit, &database.summary(options.dry_run));
+        }
         if !options.dry_run {
-            let is_interrupted = cancel.load(Ordering::Relaxed);
             remember(&mut row, copied.as_ref().ok(), (failure, is_interrupted));
         }
         databases.extend(copied);
@@ -360,6 +370,23 @@ impl RouteRun<'_> {
         self.tell(&database, &from);
         self.tell_branches(&to);
         Ok(database)
+    }
+
+    fn lines(&self) -> RunLines {
+        let (database, to) = (&self.to.database, &self.to.target.name);
+        let what = format!(
+            "copy of {} from target {} to target {}",
+            plain(database),
+            plain(&self.from.target.name),
+            plain(to)
+        );
+        let run = RunFields {
+            task: "copy",
+            database: Some(database.clone()),
+            target: Some(to.clone()),
+            ..RunFields::default()
+        };
+        RunLines::begin(self.context.output, what, run)
     }
 
     fn policy(&self) -> Policy {
@@ -614,23 +641,7 @@ impl RouteRun<'_> {
         if !rows.is_empty() {
             text += &table.to_string();
         }
-        let verb = match self.options.dry_run {
-            true => "would be copied",
-            false => "copied",
-        };
-        text += &format!(
-            "{} backups ({}) {verb}, {} were there",
-            database.copied,
-            bytes(database.copied_bytes),
-            database.there
-        );
-        if database.wal_files > 0 {
-            text += &format!(
-                "; {} WAL files ({}) {verb}",
-                database.wal_files,
-                bytes(database.wal_bytes)
-            );
-        }
+        text += &database.summary(self.options.dry_run);
         self.context.output.say(&(text + "\n"));
         if from.sets.is_empty() {
             self.context.output.warn(&format!(
@@ -661,6 +672,25 @@ impl CopiedDatabase {
     fn is_doubtful(&self) -> bool {
         let mut rows = self.backups.iter();
         rows.any(CopyRow::is_doubtful)
+    }
+
+    /// The numbers, on one line.
+    fn summary(&self, dry_run: bool) -> String {
+        let verb = match dry_run {
+            true => "would be copied",
+            false => "copied",
+        };
+        let mut text = format!(
+            "{} backups ({}) {verb}, {} were there",
+            self.copied,
+            bytes(self.copied_bytes),
+            self.there
+        );
+        if self.wal_files > 0 {
+            let size = bytes(self.wal_bytes);
+            text += &format!("; {} WAL files ({size}) {verb}", self.wal_files);
+        }
+        text
     }
 
     fn sum(&mut self) {

@@ -34,6 +34,7 @@ use longshore_source::SourceKind;
 use serde::Serialize;
 
 use super::backup::wrong_report;
+use super::ends::{self, RunLines};
 use super::moving::{reading_tuning, restore_limits};
 use super::recording::Recorder;
 use super::runs::PendingRun;
@@ -62,6 +63,8 @@ struct Answer<'a> {
 }
 
 pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
+    let named = (Some(&*options.database), options.target.as_deref());
+    let lines = RunLines::of(context, "drill", named, "");
     let target = devices::target_of(context, options.target.as_deref(), &options.database)?;
     let label = options.label.as_deref().filter(|l| *l != "latest");
     let shelf = devices::shelf(context, &target, &options.database)?;
@@ -78,7 +81,13 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     })?;
     run.record.label = Some(lease.label.to_string());
     run.record.set = lease.identities.first().map(|identity| identity.set);
-    let drilled = run_leased(options, (&shelf, recorder.as_ref()), &lease, &mut run);
+    ends::chose(Some(lease.label.as_str()));
+    let drilled = run_leased(
+        options,
+        (&shelf, recorder.as_ref()),
+        &lease,
+        (&mut run, lines),
+    );
     drilled.map_err(|ended| {
         run.failed(&ended.failure);
         if let Some(recorder) = &recorder {
@@ -129,7 +138,7 @@ fn run_leased(
     options: &Drill,
     (shelf, recorder): (&Shelf, Option<&Recorder>),
     lease: &BackupLease,
-    run: &mut PendingRun,
+    (run, lines): (&mut PendingRun, RunLines),
 ) -> Result<Exit, Ended> {
     let context = run.context;
     let opened: Vec<_> = lease
@@ -188,7 +197,11 @@ fn run_leased(
     if !restore.run.history_failed {
         run.ended(exit, wrong.as_deref().or(refused.as_deref()));
     }
-    context.output.say(&answer.text());
+    match answer.sound {
+        true => context.output.say(&answer.text()),
+        false => context.output.findings(&answer.text()),
+    }
+    lines.end(exit, &answer.summary());
     context.output.json(exit, answer);
     Ok(exit)
 }
@@ -218,19 +231,33 @@ impl Answer<'_> {
         });
     }
 
+    /// The verdict and each proof, on one line.
+    fn summary(&self) -> String {
+        let mut text = self.verdict();
+        for proof in self.proofs {
+            let mark = if proof.sound { "ok" } else { "FAIL" };
+            text += &format!("; {mark} {}: {}", proof.what, plain(&proof.text));
+        }
+        text
+    }
+
     fn text(&self) -> String {
         let mut text = String::new();
         for proof in self.proofs {
             let mark = if proof.sound { "ok  " } else { "FAIL" };
             text += &format!("  {mark}  {:<16}  {}\n", proof.what, plain(&proof.text));
         }
+        text + &self.verdict() + "\n"
+    }
+
+    fn verdict(&self) -> String {
         let verdict = match self.sound {
             true => "is good",
             false => "is NOT GOOD",
         };
         let (label, elapsed_s) = (self.label, self.elapsed_s);
         let database = plain(self.database);
-        text + &format!("backup {label} of {database} {verdict} ({elapsed_s:.1} s)\n")
+        format!("backup {label} of {database} {verdict} ({elapsed_s:.1} s)")
     }
 }
 

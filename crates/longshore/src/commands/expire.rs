@@ -15,6 +15,7 @@ use longshore_repository::status::Task;
 use longshore_repository::{ExpireReport, Fate, LeftUploads, LogFate, Shelf};
 use serde::Serialize;
 
+use super::ends::RunLines;
 use super::recording::Recorder;
 use super::runs::PendingRun;
 use super::shelves::{self, Failures, Row, shelves};
@@ -48,6 +49,9 @@ struct ExpiredDatabase {
     uploads_aborted: u64,
     uploads_kept_because: Option<String>,
     backups: Vec<ExpireVerdict>,
+    /// The numbers, on one line.
+    #[serde(skip)]
+    summary: String,
 }
 
 /// The WAL that was removed or kept.
@@ -97,6 +101,8 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
             continue;
         };
         let now_us = || context.clock.wall_ns() / 1000;
+        let named = (Some(&*shelf.database), Some(&*shelf.target.name));
+        let lines = RunLines::of(context, "expire", named, "");
         let recorder = Recorder::new(context, &shelf, Task::Expire);
         let recorder = recorder.filter(|_| !options.dry_run);
         let run = PendingRun::begin(context, RunTask::Expire);
@@ -108,10 +114,16 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
                 }
                 let (database, look) = tell(&shelf, expired, options.dry_run, context);
                 warned |= look;
+                let is_interrupted = cancel.load(Ordering::Relaxed);
                 if !options.dry_run {
-                    let is_interrupted = cancel.load(Ordering::Relaxed);
                     remember(&mut run, &database, (look, is_interrupted));
                 }
+                let exit = match is_interrupted {
+                    true => Exit::Interrupted,
+                    false if look => Exit::Warnings,
+                    false => lines.done(),
+                };
+                lines.end(exit, &database.summary);
                 databases.push(database);
             }
             Err(error) => {
@@ -275,6 +287,9 @@ fn tell(
     context
         .output
         .say(&format!("{listed}{count}{log_text}{uploads_text}\n"));
+    // Lines below the first are about single archives.
+    let log_line = log_text.lines().next().unwrap_or_default();
+    let summary = format!("{count}{log_line}{uploads_text}");
     if let Some(why) = &uploads_kept_because {
         context.output.remark(&format!(
             "unfinished uploads below {} stay in the store, which charges for them, until a lifecycle rule removes them: {why}",
@@ -300,6 +315,7 @@ fn tell(
         uploads_aborted,
         uploads_kept_because,
         backups: rows.into_iter().zip(expired.fates).map(judged).collect(),
+        summary,
     };
     (database, doubtful)
 }

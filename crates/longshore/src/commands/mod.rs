@@ -19,6 +19,7 @@ mod copy;
 mod devices;
 mod doctor;
 mod drill;
+mod ends;
 mod expire;
 mod findings;
 mod forwarded;

@@ -16,6 +16,7 @@ use longshore_repository::{BackupLease, Shelf};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::ends::{self, RunLines};
 use super::runs::PendingRun;
 use super::{devices, labelled};
 use crate::context::Context;
@@ -36,6 +37,22 @@ struct Answer {
     label: Option<String>,
     stripes: Vec<Stripe>,
     written_bytes: u64,
+}
+
+impl Answer {
+    /// The state of the media now.
+    fn summary(&self) -> String {
+        let is_whole = |stripe: &&Stripe| stripe.state == StripeState::Whole;
+        match (self.written_bytes, self.dry_run) {
+            (0, false) => "All stripes are whole.".to_owned(),
+            (written, false) => format!("{} were written; all stripes are whole.", bytes(written)),
+            (_, true) => format!(
+                "{} of {} stripes are whole; nothing was written (--dry-run)",
+                self.stripes.iter().filter(is_whole).count(),
+                self.stripes.len()
+            ),
+        }
+    }
 }
 
 /// A stripe as it was found, and whether it was repaired.
@@ -59,6 +76,8 @@ enum StripeState {
 }
 
 pub fn run(options: &Repair, context: &Context) -> Result<Exit, Failure> {
+    let named = (options.database.as_deref(), options.target.as_deref());
+    let lines = RunLines::of(context, "repair", named, &ends::stripes(&options.devices));
     let mut run = PendingRun::begin(context, RunTask::Repair);
     run.record.database.clone_from(&options.database);
     let target = options.database.as_deref().and_then(|database| {
@@ -73,11 +92,13 @@ pub fn run(options: &Repair, context: &Context) -> Result<Exit, Failure> {
         run.failed(failure);
     }
     let answer = repaired?;
+    ends::is_of(&answer.database);
     let exit = context.output.done();
     if !options.dry_run {
         remember(&mut run, &answer, exit);
     }
     context.output.say(&text(&answer));
+    lines.end(exit, &answer.summary());
     context.output.json(exit, answer);
     Ok(exit)
 }
@@ -222,10 +243,8 @@ fn text(answer: &Answer) -> String {
             stripe.what.as_deref().map_or("-".to_owned(), plain),
         ]);
     }
-    let closing = match (answer.written_bytes, answer.dry_run) {
-        (0, false) => "All stripes are whole.\n".to_owned(),
-        (0, true) => String::new(),
-        (written, _) => format!("{} were written; all stripes are whole.\n", bytes(written)),
-    };
-    table.to_string() + &closing
+    match answer.dry_run {
+        true => table.to_string(),
+        false => format!("{table}{}\n", answer.summary()),
+    }
 }

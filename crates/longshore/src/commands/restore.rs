@@ -16,12 +16,13 @@ mod preview;
 use longshore_catalog::RunTask;
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
-    Error, Report, Request, RestoreNote, RestoreReport, RestoreRequest, closing_line, mb_per_s,
-    ratio, run as run_pipeline,
+    Error, Report, Request, RestoreNote, RestoreReport, RestoreRequest, mb_per_s, ratio,
+    run as run_pipeline,
 };
 use serde::Serialize;
 
 use super::backup::{settings, wrong_report};
+use super::ends::{self, RunLines, closing_line, figures, stripes};
 use super::moving::{reading_tuning, restore_limits};
 use super::offload;
 use super::runs::PendingRun;
@@ -59,6 +60,8 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
         ));
     }
     let media = &options.media;
+    let named = (media.database.as_deref(), media.target.as_deref());
+    let lines = RunLines::of(context, "restore", named, &stripes(&media.devices));
     let mut run = PendingRun::begin(context, RunTask::Restore);
     if let Some(database) = &media.database {
         run.record.database = Some(database.clone());
@@ -68,47 +71,27 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
     }
     run.on(&media.devices);
     run.record.label = media.label.clone().filter(|label| label != "latest");
-    let restored = run_once(options, &mut run);
+    let restored = run_once(options, &mut run, lines);
     if let (Err(failure), false) = (&restored, options.dry_run) {
         run.failed(failure);
     }
     restored
 }
 
-fn run_once(options: &Restore, run: &mut PendingRun) -> Result<Exit, Failure> {
+fn run_once(options: &Restore, run: &mut PendingRun, lines: RunLines) -> Result<Exit, Failure> {
     let context = run.context;
     let beginning = beginning::of(options, context)?;
     if let Some(label) = beginning.label() {
         run.record.label = Some(label.to_owned());
     }
-    let request = RestoreRequest {
-        devices: beginning.devices.clone(),
-        bases: beginning.bases.clone(),
-        position: options.position.unwrap_or(0),
-        target: options.to.clone(),
-        replace: options.replace,
-        in_use: options.replace_in_use,
-        own: context.config.path.iter().cloned().collect(),
-        only: options.only.clone(),
-        moves: options
-            .moves
-            .iter()
-            .map(|m| (m.0.clone(), (&m.1).into()))
-            .collect(),
-        cluster: beginning.cluster.clone(),
-        note: RestoreNote::default(),
-        offload: offload::of(
-            &options.offloading,
-            settings(context).offload,
-            context.output,
-        ),
-        tuning: reading_tuning(&options.moving, &context.config.defaults),
-        limits: restore_limits(&options.moving),
-    };
+    ends::chose(beginning.label());
+    let request = request(options, &beginning, context);
     let mut run_context = context.run_context().equipped(&request.offload);
     run_context.keyring = keyring(context, &options.keys)?;
     if options.dry_run {
-        return preview::run(&request, &beginning, &run_context, context);
+        let exit = preview::run(&request, &beginning, &run_context, context)?;
+        lines.end(exit, "nothing was written (--dry-run)");
+        return Ok(exit);
     }
     let watch = ProgressView::new(context.output, context.clock.clone());
     let result = run_pipeline(&run_context, &Request::Restore(request), &watch);
@@ -141,16 +124,18 @@ fn run_once(options: &Restore, run: &mut PendingRun) -> Result<Exit, Failure> {
     if !report.run.history_failed {
         run.ended(exit, None);
     }
-    let message = closing_line("RESTORE DATABASE", report.plain_bytes, report.run.elapsed_s);
-    context
-        .output
-        .say(&format!("{message}\n{}", table(&report)));
+    let what = format!("Restore of {}", plain(&report.database));
+    let sizes = (report.plain_bytes, report.stored_bytes);
+    let message = closing_line(&what, exit, sizes, report.run.elapsed_s);
+    context.output.say(&table(&report).to_string());
     if let Some(line) = delta_line(&report) {
         context.output.say(&line);
     }
     if let Some(engines) = offload::table(&report.run.engines) {
         context.output.say(&engines.to_string());
     }
+    context.output.say(&format!("{message}\n"));
+    lines.end(exit, &done(&report, beginning.label()));
     context.output.json(
         exit,
         Answer {
@@ -165,6 +150,47 @@ fn run_once(options: &Restore, run: &mut PendingRun) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// The request for the backup that was chosen.
+fn request(
+    options: &Restore,
+    beginning: &beginning::RestorePoint,
+    context: &Context,
+) -> RestoreRequest {
+    RestoreRequest {
+        devices: beginning.devices.clone(),
+        bases: beginning.bases.clone(),
+        position: options.position.unwrap_or(0),
+        target: options.to.clone(),
+        replace: options.replace,
+        in_use: options.replace_in_use,
+        own: context.config.path.iter().cloned().collect(),
+        only: options.only.clone(),
+        moves: options
+            .moves
+            .iter()
+            .map(|m| (m.0.clone(), (&m.1).into()))
+            .collect(),
+        cluster: beginning.cluster.clone(),
+        note: RestoreNote::default(),
+        offload: offload::of(
+            &options.offloading,
+            settings(context).offload,
+            context.output,
+        ),
+        tuning: reading_tuning(&options.moving, &context.config.defaults),
+        limits: restore_limits(&options.moving),
+    }
+}
+
+/// The journal's words for what was done.
+fn done(report: &RestoreReport, label: Option<&str>) -> String {
+    ends::is_of(&report.database);
+    let sizes = (report.plain_bytes, report.stored_bytes);
+    let figures = figures(sizes, report.run.elapsed_s);
+    let backup = label.map_or(String::new(), |label| format!("backup {label}, "));
+    format!("{backup}{figures}, to {}", plain(&report.target))
 }
 
 /// The line about a delta: bytes that were changed and kept, and names that were removed.

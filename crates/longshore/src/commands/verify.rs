@@ -14,9 +14,11 @@ mod judged;
 mod ledger;
 mod log;
 
+use std::collections::BTreeSet;
+
 use longshore_catalog::RunTask;
 use longshore_pipeline::{
-    Report, Request, VerifiedSet, VerifyReport, VerifyRequest, closing_line, run as run_pipeline,
+    Report, Request, VerifiedSet, VerifyReport, VerifyRequest, run as run_pipeline,
 };
 use longshore_repository::SetIdentity;
 use longshore_repository::status::{FailedRun, News, SetResult, Task};
@@ -25,6 +27,7 @@ use serde::Serialize;
 pub use self::all::is_answer;
 use super::backup::wrong_report;
 use super::devices::{self, ReadDevices};
+use super::ends::{self, RunLines, closing_line, figures, stripes};
 use super::moving::{limits, reading_tuning};
 use super::recording::{self, Recorder, shelf_of};
 use super::repair::{Stripe, mend};
@@ -34,7 +37,7 @@ use crate::keys::keyring;
 use crate::options::{Repair, Verify};
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::output::{Table, bytes};
+use longshore_terminal::output::{Output, Table, bytes};
 use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
@@ -62,6 +65,8 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         return all::run(options, context);
     }
     let media = &options.media;
+    let named = (media.database.as_deref(), media.target.as_deref());
+    let lines = RunLines::of(context, "verify", named, &stripes(&media.devices));
     let shelf = shelf_of(context, media.database.as_deref(), media.target.as_deref());
     let recorder = shelf
         .as_ref()
@@ -73,7 +78,7 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         None => run.on(&media.devices),
     }
     run.record.label = media.label.clone().filter(|label| label != "latest");
-    let verified = run_once(options, context, (recorder.as_ref(), &mut run));
+    let verified = run_once(options, context, (recorder.as_ref(), &mut run), lines);
     if let Err(failure) = &verified {
         run.failed(failure);
         if let Some(recorder) = &recorder {
@@ -88,11 +93,13 @@ fn run_once(
     options: &Verify,
     context: &Context,
     (recorder, run): (Option<&Recorder>, &mut PendingRun),
+    lines: RunLines,
 ) -> Result<Exit, Failure> {
     let chosen = devices::of(context, &options.media)?;
     if let Some(identity) = chosen.identities().first() {
         run.record.label = Some(identity.label.to_string());
         run.record.set = Some(identity.set);
+        ends::chose(run.record.label.as_deref());
     }
     let request = VerifyRequest {
         devices: chosen.devices.clone(),
@@ -134,27 +141,13 @@ fn run_once(
     };
     remember(run, &report, exit);
     let output = context.output;
-    for (i, finding) in report.findings.iter().enumerate() {
-        let number = finding.number.map_or(String::new(), |n| format!("{n}: "));
-        // Findings with one remedy follow each other; the last of them names it.
-        let next = report.findings.get(i + 1);
-        let hint = match next.is_some_and(|next| next.hint == finding.hint) {
-            true => String::new(),
-            false => format!("\nhint: {}", finding.hint),
-        };
-        output.warn(&format!("{number}{}{hint}", finding.text));
-    }
-    let plain_bytes = report.sets.iter().map(|s| s.plain_bytes).sum();
-    let message = match exit {
-        Exit::Done | Exit::Warnings => {
-            // Message 3262 first: scripts look for it.
-            let sets = report.sets.iter().map(valid);
-            let closing = closing_line("VERIFY DATABASE", plain_bytes, report.run.elapsed_s);
-            sets.collect::<String>() + &closing
-        }
-        _ => format!("The media are damaged: {} findings.", report.findings.len()),
-    };
-    output.say(&format!("{message}\n{}{table_of_stripes}", table(&report)));
+    warn_of(&report, output);
+    let message = message(exit, &report);
+    let closing = message.lines().last().unwrap_or_default();
+    let above = message.strip_suffix(closing).unwrap_or_default();
+    let table = table(&report);
+    output.say(&format!("{above}{table}{table_of_stripes}{closing}\n"));
+    lines.end(exit, &done(&report, run.record.label.as_deref()));
     output.json(
         exit,
         Answer {
@@ -166,6 +159,72 @@ fn run_once(
         },
     );
     Ok(exit)
+}
+
+/// Warns of each finding. Findings with one remedy follow each other; the last of them names it.
+fn warn_of(report: &VerifyReport, output: Output) {
+    for (i, finding) in report.findings.iter().enumerate() {
+        let number = finding.number.map_or(String::new(), |n| format!("{n}: "));
+        let next = report.findings.get(i + 1);
+        let hint = match next.is_some_and(|next| next.hint == finding.hint) {
+            true => String::new(),
+            false => format!("\nhint: {}", finding.hint),
+        };
+        output.warn(&format!("{number}{}{hint}", finding.text));
+    }
+}
+
+/// A line for each good set, and how it ended.
+fn message(exit: Exit, report: &VerifyReport) -> String {
+    match exit {
+        Exit::Done | Exit::Warnings => {
+            // Message 3262 first: scripts look for it.
+            let sets = report.sets.iter().map(valid);
+            let what = format!("Verification of {}", databases(report));
+            let closing = closing_line(&what, exit, sizes(report), report.run.elapsed_s);
+            sets.collect::<String>() + &closing
+        }
+        _ => format!("The media are damaged: {} findings.", report.findings.len()),
+    }
+}
+
+/// The journal's words for what was done.
+fn done(report: &VerifyReport, label: Option<&str>) -> String {
+    if let [set, rest @ ..] = &report.sets[..]
+        && rest.iter().all(|other| other.database == set.database)
+    {
+        ends::is_of(&set.database);
+    }
+    let backup = label.map_or(String::new(), |label| format!("backup {label}, "));
+    let findings = match report.findings.len() {
+        0 => String::new(),
+        count => format!(", {count} findings"),
+    };
+    let figures = figures(sizes(report), report.run.elapsed_s);
+    format!("{backup}{figures}{findings}")
+}
+
+/// The plain and the stored bytes of all sets.
+fn sizes(report: &VerifyReport) -> (u64, u64) {
+    let sets = report.sets.iter();
+    let plain_bytes = sets.clone().map(|set| set.plain_bytes).sum();
+    (plain_bytes, sets.map(|set| set.stored_bytes).sum())
+}
+
+/// The databases of the sets.
+fn databases(report: &VerifyReport) -> String {
+    let names: BTreeSet<&str> = report
+        .sets
+        .iter()
+        .map(|set| set.database.as_str())
+        .collect();
+    match names.len() {
+        1..=3 => {
+            let names: Vec<String> = names.into_iter().map(plain).collect();
+            names.join(", ")
+        }
+        count => format!("{count} databases"),
+    }
 }
 
 /// With --repair: writes the stripes that parity stood for once more. Nothing is repaired of media with other damage.

@@ -272,9 +272,10 @@ fn masked(line: &str) -> String {
         });
     let mut words: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
     // The length of media with the same content varies by some bytes: times and identities are compressed, too. So do
-    // ages, `12 s ago`.
+    // ages, `12 s ago`, and rates, `12 MiB/s`.
     for i in 1..words.len() {
-        if matches!(words[i], "B" | "s") && words[i - 1].bytes().all(|b| b.is_ascii_digit()) {
+        let is_varied = matches!(words[i], "B" | "s") || words[i..].starts_with(&["MiB", "s"]);
+        if is_varied && words[i - 1].bytes().all(|b| b.is_ascii_digit()) {
             words[i - 1] = "#";
         }
         // If several names are in the way, the report names the first that a worker reaches.

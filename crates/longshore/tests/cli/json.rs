@@ -18,7 +18,7 @@ fn object(ran: &Ran) -> Value {
 
 /// Each action that this suite has an answer of, by a command line that ends well. The answers are compared with
 /// `docs/json.md`: no member is missing, unknown or of another type.
-const LINES: [(&str, &str); 33] = [
+const LINES: [(&str, &str); 34] = [
     ("key new identity --json", "key_new"),
     ("key recipient identity --json", "key_recipient"),
     (
@@ -215,11 +215,9 @@ fn a_backups_object_holds_the_facts_of_the_table_and_the_plan() {
         stored <= on_disk && on_disk < stored + 4096,
         "{stored} {on_disk}"
     );
-    let pages = len / 8192;
     let message = value["message"].as_str().unwrap();
-    let head = format!("BACKUP DATABASE successfully processed {pages} pages in ");
     assert!(
-        message.starts_with(&head) && message.ends_with(" MB/sec)."),
+        message.starts_with("Backup of app finished: ") && message.ends_with(" on media"),
         "{message}"
     );
 }

@@ -15,6 +15,7 @@ mod encrypted;
 mod errors;
 mod exits;
 mod interrupt;
+mod journal;
 mod journey;
 mod json;
 mod lab;

@@ -4,7 +4,7 @@
 //! Python's.
 //! Not covered: terminals of other widths.
 
-use crate::stage::{BINARY, Stage};
+use crate::stage::{BINARY, Ran, Stage};
 
 #[test]
 fn progress_is_plain_lines_outside_a_terminal_and_the_answer_is_on_standard_output() {
@@ -19,8 +19,6 @@ fn progress_is_plain_lines_outside_a_terminal_and_the_answer_is_on_standard_outp
     assert!((2..=11).contains(&lines), "{}", ran.err);
     assert!(!ran.err.contains(['\r', '\u{1b}']), "{:?}", ran.err);
     let mut out = ran.out.lines();
-    let closing = out.next().unwrap();
-    assert!(closing.starts_with("BACKUP DATABASE successfully processed 1536 pages in "));
     let heads: Vec<_> = out.next().unwrap().split("  ").map(str::trim).collect();
     for head in [
         "stripes",
@@ -37,9 +35,18 @@ fn progress_is_plain_lines_outside_a_terminal_and_the_answer_is_on_standard_outp
         assert!(heads.contains(&head), "{heads:?}");
     }
     assert!(out.next().unwrap().contains("QAT_DEFLATE"));
+    let what = out.next().unwrap();
+    assert!(
+        what.starts_with("full backup of file, 20") && what.ends_with(" UTC, in a.bak"),
+        "{what}"
+    );
     let last = out.next().unwrap();
     assert!(
-        last.starts_with("full backup of file, 20") && last.ends_with(" UTC, in a.bak"),
+        last.starts_with("Backup of file finished: 12.0 MiB in "),
+        "{last}"
+    );
+    assert!(
+        last.contains(" MiB/s), ") && last.ends_with(" on media"),
         "{last}"
     );
     assert_eq!(out.next(), None);
@@ -135,6 +142,39 @@ fn the_log_goes_to_standard_error_when_asked_for() {
     stage.write("file", b"x");
     let ran = stage.shell("LONGSHORE_LOG=trace longshore list nowhere.bak || true");
     assert!(ran.out.is_empty(), "{}", ran.out);
+}
+
+/// Goal: a level shows what docs/configuration.md says, one crate's messages can be chosen, and each says when it was.
+#[test]
+fn the_log_shows_the_chosen_levels_and_crates_with_time_level_and_target() {
+    let stage = Stage::new();
+    stage.write("file", b"x");
+    let logged = |filter: &str| {
+        let mut run = stage.command(&["backup", "file", "--to", "nul:", "--quiet"]);
+        let ran = Ran::of(&run.env("LONGSHORE_LOG", filter).output().unwrap());
+        let lines = ran.exits(0).err;
+        let lines = lines.lines().filter(|line| line.contains(": ISA-L "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let debug = logged("debug");
+    let [line] = &debug[..] else {
+        panic!("{debug:?}");
+    };
+    let words: Vec<_> = line.split_whitespace().collect();
+    let now = stage.shell("date -u +%Y-%m-%dT%H:").exits(0).out;
+    // The hour may have changed since.
+    assert_eq!(words[0][..11], now[..11], "{line}");
+    assert!(words[0].ends_with('Z') && words[0].len() > 20, "{line}");
+    assert_eq!(words[1..3], ["DEBUG", "longshore_codec::deflate::isal:"]);
+    assert_eq!(logged("longshore_codec=debug").len(), 1);
+    for filter in [
+        "info",
+        "warn",
+        "debug,longshore_codec=info",
+        "longshore_wal=debug",
+    ] {
+        assert_eq!(logged(filter), [""; 0], "{filter}");
+    }
 }
 
 #[test]

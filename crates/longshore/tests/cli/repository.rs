@@ -345,32 +345,6 @@ fn the_name_and_the_description_of_a_backup_are_shown_where_it_is_listed() {
     assert_eq!(told["first_lsn"], Value::Null);
 }
 
-/// systemd names the journal's stream to the services that it starts.
-#[test]
-fn a_quiet_backup_has_a_line_at_its_begin_and_its_end_in_the_journal_alone() {
-    let stage = configured();
-    let ran = |is_journal: bool| {
-        let log = stage.path("journal");
-        let file = std::fs::File::create(&log).unwrap();
-        let about = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
-        let device = std::os::unix::fs::MetadataExt::dev(&file.metadata().unwrap());
-        let number = about + u64::from(!is_journal);
-        let mut command = stage.command(&["--quiet", "backup", "sales"]);
-        command.env("JOURNAL_STREAM", format!("{device}:{number}"));
-        assert!(command.stderr(file).status().unwrap().success());
-        let said = std::fs::read_to_string(log).unwrap();
-        // Notes are printed in any case: on a busy machine commits may have waited.
-        let lines = said.lines().filter(|line| !line.contains(": note: "));
-        lines.map(|line| format!("{line}\n")).collect::<String>()
-    };
-    assert_eq!(ran(false), "");
-    let said = ran(true);
-    let lines: Vec<_> = said.lines().collect();
-    assert_eq!(lines.len(), 2, "{said}");
-    assert!(lines[0].starts_with("longshore: full backup 20") && lines[0].ends_with(" begins"));
-    assert!(lines[1].starts_with("longshore: full backup 20") && lines[1].contains(" UTC, in "));
-}
-
 #[test]
 fn info_shows_states_sizes_and_the_outlook() {
     let stage = configured();

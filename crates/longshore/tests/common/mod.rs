@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};
 
+pub mod journal;
 pub mod store;
 
 pub use longshore_kit::program::{

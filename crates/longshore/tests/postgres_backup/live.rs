@@ -294,9 +294,13 @@ fn a_backup_of_a_server_shows_percent_total_and_the_time_that_is_left() {
     assert!(lsn("first_lsn") < lsn("last_lsn"), "{told}");
     assert_eq!(told["timeline"], 1);
     let said = crate::common::text(&succeed(stage.backup("p.bak").arg("--format")).stdout);
+    let what = said
+        .lines()
+        .find(|line| line.starts_with("full backup of "));
+    assert!(what.is_some_and(|line| line.contains(", WAL 0/")), "{said}");
     let last = said.lines().last().unwrap();
     assert!(
-        last.starts_with("full backup of ") && last.contains(", WAL 0/"),
+        last.starts_with("Backup of ") && last.ends_with(" on media"),
         "{said}"
     );
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use longshore_kit::{Installation, Server, Stop, installations, representatives};
 
 use super::stage::*;
+use crate::common::journal::{Entry, Units, field};
 
 fn receiver(server: &Server, archive: &str) -> Child {
     let mut command = receive(server, archive, &["--status-interval=1"]);
@@ -374,4 +375,56 @@ fn a_receiver_uses_the_slot_the_form_the_target_and_the_interval_asked_for() {
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         assert!(child.wait().unwrap().success());
     }
+}
+
+/// Goal: entries of a unit's journal tell which WAL a backup has and how far a receiver is.
+#[test]
+fn entries_of_a_backup_and_of_a_receiver_have_their_lsns() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let server = server(&installation, &[]);
+    server.start();
+    work(&server, 1);
+    let streamed = new_archive(&server, "streamed");
+    let mut units = Units::new(server.socket_dir().join("journal"));
+    units.user = server.user().ids();
+    let (url, to) = (server.url(), beside(&server, "a.bak"));
+    let backup = longshore(&server, &["--quiet", "backup", &url, "--to", &to]);
+    let Some(told) = units.run(&backup, server.data_dir()) else {
+        return;
+    };
+    assert_eq!((told.code, &*told.err), (0, ""), "{:#?}", told.entries);
+    let bytes = |entry: &Entry, name: &str| -> u64 {
+        let lsn = field(entry, name);
+        let sql = format!("select '{lsn}'::pg_lsn - '0/0'::pg_lsn");
+        server.psql(&sql).parse().unwrap()
+    };
+    let end = told.entries.last().unwrap();
+    assert!(bytes(end, "LONGSHORE_FIRST_LSN") < bytes(end, "LONGSHORE_LAST_LSN"));
+    assert_eq!(field(end, "LONGSHORE_TIMELINE"), "1");
+    work(&server, 1);
+    let place = server.psql("select pg_current_wal_flush_lsn()");
+    let mut receiver = receive(&server, &streamed, &["--once", "--until", &place]);
+    receiver.arg("--quiet");
+    let told = units.run(&receiver, server.data_dir()).unwrap();
+    assert_eq!((told.code, &*told.err), (0, ""), "{:#?}", told.entries);
+    let is_run = |entry: &&Entry| field(entry, "PRIORITY") == "6";
+    let runs: Vec<_> = told.entries.iter().filter(is_run).collect();
+    let messages: Vec<_> = runs.iter().map(|e| field(e, "MESSAGE")).collect();
+    let [begin, started, end] = messages[..] else {
+        panic!("{messages:#?}");
+    };
+    let what = format!("wal receive of {streamed}");
+    assert_eq!(begin, format!("{what} begins"));
+    assert!(started.starts_with("receiving from "), "{started}");
+    let head = format!("{what} finished: Received up to ");
+    assert!(end.starts_with(&head), "{end}");
+    assert!(
+        runs.iter()
+            .all(|e| field(e, "LONGSHORE_TASK") == "wal_receive")
+    );
+    let sql = format!("select '{place}'::pg_lsn - '0/0'::pg_lsn");
+    let wanted: u64 = server.psql(&sql).parse().unwrap();
+    assert!(bytes(runs[2], "LONGSHORE_LAST_LSN") >= wanted);
 }

@@ -29,6 +29,11 @@ impl User {
         }
     }
 
+    /// User and group, if they are not those of this process.
+    pub fn ids(self) -> Option<(u32, u32)> {
+        self.switch
+    }
+
     /// `program`, to be run as this user.
     pub fn command(self, program: &Path) -> Command {
         let mut command = Command::new(program);

@@ -32,6 +32,7 @@ use longshore_repository::{
 use serde::Serialize;
 
 use super::super::devices;
+use super::super::ends::RunLines;
 use super::super::moving::{limits, reading_tuning};
 use super::super::recording;
 use super::super::runs::PendingRun;
@@ -139,10 +140,14 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
         if cancel.load(Ordering::Relaxed) {
             break;
         }
+        let named = (Some(&*shelf.database), Some(&*shelf.target.name));
+        let lines = RunLines::of(context, "verify_all", named, "");
         let shared = (keyring.clone(), cancel.clone());
         match Verification::new(options, context, shelf, shared).run() {
             Ok(database) => {
                 context.output.say(&text(&database));
+                let exit = database.exit(&cancel).unwrap_or_else(|| lines.done());
+                lines.end(exit, &database.counts());
                 databases.push(database);
             }
             Err(failure) => failures.note(shelf, failure, context),
@@ -180,6 +185,32 @@ impl VerifiedDatabase {
         let log = self.wal.as_ref();
         let log_is_closed = log.is_some_and(|wal| wal.first_closed().is_some());
         !self.is_damaged() && self.closed == 0 && !log_is_closed
+    }
+
+    /// How its own run ended; `None`: it did its work, and nothing is wrong.
+    fn exit(&self, cancel: &AtomicBool) -> Option<Exit> {
+        match self.is_damaged() {
+            _ if cancel.load(Ordering::Relaxed) => Some(Exit::Interrupted),
+            true => Some(Exit::No),
+            false => self.closed_exit,
+        }
+    }
+
+    /// The numbers of backups and segments, on one line.
+    fn counts(&self) -> String {
+        let closed = match self.closed {
+            0 => String::new(),
+            closed => format!(", {closed} NOT OPENED"),
+        };
+        let mut text = format!(
+            "backups {} verified, {} known to be good, {} DAMAGED{closed}, {} left",
+            self.verified, self.known, self.damaged, self.left
+        );
+        if let Some(wal) = &self.wal {
+            text += &format!("; WAL {}", wal.counts());
+        }
+        let (read, elapsed_s) = (bytes(self.plain_bytes), self.elapsed_s);
+        text + &format!("; {read} in {elapsed_s:.1} s")
     }
 
     fn count(&mut self) {

@@ -64,18 +64,23 @@ impl VerifiedWal {
         wrong.next().map(String::as_str)
     }
 
-    pub fn text(&self) -> String {
+    /// The numbers of segments.
+    pub fn counts(&self) -> String {
         let closed = match self.closed.len() {
             0 => String::new(),
             closed => format!(", {closed} NOT OPENED"),
         };
-        let mut text = format!(
-            "WAL               {} segments verified, {} known to be good, {} DAMAGED{closed}{}\n",
+        format!(
+            "{} segments verified, {} known to be good, {} DAMAGED{closed}{}",
             self.verified,
             self.known,
             self.damaged.len(),
             if self.left { ", the rest left" } else { "" }
-        );
+        )
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = format!("WAL               {}\n", self.counts());
         for what in self.damaged.iter().chain(&self.broken).chain(&self.closed) {
             text += &format!("  {}\n", plain(what));
         }

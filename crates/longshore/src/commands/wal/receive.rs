@@ -11,18 +11,20 @@
 use std::time::Duration;
 
 use longshore_facts as facts;
-use longshore_pg::client;
+use longshore_pg::{Lsn, Timeline, client};
 use longshore_pipeline::SourceSpec;
 use longshore_wal::{Event, Progress, ReceivePlan, receive};
 use serde::Serialize;
 
 use super::form::form;
 use crate::commands::archive::ArchiveLocation;
+use crate::commands::ends::RunLines;
 use crate::commands::source;
 use crate::context::Context;
 use crate::options::WalReceive;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
+use longshore_terminal::journal;
 use longshore_terminal::numbers;
 use longshore_terminal::output::{Output, bytes};
 
@@ -43,6 +45,11 @@ struct Answer {
 }
 
 pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
+    let database = options.archive.database.as_deref();
+    let target = options.archive.target.as_deref();
+    let archive = options.archive.archive.as_deref();
+    let archive = archive.map_or(String::new(), |path| path.display().to_string());
+    let lines = RunLines::of(context, "wal_receive", (database, target), &archive);
     let server = server(options, context)?;
     let plan = plan(options, context)?;
     let place = ArchiveLocation::of(&options.archive, context)?;
@@ -76,10 +83,13 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
             Err(error) => return Err(error.into()),
         }
     };
-    output.say(&format!(
-        "Received up to {} on timeline {}.\n",
+    let received = format!(
+        "Received up to {} on timeline {}.",
         end.flushed, end.timeline
-    ));
+    );
+    output.say(&format!("{received}\n"));
+    is_at(end.flushed, end.timeline);
+    lines.end(Exit::Done, &received);
     output.json(
         Exit::Done,
         Answer {
@@ -91,6 +101,14 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(Exit::Done)
+}
+
+/// Names the LSN up to which the WAL is durable here.
+fn is_at(flushed: Lsn, timeline: Timeline) {
+    journal::learn(|run| {
+        run.last_lsn = Some(flushed.to_string());
+        run.timeline = Some(timeline.number());
+    });
 }
 
 fn plan(options: &WalReceive, context: &Context) -> Result<ReceivePlan, Failure> {
@@ -130,10 +148,13 @@ impl ReportedEvents {
             Event::Started(at) => {
                 self.segments_before += self.last.map_or(0, |p| p.segments);
                 self.last = Some(at);
-                output.remark(&format!(
+                let text = format!(
                     "longshore: receiving from {}, timeline {}\n",
                     at.flushed, at.timeline
-                ));
+                );
+                is_at(at.flushed, at.timeline);
+                output.remark(&text);
+                output.journal(&text, None);
             }
             Event::Status(at) => {
                 self.last = Some(at);

@@ -80,3 +80,15 @@ fn hear(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_message_is_that_of_a_published_run() {
+        let message = processed("BACKUP DATABASE", 2_136_466 * 8192, 39.266);
+        let expected = "BACKUP DATABASE successfully processed 2136466 pages in 39.266 seconds (425.078 MB/sec).";
+        assert_eq!(message.text, expected);
+    }
+}
