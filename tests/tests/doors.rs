@@ -432,7 +432,7 @@ const WIDE: &[(&str, usize, &str)] = &[
     ),
     (
         "repository/Place",
-        18,
+        19,
         "a place of backups also keeps what is marked, recorded and stopped there",
     ),
     ("tsql/Calls", 9, "a call's arguments are leaves"),

@@ -108,6 +108,9 @@ const SECTOR: u64 = 512;
 /// A record's kind and body, and the offset after it.
 type Record = (RecordKind, Vec<u8>, u64);
 
+/// The bodies of a set's header and of its Keys records, and the offset after them.
+type SealedStart = (Vec<u8>, Vec<Vec<u8>>, u64);
+
 impl Member {
     pub fn open(
         device: &dyn BackupDevice,
@@ -599,11 +602,7 @@ impl Member {
     }
 
     /// The bodies of the header and of the Keys records of an encrypted set, and where they end.
-    fn sealed_start(
-        &self,
-        part: &Part,
-        position: u32,
-    ) -> Result<(Vec<u8>, Vec<Vec<u8>>, u64), Error> {
+    fn sealed_start(&self, part: &Part, position: u32) -> Result<SealedStart, Error> {
         let record = |offset, kind| match self.record_at(offset)? {
             Ok((found, body, end)) if found == kind => Ok((body, end)),
             Ok((found, ..)) => Err(self.damaged(offset, RecordError::Kind(found as u8))),

@@ -505,7 +505,7 @@ impl Shelf {
         let read = media.and_then(|media| {
             let set = media.set(0)?;
             let stored_bytes = media.stored_bytes()?.unwrap_or(0);
-            // What is wrong with these records is for a verification to tell.
+            // A verification tells what is wrong with these records.
             let recipients = media.recipients(set.header.position).ok();
             Ok((set, stored_bytes, media.faults(), recipients))
         });

@@ -304,7 +304,7 @@ fn a_backup_that_is_killed_anywhere_leaves_a_whole_set_or_none_and_nothing_for_e
     }
 }
 
-/// Goal: only uploads of backups that have ended are aborted, and what the store refuses stops no expire. Who only looks
+/// Goal: only uploads of backups that have ended are aborted, and what the store refuses stops no expire. A look
 /// counts the same ones, and aborts none.
 #[test]
 fn an_upload_is_aborted_when_it_is_old_and_its_backup_has_ended() {

@@ -17,7 +17,7 @@ use super::info::{self, DescribedDatabase};
 use super::results::Results;
 use super::shelves::Failures;
 use crate::context::Context;
-use crate::options::{Info, Metrics as MetricsOptions};
+use crate::options::{Info, Metrics};
 use longshore_terminal::failure::{Exit, Failure};
 
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ struct Answer {
     failures: Failures,
 }
 
-pub fn run(options: &MetricsOptions, context: &Context) -> Result<Exit, Failure> {
+pub fn run(options: &Metrics, context: &Context) -> Result<Exit, Failure> {
     let (databases, failures) = info::read(&options.databases, options.target.as_deref(), context)?;
     let text = text(&databases, &failures, context);
     let exit = failures.exit().unwrap_or_else(|| context.output.done());
@@ -64,8 +64,8 @@ pub fn of_info(options: &Info, context: &Context) -> Result<Exit, Failure> {
 /// The metrics of these databases, and which could not be read.
 fn text(databases: &[DescribedDatabase], failures: &Failures, context: &Context) -> String {
     let now_us = context.clock.wall_ns() / 1000;
-    let of = |database: &DescribedDatabase| Metrics::of(database, now_us);
-    let all: Vec<Metrics> = databases.iter().map(of).collect();
+    let of = |database: &DescribedDatabase| DatabaseMetrics::of(database, now_us);
+    let all: Vec<DatabaseMetrics> = databases.iter().map(of).collect();
     let mut text = prometheus(&all.iter().collect::<Vec<_>>(), now_us);
     let known = databases.iter().map(|d| (&*d.database, &*d.target));
     let ups = known.map(|place| (place, true));
@@ -227,7 +227,7 @@ const METRICS: &[Metric] = &[
 const AGE: &str = "last_good_backup_age_seconds";
 
 /// A database's metrics: few bytes, however many backups it has.
-pub struct Metrics {
+pub struct DatabaseMetrics {
     /// `database="NAME",target="NAME"`
     labels: String,
     at_us: i64,
@@ -237,11 +237,11 @@ pub struct Metrics {
     branches: String,
 }
 
-impl Metrics {
+impl DatabaseMetrics {
     /// `at_us`: when the facts were read.
-    pub fn of(database: &DescribedDatabase, at_us: i64) -> Metrics {
+    pub fn of(database: &DescribedDatabase, at_us: i64) -> DatabaseMetrics {
         let (name, target) = (escaped(&database.database), escaped(&database.target));
-        Metrics {
+        DatabaseMetrics {
             labels: format!("database=\"{name}\",target=\"{target}\""),
             at_us,
             values: METRICS.iter().map(|metric| (metric.2)(database)).collect(),
@@ -252,10 +252,10 @@ impl Metrics {
 }
 
 /// The metrics of databases, in Prometheus' text format.
-pub fn prometheus(databases: &[&Metrics], now_us: i64) -> String {
+pub fn prometheus(databases: &[&DatabaseMetrics], now_us: i64) -> String {
     let mut text = String::new();
     for (i, (name, help, _)) in METRICS.iter().enumerate() {
-        let value = |d: &&Metrics| {
+        let value = |d: &&DatabaseMetrics| {
             let kept_s = match *name == AGE {
                 true => (now_us - d.at_us) / 1_000_000,
                 false => 0,

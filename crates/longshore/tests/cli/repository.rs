@@ -490,7 +490,7 @@ fn metrics_go_to_a_file_as_a_whole_and_say_which_target_is_away() {
         assert!(away.contains(&line), "{away}");
     }
     assert!(!away.contains("longshore_backups{"), "{away}");
-    // What cannot be written is said, and nothing is left of it.
+    // A place without room for the file is named.
     stage.write("plain", b"a file");
     stage.line("metrics --output plain/x.prom").exits(6);
     stage.line("metrics --output collected/..").exits(2);

@@ -1,6 +1,10 @@
 //! When a certificate ends: the one field of X.509 that a monitor needs.
 //!
-//! Nothing relies on it: clients judge certificates by themselves. Bytes that are no certificate have no end.
+//! Invariants
+//! - Nothing relies on it: clients judge certificates by themselves.
+//! - Any bytes may be given; those that are no certificate have no end.
+//!
+//! Leaves to others: reading the file (`tls.rs`), and telling monitors (`http/status.rs`).
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;

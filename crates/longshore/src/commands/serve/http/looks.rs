@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::commands::check::{self, CheckDepth, CheckedDatabase, Grade};
 use crate::commands::info::{self, DescribedDatabase};
-use crate::commands::metrics::Metrics;
+use crate::commands::metrics::DatabaseMetrics;
 use crate::commands::shelves::Placed;
 use crate::context::Context;
 use longshore_terminal::failure::Failure;
@@ -49,7 +49,7 @@ pub enum Found {
 pub struct ShelfFound {
     pub info: DescribedDatabase,
     pub left_out: LeftOut,
-    pub metrics: Metrics,
+    pub metrics: DatabaseMetrics,
 }
 
 /// The answer of `check` about a database.
@@ -110,7 +110,7 @@ fn shelf(placed: &Placed, rows: usize, context: &Context) -> Result<Found, Failu
     let shelf = placed.shelf(context)?;
     let listing = shelf.list()?;
     let mut info = info::database(&shelf, &listing, context)?;
-    let metrics = Metrics::of(&info, context.clock.wall_ns() / 1000);
+    let metrics = DatabaseMetrics::of(&info, context.clock.wall_ns() / 1000);
     // A reader of the page need not learn how the server is reached.
     info.url = None;
     let mut left_out = LeftOut {

@@ -21,7 +21,7 @@ use super::looks::{self, CheckFound, Found, LeftOut, Runs, ShelfFound, Subject};
 use super::reply::Body;
 use crate::commands::check::{CheckDepth, CheckedDatabase, Grade};
 use crate::commands::info::DescribedDatabase;
-use crate::commands::metrics::{Metrics, build_info, escaped, gauge, prometheus, up};
+use crate::commands::metrics::{DatabaseMetrics, build_info, escaped, gauge, prometheus, up};
 use crate::commands::results::age_text;
 use crate::config::Config;
 use crate::context::Context;
@@ -253,7 +253,7 @@ struct ShelfRow<'a> {
     info: Option<&'a DescribedDatabase>,
     left_out: Option<&'a LeftOut>,
     #[serde(skip)]
-    metrics: Option<&'a Metrics>,
+    metrics: Option<&'a DatabaseMetrics>,
 }
 
 impl<'a> ShelfRow<'a> {
@@ -487,7 +487,8 @@ impl<'a> Seen<'a> {
     }
 
     fn metrics(&self) -> String {
-        let known: Vec<&Metrics> = self.shelves.iter().filter_map(|row| row.metrics).collect();
+        let known: Vec<&DatabaseMetrics> =
+            self.shelves.iter().filter_map(|row| row.metrics).collect();
         let mut text = prometheus(&known, self.now_us);
         let places = self.shelves.iter();
         text += &up(places.map(|row| ((row.database, row.target), row.asked.is_current())));
