@@ -306,7 +306,7 @@ fn a_backup_to_a_target_finds_its_base() {
         .iter()
         .map(|b| b["type"].clone())
         .collect();
-    assert_eq!(types, ["I", "I", "D", "D"], "{history}");
+    assert_eq!(types, ["diff", "diff", "full", "full"], "{history}");
 
     // Sets that a kept set needs stay, whatever the rule.
     let mut expire = program(&["expire", "main", "--keep-full", "1", "--json"]);
