@@ -1,7 +1,7 @@
 //! The names people use: algorithms and levels.
 //!
 //! Invariants
-//! - What is printed is read back as the same value.
+//! - A printed value is read back as the same value.
 //! - The number of an algorithm on media belongs to it for ever.
 //!
 //! Leaves to others: what a level means to an engine.

@@ -174,7 +174,7 @@ impl Watched<'_> {
         }
     }
 
-    /// What was found, if nothing but the medium kept the bytes back.
+    /// The finding, if nothing but the medium kept the bytes back.
     fn judged<T>(self, found: T) -> Result<T, Error> {
         let failed = self.failed.into_inner();
         match failed.unwrap_or_else(PoisonError::into_inner) {

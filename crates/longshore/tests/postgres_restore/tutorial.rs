@@ -43,7 +43,7 @@ fn the_tutorial_leads_from_nothing_to_a_drilled_backup_as_it_stands() {
     });
 }
 
-/// Goal: the first commands that a reader of README.md tries make a copy that starts beside the original.
+/// Goal: the first commands that a reader of README.md tries make a copy that starts next to the original.
 #[test]
 fn the_first_commands_of_the_readme_make_a_copy_that_starts() {
     let Some(installation) = installations().pop() else {

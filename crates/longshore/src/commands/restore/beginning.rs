@@ -590,7 +590,7 @@ fn told(
     }
 }
 
-/// What recovery fetches from the archive after the WAL that is in the set. `None` if the archive ends before.
+/// The part of the archive that recovery fetches after the WAL in the set. `None` if the archive ends before.
 fn replayed_wal(
     lease: &BackupLease,
     archive: &WalArchive,
@@ -621,7 +621,7 @@ impl ChosenBackup {
         &self.label
     }
 
-    /// What a dry run says of the WAL; `None` without an archive.
+    /// The line of a dry run about the WAL; `None` without an archive.
     pub fn wal_text(&self) -> Option<String> {
         let archive = plain(self.archive.as_ref()?);
         Some(match &self.archive_wal {
