@@ -217,7 +217,8 @@ fn runs(
     portions: impl Fn(&mut Take<RunRow>) -> Result<(), Error>,
 ) -> Result<Exit, Failure> {
     if context.output.json {
-        return Ok(json_rows(context, path, "runs", portions));
+        let action = "runs";
+        return Ok(json_rows(context, path, action, portions));
     }
     let heads = run_line(["finished (local)", "task", "result", "took", "database"]);
     context.output.say(&heads);
