@@ -174,6 +174,23 @@ impl Watched<'_> {
         }
     }
 
+    /// Hands a result on, and keeps the first failure that is not of the medium: it says more than the bytes it kept back.
+    fn heed<T>(&self, done: Result<T, Error>, offset: u64) -> Result<T, Error> {
+        match done {
+            Err(error) if !parity::is_of_medium(&error) => {
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.get_or_insert(error);
+                Err(Error::Io {
+                    action: "read",
+                    device: String::new(),
+                    offset,
+                    source: io::Error::other("it failed before"),
+                })
+            }
+            done => done,
+        }
+    }
+
     /// The finding, if nothing but the medium kept the bytes back.
     fn judged<T>(self, found: T) -> Result<T, Error> {
         let failed = self.failed.into_inner();
@@ -186,24 +203,11 @@ impl Watched<'_> {
 
 impl FamilyRead for Watched<'_> {
     fn len_bytes(&self) -> Result<Option<u64>, Error> {
-        self.read.len_bytes()
+        self.heed(self.read.len_bytes(), 0)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
-        match self.read.read_at(buf, offset) {
-            Err(error) if parity::is_of_reading(&error) && !parity::is_of_medium(&error) => {
-                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.get_or_insert(error);
-                // The examiner looks at the first failure, which says more.
-                Err(Error::Io {
-                    action: "read",
-                    device: String::new(),
-                    offset,
-                    source: io::Error::other("it failed before"),
-                })
-            }
-            done => done,
-        }
+        self.heed(self.read.read_at(buf, offset), offset)
     }
 }
 
