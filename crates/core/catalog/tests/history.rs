@@ -4,23 +4,12 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use common::{NEW_YEAR_US, backup, count, open, restore, rows, sqlite};
-use longshore_catalog::{Catalog, FileList, HistoryQuery, RestoreKind};
+use common::{NEW_YEAR_US, all, backup, count, new, restore, rows, sqlite};
+use longshore_catalog::{FileList, HistoryQuery, RestoreKind};
 use longshore_codec::{Algorithm, Level};
 use longshore_media::device::DeviceClass;
-
-fn new() -> (tempfile::TempDir, PathBuf, Catalog) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("catalog.db");
-    let catalog = open(&path);
-    (dir, path, catalog)
-}
-
-fn all() -> HistoryQuery {
-    HistoryQuery::default()
-}
 
 #[test]
 fn a_recorded_backup_shows_its_facts_and_the_published_arithmetic() {

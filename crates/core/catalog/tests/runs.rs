@@ -6,24 +6,10 @@
 
 mod common;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::{NEW_YEAR_US, backup, count, open, rows, run, sqlite};
-use longshore_catalog::{
-    Catalog, Error, Forget, HistoryQuery, RUNS_MAX, RunOutcome, RunRecord, RunTask,
-};
-
-fn new() -> (tempfile::TempDir, PathBuf, Catalog) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("catalog.db");
-    let catalog = open(&path);
-    (dir, path, catalog)
-}
-
-fn all() -> HistoryQuery {
-    HistoryQuery::default()
-}
+use common::{NEW_YEAR_US, all, backup, count, new, open, rows, run, sqlite};
+use longshore_catalog::{Error, Forget, HistoryQuery, RUNS_MAX, RunOutcome, RunRecord, RunTask};
 
 #[test]
 fn a_run_is_shown_as_it_was_recorded() {

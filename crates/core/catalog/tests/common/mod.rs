@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_catalog::{
-    BackupRecord, Catalog, FamilyRecord, FileList, MediaRecord, RestoreKind, RestoreRecord,
-    RestoredFile, RunOutcome, RunRecord, RunTask,
+    BackupRecord, Catalog, FamilyRecord, FileList, HistoryQuery, MediaRecord, RestoreKind,
+    RestoreRecord, RestoredFile, RunOutcome, RunRecord, RunTask,
 };
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Host, Storage, Via, crc32c};
@@ -25,6 +25,19 @@ pub const NEW_YEAR_US: i64 = 1_767_225_600_000_000;
 
 pub fn open(path: &Path) -> Catalog {
     Catalog::open(path).unwrap()
+}
+
+/// An empty catalog in a directory of its own.
+pub fn new() -> (tempfile::TempDir, PathBuf, Catalog) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.db");
+    let catalog = open(&path);
+    (dir, path, catalog)
+}
+
+/// Asks for everything.
+pub fn all() -> HistoryQuery {
+    HistoryQuery::default()
 }
 
 pub fn header(n: u64) -> SetHeader {
