@@ -196,11 +196,14 @@ fn done(report: &RestoreReport, label: Option<&str>) -> String {
 /// The line about a delta: bytes that were changed and kept, and names that were removed.
 fn delta_line(report: &RestoreReport) -> Option<String> {
     let rewritten = report.rewritten_bytes?;
-    let kept = report.plain_bytes.saturating_sub(rewritten);
+    // Of a chain, blocks are read whole and used in part.
+    let kept = match report.chain.is_empty() {
+        true => bytes(report.plain_bytes.saturating_sub(rewritten)),
+        false => "the rest".to_owned(),
+    };
     let mut line = format!(
-        "Changed {}, kept {} that was as in the backup,",
-        bytes(rewritten),
-        bytes(kept)
+        "Changed {}, kept {kept} as in the backup,",
+        bytes(rewritten)
     );
     match report.removed_names.unwrap_or(0) {
         0 => line.push_str(" removed nothing.\n"),
