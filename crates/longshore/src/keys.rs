@@ -7,7 +7,7 @@
 //!
 //! Leaves to others: what the keys do (`longshore-crypt`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_crypt::{
@@ -46,6 +46,50 @@ pub fn keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, 
     }
     let required = options.require_encryption || configured.require;
     Ok(Arc::new(Keyring::new(identities, required)))
+}
+
+/// The files of identities, of the options or else of the configuration; no passphrases.
+pub fn identity_files(context: &Context, options: &KeyOptions) -> Vec<PathBuf> {
+    let files = match options.identity.is_empty() {
+        true => &context.config.encryption.identities,
+        false => &options.identity,
+    };
+    let files = files.iter().filter(|file| !file.starts_with(PASSPHRASE));
+    files.map(PathBuf::from).collect()
+}
+
+/// What opens an encrypted archive for a host that only adds to it: identities that this user may not read, as those of
+/// the administrator who restores, are none.
+pub fn writers_keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, Failure> {
+    match keyring(context, options) {
+        Err(_) if options.identity.is_empty() => {
+            tracing::info!("the identities of the configuration cannot be read here");
+            Ok(Arc::default())
+        }
+        opened => opened,
+    }
+}
+
+/// For whom a database's WAL is encrypted: as the options say, else its target, else the configuration.
+///
+/// Errors: also a passphrase among them, which would take a second and 256 MiB for each segment.
+pub fn wal_recipients(
+    context: &Context,
+    named: &[String],
+    place: (Option<&str>, bool),
+) -> Result<Option<Arc<Recipients>>, Failure> {
+    let found = recipients(context, named, place)?;
+    let is_slow = |recipients: &Recipients| {
+        let list = recipients.list().iter();
+        list.clone().any(|r| matches!(r, Recipient::Passphrase(_)))
+    };
+    match found {
+        Some(recipients) if is_slow(&recipients) => Err(Failure::usage(
+            "WAL cannot be encrypted for a passphrase: each segment would take a second",
+            "name a recipient of `longshore key new`; or set `encrypt = false` in [database.NAME.wal] if the archive needs no encryption",
+        )),
+        found => Ok(found.map(Arc::new)),
+    }
 }
 
 /// The identities in a file.

@@ -62,6 +62,18 @@ impl Keyring {
         Ok(keys)
     }
 
+    /// Like [`Keyring::open`], for something that is opened once: its keys are not kept.
+    ///
+    /// Errors: those of [`SetKeys::open`].
+    pub fn open_once(&self, header: &[u8], records: &[impl AsRef<[u8]>]) -> Result<SetKeys, Error> {
+        SetKeys::open(header, records, &self.identities)
+    }
+
+    /// Whether there is any identity.
+    pub fn has_identities(&self) -> bool {
+        !self.identities.list().is_empty()
+    }
+
     /// Keeps the keys of a set that this run writes.
     pub fn remember(&self, keys: &Arc<SetKeys>) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,13 +20,16 @@
 
 mod age;
 mod error;
+mod hash;
 mod identity;
 mod keyring;
 mod keys;
 mod passphrase;
+mod pieces;
 mod recipient;
 mod roots;
 mod set;
+mod tags;
 mod text;
 
 pub use error::Error;
@@ -34,9 +37,11 @@ pub use identity::{Identities, Identity};
 pub use keyring::Keyring;
 pub use keys::{Keys, SLOTS_MAX, Slot, SlotKind};
 pub use passphrase::Passphrase;
+pub use pieces::{PIECE_MORE, is_same_tag};
 pub use recipient::{Recipient, Recipients};
-pub use roots::{FamilyRoot, KeyContext, Root, SALT_LEN, TAG_LEN, block_digest};
+pub use roots::{FamilyRoot, KeyContext, Root, SALT_LEN, TAG_LEN, block_digest, digest_of};
 pub use set::{BlockSeal, Chunk, FIXED_LEN, NewKey, SetKeys};
+pub use tags::{TAGS_ID_LEN, TagKey};
 pub use text::{is_identity, without_identities};
 
 /// Bytes of a set's key.

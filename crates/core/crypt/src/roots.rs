@@ -19,6 +19,11 @@ pub const TAG_LEN: usize = 16;
 /// A digest of SHA-256.
 pub type Root = [u8; 32];
 
+/// SHA-256 of these bytes.
+pub fn digest_of(bytes: &[u8]) -> Root {
+    sha256(&[bytes])
+}
+
 fn sha256(parts: &[&[u8]]) -> Root {
     let mut hash = digest::Context::new(&digest::SHA256);
     parts.iter().for_each(|part| hash.update(part));

@@ -10,11 +10,11 @@
 //!
 //! Leaves to others: what a message is (`longshore-media`), and slots (`keys.rs`).
 
-use highway::{HighwayHash, HighwayHasher, Key};
 use ring::{aead, hkdf, hmac};
 use subtle::ConstantTimeEq;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
+use crate::hash::HashKey;
 use crate::keys::{Keys, Slot};
 use crate::roots::{KeyContext, Root, SALT_LEN, TAG_LEN, block_digest};
 use crate::{Error, Identities, Recipients, Secret, expand, hkdf, random};
@@ -22,17 +22,8 @@ use crate::{Error, Identities, Recipients, Secret, expand, hkdf, random};
 /// Bytes of a block header that are bound to its manifest and payload: 0 to 31, and 44 to 50.
 pub const FIXED_LEN: usize = 39;
 
-type Tag = [u8; TAG_LEN];
-type Salt = [u8; SALT_LEN];
-
-/// A key of HighwayHash, erased when it is dropped.
-struct HashKey([u64; 4]);
-
-impl Drop for HashKey {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
+pub(crate) type Tag = [u8; TAG_LEN];
+pub(crate) type Salt = [u8; SALT_LEN];
 
 /// The keys of one set.
 pub struct SetKeys {
@@ -71,6 +62,18 @@ impl NewKey {
         let secret = random()?;
         let slots = recipients.wrap(&secret)?;
         Ok(NewKey { secret, slots })
+    }
+
+    /// Bytes of each record's body that will keep this key: no header changes them.
+    ///
+    /// Errors: [`Error::TooMany`].
+    pub fn record_lens(&self) -> Result<Vec<usize>, Error> {
+        let keys = Keys {
+            parent_root: [0; 32],
+            commitment: [0; 32],
+            slots: self.slots.clone(),
+        };
+        Ok(keys.encode()?.iter().map(Vec::len).collect())
     }
 
     /// The mask over the key of page sums in the header of the set with this identifier.
@@ -182,10 +185,6 @@ impl SetKeys {
         let key = |label: &[u8]| expand(&prk, &[b"longshore/1/", label]);
         let prk_of = |label| hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &key(label)[..]);
         let mac_of = |label| hmac::Key::new(hmac::HMAC_SHA256, &key(label)[..]);
-        let (words, mut hash) = (key(b"hash"), HashKey([0; 4]));
-        for (word, bytes) in hash.0.iter_mut().zip(words.as_chunks::<8>().0) {
-            *word = u64::from_le_bytes(*bytes);
-        }
         SetKeys {
             context,
             commitment: *key(b"commit"),
@@ -193,7 +192,7 @@ impl SetKeys {
             salt: mac_of(b"salt"),
             meta: prk_of(b"meta"),
             payload: prk_of(b"payload"),
-            hash,
+            hash: HashKey::new(&key(b"hash")),
             sums: sums_mask(secret, header.get(..16).unwrap_or(header)),
         }
     }
@@ -218,16 +217,25 @@ impl SetKeys {
         &self.context
     }
 
-    fn hashed(&self, bytes: &[u8]) -> Zeroizing<[u8; 32]> {
-        let words = HighwayHasher::new(Key(self.hash.0)).hash256(bytes);
-        let mut out = Zeroizing::new([0; 32]);
-        for (to, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *to = word.to_le_bytes();
-        }
+    pub(crate) fn hashed(&self, bytes: &[u8]) -> Zeroizing<[u8; 32]> {
+        self.hash.hash(bytes)
+    }
+
+    /// The secret from which the keys of payloads come.
+    pub(crate) fn payloads(&self) -> &hkdf::Prk {
+        &self.payload
+    }
+
+    /// The MAC over the parts, one after the other.
+    pub(crate) fn mac(&self, parts: &[&[u8]]) -> Root {
+        let mut mac = hmac::Context::with_key(&self.mac);
+        parts.iter().for_each(|part| mac.update(part));
+        let mut out = [0; 32];
+        out.copy_from_slice(mac.sign().as_ref());
         out
     }
 
-    fn salted(&self, parts: &[&[u8]]) -> Salt {
+    pub(crate) fn salted(&self, parts: &[&[u8]]) -> Salt {
         let mut hmac = hmac::Context::with_key(&self.salt);
         parts.iter().for_each(|part| hmac.update(part));
         let mut salt = [0; SALT_LEN];
@@ -332,12 +340,7 @@ impl SetKeys {
 
     /// The MAC of a trailer: over its bytes before the MAC, and the set's root.
     pub fn trailer_mac(&self, start: &[u8], root: &Root) -> Root {
-        let mut mac = hmac::Context::with_key(&self.mac);
-        mac.update(start);
-        mac.update(root);
-        let mut out = [0; 32];
-        out.copy_from_slice(mac.sign().as_ref());
-        out
+        self.mac(&[start, root])
     }
 
     /// Errors: [`Error::Tag`] if the MAC is not that of these bytes.
@@ -357,7 +360,7 @@ fn payload_aad(fixed: &[u8; FIXED_LEN], salt: &Salt, manifest_tag: &Tag) -> Vec<
     [b"p", &fixed[..], salt, manifest_tag].concat()
 }
 
-fn cipher(key: &Secret) -> aead::LessSafeKey {
+pub(crate) fn cipher(key: &Secret) -> aead::LessSafeKey {
     let key = aead::UnboundKey::new(&aead::AES_256_GCM, &key[..]);
     aead::LessSafeKey::new(key.expect("the key has 32 bytes"))
 }
@@ -367,7 +370,7 @@ fn nonce() -> aead::Nonce {
     aead::Nonce::assume_unique_for_key([0; aead::NONCE_LEN])
 }
 
-fn seal(key: &aead::LessSafeKey, aad: &[u8], bytes: &mut [u8]) -> Tag {
+pub(crate) fn seal(key: &aead::LessSafeKey, aad: &[u8], bytes: &mut [u8]) -> Tag {
     let tag = key
         .seal_in_place_separate_tag(nonce(), aead::Aad::from(aad), bytes)
         .expect("a message of 4 MiB is not too long");
@@ -376,7 +379,7 @@ fn seal(key: &aead::LessSafeKey, aad: &[u8], bytes: &mut [u8]) -> Tag {
     out
 }
 
-fn open(
+pub(crate) fn open(
     key: &aead::LessSafeKey,
     aad: &[u8],
     sealed: &mut [u8],

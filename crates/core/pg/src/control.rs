@@ -11,6 +11,8 @@
 //!
 //! Source: PostgreSQL 14 to 18, `src/include/catalog/pg_control.h`.
 
+use zeroize::Zeroizing;
+
 use crate::{Lsn, SegmentSize, Timeline};
 
 /// Bytes of the file in every major version (PG_CONTROL_FILE_SIZE).
@@ -22,6 +24,8 @@ struct Layout {
     version: u32,
     /// Offset of the checksum, which covers every byte before it.
     crc_at: usize,
+    /// Offset of mock_authentication_nonce.
+    nonce_at: usize,
 }
 
 const LAYOUTS: &[Layout] = &[
@@ -29,16 +33,19 @@ const LAYOUTS: &[Layout] = &[
     Layout {
         version: 1300,
         crc_at: 288,
+        nonce_at: 256,
     },
     // 17
     Layout {
         version: 1700,
         crc_at: 288,
+        nonce_at: 256,
     },
     // 18: the signedness of `char` precedes the nonce
     Layout {
         version: 1800,
         crc_at: 292,
+        nonce_at: 257,
     },
 ];
 
@@ -115,28 +122,54 @@ impl ControlError {
     }
 }
 
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(four)
+}
+
+/// The layout of a file whose checksum matches, and its version.
+fn layout(bytes: &[u8]) -> Result<&'static Layout, ControlError> {
+    if bytes.len() != CONTROL_FILE_LEN {
+        return Err(ControlError::Length { len: bytes.len() });
+    }
+    let version = u32_at(bytes, 8);
+    let layout = LAYOUTS.iter().find(|layout| layout.version == version);
+    let layout = layout.ok_or(ControlError::Version { version })?;
+    let expected = u32_at(bytes, layout.crc_at);
+    let found = longshore_io::crc32c(&bytes[..layout.crc_at]);
+    match found == expected {
+        true => Ok(layout),
+        false => Err(ControlError::Checksum { expected, found }),
+    }
+}
+
+/// 32 random bytes that all servers of a cluster have, and nobody else; erased when they are dropped.
+pub type ClusterSecret = Zeroizing<[u8; 32]>;
+
+/// The 32 random bytes of a control file that `initdb` made, and that all physical copies of a cluster have
+/// (mock_authentication_nonce). They are in no WAL, and servers show to nobody more than digests of them.
+///
+/// Errors: those of [`Control::parse`]; a value of zeros, which tells nothing.
+pub fn cluster_secret(bytes: &[u8]) -> Result<ClusterSecret, ControlError> {
+    let at = layout(bytes)?.nonce_at;
+    let mut secret = Zeroizing::new([0; 32]);
+    secret.copy_from_slice(&bytes[at..at + 32]);
+    match *secret == [0; 32] {
+        true => Err(ControlError::Value {
+            what: "the cluster's secret",
+            value: 0,
+        }),
+        false => Ok(secret),
+    }
+}
+
 impl Control {
     /// Parses the bytes of the file. Nothing is used before the checksum matches.
     pub fn parse(bytes: &[u8]) -> Result<Control, ControlError> {
-        if bytes.len() != CONTROL_FILE_LEN {
-            return Err(ControlError::Length { len: bytes.len() });
-        }
-        let u32_at = |at: usize| {
-            let mut four = [0; 4];
-            four.copy_from_slice(&bytes[at..at + 4]);
-            u32::from_le_bytes(four)
-        };
+        let version = layout(bytes)?.version;
+        let u32_at = |at: usize| u32_at(bytes, at);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        let version = u32_at(8);
-        let layout = LAYOUTS.iter().find(|layout| layout.version == version);
-        let Some(layout) = layout else {
-            return Err(ControlError::Version { version });
-        };
-        let expected = u32_at(layout.crc_at);
-        let found = longshore_io::crc32c(&bytes[..layout.crc_at]);
-        if found != expected {
-            return Err(ControlError::Checksum { expected, found });
-        }
         let wrong = |what, value: u32| ControlError::Value {
             what,
             value: u64::from(value),
@@ -215,6 +248,22 @@ mod tests {
             let mut torn = whole.clone();
             torn[at] ^= 1;
             assert!(Control::parse(&torn).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_where_each_version_has_it_and_never_zeros() {
+        for (version, crc_at, at) in [(1300u32, 288, 256), (1700, 288, 256), (1800, 292, 257)] {
+            let mut bytes = plain();
+            bytes[8..12].copy_from_slice(&version.to_le_bytes());
+            assert!(cluster_secret(&sealed(bytes.clone(), crc_at)).is_err());
+            bytes[at..at + 32].fill(7);
+            let torn = cluster_secret(&bytes);
+            assert!(
+                matches!(torn, Err(ControlError::Checksum { .. })),
+                "{torn:?}"
+            );
+            assert_eq!(*cluster_secret(&sealed(bytes, crc_at)).unwrap(), [7; 32]);
         }
     }
 

@@ -18,7 +18,9 @@ mod segment;
 pub mod set_notes;
 pub mod wal;
 
-pub use control::{CONTROL_FILE_LEN, ClusterState, Control, ControlError};
+pub use control::{
+    CONTROL_FILE_LEN, ClusterSecret, ClusterState, Control, ControlError, cluster_secret,
+};
 pub use label::{
     BACKUP_LABEL, BackupLabel, TABLESPACE_MAP, Tablespace, format_tablespace_map,
     parse_tablespace_map,

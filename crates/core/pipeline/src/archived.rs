@@ -5,12 +5,15 @@
 //! - The archived segments are compared with samples of the server's own, because an archive may hold another branch's
 //!   WAL under the same names.
 //! - From the first check on, no expire removes the WAL on which the backup will rely.
+//! - An encrypted archive that this host cannot read is compared by tags, whole blocks at a time. The backup's last segment
+//!   must then be the server's own, whole: it ends with this backup's record, and each record names the one before.
 //!
 //! Leaves to others: the archive's files and gaps (`longshore-wal`), and the records of reliance
 //! (`longshore-repository`).
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_io::crc32c_append;
@@ -21,7 +24,7 @@ use longshore_repository::Reliance;
 use longshore_source::{LogEnd, LogStart, OwnLog};
 use longshore_wal::LogRange;
 use longshore_wal::proof::{ProvenLog, Reach};
-use longshore_wal::{self as wal, WalArchive};
+use longshore_wal::{self as wal, TagKey, WalArchive};
 
 use crate::{Error, RunContext};
 
@@ -85,7 +88,7 @@ pub fn check_archive(
     start: &LogStart,
     own: Option<&OwnLog>,
 ) -> Result<Option<SegmentDigest>, Error> {
-    let archive = WalArchive::open(&*context.storage, &proof.archive)?;
+    let archive = open(context, &proof.archive)?.with_tags(tags(own, start));
     check_system(&archive, start)?;
     let sample = match own {
         Some(own) => check_own(&archive, start, own)?,
@@ -95,6 +98,22 @@ pub fn check_archive(
         reliance.announce(&archive, start.system, start.first)?;
     }
     Ok(sample)
+}
+
+/// An archive, which may still be empty, with the identities of the run.
+pub(crate) fn open(context: &RunContext, path: &Path) -> Result<WalArchive, Error> {
+    Ok(WalArchive::open(&*context.storage, path)?.with_keyring(&context.keyring))
+}
+
+/// An archive that has WAL, with the identities of the run.
+pub(crate) fn existing(context: &RunContext, path: &Path) -> Result<WalArchive, Error> {
+    Ok(WalArchive::existing(&*context.storage, path)?.with_keyring(&context.keyring))
+}
+
+/// The key of the server's tags, if its files are at hand.
+fn tags(own: Option<&OwnLog>, start: &LogStart) -> Option<Arc<TagKey>> {
+    let secret = own.and_then(OwnLog::secret)?;
+    Some(Arc::new(TagKey::of_cluster(secret, start.system)))
 }
 
 fn check_own(
@@ -114,7 +133,7 @@ fn check_own(
     for (name, len) in stretches.chain([(first, written)]) {
         match compare(archive, own, (name, len)) {
             Err(Error::Archive(wal::Error::Missing { .. })) => {}
-            compared => drop::<bool>(compared?),
+            compared => drop::<Compared>(compared?),
         }
     }
     // Includes WAL after the start, which contains the time of the checkpoint.
@@ -125,18 +144,28 @@ fn check_own(
 /// How many of the waiting segments are compared before a backup.
 const WAITING_MAX: usize = 4;
 
-/// Compares the first bytes of a segment in the archive with the server's. False: the server no longer has the
-/// segment.
+/// The result of a comparison with the server's segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    Same,
+    /// The server no longer has the segment.
+    Gone,
+    /// More had to be compared than the server has certainly written, and it differs: a standby may still receive it.
+    Unclear,
+}
+
+/// Compares the first bytes of a segment in the archive with the server's.
 ///
-/// Errors: the archive's `OtherBranch` if they differ, `Missing`.
+/// Errors: the archive's `OtherBranch` if they differ, `Missing`, `Unopened`.
 fn compare(
     archive: &WalArchive,
     own: &OwnLog,
     (name, len): (SegmentName, u64),
-) -> Result<bool, Error> {
+) -> Result<Compared, Error> {
     let mut comparison = archive.comparison(name, len)?;
+    let compared = comparison.len();
     let mut same = Ok(true);
-    let is_own = own.read(name, len, &mut |bytes| {
+    let is_own = own.read(name, compared, &mut |bytes| {
         same = comparison.take(bytes);
         match same {
             Ok(true) => ControlFlow::Continue(()),
@@ -144,8 +173,9 @@ fn compare(
         }
     })?;
     match (is_own, same?) {
-        (false, _) => Ok(false),
-        (true, true) => Ok(comparison.is_whole()),
+        (true, true) if comparison.is_whole() => Ok(Compared::Same),
+        (false, _) | (true, true) => Ok(Compared::Gone),
+        (true, false) if compared > len => Ok(Compared::Unclear),
         (true, false) => Err(other_branch(archive, own, name)),
     }
 }
@@ -212,7 +242,12 @@ pub fn wait_for_log(
         ) {
             Ok(None) => {
                 check_history(context, &proof.archive, end, known.history)?;
-                return prove(context, &proof.archive, (start, end), known, &compared);
+                match prove(context, &proof.archive, (start, end), known, &compared) {
+                    // The standby's own last segment may still be on its way.
+                    Err(Error::Archive(wal::Error::BranchUnknown { .. }))
+                        if compared.is_unclear && !is_late => {}
+                    proved => return proved,
+                }
             }
             Ok(Some((segment, count))) if is_late => {
                 return Err(Error::LogMissing {
@@ -237,6 +272,8 @@ struct SegmentComparison {
     next: Option<SegmentName>,
     first_is_same: bool,
     last_is_same: bool,
+    /// The last segment differs after the part that the server has certainly written.
+    is_unclear: bool,
     /// A sample of the last segment, taken before the wait.
     last: Option<SegmentDigest>,
 }
@@ -259,8 +296,13 @@ impl SegmentComparison {
                 let same = match compare(archive, own, (name, written.min(size.bytes()))) {
                     // The segment is still to come.
                     Err(Error::Archive(wal::Error::Missing { .. })) => return Ok(()),
-                    same => same?,
+                    compared => compared?,
                 };
+                self.is_unclear = same == Compared::Unclear && name == last;
+                if self.is_unclear {
+                    return Ok(());
+                }
+                let same = same == Compared::Same;
                 self.first_is_same |= same && name == first;
                 self.last_is_same |= same && name == last;
             }
@@ -288,7 +330,7 @@ fn prove(
     known: ServerFacts<'_>,
     compared: &SegmentComparison,
 ) -> Result<(), Error> {
-    let (Some(own), archive) = (known.own, WalArchive::existing(&*context.storage, path)?) else {
+    let (Some(own), archive) = (known.own, existing(context, path)?) else {
         return Ok(());
     };
     let Some(identity) = archive.identity() else {
@@ -296,6 +338,17 @@ fn prove(
     };
     let (first, last) = ends(start, end, identity.segment_size);
     let history = History::first(end.timeline);
+    let is_readable = |name| archive.is_readable(WalName::Segment(name));
+    if !is_readable(first)? || !is_readable(last)? {
+        return match compared.last_is_same {
+            true => Ok(()),
+            false => Err(Error::Archive(wal::Error::BranchUnknown {
+                archive: archive.path().to_owned(),
+                name: last,
+                what: "it is encrypted, there is no identity, and the server no longer has it",
+            })),
+        };
+    }
     archive.check_links(&history, start.first, end.last)?;
     if end.is_marked && !archive.ends_backup(&history, start.first, end.last)? {
         return Err(other_branch(&archive, own, last));
@@ -329,7 +382,7 @@ fn check_history(
     let Some(theirs) = history else {
         return Ok(());
     };
-    let archive = WalArchive::existing(&*context.storage, path)?;
+    let archive = existing(context, path)?;
     match archive.check_history(end.timeline, theirs, Path::new("the server")) {
         Err(wal::Error::Missing { .. }) => Ok(()),
         checked => Ok(checked?),
@@ -343,7 +396,7 @@ fn first_missing(
     own: Option<&OwnLog>,
     compared: &mut SegmentComparison,
 ) -> Result<Option<(String, u64)>, Error> {
-    let archive = WalArchive::existing(&*context.storage, path)?;
+    let archive = existing(context, path)?.with_tags(tags(own, start));
     check_system(&archive, start)?;
     let Some(identity) = archive.identity() else {
         return Ok(None);
@@ -375,7 +428,7 @@ pub fn prove_replay(
     (header, trailer): (&SetHeader, &SetTrailer),
     recovery: &Recovery,
 ) -> Result<ProvenLog, Error> {
-    let archive = WalArchive::existing(&*context.storage, path)?;
+    let archive = existing(context, path)?;
     let log = LogRange {
         system: header.log.system,
         first_timeline: header.log.timeline,

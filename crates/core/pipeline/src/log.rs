@@ -28,7 +28,7 @@ use longshore_wal::{self as wal, ArchiveReader, WalArchive};
 use parking_lot::Mutex;
 
 use crate::request::{LogPlace, LogRequest};
-use crate::{Error, RunContext};
+use crate::{Error, RunContext, archived};
 
 const WAL_DIR: &str = "pg_wal";
 /// How often the archive is checked while the server still archives.
@@ -75,7 +75,7 @@ impl LogSource {
         database: String,
     ) -> Result<LogSource, Error> {
         // The server is not contacted if the archive cannot be used.
-        WalArchive::open(&*context.storage, &request.archive)?;
+        archived::open(context, &request.archive)?;
         let here_us = context.now_us();
         let closed = close_log(&*context.storage, server)?;
         let ArchivedLog {
@@ -272,7 +272,7 @@ fn look(
     closed: &ClosedLog,
     is_late: bool,
 ) -> Result<ArchivedLog, Error> {
-    let archive = WalArchive::existing(&*context.storage, &request.archive)?;
+    let archive = archived::existing(context, &request.archive)?;
     let Some(identity) = archive.identity() else {
         return Err(Error::Archive(wal::Error::NothingYet {
             path: request.archive.clone(),

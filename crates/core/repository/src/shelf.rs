@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_io::{Clock, Storage, side_by_side};
 use longshore_media::{
-    BackupDevice, BackupType, DeviceSpec, Error as MediaError, MediaSet, SetHeader, SetTrailer,
-    StripeFault,
+    BackupDevice, BackupType, DeviceSpec, Error as MediaError, Keyring, MediaSet, SetHeader,
+    SetTrailer, StripeFault,
 };
 
 use longshore_pg::{Earlier, Lsn, Recovery};
@@ -48,6 +48,8 @@ pub struct Shelf {
     pub database: String,
     /// The WAL archive of the database; `None`: next to its backups.
     pub archive: Option<PathBuf>,
+    /// Reads the WAL archive, if it is encrypted.
+    pub keyring: Arc<Keyring>,
     pub(crate) place: Arc<dyn Place>,
 }
 
@@ -319,6 +321,7 @@ impl Shelf {
             target: target.clone(),
             database: database.to_owned(),
             archive: None,
+            keyring: Arc::default(),
             place,
         })
     }
@@ -356,7 +359,7 @@ impl Shelf {
             (None, None) => return Ok(None),
         };
         match opened {
-            Ok(archive) => Ok(Some(archive)),
+            Ok(archive) => Ok(Some(archive.with_keyring(&self.keyring))),
             Err(wal::Error::NotAnArchive { .. } | wal::Error::NothingYet { .. }) => Ok(None),
             Err(e) => Err(e.into()),
         }

@@ -157,6 +157,7 @@ fn archive(shelf: &Shelf, system: u64, timeline: u32, at: u64) {
         algorithm: Algorithm::Lz4,
         level: Level::Low,
         verify: false,
+        recipients: None,
     };
     wal.push(&out, &form, &HostClock).unwrap();
 }
@@ -656,6 +657,7 @@ fn a_copy_brings_wal_again_that_an_expire_removed_while_it_waited() {
         algorithm: Algorithm::Lz4,
         level: Level::Low,
         verify: false,
+        recipients: None,
     };
     let first = Some((&begun, &listing.facts()[..]));
     let done = from

@@ -292,6 +292,12 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         | Wal::Damaged { .. }
         | Wal::Newer { .. } => (Exit::Media, numbers::ARCHIVE),
         Wal::Store(_) => (Exit::Media, numbers::STORE),
+        Wal::Unopened { .. } => (Exit::Media, numbers::KEY_MISSING),
+        Wal::NotSealed { .. } => (Exit::Media, numbers::NOT_ENCRYPTED),
+        Wal::OtherHistory { .. } => (Exit::Media, numbers::ARCHIVE),
+        Wal::Keys { .. } | Wal::Untagged { .. } | Wal::ClearPart { .. } => {
+            (Exit::Usage, numbers::REQUEST)
+        }
         Wal::ReplayGap { .. } | Wal::EndsBefore { .. } => (Exit::Media, numbers::WAL_MISSING),
         Wal::OtherCluster { .. }
         | Wal::OtherSegmentSize { .. }

@@ -26,12 +26,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use longshore_crypt::TagKey;
 use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via};
 use longshore_pg::wal::{
     MadeTablespace, NotRecords, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, restored_from,
     segments, segments_in,
 };
-use longshore_pg::{Lsn, SegmentName, SegmentSize};
+use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, SegmentName, SegmentSize, cluster_secret};
 use parking_lot::Mutex;
 
 use super::border::broken;
@@ -52,6 +53,9 @@ const READY: &str = ".ready";
 const STANDBY: &str = "standby.signal";
 /// In the data directory; its first eight bytes are the system identifier in every major version.
 const CONTROL: &str = "global/pg_control";
+
+/// How often the control file is read while its checksum is wrong.
+const READINGS_MAX: usize = 8;
 
 /// A look-ahead that leaves no note for so long is not waited for.
 const STALLED: Duration = Duration::from_secs(5);
@@ -107,6 +111,20 @@ impl PgWal {
                 .as_ref()
                 .is_some_and(|d| d.stat(Path::new(STANDBY)).is_ok()),
             data,
+        })
+    }
+
+    /// The key of the cluster's tags, from the control file of the data directory around pg_wal; `None` if that cannot be read.
+    pub fn tag_key(&self) -> Option<Arc<TagKey>> {
+        let data = self.data.as_deref()?;
+        let mut bytes = vec![0; CONTROL_FILE_LEN];
+        // A file that is being written has a wrong checksum for a moment.
+        (0..READINGS_MAX).find_map(|_| {
+            let file = data.open(Path::new(CONTROL), OpenHow::Read).ok()?;
+            file.read_exact_at(&mut bytes, 0, Via::Cache).ok()?;
+            let secret = cluster_secret(&bytes).ok()?;
+            let system = Control::parse(&bytes).ok()?.system;
+            Some(Arc::new(TagKey::of_cluster(&secret, system)))
         })
     }
 

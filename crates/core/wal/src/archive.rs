@@ -10,12 +10,14 @@
 //! Leaves to others: the form of an archived file (`form.rs`, `stored.rs`), reading ahead (`ahead.rs`), the needs of
 //! targets (`needs.rs`), and whether a recovery gets through (`proof.rs`).
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longshore_codec::{Algorithm, payload_bound};
+use longshore_codec::Algorithm;
+use longshore_crypt::{Keyring, Root, TagKey};
 use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
 use longshore_pg::wal::{
     History, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, is_page_at, is_same_history,
@@ -26,12 +28,13 @@ use parking_lot::Mutex;
 use super::border::broken;
 use super::form::StorageForm;
 use super::identity::Mark;
-use super::object::{End, Head, Row};
+use super::object::{End, Head, PlainMark, Row, WholeMark};
 use super::order::Naming;
 use super::outflow::Outflow;
 use super::place::{self, Draft, Place, Published, Wanted, directory_of};
-use super::press::{BLOCK_BYTES, Press, Presses};
-use super::stored::{Ends, Object};
+use super::press::{Press, Presses, block_bytes};
+use super::sealed::{ArchiveKeys, PAYLOAD_AT, Sealing, history_digest};
+use super::stored::{Block, Ends, Object};
 use super::waiting::{WAIT_MAX, wait};
 use super::{Error, Ground, Identity};
 
@@ -88,6 +91,9 @@ pub struct WalArchive {
     ground: Ground,
     pub(super) place: Arc<dyn Place>,
     identity: OnceLock<Identity>,
+    pub(super) keys: ArchiveKeys,
+    /// Digests of histories, which never change.
+    histories: Mutex<HashMap<Timeline, Root>>,
     /// Kept from file to file.
     presses: Presses,
     /// The file that was archived last, in a bucket: the next one is compared with it, without a request.
@@ -143,6 +149,8 @@ impl WalArchive {
             ground,
             path,
             identity: OnceLock::new(),
+            keys: ArchiveKeys::default(),
+            histories: Mutex::default(),
             presses: Presses::default(),
             last: Mutex::default(),
         }
@@ -191,6 +199,40 @@ impl WalArchive {
         let archive = WalArchive::open_below(storage, base, below)?;
         archive.identified()?;
         Ok(archive)
+    }
+
+    /// Reads encrypted files with these identities.
+    pub fn with_keyring(mut self, keyring: &Arc<Keyring>) -> WalArchive {
+        self.keys.keyring = keyring.clone();
+        self
+    }
+
+    /// Compares encrypted files by the cluster's tags, and gives such tags to new ones.
+    pub fn with_tags(mut self, tags: Option<Arc<TagKey>>) -> WalArchive {
+        self.keys.tags = tags;
+        self
+    }
+
+    /// Whether any segment at the ends of its runs is encrypted.
+    ///
+    /// Errors: those of [`WalArchive::runs`]; `Damaged`, `Newer`, `Io`.
+    pub fn is_sealed(&self) -> Result<bool, Error> {
+        for run in self.runs()? {
+            for name in [run.span.last, run.span.first] {
+                let found = self.find(WalName::Segment(name))?;
+                if found.is_some_and(|object| object.head().sealed.is_some()) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the bytes of this file can be read here: it is not encrypted, or there are identities.
+    ///
+    /// Errors: `Missing`, `Damaged`, `Newer`, `Io`.
+    pub fn is_readable(&self, name: WalName) -> Result<bool, Error> {
+        Ok(self.keys.reads(self.object(name)?.head()))
     }
 
     pub fn path(&self) -> &Path {
@@ -346,7 +388,8 @@ impl WalArchive {
         match self.publish(out, &judged, draft, form)? {
             Some(same) => there(same),
             None => {
-                *self.last.lock() = Some(written).filter(|_| self.ground.has_one_name());
+                let is_kept = self.ground.has_one_name() && self.keys.compares(&written);
+                *self.last.lock() = Some(written).filter(|_| is_kept);
                 Ok(PushResult::Stored {
                     stored_bytes,
                     unfinished: judged.unfinished,
@@ -363,7 +406,7 @@ impl WalArchive {
         draft: Box<dyn Draft>,
         form: &StorageForm,
     ) -> Result<Option<Same>, Error> {
-        let ending = self.ground.ending(ending(form.algorithm));
+        let ending = self.ground.ending(ending(out.name, form));
         let published = draft.publish(&format!("{}.{ending}", out.name))?;
         if published == (Published::Ours { surely: true }) {
             return Ok(None);
@@ -423,24 +466,33 @@ impl WalArchive {
         // Readers of that file report its damage.
         let before_name = WalName::Segment(before);
         let remembered = self.last.lock().clone();
-        let object = match remembered.filter(|last| last.head.name == before_name) {
-            Some(last) => last,
+        let (ends, object) = match remembered.filter(|last| last.head.name == before_name) {
+            Some(last) => (last, None),
             None => match self.find(before_name) {
-                Ok(Some(object)) => object.ends(),
+                Ok(Some(object)) => (object.ends.clone(), Some(object)),
                 _ => return Ok(()),
             },
         };
-        if object.head.unfinished || judged.unfinished {
+        if ends.head.unfinished || judged.unfinished {
             return Ok(());
         }
         let file_name = PathBuf::from(before.to_string());
         let opened = beside.open(&file_name, OpenHow::Read);
         let same = match opened {
             Ok(file) if file.stat().is_ok_and(|stat| stat.len == size.bytes()) => {
-                let from = object.last_written();
-                is_content(&object.head, &object.end, (&*file, from))
-                    .map_err(Error::io("read", &out.path))?
+                let theirs = Outgoing {
+                    name: before_name,
+                    path: out.path.with_file_name(&file_name),
+                    file,
+                    system: None,
+                    history: None,
+                    beside: None,
+                };
+                let from = ends.last_written(&self.keys);
+                self.is_content(&ends, object.as_ref(), (&theirs, from))?
             }
+            // Neither is known: whose the archive's segment is, nor what is at its end. Who can read it finds out.
+            _ if !self.keys.reads(&ends.head) => true,
             _ => {
                 let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {
                     Some(offset) if offset < size.bytes() => {
@@ -682,36 +734,35 @@ impl WalArchive {
 
     /// Assigns the archive to the cluster of its first segment.
     fn identify(&self, out: &Outgoing, judged: &FileFacts, clock: &dyn Clock) -> Result<(), Error> {
-        if self.identity().is_some() {
-            return Ok(());
-        }
         let size = longshore_pg::SegmentSize::new(judged.segment_bytes.into());
-        let Some(segment_size) = size else {
+        let Some(segment_size) = size.filter(|_| self.identity().is_none()) else {
             return Ok(());
         };
         let identity = Identity {
             system: judged.system,
             segment_size,
         };
-        let claimed = |found: Option<Mark>| found.filter(|mark| mark.identity().is_some());
-        match self
-            .place
-            .mark(Mark::Of(identity), clock, &claimed)?
-            .and_then(Mark::identity)
-        {
-            None => {
-                self.identity.get_or_init(|| identity);
-                Ok(())
-            }
+        match self.claim(identity, clock)? {
+            None => Ok(()),
             // Another process was first; judge again by what it wrote.
-            Some(found) => {
-                self.identity.get_or_init(|| found);
-                self.judge(out).map(drop)
-            }
+            Some(_) => self.judge(out).map(drop),
         }
     }
 
-    /// Compresses the file into its temporary name; returns also the stored bytes.
+    /// Assigns an archive that is nobody's yet to a cluster; the identity that another process gave it, if that was first.
+    pub(super) fn claim(
+        &self,
+        identity: Identity,
+        clock: &dyn Clock,
+    ) -> Result<Option<Identity>, Error> {
+        let claimed = |found: Option<Mark>| found.filter(|mark| mark.identity().is_some());
+        let marked = self.place.mark(Mark::Of(identity), clock, &claimed)?;
+        let first = marked.and_then(Mark::identity);
+        self.identity.get_or_init(|| first.unwrap_or(identity));
+        Ok(first)
+    }
+
+    /// Compresses the file into its temporary name, encrypted if `form` says for whom; returns also the stored bytes.
     fn write(
         &self,
         out: &Outgoing,
@@ -719,19 +770,31 @@ impl WalArchive {
         form: &StorageForm,
         draft: &mut dyn Draft,
     ) -> Result<(Ends, u64), Error> {
-        let head = Head {
+        let mut head = Head {
             system: judged.system,
             plain_len: judged.len,
-            block_bytes: BLOCK_BYTES.min(judged.len.max(1)),
+            block_bytes: block_bytes(judged.len),
             segment_bytes: judged.segment_bytes,
             magic: judged.magic,
             algorithm: form.algorithm,
             unfinished: judged.unfinished,
             name: out.name,
+            sealed: None,
         };
         let target = self.path.join(out.name.to_string());
         let full = |e| Error::io("write", &target)(e);
-        let mut press = self.presses.take(form, &target)?;
+        let sealing = match &form.recipients {
+            Some(recipients) if head.holds_more() => {
+                let history = out.history.as_deref().map(digest_of_history).transpose()?;
+                let history = history.unwrap_or_default();
+                let place = (&mut head, history);
+                Some(Sealing::begin(recipients, &self.keys, place, &target)?)
+            }
+            _ => None,
+        };
+        let mut press = self
+            .presses
+            .take(form, head.block_bytes as usize, &target)?;
         let Press {
             compressor,
             decompressor,
@@ -743,12 +806,11 @@ impl WalArchive {
         let mut sink = |bytes: &[u8], at: u64| draft.write(bytes, at);
         let mut outflow = Outflow::new(&mut sink, buffer);
         outflow.put(&head.framed()).map_err(full)?;
-        let bound = payload_bound(form.algorithm, head.block_bytes as usize);
-        let mut end = End {
-            head_crc: crc32c(&head.encode()),
-            plain_crc: 0,
-            rows: Vec::with_capacity(head.blocks()),
-        };
+        if let Some(sealing) = &sealing {
+            outflow.put(&sealing.records).map_err(full)?;
+        }
+        let mut whole_crc = 0;
+        let mut rows = Vec::with_capacity(head.blocks());
         for number in 0..head.blocks() {
             let offset = number as u64 * u64::from(head.block_bytes);
             let plain = &mut plain[..head.block_len(number)];
@@ -756,11 +818,12 @@ impl WalArchive {
                 .read_exact_at(plain, offset, Via::Cache)
                 .map_err(Error::io_at("read", &out.path, offset))?;
             let plain_crc = crc32c(plain);
-            let space = outflow.space(bound).map_err(full)?;
-            let stored = compressor.compress(plain, space).len;
-            let payload = &space[..stored];
+            let space = outflow.space(head.stored_max(0)).map_err(full)?;
+            let at = sealing.as_ref().map_or(0, |_| PAYLOAD_AT);
+            let len = compressor.compress(plain, &mut space[at..]).len;
             if form.verify {
                 check.resize(plain.len(), 0);
+                let payload = &space[at..at + len];
                 let decoded = decompressor.decompress(form.algorithm, payload, check);
                 if decoded.is_err() || *check != plain {
                     return Err(Error::Damaged {
@@ -772,14 +835,30 @@ impl WalArchive {
                     });
                 }
             }
-            end.plain_crc = crc32c_join(end.plain_crc, plain_crc, plain.len() as u64);
-            end.rows.push(Row {
+            let (stored, mark) = match &sealing {
+                None => (len, PlainMark::Crc(plain_crc)),
+                Some(sealing) => (
+                    sealing.seal(number, plain_crc, space, len),
+                    sealing.mark(number, plain),
+                ),
+            };
+            whole_crc = crc32c_join(whole_crc, plain_crc, plain.len() as u64);
+            rows.push(Row {
                 stored_len: stored as u32,
-                plain_crc,
-                stored_crc: crc32c(payload),
+                plain: mark,
+                stored_crc: crc32c(&space[..stored]),
             });
             outflow.taken(stored);
         }
+        let head_crc = crc32c(&head.encode());
+        let end = match &sealing {
+            Some(sealing) => sealing.end(head_crc, rows),
+            None => End {
+                head_crc,
+                whole: WholeMark::Crc(whole_crc),
+                rows,
+            },
+        };
         outflow.put(&end.framed(&head)).map_err(full)?;
         let stored_bytes = outflow.finish().map_err(full)?;
         self.presses.give_back(press);
@@ -805,6 +884,21 @@ impl WalArchive {
         }
     }
 
+    /// The digest of a timeline's history, if the archive has that.
+    ///
+    /// Errors: `Damaged`, `Newer`, `Io`.
+    pub(super) fn known_history(&self, timeline: Timeline) -> Result<Option<Root>, Error> {
+        if let Some(known) = self.histories.lock().get(&timeline) {
+            return Ok(Some(*known));
+        }
+        let Some(object) = self.find_for(WalName::History(timeline), Wanted::All)? else {
+            return Ok(None);
+        };
+        let digest = history_digest(timeline, &object.text()?);
+        self.histories.lock().insert(timeline, digest);
+        Ok(Some(digest))
+    }
+
     /// Refuses a file whose bytes differ from those in the archive under its name, and a history of another timeline.
     fn compare(&self, object: &Object, out: &Outgoing, judged: &FileFacts) -> Result<Same, Error> {
         let other = || Error::OtherContent {
@@ -821,9 +915,8 @@ impl WalArchive {
                 false => Err(other()),
             };
         }
-        let is_same = object.head.plain_len == judged.len
-            && is_content(&object.head, &object.end, (&*out.file, 0))
-                .map_err(Error::io("read", &out.path))?;
+        let is_same = object.head().plain_len == judged.len
+            && self.is_content(&object.ends, Some(object), (out, 0))?;
         match is_same {
             true => Ok(Same::Whole),
             false => match self.left_at(object, out)? {
@@ -848,7 +941,7 @@ impl WalArchive {
         };
         let size = identity.segment_size;
         let (start, end) = (name.start(size), name.next(size).start(size));
-        if u64::from(object.head.plain_len) != size.bytes() {
+        if u64::from(object.head().plain_len) != size.bytes() {
             return Ok(None);
         }
         let cannot = |e| Error::io("list", out.path.with_file_name(""))(e);
@@ -888,8 +981,47 @@ impl WalArchive {
         Ok(None)
     }
 
+    /// Whether a file of the same length has an archived file's bytes, from the block `first` on. `object`: the archived
+    /// file, if its blocks can be read where they cannot be compared otherwise.
+    ///
+    /// Errors: `Unopened`, `Damaged`, `Io`.
+    fn is_content(
+        &self,
+        ends: &Ends,
+        object: Option<&Object>,
+        (out, first): (&Outgoing, usize),
+    ) -> Result<bool, Error> {
+        let mut plain = vec![0; ends.head.block_bytes as usize];
+        let mut own = Block::default();
+        let mut stored_at = ends.head.len_before() as u64;
+        for (number, row) in ends.end.rows.iter().enumerate() {
+            let at = stored_at;
+            stored_at += u64::from(row.stored_len);
+            if number < first {
+                continue;
+            }
+            let offset = number as u64 * u64::from(ends.head.block_bytes);
+            let plain = &mut plain[..ends.head.block_len(number)];
+            let read = out.file.read_exact_at(plain, offset, Via::Cache);
+            read.map_err(Error::io("read", &out.path))?;
+            let is_same = match (self.keys.is_block(ends, number, plain), object) {
+                (Some(is_same), _) => is_same,
+                (None, Some(object)) => object.decode_block(number, at, &mut own)? == plain,
+                (None, None) => false,
+            };
+            if !is_same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn is_same_up_to(&self, name: SegmentName, out: &Outgoing, len: u64) -> Result<bool, Error> {
         let mut comparison = self.comparison(name, len)?;
+        // Where only whole blocks can be compared, bytes after the fork are, too; and those may differ.
+        if comparison.len() > len {
+            return Err(comparison.unopened());
+        }
         let mut part = vec![0; 1 << 16];
         let mut at = 0;
         while at < len {
@@ -966,7 +1098,8 @@ impl WalArchive {
             let Some(stored) = self.place.open(&file, wanted)? else {
                 continue;
             };
-            let object = Object::open(stored, self.path.join(file), name)?;
+            let path = self.path.join(file);
+            let object = Object::open(stored, path, name, &self.keys.keyring)?;
             match &found {
                 None => found = Some(object),
                 Some(first) if first.is_same_as(&object)? => {}
@@ -1007,22 +1140,23 @@ fn short_text(dir: &dyn Dir, name: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether a file of the same length has an archived file's bytes, from the block `first` on.
-fn is_content(head: &Head, end: &End, (file, first): (&dyn File, usize)) -> io::Result<bool> {
-    let mut plain = vec![0; head.block_bytes as usize];
-    for (number, row) in end.rows.iter().enumerate().skip(first) {
-        let offset = number as u64 * u64::from(head.block_bytes);
-        let plain = &mut plain[..head.block_len(number)];
-        file.read_exact_at(plain, offset, Via::Cache)?;
-        if crc32c(plain) != row.plain_crc {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+/// The digest of a history that a server has.
+fn digest_of_history(history: &Outgoing) -> Result<Root, Error> {
+    let WalName::History(timeline) = history.name else {
+        return Ok(Root::default());
+    };
+    let io = |e| Error::io("read", &history.path)(e);
+    let len = history.file.stat().map_err(io)?.len.min(TEXT_MAX);
+    let mut text = vec![0; len as usize];
+    let read = history.file.read_exact_at(&mut text, 0, Via::Cache);
+    read.map_err(io)?;
+    Ok(history_digest(timeline, &text))
 }
 
-fn ending(algorithm: Algorithm) -> &'static str {
-    match algorithm {
+/// Encrypted files are in a zstd container, whatever is in them.
+fn ending(name: WalName, form: &StorageForm) -> &'static str {
+    match form.algorithm {
+        _ if form.recipients.is_some() && !matches!(name, WalName::History(_)) => "zst",
         Algorithm::QatDeflate => "gz",
         Algorithm::Zstd => "zst",
         Algorithm::None | Algorithm::Lz4 => "lz4",

@@ -1,7 +1,8 @@
 //! Copies the WAL of one archive to another, which is an archive of its own from then on.
 //!
 //! A file is decoded and pushed, so the second archive refuses what it refuses from a server: another cluster, another
-//! branch, a gap that two histories would fill differently. How it is compressed there is the second archive's matter.
+//! branch, a gap that two histories would fill differently. How it is compressed there is the second archive's matter. An
+//! encrypted file is copied as it is, which needs no key (`verbatim.rs`).
 //!
 //! Invariants
 //! - Histories come before the segments of their timelines, and segments in the order of LSNs, so that an interruption
@@ -23,6 +24,7 @@ use longshore_pg::{Lsn, SegmentName, Timeline};
 
 use super::memory::MemoryFile;
 use super::place::Wanted;
+use super::stored::Object;
 use super::{Error, Outgoing, PushResult, Run, StorageForm, WalArchive};
 
 /// The WAL that the second archive lacks, in the order in which it is copied.
@@ -144,11 +146,55 @@ impl WalArchive {
         Ok(nearest.is_some_and(|nearest| compared.contains_key(&nearest)))
     }
 
+    /// Copies one file: encrypted ones as they are.
+    fn copied(
+        &self,
+        to: &WalArchive,
+        name: WalName,
+        (known, histories): (&[Timeline], &mut HashMap<Timeline, Outgoing>),
+        form: &StorageForm,
+        clock: &dyn Clock,
+    ) -> Result<PushResult, CopyError> {
+        let here = CopyError::Here;
+        let object = self.object_for(name, Wanted::All).map_err(here)?;
+        let history = match name.segment().map(|segment| segment.timeline) {
+            Some(timeline) if known.contains(&timeline) => {
+                let history = match histories.get(&timeline) {
+                    Some(history) => history.clone(),
+                    None => self
+                        .outgoing(WalName::History(timeline))
+                        .map_err(CopyError::There)?,
+                };
+                histories.insert(timeline, history.clone());
+                Some(history)
+            }
+            _ => None,
+        };
+        if object.head().sealed.is_some() {
+            if let Some(history) = history {
+                to.push(&history, form, clock).map_err(CopyError::There)?;
+            }
+            let identity = self.identified().map_err(here)?;
+            // What is wrong with the file itself is found before anything is written.
+            let adopted = to.adopt(&object, identity, clock);
+            return adopted.map_err(|error| match error {
+                Error::Damaged { ref path, .. } if *path == object.path => here(error),
+                error => CopyError::There(error),
+            });
+        }
+        let mut out = self.decoded(name, &object).map_err(here)?;
+        out.history = history.map(Box::new);
+        to.push(&out, form, clock).map_err(CopyError::There)
+    }
+
     /// A file of this archive, decoded and checked, in memory.
     fn outgoing(&self, name: WalName) -> Result<Outgoing, Error> {
+        self.decoded(name, &self.object_for(name, Wanted::All)?)
+    }
+
+    fn decoded(&self, name: WalName, object: &Object) -> Result<Outgoing, Error> {
         let path = self.path().join(name.to_string());
-        let object = self.object_for(name, Wanted::All)?;
-        let file: Arc<dyn File> = Arc::new(MemoryFile::zeros(object.head.plain_len as usize));
+        let file: Arc<dyn File> = Arc::new(MemoryFile::zeros(object.head().plain_len as usize));
         object.decode(|plain, offset| {
             file.write_all_at(plain, offset, Via::Cache)
                 .map_err(Error::io_at("copy", &path, offset))
@@ -186,6 +232,14 @@ fn last_common(one: &[Run], other: &[Run], timeline: Timeline) -> Option<Segment
     .max()
 }
 
+/// Where a copy of one file failed.
+enum CopyError {
+    /// The first archive cannot read it.
+    Here(Error),
+    /// It ends the copy: the second archive refuses it, or it concerns more than this file.
+    There(Error),
+}
+
 /// The result of a copy of WAL.
 #[derive(Debug, Default)]
 pub struct WalCopied {
@@ -214,27 +268,20 @@ pub fn copy_wal(
         if !goes_on() {
             break;
         }
-        let mut out = match from.outgoing(*name) {
-            Ok(out) => out,
+        let pushed = match from.copied(to, *name, (&known, &mut histories), form, clock) {
+            Ok(pushed) => pushed,
+            Err(CopyError::There(error)) => return Err(error),
             // Without it nothing is known of the rest.
-            Err(error) if todo.compared.contains(name) => return Err(error),
-            Err(error @ (Error::Damaged { .. } | Error::Missing { .. } | Error::Newer { .. })) => {
+            Err(CopyError::Here(error)) if todo.compared.contains(name) => return Err(error),
+            Err(CopyError::Here(
+                error @ (Error::Damaged { .. } | Error::Missing { .. } | Error::Newer { .. }),
+            )) => {
                 copied.unreadable.push(error);
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(CopyError::Here(error)) => return Err(error),
         };
-        if let WalName::Segment(segment) = name
-            && known.contains(&segment.timeline)
-        {
-            let history = match histories.get(&segment.timeline) {
-                Some(history) => history.clone(),
-                None => from.outgoing(WalName::History(segment.timeline))?,
-            };
-            histories.insert(segment.timeline, history.clone());
-            out.history = Some(Box::new(history));
-        }
-        if let PushResult::Stored { stored_bytes, .. } = to.push(&out, form, clock)? {
+        if let PushResult::Stored { stored_bytes, .. } = pushed {
             if let WalName::Segment(segment) = name
                 && todo.compared.contains(name)
             {

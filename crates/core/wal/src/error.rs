@@ -245,6 +245,41 @@ pub enum Error {
     #[error("{} needs features that this version does not know (bits {bits:#x})", path.display())]
     Newer { path: PathBuf, bits: u64 },
 
+    /// None of the identities at hand opens it, or somebody changed it.
+    #[error("cannot open the encrypted file {}", path.display())]
+    Unopened {
+        path: PathBuf,
+        source: longshore_crypt::Error,
+    },
+
+    /// Encrypted files were asked for.
+    #[error("{} is not encrypted, and must be", path.display())]
+    NotSealed { path: PathBuf },
+
+    /// No key for a new file, or nobody to encrypt it for.
+    #[error("cannot encrypt {}", path.display())]
+    Keys {
+        path: PathBuf,
+        source: longshore_crypt::Error,
+    },
+
+    /// Nobody could compare the encrypted file with the server's afterwards.
+    #[error("cannot encrypt {}: global/pg_control of its cluster cannot be read, and there is no identity", path.display())]
+    Untagged { path: PathBuf },
+
+    /// A receiver keeps the segment that is being filled, which nobody could encrypt a byte at a time.
+    #[error("the segment that is being received would lie unencrypted in {}", path.display())]
+    ClearPart { path: PathBuf },
+
+    /// An encrypted segment belongs to another history of its timeline than the archive has.
+    #[error("{name} was written for another history of its timeline than {} in the archive {}", WalName::History(*timeline),
+        archive.display())]
+    OtherHistory {
+        archive: PathBuf,
+        name: WalName,
+        timeline: Timeline,
+    },
+
     /// The level does not fit the algorithm.
     #[error(transparent)]
     Codec(#[from] longshore_codec::Error),
@@ -261,6 +296,16 @@ impl From<longshore_bucket::Error> for Error {
 }
 
 impl Error {
+    /// Whether somebody changed an encrypted file, for whose key there is an identity.
+    pub fn is_tampering(&self) -> bool {
+        use longshore_crypt::Error as Crypt;
+        let source = match self {
+            Error::Unopened { source, .. } => source,
+            _ => return false,
+        };
+        matches!(source, Crypt::Malformed { .. } | Crypt::Tag { .. })
+    }
+
     /// Whether a store was away: the same may succeed a little later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Error::Store(store) if store.may_pass())
@@ -400,6 +445,30 @@ impl Error {
                 "take the file from another copy of the archive; a backup that ended later does not need it"
             }
             Error::Newer { .. } => "read it with a later version",
+            Error::Unopened { source, .. } => match source {
+                longshore_crypt::Error::Scheme { .. } => "read it with a later version",
+                longshore_crypt::Error::Malformed { .. } | longshore_crypt::Error::Tag { .. } => {
+                    "somebody changed it: take the file from another copy of the archive"
+                }
+                _ => {
+                    "name the file with the identity of one of its recipients (--identity FILE, or `identities` in [encryption])"
+                }
+            },
+            Error::NotSealed { .. } => {
+                "find out who put it there; if it is of the time before the archive was encrypted, read it without `require` in [encryption]"
+            }
+            Error::Keys { .. } => {
+                "name other recipients: age1pq1… or age1… (--encrypt-to, or `recipients` in [encryption])"
+            }
+            Error::Untagged { .. } => {
+                "let the server run the command in its data directory, with %p as it gives it; or name an identity (--identity FILE)"
+            }
+            Error::ClearPart { .. } => {
+                "archive with archive_command (`longshore wal push`), or receive into a bucket, where the segment is in memory until it is full"
+            }
+            Error::OtherHistory { .. } => {
+                "the archive's history was exchanged, or WAL of two branches is there: compare it with the history in the server's pg_wal"
+            }
             Error::Codec(error) => error.hint(),
         }
     }

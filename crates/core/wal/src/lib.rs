@@ -46,8 +46,10 @@ mod read;
 mod receive;
 mod refused;
 mod replay;
+mod sealed;
 mod staged;
 mod stored;
+mod verbatim;
 mod waiting;
 
 pub use ahead::{AheadLimits, AheadLock, PgWal, PrefetchResult};
@@ -59,6 +61,7 @@ pub use form::{IDENTITY_NAME, StorageForm};
 pub use identity::Identity;
 pub use links::Comparison;
 pub use list::{RemovalResult, Run, SegmentImprint, Span};
+pub use longshore_crypt::TagKey;
 pub use needs::{Need, is_need};
 pub use place::{Ground, is_in_bucket, location};
 pub use range::LogRange;

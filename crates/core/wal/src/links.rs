@@ -19,6 +19,7 @@
 use std::io;
 
 use longshore_io::crc32c_append;
+use longshore_media::record::RecordError;
 use longshore_pg::wal::{
     History, NotRecords, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, WalRecord,
     end_of_transaction,
@@ -26,6 +27,8 @@ use longshore_pg::wal::{
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use super::border::{broken, link};
+use super::object::PlainMark;
+use super::sealed::ArchiveKeys;
 use super::{ArchiveReader, Error, Identity, Span, WalArchive};
 
 /// The most segments open at a time: both sides of a border, and the end of a long record.
@@ -389,38 +392,84 @@ impl WalArchive {
         Ok(crc)
     }
 
-    /// Compares the first `len` bytes of a segment with those of another copy.
+    /// Compares the first `len` bytes of a segment with those of another copy, or somewhat more of them: see
+    /// [`Comparison::len`].
     ///
-    /// Errors: `Missing`, `Damaged`, `Newer`, `Io`.
+    /// Errors: `Missing`, `Damaged`, `Newer`, `Io`; `Unopened` if an encrypted segment can neither be read nor be compared.
     pub fn comparison(&self, name: SegmentName, len: u64) -> Result<Comparison, Error> {
         let file = self.open_file(WalName::Segment(name))?;
+        let (block_bytes, plain_len) = (file.block_bytes(), file.plain_len());
+        let by = match file.ends().head.sealed {
+            None => By::Crc(0),
+            Some(_) if self.keys.keyring.has_identities() => By::Bytes,
+            Some(_) if self.keys.compares(file.ends()) => By::Tag(Vec::new()),
+            // Tells why.
+            Some(_) => {
+                file.read_at(&mut [0], 0)?;
+                By::Bytes
+            }
+        };
+        let len = match by {
+            By::Tag(_) => len.div_ceil(block_bytes).saturating_mul(block_bytes),
+            By::Crc(_) | By::Bytes => len,
+        };
         Ok(Comparison {
-            len: len.min(file.plain_len()),
+            len: len.min(plain_len),
             file,
+            keys: self.keys.clone(),
             at: 0,
-            crc: 0,
+            by,
             own: Vec::new(),
         })
     }
 }
 
-/// A comparison of an archived segment with bytes that arrive in order. Whole blocks are compared by checksum, without
-/// decoding.
+/// A comparison of an archived segment with bytes that arrive in order. Whole blocks are compared without decoding, by
+/// checksum, or by tag where the segment is encrypted and cannot be read.
 pub struct Comparison {
     file: ArchiveReader,
+    keys: ArchiveKeys,
     len: u64,
     /// Offset of the next byte.
     at: u64,
-    /// Checksum of the bytes of the present block so far.
-    crc: u32,
+    by: By,
     /// The archive's bytes of a block that is compared in part.
     own: Vec<u8>,
 }
 
+/// How a block is compared.
+enum By {
+    /// The checksum of the bytes of the present block so far.
+    Crc(u32),
+    /// The bytes of the present block so far: a tag is of the whole block.
+    Tag(Vec<u8>),
+    /// Each byte.
+    Bytes,
+}
+
 impl Comparison {
+    /// The bytes that must be taken for a whole comparison. They may be more than were asked for: of an encrypted segment
+    /// that cannot be read only whole blocks can be compared.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing is to be compared.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Why less than whole blocks cannot be compared.
+    pub(super) fn unopened(&self) -> Error {
+        match self.file.read_at(&mut [0], 0) {
+            Err(error) => error,
+            Ok(()) => Error::malformed(self.file.path().to_owned(), RecordError::Length),
+        }
+    }
+
     /// Takes the next bytes; returns whether they equal the archive's. Bytes after the compared part count as equal.
     ///
-    /// Errors: `Damaged`, `Io`.
+    /// Errors: `Damaged`, `Unopened`, `Io`.
     pub fn take(&mut self, mut bytes: &[u8]) -> Result<bool, Error> {
         let block_bytes = self.file.block_bytes();
         while self.at < self.len && !bytes.is_empty() {
@@ -429,20 +478,35 @@ impl Comparison {
             let stop = end.min(self.len);
             let part = bytes.len().min((stop - self.at) as usize);
             let (now, later) = bytes.split_at(part);
-            if stop == end {
-                self.crc = crc32c_append(self.crc, now);
-                if self.at + part as u64 == end {
-                    if self.file.plain_crc(number) != Some(self.crc) {
-                        return Ok(false);
+            let is_end = self.at + part as u64 == end;
+            let is_same = match &mut self.by {
+                By::Crc(crc) if stop == end => {
+                    *crc = crc32c_append(*crc, now);
+                    let is_other =
+                        is_end && self.file.plain_mark(number) != Some(PlainMark::Crc(*crc));
+                    if is_end {
+                        *crc = 0;
                     }
-                    self.crc = 0;
+                    !is_other
                 }
-            } else {
-                self.own.resize(part, 0);
-                self.file.read_at(&mut self.own, self.at)?;
-                if self.own != now {
-                    return Ok(false);
+                By::Tag(block) => {
+                    block.extend_from_slice(now);
+                    let ends = self.file.ends();
+                    let is_other =
+                        is_end && self.keys.is_block(ends, number as usize, block) != Some(true);
+                    if is_end {
+                        block.clear();
+                    }
+                    !is_other
                 }
+                By::Crc(_) | By::Bytes => {
+                    self.own.resize(part, 0);
+                    self.file.read_at(&mut self.own, self.at)?;
+                    self.own == now
+                }
+            };
+            if !is_same {
+                return Ok(false);
             }
             self.at += part as u64;
             bytes = later;

@@ -1,4 +1,5 @@
-//! One file of the archive, byte by byte: a head record, compressed blocks, an end record, in a standard container.
+//! One file of the archive, byte by byte: a head record, compressed blocks, an end record, in a standard container. An
+//! encrypted one has Keys records after its head, and a frame around each block.
 //!
 //! `docs/postgres-wal.md`, section "Objects", is the specification; a test compares its tables with the code. Pure:
 //! bytes in, values out.
@@ -8,10 +9,11 @@
 //!   length alone, and every byte between them belongs to a block.
 //! - Decoders accept any bytes without panic, and every length is checked before memory is allocated.
 //!
-//! Leaves to others: reading blocks and comparing their checksums (`stored.rs`), compressing (`press.rs`), and the
-//! framing of records (`longshore-media`).
+//! Leaves to others: reading blocks and comparing their checksums (`stored.rs`), compressing (`press.rs`), encrypting
+//! (`sealed.rs`), and the framing of records (`longshore-media`).
 
 use longshore_codec::{Algorithm, PLAIN_LEN_MAX, payload_bound};
+use longshore_crypt::{PIECE_MORE, Root, TAG_LEN, TAGS_ID_LEN};
 use longshore_io::{crc32c, crc32c_join};
 use longshore_media::Container;
 use longshore_media::record::{BODY_MAX, Fields, RecordError, RecordKind};
@@ -25,10 +27,26 @@ pub const END_FIXED_LEN: usize = 8;
 pub const ROW_LEN: usize = 12;
 /// The most blocks of a file.
 pub const BLOCKS_MAX: usize = (BODY_MAX - END_FIXED_LEN) / ROW_LEN;
+/// Bytes of an encrypted file's end before its rows.
+pub const SEALED_END_FIXED_LEN: usize = 4 + TAGS_ID_LEN;
+/// Bytes of one row of an encrypted file.
+pub const SEALED_ROW_LEN: usize = 8 + TAG_LEN;
+/// Bytes of the MAC after the rows of an encrypted file.
+pub const MAC_LEN: usize = 32;
+/// The most blocks of an encrypted file.
+pub const SEALED_BLOCKS_MAX: usize = (BODY_MAX - SEALED_END_FIXED_LEN - MAC_LEN) / SEALED_ROW_LEN;
+/// Bytes of the head of the frame around an encrypted block.
+pub const FRAME_LEN: usize = 8;
+/// Bytes that an encrypted block has more than its payload: the frame, the checksum of its plain bytes, salt and tag.
+pub const SEALED_MORE: usize = FRAME_LEN + 4 + PIECE_MORE;
+/// The most bytes of all Keys records of a file, with their framing.
+pub const KEYS_MAX: usize = 1 << 16;
 /// The most plain bytes of a file: the longest possible segment.
 pub const PLAIN_MAX: u32 = 1 << 30;
 /// Longest name.
 const NAME_MAX: usize = 64;
+/// The file is encrypted.
+const FEATURE_SEALED: u64 = 1;
 /// The file ends with data from an earlier use of the segment.
 const FLAG_UNFINISHED: u8 = 1;
 
@@ -48,14 +66,33 @@ pub struct Head {
     /// Whether the segment was archived before it was full.
     pub unfinished: bool,
     pub name: WalName,
+    /// `None`: the file is not encrypted.
+    pub sealed: Option<SealedHead>,
+}
+
+/// The fields that only an encrypted file's head has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SealedHead {
+    /// Bytes of the Keys records that follow the head, with their framing.
+    pub keys_len: u32,
+    /// SHA-256 of the history of the file's timeline, without remarks; zeros if the writer had none.
+    pub history: Root,
+}
+
+/// The mark by which plain bytes are compared with a block's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlainMark {
+    /// CRC-32C.
+    Crc(u32),
+    /// Of an encrypted file: a tag that only the cluster's servers can make; zeros if the file's tags are of no key.
+    Tag([u8; TAG_LEN]),
 }
 
 /// One block, as the end record lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     pub stored_len: u32,
-    /// CRC-32C of the plain bytes.
-    pub plain_crc: u32,
+    pub plain: PlainMark,
     /// CRC-32C of the stored bytes: no damaged bytes reach a decoder.
     pub stored_crc: u32,
 }
@@ -65,15 +102,28 @@ pub struct Row {
 pub struct End {
     /// CRC-32C of the head's body: shows that both belong to one file.
     pub head_crc: u32,
-    /// CRC-32C of all plain bytes.
-    pub plain_crc: u32,
+    pub whole: WholeMark,
     pub rows: Vec<Row>,
+}
+
+/// The part of an end record that concerns all blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WholeMark {
+    /// CRC-32C of all plain bytes.
+    Crc(u32),
+    Sealed {
+        /// The key that the tags are of; zeros: of none.
+        tags: [u8; TAGS_ID_LEN],
+        /// The MAC of everything before it in the body.
+        mac: Root,
+    },
 }
 
 impl Head {
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(HEAD_FIXED_LEN + NAME_MAX);
-        body.extend_from_slice(&0u64.to_le_bytes());
+        let features = self.sealed.map_or(0, |_| FEATURE_SEALED);
+        body.extend_from_slice(&features.to_le_bytes());
         body.extend_from_slice(&self.system.to_le_bytes());
         body.extend_from_slice(&self.plain_len.to_le_bytes());
         body.extend_from_slice(&self.block_bytes.to_le_bytes());
@@ -84,20 +134,31 @@ impl Head {
         let name = self.name.to_string();
         body.extend_from_slice(&(name.len() as u16).to_le_bytes());
         body.extend_from_slice(name.as_bytes());
+        if let Some(sealed) = &self.sealed {
+            body.extend_from_slice(&sealed.keys_len.to_le_bytes());
+            body.extend_from_slice(&sealed.history);
+        }
         body
     }
 
     pub fn decode(body: &[u8]) -> Result<Head, RecordError> {
         let mut f = Fields(body);
-        match f.u64()? {
-            0 => {}
-            bits => return Err(RecordError::Feature(bits)),
+        let features = f.u64()?;
+        if features & !FEATURE_SEALED != 0 {
+            return Err(RecordError::Feature(features & !FEATURE_SEALED));
         }
         let (system, plain_len, block_bytes) = (f.u64()?, f.u32()?, f.u32()?);
         let (segment_bytes, magic) = (f.u32()?, f.u16()?);
         let algorithm = Algorithm::from_number(f.u8()?).ok_or(RecordError::Field)?;
         let flags = f.u8()?;
         let name = f.text(NAME_MAX)?.parse().map_err(|_| RecordError::Field)?;
+        let sealed = match features {
+            0 => None,
+            _ => Some(SealedHead {
+                keys_len: f.u32()?,
+                history: f.array()?,
+            }),
+        };
         f.end()?;
         let head = Head {
             system,
@@ -108,10 +169,20 @@ impl Head {
             algorithm,
             unfinished: flags == FLAG_UNFINISHED,
             name,
+            sealed,
+        };
+        let blocks_max = match &head.sealed {
+            None => BLOCKS_MAX,
+            Some(_) => SEALED_BLOCKS_MAX,
+        };
+        // A history is read where there is no key, to find out which WAL is needed.
+        let is_sound = |sealed: &SealedHead| {
+            (1..=KEYS_MAX).contains(&(sealed.keys_len as usize)) && head.holds_more()
         };
         let sized = (1..=PLAIN_LEN_MAX).contains(&(block_bytes as usize))
             && plain_len <= PLAIN_MAX
-            && head.blocks() <= BLOCKS_MAX;
+            && head.blocks() <= blocks_max
+            && head.sealed.as_ref().is_none_or(is_sound);
         match sized && flags & !FLAG_UNFINISHED == 0 {
             true => Ok(head),
             false => Err(RecordError::Field),
@@ -128,23 +199,44 @@ impl Head {
         (self.plain_len as usize - start).min(self.block_bytes as usize)
     }
 
+    /// Whether the file holds more than facts that everybody may know: histories are not encrypted.
+    pub fn holds_more(&self) -> bool {
+        !matches!(self.name, WalName::History(_))
+    }
+
+    /// The most stored bytes of the block with this number.
+    pub fn stored_max(&self, number: usize) -> usize {
+        let more = self.sealed.map_or(0, |_| SEALED_MORE);
+        payload_bound(self.algorithm, self.block_len(number)) + more
+    }
+
     pub fn container(&self) -> Container {
-        Container::of(self.algorithm)
+        Container::of_set(self.algorithm, self.sealed.is_some())
+    }
+
+    /// Bytes of the file before the Keys records, or before the first block if there are none.
+    pub fn len_of_head(&self) -> usize {
+        let body = HEAD_FIXED_LEN + 2 + self.name.to_string().len();
+        let body = body + self.sealed.map_or(0, |sealed| 4 + sealed.history.len());
+        self.container().preamble().len() + self.container().framed_len(body)
     }
 
     /// Bytes of the file before the first block.
     pub fn len_before(&self) -> usize {
-        let body = HEAD_FIXED_LEN + 2 + self.name.to_string().len();
-        self.container().preamble().len() + self.container().framed_len(body)
+        let keys = self.sealed.map_or(0, |sealed| sealed.keys_len as usize);
+        self.len_of_head() + keys
     }
 
     /// Bytes of the file after the last block.
     pub fn len_after(&self) -> usize {
-        self.container()
-            .framed_len(END_FIXED_LEN + ROW_LEN * self.blocks())
+        let (fixed, row) = match &self.sealed {
+            None => (END_FIXED_LEN, ROW_LEN),
+            Some(_) => (SEALED_END_FIXED_LEN + MAC_LEN, SEALED_ROW_LEN),
+        };
+        self.container().framed_len(fixed + row * self.blocks())
     }
 
-    /// All bytes before the first block.
+    /// All bytes before the Keys records, or before the first block if there are none.
     pub fn framed(&self) -> Vec<u8> {
         let mut out = self.container().preamble().to_vec();
         self.container()
@@ -173,12 +265,30 @@ impl End {
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(END_FIXED_LEN + ROW_LEN * self.rows.len());
         body.extend_from_slice(&self.head_crc.to_le_bytes());
-        body.extend_from_slice(&self.plain_crc.to_le_bytes());
+        match &self.whole {
+            WholeMark::Crc(crc) => body.extend_from_slice(&crc.to_le_bytes()),
+            WholeMark::Sealed { tags, .. } => body.extend_from_slice(tags),
+        }
         for row in &self.rows {
             body.extend_from_slice(&row.stored_len.to_le_bytes());
-            body.extend_from_slice(&row.plain_crc.to_le_bytes());
+            if let PlainMark::Crc(crc) = row.plain {
+                body.extend_from_slice(&crc.to_le_bytes());
+            }
             body.extend_from_slice(&row.stored_crc.to_le_bytes());
+            if let PlainMark::Tag(tag) = row.plain {
+                body.extend_from_slice(&tag);
+            }
         }
+        if let WholeMark::Sealed { mac, .. } = &self.whole {
+            body.extend_from_slice(mac);
+        }
+        body
+    }
+
+    /// The bytes that the MAC of an encrypted file's end is over.
+    pub fn authenticated(&self) -> Vec<u8> {
+        let mut body = self.encode();
+        body.truncate(body.len().saturating_sub(MAC_LEN));
         body
     }
 
@@ -197,35 +307,66 @@ impl End {
             (kind, _) => return Err(RecordError::Kind(kind as u8)),
         };
         let mut f = Fields(body);
-        let (head_crc, plain_crc) = (f.u32()?, f.u32()?);
+        let head_crc = f.u32()?;
         if head_crc != crc32c(&head.encode()) {
             return Err(RecordError::Field);
         }
+        let is_sealed = head.sealed.is_some();
+        let mut whole = match is_sealed {
+            false => WholeMark::Crc(f.u32()?),
+            true => WholeMark::Sealed {
+                tags: f.array()?,
+                mac: [0; MAC_LEN],
+            },
+        };
         let mut rows = Vec::with_capacity(head.blocks());
         let mut len = (head.len_before() + head.len_after()) as u64;
         for number in 0..head.blocks() {
-            let row = Row {
-                stored_len: f.u32()?,
-                plain_crc: f.u32()?,
-                stored_crc: f.u32()?,
+            let stored_len = f.u32()?;
+            let row = match is_sealed {
+                false => Row {
+                    stored_len,
+                    plain: PlainMark::Crc(f.u32()?),
+                    stored_crc: f.u32()?,
+                },
+                true => Row {
+                    stored_len,
+                    stored_crc: f.u32()?,
+                    plain: PlainMark::Tag(f.array()?),
+                },
             };
-            if row.stored_len as usize > payload_bound(head.algorithm, head.block_len(number)) {
+            let least = if is_sealed { SEALED_MORE } else { 0 };
+            if !(least..=head.stored_max(number)).contains(&(stored_len as usize)) {
                 return Err(RecordError::Length);
             }
-            len += u64::from(row.stored_len);
+            len += u64::from(stored_len);
             rows.push(row);
         }
+        if let WholeMark::Sealed { mac, .. } = &mut whole {
+            *mac = f.array()?;
+        }
         f.end()?;
-        let joined = (0..).zip(&rows).fold(0, |crc, (number, row)| {
-            crc32c_join(crc, row.plain_crc, head.block_len(number) as u64)
-        });
-        match len == file_len && joined == plain_crc {
+        let is_whole = match whole {
+            WholeMark::Crc(crc) => crc == joined_crc(&rows, |number| head.block_len(number) as u64),
+            WholeMark::Sealed { .. } => true,
+        };
+        match len == file_len && is_whole {
             true => Ok(End {
                 head_crc,
-                plain_crc,
+                whole,
                 rows,
             }),
             false => Err(RecordError::Length),
         }
     }
+}
+
+/// CRC-32C of all plain bytes, from those of the blocks.
+fn joined_crc(rows: &[Row], len_of: impl Fn(usize) -> u64) -> u32 {
+    (0..)
+        .zip(rows)
+        .fold(0, |crc, (number, row)| match row.plain {
+            PlainMark::Crc(plain) => crc32c_join(crc, plain, len_of(number)),
+            PlainMark::Tag(_) => crc,
+        })
 }

@@ -14,10 +14,19 @@ use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound}
 use longshore_io::{ALIGN_BYTES, Buffer, Pool};
 use parking_lot::Mutex;
 
+use super::object::SEALED_MORE;
 use super::{Error, StorageForm};
 
-/// Plain bytes of a block. Throughput is flat from 256 KiB to 2 MiB; a segment of 1 GiB then has 1,024 blocks.
-pub(super) const BLOCK_BYTES: u32 = 1 << 20;
+/// Plain bytes of a block of most files. Throughput is flat from 256 KiB to 2 MiB.
+const BLOCK_BYTES: u32 = 1 << 20;
+/// The most blocks of a file: as many as an encrypted file's end has room for.
+const BLOCKS_MAX: u32 = 512;
+
+/// Plain bytes of each block of a file of `len` bytes.
+pub(super) fn block_bytes(len: u32) -> u32 {
+    let block = BLOCK_BYTES.max(len.div_ceil(BLOCKS_MAX).next_power_of_two());
+    block.min(len.max(1))
+}
 
 /// Bytes collected for one write, unless a piece is longer: a large page.
 const GATHER_BYTES: usize = 2 << 20;
@@ -41,17 +50,26 @@ pub(super) struct Press {
 pub(super) struct Presses(Mutex<Vec<Press>>);
 
 impl Presses {
-    /// Takes one for this form.
+    /// Takes one for this form, and for blocks of so many bytes.
     ///
     /// Errors: `Codec`; `Io` if there is no memory, for the file `target`.
-    pub(super) fn take(&self, form: &StorageForm, target: &Path) -> Result<Press, Error> {
+    pub(super) fn take(
+        &self,
+        form: &StorageForm,
+        block_bytes: usize,
+        target: &Path,
+    ) -> Result<Press, Error> {
         let mut idle = self.0.lock();
-        let fits = |press: &Press| (press.algorithm, press.level) == (form.algorithm, form.level);
+        let fits = |press: &Press| {
+            (press.algorithm, press.level) == (form.algorithm, form.level)
+                && press.plain.len() >= block_bytes
+        };
         if let Some(at) = idle.iter().position(fits) {
             return Ok(idle.swap_remove(at));
         }
         drop(idle);
-        let bound = payload_bound(form.algorithm, BLOCK_BYTES as usize) + ALIGN_BYTES;
+        let block_bytes = block_bytes.max(BLOCK_BYTES as usize);
+        let bound = payload_bound(form.algorithm, block_bytes) + SEALED_MORE + ALIGN_BYTES;
         let out = Pool::new(1, bound.max(GATHER_BYTES))
             .and_then(|pool| pool.take().ok_or(io::ErrorKind::OutOfMemory.into()))
             .map_err(Error::io("write", target))?;
@@ -60,7 +78,7 @@ impl Presses {
             level: form.level,
             compressor: Compressor::new(form.algorithm, form.level)?,
             decompressor: Decompressor::new(),
-            plain: vec![0; BLOCK_BYTES as usize],
+            plain: vec![0; block_bytes],
             check: Vec::new(),
             out,
         })

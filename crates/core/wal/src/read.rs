@@ -11,15 +11,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longshore_crypt::Root;
 use longshore_io::{Clock, Dir, Stat, Via};
 use longshore_media::record::RecordError;
 use longshore_pg::wal::{History, SegmentHeader, WalName, page_timeline};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 use parking_lot::Mutex;
 
+use super::object::PlainMark;
 use super::place::Wanted;
 use super::staged::StagedFile;
-use super::stored::{Block, Object};
+use super::stored::{Block, Ends, Object};
 use super::waiting::{WAIT_MAX, wait};
 use super::{Error, WalArchive};
 
@@ -40,18 +42,26 @@ struct Last {
 impl ArchiveReader {
     /// Bytes of the file before it was archived.
     pub fn plain_len(&self) -> u64 {
-        self.object.head.plain_len.into()
+        self.object.head().plain_len.into()
     }
 
     /// Plain bytes of each block except the last.
     pub(super) fn block_bytes(&self) -> u64 {
-        self.object.head.block_bytes.into()
+        self.object.head().block_bytes.into()
     }
 
-    /// CRC-32C of the plain bytes of a block.
-    pub(super) fn plain_crc(&self, number: u64) -> Option<u32> {
-        let row = self.object.end.rows.get(usize::try_from(number).ok()?);
-        row.map(|row| row.plain_crc)
+    /// The mark of the plain bytes of a block.
+    pub(super) fn plain_mark(&self, number: u64) -> Option<PlainMark> {
+        let row = self.object.ends.end.rows.get(usize::try_from(number).ok()?);
+        row.map(|row| row.plain)
+    }
+
+    pub(super) fn ends(&self) -> &Ends {
+        &self.object.ends
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.object.path
     }
 
     /// The attributes of the archive's own file: its owner, and when it was archived.
@@ -63,13 +73,13 @@ impl ArchiveReader {
     ///
     /// Errors: `Damaged`, `Io`.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        let block_bytes = u64::from(self.object.head.block_bytes);
+        let block_bytes = u64::from(self.object.head().block_bytes);
         let mut last = self.last.lock();
         let mut filled = 0;
         while filled < buf.len() {
             let at = offset + filled as u64;
             let number = (at / block_bytes) as usize;
-            if number >= self.object.end.rows.len() {
+            if number >= self.object.ends.end.rows.len() {
                 return Err(Error::malformed(
                     self.object.path.clone(),
                     RecordError::Length,
@@ -77,14 +87,14 @@ impl ArchiveReader {
             }
             if last.number != Some(number) {
                 last.number = None;
-                let before = &self.object.end.rows[..number];
+                let before = &self.object.ends.end.rows[..number];
                 let before: u64 = before.iter().map(|row| u64::from(row.stored_len)).sum();
-                let payload_at = self.object.head.len_before() as u64 + before;
+                let payload_at = self.object.head().len_before() as u64 + before;
                 self.object
                     .decode_block(number, payload_at, &mut last.block)?;
                 last.number = Some(number);
             }
-            let plain = &last.block.plain[..self.object.head.block_len(number)];
+            let plain = &last.block.plain[..self.object.head().block_len(number)];
             let from = (at % block_bytes) as usize;
             let len = (buf.len() - filled).min(plain.len().saturating_sub(from));
             if len == 0 {
@@ -181,6 +191,7 @@ impl WalArchive {
         clock: &dyn Clock,
     ) -> Result<u64, Error> {
         let object = self.object_for(name, Wanted::All)?;
+        self.check_history_of(&object)?;
         let target = path.join(to);
         let staged = wait(WAIT_MAX, name, clock, || {
             StagedFile::begin(dir.clone(), to).map_err(Error::io("create", &target))
@@ -194,7 +205,7 @@ impl WalArchive {
         staged
             .publish(Path::new(to))
             .map_err(Error::io("store", target))?;
-        Ok(object.head.plain_len.into())
+        Ok(object.head().plain_len.into())
     }
 
     /// Opens a file of the archive for reading.
@@ -202,6 +213,9 @@ impl WalArchive {
     /// Errors: `Missing`; `Damaged`, `Newer`, `Io`.
     pub fn open_file(&self, name: WalName) -> Result<ArchiveReader, Error> {
         let object = self.object(name)?;
+        if self.keys.keyring.has_identities() {
+            self.check_history_of(&object)?;
+        }
         let stat = object.file.stat()?;
         Ok(ArchiveReader {
             object,
@@ -216,6 +230,7 @@ impl WalArchive {
     /// Errors: those of [`WalArchive::fetch`].
     pub fn verify(&self, name: WalName) -> Result<u64, Error> {
         let object = self.object_for(name, Wanted::All)?;
+        self.check_history_of(&object)?;
         let system = self.identity().map(|identity| identity.system);
         let mut pages = match name {
             WalName::Segment(segment) => Some(Pages::new(segment, system)),
@@ -228,14 +243,37 @@ impl WalArchive {
                 what,
             }),
         })?;
-        Ok(object.head.plain_len.into())
+        Ok(object.head().plain_len.into())
+    }
+
+    /// Refuses an encrypted file that was written for another history of its timeline than the archive's. Histories are not
+    /// encrypted, so somebody could have exchanged one.
+    ///
+    /// Errors: `OtherHistory`, `Damaged`, `Newer`, `Io`.
+    fn check_history_of(&self, object: &Object) -> Result<(), Error> {
+        let timeline = object.head().name.segment().map(|name| name.timeline);
+        let (Some(sealed), Some(timeline)) = (object.head().sealed, timeline) else {
+            return Ok(());
+        };
+        if sealed.history == Root::default() {
+            return Ok(());
+        }
+        let known = self.known_history(timeline)?;
+        match known.is_none_or(|known| known == sealed.history) {
+            true => Ok(()),
+            false => Err(Error::OtherHistory {
+                archive: self.path().to_owned(),
+                name: object.head().name,
+                timeline,
+            }),
+        }
     }
 
     /// Whether a file was archived before it was full.
     ///
     /// Errors: `Missing`, `Damaged`, `Newer`, `Io`.
     pub fn is_unfinished(&self, name: WalName) -> Result<bool, Error> {
-        Ok(self.object(name)?.head.unfinished)
+        Ok(self.object(name)?.head().unfinished)
     }
 
     /// The history that leads to `timeline`.

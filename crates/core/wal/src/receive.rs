@@ -98,6 +98,10 @@ pub fn receive(
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Progress, ReceiveError> {
+    if plan.form.recipients.is_some() && archive.directory().is_some() {
+        let path = archive.path().join(workplace::RECEIVING);
+        return Err(Error::ClearPart { path }.into());
+    }
     let workplace = Workplace::open(archive)?;
     let mut connection = Connection::open(storage, server, Mode::Replication)?;
     let mut receiver = Receiver::begin(archive, &mut connection, workplace, plan, clock, watch)?;

@@ -5,20 +5,24 @@
 //!   version is `Newer`.
 //! - No length in the file is believed before it was checked.
 //! - Stored bytes reach a decoder only if their checksum is right, and plain bytes reach the caller only if theirs is.
+//! - Nothing of an encrypted file reaches the caller before its key was proved by its head, its slots and its end; and
+//!   nothing of one that is not encrypted where all must be.
 //!
-//! Leaves to others: the layout (`object.rs`), and finding files (`archive.rs`).
+//! Leaves to others: the layout (`object.rs`), encrypting (`sealed.rs`), and finding files (`archive.rs`).
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use longshore_codec::{Decompressor, payload_bound};
+use longshore_codec::Decompressor;
+use longshore_crypt::{Keyring, SetKeys};
 use longshore_io::crc32c;
-use longshore_media::record::RecordError;
+use longshore_media::record::{ENCRYPTED_MAGIC, RecordError, RecordKind};
 use longshore_pg::wal::{WalName, is_same_history};
 
 use super::Error;
-use super::object::{End, Head};
+use super::object::{End, FRAME_LEN, Head, PlainMark, WholeMark};
 use super::place::Stored;
+use super::sealed::ArchiveKeys;
 
 /// Enough bytes for any head.
 const HEAD_MAX: u64 = 4096;
@@ -28,8 +32,10 @@ const HEAD_MAX: u64 = 4096;
 pub(super) struct Object {
     pub(super) file: Arc<dyn Stored>,
     pub(super) path: PathBuf,
-    pub(super) head: Head,
-    pub(super) end: End,
+    pub(super) ends: Ends,
+    keyring: Arc<Keyring>,
+    /// Of an encrypted file, from the first block that is read.
+    keys: OnceLock<SetKeys>,
 }
 
 /// The facts about a file that its blocks need not be read for.
@@ -40,12 +46,12 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// The number of the last block that is not all zeros; 0 if all are.
-    pub(super) fn last_written(&self) -> usize {
+    /// The number of the last block that is not all zeros; 0 if all are, or if nobody here knows.
+    pub(super) fn last_written(&self, keys: &ArchiveKeys) -> usize {
         let zeros = vec![0; self.head.block_bytes as usize];
         let is_written = |number: &usize| {
-            let row = self.end.rows[*number];
-            row.plain_crc != crc32c(&zeros[..self.head.block_len(*number)])
+            let zeros = &zeros[..self.head.block_len(*number)];
+            keys.is_block(self, *number, zeros) == Some(false)
         };
         (0..self.end.rows.len()).rev().find(is_written).unwrap_or(0)
     }
@@ -57,6 +63,7 @@ impl Object {
         file: Arc<dyn Stored>,
         path: PathBuf,
         name: WalName,
+        keyring: &Arc<Keyring>,
     ) -> Result<Object, Error> {
         let damaged = |what| Error::malformed(path.clone(), what);
         let len = file.len()?;
@@ -76,33 +83,86 @@ impl Object {
         Ok(Object {
             file,
             path,
-            head,
-            end,
+            ends: Ends { head, end },
+            keyring: keyring.clone(),
+            keys: OnceLock::new(),
         })
+    }
+
+    pub(super) fn head(&self) -> &Head {
+        &self.ends.head
     }
 
     /// Whether both hold the same bytes, or histories of the same timeline.
     ///
-    /// Errors, for histories: `Damaged`, `Io`.
+    /// Errors, for histories and for encrypted files whose marks cannot be compared: `Damaged`, `Unopened`, `Io`.
     pub(super) fn is_same_as(&self, other: &Object) -> Result<bool, Error> {
-        if let WalName::History(timeline) = self.head.name {
+        let (own, theirs) = (&self.ends, &other.ends);
+        if let WalName::History(timeline) = own.head.name {
             return Ok(is_same_history(timeline, &self.text()?, &other.text()?));
         }
-        let blocks = |object: &Object| -> Vec<u32> {
-            object.end.rows.iter().map(|row| row.plain_crc).collect()
-        };
-        let is_cut_alike = self.head.block_bytes == other.head.block_bytes;
-        Ok(self.head.plain_len == other.head.plain_len
-            && self.end.plain_crc == other.end.plain_crc
-            && (!is_cut_alike || blocks(self) == blocks(other)))
+        if own.head.plain_len != theirs.head.plain_len {
+            return Ok(false);
+        }
+        let marks =
+            |ends: &Ends| -> Vec<PlainMark> { ends.end.rows.iter().map(|row| row.plain).collect() };
+        let is_cut_alike = own.head.block_bytes == theirs.head.block_bytes;
+        match (own.end.whole, theirs.end.whole) {
+            (WholeMark::Crc(one), WholeMark::Crc(other)) => {
+                Ok(one == other && (!is_cut_alike || marks(own) == marks(theirs)))
+            }
+            _ if is_cut_alike && own.has_tags_as(theirs) => Ok(marks(own) == marks(theirs)),
+            _ => Ok(self.text()? == other.text()?),
+        }
     }
 
-    /// Its head and its end.
-    pub(super) fn ends(self) -> Ends {
-        Ends {
-            head: self.head,
-            end: self.end,
+    /// The keys of an encrypted file, proved by its head, its slots and its end.
+    ///
+    /// Errors: `Unopened`, `Damaged`, `Io`.
+    fn keys(&self) -> Result<Option<&SetKeys>, Error> {
+        let WholeMark::Sealed { mac, .. } = &self.ends.end.whole else {
+            return match self.keyring.requires_encryption() && self.head().holds_more() {
+                true => Err(Error::NotSealed {
+                    path: self.path.clone(),
+                }),
+                false => Ok(None),
+            };
+        };
+        if let Some(keys) = self.keys.get() {
+            return Ok(Some(keys));
         }
+        let unopened = |source| Error::Unopened {
+            path: self.path.clone(),
+            source,
+        };
+        let records = self.records()?;
+        let opened = self.keyring.open_once(&self.head().encode(), &records);
+        let keys = opened.map_err(unopened)?;
+        keys.check_end(&self.ends.end.authenticated(), mac)
+            .map_err(unopened)?;
+        Ok(Some(self.keys.get_or_init(|| keys)))
+    }
+
+    /// The bodies of the Keys records.
+    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let damaged = |what| Error::malformed(self.path.clone(), what);
+        let from = self.head().len_of_head();
+        let mut bytes = vec![0; self.head().len_before() - from];
+        self.file.read_exact_at(&mut bytes, from as u64)?;
+        let container = self.head().container();
+        let (mut rest, mut bodies) = (&bytes[..], Vec::new());
+        while !rest.is_empty() {
+            let len = container.framed_len_at(rest).map_err(damaged)?;
+            let framed = rest
+                .get(..len)
+                .ok_or_else(|| damaged(RecordError::Length))?;
+            match container.parse(framed).map_err(damaged)? {
+                (RecordKind::Keys, body) => bodies.push(body.to_vec()),
+                (kind, _) => return Err(damaged(RecordError::Kind(kind as u8))),
+            }
+            rest = &rest[len..];
+        }
+        Ok(bodies)
     }
 
     /// Decodes and checks every block, in order.
@@ -111,16 +171,17 @@ impl Object {
         mut sink: impl FnMut(&[u8], u64) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut block = Block::default();
-        let mut at = self.head.len_before() as u64;
-        for (number, row) in self.end.rows.iter().enumerate() {
+        let mut at = self.head().len_before() as u64;
+        for (number, row) in self.ends.end.rows.iter().enumerate() {
             let plain = self.decode_block(number, at, &mut block)?;
-            sink(plain, number as u64 * u64::from(self.head.block_bytes))?;
+            sink(plain, number as u64 * u64::from(self.head().block_bytes))?;
             at += u64::from(row.stored_len);
         }
-        Ok(())
+        // A file without blocks has an end all the same.
+        self.keys().map(drop)
     }
 
-    /// All of its bytes, checked; for histories, which are short.
+    /// All of its bytes, checked; for histories, which are short, and where nothing else compares two files.
     pub(super) fn text(&self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.decode(|plain, _| {
@@ -137,31 +198,56 @@ impl Object {
         at: u64,
         block: &'b mut Block,
     ) -> Result<&'b [u8], Error> {
-        let row = &self.end.rows[number];
+        let row = &self.ends.end.rows[number];
         let damaged = |what: String| Error::Damaged {
             path: self.path.clone(),
             what: format!("block {number} at byte {at}: {what}"),
         };
-        let largest = payload_bound(self.head.algorithm, self.head.block_bytes as usize);
-        block.payload.resize(largest, 0);
-        block.plain.resize(self.head.block_bytes as usize, 0);
-        let payload = &mut block.payload[..row.stored_len as usize];
-        let plain = &mut block.plain[..self.head.block_len(number)];
-        self.file.read_exact_at(payload, at)?;
+        let keys = self.keys()?;
+        let head = self.head();
+        block.payload.resize(row.stored_len as usize, 0);
+        block.plain.resize(head.block_bytes as usize, 0);
+        let stored = &mut block.payload[..];
+        let plain = &mut block.plain[..head.block_len(number)];
+        self.file.read_exact_at(stored, at)?;
         let same = |what: &str, found: u32, expected: u32| match found == expected {
             true => Ok(()),
             false => Err(damaged(format!(
                 "CRC-32C of its {what} bytes is {found:#010x}, not {expected:#010x}"
             ))),
         };
-        same("stored", crc32c(payload), row.stored_crc)?;
+        same("stored", crc32c(stored), row.stored_crc)?;
+        let (payload, plain_crc) = match (keys, row.plain) {
+            (None, PlainMark::Crc(crc)) => (&stored[..], crc),
+            (Some(keys), _) => opened(keys, number, stored).map_err(damaged)?,
+            (None, PlainMark::Tag(_)) => return Err(damaged("it has no key".to_owned())),
+        };
         block
             .decompressor
-            .decompress(self.head.algorithm, payload, plain)
+            .decompress(head.algorithm, payload, plain)
             .map_err(|e| damaged(e.to_string()))?;
-        same("plain", crc32c(plain), row.plain_crc)?;
+        same("plain", crc32c(plain), plain_crc)?;
         Ok(plain)
     }
+}
+
+/// The payload in the frame of an encrypted block, and the checksum of its plain bytes.
+fn opened<'s>(
+    keys: &SetKeys,
+    number: usize,
+    stored: &'s mut [u8],
+) -> Result<(&'s [u8], u32), String> {
+    let (frame, piece) = stored
+        .split_first_chunk_mut::<FRAME_LEN>()
+        .ok_or("it is too short")?;
+    let expected = (piece.len() as u32).to_le_bytes();
+    if frame[..4] != ENCRYPTED_MAGIC.to_le_bytes() || frame[4..] != expected {
+        return Err(RecordError::Framing.to_string());
+    }
+    let message = keys.open_piece(number as u32, piece);
+    let message = message.map_err(|e| e.to_string())?;
+    let (crc, payload) = message.split_first_chunk().ok_or("it is too short")?;
+    Ok((payload, u32::from_le_bytes(*crc)))
 }
 
 /// A block being decoded.

@@ -67,7 +67,11 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let lines = RunLines::of(context, "drill", named, "");
     let target = devices::target_of(context, options.target.as_deref(), &options.database)?;
     let label = options.label.as_deref().filter(|l| *l != "latest");
-    let shelf = devices::shelf(context, &target, &options.database)?;
+    let mut shelf = devices::shelf(context, &target, &options.database)?;
+    // The run itself says why an identity cannot be used.
+    if let Ok(keyring) = keyring(context, &options.keys) {
+        shelf.keyring = keyring;
+    }
     let recorder = Recorder::new(context, &shelf, Task::Drill);
     let mut run = PendingRun::begin(context, RunTask::Drill).at(&shelf.database, &target.name);
     run.record.label = label.map(str::to_owned);

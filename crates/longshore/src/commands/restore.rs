@@ -80,14 +80,15 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
 
 fn run_once(options: &Restore, run: &mut PendingRun, lines: RunLines) -> Result<Exit, Failure> {
     let context = run.context;
-    let beginning = beginning::of(options, context)?;
+    let keyring = keyring(context, &options.keys)?;
+    let beginning = beginning::of(options, &keyring, context)?;
     if let Some(label) = beginning.label() {
         run.record.label = Some(label.to_owned());
     }
     ends::chose(beginning.label());
     let request = request(options, &beginning, context);
     let mut run_context = context.run_context().equipped(&request.offload);
-    run_context.keyring = keyring(context, &options.keys)?;
+    run_context.keyring = keyring;
     if options.dry_run {
         let exit = preview::run(&request, &beginning, &run_context, context)?;
         lines.end(exit, "nothing was written (--dry-run)");

@@ -151,6 +151,7 @@ impl Database {
         "wal.prefetch",
         "wal.workers",
         "wal.slot",
+        "wal.encrypt",
         "wal.copy_at_once",
         "wal.copy_behind",
     ];
@@ -187,6 +188,8 @@ pub struct Wal {
     /// Whether pushes bring the WAL to the database's copies, too, in the background.
     #[serde(default)]
     pub copy_at_once: bool,
+    /// Whether WAL is encrypted where backups are; `None`: yes.
+    pub encrypt: Option<bool>,
     /// The bytes of WAL that a copy may lack before pushes fail; `None`: any number.
     #[serde(default, deserialize_with = "positive_size")]
     pub copy_behind: Option<u64>,

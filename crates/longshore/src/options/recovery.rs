@@ -298,10 +298,10 @@ impl ClusterArgs {
                 Action::Shutdown => TargetAction::Shutdown,
             },
             standby: self.standby,
-            restore_command: self
-                .restore_command
-                .clone()
-                .or(self.wal_archive.as_deref().map(archive_command)),
+            restore_command: self.restore_command.clone().or(self
+                .wal_archive
+                .as_deref()
+                .map(|path| archive_command(path, &[]))),
             end_command: None,
             not_ahead: false,
         })
@@ -315,8 +315,8 @@ fn past_us() -> Option<jiff::Timestamp> {
 }
 
 /// How a restored server fetches its log from this archive, as a restore of its own. It runs the command in its data
-/// directory, so both paths are absolute.
-pub fn archive_command(archive: &Path) -> String {
+/// directory, so all paths are absolute. `identities`: files that open the archive.
+pub fn archive_command(archive: &Path, identities: &[PathBuf]) -> String {
     let (archive, past) = match is_in_bucket(archive) {
         true => (archive.to_owned(), past_us()),
         false => {
@@ -330,7 +330,13 @@ pub fn archive_command(archive: &Path) -> String {
     let past = past
         .map(|past| format!(" --as-of {past}"))
         .unwrap_or_default();
-    format!("{program} wal get %f %p --archive {archive}{past} --async --restore {restore}")
+    let mut keys = String::new();
+    for file in identities {
+        let absolute = std::path::absolute(file);
+        let absolute = absolute.unwrap_or_else(|_| file.clone());
+        keys.push_str(&format!(" --identity {}", word(&absolute)));
+    }
+    format!("{program} wal get %f %p --archive {archive}{keys}{past} --async --restore {restore}")
 }
 
 /// A path as one word of the shell, in a command in which the server replaces what follows a percent sign.

@@ -14,8 +14,8 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pg::Lsn;
 use longshore_pg::wal::WalName;
 
-use super::AsOf;
 use super::values::{self, ArchivePath};
+use super::{AsOf, KeyOptions};
 
 /// Archives PostgreSQL's WAL, and fetches it for recovery.
 ///
@@ -165,6 +165,17 @@ pub struct WalPush {
     #[arg(long)]
     pub verify: bool,
 
+    /// Encrypt for age1... or @FILE. Repeatable.
+    ///
+    /// A recipient begins with age1 or age1pq1; the file after @ has a recipient a line. The identity of any one of them
+    /// reads the archive; this machine needs none. Histories of timelines are not encrypted. The default is `recipients` of
+    /// the target, else of [encryption], unless [database.NAME.wal] has `encrypt = false`; without any, WAL is not encrypted.
+    #[arg(long, value_name = "RECIPIENT")]
+    pub encrypt_to: Vec<String>,
+
+    #[command(flatten)]
+    pub keys: KeyOptions,
+
     #[command(flatten)]
     pub ahead: LookAheadOptions,
 
@@ -237,6 +248,9 @@ pub struct WalGet {
     pub restore: Option<String>,
 
     #[command(flatten)]
+    pub keys: KeyOptions,
+
+    #[command(flatten)]
     pub past: AsOf,
 
     #[command(flatten)]
@@ -302,6 +316,17 @@ pub struct WalReceive {
     #[arg(long, short, value_name = "LEVEL", value_parser = values::level, allow_hyphen_values = true)]
     pub level: Option<Level>,
 
+    /// Encrypt for age1... or @FILE. Repeatable.
+    ///
+    /// A recipient begins with age1 or age1pq1; the file after @ has a recipient a line. The identity of any one of them
+    /// reads the archive; this machine needs none. Histories of timelines are not encrypted. The default is `recipients` of
+    /// the target, else of [encryption], unless [database.NAME.wal] has `encrypt = false`; without any, WAL is not encrypted.
+    #[arg(long, value_name = "RECIPIENT")]
+    pub encrypt_to: Vec<String>,
+
+    #[command(flatten)]
+    pub keys: KeyOptions,
+
     /// End when everything before this LSN is durable.
     ///
     /// For scripts that need the WAL of one moment, such as pg_current_wal_lsn() after a change. An archive in a bucket has
@@ -343,6 +368,9 @@ pub struct WalList {
 
     #[command(flatten)]
     pub past: AsOf,
+
+    #[command(flatten)]
+    pub keys: KeyOptions,
 
     /// Decode every segment and compare its checksums; exit code 1 if one is damaged.
     ///

@@ -13,6 +13,7 @@ mod databases;
 mod delta;
 mod drill;
 mod emergency;
+mod encrypted;
 mod faults;
 mod full;
 mod killed;

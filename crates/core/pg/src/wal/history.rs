@@ -136,6 +136,15 @@ pub fn is_same_history(timeline: Timeline, one: &[u8], other: &[u8]) -> bool {
     own_lines(timeline, one).eq(own_lines(timeline, other))
 }
 
+/// The lines of a history by which [`is_same_history`] compares, each with its line feed.
+pub fn history_lines(timeline: Timeline, text: &[u8]) -> Vec<u8> {
+    own_lines(timeline, text).fold(Vec::new(), |mut lines, line| {
+        lines.extend_from_slice(line);
+        lines.push(b'\n');
+        lines
+    })
+}
+
 fn own_lines(timeline: Timeline, text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
     lines.filter(move |line| !line.is_empty() && restored(line) != Some(timeline))

@@ -48,7 +48,9 @@ use std::sync::Arc;
 use longshore_io::{Clock, Dir, FileKind, HostClock, Stat, Storage};
 use longshore_pg::client::Options;
 use longshore_pg::set_notes::{DATABASES, NamedDatabase, format_databases};
-use longshore_pg::{BACKUP_LABEL, Control, Lsn, SegmentName, TABLESPACE_MAP, Timeline};
+use longshore_pg::{
+    BACKUP_LABEL, Control, Lsn, SegmentName, TABLESPACE_MAP, Timeline, cluster_secret,
+};
 use parking_lot::Mutex;
 
 use crate::reading::is_missing;
@@ -342,17 +344,22 @@ fn describe(
 ) -> Description {
     let about = &cluster.session.about;
     let differing = cluster.differing.as_ref();
+    let control = read_control(&*cluster.dir, &cluster.path, &*cluster.clock);
+    let secret = control
+        .ok()
+        .and_then(|(_, bytes)| cluster_secret(&bytes).ok());
+    let own_log = OwnLog::files(
+        log_files.dir.clone(),
+        log_files.path.clone(),
+        cluster.control.wal_segment,
+    );
     Description {
         kind: SourceKind::Postgres,
         database: name_of(options, &about.cluster_name),
         log: Some(log),
         history: log_files::history(&*log_files.dir, log.timeline),
         lineage: None,
-        own_log: Some(OwnLog::files(
-            log_files.dir.clone(),
-            log_files.path.clone(),
-            cluster.control.wal_segment,
-        )),
+        own_log: Some(own_log.with_secret(secret)),
         page_bytes: cluster.control.page_bytes,
         expected_bytes: None,
         about_bytes: None,

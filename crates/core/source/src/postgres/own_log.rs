@@ -18,7 +18,7 @@ use std::sync::Arc;
 use longshore_io::{Dir, OpenHow, Storage, Via};
 use longshore_pg::client::{Connection, Mode, Options};
 use longshore_pg::wal::{Records, WalName, segments_in};
-use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
+use longshore_pg::{ClusterSecret, Lsn, SegmentName, SegmentSize, Timeline};
 
 use crate::Error;
 use crate::reading::is_gone;
@@ -40,6 +40,7 @@ const READY: &str = ".ready";
 pub struct OwnLog {
     place: SegmentLocation,
     size: SegmentSize,
+    secret: Option<Arc<ClusterSecret>>,
 }
 
 #[derive(Clone)]
@@ -67,7 +68,19 @@ impl OwnLog {
         OwnLog {
             place: SegmentLocation::Files { dir, path },
             size,
+            secret: None,
         }
+    }
+
+    /// Also with the cluster's secret, if it could be read.
+    pub(super) fn with_secret(mut self, secret: Option<ClusterSecret>) -> OwnLog {
+        self.secret = secret.map(Arc::new);
+        self
+    }
+
+    /// What all servers of the cluster have, and nobody else. `None`: its files are not at hand.
+    pub fn secret(&self) -> Option<&ClusterSecret> {
+        self.secret.as_deref()
     }
 
     pub(super) fn sent(storage: Arc<dyn Storage>, server: &Options, size: SegmentSize) -> OwnLog {
@@ -75,6 +88,7 @@ impl OwnLog {
         OwnLog {
             place: SegmentLocation::Sent { storage, server },
             size,
+            secret: None,
         }
     }
 

@@ -107,6 +107,7 @@ fn wal_reported_as_flushed_survives_a_power_cut() {
             algorithm: longshore_codec::Algorithm::Lz4,
             level: longshore_codec::Level::Low,
             verify: false,
+            recipients: None,
         },
         until: None,
         status_every: Duration::ZERO,

@@ -12,7 +12,7 @@ use longshore_media::Container;
 use longshore_media::record::RecordKind;
 use longshore_pg::wal::SegmentHeader;
 use longshore_wal::Error;
-use longshore_wal::object::{End, Head, Row};
+use longshore_wal::object::{End, Head, PlainMark, Row, SealedHead, WholeMark};
 
 use super::support::*;
 
@@ -146,6 +146,42 @@ fn head() -> Head {
         algorithm: Algorithm::Zstd,
         unfinished: false,
         name: name(1, 3),
+        sealed: None,
+    }
+}
+
+fn sealed_head() -> Head {
+    Head {
+        sealed: Some(SealedHead {
+            keys_len: 700,
+            history: [7; 32],
+        }),
+        ..head()
+    }
+}
+
+fn end(head: &Head) -> End {
+    let sealed = head.sealed.is_some();
+    End {
+        head_crc: longshore_io::crc32c(&head.encode()),
+        whole: match sealed {
+            false => WholeMark::Crc(1),
+            true => WholeMark::Sealed {
+                tags: [5; 8],
+                mac: [6; 32],
+            },
+        },
+        rows: vec![
+            Row {
+                stored_len: 99,
+                plain: match sealed {
+                    false => PlainMark::Crc(2),
+                    true => PlainMark::Tag([4; 16]),
+                },
+                stored_crc: 3
+            };
+            4
+        ],
     }
 }
 
@@ -167,19 +203,9 @@ fn records_changed_at_random_with_right_checksums_are_refused_or_read_without_ha
             break;
         }
         rounds += 1;
-        let mut body = head().encode();
-        let end = End {
-            head_crc: longshore_io::crc32c(&body),
-            plain_crc: 1,
-            rows: vec![
-                Row {
-                    stored_len: 9,
-                    plain_crc: 2,
-                    stored_crc: 3
-                };
-                4
-            ],
-        };
+        let own = [head(), sealed_head()][random.below(2) as usize].clone();
+        let mut body = own.encode();
+        let end = end(&own);
         mangle(&mut body, &mut random);
         let container =
             [Container::Gzip, Container::Zstd, Container::Lz4][random.below(3) as usize];
@@ -188,13 +214,14 @@ fn records_changed_at_random_with_right_checksums_are_refused_or_read_without_ha
         if let Ok(head) = Head::parse(&framed) {
             assert_eq!(head.encode(), body, "two spellings of one head");
             assert!(head.blocks() <= 1324 && head.len_after() < 16_384);
+            assert!(head.len_before() < 1 << 17);
         }
         let mut body = end.encode();
         mangle(&mut body, &mut random);
         let mut framed = Vec::new();
         Container::Zstd.append(RecordKind::WalEnd, &body, &mut framed);
         let len = random.below(1 << 20);
-        if let Ok(end) = End::parse(&head(), &framed, len) {
+        if let Ok(end) = End::parse(&own, &framed, len) {
             assert_eq!(end.encode(), body);
         }
         // The same for the server's own header.

@@ -11,5 +11,6 @@ mod left;
 mod links;
 mod listing;
 mod page;
+mod sealed;
 mod support;
 mod taking;

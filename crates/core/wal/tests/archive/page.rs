@@ -3,7 +3,8 @@
 
 use longshore_codec::Algorithm;
 use longshore_wal::object::{
-    BLOCKS_MAX, END_FIXED_LEN, End, HEAD_FIXED_LEN, Head, PLAIN_MAX, ROW_LEN, Row,
+    BLOCKS_MAX, END_FIXED_LEN, End, HEAD_FIXED_LEN, Head, MAC_LEN, PLAIN_MAX, PlainMark, ROW_LEN,
+    Row, SEALED_BLOCKS_MAX, SEALED_END_FIXED_LEN, SEALED_ROW_LEN, SealedHead, WholeMark,
 };
 
 use super::support::name;
@@ -49,6 +50,7 @@ fn head() -> Head {
         algorithm: Algorithm::Zstd,
         unfinished: true,
         name: name(1, 3),
+        sealed: None,
     }
 }
 
@@ -79,12 +81,12 @@ fn the_head_is_laid_out_as_the_page_says() {
 fn the_end_and_its_rows_are_laid_out_as_the_page_says() {
     let row = Row {
         stored_len: 0x2122_2324,
-        plain_crc: 0x3132_3334,
+        plain: PlainMark::Crc(0x3132_3334),
         stored_crc: 0x4142_4344,
     };
     let end = End {
         head_crc: 0x0102_0304,
-        plain_crc: 0x1112_1314,
+        whole: WholeMark::Crc(0x1112_1314),
         rows: vec![row; 2],
     };
     let bytes = end.encode();
@@ -92,13 +94,71 @@ fn the_end_and_its_rows_are_laid_out_as_the_page_says() {
     assert_eq!(check("wal end", &bytes, &fixed), END_FIXED_LEN);
     let fields = [
         ("stored_len", row.stored_len.into()),
-        ("plain_crc", row.plain_crc.into()),
+        ("plain_crc", 0x3132_3334),
         ("stored_crc", row.stored_crc.into()),
     ];
     assert_eq!(
         check("wal row", &bytes[END_FIXED_LEN + ROW_LEN..], &fields),
         ROW_LEN
     );
+}
+
+/// Fields of more than eight bytes are checked by their offsets.
+#[test]
+fn an_encrypted_file_is_laid_out_as_the_page_says() {
+    let sealed = SealedHead {
+        keys_len: 0x6162_6364,
+        history: [0x71; 32],
+    };
+    let head = Head {
+        sealed: Some(sealed),
+        ..head()
+    };
+    let bytes = head.encode();
+    assert_eq!(bytes[..8], 1u64.to_le_bytes());
+    let fields: Vec<_> = table("encrypted wal head")
+        .iter()
+        .map(|r| (r[1], r[2]))
+        .collect();
+    assert_eq!(fields, [("4", "keys_len"), ("32", "history")]);
+    let tail = &bytes[bytes.len() - 36..];
+    assert_eq!(tail[..4], sealed.keys_len.to_le_bytes());
+    assert_eq!(tail[4..], sealed.history);
+
+    let row = Row {
+        stored_len: 0x2122_2324,
+        plain: PlainMark::Tag([0x31; 16]),
+        stored_crc: 0x4142_4344,
+    };
+    let end = End {
+        head_crc: 0x0102_0304,
+        whole: WholeMark::Sealed {
+            tags: [0x51; 8],
+            mac: [0x61; 32],
+        },
+        rows: vec![row; 2],
+    };
+    let bytes = end.encode();
+    let sizes =
+        |title: &str| -> Vec<(&str, &str)> { table(title).iter().map(|r| (r[1], r[2])).collect() };
+    let fixed = [
+        ("4", "head_crc"),
+        ("8", "tags_id"),
+        ("n", "rows"),
+        ("32", "mac"),
+    ];
+    assert_eq!(sizes("encrypted wal end"), fixed);
+    let fields = [("4", "stored_len"), ("4", "stored_crc"), ("16", "tag")];
+    assert_eq!(sizes("encrypted wal row"), fields);
+    assert_eq!(bytes[..4], end.head_crc.to_le_bytes());
+    assert_eq!(bytes[4..SEALED_END_FIXED_LEN], [0x51; 8]);
+    let second = &bytes[SEALED_END_FIXED_LEN + SEALED_ROW_LEN..][..SEALED_ROW_LEN];
+    assert_eq!(second[..4], row.stored_len.to_le_bytes());
+    assert_eq!(second[4..8], row.stored_crc.to_le_bytes());
+    assert_eq!(second[8..], [0x31; 16]);
+    assert_eq!(bytes[bytes.len() - MAC_LEN..], [0x61; 32]);
+    assert_eq!(end.authenticated(), bytes[..bytes.len() - MAC_LEN]);
+    assert!(PAGE.contains(&format!("at most {SEALED_BLOCKS_MAX} blocks")));
 }
 
 #[test]

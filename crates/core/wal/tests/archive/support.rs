@@ -95,6 +95,7 @@ pub fn form(algorithm: Algorithm) -> StorageForm {
         algorithm,
         level: Level::Low,
         verify: false,
+        recipients: None,
     }
 }
 

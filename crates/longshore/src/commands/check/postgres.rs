@@ -427,6 +427,10 @@ fn round_trip(
                 };
                 return Err(format!("{other}: {}", other.hint()));
             }
+            // This host has public keys alone.
+            Some((Err(WalError::Unopened { .. }), _)) => {
+                return Ok(format!("{name} arrived; it is encrypted, and was not read"));
+            }
             None | Some((Err(WalError::Missing { .. }), _)) => {}
             Some((Err(e), _)) => return Err(e.to_string()),
         }

@@ -11,7 +11,10 @@
 //!
 //! Leaves to others: choosing (`longshore-repository`), and proving (`longshore-wal`).
 
-use longshore_media::{DeviceSpec, MediaSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longshore_media::{DeviceSpec, Keyring, MediaSet};
 use longshore_pg::recovery::NO_ARCHIVE;
 use longshore_pg::{Lsn, SegmentName};
 use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget};
@@ -26,6 +29,7 @@ use serde::Serialize;
 use super::older;
 use crate::commands::{devices, labelled};
 use crate::context::Context;
+use crate::keys;
 use crate::options::{Restore, archive_command};
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
@@ -84,7 +88,12 @@ struct SkippedBackup {
     why: String,
 }
 
-pub fn of(options: &Restore, context: &Context) -> Result<RestorePoint, Failure> {
+/// `keyring`: opens the backup, and the WAL archive if that is encrypted.
+pub fn of(
+    options: &Restore,
+    keyring: &Arc<Keyring>,
+    context: &Context,
+) -> Result<RestorePoint, Failure> {
     if let Some(option) = options.cluster.contradiction() {
         return Err(Failure::usage(
             format!("--recovery-settings keep and none write no settings, and {option} needs some"),
@@ -98,21 +107,21 @@ pub fn of(options: &Restore, context: &Context) -> Result<RestorePoint, Failure>
     let parts = !options.only.is_empty() || !options.moves.is_empty();
     match &options.media.database {
         Some(database) if parts => {
-            let found = source(database, None, Wanted::Parts, options, context)?;
+            let found = source(database, None, (Wanted::Parts, keyring), options, context)?;
             devices::remark(&found.lease, context);
             let stripes = (found.lease.devices.clone(), devices::bases(&found.lease));
             Ok(RestorePoint {
                 _lease: Some(found.lease),
-                ..of_devices(stripes, options, context)
+                ..of_devices(stripes, keyring, options, context)?
             })
         }
-        Some(database) => of_database(database, options, context),
+        Some(database) => of_database(database, keyring, options, context),
         None => {
             let chosen = devices::of(context, &options.media)?;
             let stripes = (chosen.devices.clone(), chosen.bases(&options.bases));
             Ok(RestorePoint {
                 _chosen: Some(chosen),
-                ..of_devices(stripes, options, context)
+                ..of_devices(stripes, keyring, options, context)?
             })
         }
     }
@@ -121,14 +130,20 @@ pub fn of(options: &Restore, context: &Context) -> Result<RestorePoint, Failure>
 /// A restore of stripes, and of those of the sets that they need, whose recovery is as the options say.
 fn of_devices(
     (devices, bases): (Vec<DeviceSpec>, Vec<DeviceSpec>),
+    keyring: &Arc<Keyring>,
     options: &Restore,
     context: &Context,
-) -> RestorePoint {
-    let cluster = options.cluster.lower();
+) -> Result<RestorePoint, Failure> {
+    let mut cluster = options.cluster.lower();
     // The restore itself says why an archive cannot be used.
     let archive = cluster.proof.as_deref();
     let archive = archive.and_then(|path| WalArchive::existing(&*context.storage, path).ok());
-    RestorePoint {
+    let archive = archive.map(|archive| archive.with_keyring(keyring));
+    if let (Some(archive), Some(recovery)) = (&archive, &mut cluster.recovery) {
+        let identities = server_identities(archive, options, context)?;
+        recovery.restore_command = Some(archive_command(archive.path(), &identities));
+    }
+    Ok(RestorePoint {
         devices,
         bases,
         refused: refused(archive.as_ref(), cluster.recovery.as_ref(), context),
@@ -136,11 +151,35 @@ fn of_devices(
         told: None,
         _lease: None,
         _chosen: None,
+    })
+}
+
+/// The files with which the restored server opens its WAL archive; none if that is not encrypted.
+fn server_identities(
+    archive: &WalArchive,
+    options: &Restore,
+    context: &Context,
+) -> Result<Vec<PathBuf>, Failure> {
+    if !archive.is_sealed()? {
+        return Ok(Vec::new());
     }
+    let files = keys::identity_files(context, &options.keys);
+    for file in &files {
+        let owner = context.storage.stat(file).ok().map(|stat| stat.uid);
+        if owner == Some(0) {
+            context.output.warn(&format!(
+                "the WAL archive is encrypted, and the server itself fetches its WAL: {} belongs to root, and the server's user cannot \
+                 read it. Give that user its own copy, and name it in restore_command",
+                file.display()
+            ));
+        }
+    }
+    Ok(files)
 }
 
 fn of_database(
     database: &str,
+    keyring: &Arc<Keyring>,
     options: &Restore,
     context: &Context,
 ) -> Result<RestorePoint, Failure> {
@@ -150,7 +189,13 @@ fn of_database(
         shelf,
         archive,
         lease,
-    } = source(database, asked.as_ref(), Wanted::All, options, context)?;
+    } = source(
+        database,
+        asked.as_ref(),
+        (Wanted::All, keyring),
+        options,
+        context,
+    )?;
     devices::remark(&lease, context);
     for passed in &lease.passed {
         let (label, why) = (&passed.label, &passed.why);
@@ -159,7 +204,14 @@ fn of_database(
     let mut cluster = args.lower();
     let mut proven = None;
     if let Some(log) = lease.facts.log.as_ref().filter(|_| args.writes_settings()) {
-        let (recovery, found) = recovery(asked, log, &lease, &shelf, archive.as_ref(), context)?;
+        let (recovery, found) = recovery(
+            asked,
+            log,
+            &lease,
+            (&shelf, archive.as_ref()),
+            options,
+            context,
+        )?;
         cluster.recovery = recovery;
         // It was proved just now, together with the facts of the other backups.
         cluster.proof = None;
@@ -192,13 +244,14 @@ struct Source {
 fn source(
     database: &str,
     asked: Option<&Recovery>,
-    wanted: Wanted,
+    (wanted, keyring): (Wanted, &Arc<Keyring>),
     options: &Restore,
     context: &Context,
 ) -> Result<Source, Failure> {
     let media = &options.media;
     let target = devices::target_of(context, media.target.as_deref(), database)?;
-    let own = devices::shelf(context, &target, database)?;
+    let mut own = devices::shelf(context, &target, database)?;
+    own.keyring = keyring.clone();
     let search = Search {
         own: &own,
         label: media.label.as_deref().filter(|l| *l != "latest"),
@@ -268,7 +321,8 @@ impl Search<'_> {
     /// The backup that the target did not give for `error`, at a copy; `None` if it is not there or may be another one.
     fn at_copy(self, copy: &str, error: &Error) -> Result<Option<Source>, Failure> {
         let target = devices::target(self.context, copy)?;
-        let shelf = devices::shelf(self.context, &target, &self.own.database)?;
+        let mut shelf = devices::shelf(self.context, &target, &self.own.database)?;
+        shelf.keyring = self.own.keyring.clone();
         let archive = match error {
             Error::NoneBefore { .. } => self.archive(self.own).ok().flatten(),
             _ => None,
@@ -461,7 +515,10 @@ fn archive_of(
 ) -> Result<Option<WalArchive>, Error> {
     let args = &options.cluster;
     match (&args.wal_archive, &args.restore_command) {
-        (Some(path), _) => Ok(Some(WalArchive::existing(&*context.storage, path)?)),
+        (Some(path), _) => {
+            let archive = WalArchive::existing(&*context.storage, path)?;
+            Ok(Some(archive.with_keyring(&shelf.keyring)))
+        }
         (None, Some(_)) => Ok(None),
         (None, None) => shelf.wal(),
     }
@@ -499,8 +556,8 @@ fn recovery(
     asked: Option<Recovery>,
     log: &LogRange,
     lease: &BackupLease,
-    shelf: &Shelf,
-    archive: Option<&WalArchive>,
+    (shelf, archive): (&Shelf, Option<&WalArchive>),
+    options: &Restore,
     context: &Context,
 ) -> Result<(Option<Recovery>, Option<ProvenLog>), Failure> {
     let no_log = |recovery: Option<&Recovery>| match shelf.needed_wal_path() {
@@ -530,7 +587,8 @@ fn recovery(
             if let Some(warning) = proven.warning() {
                 context.output.warn(&warning);
             }
-            recovery.restore_command = Some(archive_command(archive.path()));
+            let identities = server_identities(archive, options, context)?;
+            recovery.restore_command = Some(archive_command(archive.path(), &identities));
             recovery.not_ahead = proven.not_ahead;
             Ok((Some(recovery), Some(proven)))
         }

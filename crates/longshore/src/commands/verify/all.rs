@@ -134,6 +134,9 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let cancel = interrupt::cancel_flag();
     // A passphrase may take a second each time.
     let keyring = keyring(context, &options.keys)?;
+    for shelf in &mut all {
+        shelf.keyring = keyring.clone();
+    }
     let mut failures = Failures::default();
     let mut databases = Vec::new();
     for shelf in &all {

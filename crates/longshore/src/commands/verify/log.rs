@@ -153,6 +153,14 @@ fn segments(range: &WalResult, size: SegmentSize) -> Vec<SegmentImprint> {
     found
 }
 
+/// An error with its cause, on one line.
+fn told(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
 impl LogVerification<'_, '_> {
     /// Verifies a run of segments, in parts.
     fn run(&mut self, run: &Run) -> Result<(), Failure> {
@@ -209,7 +217,13 @@ impl LogVerification<'_, '_> {
                 Err(Error::Missing { .. }) => {}
                 Ok(_) => good += 1,
                 Err(error @ Error::Damaged { .. }) => self.found.damaged.push(error.to_string()),
-                Err(error @ Error::Newer { .. }) => self.found.closed.push(error.to_string()),
+                Err(error @ Error::Unopened { .. }) if error.is_tampering() => {
+                    self.found.damaged.push(told(&error));
+                }
+                Err(
+                    error
+                    @ (Error::Newer { .. } | Error::Unopened { .. } | Error::NotSealed { .. }),
+                ) => self.found.closed.push(told(&error)),
                 Err(error) => return Err(error.into()),
             }
         }

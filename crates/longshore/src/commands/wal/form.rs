@@ -6,6 +6,9 @@ use longshore_codec::{Algorithm, Level};
 use longshore_wal::StorageForm;
 
 use crate::context::Context;
+use crate::keys::wal_recipients;
+use crate::options::{Archive, KeyOptions};
+use longshore_terminal::failure::Failure;
 
 /// How files are stored: the command's options, then the settings of the database's WAL, of the database, and the
 /// defaults.
@@ -32,5 +35,38 @@ pub fn form(
             .unwrap_or(Algorithm::QatDeflate),
         level: level.and_then(|(_, level)| *level).unwrap_or(Level::Low),
         verify: false,
+        recipients: None,
     }
+}
+
+/// [`form`] of files that are made here, encrypted as the options and the configuration say.
+///
+/// Errors: those of [`wal_recipients`]; encryption is required and switched off.
+pub fn sealed_form(
+    asked: (Option<Algorithm>, Option<Level>),
+    archive: &Archive,
+    (encrypt_to, keys): (&[String], &KeyOptions),
+    context: &Context,
+) -> Result<StorageForm, Failure> {
+    let config = &context.config;
+    let database = archive.database.as_deref();
+    let target = archive.target.as_deref();
+    let target = target.or_else(|| config.target_of(database?));
+    let wal = database.and_then(|name| config.wal_of(name));
+    let is_off = wal.is_some_and(|wal| wal.encrypt == Some(false)) && encrypt_to.is_empty();
+    let is_required = keys.require_encryption;
+    let recipients = match is_off {
+        true if is_required || config.encryption.require => {
+            return Err(Failure::usage(
+                "encryption is required, and `encrypt = false` in [database.NAME.wal] switches it off",
+                "remove `encrypt` there, or `require` in [encryption]",
+            ));
+        }
+        true => None,
+        false => wal_recipients(context, encrypt_to, (target, is_required))?,
+    };
+    Ok(StorageForm {
+        recipients,
+        ..form(asked, database, context)
+    })
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
+use crate::keys::keyring;
 use crate::options::WalList;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{Table, bytes};
@@ -55,6 +56,10 @@ struct RunFacts {
 
 pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
     let archive = ArchiveLocation::of(&options.archive, context)?.existing(context)?;
+    let archive = match options.verify {
+        true => archive.with_keyring(&keyring(context, &options.keys)?),
+        false => archive,
+    };
     let runs = archive.runs()?;
     let histories = archive.histories()?;
     let gaps = gaps(&runs);

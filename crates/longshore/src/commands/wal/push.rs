@@ -15,9 +15,10 @@ use serde::Serialize;
 
 use super::ahead::{LookAheadSettings, start_ahead};
 use super::follow;
-use super::form::form;
+use super::form::sealed_form;
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
+use crate::keys::writers_keyring;
 use crate::options::WalPush;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
@@ -60,9 +61,16 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     let location = ArchiveLocation::of(&options.archive, context)?;
     let database = options.archive.database.as_deref();
     let asked = (options.algorithm, options.level);
+    let keys = (&*options.encrypt_to, &options.keys);
     let form = StorageForm {
         verify: options.verify,
-        ..form(asked, database, context)
+        ..sealed_form(asked, &options.archive, keys, context)?
+    };
+    let keyring = writers_keyring(context, &options.keys)?;
+    // Also where files are not encrypted any more: those that are there may be.
+    let open = || -> Result<WalArchive, Error> {
+        let archive = location.open(context)?;
+        Ok(archive.with_keyring(&keyring).with_tags(pg_wal.tag_key()))
     };
     let wal = database.and_then(|name| context.config.wal_of(name));
     let working = LookAheadSettings::of(
@@ -73,13 +81,7 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     );
     let clock = &*context.clock;
     if options.ahead.only_ahead {
-        return push_ahead(
-            &pg_wal,
-            &location.open(context)?,
-            &form,
-            working.reach,
-            context,
-        );
+        return push_ahead(&pg_wal, &open()?, &form, working.reach, context);
     }
     let (storage, place) = (&*context.storage, location.path());
     if working.ahead && pg_wal.was_acknowledged(name, &place, storage, clock)? {
@@ -90,7 +92,7 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         tell(name, &PushResult::Already, Some(waiting), context);
         return Ok(Exit::Done);
     }
-    let archive = location.open(context)?;
+    let archive = open()?;
     let new = archive.identity().is_none();
     let segment_bytes = archive.identity().map_or(0, |i| i.segment_size.bytes());
     let waiting = match working.ahead {

@@ -16,11 +16,12 @@ use longshore_pipeline::SourceSpec;
 use longshore_wal::{Event, Progress, ReceivePlan, receive};
 use serde::Serialize;
 
-use super::form::form;
+use super::form::sealed_form;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::ends::RunLines;
 use crate::commands::source;
 use crate::context::Context;
+use crate::keys::keyring;
 use crate::options::WalReceive;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
@@ -54,6 +55,7 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
     let plan = plan(options, context)?;
     let place = ArchiveLocation::of(&options.archive, context)?;
     let archive = place.open(context)?;
+    let archive = archive.with_keyring(&keyring(context, &options.keys)?);
     let stop = interrupt::cancel_flag();
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let output = context.output;
@@ -127,7 +129,12 @@ fn plan(options: &WalReceive, context: &Context) -> Result<ReceivePlan, Failure>
     Ok(ReceivePlan {
         slot: slot.clone(),
         create_slot: options.create_slot,
-        form: form((options.algorithm, options.level), database, context),
+        form: sealed_form(
+            (options.algorithm, options.level),
+            &options.archive,
+            (&options.encrypt_to, &options.keys),
+            context,
+        )?,
         until: options.until,
         status_every: Duration::from_secs(options.status_interval.into()),
     })

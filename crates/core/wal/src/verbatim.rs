@@ -1,0 +1,117 @@
+//! Takes an encrypted file of another archive as it is: nobody here needs a key for that.
+//!
+//! Invariants
+//! - The bytes are those of the first archive, each block compared with its checksum before the file gets its name.
+//! - No file is replaced. Whether the archive's own file of that name has the same content is found out by tags, or by
+//!   an identity; where neither tells, the file is refused.
+//!
+//! Leaves to others: which files are copied, and in which order (`copy.rs`).
+
+use longshore_io::{Clock, crc32c};
+
+use super::archive::PushResult;
+use super::place::{Published, directory_of};
+use super::stored::Object;
+use super::waiting::{WAIT_MAX, wait};
+use super::{Error, Identity, WalArchive};
+
+/// Bytes of each read and write: a multiple of every alignment.
+const PIECE_BYTES: usize = 4 << 20;
+
+impl WalArchive {
+    /// Puts an encrypted file of another archive, of the cluster `identity`, into this one, durably.
+    ///
+    /// Waits while another process writes the same file.
+    ///
+    /// Errors: `OtherCluster`, `OtherSegmentSize`, `OtherContent`, `Unopened`, `Busy`, `Damaged`, `Io`.
+    pub(super) fn adopt(
+        &self,
+        object: &Object,
+        identity: Identity,
+        clock: &dyn Clock,
+    ) -> Result<PushResult, Error> {
+        let head = object.head();
+        let name = head.name;
+        if self.identity().is_none() {
+            self.claim(identity, clock)?;
+        }
+        self.check(identity, &object.path)?;
+        let below = directory_of(name);
+        let there = |found: Option<Object>| match found {
+            None => Ok(false),
+            Some(own) if own.is_same_as(object)? => Ok(true),
+            Some(_) => Err(Error::OtherContent {
+                name,
+                path: object.path.clone(),
+            }),
+        };
+        let mut is_there = false;
+        let draft = wait(WAIT_MAX, name, clock, || {
+            is_there = there(self.find(name)?)?;
+            match is_there {
+                true => Ok(Some(None)),
+                false => Ok(self.place.begin(&below, &name.to_string())?.map(Some)),
+            }
+        })?;
+        let Some(mut draft) = draft else {
+            self.place.settle(&below, false)?;
+            return Ok(PushResult::Already);
+        };
+        check_stored(object)?;
+        let len = object.file.len()?;
+        let mut piece = vec![0; PIECE_BYTES.min(len as usize)];
+        let mut at = 0;
+        while at < len {
+            let piece = &mut piece[..PIECE_BYTES.min((len - at) as usize)];
+            object.file.read_exact_at(piece, at)?;
+            let written = draft.write(piece, at);
+            written.map_err(Error::io_at(
+                "write",
+                self.path().join(name.to_string()),
+                at,
+            ))?;
+            at += piece.len() as u64;
+        }
+        let synced = draft.sync();
+        synced.map_err(Error::io("store", self.path().join(&below)))?;
+        // A writer may have stored it meanwhile, whose lock is not visible here.
+        if there(self.find(name)?)? {
+            self.place.settle(&below, false)?;
+            return Ok(PushResult::Already);
+        }
+        let ending = self.ground().ending("zst");
+        let published = draft.publish(&format!("{name}.{ending}"))?;
+        if published != (Published::Ours { surely: true }) {
+            there(self.find(name)?)?;
+        }
+        Ok(match published {
+            Published::Theirs => PushResult::Already,
+            Published::Ours { .. } => PushResult::Stored {
+                stored_bytes: len,
+                unfinished: head.unfinished,
+            },
+        })
+    }
+}
+
+/// Compares every stored block with its checksum.
+fn check_stored(object: &Object) -> Result<(), Error> {
+    let mut at = object.head().len_before() as u64;
+    let mut stored = Vec::new();
+    for (number, row) in object.ends.end.rows.iter().enumerate() {
+        stored.resize(row.stored_len as usize, 0);
+        object.file.read_exact_at(&mut stored, at)?;
+        let found = crc32c(&stored);
+        if found != row.stored_crc {
+            return Err(Error::Damaged {
+                path: object.path.clone(),
+                what: format!(
+                    "block {number} at byte {at}: CRC-32C of its stored bytes is {found:#010x}, not {:#010x}",
+                    row.stored_crc
+                ),
+            });
+        }
+        at += u64::from(row.stored_len);
+    }
+    Ok(())
+}

@@ -1,0 +1,419 @@
+//! Goal: an encrypted archive tells nothing to who has no identity, is compared by hosts that can read none of it, and
+//! gives out nothing that was changed, exchanged or put there by somebody without its key.
+//! Method: segments of simulated servers are pushed with recipients; every byte of a stored file is changed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_codec::Algorithm;
+use longshore_crypt::{Identities, Identity, Keyring, Recipients, TagKey};
+use longshore_io::SimDisk;
+use longshore_pg::wal::WalName;
+use longshore_pg::{Lsn, SegmentName};
+use longshore_wal::object::Head;
+use longshore_wal::{Error, Outgoing, PushResult, StorageForm, WalArchive, copy_wal};
+
+use super::support::*;
+
+struct Keys {
+    identities: Identities,
+    recipients: Arc<Recipients>,
+}
+
+fn keys() -> Keys {
+    let identity = Identity::new_hybrid().unwrap();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    Keys {
+        identities: Identities::new(vec![identity]),
+        recipients: Arc::new(recipients),
+    }
+}
+
+impl Keys {
+    fn form(&self, algorithm: Algorithm) -> StorageForm {
+        StorageForm {
+            recipients: Some(self.recipients.clone()),
+            ..form(algorithm)
+        }
+    }
+
+    fn keyring(&self, required: bool) -> Arc<Keyring> {
+        Arc::new(Keyring::new(self.identities.clone(), required))
+    }
+}
+
+/// The tags of the servers of one cluster.
+fn tags(secret: u8) -> Option<Arc<TagKey>> {
+    Some(Arc::new(TagKey::of_cluster(&[secret; 32], SYSTEM)))
+}
+
+/// The archive as a server sees it that has public keys alone.
+fn server(disk: &SimDisk) -> WalArchive {
+    archive(disk).unwrap().with_tags(tags(1))
+}
+
+fn reader(disk: &SimDisk, keyring: &Arc<Keyring>) -> WalArchive {
+    archive(disk).unwrap().with_keyring(keyring)
+}
+
+fn read(disk: &SimDisk, keyring: &Arc<Keyring>, name: WalName) -> Result<Vec<u8>, Error> {
+    let to = Path::new("/restored");
+    disk.write_file(to.join("lost+found/.keep"), b"").unwrap();
+    let dir = longshore_io::Storage::dir(disk, to).unwrap();
+    reader(disk, keyring).fetch(name, &dir, to, "RECOVERYXLOG", &*clock())?;
+    Ok(disk.read_file(to.join("RECOVERYXLOG")).unwrap())
+}
+
+fn sealed(algorithm: Algorithm, keys: &Keys, bytes: &[u8]) -> (SimDisk, PathBuf) {
+    let disk = disk(1);
+    let out = outgoing(&disk, name(1, 3), bytes);
+    let pushed = server(&disk).push(&out, &keys.form(algorithm), &*clock());
+    assert!(
+        matches!(pushed, Ok(PushResult::Stored { .. })),
+        "{pushed:?}"
+    );
+    let path = stored(&disk, name(1, 3));
+    (disk, path)
+}
+
+#[test]
+fn an_encrypted_segment_comes_back_to_its_recipient_and_to_nobody_else() {
+    let (keys, stranger) = (keys(), self::keys());
+    for algorithm in Algorithm::ALL {
+        let bytes = segment(1, 3, 3);
+        let (disk, path) = sealed(algorithm, &keys, &bytes);
+        assert!(path.to_string_lossy().ends_with(".zst"), "{path:?}");
+        assert_eq!(read(&disk, &keys.keyring(true), name(1, 3)).unwrap(), bytes);
+        let whole = disk.read_file(&path).unwrap();
+        // Noise, which no algorithm changes.
+        let noise = bytes
+            .chunks(64)
+            .find(|piece| piece.iter().any(|b| *b > 0x80));
+        let noise = &noise.unwrap()[..16];
+        assert!(!whole.windows(16).any(|w| w == noise), "{algorithm}");
+        for keyring in [Arc::default(), stranger.keyring(false)] {
+            let refused = read(&disk, &keyring, name(1, 3)).unwrap_err();
+            assert!(matches!(refused, Error::Unopened { .. }), "{refused}");
+            assert!(reader(&disk, &keyring).verify(name(1, 3)).is_err());
+        }
+        reader(&disk, &keys.keyring(true))
+            .verify(name(1, 3))
+            .unwrap();
+    }
+}
+
+/// Goal: a server without an identity finds out whether the archive has its very bytes.
+#[test]
+fn the_same_bytes_count_as_there_and_others_are_refused_without_a_key() {
+    let keys = keys();
+    let bytes = segment(1, 3, 3);
+    let (disk, _) = sealed(Algorithm::Zstd, &keys, &bytes);
+    let form = keys.form(Algorithm::QatDeflate);
+    let push = |archive: WalArchive, bytes: &[u8]| {
+        archive.push(&outgoing(&disk, name(1, 3), bytes), &form, &*clock())
+    };
+    assert!(matches!(
+        push(server(&disk), &bytes),
+        Ok(PushResult::Already)
+    ));
+    let mut other = bytes.clone();
+    *other.last_mut().unwrap() ^= 1;
+    let refused = push(server(&disk), &other).unwrap_err();
+    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+    // A host of another cluster's secret, or without one, cannot tell; who can read it, can.
+    let apart = archive(&disk).unwrap().with_tags(tags(2));
+    assert!(matches!(push(apart, &bytes), Err(Error::Unopened { .. })));
+    let untagged = archive(&disk).unwrap();
+    assert!(matches!(
+        push(untagged, &bytes),
+        Err(Error::Unopened { .. })
+    ));
+    let holder = || reader(&disk, &keys.keyring(false));
+    assert!(matches!(push(holder(), &bytes), Ok(PushResult::Already)));
+    assert!(matches!(
+        push(holder(), &other),
+        Err(Error::OtherContent { .. })
+    ));
+    assert_eq!(leftovers(&disk), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_file_that_nobody_could_compare_is_not_written() {
+    let keys = keys();
+    let disk = disk(1);
+    let out = outgoing(&disk, name(1, 3), &segment(1, 3, 3));
+    let form = keys.form(Algorithm::Zstd);
+    let refused = archive(&disk)
+        .unwrap()
+        .push(&out, &form, &*clock())
+        .unwrap_err();
+    assert!(matches!(refused, Error::Untagged { .. }), "{refused}");
+    // A holder of an identity compares by reading.
+    let holder = || reader(&disk, &keys.keyring(false));
+    holder().push(&out, &form, &*clock()).unwrap();
+    let again = holder().push(&out, &form, &*clock());
+    assert!(matches!(again, Ok(PushResult::Already)), "{again:?}");
+}
+
+#[test]
+fn a_changed_byte_anywhere_is_found_also_with_checksums_that_fit() {
+    let keys = keys();
+    let keyring = keys.keyring(true);
+    let bytes = segment_of(SYSTEM, 1, 3, 3, 3);
+    let (disk, path) = sealed(Algorithm::Zstd, &keys, &bytes);
+    let whole = disk.read_file(&path).unwrap();
+    let head = Head::parse(&whole).unwrap();
+    let (before, after) = (head.len_before(), head.len_after());
+    let framing = |bytes: &mut [u8], from: usize, len: usize| {
+        // A record's checksum, at 8 + 12, is over its first 12 bytes and its body.
+        let record = &mut bytes[from + 8..from + len];
+        let crc = longshore_io::crc32c_append(longshore_io::crc32c(&record[..12]), &record[16..]);
+        record[12..16].copy_from_slice(&crc.to_le_bytes());
+    };
+    let step = (whole.len() / 300).max(1);
+    let places =
+        (0..whole.len()).filter(|at| at % step == 0 || *at < 400 || *at + 400 > whole.len());
+    for at in places {
+        let mut changed = whole.clone();
+        changed[at] ^= 1 << (at % 8);
+        disk.write_file(&path, &changed).unwrap();
+        let refused = read(&disk, &keyring, name(1, 3)).expect_err("nobody noticed");
+        assert!(
+            matches!(
+                refused,
+                Error::Damaged { .. } | Error::Newer { .. } | Error::Unopened { .. }
+            ),
+            "byte {at}: {refused}"
+        );
+        // Somebody who changes it on purpose makes the checksums fit.
+        let end_at = whole.len() - after;
+        if (before..end_at).contains(&at) {
+            let stored = longshore_io::crc32c(&changed[before..end_at]);
+            changed[end_at + 8 + 16 + 12 + 4..][..4].copy_from_slice(&stored.to_le_bytes());
+        }
+        framing(&mut changed, 0, head.len_of_head());
+        framing(
+            &mut changed,
+            head.len_of_head(),
+            before - head.len_of_head(),
+        );
+        let fits = Head::parse(&changed).map(|head| longshore_io::crc32c(&head.encode()));
+        if let Ok(head_crc) = fits {
+            changed[end_at + 8 + 16..][..4].copy_from_slice(&head_crc.to_le_bytes());
+        }
+        framing(&mut changed, end_at, after);
+        if changed == whole {
+            continue;
+        }
+        disk.write_file(&path, &changed).unwrap();
+        let found = read(&disk, &keyring, name(1, 3));
+        let refused = found.expect_err("a change with checksums that fit was not noticed");
+        assert!(
+            matches!(
+                refused,
+                Error::Damaged { .. } | Error::Newer { .. } | Error::Unopened { .. }
+            ),
+            "byte {at}: {refused}"
+        );
+    }
+}
+
+/// Goal: no segment is served as another one, and no block in another's place.
+#[test]
+fn files_and_blocks_of_others_are_refused() {
+    let keys = keys();
+    let keyring = keys.keyring(true);
+    let (disk, path) = sealed(Algorithm::None, &keys, &segment(1, 3, 3));
+    let whole = disk.read_file(&path).unwrap();
+    // Under another name.
+    let renamed = Path::new(ARCHIVE).join(format!("0000000100000000/{}.zst", name(1, 4)));
+    disk.write_file(&renamed, &whole).unwrap();
+    let refused = read(&disk, &keyring, name(1, 4)).unwrap_err();
+    assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+    // The same, with a head that says so.
+    let head = Head::parse(&whole).unwrap();
+    let other = Head {
+        name: name(1, 4),
+        ..head.clone()
+    };
+    let mut forged = [&other.framed()[..], &whole[head.len_of_head()..]].concat();
+    let end_at = forged.len() - head.len_after();
+    let crc = longshore_io::crc32c(&other.encode());
+    forged[end_at + 8 + 16..][..4].copy_from_slice(&crc.to_le_bytes());
+    let record = &mut forged[end_at + 8..];
+    let crc = longshore_io::crc32c_append(longshore_io::crc32c(&record[..12]), &record[16..]);
+    record[12..16].copy_from_slice(&crc.to_le_bytes());
+    disk.write_file(&renamed, &forged).unwrap();
+    let refused = read(&disk, &keyring, name(1, 4)).unwrap_err();
+    assert!(matches!(refused, Error::Unopened { .. }), "{refused}");
+    // One that somebody else encrypted for the same recipient is another file: it opens, as docs/security.md says.
+    let (others, theirs) = sealed(Algorithm::None, &keys, &segment(1, 3, 4));
+    disk.write_file(&path, &others.read_file(theirs).unwrap())
+        .unwrap();
+    assert_eq!(read(&disk, &keyring, name(1, 3)).unwrap(), segment(1, 3, 4));
+}
+
+#[test]
+fn a_segment_that_is_not_encrypted_is_refused_where_all_must_be() {
+    let keys = keys();
+    let disk = disk(1);
+    push(&disk, name(1, 3), &segment(1, 3, 3)).unwrap();
+    assert!(read(&disk, &keys.keyring(false), name(1, 3)).is_ok());
+    let refused = read(&disk, &keys.keyring(true), name(1, 3)).unwrap_err();
+    assert!(matches!(refused, Error::NotSealed { .. }), "{refused}");
+    let refused = reader(&disk, &keys.keyring(true))
+        .verify(name(1, 3))
+        .unwrap_err();
+    assert!(matches!(refused, Error::NotSealed { .. }), "{refused}");
+}
+
+fn history(disk: &SimDisk, text: &str) -> Outgoing {
+    outgoing(disk, "00000002.history".parse().unwrap(), text.as_bytes())
+}
+
+/// Goal: histories are not encrypted, and nobody can exchange one for that of another branch unnoticed.
+#[test]
+fn a_segment_is_read_with_the_history_that_it_was_written_for() {
+    let keys = keys();
+    let keyring = keys.keyring(true);
+    let disk = disk(1);
+    let out = Outgoing {
+        history: Some(Box::new(history(
+            &disk,
+            "1\t0/300000\tno recovery target\n",
+        ))),
+        ..outgoing(&disk, name(2, 3), &segment(2, 3, 3))
+    };
+    server(&disk)
+        .push(&out, &keys.form(Algorithm::Zstd), &*clock())
+        .unwrap();
+    read(&disk, &keyring, name(2, 3)).unwrap();
+    let path = stored(&disk, "00000002.history".parse().unwrap());
+    let own = disk.read_file(&path).unwrap();
+    assert!(
+        Head::parse(&own).unwrap().sealed.is_none(),
+        "readable without a key"
+    );
+    let elsewhere = self::disk(2);
+    let other = history(&elsewhere, "1\t0/2F0000\tno recovery target\n");
+    let form = keys.form(Algorithm::Zstd);
+    archive(&elsewhere)
+        .unwrap()
+        .push(&other, &form, &*clock())
+        .unwrap();
+    let theirs = stored(&elsewhere, "00000002.history".parse().unwrap());
+    disk.write_file(&path, &elsewhere.read_file(theirs).unwrap())
+        .unwrap();
+    let refused = read(&disk, &keyring, name(2, 3)).unwrap_err();
+    assert!(matches!(refused, Error::OtherHistory { .. }), "{refused}");
+    assert!(reader(&disk, &keyring).open_file(name(2, 3)).is_err());
+}
+
+/// Goal: an encrypted archive is copied as it is by a host without any key, also onto what is there already.
+#[test]
+fn a_copy_needs_no_key_and_refuses_what_differs() {
+    let keys = keys();
+    let disk = disk(1);
+    for number in 3..6 {
+        let out = outgoing(&disk, name(1, number), &segment(1, number, number));
+        server(&disk)
+            .push(&out, &keys.form(Algorithm::Zstd), &*clock())
+            .unwrap();
+    }
+    let other = Path::new("/other");
+    mark_at(&disk, other);
+    let to = || WalArchive::open(&disk, other).unwrap();
+    let copy = |to: &WalArchive| {
+        let from = archive(&disk).unwrap();
+        let todo = from.lacking(Some(to), &|_, _, _| true)?;
+        copy_wal(&from, to, &todo, &form(Algorithm::Lz4), &*clock(), &|| true)
+    };
+    assert_eq!(copy(&to()).unwrap().files, 3);
+    assert_eq!(copy(&to()).unwrap().files, 0);
+    let keyring = keys.keyring(true);
+    let copied = to().with_keyring(&keyring);
+    for number in 3..6 {
+        assert_eq!(copied.verify(name(1, number)).unwrap(), SEGMENT as u64);
+        let path = stored(&disk, name(1, number));
+        let theirs = other.join(path.strip_prefix(ARCHIVE).unwrap());
+        assert_eq!(
+            disk.read_file(path).unwrap(),
+            disk.read_file(theirs).unwrap()
+        );
+    }
+    // The other archive has the segment from the server itself, encrypted with another key.
+    let branch = |seed| {
+        let disk = self::disk(1);
+        let out = outgoing(&disk, name(1, 5), &segment(1, 5, seed));
+        server(&disk)
+            .push(&out, &keys.form(Algorithm::Zstd), &*clock())
+            .unwrap();
+        disk.read_file(stored(&disk, name(1, 5))).unwrap()
+    };
+    let path = stored(&disk, name(1, 5));
+    let theirs = other.join(path.strip_prefix(ARCHIVE).unwrap());
+    disk.write_file(&theirs, &branch(5)).unwrap();
+    assert_eq!(copy(&to()).unwrap().files, 0);
+    disk.write_file(&theirs, &branch(6)).unwrap();
+    let refused = copy(&to()).unwrap_err();
+    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+}
+
+#[test]
+fn a_copy_of_a_damaged_encrypted_segment_is_told_and_not_made() {
+    let keys = keys();
+    let (disk, path) = sealed(Algorithm::Zstd, &keys, &segment(1, 3, 3));
+    let mut whole = disk.read_file(&path).unwrap();
+    let middle = whole.len() / 2;
+    whole[middle] ^= 1;
+    disk.write_file(&path, &whole).unwrap();
+    let other = Path::new("/other");
+    mark_at(&disk, other);
+    let (from, to) = (
+        archive(&disk).unwrap(),
+        WalArchive::open(&disk, other).unwrap(),
+    );
+    let todo = from.lacking(Some(&to), &|_, _, _| true).unwrap();
+    let copied = copy_wal(&from, &to, &todo, &form(Algorithm::Lz4), &*clock(), &|| {
+        true
+    })
+    .unwrap();
+    assert_eq!((copied.files, copied.unreadable.len()), (0, 1));
+    assert!(matches!(copied.unreadable[0], Error::Damaged { .. }));
+}
+
+/// Goal: a server compares its WAL with an archive that it cannot read, whole blocks at a time.
+#[test]
+fn parts_of_a_segment_are_compared_by_whole_blocks_without_a_key() {
+    let keys = keys();
+    let bytes = segment(1, 3, 3);
+    let (disk, _) = sealed(Algorithm::Zstd, &keys, &bytes);
+    let segment = SegmentName::holding(
+        longshore_pg::Timeline::new(1).unwrap(),
+        Lsn(3 * SEGMENT as u64),
+        longshore_pg::SegmentSize::new(SEGMENT as u64).unwrap(),
+    );
+    let same = |archive: WalArchive, bytes: &[u8], len: u64| {
+        let mut comparison = archive.comparison(segment, len)?;
+        let whole = comparison.len() as usize;
+        for piece in bytes[..whole].chunks(5000) {
+            if !comparison.take(piece)? {
+                return Ok(false);
+            }
+        }
+        assert!(comparison.is_whole());
+        Ok::<bool, Error>(true)
+    };
+    let mut late = bytes.clone();
+    late[600_000] ^= 1;
+    let holder = || reader(&disk, &keys.keyring(true));
+    assert!(same(server(&disk), &bytes, 1000).unwrap());
+    assert!(same(holder(), &bytes, 1000).unwrap());
+    // Who can read it compares what was asked for; who cannot compares the whole block.
+    assert!(same(holder(), &late, 1000).unwrap());
+    assert!(!same(server(&disk), &late, 1000).unwrap());
+    assert!(same(archive(&disk).unwrap(), &bytes, 1000).is_err());
+    assert!(server(&disk).crc_of(segment, 1000).is_err());
+    assert!(!server(&disk).is_readable(name(1, 3)).unwrap());
+    assert!(holder().is_readable(name(1, 3)).unwrap());
+}
