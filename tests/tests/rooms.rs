@@ -23,7 +23,11 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
     (3, "blockcache", &["io", "policy"]),
     (3, "simulator", &["policy"]),
     (3, "catalog", &["io", "media"]),
-    (3, "wal", &["io", "facts", "bucket", "codec", "pg", "media"]),
+    (
+        3,
+        "wal",
+        &["io", "facts", "bucket", "crypt", "codec", "pg", "media"],
+    ),
     (
         4,
         "repository",

@@ -26,6 +26,7 @@ use longshore_pg::{Lsn, SegmentName, Timeline};
 use parking_lot::Mutex;
 
 use super::border::broken;
+use super::ends::{ArchiveKeys, Ends};
 use super::form::StorageForm;
 use super::identity::Mark;
 use super::object::{End, Head, PlainMark, Row, WholeMark};
@@ -33,8 +34,8 @@ use super::order::Naming;
 use super::outflow::Outflow;
 use super::place::{self, Draft, Place, Published, Wanted, directory_of};
 use super::press::{Press, Presses, block_bytes};
-use super::sealed::{ArchiveKeys, PAYLOAD_AT, Sealing, history_digest};
-use super::stored::{Block, Ends, Object};
+use super::sealed::{PAYLOAD_AT, Sealing, history_digest};
+use super::stored::{Block, Object};
 use super::waiting::{WAIT_MAX, wait};
 use super::{Error, Ground, Identity};
 
@@ -491,7 +492,7 @@ impl WalArchive {
                 let from = ends.last_written(&self.keys);
                 self.is_content(&ends, object.as_ref(), (&theirs, from))?
             }
-            // Neither is known: whose the archive's segment is, nor what is at its end. Who can read it finds out.
+            // The end of the archive's segment is closed here; a reader with an identity finds the break.
             _ if !self.keys.reads(&ends.head) => true,
             _ => {
                 let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {

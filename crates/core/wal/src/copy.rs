@@ -175,7 +175,7 @@ impl WalArchive {
                 to.push(&history, form, clock).map_err(CopyError::There)?;
             }
             let identity = self.identified().map_err(here)?;
-            // What is wrong with the file itself is found before anything is written.
+            // A fault of the file itself is found before anything is written.
             let adopted = to.adopt(&object, identity, clock);
             return adopted.map_err(|error| match error {
                 Error::Damaged { ref path, .. } if *path == object.path => here(error),

@@ -268,7 +268,7 @@ pub enum Error {
     Untagged { path: PathBuf },
 
     /// A receiver keeps the segment that is being filled, which nobody could encrypt a byte at a time.
-    #[error("the segment that is being received would lie unencrypted in {}", path.display())]
+    #[error("the segment that is being received would be unencrypted in {}", path.display())]
     ClearPart { path: PathBuf },
 
     /// An encrypted segment belongs to another history of its timeline than the archive has.

@@ -23,6 +23,7 @@ mod ahead;
 mod archive;
 mod border;
 mod copy;
+mod ends;
 mod error;
 #[cfg(test)]
 #[path = "../../io/tests/contract/suite/alone.rs"]

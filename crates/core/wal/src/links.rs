@@ -27,8 +27,8 @@ use longshore_pg::wal::{
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use super::border::{broken, link};
+use super::ends::ArchiveKeys;
 use super::object::PlainMark;
-use super::sealed::ArchiveKeys;
 use super::{ArchiveReader, Error, Identity, Span, WalArchive};
 
 /// The most segments open at a time: both sides of a border, and the end of a long record.

@@ -18,10 +18,11 @@ use longshore_pg::wal::{History, SegmentHeader, WalName, page_timeline};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 use parking_lot::Mutex;
 
+use super::ends::Ends;
 use super::object::PlainMark;
 use super::place::Wanted;
 use super::staged::StagedFile;
-use super::stored::{Block, Ends, Object};
+use super::stored::{Block, Object};
 use super::waiting::{WAIT_MAX, wait};
 use super::{Error, WalArchive};
 

@@ -1,4 +1,4 @@
-//! Encryption of a file on its way into the archive, and the keys with which an archive is read and compared.
+//! Encryption of a file on its way into the archive.
 //!
 //! A host that archives has public keys alone: it can read nothing that is in the archive already. So that it still finds
 //! out whether the archive has a file's very bytes, each block has a tag that only servers of the cluster can make.
@@ -8,14 +8,14 @@
 //! - Histories are never encrypted: a reader finds out with them which WAL it needs. A file's head has the digest of its own.
 //! - A file without tags is written only where an identity is at hand, which compares files by reading them.
 //!
-//! Leaves to others: the layout (`object.rs`), reading (`stored.rs`), and the keys themselves (`longshore-crypt`).
+//! Leaves to others: the layout (`object.rs`), reading (`stored.rs`), comparing (`ends.rs`), and the keys themselves
+//! (`longshore-crypt`).
 
 use std::path::Path;
 use std::sync::Arc;
 
 use longshore_crypt::{
-    Keyring, NewKey, Recipients, Root, SALT_LEN, SetKeys, TAG_LEN, TAGS_ID_LEN, TagKey, digest_of,
-    is_same_tag,
+    NewKey, Recipients, Root, SALT_LEN, SetKeys, TAG_LEN, TAGS_ID_LEN, TagKey, digest_of,
 };
 use longshore_media::Container;
 use longshore_media::record::{ENCRYPTED_MAGIC, RecordKind};
@@ -23,60 +23,13 @@ use longshore_pg::Timeline;
 use longshore_pg::wal::history_lines;
 
 use super::Error;
+use super::ends::ArchiveKeys;
 use super::object::{
     End, FRAME_LEN, Head, MAC_LEN, PlainMark, Row, SEALED_MORE, SealedHead, WholeMark,
 };
-use super::stored::Ends;
 
 /// Where a payload stands before it is encrypted in place.
 pub(super) const PAYLOAD_AT: usize = FRAME_LEN + SALT_LEN + 4;
-
-/// The keys of those who use an archive; there may be none.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ArchiveKeys {
-    pub(super) keyring: Arc<Keyring>,
-    pub(super) tags: Option<Arc<TagKey>>,
-}
-
-impl ArchiveKeys {
-    /// Whether these are the plain bytes of a block. `None`: only who can read the block knows.
-    pub(super) fn is_block(&self, ends: &Ends, number: usize, plain: &[u8]) -> Option<bool> {
-        match ends.end.rows.get(number)?.plain {
-            PlainMark::Crc(crc) => Some(longshore_io::crc32c(plain) == crc),
-            PlainMark::Tag(tag) => {
-                let key = self.tags.as_deref().filter(|key| ends.has_tags_of(key))?;
-                let own = key.tag(&ends.head.name.to_string(), number as u32, plain);
-                Some(is_same_tag(&own, &tag))
-            }
-        }
-    }
-
-    /// Whether blocks of this file can be compared without reading them.
-    pub(super) fn compares(&self, ends: &Ends) -> bool {
-        let own = self.tags.as_deref();
-        ends.head.sealed.is_none() || own.is_some_and(|key| ends.has_tags_of(key))
-    }
-
-    /// Whether the blocks of this file can be read, as far as that is known without trying.
-    pub(super) fn reads(&self, head: &Head) -> bool {
-        head.sealed.is_none() || self.keyring.has_identities()
-    }
-}
-
-impl Ends {
-    fn has_tags_of(&self, key: &TagKey) -> bool {
-        matches!(self.end.whole, WholeMark::Sealed { tags, .. } if tags == key.id())
-    }
-
-    /// Whether both files have tags of one key.
-    pub(super) fn has_tags_as(&self, other: &Ends) -> bool {
-        let id = |ends: &Ends| match ends.end.whole {
-            WholeMark::Sealed { tags, .. } if tags != [0; TAGS_ID_LEN] => Some(tags),
-            _ => None,
-        };
-        id(self).is_some() && id(self) == id(other)
-    }
-}
 
 /// The digest of a timeline's history, without remarks that differ from copy to copy.
 pub(super) fn history_digest(timeline: Timeline, text: &[u8]) -> Root {

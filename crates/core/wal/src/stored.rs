@@ -20,9 +20,9 @@ use longshore_media::record::{ENCRYPTED_MAGIC, RecordError, RecordKind};
 use longshore_pg::wal::{WalName, is_same_history};
 
 use super::Error;
+use super::ends::Ends;
 use super::object::{End, FRAME_LEN, Head, PlainMark, WholeMark};
 use super::place::Stored;
-use super::sealed::ArchiveKeys;
 
 /// Enough bytes for any head.
 const HEAD_MAX: u64 = 4096;
@@ -36,25 +36,6 @@ pub(super) struct Object {
     keyring: Arc<Keyring>,
     /// Of an encrypted file, from the first block that is read.
     keys: OnceLock<SetKeys>,
-}
-
-/// The facts about a file that its blocks need not be read for.
-#[derive(Debug, Clone)]
-pub(super) struct Ends {
-    pub(super) head: Head,
-    pub(super) end: End,
-}
-
-impl Ends {
-    /// The number of the last block that is not all zeros; 0 if all are, or if nobody here knows.
-    pub(super) fn last_written(&self, keys: &ArchiveKeys) -> usize {
-        let zeros = vec![0; self.head.block_bytes as usize];
-        let is_written = |number: &usize| {
-            let zeros = &zeros[..self.head.block_len(*number)];
-            keys.is_block(self, *number, zeros) == Some(false)
-        };
-        (0..self.end.rows.len()).rev().find(is_written).unwrap_or(0)
-    }
 }
 
 impl Object {

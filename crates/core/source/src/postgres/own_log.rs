@@ -78,7 +78,7 @@ impl OwnLog {
         self
     }
 
-    /// What all servers of the cluster have, and nobody else. `None`: its files are not at hand.
+    /// The secret of all servers of the cluster. `None`: its files are not at hand.
     pub fn secret(&self) -> Option<&ClusterSecret> {
         self.secret.as_deref()
     }

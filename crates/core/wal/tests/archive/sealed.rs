@@ -409,7 +409,7 @@ fn parts_of_a_segment_are_compared_by_whole_blocks_without_a_key() {
     let holder = || reader(&disk, &keys.keyring(true));
     assert!(same(server(&disk), &bytes, 1000).unwrap());
     assert!(same(holder(), &bytes, 1000).unwrap());
-    // Who can read it compares what was asked for; who cannot compares the whole block.
+    // A reader compares what was asked for; without an identity the whole block is compared.
     assert!(same(holder(), &late, 1000).unwrap());
     assert!(!same(server(&disk), &late, 1000).unwrap());
     assert!(same(archive(&disk).unwrap(), &bytes, 1000).is_err());

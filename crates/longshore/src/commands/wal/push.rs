@@ -67,7 +67,7 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         ..sealed_form(asked, &options.archive, keys, context)?
     };
     let keyring = writers_keyring(context, &options.keys)?;
-    // Also where files are not encrypted any more: those that are there may be.
+    // Also where new files are not encrypted: those that are there may be.
     let open = || -> Result<WalArchive, Error> {
         let archive = location.open(context)?;
         Ok(archive.with_keyring(&keyring).with_tags(pg_wal.tag_key()))
