@@ -58,13 +58,14 @@ pub fn identity_files(context: &Context, options: &KeyOptions) -> Vec<PathBuf> {
     files.map(PathBuf::from).collect()
 }
 
-/// What opens an encrypted archive for a host that only adds to it: identities that this user may not read, as those of
-/// the administrator who restores, are none.
-pub fn writers_keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, Failure> {
+/// Like [`keyring`], where encrypted files may be, or not: identities of the configuration that this user may not read, as
+/// those of the administrator who restores, are none.
+pub fn lenient_keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, Failure> {
     match keyring(context, options) {
         Err(_) if options.identity.is_empty() => {
             tracing::info!("the identities of the configuration cannot be read here");
-            Ok(Arc::default())
+            let required = options.require_encryption || context.config.encryption.require;
+            Ok(Arc::new(Keyring::new(Identities::default(), required)))
         }
         opened => opened,
     }

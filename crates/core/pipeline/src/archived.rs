@@ -175,7 +175,7 @@ fn compare(
     match (is_own, same?) {
         (true, true) if comparison.is_whole() => Ok(Compared::Same),
         (false, _) | (true, true) => Ok(Compared::Gone),
-        (true, false) if compared > len => Ok(Compared::Unclear),
+        (true, false) if compared > len && comparison.block_end() > len => Ok(Compared::Unclear),
         (true, false) => Err(other_branch(archive, own, name)),
     }
 }
@@ -298,8 +298,12 @@ impl SegmentComparison {
                     Err(Error::Archive(wal::Error::Missing { .. })) => return Ok(()),
                     compared => compared?,
                 };
-                self.is_unclear = same == Compared::Unclear && name == last;
-                if self.is_unclear {
+                if same == Compared::Unclear && name == last {
+                    // A primary has closed its last segment.
+                    if end.is_marked {
+                        return Err(other_branch(archive, own, name));
+                    }
+                    self.is_unclear = true;
                     return Ok(());
                 }
                 let same = same == Compared::Same;
@@ -345,7 +349,14 @@ fn prove(
             false => Err(Error::Archive(wal::Error::BranchUnknown {
                 archive: archive.path().to_owned(),
                 name: last,
-                what: "it is encrypted, there is no identity, and the server no longer has it",
+                what: match compared.is_unclear {
+                    true => {
+                        "it is encrypted, no identity opens it, and the server's own differs or is not complete yet"
+                    }
+                    false => {
+                        "it is encrypted, no identity opens it, and the server no longer has it"
+                    }
+                },
             })),
         };
     }

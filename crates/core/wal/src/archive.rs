@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -93,6 +94,7 @@ pub struct WalArchive {
     pub(super) place: Arc<dyn Place>,
     identity: OnceLock<Identity>,
     pub(super) keys: ArchiveKeys,
+    has_seen_sealed: AtomicBool,
     /// Digests of histories, which never change.
     histories: Mutex<HashMap<Timeline, Root>>,
     /// Kept from file to file.
@@ -151,6 +153,7 @@ impl WalArchive {
             path,
             identity: OnceLock::new(),
             keys: ArchiveKeys::default(),
+            has_seen_sealed: AtomicBool::new(false),
             histories: Mutex::default(),
             presses: Presses::default(),
             last: Mutex::default(),
@@ -208,6 +211,10 @@ impl WalArchive {
         self
     }
 
+    pub(super) fn has_identities(&self) -> bool {
+        self.keys.keyring.has_identities()
+    }
+
     /// Compares encrypted files by the cluster's tags, and gives such tags to new ones.
     pub fn with_tags(mut self, tags: Option<Arc<TagKey>>) -> WalArchive {
         self.keys.tags = tags;
@@ -218,22 +225,42 @@ impl WalArchive {
     ///
     /// Errors: those of [`WalArchive::runs`]; `Damaged`, `Newer`, `Io`.
     pub fn is_sealed(&self) -> Result<bool, Error> {
-        for run in self.runs()? {
+        Ok(self.end_that(|head| head.sealed.is_some())?.is_some())
+    }
+
+    /// A segment at an end of its run that is not encrypted.
+    ///
+    /// Errors: those of [`WalArchive::is_sealed`].
+    pub fn unsealed(&self) -> Result<Option<SegmentName>, Error> {
+        self.end_that(|head| head.sealed.is_none())
+    }
+
+    /// Whether this value has seen an encrypted file, whatever it was asked for.
+    pub fn has_seen_sealed(&self) -> bool {
+        self.has_seen_sealed.load(Ordering::Relaxed)
+    }
+
+    fn end_that(&self, is_meant: impl Fn(&Head) -> bool) -> Result<Option<SegmentName>, Error> {
+        for run in self.runs()?.iter().rev() {
             for name in [run.span.last, run.span.first] {
                 let found = self.find(WalName::Segment(name))?;
-                if found.is_some_and(|object| object.head().sealed.is_some()) {
-                    return Ok(true);
+                if found.is_some_and(|object| is_meant(object.head())) {
+                    return Ok(Some(name));
                 }
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
-    /// Whether the bytes of this file can be read here: it is not encrypted, or there are identities.
+    /// Whether the bytes of this file can be read here: it is not encrypted, or an identity opens it.
     ///
-    /// Errors: `Missing`, `Damaged`, `Newer`, `Io`.
+    /// Errors: `Missing`, `Damaged`, `Newer`, `Io`; `Unopened` if somebody changed it.
     pub fn is_readable(&self, name: WalName) -> Result<bool, Error> {
-        Ok(self.keys.reads(self.object(name)?.head()))
+        self.object(name)?.opens()
+    }
+
+    fn opens(&self, object: Option<&Object>) -> Result<bool, Error> {
+        object.map_or(Ok(true), Object::opens)
     }
 
     pub fn path(&self) -> &Path {
@@ -490,10 +517,14 @@ impl WalArchive {
                     beside: None,
                 };
                 let from = ends.last_written(&self.keys);
-                self.is_content(&ends, object.as_ref(), (&theirs, from))?
+                match self.is_content(&ends, object.as_ref(), (&theirs, from)) {
+                    // It has no tags, or others.
+                    Err(Error::Unopened { .. }) if !self.opens(object.as_ref())? => true,
+                    compared => compared?,
+                }
             }
             // The end of the archive's segment is closed here; a reader with an identity finds the break.
-            _ if !self.keys.reads(&ends.head) => true,
+            _ if !self.opens(object.as_ref())? => true,
             _ => {
                 let read = |at: Lsn, buf: &mut [u8]| match at.0.checked_sub(start.0) {
                     Some(offset) if offset < size.bytes() => {
@@ -786,7 +817,14 @@ impl WalArchive {
         let full = |e| Error::io("write", &target)(e);
         let sealing = match &form.recipients {
             Some(recipients) if head.holds_more() => {
-                let history = out.history.as_deref().map(digest_of_history).transpose()?;
+                let history = match (&out.history, out.name.segment()) {
+                    (Some(history), _) => Some(digest_of_history(history)?),
+                    // A receiver has compared the archive's with its server's.
+                    (None, Some(name)) if name.timeline.number() > 1 => {
+                        self.known_history(name.timeline)?
+                    }
+                    (None, _) => None,
+                };
                 let history = history.unwrap_or_default();
                 let place = (&mut head, history);
                 Some(Sealing::begin(recipients, &self.keys, place, &target)?)
@@ -1066,7 +1104,11 @@ impl WalArchive {
     /// Errors: `Damaged`, `Newer`, `Io`.
     pub(super) fn is_content_of(&self, out: &Outgoing) -> Result<bool, Error> {
         match self.find(out.name)? {
-            Some(object) => self.is_same(&object, out),
+            Some(object) => {
+                object.check_is_sealed()?;
+                self.check_history_of(&object)?;
+                self.is_same(&object, out)
+            }
             None => Ok(false),
         }
     }
@@ -1078,7 +1120,13 @@ impl WalArchive {
             .and_then(|judged| self.compare(object, out, &judged))
         {
             Ok(Same::Whole) => Ok(true),
-            Err(e @ (Error::Io { .. } | Error::Damaged { .. })) => Err(e),
+            Err(
+                e @ (Error::Io { .. }
+                | Error::Store(_)
+                | Error::Damaged { .. }
+                | Error::Unopened { .. }
+                | Error::NotSealed { .. }),
+            ) => Err(e),
             Ok(Same::UpTo(_)) | Err(_) => Ok(false),
         }
     }
@@ -1101,6 +1149,9 @@ impl WalArchive {
             };
             let path = self.path.join(file);
             let object = Object::open(stored, path, name, &self.keys.keyring)?;
+            if object.head().sealed.is_some() {
+                self.has_seen_sealed.store(true, Ordering::Relaxed);
+            }
             match &found {
                 None => found = Some(object),
                 Some(first) if first.is_same_as(&object)? => {}

@@ -55,11 +55,6 @@ impl ArchiveKeys {
         let own = self.tags.as_deref();
         ends.head.sealed.is_none() || own.is_some_and(|key| ends.has_tags_of(key))
     }
-
-    /// Whether the blocks of this file can be read, as far as that is known without trying.
-    pub(super) fn reads(&self, head: &Head) -> bool {
-        head.sealed.is_none() || self.keyring.has_identities()
-    }
 }
 
 impl Ends {

@@ -461,7 +461,8 @@ impl Error {
                 "name other recipients: age1pq1… or age1… (--encrypt-to, or `recipients` in [encryption])"
             }
             Error::Untagged { .. } => {
-                "let the server run the command in its data directory, with %p as it gives it; or name an identity (--identity FILE)"
+                "let the server run `longshore wal push` in its data directory, with %p as it gives it; a receiver, and a push from elsewhere, need an \
+                 identity (--identity FILE)"
             }
             Error::ClearPart { .. } => {
                 "archive with archive_command (`longshore wal push`), or receive into a bucket, where the segment is in memory until it is full"

@@ -179,7 +179,14 @@ impl WalArchive {
             match stretch.broken((pair[0], pair[1]), expected) {
                 Ok(broken) => found.extend(broken),
                 // Removed by retention meanwhile, or reported by a full verification.
-                Err(Error::Missing { .. } | Error::Damaged { .. } | Error::Newer { .. }) => {}
+                Err(
+                    Error::Missing { .. }
+                    | Error::Damaged { .. }
+                    | Error::Newer { .. }
+                    | Error::Unopened { .. }
+                    | Error::NotSealed { .. }
+                    | Error::OtherHistory { .. },
+                ) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -401,7 +408,7 @@ impl WalArchive {
         let (block_bytes, plain_len) = (file.block_bytes(), file.plain_len());
         let by = match file.ends().head.sealed {
             None => By::Crc(0),
-            Some(_) if self.keys.keyring.has_identities() => By::Bytes,
+            Some(_) if file.opens()? => By::Bytes,
             Some(_) if self.keys.compares(file.ends()) => By::Tag(Vec::new()),
             // Tells why.
             Some(_) => {
@@ -452,6 +459,12 @@ impl Comparison {
     /// that cannot be read only whole blocks can be compared.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// The end of the block that is compared now, in bytes from the segment's start.
+    pub fn block_end(&self) -> u64 {
+        let block_bytes = self.file.block_bytes();
+        ((self.at / block_bytes + 1) * block_bytes).min(self.file.plain_len())
     }
 
     /// Whether nothing is to be compared.

@@ -57,6 +57,13 @@ impl ArchiveReader {
         row.map(|row| row.plain)
     }
 
+    /// Whether its bytes can be read here.
+    ///
+    /// Errors: `Unopened` if somebody changed it; `Damaged`, `Io`.
+    pub(super) fn opens(&self) -> Result<bool, Error> {
+        self.object.opens()
+    }
+
     pub(super) fn ends(&self) -> &Ends {
         &self.object.ends
     }
@@ -251,7 +258,7 @@ impl WalArchive {
     /// encrypted, so somebody could have exchanged one.
     ///
     /// Errors: `OtherHistory`, `Damaged`, `Newer`, `Io`.
-    fn check_history_of(&self, object: &Object) -> Result<(), Error> {
+    pub(super) fn check_history_of(&self, object: &Object) -> Result<(), Error> {
         let timeline = object.head().name.segment().map(|name| name.timeline);
         let (Some(sealed), Some(timeline)) = (object.head().sealed, timeline) else {
             return Ok(());

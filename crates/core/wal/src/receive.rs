@@ -102,6 +102,10 @@ pub fn receive(
         let path = archive.path().join(workplace::RECEIVING);
         return Err(Error::ClearPart { path }.into());
     }
+    if plan.form.recipients.is_some() && !archive.has_identities() {
+        let path = archive.path().to_owned();
+        return Err(Error::Untagged { path }.into());
+    }
     let workplace = Workplace::open(archive)?;
     let mut connection = Connection::open(storage, server, Mode::Replication)?;
     let mut receiver = Receiver::begin(archive, &mut connection, workplace, plan, clock, watch)?;

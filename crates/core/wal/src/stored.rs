@@ -74,6 +74,36 @@ impl Object {
         &self.ends.head
     }
 
+    /// Refuses a file that is not encrypted where all must be.
+    ///
+    /// Errors: `NotSealed`.
+    pub(super) fn check_is_sealed(&self) -> Result<(), Error> {
+        let head = self.head();
+        match self.keyring.requires_encryption() && head.sealed.is_none() && head.holds_more() {
+            true => Err(Error::NotSealed {
+                path: self.path.clone(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether its blocks can be read here: it is not encrypted, or an identity opens it.
+    ///
+    /// Errors: `Unopened` if somebody changed it; `Damaged`, `Io`.
+    pub(super) fn opens(&self) -> Result<bool, Error> {
+        if self.head().sealed.is_none() {
+            return Ok(true);
+        }
+        match self.keys() {
+            Ok(_) => Ok(true),
+            Err(Error::Unopened {
+                source: longshore_crypt::Error::NoIdentity { .. },
+                ..
+            }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether both hold the same bytes, or histories of the same timeline.
     ///
     /// Errors, for histories and for encrypted files whose marks cannot be compared: `Damaged`, `Unopened`, `Io`.
@@ -92,9 +122,31 @@ impl Object {
             (WholeMark::Crc(one), WholeMark::Crc(other)) => {
                 Ok(one == other && (!is_cut_alike || marks(own) == marks(theirs)))
             }
+            // One file and its copy, whoever can read them: the MAC is over everything.
+            _ if own.head == theirs.head && own.end == theirs.end => Ok(true),
             _ if is_cut_alike && own.has_tags_as(theirs) => Ok(marks(own) == marks(theirs)),
+            _ if is_cut_alike => self.has_blocks_of(other),
             _ => Ok(self.text()? == other.text()?),
         }
+    }
+
+    /// Whether the blocks of both, which are cut alike, have the same bytes.
+    fn has_blocks_of(&self, other: &Object) -> Result<bool, Error> {
+        let (mut own, mut theirs) = (Block::default(), Block::default());
+        let mut at = (
+            self.head().len_before() as u64,
+            other.head().len_before() as u64,
+        );
+        let rows = self.ends.end.rows.iter().zip(&other.ends.end.rows);
+        for (number, (row, other_row)) in rows.enumerate() {
+            let own = self.decode_block(number, at.0, &mut own)?;
+            if own != other.decode_block(number, at.1, &mut theirs)? {
+                return Ok(false);
+            }
+            at.0 += u64::from(row.stored_len);
+            at.1 += u64::from(other_row.stored_len);
+        }
+        Ok(true)
     }
 
     /// The keys of an encrypted file, proved by its head, its slots and its end.
@@ -102,12 +154,8 @@ impl Object {
     /// Errors: `Unopened`, `Damaged`, `Io`.
     fn keys(&self) -> Result<Option<&SetKeys>, Error> {
         let WholeMark::Sealed { mac, .. } = &self.ends.end.whole else {
-            return match self.keyring.requires_encryption() && self.head().holds_more() {
-                true => Err(Error::NotSealed {
-                    path: self.path.clone(),
-                }),
-                false => Ok(None),
-            };
+            self.check_is_sealed()?;
+            return Ok(None);
         };
         if let Some(keys) = self.keys.get() {
             return Ok(Some(keys));

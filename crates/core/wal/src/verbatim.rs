@@ -8,6 +8,8 @@
 //! Leaves to others: which files are copied, and in which order (`copy.rs`).
 
 use longshore_io::{Clock, crc32c};
+use longshore_media::record::RecordError;
+use longshore_pg::wal::WalName;
 
 use super::archive::PushResult;
 use super::place::{Published, directory_of};
@@ -36,6 +38,13 @@ impl WalArchive {
             self.claim(identity, clock)?;
         }
         self.check(identity, &object.path)?;
+        let is_segment = matches!(name, WalName::Segment(_) | WalName::Partial(_));
+        let is_of = u64::from(head.segment_bytes) == identity.segment_size.bytes()
+            && head.plain_len == head.segment_bytes
+            && head.system == identity.system;
+        if is_segment && !is_of {
+            return Err(Error::malformed(object.path.clone(), RecordError::Field));
+        }
         let below = directory_of(name);
         let there = |found: Option<Object>| match found {
             None => Ok(false),

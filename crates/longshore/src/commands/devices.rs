@@ -28,7 +28,8 @@ use longshore_source::{ServerBranch, SourceKind};
 use super::{labelled, past};
 use crate::config::Database;
 use crate::context::Context;
-use crate::options::{Bases, Media};
+use crate::keys::lenient_keyring;
+use crate::options::{Bases, KeyOptions, Media};
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
 
@@ -141,6 +142,7 @@ pub fn target_of(
 pub fn shelf(context: &Context, target: &Target, database: &str) -> Result<Shelf, Failure> {
     let (storage, clock) = (context.storage.clone(), context.clock.clone());
     let mut shelf = Shelf::new(storage, clock, target, database)?;
+    shelf.keyring = lenient_keyring(context, &KeyOptions::default())?;
     shelf.archive = named_archive(context, database, Some(&target.name)).map(Into::into);
     Ok(shelf)
 }

@@ -11,7 +11,7 @@ const REFUSED: i32 = 7;
 const NO_ANSWER: i32 = 200;
 
 /// A stopped server that left at least four segments.
-fn stopped() -> Option<Server> {
+pub fn stopped() -> Option<Server> {
     let installation = installations().pop()?;
     let server = server(&installation, &[("wal_keep_size", "64MB")]);
     server.start();
@@ -20,7 +20,7 @@ fn stopped() -> Option<Server> {
     Some(server)
 }
 
-fn wal_files(server: &Server) -> Vec<String> {
+pub fn wal_files(server: &Server) -> Vec<String> {
     let dir = std::fs::read_dir(server.data_dir().join("pg_wal")).unwrap();
     let mut names: Vec<String> = dir
         .map(|e| e.unwrap().file_name().into_string().unwrap())

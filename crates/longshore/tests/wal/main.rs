@@ -6,6 +6,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;
+mod encrypted;
 mod failover;
 mod receiving;
 mod receiving_buckets;

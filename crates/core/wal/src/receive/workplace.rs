@@ -260,6 +260,9 @@ impl WalArchive {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             opened => opened.map_err(Error::io("open", &from))?,
         };
+        if self.keys.keyring.requires_encryption() {
+            return Err(Error::NotSealed { path: from });
+        }
         let target = path.join(to);
         // The first try removes what a killed process left.
         let staged = wait(WAIT_MAX, WalName::Segment(name), clock, || {

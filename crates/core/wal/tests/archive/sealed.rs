@@ -265,6 +265,21 @@ fn a_segment_that_is_not_encrypted_is_refused_where_all_must_be() {
         .verify(name(1, 3))
         .unwrap_err();
     assert!(matches!(refused, Error::NotSealed { .. }), "{refused}");
+    // A receiver of earlier days has left the segment that it was filling.
+    let partial = format!("receiving/{}.partial", name(1, 4));
+    let path = Path::new(ARCHIVE).join(partial);
+    disk.write_file(path, &segment(1, 4, 4)).unwrap();
+    let to = Path::new("/restored");
+    let dir = longshore_io::Storage::dir(&disk, to).unwrap();
+    let WalName::Segment(wanted) = name(1, 4) else {
+        panic!()
+    };
+    let partial = |required| {
+        let archive = reader(&disk, &keys.keyring(required));
+        archive.fetch_partial(wanted, &dir, to, "RECOVERYXLOG", &*clock())
+    };
+    assert!(matches!(partial(true), Err(Error::NotSealed { .. })));
+    assert!(partial(false).unwrap());
 }
 
 fn history(disk: &SimDisk, text: &str) -> Outgoing {
@@ -288,6 +303,11 @@ fn a_segment_is_read_with_the_history_that_it_was_written_for() {
         .push(&out, &keys.form(Algorithm::Zstd), &*clock())
         .unwrap();
     read(&disk, &keyring, name(2, 3)).unwrap();
+    // A receiver gives no history: the archive's counts.
+    let out = outgoing(&disk, name(2, 4), &segment(2, 4, 4));
+    server(&disk)
+        .push(&out, &keys.form(Algorithm::Zstd), &*clock())
+        .unwrap();
     let path = stored(&disk, "00000002.history".parse().unwrap());
     let own = disk.read_file(&path).unwrap();
     assert!(
@@ -304,8 +324,10 @@ fn a_segment_is_read_with_the_history_that_it_was_written_for() {
     let theirs = stored(&elsewhere, "00000002.history".parse().unwrap());
     disk.write_file(&path, &elsewhere.read_file(theirs).unwrap())
         .unwrap();
-    let refused = read(&disk, &keyring, name(2, 3)).unwrap_err();
-    assert!(matches!(refused, Error::OtherHistory { .. }), "{refused}");
+    for number in [3, 4] {
+        let refused = read(&disk, &keyring, name(2, number)).unwrap_err();
+        assert!(matches!(refused, Error::OtherHistory { .. }), "{refused}");
+    }
     assert!(reader(&disk, &keyring).open_file(name(2, 3)).is_err());
 }
 
@@ -357,6 +379,79 @@ fn a_copy_needs_no_key_and_refuses_what_differs() {
     disk.write_file(&theirs, &branch(6)).unwrap();
     let refused = copy(&to()).unwrap_err();
     assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+}
+
+/// Goal: a copy that is made again compares the last segment of both, also where no tag and no identity tells what is in it.
+#[test]
+fn a_copy_of_segments_without_tags_is_the_same_again() {
+    let keys = keys();
+    let disk = disk(1);
+    let holder = || reader(&disk, &keys.keyring(false));
+    let out = outgoing(&disk, name(1, 3), &segment(1, 3, 3));
+    let form = keys.form(Algorithm::Zstd);
+    holder().push(&out, &form, &*clock()).unwrap();
+    let other = Path::new("/other");
+    mark_at(&disk, other);
+    for files in [1, 0] {
+        let (from, to) = (
+            archive(&disk).unwrap(),
+            WalArchive::open(&disk, other).unwrap(),
+        );
+        let todo = from.lacking(Some(&to), &|_, _, _| true).unwrap();
+        let copied = copy_wal(&from, &to, &todo, &form, &*clock(), &|| true);
+        assert_eq!(copied.unwrap().files, files);
+    }
+}
+
+/// Goal: an identity that opens nothing is no worse than none.
+#[test]
+fn a_host_with_a_strangers_identity_compares_by_tags() {
+    let (keys, stranger) = (keys(), self::keys());
+    let bytes = segment(1, 3, 3);
+    let (disk, _) = sealed(Algorithm::Zstd, &keys, &bytes);
+    let host = || server(&disk).with_keyring(&stranger.keyring(true));
+    assert!(!host().is_readable(name(1, 3)).unwrap());
+    let out = outgoing(&disk, name(1, 3), &bytes);
+    let again = host().push(&out, &keys.form(Algorithm::Zstd), &*clock());
+    assert!(matches!(again, Ok(PushResult::Already)), "{again:?}");
+    let timeline = longshore_pg::Timeline::new(1).unwrap();
+    let size = longshore_pg::SegmentSize::new(SEGMENT as u64).unwrap();
+    let segment = SegmentName::holding(timeline, Lsn(3 * SEGMENT as u64), size);
+    let mut comparison = host().comparison(segment, 1000).unwrap();
+    assert_eq!(comparison.len(), SEGMENT as u64);
+    assert!(comparison.take(&bytes).unwrap() && comparison.is_whole());
+}
+
+/// Goal: a segment that somebody pushed without tags does not hold up the server's next one.
+#[test]
+fn a_segment_without_tags_lets_the_next_one_in() {
+    let keys = keys();
+    let disk = disk(1);
+    let form = keys.form(Algorithm::Zstd);
+    let before = outgoing(&disk, name(1, 3), &segment(1, 3, 3));
+    let holder = reader(&disk, &keys.keyring(false));
+    holder.push(&before, &form, &*clock()).unwrap();
+    let next = || Outgoing {
+        beside: Some(longshore_io::Storage::dir(&disk, Path::new(WAL)).unwrap()),
+        ..outgoing(&disk, name(1, 4), &segment(1, 4, 4))
+    };
+    let pushed = server(&disk).push(&next(), &form, &*clock());
+    assert!(
+        matches!(pushed, Ok(PushResult::Stored { .. })),
+        "{pushed:?}"
+    );
+    // Tags refuse the segment of a server that was set back.
+    let path = stored(&disk, name(1, 3));
+    let elsewhere = sealed(Algorithm::Zstd, &keys, &segment(1, 3, 9));
+    disk.write_file(path, &elsewhere.0.read_file(elsewhere.1).unwrap())
+        .unwrap();
+    let own = self::disk(3);
+    let theirs = disk.read_file(stored(&disk, name(1, 3))).unwrap();
+    let place = format!("0000000100000000/{}.zst", name(1, 3));
+    own.write_file(Path::new(ARCHIVE).join(place), &theirs)
+        .unwrap();
+    let refused = server(&own).push(&next(), &form, &*clock()).unwrap_err();
+    assert!(matches!(refused, Error::OtherBranch { .. }), "{refused}");
 }
 
 #[test]

@@ -79,6 +79,15 @@ impl<'a> Archive<'a> {
             }
             Err(e) => Err(e),
         };
+        if self.context.config.encryption.require
+            && let Ok(Some(archive)) = self.open()
+            && let Ok(Some(name)) = archive.unsealed()
+        {
+            let text = format!(
+                "{name} and perhaps others are not encrypted, and [encryption] has require = true: nothing is recovered with them"
+            );
+            notes.bad("log", text);
+        }
         match runs {
             Err(e) => notes.bad("log", told(&Failure::from(e))),
             Ok(_) if self.with_backups => {}

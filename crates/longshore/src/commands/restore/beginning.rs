@@ -160,7 +160,7 @@ fn server_identities(
     options: &Restore,
     context: &Context,
 ) -> Result<Vec<PathBuf>, Failure> {
-    if !archive.is_sealed()? {
+    if !archive.has_seen_sealed() && !archive.is_sealed()? {
         return Ok(Vec::new());
     }
     let files = keys::identity_files(context, &options.keys);

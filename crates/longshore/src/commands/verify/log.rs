@@ -220,6 +220,7 @@ impl LogVerification<'_, '_> {
                 Err(error @ Error::Unopened { .. }) if error.is_tampering() => {
                     self.found.damaged.push(told(&error));
                 }
+                Err(error @ Error::OtherHistory { .. }) => self.found.damaged.push(told(&error)),
                 Err(
                     error
                     @ (Error::Newer { .. } | Error::Unopened { .. } | Error::NotSealed { .. }),

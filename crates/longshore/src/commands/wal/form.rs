@@ -5,6 +5,7 @@
 use longshore_codec::{Algorithm, Level};
 use longshore_wal::StorageForm;
 
+use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
 use crate::keys::wal_recipients;
 use crate::options::{Archive, KeyOptions};
@@ -49,7 +50,16 @@ pub fn sealed_form(
     context: &Context,
 ) -> Result<StorageForm, Failure> {
     let config = &context.config;
-    let database = archive.database.as_deref();
+    let configured = || {
+        let named = ArchiveLocation::of(archive, context).ok()?.path();
+        let is_of = |name: &&String| {
+            let place = ArchiveLocation::of_database(context, name, None);
+            place.is_ok_and(|place| place.path() == named)
+        };
+        config.database.keys().find(is_of).map(String::as_str)
+    };
+    // An archive that is named by its path may be a configured database's all the same.
+    let database = archive.database.as_deref().or_else(configured);
     let target = archive.target.as_deref();
     let target = target.or_else(|| config.target_of(database?));
     let wal = database.and_then(|name| config.wal_of(name));
@@ -67,6 +77,6 @@ pub fn sealed_form(
     };
     Ok(StorageForm {
         recipients,
-        ..form(asked, database, context)
+        ..form(asked, archive.database.as_deref(), context)
     })
 }

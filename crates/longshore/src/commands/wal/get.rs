@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::ahead::{LookAheadSettings, start_ahead};
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
-use crate::keys::keyring;
+use crate::keys::lenient_keyring;
 use crate::options::WalGet;
 use longshore_terminal::failure::{Exit, Failure};
 
@@ -42,7 +42,7 @@ pub fn run(options: &WalGet, context: &Context) -> Result<Exit, Failure> {
     let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
     let location = ArchiveLocation::of(&options.archive, context)?;
     let archive = location.existing(context)?;
-    let archive = archive.with_keyring(&keyring(context, &options.keys)?);
+    let archive = archive.with_keyring(&lenient_keyring(context, &options.keys)?);
     let archive = archive.with_tags(pg_wal.tag_key());
     pg_wal.check_system(&archive)?;
     let database = options.archive.database.as_deref();

@@ -154,7 +154,13 @@ fn damaged(archive: &WalArchive, runs: &[Run], context: &Context) -> Result<Vec<
             match archive.verify(WalName::Segment(name)) {
                 // Retention has removed it meanwhile.
                 Ok(_) | Err(Error::Missing { .. }) => {}
-                Err(e @ (Error::Damaged { .. } | Error::Newer { .. })) => {
+                Err(
+                    e @ (Error::Damaged { .. } | Error::Newer { .. } | Error::OtherHistory { .. }),
+                ) => {
+                    context.output.warn(&e.to_string());
+                    damaged.push(name.to_string());
+                }
+                Err(e @ Error::Unopened { .. }) if e.is_tampering() => {
                     context.output.warn(&e.to_string());
                     damaged.push(name.to_string());
                 }

@@ -18,7 +18,7 @@ use super::follow;
 use super::form::sealed_form;
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
-use crate::keys::writers_keyring;
+use crate::keys::lenient_keyring;
 use crate::options::WalPush;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
@@ -66,7 +66,7 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         verify: options.verify,
         ..sealed_form(asked, &options.archive, keys, context)?
     };
-    let keyring = writers_keyring(context, &options.keys)?;
+    let keyring = lenient_keyring(context, &options.keys)?;
     // Also where new files are not encrypted: those that are there may be.
     let open = || -> Result<WalArchive, Error> {
         let archive = location.open(context)?;

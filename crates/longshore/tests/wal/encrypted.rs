@@ -1,0 +1,186 @@
+//! Goal: options and configuration say for whom WAL is encrypted, and who reads it; what nobody could read or compare
+//! afterwards is refused.
+//! Method: real segments of one server; the test runs the commands as the archiver would.
+//! Not covered: recoveries (`postgres_restore/encrypted.rs`).
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use longshore_kit::Server;
+
+use super::commands::{stopped, wal_files};
+use super::stage::*;
+
+const NO_ANSWER: i32 = 200;
+
+/// Where an archive keeps a segment that is encrypted.
+fn sealed(archive: &str, name: &str) -> PathBuf {
+    stored(archive, name).with_extension("zst")
+}
+
+fn exits(output: &Output, expected: i32) -> String {
+    assert_eq!(code(output), expected, "{}", text(output));
+    text(output)
+}
+
+/// A new identity in the file of this name, and its recipient.
+fn identity(server: &Server, name: &str) -> (String, String) {
+    let file = beside(server, name);
+    let made = run(server, &["key", "new", &file]);
+    exits(&made, 0);
+    let recipient = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    (file, recipient)
+}
+
+#[test]
+fn options_say_for_whom_wal_is_encrypted_and_who_reads_it() {
+    let Some(server) = stopped() else { return };
+    let archive = new_archive(&server, "archive");
+    let names = wal_files(&server);
+    let (id, to) = identity(&server, "id");
+    let push = |file: &str, more: &[&str]| {
+        let args = ["wal", "push", file, "--archive", &archive];
+        run(&server, &[&args[..], more].concat())
+    };
+    let path = |name: &str| format!("pg_wal/{name}");
+    let get = |name: &str, more: &[&str]| {
+        let args = ["wal", "get", name, "pg_wal/R", "--archive", &archive];
+        run(&server, &[&args[..], more].concat())
+    };
+    let list = |more: &[&str]| {
+        let args = ["wal", "list", "--archive", &archive];
+        run(&server, &[&args[..], more].concat())
+    };
+    exits(&push(&path(&names[0]), &["--encrypt-to", &to]), 0);
+    assert!(sealed(&archive, &names[0]).exists());
+    let refused = exits(&get(&names[0], &[]), NO_ANSWER);
+    assert!(refused.contains("50123"), "{refused}");
+    exits(
+        &get(&names[0], &["--identity", &id, "--require-encryption"]),
+        0,
+    );
+    let own = std::fs::read(server.data_dir().join(path(&names[0]))).unwrap();
+    let got = server.data_dir().join("pg_wal/R");
+    assert!(std::fs::read(&got).unwrap() == own);
+
+    // A segment that is not encrypted is read, unless it must be.
+    exits(&push(&path(&names[1]), &[]), 0);
+    assert!(stored(&archive, &names[1]).exists());
+    exits(&get(&names[1], &["--identity", &id]), 0);
+    let strict = ["--identity", &id, "--require-encryption"];
+    let refused = exits(&get(&names[1], &strict), NO_ANSWER);
+    assert!(refused.contains("50124"), "{refused}");
+    exits(&list(&["--verify", "--identity", &id]), 0);
+    exits(&list(&["--verify"]), 4);
+    exits(&list(&[&["--verify"][..], &strict].concat()), 4);
+
+    // Away from its data directory the program has nothing to compare by, but an identity.
+    let elsewhere = beside(&server, "pg_wal");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let file = Path::new(&elsewhere).join(&names[2]);
+    std::fs::copy(server.data_dir().join(path(&names[2])), &file).unwrap();
+    server.user().own(Path::new(&elsewhere));
+    let file = file.to_str().unwrap();
+    let refused = exits(&push(file, &["--encrypt-to", &to]), 2);
+    assert!(refused.contains("pg_control"), "{refused}");
+    assert!(!sealed(&archive, &names[2]).exists());
+    exits(&push(file, &["--encrypt-to", &to, "--identity", &id]), 0);
+    // It has no tags: the server itself cannot tell whether it is its own.
+    exits(&push(&path(&names[2]), &["--encrypt-to", &to]), 4);
+    exits(&push(&path(&names[2]), &["--identity", &id]), 0);
+
+    let secret = beside(&server, "passphrase");
+    std::fs::write(&secret, "six random words are enough here\n").unwrap();
+    set_mode(&secret, 0o600);
+    server.user().own(Path::new(&secret));
+    let passphrase = format!("passphrase:{secret}");
+    let refused = exits(&push(&path(&names[3]), &["--encrypt-to", &passphrase]), 2);
+    assert!(
+        refused.contains("each segment would take a second"),
+        "{refused}"
+    );
+    let refused = exits(&push(&path(&names[3]), &["--require-encryption"]), 2);
+    assert!(refused.contains("nobody is named"), "{refused}");
+
+    // A receiver keeps the segment that is being filled.
+    let refused = exits(&run_receive(&server, &archive, &["--encrypt-to", &to]), 2);
+    assert!(refused.contains("unencrypted in"), "{refused}");
+    let refused = exits(
+        &run_receive(&server, &archive, &["--require-encryption"]),
+        2,
+    );
+    assert!(refused.contains("nobody is named"), "{refused}");
+    exits(
+        &run_receive(&server, &archive, &["--identity", "nothing"]),
+        2,
+    );
+}
+
+fn run_receive(server: &Server, archive: &str, more: &[&str]) -> Output {
+    let mut command = receive(server, archive, &["--once"]);
+    command.args(more).output().unwrap()
+}
+
+fn set_mode(file: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn the_configuration_says_whether_wal_is_encrypted() {
+    let Some(server) = stopped() else { return };
+    let archive = new_archive(&server, "archive");
+    let names = wal_files(&server);
+    let (id, to) = identity(&server, "id");
+    let config = beside(&server, "longshore.toml");
+    let directory = beside(&server, "t");
+    std::fs::create_dir(&directory).unwrap();
+    // `rest` begins in the table of the target.
+    let configure = |wal: &str, rest: &str| {
+        let text = format!(
+            "[database.main]\nurl = \"{}\"\ntarget = \"t\"\n[database.main.wal]\narchive = \"{archive}\"\n{wal}\n\
+             [target.t]\ndirectories = [\"{directory}\"]\n{rest}\n",
+            server.url()
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    let recipients = format!("recipients = [\"{to}\"]\n");
+    let encryption = |more: &str| format!("[encryption]\n{recipients}{more}");
+    let push_to = |name: &str, place: &[&str]| {
+        let file = format!("pg_wal/{name}");
+        let args = ["wal", "push", &file, "--config", &config];
+        run(&server, &[&args[..], place].concat())
+    };
+    let push = |name: &str| push_to(name, &["--database", "main"]);
+    // Identities of the administrator, whom the server's user is not, hinder no push.
+    configure(
+        "",
+        &encryption("identities = [\"/root/not-readable-here\"]"),
+    );
+    exits(&push(&names[0]), 0);
+    assert!(sealed(&archive, &names[0]).exists());
+    // The archive of a configured database is that, however it is named.
+    configure("", &recipients);
+    exits(&push_to(&names[3], &["--archive", &archive]), 0);
+    assert!(sealed(&archive, &names[3]).exists());
+    configure("encrypt = false", &encryption(""));
+    exits(&push(&names[1]), 0);
+    assert!(stored(&archive, &names[1]).exists());
+    let checked = || {
+        let args = ["check", "main", "--config", &config];
+        text(&run(&server, &args))
+    };
+    assert!(!checked().contains("are not encrypted"));
+    configure("encrypt = false", &encryption("require = true"));
+    let said = checked();
+    let expected = "and perhaps others are not encrypted";
+    assert!(said.contains(expected), "{said}");
+    let refused = exits(&push(&names[2]), 2);
+    assert!(refused.contains("encrypt = false"), "{refused}");
+    let more = format!("require = true\nidentities = [\"{id}\"]");
+    configure("", &encryption(&more));
+    exits(&push(&names[2]), 0);
+    let args = ["wal", "get", &names[2], "pg_wal/R", "--database", "main"];
+    let got = run(&server, &[&args[..], &["--config", &config]].concat());
+    exits(&got, 0);
+}
