@@ -3,7 +3,7 @@
 //! Method: a simulated store of each kind behind the shipped client, with a fault at each request in turn.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Act, Habits, Store};
@@ -54,13 +54,17 @@ fn fetch_from(at: &Path, name: WalName) -> Result<Vec<u8>, Error> {
     Ok(disk.read_file(to.join("RECOVERYXLOG")).unwrap())
 }
 
-fn files() -> Vec<(WalName, Vec<u8>)> {
-    vec![
-        (name(1, 3), segment(1, 3, 3)),
-        (name(1, 4), segment_of(SYSTEM, 1, 4, 128, 4)),
-        (name(1, 4096), segment(1, 4096, 4)),
-        ("00000002.history".parse().unwrap(), b"1\t1/0\tx\n".to_vec()),
-    ]
+/// Made once: thousands of runs have the same ones.
+fn files() -> &'static [(WalName, Vec<u8>)] {
+    static MADE: OnceLock<Vec<(WalName, Vec<u8>)>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        vec![
+            (name(1, 3), segment(1, 3, 3)),
+            (name(1, 4), segment_of(SYSTEM, 1, 4, 128, 4)),
+            (name(1, 4096), segment(1, 4096, 4)),
+            ("00000002.history".parse().unwrap(), b"1\t1/0\tx\n".to_vec()),
+        ]
+    })
 }
 
 /// Archives all files, one after another; returns how many were reported as stored.
@@ -77,9 +81,9 @@ fn what_was_pushed_comes_back_and_is_listed_and_verified(scheme: Scheme) {
     let store = Store::speaking(scheme);
     let at = address(&store);
     assert_eq!(run(&at).unwrap(), files().len());
-    for (name, bytes) in files() {
-        assert!(fetch_from(&at, name).unwrap() == bytes, "{name}");
-        let again = push_to(&at, &SimDisk::new(1), name, &bytes).unwrap();
+    for &(name, ref bytes) in files() {
+        assert!(fetch_from(&at, name).unwrap() == *bytes, "{name}");
+        let again = push_to(&at, &SimDisk::new(1), name, bytes).unwrap();
         assert_eq!(again, PushResult::Already, "{name}");
     }
     let archive = WalArchive::existing(&SimDisk::new(1), &at).unwrap();
@@ -90,7 +94,7 @@ fn what_was_pushed_comes_back_and_is_listed_and_verified(scheme: Scheme) {
         .collect();
     assert_eq!(spans, [(2, true), (1, true)]);
     assert_eq!(archive.histories().unwrap().len(), 1);
-    for (name, bytes) in files() {
+    for &(name, ref bytes) in files() {
         assert_eq!(archive.verify(name).unwrap(), bytes.len() as u64);
     }
     assert!(archive.knows_all().unwrap());
@@ -125,9 +129,9 @@ fn a_bucket_that_was_copied_to_a_directory_is_an_archive(scheme: Scheme) {
         disk.write_file(Path::new(ARCHIVE).join(below), &store.object(&key).unwrap())
             .unwrap();
     }
-    for (name, bytes) in files() {
-        assert!(fetch(&disk, name).unwrap() == bytes, "{name}");
-        assert_eq!(push(&disk, name, &bytes).unwrap(), PushResult::Already);
+    for &(name, ref bytes) in files() {
+        assert!(fetch(&disk, name).unwrap() == *bytes, "{name}");
+        assert_eq!(push(&disk, name, bytes).unwrap(), PushResult::Already);
     }
 }
 
@@ -136,7 +140,7 @@ fn other_bytes_under_a_name_are_refused_and_noted(scheme: Scheme) {
     let at = address(&store);
     run(&at).unwrap();
     let disk = SimDisk::new(1);
-    let (name, bytes) = files().remove(0);
+    let (name, bytes) = files()[0].clone();
     let other = push_to(&at, &disk, name, &segment(1, 3, 99)).unwrap_err();
     assert!(matches!(other, Error::OtherContent { .. }), "{other}");
     assert!(fetch_from(&at, name).unwrap() == bytes);
@@ -160,8 +164,8 @@ fn check(at: &Path, reported: usize, what: &str) {
     }
     let done = run(at).unwrap_or_else(|(_, e)| panic!("{what}: {e}"));
     assert_eq!(done, files().len(), "{what}");
-    for (name, bytes) in files() {
-        assert!(fetch_from(at, name).unwrap() == bytes, "{what}: {name}");
+    for &(name, ref bytes) in files() {
+        assert!(fetch_from(at, name).unwrap() == *bytes, "{what}: {name}");
     }
 }
 
@@ -219,7 +223,7 @@ fn a_store_that_does_not_answer_is_not_one_that_has_nothing(scheme: Scheme) {
         Act::Refuse(403, "AccessDenied"),
     ] {
         store.script(move |_| act.clone());
-        for (name, _) in files() {
+        for &(name, _) in files() {
             let error = fetch_from(&at, name).unwrap_err();
             assert!(matches!(error, Error::Store(_)), "{error}");
         }

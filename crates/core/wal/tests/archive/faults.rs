@@ -2,9 +2,11 @@
 //! Method: a simulated disk that loses power, space or single calls at every step in turn.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use longshore_codec::Algorithm;
 use longshore_io::{Fault, Op, SimDisk, Storage};
+use longshore_pg::wal::WalName;
 use longshore_wal::{Error, PushResult};
 
 use super::support::*;
@@ -35,18 +37,22 @@ fn run(disk: &SimDisk) -> Result<usize, (usize, Error)> {
     Ok(files.len())
 }
 
-fn files() -> Vec<(longshore_pg::wal::WalName, Vec<u8>)> {
-    vec![
-        (name(1, 3), segment(1, 3, 3)),
-        (name(1, 4096), segment(1, 4096, 4)),
-        ("00000002.history".parse().unwrap(), b"1\t1/0\tx\n".to_vec()),
-    ]
+/// Made once: thousands of runs have the same ones.
+fn files() -> &'static [(WalName, Vec<u8>)] {
+    static MADE: OnceLock<Vec<(WalName, Vec<u8>)>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        vec![
+            (name(1, 3), segment(1, 3, 3)),
+            (name(1, 4096), segment(1, 4096, 4)),
+            ("00000002.history".parse().unwrap(), b"1\t1/0\tx\n".to_vec()),
+        ]
+    })
 }
 
 fn prepared(seed: u64) -> SimDisk {
     let disk = disk(seed);
-    for (name, bytes) in files() {
-        disk.write_file(Path::new(WAL).join(name.to_string()), &bytes)
+    for &(name, ref bytes) in files() {
+        disk.write_file(Path::new(WAL).join(name.to_string()), bytes)
             .unwrap();
     }
     disk
@@ -69,8 +75,8 @@ fn check(disk: &SimDisk, reported: usize, at: &str) {
     let identity = archive(disk).unwrap().identity();
     assert!(!stored || identity.is_some(), "{at}: whose log is it?");
     assert_eq!(run(disk).unwrap_or_else(|(_, e)| panic!("{at}: {e}")), 3);
-    for (name, bytes) in files() {
-        assert!(fetch(disk, name).unwrap() == bytes, "{at}: {name}");
+    for &(name, ref bytes) in files() {
+        assert!(fetch(disk, name).unwrap() == *bytes, "{at}: {name}");
     }
 }
 
@@ -229,8 +235,8 @@ fn a_full_disk_is_an_error_that_leaves_nothing_and_room_mends_it() {
     let disk = SimDisk::new(5);
     disk.mount(ARCHIVE).unwrap();
     mark(&disk);
-    for (name, bytes) in files() {
-        disk.write_file(Path::new(WAL).join(name.to_string()), &bytes)
+    for &(name, ref bytes) in files() {
+        disk.write_file(Path::new(WAL).join(name.to_string()), bytes)
             .unwrap();
     }
     disk.set_capacity(ARCHIVE, 32 << 10).unwrap();
@@ -253,7 +259,7 @@ fn a_full_disk_is_an_error_that_leaves_nothing_and_room_mends_it() {
 #[test]
 fn a_file_that_somebody_writes_is_waited_for_and_an_abandoned_one_is_not() {
     let disk = prepared(1);
-    let (name, bytes) = files().remove(0);
+    let (name, bytes) = files()[0].clone();
     // Abandoned: its lock is free.
     disk.write_file(
         Path::new(ARCHIVE).join(format!("0000000100000000/{name}.tmp")),
@@ -266,7 +272,7 @@ fn a_file_that_somebody_writes_is_waited_for_and_an_abandoned_one_is_not() {
     ));
     // Locked: the simulated clock makes the wait short.
     use longshore_io::OpenHow;
-    let (name, bytes) = files().remove(1);
+    let (name, bytes) = files()[1].clone();
     disk.write_file(
         Path::new(ARCHIVE).join(format!("0000000100000001/{name}.tmp")),
         b"half",
@@ -291,7 +297,7 @@ fn a_file_that_somebody_writes_is_waited_for_and_an_abandoned_one_is_not() {
 const RESTORED: &str = "/restored/pg_wal";
 
 fn fetch_there(disk: &SimDisk) -> Result<(), Error> {
-    let (name, _) = files().remove(0);
+    let (name, _) = files()[0].clone();
     let io = |source| Error::Io {
         action: "open",
         path: RESTORED.into(),
@@ -319,7 +325,7 @@ fn a_power_cut_at_any_step_of_fetching_leaves_the_complete_segment_or_none() {
     let before = whole.steps();
     fetch_there(&whole).unwrap();
     assert!(whole.steps() > before + 4);
-    let (_, bytes) = files().remove(0);
+    let (_, bytes) = files()[0].clone();
     for step in before..=whole.steps() {
         let disk = prepared(step);
         disk.cut_power_at(step);
