@@ -27,8 +27,6 @@ use longshore_pipeline::{BackupReport, Disposition, Error, LandingError, SourceS
 /// A run that takes longer hangs. Runs take milliseconds; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-type Tree = BTreeMap<PathBuf, Vec<u8>>;
-
 /// Runs `act` and fails the test if it does not return.
 fn in_time<T: Send + 'static>(at: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
@@ -43,16 +41,6 @@ fn in_time<T: Send + 'static>(at: &str, act: impl FnOnce() -> T + Send + 'static
             Ok(()) => unreachable!("{at}: ended without a value"),
         },
     }
-}
-
-fn tree(seed: u64) -> Tree {
-    let file = |name: &str, len| (PathBuf::from(name), content(seed + len as u64, len));
-    BTreeMap::from([
-        file("big", 700_000),
-        file("mid", 70_001),
-        file("sub/one", 900),
-        file("sub/two", 5),
-    ])
 }
 
 fn put(disk: &SimDisk, root: &str, tree: &Tree) {

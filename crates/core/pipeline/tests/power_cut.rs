@@ -5,7 +5,6 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,18 +17,6 @@ use longshore_media::DeviceSpec;
 use longshore_pipeline::{BackupRequest, Disposition, Error, SourceSpec, Tuning};
 
 const IMAGES: usize = 5;
-
-type Tree = BTreeMap<PathBuf, Vec<u8>>;
-
-fn tree(seed: u64) -> Tree {
-    let file = |name: &str, len| (PathBuf::from(name), content(seed + len as u64, len));
-    BTreeMap::from([
-        file("big", 700_000),
-        file("mid", 70_001),
-        file("sub/one", 900),
-        file("sub/two", 5),
-    ])
-}
 
 fn put(disk: &SimDisk, root: &str, tree: &Tree) {
     for (name, bytes) in tree {

@@ -13,8 +13,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use longshore_codec::Algorithm;
 use longshore_io::{Host, HostClock, Storage};
@@ -112,6 +112,25 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
     }
     out.truncate(len);
     out
+}
+
+/// Regular files by their names.
+pub type Tree = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Files for a simulated disk, made once for each seed: thousands of disks have the same ones.
+pub fn tree(seed: u64) -> Tree {
+    static MADE: Mutex<BTreeMap<u64, Tree>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(|held| held.into_inner());
+    let files = made.entry(seed).or_insert_with(|| {
+        let file = |name: &str, len| (PathBuf::from(name), content(seed + len as u64, len));
+        BTreeMap::from([
+            file("big", 700_000),
+            file("mid", 70_001),
+            file("sub/one", 900),
+            file("sub/two", 5),
+        ])
+    });
+    files.clone()
 }
 
 /// A tree with every kind of entry that a backup must restore.
