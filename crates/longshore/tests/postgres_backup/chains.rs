@@ -190,7 +190,7 @@ impl Site {
             ("archive_mode", "on"),
             ("archive_command", &command),
         ];
-        let primary = Stage::new(installation, &[conf, &own].concat());
+        let primary = Stage::with_long_segments(installation, &[conf, &own].concat());
         let server = &primary.server;
         let location = place(&primary, "space").display().to_string();
         server.psql(&format!("create tablespace churn location '{location}'"));

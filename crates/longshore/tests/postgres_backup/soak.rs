@@ -1,7 +1,7 @@
 //! Goal: random backups of servers under load, some of them killed, restore to an intact cluster or say that they are
 //! none.
-//! Method: seeded rounds on real servers under pgbench and DDL, three of them if `LONGSHORE_PG_SOAK` does not ask for
-//! more; the seed is `LONGSHORE_SEED`.
+//! Method: seeded rounds on real servers under pgbench and DDL, three of them with clients that keep to a rate if
+//! `LONGSHORE_PG_SOAK` does not ask for more, without one; the seed is `LONGSHORE_SEED`.
 //! Not covered: rare orders of events, which three rounds do not meet.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use longshore_kit::{Server, installations};
 
 use crate::common::{Guarded, Random, from_env, longshore, text, wait};
 use crate::copies::NOT_WHOLE;
-use crate::live::{PLACES, SUMS, TABLES, load, place, places_of};
+use crate::live::{PLACES, SUMS, TABLES, load, load_at, place, places_of};
 use crate::stage::{Stage, check, succeed};
 
 const ALGORITHMS: &[&str] = &["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"];
@@ -96,7 +96,12 @@ fn random_backups_restore_or_say_that_they_are_none() {
     let mut random = Random(seed);
     let mut stages: BTreeMap<u32, Stage> = BTreeMap::new();
     let mut seen: BTreeMap<(Fate, bool), u32> = BTreeMap::new();
-    for number in 0..from_env("LONGSHORE_PG_SOAK", 3) {
+    let asked = from_env("LONGSHORE_PG_SOAK", 0);
+    let rates = match asked {
+        0 => [Some("200"), Some("10")],
+        _ => [None; 2],
+    };
+    for number in 0..if asked == 0 { 3 } else { asked } {
         let installation = &installations[random.below(installations.len() as u64) as usize];
         let stage = stages.entry(installation.major).or_insert_with(|| {
             // A spread checkpoint takes 6 s.
@@ -117,7 +122,7 @@ fn random_backups_restore_or_say_that_they_are_none() {
             "seed {seed}, round {number}, PostgreSQL {}: {round:?}",
             installation.major
         );
-        let is_set = run(stage, &round, &what);
+        let is_set = run(stage, &round, rates, &what);
         println!("{what}: {}", if is_set { "restored" } else { "no set" });
         *seen.entry((round.fate, is_set)).or_default() += 1;
         assert!(is_set || round.fate != Fate::Undisturbed, "{what}");
@@ -126,13 +131,14 @@ fn random_backups_restore_or_say_that_they_are_none() {
     println!("{seen:?}");
 }
 
-/// One round. Returns whether there was a set, which then was intact.
-fn run(stage: &Stage, round: &Round, what: &str) -> bool {
+/// One round, with these rates of transactions in the bank and of tables. Returns whether there was a set, which then was
+/// intact.
+fn run(stage: &Stage, round: &Round, rates: [Option<&str>; 2], what: &str) -> bool {
     let server = &stage.server;
     let major = server.installation().major;
     let mut loads = vec![
-        load(stage, None, 2),
-        load(stage, Some(("tables.sql", TABLES)), 2),
+        load_at(stage, None, 2, rates[0]),
+        load_at(stage, Some(("tables.sql", TABLES)), 2, rates[1]),
     ];
     // Over the replication protocol nothing shows which databases cannot be replayed.
     if !round.options.iter().any(|option| option == "--remote") {

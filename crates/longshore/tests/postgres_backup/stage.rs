@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longshore_kit::{Installation, Server};
+use longshore_kit::{Installation, Options, Server};
 use serde_json::Value;
 
 use crate::common::{BINARY, answer, expect, longshore, text};
@@ -31,6 +31,17 @@ impl Stage {
             installation,
             conf,
         ))
+    }
+
+    /// As [`Stage::new`], with WAL segments of 16 MiB: a server that archives and recovers hundreds of megabytes starts a
+    /// command for each segment.
+    pub fn with_long_segments(installation: &Installation, conf: &[(&str, &str)]) -> Stage {
+        let options = Options {
+            conf,
+            ..Options::default()
+        };
+        let stage = longshore_kit::postgres::Stage::with(BINARY, installation, options);
+        Stage(stage)
     }
 
     pub fn of(server: Server) -> Stage {
