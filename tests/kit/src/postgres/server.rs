@@ -233,7 +233,7 @@ impl Server {
                 let _ = child.wait();
                 panic!("the server did not start in time\n{}", self.log());
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(until_next_look(begin, 20));
         }
     }
 
@@ -377,7 +377,7 @@ impl Server {
                 "{sql}: {found:?}, not {expected}\n{}",
                 self.log()
             );
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(until_next_look(begin, 50));
         }
     }
 
@@ -460,6 +460,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end(Signal::QUIT);
     }
+}
+
+/// The pause before a server is asked once more: a tenth of the wait so far. Each look costs a process and a session, which
+/// take CPU time from what is waited for.
+fn until_next_look(begin: Instant, least_ms: u64) -> Duration {
+    (begin.elapsed() / 10).clamp(Duration::from_millis(least_ms), Duration::from_millis(200))
 }
 
 /// Runs a command to its end. Panics if that takes longer than [`PATIENCE`].
