@@ -354,10 +354,10 @@ fn a_check_finds_a_refused_push() {
             said.contains("longshore wal create --archive NEW"),
             "{said}"
         );
-        assert_eq!(told_with_a_target(server, archive), 1);
         // The archiver tries three times, then again a minute later.
         let fails = "select count(*) from pg_stat_archiver where failed_count > 0";
         server.wait_for(fails, "1");
+        assert_eq!(told_with_a_target(server, archive), 1);
         let output = run(server, &args);
         let answer = longshore_kit::program::answer(&output);
         let archiver = &answer["databases"][0]["archiver"];
