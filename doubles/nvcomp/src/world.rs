@@ -9,6 +9,7 @@
 //! faults (`script.rs`).
 
 use std::alloc::{Layout, alloc, dealloc};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -103,6 +104,8 @@ pub struct World {
     pub script: Script,
     calls: HashMap<String, u64>,
     allocations: BTreeMap<u64, (usize, Kind)>,
+    /// The allocation that was looked up last: a kernel touches the same few word by word.
+    last: Cell<Option<(u64, usize, Kind)>>,
     streams: Vec<Stream>,
     events: Vec<Event>,
     sticky: Option<i32>,
@@ -205,6 +208,7 @@ impl World {
             script,
             calls: HashMap::new(),
             allocations: BTreeMap::new(),
+            last: Cell::new(None),
             streams: Vec::new(),
             events: Vec::new(),
             sticky: None,
@@ -251,6 +255,7 @@ impl World {
         for stream in 0..self.streams.len() {
             self.run(stream, u64::MAX)?;
         }
+        self.last.set(None);
         match self.allocations.remove(&start) {
             Some((len, k)) if k == kind => {
                 // SAFETY: `dealloc` demands memory of this layout that is no longer used: it was allocated with it,
@@ -263,9 +268,15 @@ impl World {
     }
 
     fn holds(&self, at: u64, len: usize, kind: Kind) -> bool {
-        let before = self.allocations.range(..=at).next_back();
-        before
-            .is_some_and(|(start, (held, k))| *k == kind && at - start + len as u64 <= *held as u64)
+        let within = |(start, held, _): &(u64, usize, Kind)| {
+            at >= *start && at - start + len as u64 <= *held as u64
+        };
+        let found = self.last.get().filter(within).or_else(|| {
+            let (start, (held, kind)) = self.allocations.range(..=at).next_back()?;
+            Some((*start, *held, *kind)).filter(within)
+        });
+        self.last.set(found.or(self.last.get()));
+        found.is_some_and(|(_, _, its)| its == kind)
     }
 
     /// Checks the addresses when a copy is queued.
