@@ -16,5 +16,5 @@ mod run;
 mod verdict;
 
 pub use cell::{Cell, Extent, LoadKind, Loop, cells};
-pub use run::{CellRun, Figures, Study, Wrong, measure, measure_all};
+pub use run::{CellRun, Figures, Study, Wrong, measure, measure_all, measure_views};
 pub use verdict::{GoalVerdict, against_better, is_core, is_pure, verdicts};

@@ -191,16 +191,22 @@ fn figures(outcomes: &[Outcome]) -> Figures {
 
 /// Runs one cell; `None` if a profile is missing.
 pub fn measure(cell: &Cell, study: &Study) -> Option<CellRun> {
+    measure_views(cell, study, &[study.wrong])?.pop()
+}
+
+/// As [`measure`], once for each view of the devices: the views mislead the policy under test alone, so those that it
+/// is compared with run once for all views. The study's own view is not used.
+pub fn measure_views(cell: &Cell, study: &Study, views: &[Wrong]) -> Option<Vec<CellRun>> {
     let (fast, slow) = cell.profiles()?;
     let choice = |filter| study.sharing.under(Choice::of(filter));
     let (none, slow_alone) = (
         FilterChoice::Own(policy::FilterChoice::None),
         FilterChoice::Own(policy::FilterChoice::Slow),
     );
-    let mut all: [Vec<Outcome>; 3] = Default::default();
+    let mut ours = vec![(Vec::new(), f64::INFINITY); views.len()];
+    let mut all: [Vec<Outcome>; 2] = Default::default();
     let (mut rivals, mut splits): ([Vec<Outcome>; 3], _) =
         (Default::default(), vec![Vec::new(); SPLITS.len()]);
-    let mut worst = f64::INFINITY;
     for seed in &study.seeds {
         let mut setting = Setting {
             cell,
@@ -224,14 +230,17 @@ pub fn measure(cell: &Cell, study: &Study) -> Option<CellRun> {
         }
         let without = simulate(&setting, choice(slow_alone));
         let classic = simulate(&setting, choice(none));
-        let told = Setting {
-            wrong: study.wrong,
-            ..setting
-        };
-        let ours = simulate(&told, study.sharing.under(study.choice));
         let better = without.throughput_mb_s.max(classic.throughput_mb_s);
-        worst = worst.min(ours.throughput_mb_s / better.max(f64::MIN_POSITIVE));
-        [ours, without, classic]
+        for (wrong, (outcomes, worst)) in views.iter().zip(&mut ours) {
+            let told = Setting {
+                wrong: *wrong,
+                ..setting
+            };
+            let outcome = simulate(&told, study.sharing.under(study.choice));
+            *worst = worst.min(outcome.throughput_mb_s / better.max(f64::MIN_POSITIVE));
+            outcomes.push(outcome);
+        }
+        [without, classic]
             .into_iter()
             .zip(&mut all)
             .for_each(|(outcome, all)| all.push(outcome));
@@ -259,17 +268,18 @@ pub fn measure(cell: &Cell, study: &Study) -> Option<CellRun> {
         .filter(|all| !all.is_empty())
         .map(|all| figures(all));
     let best = best.max_by(|a, b| a.throughput_mb_s.total_cmp(&b.throughput_mb_s));
-    Some(CellRun {
+    let run = |(outcomes, worst): (Vec<Outcome>, f64)| CellRun {
         cell: *cell,
-        ours: figures(&all[0]),
-        slow: figures(&all[1]),
-        classic: figures(&all[2]),
+        ours: figures(&outcomes),
+        slow: figures(&all[0]),
+        classic: figures(&all[1]),
         waiting: study.orthus.then(|| figures(&rivals[0])),
         orthus: study.orthus.then(|| figures(&rivals[1])),
         orthus_kernel: study.orthus.then(|| figures(&rivals[2])),
         split: best,
         worst,
-    })
+    };
+    Some(ours.into_iter().map(run).collect())
 }
 
 /// Shares that are tried to find the best fixed split.
