@@ -58,7 +58,8 @@ bench-buckets: setup build ## Backups of a PostgreSQL cluster to an object store
 
 soak: export LONGSHORE_TEST_DIR = /tmp
 soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100) of PostgreSQL, all majors
-	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture
+	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_KILLS=$(or $(ROUNDS),200) \
+	$(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture
 	LONGSHORE_PG_ROUNDS=$(or $(PG_ROUNDS),10) LONGSHORE_PG_SOAK=$(or $(PG_SOAK),100) LONGSHORE_SEED=$$(date +%s) \
 	LONGSHORE_PG_LARGE=$(or $(PG_LARGE),5) LONGSHORE_PG_FILES=$(or $(PG_FILES),1000000) \
 	LONGSHORE_PG_CHAINS=$(or $(PG_CHAINS),100) \
