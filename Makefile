@@ -39,9 +39,13 @@ demo: setup build ## Backs up, verifies and restores a sample database; report i
 demo-cache: setup build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse, loop, ext4 (root); cleans up after itself
 	@./scripts/demo-cache.sh $(BINARY) $(WORK)/demo-cache
 
+# The rules of the house come first. They are built as a part of the workspace: alone they would have SQLite with other
+# features, and it would be compiled twice.
+HOUSE := $(patsubst tests/tests/%.rs,--test %,$(wildcard tests/tests/*.rs))
+
 test: setup ## Formatting, lints and all tests, AT_A_TIME (as many as CPUs) test programs; missing tools are failures here
 	$(CARGO) fmt --all --check
-	$(CARGO) test -q -p longshore-tests
+	$(CARGO) test -q --workspace $(HOUSE)
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	umask 022 && LONGSHORE_REQUIRE_TOOLS=1 AT_A_TIME=$(AT_A_TIME) python3 scripts/run-tests.py $(CARGO)
 
