@@ -3,17 +3,50 @@
 
     run-tests.py [CARGO [WORDS]]
 
-Many tests wait, for a server, a disk or a clock, and cargo runs one program after the other. Each program runs as under
-`cargo test`: in its package's directory, with the same variables. Its output is shown when it has ended, and what failed is
-shown once more at the end; those that took longest the last time begin first (`.work/test-seconds.json`). Two run alone,
-after all others. WORDS choose programs whose names contain one of them. Exit status: 0 if all tests passed, 1 if one
-failed, cargo's own if building failed.
+Method: many tests wait, for a server, a disk or a clock, and cargo runs one program after the other. Each program runs as
+under `cargo test`: in its package's directory, with the same variables. Its output is shown when it has ended, and what
+failed is shown once more at the end; those that took longest the last time begin first (`.work/test-seconds.json`, or
+LONGEST where there is none). Two run alone, after all others. WORDS choose programs whose names contain one of them. Exit
+status: 0 if all tests passed, 1 if one failed, cargo's own if building failed.
+
+Leaves to others: the tests' tools (setup.sh), and how many tests of one program run at a time (RUST_TEST_THREADS).
 """
 
 import concurrent.futures, functools, json, os, subprocess, sys, time
 
 ALONE = ("blockcache test cached", "longshore test cache")
 """Programs that mount loop devices: another program that makes a mount namespace meanwhile keeps those busy."""
+
+LONGEST = {
+    "crates/longshore test postgres_backup": 700,
+    "crates/longshore test postgres_restore": 500,
+    "crates/longshore test cli": 450,
+    "crates/longshore test wal": 300,
+    "crates/longshore test bucket": 300,
+    "crates/longshore test serve": 190,
+    "crates/lab/simulator lib longshore_simulator": 130,
+    "crates/longshore test memory": 160,
+    "crates/core/media test bucket": 150,
+    "crates/longshore test packages": 110,
+    "crates/longshore test sql_chain": 105,
+    "crates/core/media test protection": 93,
+    "crates/core/wal test archive": 90,
+    "crates/core/pipeline test faults": 90,
+    "crates/core/repository test buckets": 70,
+    "crates/longshore bin longshore": 64,
+    "crates/core/pipeline test offload": 60,
+    "crates/sql/tsql lib longshore_tsql": 58,
+    "crates/core/pipeline test power_cut": 50,
+    "crates/longshore test kill": 45,
+    "crates/core/repository test power_cut": 41,
+    "crates/sql/tsql test memory": 36,
+    "crates/core/accel lib longshore_accel": 35,
+    "crates/core/media test parity": 32,
+    "crates/core/landing lib longshore_landing": 31,
+    "crates/core/media test witnesses": 30,
+}
+"""Seconds of the programs that take long on two CPUs. One of the first among them that began last would run alone for
+minutes; elsewhere only their order matters."""
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SECONDS = f"{ROOT}/.work/test-seconds.json"
@@ -70,8 +103,9 @@ def main():
         seconds = json.load(open(SECONDS))
     except (OSError, ValueError):
         seconds = {}
-    # Those of the program take longest; what is unknown comes before what is known to be short.
-    tests.sort(key=lambda test: -seconds.get(test[1], 60 if "longshore test" in test[1] else 10))
+    # What is unknown comes before what is known to be short.
+    seconds = {**LONGEST, **seconds}
+    tests.sort(key=lambda test: -seconds.get(test[1], 20 if "longshore test" in test[1] else 10))
     most = int(os.environ.get("AT_A_TIME") or os.cpu_count() or 1)
     alone = [test for test in tests if test[1].endswith(ALONE)]
     failed, took = {}, {}
