@@ -40,7 +40,12 @@ impl Target {
         for name in ["one", "two"] {
             std::fs::create_dir(stage.path(name)).unwrap();
         }
-        std::fs::copy(BINARY, stage.path("longshore")).unwrap();
+        // By another process: a program that this one still has open for writing, or a child of another test, cannot be run.
+        let copied = std::process::Command::new("cp")
+            .arg(BINARY)
+            .arg(stage.path("longshore"))
+            .status();
+        assert!(copied.unwrap().success());
         let target = Target { stage };
         target.give(&["app.db", "one", "two", "."]);
         Some(target)

@@ -169,7 +169,7 @@ fn of_newer_version(bytes: &[u8]) -> Vec<u8> {
     let len = container.framed_len_at(&bytes[at..]).unwrap();
     let (kind, body) = container.parse(&bytes[at..at + len]).unwrap();
     let mut body = body.to_vec();
-    body[0] |= 1;
+    body[7] |= 0x80;
     let mut newer = bytes.to_vec();
     container.put(kind, &[&body], &mut newer[at..at + len]);
     newer
