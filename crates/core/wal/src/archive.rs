@@ -7,7 +7,7 @@
 //!   may be the mount point of a file system that is not mounted.
 //! - Below a target no symbolic link is followed: a user who can write there must not decide where WAL goes.
 //!
-//! Leaves to others: the form of an archived file (`form.rs`, `stored.rs`), reading ahead (`ahead.rs`), the needs of
+//! Leaves to others: writing a file's bytes (`written.rs`), the form of an archived file (`form.rs`, `stored.rs`), reading ahead (`ahead.rs`), the needs of
 //! targets (`needs.rs`), and whether a recovery gets through (`proof.rs`).
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use longshore_codec::Algorithm;
 use longshore_crypt::{Keyring, Root, TagKey};
-use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via, crc32c, crc32c_join};
+use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via};
 use longshore_pg::wal::{
     History, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, is_page_at, is_same_history,
 };
@@ -30,18 +30,17 @@ use super::border::broken;
 use super::ends::{ArchiveKeys, Ends};
 use super::form::StorageForm;
 use super::identity::Mark;
-use super::object::{End, Head, PlainMark, Row, WholeMark};
+use super::object::Head;
 use super::order::Naming;
-use super::outflow::Outflow;
 use super::place::{self, Draft, Place, Published, Wanted, directory_of};
-use super::press::{Press, Presses, block_bytes};
-use super::sealed::{PAYLOAD_AT, Sealing, history_digest};
+use super::press::Presses;
+use super::sealed::history_digest;
 use super::stored::{Block, Object};
 use super::waiting::{WAIT_MAX, wait};
 use super::{Error, Ground, Identity};
 
 /// Longest history or backup mark that is accepted, in bytes.
-const TEXT_MAX: u64 = 1 << 20;
+pub(super) const TEXT_MAX: u64 = 1 << 20;
 
 /// A file to be archived.
 #[derive(Debug, Clone)]
@@ -98,18 +97,18 @@ pub struct WalArchive {
     /// Digests of histories, which never change.
     histories: Mutex<HashMap<Timeline, Root>>,
     /// Kept from file to file.
-    presses: Presses,
+    pub(super) presses: Presses,
     /// The file that was archived last, in a bucket: the next one is compared with it, without a request.
     last: Mutex<Option<Ends>>,
 }
 
 /// The facts that a file's bytes show.
-struct FileFacts {
-    len: u32,
-    system: u64,
-    segment_bytes: u32,
-    magic: u16,
-    unfinished: bool,
+pub(super) struct FileFacts {
+    pub(super) len: u32,
+    pub(super) system: u64,
+    pub(super) segment_bytes: u32,
+    pub(super) magic: u16,
+    pub(super) unfinished: bool,
 }
 
 impl WalArchive {
@@ -233,6 +232,14 @@ impl WalArchive {
     /// Errors: those of [`WalArchive::is_sealed`].
     pub fn unsealed(&self) -> Result<Option<SegmentName>, Error> {
         self.end_that(|head| head.sealed.is_none())
+    }
+
+    /// Whether the archive has a segment of this timeline.
+    ///
+    /// Errors: those of [`WalArchive::runs`].
+    pub fn has_segments_of(&self, timeline: Timeline) -> Result<bool, Error> {
+        let runs = self.runs()?;
+        Ok(runs.iter().any(|run| run.span.last.timeline == timeline))
     }
 
     /// Whether this value has seen an encrypted file, whatever it was asked for.
@@ -794,116 +801,6 @@ impl WalArchive {
         Ok(first)
     }
 
-    /// Compresses the file into its temporary name, encrypted if `form` says for whom; returns also the stored bytes.
-    fn write(
-        &self,
-        out: &Outgoing,
-        judged: &FileFacts,
-        form: &StorageForm,
-        draft: &mut dyn Draft,
-    ) -> Result<(Ends, u64), Error> {
-        let mut head = Head {
-            system: judged.system,
-            plain_len: judged.len,
-            block_bytes: block_bytes(judged.len),
-            segment_bytes: judged.segment_bytes,
-            magic: judged.magic,
-            algorithm: form.algorithm,
-            unfinished: judged.unfinished,
-            name: out.name,
-            sealed: None,
-        };
-        let target = self.path.join(out.name.to_string());
-        let full = |e| Error::io("write", &target)(e);
-        let sealing = match &form.recipients {
-            Some(recipients) if head.holds_more() => {
-                let history = match (&out.history, out.name.segment()) {
-                    (Some(history), _) => Some(digest_of_history(history)?),
-                    // A receiver has compared the archive's with its server's.
-                    (None, Some(name)) if name.timeline.number() > 1 => {
-                        self.known_history(name.timeline)?
-                    }
-                    (None, _) => None,
-                };
-                let history = history.unwrap_or_default();
-                let place = (&mut head, history);
-                Some(Sealing::begin(recipients, &self.keys, place, &target)?)
-            }
-            _ => None,
-        };
-        let mut press = self
-            .presses
-            .take(form, head.block_bytes as usize, &target)?;
-        let Press {
-            compressor,
-            decompressor,
-            plain,
-            check,
-            out: buffer,
-            ..
-        } = &mut press;
-        let mut sink = |bytes: &[u8], at: u64| draft.write(bytes, at);
-        let mut outflow = Outflow::new(&mut sink, buffer);
-        outflow.put(&head.framed()).map_err(full)?;
-        if let Some(sealing) = &sealing {
-            outflow.put(&sealing.records).map_err(full)?;
-        }
-        let mut whole_crc = 0;
-        let mut rows = Vec::with_capacity(head.blocks());
-        for number in 0..head.blocks() {
-            let offset = number as u64 * u64::from(head.block_bytes);
-            let plain = &mut plain[..head.block_len(number)];
-            out.file
-                .read_exact_at(plain, offset, Via::Cache)
-                .map_err(Error::io_at("read", &out.path, offset))?;
-            let plain_crc = crc32c(plain);
-            let space = outflow.space(head.stored_max(0)).map_err(full)?;
-            let at = sealing.as_ref().map_or(0, |_| PAYLOAD_AT);
-            let len = compressor.compress(plain, &mut space[at..]).len;
-            if form.verify {
-                check.resize(plain.len(), 0);
-                let payload = &space[at..at + len];
-                let decoded = decompressor.decompress(form.algorithm, payload, check);
-                if decoded.is_err() || *check != plain {
-                    return Err(Error::Damaged {
-                        path: target.clone(),
-                        what: format!(
-                            "{} does not decode to the bytes that it compressed",
-                            compressor.engine()
-                        ),
-                    });
-                }
-            }
-            let (stored, mark) = match &sealing {
-                None => (len, PlainMark::Crc(plain_crc)),
-                Some(sealing) => (
-                    sealing.seal(number, plain_crc, space, len),
-                    sealing.mark(number, plain),
-                ),
-            };
-            whole_crc = crc32c_join(whole_crc, plain_crc, plain.len() as u64);
-            rows.push(Row {
-                stored_len: stored as u32,
-                plain: mark,
-                stored_crc: crc32c(&space[..stored]),
-            });
-            outflow.taken(stored);
-        }
-        let head_crc = crc32c(&head.encode());
-        let end = match &sealing {
-            Some(sealing) => sealing.end(head_crc, rows),
-            None => End {
-                head_crc,
-                whole: WholeMark::Crc(whole_crc),
-                rows,
-            },
-        };
-        outflow.put(&end.framed(&head)).map_err(full)?;
-        let stored_bytes = outflow.finish().map_err(full)?;
-        self.presses.give_back(press);
-        Ok((Ends { head, end }, stored_bytes))
-    }
-
     /// Compares a server's history of a timeline with the archive's; `from` is the server, for messages.
     ///
     /// Errors: `OtherContent` if they differ; `Missing`, `Damaged`, `Newer`, `Io`.
@@ -1190,19 +1087,6 @@ fn short_text(dir: &dyn Dir, name: &Path) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).ok().filter(|_| len <= TEXT_MAX)?];
     file.read_exact_at(&mut bytes, 0, Via::Cache).ok()?;
     Some(bytes)
-}
-
-/// The digest of a history that a server has.
-fn digest_of_history(history: &Outgoing) -> Result<Root, Error> {
-    let WalName::History(timeline) = history.name else {
-        return Ok(Root::default());
-    };
-    let io = |e| Error::io("read", &history.path)(e);
-    let len = history.file.stat().map_err(io)?.len.min(TEXT_MAX);
-    let mut text = vec![0; len as usize];
-    let read = history.file.read_exact_at(&mut text, 0, Via::Cache);
-    read.map_err(io)?;
-    Ok(history_digest(timeline, &text))
 }
 
 /// Encrypted files are in a zstd container, whatever is in them.

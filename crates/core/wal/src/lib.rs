@@ -52,6 +52,7 @@ mod staged;
 mod stored;
 mod verbatim;
 mod waiting;
+mod written;
 
 pub use ahead::{AheadLimits, AheadLock, PgWal, PrefetchResult};
 pub use archive::{Outgoing, PushResult, WalArchive};

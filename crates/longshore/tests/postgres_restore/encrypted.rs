@@ -100,6 +100,26 @@ fn a_server_with_public_keys_alone_archives_what_the_identity_recovers() {
             "wal list --database main --verify",
         ));
 
+        // A history that no server made has no segments: whoever demands encryption is told.
+        let now = main.stage.server.psql("select pg_current_wal_lsn()");
+        let forged = main.stage.path("00000002.history");
+        std::fs::write(&forged, format!("1\t{now}\tno recovery target\n")).unwrap();
+        server.user().own(&forged);
+        succeed(line(&main, "wal push --database main").arg(&forged));
+        let followed = |more: &str| {
+            let words = "restore --database main --dry-run --require-encryption";
+            let mut restore = with_identity(&main, words);
+            restore.arg("--to").arg(main.stage.path("dry"));
+            let output = restore.args(more.split_whitespace()).output();
+            said(&output.unwrap())
+        };
+        let told = followed("");
+        assert!(told.contains("a history and no segment"), "{told}");
+        let told = followed("--target-timeline current");
+        assert!(!told.contains("a history and no segment"), "{told}");
+        let added = main.stage.path("log/main/00000002.history.zst");
+        std::fs::remove_file(added).unwrap();
+
         for (name, more, expected) in [
             (
                 "to a moment",

@@ -587,6 +587,16 @@ fn recovery(
             if let Some(warning) = proven.warning() {
                 context.output.warn(&warning);
             }
+            if shelf.keyring.requires_encryption()
+                && log.last().0 != proven.timeline
+                && !archive.has_segments_of(proven.timeline)?
+            {
+                context.output.warn(&format!(
+                    "recovery follows timeline {}, of which the archive has a history and no segment: nothing shows that a server made \
+                     it. If none did, restore with --target-timeline current",
+                    proven.timeline
+                ));
+            }
             let identities = server_identities(archive, options, context)?;
             recovery.restore_command = Some(archive_command(archive.path(), &identities));
             recovery.not_ahead = proven.not_ahead;
