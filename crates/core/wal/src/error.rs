@@ -383,11 +383,7 @@ impl Error {
                 "the archive holds the WAL of another restore or promotion: create an archive for this server with \
                  `longshore wal create`, and begin there with a full backup"
             }
-            Error::OtherContent { .. } | Error::OtherBranch { .. } => {
-                "if this is a standby (archive_mode = always) after a promotion, wait: PostgreSQL repeats the push, and it \
-                 succeeds once pg_wal has the new timeline's history. Otherwise two servers archive on one timeline: run \
-                 `longshore wal create --archive NEW` for this one, name NEW in its archive_command, and make a full backup there"
-            }
+            Error::OtherContent { .. } | Error::OtherBranch { .. } => OTHER_HINT,
             Error::TwoContents { .. } => {
                 "two servers archive there at the same time: run `longshore wal create --archive NEW` for one of them and name NEW in its \
                  archive_command. Then compare both files with that server's pg_wal (zstd -dc, gzip -dc) and move its file away"
@@ -425,10 +421,7 @@ impl Error {
                 "run the backup again after that expire has ended, or wait longer with --wal-wait"
             }
             Error::Missing { .. } => "`longshore wal list` shows the archive's segments",
-            Error::Gap { .. } => {
-                "archive the missing segment, for instance from the old server's pg_wal. If the target is before it, \
-                 set recovery_prefetch = off (PostgreSQL 15 and later prefetch); --to-gap ends recovery before it"
-            }
+            Error::Gap { .. } => GAP_HINT,
             Error::TablespaceTaken { .. } => {
                 "restore on another machine, or with --target-lsn before that record; `wal get --tablespaces-as-logged` in restore_command \
                  disables this check if no server uses these files"
@@ -445,6 +438,19 @@ impl Error {
                 "take the file from another copy of the archive; a backup that ended later does not need it"
             }
             Error::Newer { .. } => "read it with a later version",
+            Error::Unopened { .. }
+            | Error::NotSealed { .. }
+            | Error::Keys { .. }
+            | Error::Untagged { .. }
+            | Error::ClearPart { .. }
+            | Error::OtherHistory { .. } => self.hint_of_keys(),
+            Error::Codec(error) => error.hint(),
+        }
+    }
+
+    /// [`Error::hint`] of the variants that concern encryption.
+    fn hint_of_keys(&self) -> &'static str {
+        match self {
             Error::Unopened { source, .. } => match source {
                 longshore_crypt::Error::Scheme { .. } => "read it with a later version",
                 longshore_crypt::Error::Malformed { .. } | longshore_crypt::Error::Tag { .. } => {
@@ -470,11 +476,16 @@ impl Error {
             Error::OtherHistory { .. } => {
                 "the archive's history was exchanged, or WAL of two branches is there: compare it with the history in the server's pg_wal"
             }
-            Error::Codec(error) => error.hint(),
+            _ => "docs/postgres-wal.md has a section on encryption",
         }
     }
 }
 
+const OTHER_HINT: &str = "if this is a standby (archive_mode = always) after a promotion, wait: PostgreSQL repeats the push, and it \
+                 succeeds once pg_wal has the new timeline's history. Otherwise two servers archive on one timeline: run \
+                 `longshore wal create --archive NEW` for this one, name NEW in its archive_command, and make a full backup there";
+const GAP_HINT: &str = "archive the missing segment, for instance from the old server's pg_wal. If the target is before it, \
+                 set recovery_prefetch = off (PostgreSQL 15 and later prefetch); --to-gap ends recovery before it";
 const BEHIND_HINT: &str = "bring the target back, then run `longshore copy`; PostgreSQL keeps its WAL until then, and \
     `copy_behind` in [database.NAME.wal] says how much may wait";
 
