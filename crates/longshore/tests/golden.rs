@@ -642,3 +642,32 @@ fn golden_encrypted_sets_open_for_their_recipients() {
         }
     }
 }
+
+/// Goal: a segment that was encrypted for an identity opens with it, by a reader that was written from the page alone. It gives
+/// the bytes that stock gzip unpacks from the same segment, archived in the clear.
+#[test]
+fn the_independent_reader_opens_the_golden_segment() {
+    let golden = tests().join("golden/wal-v1");
+    let read = |identity: &Path| {
+        let mut python = Command::new("python3");
+        python
+            .arg("-B")
+            .arg(tests().join("reader/longshore_wal_reader.py"));
+        python.arg(golden.join("segment.zst"));
+        python.arg("--identity").arg(identity);
+        run(&mut python)
+    };
+    let has_it = run(Command::new("python3").args(["-c", "import cryptography"]));
+    if !has_it.is_some_and(|has_it| has_it.status.success()) {
+        assert!(std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_none());
+        return;
+    }
+    let mut gzip = Command::new("gzip");
+    let plain = run(gzip.arg("-dc").arg(golden.join("segment.gz"))).unwrap();
+    let opened = read(&golden.join("identity")).unwrap();
+    succeeds(&opened);
+    assert!(!plain.stdout.is_empty() && opened.stdout == plain.stdout);
+    let secrets = secrets();
+    let refused = read(&secrets.path().join("hybrid")).unwrap();
+    assert!(!refused.status.success() && refused.stdout.is_empty());
+}

@@ -6,6 +6,7 @@ mod buckets;
 mod copying;
 mod faults;
 mod following;
+mod golden;
 mod hostile;
 mod left;
 mod links;
