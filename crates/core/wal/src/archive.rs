@@ -7,8 +7,8 @@
 //!   may be the mount point of a file system that is not mounted.
 //! - Below a target no symbolic link is followed: a user who can write there must not decide where WAL goes.
 //!
-//! Leaves to others: writing a file's bytes (`written.rs`), the form of an archived file (`form.rs`, `stored.rs`), reading ahead (`ahead.rs`), the needs of
-//! targets (`needs.rs`), and whether a recovery gets through (`proof.rs`).
+//! Leaves to others: writing a file's bytes (`written.rs`), the form of an archived file (`form.rs`, `stored.rs`), reading
+//! ahead (`ahead.rs`), the needs of targets (`needs.rs`), and whether a recovery gets through (`proof.rs`).
 
 use std::collections::HashMap;
 use std::io;
@@ -222,7 +222,7 @@ impl WalArchive {
 
     /// Whether any segment at the ends of its runs is encrypted.
     ///
-    /// Errors: those of [`WalArchive::runs`]; `Damaged`, `Newer`, `Io`.
+    /// Errors: those of [`WalArchive::runs`]; `Store`, `Io`.
     pub fn is_sealed(&self) -> Result<bool, Error> {
         Ok(self.end_that(|head| head.sealed.is_some())?.is_some())
     }
@@ -250,9 +250,11 @@ impl WalArchive {
     fn end_that(&self, is_meant: impl Fn(&Head) -> bool) -> Result<Option<SegmentName>, Error> {
         for run in self.runs()?.iter().rev() {
             for name in [run.span.last, run.span.first] {
-                let found = self.find(WalName::Segment(name))?;
-                if found.is_some_and(|object| is_meant(object.head())) {
-                    return Ok(Some(name));
+                match self.find(WalName::Segment(name)) {
+                    Ok(Some(object)) if is_meant(object.head()) => return Ok(Some(name)),
+                    Err(e @ (Error::Io { .. } | Error::Store(_))) => return Err(e),
+                    // A damaged segment is told where it is needed, or by a verification.
+                    Ok(_) | Err(_) => {}
                 }
             }
         }

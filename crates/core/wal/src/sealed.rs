@@ -6,7 +6,7 @@
 //! Invariants
 //! - A file has a key of its own, which is in no place but its slots.
 //! - Histories are never encrypted: a reader finds out with them which WAL it needs. A file's head has the digest of its own.
-//! - A file without tags is written only where an identity is at hand, which compares files by reading them.
+//! - A file without tags is written only where an identity opens it, so that it can be compared by reading.
 //!
 //! Leaves to others: the layout (`object.rs`), reading (`stored.rs`), comparing (`ends.rs`), and the keys themselves
 //! (`longshore-crypt`).
@@ -59,11 +59,6 @@ impl Sealing {
             path: path.to_owned(),
             source,
         };
-        if keys.tags.is_none() && !keys.keyring.has_identities() {
-            return Err(Error::Untagged {
-                path: path.to_owned(),
-            });
-        }
         let container = Container::of_set(head.algorithm, true);
         let key = NewKey::wrapped(recipients).map_err(failed)?;
         let lens = key.record_lens().map_err(failed)?;
@@ -74,6 +69,13 @@ impl Sealing {
         });
         let made = SetKeys::create(&head.encode(), &key, [0; 32]);
         let (own, bodies) = made.map_err(failed)?;
+        // Any identity would not do: this file must be readable here.
+        let is_readable = || keys.keyring.open_once(&head.encode(), &bodies).is_ok();
+        if keys.tags.is_none() && !is_readable() {
+            return Err(Error::Untagged {
+                path: path.to_owned(),
+            });
+        }
         let mut records = Vec::with_capacity(keys_len);
         for body in &bodies {
             container.append(RecordKind::Keys, body, &mut records);

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 /// The files that open encrypted backups.
 #[derive(Debug, Clone, Default, Args)]
 pub struct KeyOptions {
-    /// Identities that open backups: FILE, or passphrase:FILE. Repeatable.
+    /// Identities that open backups and WAL: FILE, or passphrase:FILE. Repeatable.
     ///
     /// The file is that of `longshore key new`, or of age-keygen. After passphrase: the first line of FILE is the passphrase.
     /// Only its owner may read it. Without this option the files of `identities` in [encryption] are taken, and without
@@ -21,7 +21,7 @@ pub struct KeyOptions {
     #[arg(long, value_name = "FILE")]
     pub identity: Vec<String>,
 
-    /// Refuse backups that are not encrypted.
+    /// Refuse backups and WAL that are not encrypted.
     ///
     /// A person who can write to the media could otherwise put their own backup in the place of an encrypted one. By
     /// default they are read, unless [encryption] has `require = true`.

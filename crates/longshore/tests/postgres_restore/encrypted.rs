@@ -87,6 +87,12 @@ fn a_server_with_public_keys_alone_archives_what_the_identity_recovers() {
         let own = server.data_dir().join("pg_wal").join(&newest);
         let again = succeed(line(&main, "wal push --database main --json").arg(&own));
         assert_eq!(answer(&again)["already"], true);
+        let checked = line(&main, "check main --archive-wait 20")
+            .output()
+            .unwrap();
+        let told = said(&checked);
+        assert!(told.contains("arrived, as the server says"), "{told}");
+
         // Without the identity nothing is read, and nothing is written.
         let data = main.stage.path("closed");
         let mut closed = line(&main, "restore --database main --to");

@@ -148,6 +148,9 @@ fn a_file_that_nobody_could_compare_is_not_written() {
         .push(&out, &form, &*clock())
         .unwrap_err();
     assert!(matches!(refused, Error::Untagged { .. }), "{refused}");
+    let stranger = reader(&disk, &self::keys().keyring(false));
+    let refused = stranger.push(&out, &form, &*clock()).unwrap_err();
+    assert!(matches!(refused, Error::Untagged { .. }), "{refused}");
     // A holder of an identity compares by reading.
     let holder = || reader(&disk, &keys.keyring(false));
     holder().push(&out, &form, &*clock()).unwrap();
@@ -251,6 +254,17 @@ fn files_and_blocks_of_others_are_refused() {
     disk.write_file(&path, &others.read_file(theirs).unwrap())
         .unwrap();
     assert_eq!(read(&disk, &keyring, name(1, 3)).unwrap(), segment(1, 3, 4));
+}
+
+/// Goal: damage where nobody asks for it hinders no question about the archive.
+#[test]
+fn a_damaged_segment_does_not_hide_whether_others_are_encrypted() {
+    let keys = keys();
+    let (disk, path) = sealed(Algorithm::Zstd, &keys, &segment(1, 3, 3));
+    assert!(server(&disk).is_sealed().unwrap());
+    disk.write_file(&path, b"damaged").unwrap();
+    assert!(!server(&disk).is_sealed().unwrap());
+    assert_eq!(server(&disk).unsealed().unwrap(), None);
 }
 
 #[test]

@@ -436,9 +436,17 @@ fn round_trip(
                 };
                 return Err(format!("{other}: {}", other.hint()));
             }
-            // This host has public keys alone.
-            Some((Err(WalError::Unopened { .. }), _)) => {
-                return Ok(format!("{name} arrived; it is encrypted, and was not read"));
+            // Its name alone does not show whose it is: the server says that its own push was accepted, which compares.
+            Some((Err(e @ WalError::Unopened { .. }), _)) if !e.is_tampering() => {
+                let sql = format!(
+                    "SELECT coalesce(last_archived_wal >= '{name}', false) FROM pg_stat_archiver"
+                );
+                let rows = connection.query(&sql).map_err(refused)?;
+                if rows.is_true(0, 0).map_err(|e| e.to_string())? {
+                    return Ok(format!(
+                        "{name} arrived, as the server says; it is encrypted, and was not read"
+                    ));
+                }
             }
             None | Some((Err(WalError::Missing { .. }), _)) => {}
             Some((Err(e), _)) => return Err(e.to_string()),
