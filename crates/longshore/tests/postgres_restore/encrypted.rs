@@ -58,6 +58,20 @@ fn last(main: &Main) -> String {
     main.stage.server.psql(sql)
 }
 
+/// A drill runs from the encrypted archive, where this major has what a drill checks with.
+fn drilled(main: &Main) {
+    let server = &main.stage.server;
+    let bin_dir = &server.installation().bin_dir;
+    if bin_dir.join("pg_amcheck").exists() {
+        let work = main.stage.path("work");
+        std::fs::create_dir(&work).unwrap();
+        server.user().own(&work);
+        let mut drill = with_identity(main, "drill main");
+        drill.arg("--bin-dir").arg(bin_dir).arg("--work").arg(work);
+        succeed(&mut drill);
+    }
+}
+
 #[test]
 fn a_server_with_public_keys_alone_archives_what_the_identity_recovers() {
     for installation in installations().iter().rev().take(2) {
@@ -149,15 +163,7 @@ fn a_server_with_public_keys_alone_archives_what_the_identity_recovers() {
         }
         assert_eq!(markers(server), "0 0 0 1 2");
         succeed(&mut with_identity(&main, "verify --all --database main"));
-        let bin_dir = &server.installation().bin_dir;
-        if bin_dir.join("pg_amcheck").exists() {
-            let work = main.stage.path("work");
-            std::fs::create_dir(&work).unwrap();
-            server.user().own(&work);
-            let mut drill = with_identity(&main, "drill main");
-            drill.arg("--bin-dir").arg(bin_dir).arg("--work").arg(work);
-            succeed(&mut drill);
-        }
+        drilled(&main);
 
         // A server that was set back pushes other bytes under a name that is there.
         let mut bytes = std::fs::read(&own).unwrap();
