@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build dist compilers demo demo-cache test bench bench-postgres bench-buckets soak fuzz deny device-check device-results man completions install install-built uninstall deb rpm test-packages clean
+.PHONY: help setup build dist compilers demo demo-cache test bench bench-postgres bench-buckets soak fuzz deny device-check device-results man completions install install-built uninstall deb rpm image test-packages clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,8 +113,13 @@ deb: dist ## Debian packages in target/packages: longshore, -lab, -cache, -dbgsy
 rpm: dist ## RPM packages in target/packages (rpmbuild)
 	@SIZE_MAX=22000000 ./scripts/package.sh rpm "$(DIST)" target/packages
 
-test-packages: ## The Debian packages of BUILT in a clean Debian (root, debootstrap): install, use, upgrade, purge; some minutes
+image: dist ## The container image longshore of target/dist, by podman or buildah; nothing is fetched
+	@./scripts/image.sh "$(DIST)"
+
+test-packages: ## Packages and image of BUILT in a clean Debian (root, debootstrap, rpm, gdb, buildah): install, use, upgrade, remove; minutes
 	@./scripts/test-packages.sh "$(BUILT)" $(WORK)/packages
+	@./scripts/test-rpm.sh "$(BUILT)" $(WORK)/packages
+	@./scripts/test-image.sh "$(BUILT)" $(WORK)/packages
 
 clean: ## Removes build results and .work
 	$(CARGO) clean

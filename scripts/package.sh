@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # package.sh deb|rpm BUILT OUT: packages of the programs in BUILT, written to OUT.
 #
-# Packages: longshore, longshore-lab, longshore-cache; for deb also longshore-dbgsym with the symbols that were taken
-# out of the three. Files are placed by scripts/install.sh, so that a package and `make install PREFIX=/usr` have the
+# Packages: longshore, longshore-lab, longshore-cache, and the symbols that were taken out of the three: longshore-dbgsym
+# for deb, longshore-debuginfo for rpm. Files are placed by scripts/install.sh, so that a package and `make install PREFIX=/usr` have the
 # same ones. VERSION overrides the version of Cargo.toml, SOURCE_DATE_EPOCH the time of all files (the commit's), and
 # COMPRESSION (xz; none for tests) how a .deb is compressed, and SIZE_MAX (none) the most bytes that the program may have.
 #
@@ -160,7 +160,7 @@ Suggests: longshore-lab, longshore-cache" "$summary_longshore" "$text_longshore"
 # files ROOT: the list for a spec. Directories of our own belong to the package, the system's do not.
 files() {
     (cd "$1" && find . -type f -printf '/%P\n' | sort) | sed 's|^/etc/longshore/longshore.toml$|%config(noreplace) &|'
-    (cd "$1" && find . -type d -name 'longshore*' -printf '%%dir /%P\n' | sort)
+    (cd "$1" && find . -type d \( -path '*/longshore*' -o -path './usr/lib/debug/*' \) -printf '%%dir /%P\n' | sort)
 }
 
 rpms() {
@@ -169,7 +169,7 @@ rpms() {
     local part packed=()
     [ "${COMPRESSION:-}" = none ] && packed=(--define "_binary_payload w0.gzdio")
     mkdir -p "$stage/rpm/root" "$stage/rpm/top"
-    for part in longshore lab cache; do
+    for part in longshore lab cache dbgsym; do
         cp -a "$stage/$part/." "$stage/rpm/root/"
         files "$stage/$part" >"$stage/rpm/$part.files"
     done
@@ -208,6 +208,11 @@ Requires: longshore = %{version}
 Requires: nbdkit
 %description cache
 $text_cache
+%package debuginfo
+Summary: symbols of longshore, -lab and -cache for debuggers
+AutoReqProv: no
+%description debuginfo
+Debug files by build id, for gdb and perf.
 %install
 mkdir -p %{buildroot}
 cp -a $stage/rpm/root/. %{buildroot}/
@@ -222,6 +227,7 @@ $(sed '/^#!/d; /^set -e/d' contrib/packages/postrm)
 %files -f $stage/rpm/longshore.files
 %files lab -f $stage/rpm/lab.files
 %files cache -f $stage/rpm/cache.files
+%files debuginfo -f $stage/rpm/dbgsym.files
 END
 }
 

@@ -39,6 +39,17 @@ fn rpm_packages_hold_programs_units_pages_and_a_kept_configuration() {
         !files.lines().any(|line| line == "/usr/bin"),
         "a system's directory is owned"
     );
+    assert!(
+        files
+            .lines()
+            .any(|line| line == "/usr/share/doc/longshore/docs"),
+        "a directory of its own stays after a removal"
+    );
+    let symbols = query(&["-qlp"], package("longshore-debuginfo-0"));
+    assert!(
+        symbols.lines().any(|line| line.ends_with(".debug")),
+        "{symbols}"
+    );
     assert_eq!(query(&["-qcp"], main), "/etc/longshore/longshore.toml\n");
     assert!(query(&["-qp", "--requires"], package("longshore-cache-0")).contains("nbdkit"));
     assert!(query(&["-qlp"], package("longshore-lab-0")).contains("/usr/bin/longshore-lab"));
