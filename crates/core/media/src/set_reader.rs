@@ -19,7 +19,7 @@ use crate::device::{BackupDevice, DeviceClass, FamilyRead};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
 use crate::member::{Member, Part, Seal};
-use crate::parity::{Group, Place, RebuiltStripe, RowTable, StripeFault, trailer_of};
+use crate::parity::{Group, Place, RebuiltStripe, RowTable, StripeFault, is_of_medium, trailer_of};
 use crate::record::{Container, RecordError};
 use crate::stream::{BlockStream, Pick, PickedContent};
 use crate::window::Window;
@@ -1000,7 +1000,8 @@ impl LostStripe {
                 let kept = (!is_older).then(|| why.clone());
                 lost(why, kept)
             }
-            Err(error @ Error::NotMedia { .. }) => LostStripe {
+            // A bad sector below the header says as little of the rest as a damaged header does.
+            Err(error) if is_without_start(&error) => LostStripe {
                 read: device.open().ok().flatten(),
                 ..lost(error.to_string(), Some(error.to_string()))
             },
@@ -1026,10 +1027,8 @@ fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
         return Some(only);
     }
     // Their headers cannot be read, and they may be of any media set.
-    let unnamed = found
-        .iter()
-        .filter(|f| matches!(f, Err(Error::NotMedia { .. })))
-        .count();
+    let is_unnamed = |f: &&Result<Member, Error>| f.as_ref().is_err_and(is_without_start);
+    let unnamed = found.iter().filter(is_unnamed).count();
     let is_enough = |id: &Identity| {
         let members = found.iter().flatten();
         let members: Vec<_> = members.filter(|m| identity(&m.header) == *id).collect();
@@ -1042,6 +1041,11 @@ fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
         (Some(id), None) => Some(id),
         _ => None,
     }
+}
+
+/// Whether only the beginning of a stripe could not be read, so that the rest may be one of a media set's.
+fn is_without_start(error: &Error) -> bool {
+    matches!(error, Error::NotMedia { .. }) || is_of_medium(error)
 }
 
 /// An interruption is no lost stripe.

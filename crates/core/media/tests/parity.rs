@@ -534,6 +534,36 @@ impl BackupDevice for Unwell {
     }
 }
 
+/// Goal: a bad sector in the first bytes of a stripe costs these bytes, and not the stripe: another one may be lost.
+#[test]
+fn a_bad_sector_below_the_header_costs_no_stripe() {
+    const EIO: i32 = 5;
+    let inputs = tree(400_000);
+    let all = stripes(Algorithm::None, 3, 1, &inputs);
+    for member in 0..4 {
+        // Of another stripe, a place in another row is damaged, too.
+        let other = (member + 1) % 4;
+        let mut given = all.clone();
+        let middle = given[other].len() / 2;
+        given[other][middle..middle + 100].fill(0x5a);
+        let slots = slots(&given.into_iter().map(Some).collect::<Vec<_>>());
+        let mut devices = devices_of(&slots);
+        for bad in [0, 300, 15_000] {
+            let device = devices[member].clone();
+            devices[member] = Arc::new(Unwell {
+                device,
+                bad,
+                errno: EIO,
+            });
+        }
+        let read = read_all(&devices).unwrap_or_else(|e| panic!("stripe {member}: {e}"));
+        assert_eq!(read, [expected(&inputs)], "stripe {member}");
+        let faults = Examined::of(&devices, &moved).unwrap().faults().to_vec();
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        assert!(faults.iter().all(|fault| !fault.is_lost), "{faults:?}");
+    }
+}
+
 /// Goal: a stripe that only did not answer is not taken for damaged by a repair; a bad sector is damage.
 #[test]
 fn a_stripe_that_does_not_answer_is_not_replaced() {

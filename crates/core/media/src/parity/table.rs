@@ -19,12 +19,13 @@ use crate::Error;
 use crate::device::FamilyRead;
 use crate::header::{SetTrailer, TRAILER_LEN};
 use crate::index;
-use crate::record::{HEAD_LEN, MAGIC, RecordError, RecordKind};
+use crate::record::{HEAD_LEN, MAGIC, PREFIX_MAX, RecordError, RecordKind};
 
 use super::row::{CHUNK_HEAD_LEN, CONTAINER, RowRecord, Span, record_len};
 
-/// The most bytes of a table: rows of 60 TB and more.
-const TABLE_MAX: usize = 256 << 20;
+/// The most bytes of a table: of one data stripe of 100 TB, of eight of 28 TB each. The records in a parity stripe are longer
+/// than their entries, so a table is smaller than the stripe that it is read from.
+const TABLE_MAX: usize = 1 << 30;
 /// Bytes that are searched at a time.
 const SEARCH_BYTES: usize = 1 << 20;
 
@@ -339,6 +340,10 @@ fn from_records(
     set: Option<Uuid>,
 ) -> Option<RowTable> {
     let mut table: Option<RowTable> = None;
+    let mut searches: Vec<Search> = stripes
+        .iter()
+        .map(|stripe| Search::new(*stripe, record_len(data, parity)))
+        .collect();
     let mut at = 0;
     loop {
         let fits = |record: &RowRecord, table: &Option<RowTable>| {
@@ -368,7 +373,7 @@ fn from_records(
             }
         }
         let found = here.filter(|record| fits(record, &table)).or_else(|| {
-            let found = stripes.iter().filter_map(|stripe| search(*stripe, at));
+            let found = searches.iter_mut().filter_map(|search| search.after(at));
             found.min_by_key(|record| record.at)
         });
         let Some(record) = found else {
@@ -395,29 +400,96 @@ fn from_records(
     table
 }
 
-/// The first Parity record after `from`.
-fn search(stripe: &dyn FamilyRead, from: u64) -> Option<RowRecord> {
-    let mut head = MAGIC.to_vec();
-    head.extend_from_slice(&[RecordKind::Parity as u8, 0, 0, 0]);
-    let prefix = CONTAINER.prefix_len() as u64;
-    let mut window = vec![0; SEARCH_BYTES];
-    let mut start = from;
-    loop {
-        let got = stripe.read_at(&mut window, start).ok()?;
-        let mut at = 0;
-        while let Some(found) = window[at..got].windows(head.len()).position(|w| w == head) {
-            let offset = (start + (at + found) as u64).checked_sub(prefix);
-            at += found + 1;
-            let record = offset.filter(|o| *o > from).and_then(|o| row_at(stripe, o));
-            if record.is_some() {
-                return record;
+/// Looks through a stripe for Parity records, once from its begin to its end, however often it is asked.
+struct Search<'a> {
+    stripe: &'a dyn FamilyRead,
+    /// Bytes of a record of the wanted shape; a longer one is not read.
+    framed_len: usize,
+    window: Vec<u8>,
+    /// The stripe's offset of the window, and the bytes in it.
+    start: u64,
+    got: usize,
+    next_start: u64,
+    is_last: bool,
+    /// The record that was found last.
+    found: Option<RowRecord>,
+    is_over: bool,
+}
+
+impl<'a> Search<'a> {
+    fn new(stripe: &'a dyn FamilyRead, record_len: u64) -> Search<'a> {
+        Search {
+            stripe,
+            framed_len: record_len as usize,
+            window: Vec::new(),
+            start: 0,
+            got: 0,
+            next_start: 0,
+            is_last: false,
+            found: None,
+            is_over: false,
+        }
+    }
+
+    /// The first record after `from`, which never goes back.
+    fn after(&mut self, from: u64) -> Option<RowRecord> {
+        let is_passed = self.found.as_ref().is_none_or(|record| record.at <= from);
+        if is_passed && !self.is_over {
+            self.found = self.next(from);
+            self.is_over = self.found.is_none();
+        }
+        self.found.clone()
+    }
+
+    fn next(&mut self, from: u64) -> Option<RowRecord> {
+        let mut head = MAGIC.to_vec();
+        head.extend_from_slice(&[RecordKind::Parity as u8, 0, 0, 0]);
+        let prefix = CONTAINER.prefix_len() as u64;
+        loop {
+            let mut at = from.saturating_sub(self.start).min(self.got as u64) as usize;
+            while let Some(found) = self.window[at..self.got]
+                .windows(head.len())
+                .position(|w| w == head)
+            {
+                let offset = (self.start + (at + found) as u64).checked_sub(prefix);
+                at += found + 1;
+                let record = offset.filter(|o| *o > from).and_then(|o| self.row_at(o));
+                if record.is_some() {
+                    return record;
+                }
             }
+            if self.is_last {
+                return None;
+            }
+            self.go_on(from);
         }
-        if got < window.len() {
-            return None;
+    }
+
+    /// Reads the next window, or ends the search. Windows that the medium lost are passed over.
+    fn go_on(&mut self, from: u64) {
+        self.window.resize(SEARCH_BYTES, 0);
+        self.start = self.next_start.max(from);
+        match self.stripe.read_at(&mut self.window, self.start) {
+            Ok(got) => {
+                self.got = got;
+                // A head may span two reads.
+                self.next_start = self.start + got.saturating_sub(HEAD_LEN) as u64;
+                self.is_last = got < SEARCH_BYTES;
+            }
+            Err(error) if is_of_medium(&error) => {
+                self.got = 0;
+                self.next_start = self.start + SEARCH_BYTES as u64;
+            }
+            Err(_) => self.is_last = true,
         }
-        // A head may span two reads.
-        start += (got - HEAD_LEN) as u64;
+    }
+
+    /// The record at `offset`, if its length is the wanted one.
+    fn row_at(&self, offset: u64) -> Option<RowRecord> {
+        let mut prefix = [0; PREFIX_MAX];
+        let got = self.stripe.read_at(&mut prefix, offset).ok()?;
+        let len = CONTAINER.framed_len_at(&prefix[..got]).ok()?;
+        (len == self.framed_len).then(|| row_at(self.stripe, offset))?
     }
 }
 
@@ -434,5 +506,76 @@ pub(crate) fn is_of_medium(error: &Error) -> bool {
     match error {
         Error::Io { source, .. } => source.raw_os_error().is_some_and(|e| LOST.contains(&e)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use crate::parity::ROW_BYTES_MIN;
+
+    use super::*;
+
+    /// Counts the bytes that are read.
+    #[derive(Debug)]
+    struct Counted {
+        bytes: Vec<u8>,
+        read: AtomicU64,
+    }
+
+    impl FamilyRead for Counted {
+        fn len_bytes(&self) -> Result<Option<u64>, Error> {
+            Ok(Some(self.bytes.len() as u64))
+        }
+
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+            let from = self.bytes.len().min(offset as usize);
+            let n = buf.len().min(self.bytes.len() - from);
+            buf[..n].copy_from_slice(&self.bytes[from..][..n]);
+            self.read.fetch_add(n as u64, Ordering::Relaxed);
+            Ok(n)
+        }
+    }
+
+    fn counted(bytes: Vec<u8>) -> Counted {
+        Counted {
+            bytes,
+            read: AtomicU64::new(0),
+        }
+    }
+
+    /// Goal: the search for records takes time in proportion to the stripes, whatever they hold.
+    /// Method: one stripe has thousands of records of another set, the other one has none.
+    #[test]
+    fn stripes_of_a_stranger_are_searched_once() {
+        let span = Span {
+            offset: 0,
+            len: 1,
+            crc: 0,
+        };
+        let mut bytes = vec![0; 100];
+        for _ in 0..20_000 {
+            let record = RowRecord {
+                set: Uuid::from_u128(1),
+                row: 0,
+                at: bytes.len() as u64,
+                row_bytes: ROW_BYTES_MIN,
+                chunk_len: 1,
+                spans: vec![span; 2],
+                chunk_crcs: vec![0; 2],
+            };
+            CONTAINER.append(RecordKind::Parity, &record.encode(), &mut bytes);
+        }
+        let size = bytes.len();
+        let (crowded, empty) = (counted(bytes), counted(vec![0; size]));
+        let stripes: [&dyn FamilyRead; 2] = [&empty, &crowded];
+        let found = RowTable::load(&stripes, (2, 2), Some(Uuid::from_u128(2)));
+        assert!(found.is_none());
+        let read = [&crowded, &empty].map(|stripe| stripe.read.load(Ordering::Relaxed));
+        // A few looks of 2 KiB at each record of 112 bytes; each from the begin of the stripe would be 20,000 times as much.
+        let most = 100 * size as u64;
+        assert!(read.iter().all(|read| *read < most), "{read:?} of {size}");
+        assert!(RowTable::load(&stripes, (2, 2), Some(Uuid::from_u128(1))).is_some());
     }
 }
