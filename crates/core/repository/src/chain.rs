@@ -59,6 +59,8 @@ pub struct SetFacts {
     pub identity: Identity,
     /// A running restore, verification or backup needs it.
     pub in_use: bool,
+    /// Whether parity stands for stripes that are lost or damaged, so that less damage than before would lose it.
+    pub is_degraded: bool,
 }
 
 impl SetFacts {
@@ -144,6 +146,7 @@ pub(crate) mod tests {
             log: None,
             identity: Identity::default(),
             in_use: false,
+            is_degraded: false,
         }
     }
 

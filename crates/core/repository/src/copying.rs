@@ -222,6 +222,7 @@ fn outlook(
     let first = all.len();
     all.extend(copied.iter().map(|i| SetFacts {
         in_use: false,
+        is_degraded: false,
         ..facts[*i].clone()
     }));
     (decide(&all, policy, now_us), first, copied)

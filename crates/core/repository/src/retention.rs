@@ -269,8 +269,16 @@ impl<'a> Judge<'a> {
             let is_past = self.sets[*i].start_us <= now_us;
             is_past && self.chains[*i].is_some() && links.copied().all(|l| self.sets[l].is_clean())
         };
-        let newest = |line: &BranchLine| line.sets.iter().rev().copied().find(|i| clean(i));
-        let last_good: Vec<usize> = self.lines.iter().filter_map(newest).collect();
+        let safe = |i: &usize| {
+            let mut links = self.chains[*i].iter().flatten();
+            clean(i) && links.all(|l| !self.sets[*l].is_degraded)
+        };
+        // One that parity holds together is good, and a little more damage would be its end.
+        let newest = |line: &BranchLine| {
+            let newest_first = || line.sets.iter().rev().copied();
+            [newest_first().find(clean), newest_first().find(safe)]
+        };
+        let last_good: Vec<usize> = self.lines.iter().flat_map(newest).flatten().collect();
         for (i, set) in self.sets.iter().enumerate() {
             match set.health {
                 _ if set.in_use => self.keep(i, Keep::InUse),
@@ -718,6 +726,19 @@ mod tests {
         assert_eq!(decision.verdicts[0], RetentionVerdict::Keep(Keep::LastGood));
         assert_eq!(decision.verdicts[1], RetentionVerdict::Keep(Keep::Count(1)));
         assert!(decision.is_kept(2) && decision.is_kept(3));
+    }
+
+    #[test]
+    fn a_whole_backup_outlives_newer_ones_that_parity_holds_together() {
+        let a = full(1);
+        let mut b = full(2);
+        b.is_degraded = true;
+        let c = diff(3, &b);
+        let sets = [a, b, c];
+        let decision = decide(&sets, &count(1), 9_000_000);
+        assert_eq!(decision.verdicts[0], RetentionVerdict::Keep(Keep::LastGood));
+        assert_eq!(decision.verdicts[1], RetentionVerdict::Keep(Keep::Count(1)));
+        assert!(decision.is_kept(2));
     }
 
     #[test]

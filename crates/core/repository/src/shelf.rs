@@ -215,6 +215,7 @@ impl BackupEntry {
             log: None,
             identity: Identity::default(),
             in_use: !self.readers.is_empty(),
+            is_degraded: self.complete().is_some_and(|c| !c.faults.is_empty()),
         };
         if let BackupState::Complete(complete) = &self.state {
             let (header, trailer) = (&complete.header, &complete.trailer);

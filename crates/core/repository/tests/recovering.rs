@@ -128,6 +128,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             log: Some(log),
             identity: Identity::default(),
             in_use: false,
+            is_degraded: false,
         });
     }
     sets

@@ -107,6 +107,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             }),
             identity: Identity::default(),
             in_use: s.in_use,
+            is_degraded: false,
         });
     }
     settle(&mut sets);
@@ -453,6 +454,7 @@ fn full(at_us: i64) -> SetFacts {
         log: None,
         identity: Identity::default(),
         in_use: false,
+        is_degraded: false,
     }
 }
 

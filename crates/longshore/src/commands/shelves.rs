@@ -613,6 +613,7 @@ mod tests {
             log: None,
             identity: Identity::default(),
             in_use: false,
+            is_degraded: false,
         }
     }
 
