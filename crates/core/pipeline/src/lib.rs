@@ -73,8 +73,9 @@ pub use measure::{Limit, Sample, Waits};
 pub use observer::{NullObserver, Observer, Progress};
 pub use plan::Plan;
 pub use report::{
-    BackupReport, ChangedFile, DifferentialReport, FileTotals, Finding, Report, RestorePreview,
-    RestoreReport, Run, VerifiedSet, VerifyReport, degraded, mb_per_s, pages, ratio,
+    BackupReport, ChangedFile, DifferentialReport, FileTotals, Finding, NeededWal, Report,
+    RestorePreview, RestoreReport, Run, VerifiedSet, VerifyReport, degraded, mb_per_s, pages,
+    ratio,
 };
 pub use request::{
     Against, BackupRequest, BaseRequest, Limits, LogPlace, LogRequest, Objective, Offload,

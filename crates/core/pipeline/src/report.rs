@@ -7,8 +7,9 @@
 //!
 //! Leaves to others: showing (the programs), measuring (`measure.rs`), and recording (`history.rs`).
 
-use longshore_media::MediaSet;
 use longshore_media::manifest::MarkKind;
+use longshore_media::{MediaSet, SetHeader};
+use longshore_pg::Lsn;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -95,6 +96,30 @@ pub struct DifferentialReport {
     pub changed_bytes: u64,
 }
 
+/// The WAL that a restore of a cluster's set replays at least; all `None` for sources without WAL.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct NeededWal {
+    pub timeline: Option<u32>,
+    /// Where replay begins.
+    pub first_lsn: Option<String>,
+    /// From where on a restore is consistent; `None` if the set does not say it.
+    pub last_lsn: Option<String>,
+}
+
+impl NeededWal {
+    /// That of the set with this header; `last_lsn` is its trailer's.
+    pub fn of(header: &SetHeader, last_lsn: Option<u64>) -> NeededWal {
+        if header.log.timeline == 0 {
+            return NeededWal::default();
+        }
+        NeededWal {
+            timeline: Some(header.log.timeline),
+            first_lsn: Some(Lsn(header.log.first_lsn).to_string()),
+            last_lsn: last_lsn.map(|lsn| Lsn(lsn).to_string()),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct BackupReport {
     pub set: Uuid,
@@ -105,12 +130,8 @@ pub struct BackupReport {
     pub start_us: i64,
     /// When it was complete.
     pub finish_us: i64,
-    /// The timeline of its WAL; `None` for sources without WAL.
-    pub timeline: Option<u32>,
-    /// Where replay begins.
-    pub first_lsn: Option<String>,
-    /// From where on a restore is consistent.
-    pub last_lsn: Option<String>,
+    #[serde(flatten)]
+    pub wal: NeededWal,
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     pub totals: FileTotals,
@@ -140,6 +161,8 @@ pub struct RestoreReport {
     pub database: String,
     pub position: u32,
     pub target: String,
+    #[serde(flatten)]
+    pub wal: NeededWal,
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     pub totals: FileTotals,
@@ -227,6 +250,8 @@ pub struct VerifiedSet {
     pub valid: bool,
     /// Whether parity stood for stripes that are lost or damaged.
     pub degraded: bool,
+    #[serde(flatten)]
+    pub wal: NeededWal,
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     /// Whether the set was made from files that changed meanwhile; the set itself may be valid.

@@ -19,7 +19,7 @@ use crate::chain::{self, Chain, Link, Merge};
 use crate::choice::EngineChoice;
 use crate::measure::{Counters, RunKind, Sample, process_cpu};
 use crate::plan::{Demand, Plan, Sizes};
-use crate::report::{Finding, Run, VerifiedSet, VerifyReport, degraded};
+use crate::report::{Finding, NeededWal, Run, VerifiedSet, VerifyReport, degraded};
 use crate::request::Offload;
 use crate::request::VerifyRequest;
 use crate::room::Room;
@@ -403,6 +403,7 @@ fn verified(read: UnloadedSet, (media, position): SetAt, undamaged: bool) -> Ver
         chain_sets: None,
         valid: undamaged && trailer.is_some(),
         degraded: !media.faults().is_empty(),
+        wal: NeededWal::of(&read.header, trailer.map(|t| t.log.last_lsn)),
         plain_bytes: read.plain_bytes,
         stored_bytes: trailer.map_or(0, |t| t.stored_bytes_total),
         made_damaged: trailer.is_some_and(|t| t.damaged),

@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use super::archive::ArchiveLocation;
 use super::devices::TargetHold;
-use super::ends::{RunLines, closing_line, figures};
+use super::ends::{self, RunLines, closing_line, figures, wal_of};
 use super::moving::{limits, tuning};
 use super::offload;
 use super::recording::{self, Recorder};
@@ -351,11 +351,7 @@ impl Kind {
 
     /// The journal's words for what was done.
     fn done(&self, report: &BackupReport) -> String {
-        journal::learn(|run| {
-            run.first_lsn.clone_from(&report.first_lsn);
-            run.last_lsn.clone_from(&report.last_lsn);
-            run.timeline = report.timeline;
-        });
+        ends::is_of(&report.database, &report.wal);
         let sizes = (report.plain_bytes, report.stored_bytes);
         let figures = figures(sizes, report.run.elapsed_s);
         format!("{figures}, {}", when_and_where(report))
@@ -366,10 +362,8 @@ impl Kind {
 fn when_and_where(report: &BackupReport) -> String {
     let (begin, end) = (moment(report.start_us), moment(report.finish_us));
     let mut text = format!("{begin} to {end} UTC");
-    if let (Some(first), Some(last), Some(timeline)) =
-        (&report.first_lsn, &report.last_lsn, report.timeline)
-    {
-        text += &format!(", WAL {first} to {last} on timeline {timeline}");
+    if let Some(wal) = wal_of(&report.wal) {
+        text += &format!(", {wal}");
     }
     let devices: Vec<_> = report.run.plan.devices.iter().map(|d| plain(d)).collect();
     text + &format!(", in {}", devices.join(" "))

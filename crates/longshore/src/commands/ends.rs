@@ -8,6 +8,7 @@
 //! Leaves to others: how a line gets into the journal (`terminal`), and what a command does.
 
 use longshore_media::DeviceSpec;
+use longshore_pipeline::NeededWal;
 
 use crate::context::Context;
 use longshore_terminal::failure::Exit;
@@ -83,11 +84,23 @@ pub fn stripes(devices: &[DeviceSpec]) -> String {
     }
 }
 
-/// Names the database of media, which only they know.
-pub fn is_of(database: &str) {
+/// Names the database of media, and the WAL that its set needs, which only they know.
+pub fn is_of(database: &str, wal: &NeededWal) {
     journal::learn(|run| {
         run.database.get_or_insert_with(|| database.to_owned());
+        run.first_lsn.clone_from(&wal.first_lsn);
+        run.last_lsn.clone_from(&wal.last_lsn);
+        run.timeline = wal.timeline;
     });
+}
+
+/// "WAL 0/2000028 to 0/20001B8 on timeline 1"; `None` for a source without WAL.
+pub fn wal_of(wal: &NeededWal) -> Option<String> {
+    let (first, last) = (wal.first_lsn.as_ref()?, wal.last_lsn.as_ref()?);
+    Some(format!(
+        "WAL {first} to {last} on timeline {}",
+        wal.timeline?
+    ))
 }
 
 /// Names the backup that was chosen.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use longshore_catalog::RunTask;
 use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, Examined, StripeFault};
-use longshore_pipeline::Error;
+use longshore_pipeline::{Error, NeededWal};
 use longshore_repository::{BackupLease, Shelf};
 use serde::Serialize;
 use uuid::Uuid;
@@ -92,7 +92,7 @@ pub fn run(options: &Repair, context: &Context) -> Result<Exit, Failure> {
         run.failed(failure);
     }
     let answer = repaired?;
-    ends::is_of(&answer.database);
+    ends::is_of(&answer.database, &NeededWal::default());
     let exit = context.output.done();
     if !options.dry_run {
         remember(&mut run, &answer, exit);

@@ -22,7 +22,7 @@ use longshore_pipeline::{
 use serde::Serialize;
 
 use super::backup::{settings, wrong_report};
-use super::ends::{self, RunLines, closing_line, figures, stripes};
+use super::ends::{self, RunLines, closing_line, figures, stripes, wal_of};
 use super::moving::{reading_tuning, restore_limits};
 use super::offload;
 use super::runs::PendingRun;
@@ -129,6 +129,8 @@ fn run_once(options: &Restore, run: &mut PendingRun, lines: RunLines) -> Result<
     let sizes = (report.plain_bytes, report.stored_bytes);
     let message = closing_line(&what, exit, sizes, report.run.elapsed_s);
     context.output.say(&table(&report).to_string());
+    let did = what_and_where(&report, beginning.label());
+    context.output.say(&format!("{did}\n"));
     if let Some(line) = delta_line(&report) {
         context.output.say(&line);
     }
@@ -187,11 +189,18 @@ fn request(
 
 /// The journal's words for what was done.
 fn done(report: &RestoreReport, label: Option<&str>) -> String {
-    ends::is_of(&report.database);
+    ends::is_of(&report.database, &report.wal);
     let sizes = (report.plain_bytes, report.stored_bytes);
     let figures = figures(sizes, report.run.elapsed_s);
-    let backup = label.map_or(String::new(), |label| format!("backup {label}, "));
-    format!("{backup}{figures}, to {}", plain(&report.target))
+    format!("{figures}, {}", what_and_where(report, label))
+}
+
+/// "backup 20261121T093410Z-full, WAL 0/2000028 to 0/20001B8 on timeline 1, to restored".
+fn what_and_where(report: &RestoreReport, label: Option<&str>) -> String {
+    let backup = label.map(|label| format!("backup {label}"));
+    let to = format!("to {}", plain(&report.target));
+    let parts = [backup, wal_of(&report.wal), Some(to)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// The line about a delta: bytes that were changed and kept, and names that were removed.

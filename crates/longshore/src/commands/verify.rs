@@ -193,7 +193,9 @@ fn done(report: &VerifyReport, label: Option<&str>) -> String {
     if let [set, rest @ ..] = &report.sets[..]
         && rest.iter().all(|other| other.database == set.database)
     {
-        ends::is_of(&set.database);
+        // Several sets have no WAL in common.
+        let wal = rest.is_empty().then(|| set.wal.clone());
+        ends::is_of(&set.database, &wal.unwrap_or_default());
     }
     let backup = label.map_or(String::new(), |label| format!("backup {label}, "));
     let findings = match report.findings.len() {

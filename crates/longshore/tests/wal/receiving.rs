@@ -403,6 +403,25 @@ fn entries_of_a_backup_and_of_a_receiver_have_their_lsns() {
     let end = told.entries.last().unwrap();
     assert!(bytes(end, "LONGSHORE_FIRST_LSN") < bytes(end, "LONGSHORE_LAST_LSN"));
     assert_eq!(field(end, "LONGSHORE_TIMELINE"), "1");
+    // Whoever reads or restores the backup is told of the same WAL.
+    let restored = beside(&server, "restored");
+    for line in [&["verify", &to][..], &["restore", &to, "--to", &restored]] {
+        let quiet: Vec<_> = ["--quiet"].iter().chain(line).copied().collect();
+        let told = units.run(&longshore(&server, &quiet), server.data_dir());
+        let told = told.unwrap();
+        assert_eq!(told.code, 0, "{line:?}: {:#?}", told.entries);
+        let last = told.entries.last().unwrap();
+        for name in ["FIRST_LSN", "LAST_LSN", "TIMELINE"].map(|n| format!("LONGSHORE_{n}")) {
+            assert_eq!(field(last, &name), field(end, &name), "{line:?}");
+        }
+    }
+    let again = beside(&server, "again");
+    let said = longshore(&server, &["restore", &to, "--to", &again]).output();
+    let said = said.unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let lsn = field(end, "LONGSHORE_LAST_LSN");
+    let wal = format!(" to {lsn} on timeline 1, to {again}\n");
+    assert!(said.contains("WAL ") && said.contains(&wal), "{said}");
     work(&server, 1);
     let place = server.psql("select pg_current_wal_flush_lsn()");
     let mut receiver = receive(&server, &streamed, &["--once", "--until", &place]);

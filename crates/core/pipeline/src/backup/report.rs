@@ -9,7 +9,6 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use longshore_pg::Lsn;
 use longshore_source::Change;
 
 use super::prepared::Decisions;
@@ -19,7 +18,8 @@ use crate::load::mark_kind;
 use crate::measure::RunKind;
 use crate::observer::Observer;
 use crate::report::{
-    BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, Run, mark_text,
+    BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, NeededWal, Run,
+    mark_text,
 };
 use crate::share::EngineShare;
 
@@ -67,8 +67,6 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         changed_bytes: counters.changed_bytes.load(Ordering::Relaxed),
     });
     let changed = sealed.marks.iter().take(CHANGED_MAX).map(changed_file);
-    let log = &sealed.header.log;
-    let has_log = log.timeline > 0;
     BackupReport {
         set: sealed.header.set,
         media_set: sealed.media_set,
@@ -76,9 +74,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         position: sealed.header.position,
         start_us: sealed.header.start_us,
         finish_us: sealed.totals.finish_us,
-        timeline: has_log.then_some(log.timeline),
-        first_lsn: has_log.then(|| Lsn(log.first_lsn).to_string()),
-        last_lsn: has_log.then(|| Lsn(sealed.totals.log.last_lsn).to_string()),
+        wal: NeededWal::of(&sealed.header, Some(sealed.totals.log.last_lsn)),
         plain_bytes,
         stored_bytes: sealed.stored_bytes,
         totals: FileTotals {

@@ -25,7 +25,8 @@ use crate::chain::Link;
 use crate::history;
 use crate::measure::RunKind;
 use crate::report::{
-    ConfigurationReport, EmptiedDatabase, RestoreReport, RestoredSet, Run, degraded, mark_text,
+    ConfigurationReport, EmptiedDatabase, NeededWal, RestoreReport, RestoredSet, Run, degraded,
+    mark_text,
 };
 use crate::share::EngineShare;
 
@@ -243,6 +244,8 @@ pub fn of(
         .map(|(link, set)| set_of(link, set.plain_bytes))
         .collect();
     let limit = counters.limit(moved.elapsed, &prepared.sizes, RunKind::Restore);
+    let last_lsn = trailers(&moved).next().map(|trailer| trailer.log.last_lsn);
+    let wal = NeededWal::of(&prepared.header, last_lsn);
     let delta = moved.finished.delta;
     RestoreReport {
         chain,
@@ -250,6 +253,7 @@ pub fn of(
         database: prepared.header.database.clone(),
         position: prepared.opened.position,
         target: prepared.request.target.display().to_string(),
+        wal,
         plain_bytes,
         stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
         totals: moved.finished.totals,
