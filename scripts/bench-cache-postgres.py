@@ -269,7 +269,7 @@ def kill(options):
                 status = json.loads(sh(options.longshore, "cache", "status", f"{stage.work}/socket", "--json"))
                 print(f"  start {number + 1}, {server}: {acknowledged} rows acknowledged, {before} there; "
                       f"{verified['compared']} lines compared, {verified['differing']} differ; "
-                      f"{status['state']['durable_bytes'] >> 20} MiB durable, {status['counters']['damaged']} damaged")
+                      f"{status['cache_state']['durable_bytes'] >> 20} MiB durable, {status['counters']['damaged_reads']} damaged")
                 if verified["differing"]:
                     sys.exit("a line that is held differs from the backend")
                 if number == options.rounds:

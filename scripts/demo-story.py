@@ -94,7 +94,7 @@ def main():
                         column("Throughput", "MiB/s"),
                         column("Result"),
                     ],
-                    "rows": rows,
+                    "row_values": rows,
                 },
                 "charts": [
                     chart("How long", "Elapsed", "s", names, [row[3] for row in rows]),

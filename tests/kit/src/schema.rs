@@ -8,10 +8,11 @@
 //! - A member that is not on the page is an error, and so is an unmarked member that is missing.
 //! - Each member has a type that the page gives, in each object and array below the answer.
 //! - No object has two members of one name: readers differ in which of them they take.
+//! - [`Schema::names_of_two_types`] tells of names that have one type here and another one there.
 //!
 //! Leaves to others: which answers are checked (`program.rs` and the suites).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -193,6 +194,34 @@ impl Schema {
     /// The names of all actions that the page describes.
     pub fn actions(&self) -> impl Iterator<Item = &str> {
         self.answers.keys().map(String::as_str)
+    }
+
+    /// The names that have different types in different objects, each with its types and the sections that give them. A
+    /// reader that makes columns or types of answers keeps one type for a name. All parts count as one: they are objects.
+    pub fn names_of_two_types(&self) -> Vec<String> {
+        let mut found: BTreeMap<&str, BTreeMap<String, BTreeSet<&str>>> = BTreeMap::new();
+        let sections = self.parts.iter().chain(&self.answers);
+        let tables = sections.flat_map(|(section, tables)| tables.iter().map(|t| (&**section, t)));
+        for (section, table) in tables.chain([(FRAME, &self.frame)]) {
+            for (name, member) in table {
+                // A member that is always null has no type yet.
+                if let Some(kind) = member.kind.type_of_json() {
+                    let of_name = found.entry(name).or_default();
+                    of_name.entry(kind).or_default().insert(section);
+                }
+            }
+        }
+        let told = |(kind, sections): (&String, &BTreeSet<&str>)| {
+            let sections: Vec<&str> = sections.iter().copied().collect();
+            format!("{kind} in {}", sections.join(", "))
+        };
+        let found = found.iter().filter(|(_, types)| types.len() > 1);
+        found
+            .map(|(name, types)| {
+                let types: Vec<String> = types.iter().map(told).collect();
+                format!("{name}: {}", types.join("; "))
+            })
+            .collect()
     }
 
     /// The answer, or everything in it that is not as the page says.
@@ -380,6 +409,28 @@ impl Kind {
             Kind::Map(_) | Kind::Part(_) => value.is_object(),
             _ => false,
         }
+    }
+
+    /// What JSON makes of it: words are strings, and all parts are objects. `None` of null.
+    fn type_of_json(&self) -> Option<String> {
+        let of = |kind: &Kind| kind.type_of_json().unwrap_or("null".to_owned());
+        Some(match self {
+            Kind::String | Kind::Word(_) => "string".to_owned(),
+            Kind::Integer | Kind::LongInteger => "integer".to_owned(),
+            Kind::Number => "number".to_owned(),
+            Kind::Boolean => "boolean".to_owned(),
+            Kind::Null => return None,
+            Kind::Any => "any".to_owned(),
+            Kind::Array(kind) => format!("array of {}", of(kind)),
+            Kind::Map(kind) => format!("object of {}", of(kind)),
+            Kind::Pair(one, other) => format!("pair of {} and {}", of(one), of(other)),
+            Kind::Part(_) => "object".to_owned(),
+            Kind::OneOf(kinds) => {
+                let types: BTreeSet<String> = kinds.iter().filter_map(Kind::type_of_json).collect();
+                let types: Vec<String> = types.into_iter().collect();
+                types.join(" or ")
+            }
+        })
     }
 
     fn parts(&self, found: &mut Vec<String>) {

@@ -214,6 +214,54 @@ fn a_page_that_says_nothing_of_a_part_or_a_type_is_refused() {
 }
 
 #[test]
+fn a_name_of_two_types_is_found_with_the_sections_of_both() {
+    assert_eq!(schema().names_of_two_types(), [""; 0]);
+    for (from, to, found) in [
+        (
+            "| `good` | boolean |",
+            "| `text` | boolean |",
+            "text: boolean in one; string in error",
+        ),
+        (
+            "| `good` | boolean |",
+            "| `sets` | [set](#set) |",
+            "sets: array of object in list; object in one",
+        ),
+        (
+            "| `good` | boolean |",
+            "| `warnings` | array of integer or null |",
+            "warnings: array of integer in one; array of string in Every answer",
+        ),
+        (
+            "| `good` | boolean |",
+            "| `databases` | object of string |",
+            "databases: object of integer in list; object of string in one",
+        ),
+    ] {
+        let page = Schema::read(&PAGE.replacen(from, to, 1)).unwrap();
+        assert_eq!(page.names_of_two_types(), [found]);
+    }
+    // Words are strings, integers have two sizes, objects differ, and a value can be missing.
+    for (from, to) in [
+        ("| `good` | boolean |", "| `text` | `a`, `b` or null |"),
+        ("| `good` | boolean |", "| `number` | long integer |"),
+        (
+            "| `good` | boolean |",
+            "| `sets` | array of [error](#error) or null |",
+        ),
+    ] {
+        let page = Schema::read(&PAGE.replacen(from, to, 1)).unwrap();
+        assert_eq!(page.names_of_two_types(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_name_has_one_type_in_all_answers() {
+    let found = page().names_of_two_types();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
 #[should_panic(expected = "no such action on the page")]
 fn output_that_is_an_answer_is_checked() {
     check_if_answer(b"not an answer\n");

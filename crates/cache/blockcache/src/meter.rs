@@ -101,7 +101,7 @@ impl Histogram {
     pub(crate) fn read(&self) -> Latency {
         Latency {
             sum_us: self.sum_ns.load(Relaxed) / 1000,
-            buckets: self.buckets.iter().map(|b| b.load(Relaxed)).collect(),
+            counts: self.buckets.iter().map(|b| b.load(Relaxed)).collect(),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Histogram {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Latency {
     pub sum_us: u64,
-    pub buckets: Vec<u64>,
+    pub counts: Vec<u64>,
 }
 
 /// Defines the counters once: their atomics, their snapshot, and what they mean.
@@ -194,9 +194,9 @@ counters! {
     /// Fills that a write invalidated, or that the policy finally refused.
     fills_refused,
     /// Reads whose cached bytes were overwritten or evicted meanwhile; the backend served them.
-    outdated,
+    outdated_reads,
     /// Reads whose cached bytes were damaged; the backend served them.
-    damaged,
+    damaged_reads,
     /// Errors of the cache device, in reads, writes and syncs.
     cache_errors,
     /// Errors of the backend, as clients saw them.
@@ -230,9 +230,9 @@ mod tests {
             (5, 3),
             (1 << 40, 24),
         ] {
-            let before = histogram.read().buckets[bucket];
+            let before = histogram.read().counts[bucket];
             histogram.add(Duration::from_micros(us));
-            assert_eq!(histogram.read().buckets[bucket], before + 1, "{us} us");
+            assert_eq!(histogram.read().counts[bucket], before + 1, "{us} us");
         }
     }
 

@@ -176,9 +176,9 @@ fn histogram(text: &mut String, name: &str, of: &str, latency: &Latency) {
     let name = format!("longshore_cache_{name}_seconds");
     *text += &format!("# HELP {name} Latency of {of}.\n# TYPE {name} histogram\n");
     let mut sum = 0;
-    for (power, count) in latency.buckets.iter().enumerate() {
+    for (power, count) in latency.counts.iter().enumerate() {
         sum += count;
-        let bound = match power + 1 < latency.buckets.len() {
+        let bound = match power + 1 < latency.counts.len() {
             true => format!("{}", (1u64 << power) as f64 / 1e6),
             false => "+Inf".to_owned(),
         };

@@ -166,9 +166,9 @@ impl Store {
         drop(core);
         match worth {
             ByteTrust::Good => {}
-            ByteTrust::Outdated => add(&self.meter.outdated, 1),
+            ByteTrust::Outdated => add(&self.meter.outdated_reads, 1),
             ByteTrust::Damaged => {
-                add(&self.meter.damaged, 1);
+                add(&self.meter.damaged_reads, 1);
                 self.count_damage();
             }
         }

@@ -60,7 +60,7 @@ pub struct EngineCounters {
     pub recomputed: u64,
     /// The share of those among the blocks given to it, 0 to 1.
     pub fallback_share: f64,
-    pub verified: u64,
+    pub verified_count: u64,
     pub verify_failures: u64,
     pub faults: BTreeMap<String, u64>,
 }
@@ -81,7 +81,7 @@ impl From<&EngineUse> for EngineCounters {
             service_us_p99: used.service_us_p99,
             recomputed: used.recomputed,
             fallback_share: used.recomputed as f64 / given as f64,
-            verified: used.verified,
+            verified_count: used.verified,
             verify_failures: used.verify_failures,
             faults: used
                 .faults

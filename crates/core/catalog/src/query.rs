@@ -50,7 +50,7 @@ pub struct HistoryRow {
     pub ratio: f64,
     /// SQL Server's MB/s: pages of 8 KiB, uncompressed, in units of 2^20 bytes.
     pub mb_per_s: f64,
-    pub files: u64,
+    pub file_count: u64,
     pub copy_only: bool,
     /// Whether it was made from files that changed meanwhile.
     pub damaged: bool,
@@ -86,7 +86,7 @@ pub struct RestoreRow {
     pub replace: bool,
     pub user: Option<String>,
     /// Paths to which files were restored; empty if there were too many to record.
-    pub files: Vec<String>,
+    pub paths: Vec<String>,
     pub set: Uuid,
     /// The name of the backed-up database.
     pub source_database: String,
@@ -360,7 +360,7 @@ fn backup(db: &Connection, row: &Row) -> rusqlite::Result<HistoryRow> {
             n => size_bytes as f64 / n as f64,
         },
         mb_per_s: mb_per_s(size_bytes, seconds),
-        files: bytes(row, 15)?,
+        file_count: bytes(row, 15)?,
         copy_only: row.get(16)?,
         damaged: row.get(17)?,
         machine: row.get(18)?,
@@ -392,7 +392,7 @@ fn restore(db: &Connection, row: &Row) -> rusqlite::Result<RestoreRow> {
         target: row.get(7)?,
         replace: row.get(8)?,
         user: row.get(9)?,
-        files: strings(db, files, restore_history_id)?,
+        paths: strings(db, files, restore_history_id)?,
         set: uuid(row, 10)?,
         source_database: row.get(11)?,
         position: row.get(12)?,
@@ -407,11 +407,11 @@ fn engines(db: &Connection, set: i64) -> rusqlite::Result<Vec<EngineRecord>> {
     let engine = |row: &Row| {
         Ok(EngineRecord {
             name: row.get(0)?,
-            accelerator: row.get(1)?,
+            is_accelerator: row.get(1)?,
             blocks: bytes(row, 2)?,
             plain_bytes: bytes(row, 3)?,
             recomputed: bytes(row, 4)?,
-            faults: bytes(row, 5)?,
+            fault_count: bytes(row, 5)?,
         })
     };
     db.prepare_cached(sql)?.query_map([set], engine)?.collect()

@@ -101,12 +101,12 @@ pub struct BackupRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EngineRecord {
     pub name: String,
-    pub accelerator: bool,
+    pub is_accelerator: bool,
     pub blocks: u64,
     pub plain_bytes: u64,
     /// Blocks that were given to it and then done by software.
     pub recomputed: u64,
-    pub faults: u64,
+    pub fault_count: u64,
 }
 
 impl BackupRecord {

@@ -67,11 +67,11 @@ fn put_engines(tx: &Transaction, set: i64, engines: &[EngineRecord]) -> rusqlite
         insert.execute(params![
             set,
             engine.name,
-            engine.accelerator,
+            engine.is_accelerator,
             whole(engine.blocks),
             whole(engine.plain_bytes),
             whole(engine.recomputed),
-            whole(engine.faults),
+            whole(engine.fault_count),
         ])?;
     }
     Ok(())

@@ -58,7 +58,7 @@ fn a_recorded_backup_shows_its_facts_and_the_published_arithmetic() {
     );
     assert_eq!(format!("{:.3}", row.ratio), "4.337");
     assert_eq!(row.algorithm.as_deref(), Some("QAT_DEFLATE"));
-    assert_eq!((row.level.as_deref(), row.files), (Some("9"), 3));
+    assert_eq!((row.level.as_deref(), row.file_count), (Some("9"), 3));
     assert!(row.damaged && row.copy_only);
     assert_eq!(row.devices, ["/backups/1-1.bak", "/backups/1-2.bak"]);
     assert_eq!(row.user.as_deref(), Some("ada"));
@@ -245,13 +245,13 @@ fn a_restore_of_an_unknown_set_records_the_set_first_and_of_a_known_one_only_its
         (row.target.as_str(), row.replace, row.kind.as_str()),
         ("/restored", true, "D")
     );
-    assert_eq!(row.files, ["/restored/c/d.db", "/restored/a.db"]);
+    assert_eq!(row.paths, ["/restored/c/d.db", "/restored/a.db"]);
     assert_eq!(
         (found[0].kind.as_str(), row.set),
         ("F", backup(1).header.set)
     );
     // If the files are known, rows refer to them by number.
-    assert_eq!(found[0].files, ["/restored/a.db", "/restored/c/d.db"]);
+    assert_eq!(found[0].paths, ["/restored/a.db", "/restored/c/d.db"]);
     let sql = format!(
         "SELECT file_number FROM restorefile WHERE restore_history_id = {second} ORDER BY 1"
     );

@@ -86,7 +86,7 @@ fn a_rebuilt_catalog_equals_the_one_that_recorded_the_backups() {
 
     let newest = &catalog.history(&HistoryQuery::default()).unwrap()[0];
     assert_eq!(
-        (newest.position, newest.files, newest.size_bytes),
+        (newest.position, newest.file_count, newest.size_bytes),
         (3, 3, 9100)
     );
     let stripe = |i| dir.path().join(format!("s{i}.bak")).display().to_string();
@@ -149,7 +149,7 @@ fn a_damaged_index_costs_the_files_names_and_not_the_backup() {
     };
     assert_eq!(catalog.rebuild(&devices).unwrap(), expected);
     let row = &catalog.history(&HistoryQuery::default()).unwrap()[0];
-    assert_eq!((row.files, row.size_bytes), (3, 9100));
+    assert_eq!((row.file_count, row.size_bytes), (3, 9100));
     let db = sqlite(catalog.path());
     assert_eq!(count(&db, "SELECT count(*) FROM backupfile"), 0);
 }

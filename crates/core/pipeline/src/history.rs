@@ -72,11 +72,11 @@ pub struct FinishedBackup<'a> {
 fn engine(share: &EngineShare) -> EngineRecord {
     EngineRecord {
         name: share.name.clone(),
-        accelerator: share.accelerator,
+        is_accelerator: share.is_accelerator,
         blocks: share.blocks,
         plain_bytes: share.plain_bytes,
         recomputed: share.recomputed,
-        faults: share.faults_total(),
+        fault_count: share.faults_total(),
     }
 }
 

@@ -51,8 +51,8 @@ pub enum Report {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct FileTotals {
     /// Names of every kind.
-    pub entries: u64,
-    pub files: u64,
+    pub entry_count: u64,
+    pub file_count: u64,
 }
 
 /// Time, work and the bottleneck; common to all actions.
@@ -149,7 +149,7 @@ pub struct BackupReport {
 pub struct RestoredSet {
     pub set: Uuid,
     pub position: u32,
-    pub differential: bool,
+    pub is_differential: bool,
     pub devices: Vec<String>,
     /// Plain bytes read and decoded from it; before it was read, those of the whole set.
     pub plain_bytes: u64,
@@ -209,7 +209,7 @@ pub struct ConfigurationReport {
     pub hba_file: Option<String>,
     pub ident_file: Option<String>,
     /// The directory of the copies.
-    pub copies: String,
+    pub copies_directory: String,
     /// A command that starts the server with the copies.
     pub start: String,
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct EngineShare {
     pub name: String,
-    pub accelerator: bool,
+    pub is_accelerator: bool,
     /// `ready`, `suspended`, `off`, … at the end of the run.
     pub state: &'static str,
     /// Why it was not ready; empty if it was.
@@ -30,7 +30,7 @@ pub struct EngineShare {
     pub service_us_p99: Option<u64>,
     pub rate_bytes_per_s: Option<u64>,
     /// Results that were decoded to check them, and those that were wrong.
-    pub verified: u64,
+    pub verified_count: u64,
     pub verify_failures: u64,
     /// Counted by kind.
     pub faults: BTreeMap<&'static str, u64>,
@@ -41,7 +41,7 @@ impl EngineShare {
     pub(crate) fn of(used: &EngineUse) -> EngineShare {
         EngineShare {
             name: used.name.to_owned(),
-            accelerator: true,
+            is_accelerator: true,
             state: state_text(used.state),
             reason: used.reason.clone(),
             blocks: used.blocks,
@@ -53,7 +53,7 @@ impl EngineShare {
             service_us_mean: used.service_us_mean,
             service_us_p99: used.service_us_p99,
             rate_bytes_per_s: used.rate_bytes_per_s.map(|rate| rate as u64),
-            verified: used.verified,
+            verified_count: used.verified,
             verify_failures: used.verify_failures,
             faults: used.faults.clone(),
         }
@@ -68,7 +68,7 @@ impl EngineShare {
         let theirs = |of: fn(&EngineUse) -> u64| used.iter().map(of).sum::<u64>();
         let software = EngineShare {
             name: software.to_owned(),
-            accelerator: false,
+            is_accelerator: false,
             state: state_text(EngineState::Ready),
             reason: String::new(),
             blocks: blocks.saturating_sub(theirs(|u| u.blocks)),
@@ -80,7 +80,7 @@ impl EngineShare {
             service_us_mean: 0,
             service_us_p99: None,
             rate_bytes_per_s: None,
-            verified: 0,
+            verified_count: 0,
             verify_failures: 0,
             faults: BTreeMap::new(),
         };

@@ -849,7 +849,7 @@ fn blocks_of_older_sets_that_do_not_count_are_not_read() {
     assert!(disk.read_file("/out/f3").unwrap() == expected);
     let read: Vec<_> = report.chain.iter().map(|set| set.plain_bytes).collect();
     assert_eq!(read, [30_000, 30_000]);
-    assert_eq!(report.totals.files, 1);
+    assert_eq!(report.totals.file_count, 1);
 }
 
 #[test]

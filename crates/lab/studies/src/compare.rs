@@ -240,7 +240,7 @@ fn section(name: &str, spec: &CompareSpec, rounds: &Rounds) -> Section {
             Column::number("Ratio", "", 3),
             Column::number("Speed-up", "MS_XPRESS = 1", 2),
         ],
-        rows: CANDIDATES.iter().zip(rounds).map(row).collect(),
+        row_values: CANDIDATES.iter().zip(rounds).map(row).collect(),
     };
     let bars = |title: &str, axis: Axis, value: &dyn Fn(&Vec<Timing>) -> Option<f64>| Chart {
         title: title.into(),

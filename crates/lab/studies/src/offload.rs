@@ -168,7 +168,7 @@ fn section(spec: &OffloadSpec, rounds: &[Round]) -> Section {
                 Column::number("Hybrid gains", "×", 2),
                 Column::text("min–max"),
             ],
-            rows: MODES.iter().enumerate().map(row).collect(),
+            row_values: MODES.iter().enumerate().map(row).collect(),
         }),
         charts: Vec::new(),
     }

@@ -49,9 +49,9 @@ impl Timing {
 
     /// The part of the plain bytes that accelerators compressed, 0 to 1.
     pub fn accelerator_share(&self) -> f64 {
-        let of = |accelerator: bool| -> u64 {
+        let of = |is_accelerator: bool| -> u64 {
             let engines = self.engines.iter();
-            let engines = engines.filter(|e| e.accelerator == accelerator);
+            let engines = engines.filter(|e| e.is_accelerator == is_accelerator);
             engines.map(|e| e.plain_bytes).sum()
         };
         of(true) as f64 / (of(true) + of(false)).max(1) as f64

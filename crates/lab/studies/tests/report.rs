@@ -34,7 +34,10 @@ fn small(text: &str) -> Report {
         sections: vec![Section {
             heading: "Rates".into(),
             prose: vec![text.into()],
-            table: Some(Table { columns, rows }),
+            table: Some(Table {
+                columns,
+                row_values: rows,
+            }),
             charts: Vec::new(),
         }],
     }
@@ -62,7 +65,11 @@ fn the_json_of_the_html_form_reads_back_as_the_same_report() {
         (chart["form"].as_str(), chart["series"][0]["axis"].as_str()),
         (Some("line"), Some("left"))
     );
-    assert!(fields["sections"][0]["table"]["rows"][0][7].is_null());
+    assert!(fields["sections"][0]["table"]["row_values"][0][7].is_null());
+    // Reports of earlier versions have another one.
+    let earlier = data.replace("\"row_values\"", "\"rows\"");
+    assert_ne!(earlier, data);
+    assert_eq!(Report::from_json(&earlier).unwrap(), report);
 }
 
 #[test]
@@ -203,7 +210,7 @@ fn the_cache_figures_have_the_published_sign_and_a_browser_draws_them() {
     let report = cache_figures(&spec, &|_| {}).unwrap();
     let table = report.sections[1].table.as_ref().unwrap();
     let slower: Vec<f64> = table
-        .rows
+        .row_values
         .iter()
         .map(|row| match row.last() {
             Some(Cell::Number(percent)) => *percent,

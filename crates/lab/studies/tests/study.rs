@@ -61,7 +61,7 @@ fn column(table: &Table, name: &str) -> Vec<Option<f64>> {
         Cell::Number(number) => Some(number),
         _ => None,
     };
-    table.rows.iter().map(number).collect()
+    table.row_values.iter().map(number).collect()
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn the_sweep_has_a_row_for_every_backup_and_leaves_no_files() {
     let report = sweep::stripes(&context(), &spec(root.path()), &|_| {}).unwrap();
     let all = table(&report, 0);
     // NUL, three algorithms at two stripe counts, and the hardware, which is missing here.
-    assert_eq!(all.rows.len(), 1 + 3 * 2 + 1);
+    assert_eq!(all.row_values.len(), 1 + 3 * 2 + 1);
     assert_eq!(
         column(all, "Stripes"),
         [

@@ -295,7 +295,7 @@ fn backup_cells(row: &HistoryRow) -> Vec<String> {
         format!("{:.2}", row.ratio),
         format!("{:.3}", row.seconds),
         format!("{:.1}", row.mb_per_s),
-        row.files.to_string(),
+        row.file_count.to_string(),
         if row.damaged { "marked" } else { "complete" }.to_owned(),
         plain(&row.devices.join(" ")),
     ]

@@ -341,7 +341,7 @@ fn unencrypted(listing: &Listing, told: &info::DescribedDatabase, notes: &mut No
 fn log(wal: &info::Wal, context: &Context, notes: &mut Notes) {
     let what = "log";
     let now_us = context.clock.wall_ns() / 1000;
-    if let Some(refused) = &wal.refused
+    if let Some(refused) = &wal.refused_push
         && now_us.saturating_sub(refused.at_us) < REFUSED_FRESH_US
     {
         let age = age_text(now_us.saturating_sub(refused.at_us) / 1_000_000);
@@ -382,10 +382,10 @@ fn log(wal: &info::Wal, context: &Context, notes: &mut Notes) {
             format!("{label} lacks WAL that it needs to become consistent"),
         );
     }
-    if let Some(error) = &wal.error {
+    if let Some(error) = &wal.gaps_unknown {
         notes.bad(what, error);
     }
-    if wal.gaps.is_empty() && wal.inconsistent.is_empty() && wal.error.is_none() {
+    if wal.gaps.is_empty() && wal.inconsistent.is_empty() && wal.gaps_unknown.is_none() {
         notes.good(what, format!("{} segments without a gap", wal.segments));
     }
 }
@@ -478,8 +478,8 @@ fn judged_age(label: &str, age_s: i64, max_age_hours: u32) -> (Grade, String) {
 fn results(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes) {
     let (database, target, results) = (&told.database, &told.target, &told.results);
     let limits = [
-        ("verified", depth.max_verify_age, &results.verified),
-        ("drilled", depth.max_drill_age, &results.drilled),
+        ("verified", depth.max_verify_age, &results.last_verified),
+        ("drilled", depth.max_drill_age, &results.last_drilled),
     ];
     for (what, limit, last) in limits {
         let next = match what {
@@ -520,7 +520,7 @@ fn results(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes
         );
         notes.bad("damaged", text);
     }
-    for failed in results.failed.iter().filter(|run| !run.mended) {
+    for failed in results.last_failed.iter().filter(|run| !run.mended) {
         notes.look("last run", format!("failed: {}", failed.told()));
     }
     for unreadable in &results.unreadable {

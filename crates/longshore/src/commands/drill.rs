@@ -317,7 +317,7 @@ impl DrillCandidate<'_> {
 
     /// All that can be said of what was restored.
     fn prove(&self, restored: &RestoreReport) -> Result<Vec<Proof>, Failure> {
-        let (files, size) = (restored.totals.files, bytes(restored.plain_bytes));
+        let (files, size) = (restored.totals.file_count, bytes(restored.plain_bytes));
         let text = format!("{files} files, {size}, every checksum compared");
         let mut proofs = vec![Proof::of("restored", true, text)];
         if restored.damaged {

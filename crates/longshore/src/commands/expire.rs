@@ -40,9 +40,9 @@ struct Answer {
 struct ExpiredDatabase {
     database: String,
     target: String,
-    removed: u64,
+    removed_count: u64,
     removed_bytes: u64,
-    kept: u64,
+    kept_count: u64,
     #[serde(flatten)]
     log: Log,
     /// Those that killed backups left in a store.
@@ -171,7 +171,11 @@ fn remember(run: &mut PendingRun, expired: &ExpiredDatabase, (look, is_interrupt
         (false, false) => Exit::Done,
     };
     run.record.bytes = Some(expired.removed_bytes);
-    let (removed, kept, wal) = (expired.removed, expired.kept, expired.log.wal_files_removed);
+    let (removed, kept, wal) = (
+        expired.removed_count,
+        expired.kept_count,
+        expired.log.wal_files_removed,
+    );
     let text = format!("{removed} backups removed, {kept} kept; {wal} WAL files removed");
     run.ended(exit, Some(&text));
 }
@@ -308,9 +312,9 @@ fn tell(
     let database = ExpiredDatabase {
         database: shelf.database.clone(),
         target: shelf.target.name.clone(),
-        removed,
+        removed_count: removed,
         removed_bytes,
-        kept,
+        kept_count: kept,
         log,
         uploads_aborted,
         uploads_kept_because,

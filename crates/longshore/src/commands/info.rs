@@ -99,9 +99,9 @@ pub struct Wal {
     /// The stretches of time of which every moment can be recovered.
     pub windows: Vec<RecoverableWindow>,
     /// Why gaps could not be searched for.
-    pub error: Option<String>,
+    pub gaps_unknown: Option<String>,
     /// The last push that the archive refused because it has other WAL of the same name.
-    pub refused: Option<RefusedPushRow>,
+    pub refused_push: Option<RefusedPushRow>,
 }
 
 /// A push that was refused.
@@ -271,8 +271,8 @@ fn wal(
         recoverable_from_us: None,
         archived_until_us: None,
         windows: Vec::new(),
-        error: None,
-        refused: archive.refused().map(|refused| RefusedPushRow {
+        gaps_unknown: None,
+        refused_push: archive.refused().map(|refused| RefusedPushRow {
             name: refused.name.to_string(),
             host: refused.host,
             at_us: refused.at_us,
@@ -305,7 +305,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
             Ok(Some(replay)) => replay,
             Ok(None) => continue,
             Err(e) => {
-                wal.error = Some(e.to_string());
+                wal.gaps_unknown = Some(e.to_string());
                 continue;
             }
         };
@@ -332,7 +332,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
     }
     match windows::covered(archive, &facts, &listing.branches(), &reaches) {
         Ok(windows) => wal.windows = windows,
-        Err(e) => wal.error = Some(e.to_string()),
+        Err(e) => wal.gaps_unknown = Some(e.to_string()),
     }
     let Some((good, timeline)) = unbroken.iter().find(|(i, _)| Some(*i) == good) else {
         return;
@@ -340,7 +340,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
     // Since then, a server may have gone on whose WAL is not there. An older refusal says nothing of this backup: its WAL
     // was compared with the archive's at its end, and a server whose push was refused tries again every minute, so while it
     // runs there is a newer one.
-    let refused_us = wal.refused.as_ref().map(|refused| refused.at_us);
+    let refused_us = wal.refused_push.as_ref().map(|refused| refused.at_us);
     if refused_us.is_some_and(|refused_us| refused_us > facts[*good].finish_us) {
         return;
     }
@@ -493,7 +493,7 @@ fn wal_text(wal: &Wal) -> String {
     for label in &wal.inconsistent {
         text += &format!("  {label} lacks WAL that it needs to become consistent\n");
     }
-    if let Some(refused) = &wal.refused {
+    if let Some(refused) = &wal.refused_push {
         text += &format!(
             "  REFUSED: {} from {}, {} UTC: another branch of the cluster archives there\n",
             refused.name,
@@ -501,7 +501,7 @@ fn wal_text(wal: &Wal) -> String {
             moment(refused.at_us)
         );
     }
-    if let Some(error) = &wal.error {
+    if let Some(error) = &wal.gaps_unknown {
         text += &format!("  could not search for gaps: {}\n", plain(error));
     }
     text

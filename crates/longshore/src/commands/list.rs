@@ -67,8 +67,8 @@ struct Set {
     time_zone_quarters: i16,
     plain_bytes: Option<u64>,
     stored_bytes: Option<u64>,
-    entries: Option<u64>,
-    files: Option<u64>,
+    entry_count: Option<u64>,
+    file_count: Option<u64>,
     buffer_bytes: u32,
     page_bytes: u32,
     machine: String,
@@ -98,7 +98,7 @@ struct Sets {
     action: &'static str,
     media: Vec<Label>,
     /// Parity stripes that are there, by their devices.
-    parity: Vec<String>,
+    parity_devices: Vec<String>,
     stored_bytes: Option<u64>,
     sets: Vec<Set>,
 }
@@ -148,7 +148,7 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
         media: (0..media.family_count())
             .map(|i| label(media.device(i), media.header(i)))
             .collect(),
-        parity: parity_devices(&media),
+        parity_devices: parity_devices(&media),
         stored_bytes: media.stored_bytes()?,
         sets,
     };
@@ -271,8 +271,8 @@ fn set(summary: &SetSummary, degraded: bool) -> Set {
         time_zone_quarters: header.time_zone,
         plain_bytes: trailer.map(|t| t.plain_bytes_total),
         stored_bytes: trailer.map(|t| t.stored_bytes_total),
-        entries: trailer.map(|t| t.entries_total),
-        files: trailer.map(|t| t.files_total),
+        entry_count: trailer.map(|t| t.entries_total),
+        file_count: trailer.map(|t| t.files_total),
         buffer_bytes: header.buffer_bytes,
         page_bytes: header.page_bytes,
         machine: header.machine.clone(),
@@ -330,7 +330,7 @@ fn sets_text(answer: &Sets) -> String {
     for member in &answer.media {
         text += &format!("  family {}  {}\n", member.family, plain(&member.device));
     }
-    for device in &answer.parity {
+    for device in &answer.parity_devices {
         text += &format!("  parity    {}\n", plain(device));
     }
     if answer.sets.is_empty() {
@@ -364,7 +364,7 @@ fn sets_text(answer: &Sets) -> String {
             s.finish_us.map_or("-".to_owned(), moment),
             s.algorithm.clone(),
             s.level.clone(),
-            s.files.map_or("-".to_owned(), |n| n.to_string()),
+            s.file_count.map_or("-".to_owned(), |n| n.to_string()),
             sizes.map_or("-".to_owned(), |(p, _)| bytes(p)),
             sizes.map_or("-".to_owned(), |(_, s)| bytes(s)),
             sizes.map_or("-".to_owned(), |(p, s)| format!("{:.2}", ratio(p, s))),
@@ -392,7 +392,7 @@ fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Fai
     if output.json {
         let head = Files {
             action: "files",
-            set: set(&summary, !media.faults().is_empty()),
+            listed_set: set(&summary, !media.faults().is_empty()),
         };
         let mut stream = output.json_stream(&head, "files");
         let read = media.items(position, |item| {
@@ -426,7 +426,7 @@ fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Fai
 #[derive(Serialize)]
 struct Files {
     action: &'static str,
-    set: Set,
+    listed_set: Set,
 }
 
 /// Each block that holds part of a file names the file; only the first mention counts.

@@ -163,7 +163,7 @@ const METRICS: &[Metric] = &[
     (
         "last_verified_timestamp_seconds",
         "Unix time when a backup that is still there was last verified and found good.",
-        |d| Some(d.results.verified.as_ref()?.at_us as f64 / 1e6),
+        |d| Some(d.results.last_verified.as_ref()?.at_us as f64 / 1e6),
     ),
     (
         "backups_unverified",
@@ -178,12 +178,12 @@ const METRICS: &[Metric] = &[
     (
         "last_drill_timestamp_seconds",
         "Unix time of the last good drill of a backup that is still there.",
-        |d| Some(d.results.drilled.as_ref()?.at_us as f64 / 1e6),
+        |d| Some(d.results.last_drilled.as_ref()?.at_us as f64 / 1e6),
     ),
     (
         "drill_seconds",
         "Duration of that drill: how long a restore takes.",
-        |d| d.results.drilled.as_ref()?.elapsed_s,
+        |d| d.results.last_drilled.as_ref()?.elapsed_s,
     ),
     (
         "last_failed_backup_timestamp_seconds",
@@ -205,7 +205,7 @@ const METRICS: &[Metric] = &[
         "Kinds of runs of which the last failed.",
         |d| {
             let failed = |results: &Results| {
-                let failed = results.failed.iter().filter(|run| !run.mended);
+                let failed = results.last_failed.iter().filter(|run| !run.mended);
                 failed.count() as u64
             };
             d.results.counted(failed)
@@ -219,7 +219,7 @@ const METRICS: &[Metric] = &[
     (
         "wal_last_refused_push_timestamp_seconds",
         "Unix time when the archive last refused WAL of another branch of the cluster.",
-        |d| Some(d.wal.as_ref()?.refused.as_ref()?.at_us as f64 / 1e6),
+        |d| Some(d.wal.as_ref()?.refused_push.as_ref()?.at_us as f64 / 1e6),
     ),
 ];
 

@@ -31,7 +31,7 @@ pub fn of(options: &OffloadOptions, configured: Option<OffloadMode>, output: Out
 
 /// The share of each engine; `None` if software did everything and nothing else was requested.
 pub fn table(engines: &[EngineShare]) -> Option<Table> {
-    if !engines.iter().any(|engine| engine.accelerator) {
+    if !engines.iter().any(|engine| engine.is_accelerator) {
         return None;
     }
     let mut table = Table::new(&[
@@ -49,7 +49,7 @@ pub fn table(engines: &[EngineShare]) -> Option<Table> {
             .iter()
             .map(|(kind, n)| format!("{n} {kind}"))
             .collect();
-        let of_accelerator = |text: String| match engine.accelerator {
+        let of_accelerator = |text: String| match engine.is_accelerator {
             true => text,
             false => "-".to_owned(),
         };

@@ -34,7 +34,7 @@ struct Answer {
     targets: Vec<Target>,
     catalog: Option<String>,
     /// Settings that would not work as they are.
-    findings: Vec<String>,
+    problems: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -125,9 +125,9 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
         databases: databases.collect(),
         targets: targets.collect(),
         catalog: context.catalog.as_ref().map(|p| p.display().to_string()),
-        findings: findings::of(context),
+        problems: findings::of(context),
     };
-    let exit = match answer.findings.is_empty() {
+    let exit = match answer.problems.is_empty() {
         true => Exit::Done,
         false => Exit::No,
     };
@@ -203,8 +203,8 @@ fn text(answer: &Answer, context: &Context) -> String {
             Some((name, rules)) => format!("  {}: {}\n", plain(name), sentence(rules)),
         };
     }
-    for finding in &answer.findings {
-        text += &format!("FAIL  {}\n", plain(finding));
+    for problem in &answer.problems {
+        text += &format!("FAIL  {}\n", plain(problem));
     }
     text
 }

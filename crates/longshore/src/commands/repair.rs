@@ -59,12 +59,12 @@ impl Answer {
 #[derive(Serialize)]
 pub struct Stripe {
     family: u16,
-    parity: bool,
+    is_parity: bool,
     device: String,
     /// As it was found.
     state: StripeState,
     what: Option<String>,
-    repaired: bool,
+    was_repaired: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -109,7 +109,7 @@ fn remember(run: &mut PendingRun, answer: &Answer, exit: Exit) {
     run.record.label.clone_from(&answer.label);
     run.record.set = Some(answer.set);
     run.record.bytes = Some(answer.written_bytes);
-    let repaired = answer.stripes.iter().filter(|stripe| stripe.repaired);
+    let repaired = answer.stripes.iter().filter(|stripe| stripe.was_repaired);
     let text = format!("{} stripes repaired", repaired.count());
     run.ended(exit, Some(&text));
 }
@@ -212,7 +212,7 @@ fn stripes(
         let fault = faults.iter().find(|fault| fault.family == place.family);
         Stripe {
             family: place.family,
-            parity: place.is_parity,
+            is_parity: place.is_parity,
             device: place.name,
             state: match fault {
                 None => StripeState::Whole,
@@ -220,7 +220,7 @@ fn stripes(
                 Some(_) => StripeState::Damaged,
             },
             what: fault.map(|fault| fault.what.clone()),
-            repaired: repairs && fault.is_some(),
+            was_repaired: repairs && fault.is_some(),
         }
     };
     places.map(stripe).collect()
@@ -231,9 +231,9 @@ fn text(answer: &Answer) -> String {
     for stripe in &answer.stripes {
         table.row(vec![
             stripe.family.to_string(),
-            if stripe.parity { "parity" } else { "data" }.to_owned(),
+            if stripe.is_parity { "parity" } else { "data" }.to_owned(),
             plain(&stripe.device),
-            match (stripe.repaired, stripe.state) {
+            match (stripe.was_repaired, stripe.state) {
                 (true, _) => "repaired",
                 (false, StripeState::Whole) => "whole",
                 (false, StripeState::Damaged) => "DAMAGED",

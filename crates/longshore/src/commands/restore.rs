@@ -251,7 +251,7 @@ fn table(report: &RestoreReport) -> Table {
         plain(&report.database),
         plan.devices.len().to_string(),
         plan.algorithm.clone(),
-        report.totals.files.to_string(),
+        report.totals.file_count.to_string(),
         bytes(report.stored_bytes),
         bytes(report.plain_bytes),
         format!("{:.2} s", report.run.elapsed_s),

@@ -29,15 +29,15 @@ const INDENT: usize = 18;
 #[derive(Debug, Default, Serialize)]
 pub struct Results {
     /// The last verification of a backup that is still there and was found good.
-    pub verified: Option<ResultRow>,
+    pub last_verified: Option<ResultRow>,
     /// The same of drills.
-    pub drilled: Option<ResultRow>,
+    pub last_drilled: Option<ResultRow>,
     /// Backups that can be restored and that no verification has found good as they are.
     pub unverified: u64,
     /// The last verification and the last drill of each backup.
     pub all: Vec<ResultRow>,
     /// The last failed run of each kind.
-    pub failed: Vec<FailedRow>,
+    pub last_failed: Vec<FailedRow>,
     /// Records that are not understood, and why.
     pub unreadable: Vec<String>,
 }
@@ -160,10 +160,10 @@ impl Results {
             Some(FailedRow::of(task, (failed, mended), now_us))
         });
         Results {
-            verified: newest_good(&verified),
-            drilled: newest_good(&drilled),
+            last_verified: newest_good(&verified),
+            last_drilled: newest_good(&drilled),
             unverified,
-            failed: failed.collect(),
+            last_failed: failed.collect(),
             unreadable: status.unreadable.clone(),
             all: verified.into_iter().chain(drilled).collect(),
         }
@@ -189,20 +189,20 @@ impl Results {
     /// When a run of this kind failed last.
     pub fn failed_us(&self, task: Task) -> Option<i64> {
         let of_it = |row: &&FailedRow| row.task == task.word();
-        self.failed.iter().find(of_it).map(|row| row.at_us)
+        self.last_failed.iter().find(of_it).map(|row| row.at_us)
     }
 
     /// The lines for people.
     pub fn text(&self, backups: usize) -> String {
         let never = |what: &str| format!("no backup that is here was {what}");
-        let verified = self.verified.as_ref();
+        let verified = self.last_verified.as_ref();
         let verified = verified.map_or_else(|| never("verified"), ResultRow::told);
         let mut text = line("last verified", &verified);
-        if self.verified.is_some() && self.unverified > 0 {
+        if self.last_verified.is_some() && self.unverified > 0 {
             let rest = format!("{} of {backups} backups were not verified", self.unverified);
             text += &line("", &rest);
         }
-        let drilled = self.drilled.as_ref().map(|row| match row.elapsed_s {
+        let drilled = self.last_drilled.as_ref().map(|row| match row.elapsed_s {
             Some(elapsed_s) => format!("{}, took {elapsed_s:.1} s", row.told()),
             None => row.told(),
         });
@@ -214,7 +214,7 @@ impl Results {
                 &format!("{}: {} found: {why}", bad.told(), bad.task),
             );
         }
-        let failed = self.failed.iter().filter(|row| !row.mended);
+        let failed = self.last_failed.iter().filter(|row| !row.mended);
         for failed in failed {
             text += &line("last run FAILED", &failed.told());
         }

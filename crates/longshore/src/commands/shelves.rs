@@ -207,11 +207,11 @@ pub struct Row {
     pub name: Option<String>,
     pub description: Option<String>,
     /// Labels of the backups that it depends on, parent first.
-    pub needs: Vec<String>,
+    pub needed: Vec<String>,
     pub used_by: Vec<String>,
     pub log: Option<LogRow>,
     /// Numbers of the branches that it belongs to, from 1; empty if the backup is damaged or incomplete.
-    pub branches: Vec<usize>,
+    pub branch_numbers: Vec<usize>,
     /// The verdict of the retention rules; `None` if there are none.
     pub retention: Option<String>,
 }
@@ -267,7 +267,7 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
             algorithm: complete.map(|c| c.header.algorithm.to_string()),
             name: complete.and_then(|c| given(&c.header.name)),
             description: complete.and_then(|c| given(&c.header.description)),
-            needs,
+            needed: needs,
             used_by: set.readers.iter().map(Holder::text).collect(),
             log: complete.and_then(|c| {
                 let range = facts[i].log?;
@@ -279,7 +279,7 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
                     included: c.trailer.log.included,
                 })
             }),
-            branches: (1..)
+            branch_numbers: (1..)
                 .zip(&branches)
                 .filter(|(_, branch)| branch.sets.contains(&i))
                 .map(|(number, _)| number)
@@ -297,7 +297,7 @@ fn given(text: &str) -> Option<String> {
 /// One branch of a database's backups at a target.
 #[derive(Debug, Serialize)]
 pub struct BranchRow {
-    /// The number used in the backups' `branches`.
+    /// The number used in the backups' `branch_numbers`.
     pub number: usize,
     /// PostgreSQL's system identifier; `None`: a source without WAL.
     pub system: Option<String>,
@@ -305,7 +305,7 @@ pub struct BranchRow {
     pub identity: Option<String>,
     /// Its newest backup.
     pub newest: String,
-    pub backups: usize,
+    pub backup_count: usize,
     /// Its newest backup that can be restored and holds exactly what the source held.
     pub last_good: Option<String>,
     pub last_good_finish_us: Option<i64>,
@@ -329,7 +329,7 @@ pub fn branch_rows(listing: &Listing, now_us: i64) -> Vec<BranchRow> {
             system: branch.system.map(|system| system.to_string()),
             identity: branch.system.is_none().then(|| origin.name.clone()),
             newest: facts[branch.tip()].label.to_string(),
-            backups: branch.sets.len(),
+            backup_count: branch.sets.len(),
             last_good: good.map(|i| facts[i].label.to_string()),
             last_good_finish_us: good.map(|i| facts[i].finish_us),
             proved: branch.proved,
@@ -420,7 +420,7 @@ fn mending(
 /// A table of backups, oldest first. It fits a terminal of 80 columns, but where branches are mixed.
 pub fn table(rows: &[Row]) -> Table {
     let with_retention = rows.iter().any(|r| r.retention.is_some());
-    let with_branches = rows.iter().flat_map(|r| &r.branches).any(|n| *n > 1);
+    let with_branches = rows.iter().flat_map(|r| &r.branch_numbers).any(|n| *n > 1);
     let mut heads = vec!["label", "type", "in", "out", "state"];
     if with_branches {
         heads.push("branch");
@@ -438,7 +438,7 @@ pub fn table(rows: &[Row]) -> Table {
             r.state.to_owned(),
         ];
         if with_branches {
-            let numbers: Vec<String> = r.branches.iter().map(usize::to_string).collect();
+            let numbers: Vec<String> = r.branch_numbers.iter().map(usize::to_string).collect();
             cells.push(match numbers.is_empty() {
                 true => "-".to_owned(),
                 false => numbers.join(", "),

@@ -32,7 +32,7 @@ struct StoppedDatabase {
     /// The word that stops it; `None`: it runs.
     stopped: Option<String>,
     /// Whether this command changed that.
-    changed: bool,
+    was_changed: bool,
 }
 
 pub fn stop(options: &Stop, context: &Context) -> Result<Exit, Failure> {
@@ -71,8 +71,8 @@ fn each(
     for shelf in shelves(context, databases, target)? {
         let name = plain(&shelf.database);
         match act(&shelf) {
-            Ok((stopped, changed)) => {
-                let now = match (&stopped, changed) {
+            Ok((stopped, was_changed)) => {
+                let now = match (&stopped, was_changed) {
                     (Some(word), _) => format!("stopped {}", plain(word)),
                     (None, true) => "runs again".to_owned(),
                     (None, false) => "was not stopped".to_owned(),
@@ -84,7 +84,7 @@ fn each(
                     database: shelf.database.clone(),
                     target: shelf.target.name.clone(),
                     stopped,
-                    changed,
+                    was_changed,
                 });
             }
             Err(error) => failures.note(&shelf, error.into(), context),

@@ -801,7 +801,7 @@ fn target(server: &Server) {
     assert!(said.contains("3 backup sets added"), "{said}");
     let history = answer(&run(0, &format!("history --json {known}")));
     let newest = &history["rows"][0];
-    assert_eq!(newest["files"], 1);
+    assert_eq!(newest["file_count"], 1);
     let devices = newest["devices"].to_string();
     assert!(devices.contains(&labels[2]), "{devices}");
     run(0, "verify --database app");
@@ -822,10 +822,10 @@ fn target(server: &Server) {
     let restored = rusqlite::Connection::open(server.path("last/app.db")).unwrap();
     assert_eq!(rows(&restored), 3);
     let dry = answer(&run(0, "expire app --dry-run --json"));
-    assert_eq!(dry["databases"][0]["removed"], 1);
+    assert_eq!(dry["databases"][0]["removed_count"], 1);
     assert!(server.has(&object(&labels[0], 3)));
     let expired = answer(&run(0, "expire app --json"));
-    assert_eq!(expired["databases"][0]["removed"], 1);
+    assert_eq!(expired["databases"][0]["removed_count"], 1);
     // The store answered what was asked of it.
     assert_eq!(expired["databases"][0]["uploads_aborted"], 0);
     let kept = &expired["databases"][0]["uploads_kept_because"];
@@ -839,7 +839,7 @@ fn target(server: &Server) {
         assert!(server.has(&object(&labels[1], n)));
     }
     assert_eq!(
-        answer(&run(0, "expire app --json"))["databases"][0]["removed"],
+        answer(&run(0, "expire app --json"))["databases"][0]["removed_count"],
         0
     );
     // A set that lost a stripe is told by name, and the one before it is named.
@@ -858,7 +858,7 @@ fn remembered(server: &Server, labels: &[String]) {
     let results = || answer(&run(0, "info app --json"))["databases"][0]["results"].clone();
     let told = results();
     assert_eq!(told["unverified"], 0, "each was made with --verify: {told}");
-    assert_eq!(told["drilled"]["label"], labels[2].as_str(), "{told}");
+    assert_eq!(told["last_drilled"]["label"], labels[2].as_str(), "{told}");
     for task in ["verify", "drill"] {
         assert!(server.has(&format!("site one/app/.longshore-status-{task}")));
     }
@@ -868,7 +868,7 @@ fn remembered(server: &Server, labels: &[String]) {
             &format!("verify --all --database app --json{more}"),
         ));
         let number = |name: &str| all["databases"][0][name].as_u64().unwrap();
-        (number("verified"), number("known"))
+        (number("verified_count"), number("known_count"))
     };
     assert_eq!(counts(""), (0, 3));
     assert_eq!(counts(" --again"), (3, 0));

@@ -109,7 +109,7 @@ fn fio_verifies_what_it_wrote() {
             .current_dir(stage.dir.path()));
         stage.reads_as_the_backend();
         let status = stage.status();
-        assert_eq!(status["counters"]["damaged"], 0);
+        assert_eq!(status["counters"]["damaged_reads"], 0);
         stage.stop();
         assert!(
             stage.log().lines().all(|line| !line.contains(" ERROR ")),

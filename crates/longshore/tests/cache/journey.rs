@@ -39,7 +39,7 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
 
     let held = stage.held_at_rest();
     let status = stage.status();
-    assert_eq!(status["state"]["cache"], "attached");
+    assert_eq!(status["cache_state"]["cache"], "attached");
     // Half of the backend is holes, which the client skips, and fills may be dropped.
     assert!(held >= 2 << 20, "{held}");
     assert!(status["counters"]["hits"].as_u64().unwrap() > 0);
@@ -63,7 +63,7 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
         ["cache", "policy", &socket, "aware+arc", "--json"],
     ));
     assert_eq!(told["policy"], "aware+arc");
-    assert_eq!(stage.status()["state"]["policy"], "aware+arc");
+    assert_eq!(stage.status()["cache_state"]["policy"], "aware+arc");
     expect(7, ["cache", "policy", &socket, "best"]);
     let verified = answer(&expect(0, ["cache", "verify", &socket, "--json"]));
     assert_eq!(verified["differing"], 0);
@@ -72,7 +72,7 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
 
     stage.serve(&["--policy", "none"]);
     let again = stage.status();
-    assert_eq!(again["state"]["held_bytes"].as_u64(), Some(held));
+    assert_eq!(again["cache_state"]["held_bytes"].as_u64(), Some(held));
     stage.reads_as_the_backend();
     let fast_bytes = stage.status()["counters"]["fast_bytes"].as_u64().unwrap();
     assert!(fast_bytes >= held / 2, "{fast_bytes} of {held}");
@@ -99,7 +99,7 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     expect(0, ["cache", "shadow", &socket, "--off"]);
 
     answer(&expect(0, ["cache", "detach", &socket, "--json"]));
-    assert_eq!(stage.status()["state"]["cache"], "detached");
+    assert_eq!(stage.status()["cache_state"]["cache"], "detached");
     expect(7, ["cache", "detach", &socket]);
     stage.reads_as_the_backend();
     let other = stage.text("other");
@@ -111,7 +111,7 @@ fn a_cache_is_made_served_asked_detached_attached_and_warm_after_a_restart() {
     stage.stop();
     // The first one missed what happened since.
     stage.serve(&["--policy", "none"]);
-    assert_eq!(stage.status()["state"]["held_bytes"], 0);
+    assert_eq!(stage.status()["cache_state"]["held_bytes"], 0);
     stage.stop();
 }
 
@@ -227,7 +227,7 @@ fn devices_are_known_by_model_files_and_half_a_pair_or_an_invalid_model_is_refus
     // Aware is the default, and trusts the model files: each hit is served by the side whose model is quicker.
     for (fast, slow, by_cache) in [(&quick, &idle, true), (&idle, &quick, false)] {
         stage.serve(&["--fast-model", fast, "--slow-model", slow]);
-        assert_eq!(stage.status()["state"]["policy"], "aware+lru");
+        assert_eq!(stage.status()["cache_state"]["policy"], "aware+lru");
         let read = || {
             let read = ["-r", "-f", "raw", "-c", "read 1M 4k"];
             run(Command::new("qemu-io").args(read).arg(stage.uri()));
@@ -248,7 +248,7 @@ fn devices_are_known_by_model_files_and_half_a_pair_or_an_invalid_model_is_refus
     }
     // With a pair, one model replaces its side.
     stage.serve(&["--pair", "dram/ebs-gp3-base", "--fast-model", &idle]);
-    assert_eq!(stage.status()["state"]["policy"], "aware+lru");
+    assert_eq!(stage.status()["cache_state"]["policy"], "aware+lru");
     stage.stop();
 }
 
@@ -316,7 +316,7 @@ fn a_server_uses_the_cache_guard_plugin_threads_and_page_cache_asked_for() {
         client.kill().unwrap();
         client.wait().unwrap();
         threads.push(most);
-        let asked = stage.status()["state"].clone();
+        let asked = stage.status()["cache_state"].clone();
         assert_eq!(asked["cache"], "attached");
         let slot_bytes = if more.is_empty() { 16 << 10 } else { 32 << 10 };
         assert_eq!(asked["slot_bytes"], slot_bytes);

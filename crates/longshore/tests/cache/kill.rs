@@ -22,7 +22,7 @@ fn a_server_killed_under_load_comes_back_warm_and_right() {
         stage.serve(&["--policy", policy]);
         stage.reads_as_the_backend();
         let status = stage.status();
-        assert_eq!(status["counters"]["damaged"], 0, "round {round}");
+        assert_eq!(status["counters"]["damaged_reads"], 0, "round {round}");
         let socket = stage.text("socket");
         crate::expect(0, ["cache", "verify", &socket]);
         let mut load = Command::new("fio");
@@ -52,7 +52,9 @@ fn a_server_killed_under_load_comes_back_warm_and_right() {
         stage.signal(libc::SIGKILL);
         let _failed_rightly = load.wait().unwrap();
         stage.serve(&["--policy", "slow"]);
-        warm += stage.status()["state"]["held_bytes"].as_u64().unwrap();
+        warm += stage.status()["cache_state"]["held_bytes"]
+            .as_u64()
+            .unwrap();
         stage.reads_as_the_backend();
         stage.stop();
     }

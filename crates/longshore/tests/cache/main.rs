@@ -158,7 +158,7 @@ impl Stage {
         let since = Instant::now();
         let (mut held, mut same) = (None, 0);
         while same < 10 {
-            let found = self.status()["state"]["held_bytes"].as_u64();
+            let found = self.status()["cache_state"]["held_bytes"].as_u64();
             same = if found == held { same + 1 } else { 0 };
             held = found;
             assert!(since.elapsed() < Duration::from_secs(120), "{}", self.log());

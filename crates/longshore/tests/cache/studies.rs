@@ -24,7 +24,7 @@ fn a_study_shows_throughput_latencies_hits_and_regret_and_one_seed_is_one_study(
     let mix = ["--mix", "8x4k:w5+6x512k", "--resident", "95", "--seed", "7"];
     let told = simulate(&mix);
     assert_eq!(
-        (&told["fast"], &told["slow"], &told["seed"]),
+        (&told["fast_model"], &told["slow_model"], &told["seed"]),
         (
             &"optane-905p".into(),
             &"samsung-970pro".into(),
@@ -151,7 +151,7 @@ fn a_model_is_written_where_it_fits_and_nowhere_else() {
     match output.status.code() {
         Some(0) => {
             let told = simulate(&["--fast-model", model.to_str().unwrap()]);
-            assert_eq!(told["fast"], "calibrated");
+            assert_eq!(told["fast_model"], "calibrated");
         }
         Some(1) => {
             assert!(!model.exists(), "{said}");
@@ -180,7 +180,7 @@ fn a_simulation_takes_the_model_the_sharing_and_the_traces_form_asked_for() {
         simulate(&[&slow[..], &["--slow-model", &model]].concat()),
     );
     assert_eq!(
-        (&usual["slow"], &modelled["slow"]),
+        (&usual["slow_model"], &modelled["slow_model"]),
         (&"samsung-970pro".into(), &"calibrated".into())
     );
     let mean = |told: &Value| number(&told["policies"][0], "small_read_mean_us");

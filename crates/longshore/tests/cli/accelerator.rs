@@ -104,7 +104,7 @@ fn a_mode_that_is_chosen_shows_in_the_status_and_counts_for_the_next_backup() {
         found.cloned().unwrap_or_default()
     };
     let kept = newest("qatzip");
-    assert_eq!(kept["accelerator"], true, "{kept}");
+    assert_eq!(kept["is_accelerator"], true, "{kept}");
     assert!(kept["blocks"].as_u64().unwrap() > 0, "{kept}");
 
     machine.answer("accelerator enable --mode hybrid --json", 0);
@@ -288,7 +288,9 @@ fn a_backup_that_has_ended_is_no_longer_shown() {
 fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none() {
     let machine = Machine::new("prepared");
     let answer = machine.answer("lab offload --quick --size 8M --work work --json", 0);
-    let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
+    let rows = answer["sections"][0]["table"]["row_values"]
+        .as_array()
+        .unwrap();
     let names: Vec<_> = rows.iter().map(|row| row[0].as_str().unwrap()).collect();
     assert_eq!(names, ["software", "hardware", "hybrid"]);
     let share = |row: usize| rows[row][4].as_f64().unwrap();
@@ -311,13 +313,17 @@ fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none()
     // The published study has them, too, where they are.
     let sweep = "lab sweep --quick --size 8M --work work --dir out --json";
     let rows_of = |answer: &Value, name: &str| {
-        let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
+        let rows = answer["sections"][0]["table"]["row_values"]
+            .as_array()
+            .unwrap();
         rows.iter().filter(|row| row[0] == name).count()
     };
     let answer = machine.answer(sweep, 0);
     // The engine is named with its share if software did part of the work.
     let hardware = |answer: &Value| {
-        let rows = answer["sections"][0]["table"]["rows"].as_array().unwrap();
+        let rows = answer["sections"][0]["table"]["row_values"]
+            .as_array()
+            .unwrap();
         let names = rows.iter().filter_map(|row| row[0].as_str());
         let ours = names.filter(|name| name.starts_with("QAT_DEFLATE"));
         ours.filter(|name| name.ends_with("hardware") && !name.contains("software"))

@@ -501,7 +501,7 @@ fn a_stopped_database_is_refused_to_backups_copies_and_expires_until_it_is_start
     std::fs::remove_file(stage.path("disk1/sales/.longshore-stopped")).unwrap();
     stage.line("backup sales").exits(4);
     let told = json(&stage.line("--json start").exits(0));
-    assert_eq!(told["databases"][0]["changed"], true);
+    assert_eq!(told["databases"][0]["was_changed"], true);
     assert_eq!(told["databases"][0]["stopped"], Value::Null);
     stage.line("start sales").exits(0).says("was not stopped");
     let told = json(&stage.line("info sales --json").exits(0));

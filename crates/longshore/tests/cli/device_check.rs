@@ -15,7 +15,7 @@ use crate::stage::{BINARY, Stage};
 fn checks(report: &Value) -> Vec<(String, String)> {
     let sections = report["sections"].as_array().unwrap();
     let section = sections.iter().find(|s| s["heading"] == "Checks").unwrap();
-    let rows = section["table"]["rows"].as_array().unwrap();
+    let rows = section["table"]["row_values"].as_array().unwrap();
     let text = |cell: &Value| cell.as_str().unwrap().to_owned();
     rows.iter().map(|r| (text(&r[0]), text(&r[1]))).collect()
 }
@@ -136,7 +136,7 @@ fn the_bundles_script_checks_everything_there_is_to_check() {
     }
     // No table has an empty cell.
     for section in report["sections"].as_array().unwrap() {
-        for row in section["table"]["rows"].as_array().unwrap() {
+        for row in section["table"]["row_values"].as_array().unwrap() {
             let row = row.as_array().unwrap();
             assert!(row.iter().all(|cell| !cell.is_null()), "{row:?}");
         }

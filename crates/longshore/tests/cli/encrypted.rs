@@ -205,7 +205,10 @@ fn verify_all_calls_nothing_valid_that_it_could_not_open() {
     };
     let told = verify("", 4);
     assert_eq!(seen(&told), "good closed", "{told}");
-    assert_eq!((&told["closed"], &told["left"]), (&1.into(), &0.into()));
+    assert_eq!(
+        (&told["closed_count"], &told["left_count"]),
+        (&1.into(), &0.into())
+    );
     let why = told["backups"][1]["why"].as_str().unwrap();
     assert!(
         why.contains("cannot open the encrypted backup set"),
@@ -218,7 +221,7 @@ fn verify_all_calls_nothing_valid_that_it_could_not_open() {
         .says(why)
         .says("--identity FILE");
     let info = answer(&stage.line("info sales --json"));
-    let failed = &info["databases"][0]["results"]["failed"][0];
+    let failed = &info["databases"][0]["results"]["last_failed"][0];
     assert_eq!(
         (&failed["exit_code"], &failed["mended"]),
         (&4.into(), &false.into())

@@ -281,8 +281,9 @@ fn history_knows_backups_and_restores_and_is_relearned_from_media() {
         "size_bytes",
         "compressed_bytes",
         "algorithm",
-        "files",
+        "file_count",
     ] {
+        assert!(!before["rows"][0][fact].is_null(), "{fact}");
         assert_eq!(before["rows"][0][fact], after["rows"][0][fact], "{fact}");
     }
 }

@@ -201,7 +201,7 @@ fn a_backups_object_holds_the_facts_of_the_table_and_the_plan() {
     assert_eq!(value["database"], "app");
     assert_eq!(value["position"], 1);
     assert_eq!(value["verified"], Value::Null);
-    assert_eq!(value["totals"]["files"], 1);
+    assert_eq!(value["totals"]["file_count"], 1);
     let plan = &value["run"]["plan"];
     assert_eq!(plan["algorithm"], "ZSTD");
     assert_eq!(plan["level"], "3");

@@ -68,7 +68,8 @@ fn the_bench_measures_parts_pipeline_memory_and_ceilings() {
     let sections = report["sections"].as_array().unwrap();
     let rows = |heading: &str| {
         let section = sections.iter().find(|s| s["heading"] == heading);
-        let rows = &section.unwrap_or_else(|| panic!("{heading} is missing"))["table"]["rows"];
+        let rows =
+            &section.unwrap_or_else(|| panic!("{heading} is missing"))["table"]["row_values"];
         rows.as_array().unwrap().clone()
     };
     for (heading, count) in [
@@ -158,7 +159,7 @@ fn a_comparison_has_the_source_stripes_rounds_and_directories_asked_for() {
     );
     assert!(stage.names("out").is_empty(), "stripes are removed");
     let table = &report["sections"][0]["table"];
-    assert_eq!(table["rows"].as_array().unwrap().len(), 9);
+    assert_eq!(table["row_values"].as_array().unwrap().len(), 9);
     assert!(!report["summary"].as_str().unwrap().contains("Quick run"));
 
     let report = reported(

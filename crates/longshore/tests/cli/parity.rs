@@ -233,7 +233,7 @@ fn a_verification_repairs_what_parity_stood_for_if_it_is_told_to() {
     let answer = json(&ran);
     assert_eq!(answer["sets"][0]["degraded"], true);
     assert_eq!(answer["repaired"][1]["state"], "damaged");
-    assert_eq!(answer["repaired"][1]["repaired"], true);
+    assert_eq!(answer["repaired"][1]["was_repaired"], true);
     assert!(std::fs::read(stage.path("b.bak")).unwrap() == bytes);
     let ran = stage
         .line(&format!("--json verify {ALL} --repair"))

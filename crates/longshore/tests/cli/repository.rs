@@ -121,7 +121,7 @@ fn expire_keeps_what_the_retention_says_and_shows_it_before() {
     assert_eq!(told.out.matches("goes: no rule").count(), 2);
     let dry = stage.line("expire sales --dry-run --json").exits(0);
     let dry = json(&dry);
-    assert_eq!(dry["databases"][0]["removed"], 2);
+    assert_eq!(dry["databases"][0]["removed_count"], 2);
     let backups = dry["databases"][0]["backups"].as_array().unwrap();
     let fates: Vec<_> = backups
         .iter()
@@ -842,7 +842,7 @@ fn config_check_finds_what_would_not_work() {
     stage.write("odd.toml", text.as_bytes());
     let ran = stage.line("--config odd.toml config check --json").exits(1);
     let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    let found: Vec<_> = answer["findings"]
+    let found: Vec<_> = answer["problems"]
         .as_array()
         .unwrap()
         .iter()
@@ -943,7 +943,7 @@ fn config_check_follows_links_and_finds_what_a_variable_an_archive_and_a_server_
         let output = check.output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let found = answer["findings"].as_array().unwrap();
+        let found = answer["problems"].as_array().unwrap();
         let found: Vec<_> = found.iter().map(|f| f.as_str().unwrap()).collect();
         for (table, what) in [
             ("[database.linked]", "its backups would be in its source"),

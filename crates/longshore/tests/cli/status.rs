@@ -75,7 +75,11 @@ fn counts(stage: &Stage, line: &str, code: i32) -> (u64, u64, u64) {
     let told = json(&ran);
     assert_eq!(told["valid"], code == 0, "{told}");
     let number = |name: &str| told["databases"][0][name].as_u64().unwrap();
-    (number("verified"), number("known"), number("damaged"))
+    (
+        number("verified_count"),
+        number("known_count"),
+        number("damaged_count"),
+    )
 }
 
 #[test]
@@ -114,11 +118,11 @@ fn results_are_recorded_at_the_target_and_shown_and_judged_by_anybody() {
         .says("was drilled");
     let told = results(&stage);
     assert_eq!(told["unverified"], 0);
-    assert_eq!(told["verified"]["label"], label.as_str());
-    assert_eq!(told["drilled"]["good"], true);
-    assert!(told["drilled"]["elapsed_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(told["last_verified"]["label"], label.as_str());
+    assert_eq!(told["last_drilled"]["good"], true);
+    assert!(told["last_drilled"]["elapsed_s"].as_f64().unwrap() > 0.0);
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    assert_eq!(told["verified"]["host"], host.trim());
+    assert_eq!(told["last_verified"]["host"], host.trim());
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap().as_secs_f64();
     for name in [
@@ -140,13 +144,13 @@ fn results_are_recorded_at_the_target_and_shown_and_judged_by_anybody() {
     stage.line("check sales").exits(0);
     stage.line("expire sales --keep-full 1").exits(0);
     assert_eq!(
-        results(&stage)["verified"],
+        results(&stage)["last_verified"],
         Value::Null,
         "its backup is gone"
     );
     stage.line("backup sales --verify").exits(0);
     assert_eq!(
-        results(&stage)["verified"]["label"],
+        results(&stage)["last_verified"]["label"],
         labels(&stage)[1].as_str()
     );
 }
@@ -200,7 +204,7 @@ fn a_failed_run_is_told_until_one_of_its_kind_succeeds() {
     stage.line("backup sales").exits(0);
     stage.line("check sales").exits(0);
     assert_eq!(metric(&stage, "failed_runs"), Some(0.0));
-    assert_eq!(results(&stage)["failed"][0]["mended"], true);
+    assert_eq!(results(&stage)["last_failed"][0]["mended"], true);
     // Another kind of run; its failure says nothing about backups.
     let label = labels(&stage).pop().unwrap();
     let stripe = stage.path(format!("disk1/sales/{label}/family-1.bak"));
@@ -209,7 +213,7 @@ fn a_failed_run_is_told_until_one_of_its_kind_succeeds() {
     stage.line("verify --database sales").exits(1);
     let told = results(&stage);
     assert_eq!(told["all"][0]["good"], false, "{told}");
-    assert_eq!(told["failed"][0]["task"], "verify", "{told}");
+    assert_eq!(told["last_failed"][0]["task"], "verify", "{told}");
     stage
         .line("info sales")
         .says("NOT GOOD")
@@ -241,7 +245,7 @@ fn a_good_backup_does_not_mend_the_failure_of_another() {
     let verify = |label: &str, code| {
         let line = format!("verify --database sales --label {label}");
         stage.line(&line).exits(code);
-        results(&stage)["failed"][0]["mended"] == true
+        results(&stage)["last_failed"][0]["mended"] == true
     };
     assert!(!verify(&names[0], 1));
     assert!(!verify(&names[1], 0));
@@ -259,14 +263,14 @@ fn a_good_backup_does_not_mend_the_failure_of_another() {
     }
     assert!(!verify(&names[0], 0) && !verify(&names[1], 0));
     assert_eq!(counts(&stage, line, 0), (0, 2, 0));
-    assert_eq!(results(&stage)["failed"][0]["mended"], true);
+    assert_eq!(results(&stage)["last_failed"][0]["mended"], true);
     // A backup that is gone cannot be mended, nor is it anything to look at.
     damage(&stripe);
     assert!(!verify(&names[0], 1));
     for disk in ["disk1", "disk2"] {
         std::fs::remove_dir_all(stage.path(format!("{disk}/sales/{}", names[0]))).unwrap();
     }
-    assert_eq!(results(&stage)["failed"][0]["mended"], true);
+    assert_eq!(results(&stage)["last_failed"][0]["mended"], true);
     stage.line("check sales").exits(0);
 }
 
@@ -325,8 +329,8 @@ fn a_drill_that_ends_at_a_damaged_backup_leaves_a_bad_result_for_it() {
         (&bad[0]["task"], &bad[0]["label"]),
         (&"drill".into(), &label.as_str().into())
     );
-    assert_eq!(told["failed"][0]["label"], label.as_str(), "{told}");
-    assert_eq!(told["drilled"], Value::Null, "{told}");
+    assert_eq!(told["last_failed"][0]["label"], label.as_str(), "{told}");
+    assert_eq!(told["last_drilled"], Value::Null, "{told}");
     assert_eq!(metric(&stage, "backups_found_damaged"), Some(1.0));
     let again = format!("longshore drill sales --target nightly --label {label}");
     let checked = stage.line("check sales").exits(1).out;
@@ -382,8 +386,8 @@ fn expire_and_copy_that_fail_are_told_until_one_succeeds() {
     stage.line("backup sales").exits(0);
     stage.line("copy sales --to off").exits(4);
     let told = results(&stage);
-    assert_eq!(told["failed"][0]["task"], "copy", "{told}");
-    let why = told["failed"][0]["text"].as_str().unwrap();
+    assert_eq!(told["last_failed"][0]["task"], "copy", "{told}");
+    let why = told["last_failed"][0]["text"].as_str().unwrap();
     assert!(why.starts_with("to target off: "), "{why}");
     stage.line("check sales").exits(5).says("failed: copy, ");
     // Another place says nothing about that one, and one backup nothing about all.
@@ -407,7 +411,7 @@ fn expire_and_copy_that_fail_are_told_until_one_succeeds() {
     let copied = json(&stage.line("info sales --target off --json"));
     let copied = &copied["databases"][0]["results"];
     assert_eq!(
-        (&copied["unverified"], &copied["verified"]),
+        (&copied["unverified"], &copied["last_verified"]),
         (&1.into(), &Value::Null)
     );
     // Something that is held by another expire.
@@ -432,7 +436,7 @@ fn verify_all_reads_what_no_earlier_run_has_found_good() {
     let first = json(&stage.line(&format!("{of_sales} --json")).exits(0));
     let first = &first["databases"][0];
     assert_eq!(
-        (&first["verified"], &first["known"]),
+        (&first["verified_count"], &first["known_count"]),
         (&1.into(), &2.into())
     );
     assert!(first["plain_bytes"].as_u64().unwrap() > 2 << 20, "{first}");
@@ -440,7 +444,10 @@ fn verify_all_reads_what_no_earlier_run_has_found_good() {
     stage.line("backup sales --incremental").exits(0);
     let next = json(&stage.line(&format!("{of_sales} --json")).exits(0));
     let next = &next["databases"][0];
-    assert_eq!((&next["verified"], &next["known"]), (&1.into(), &3.into()));
+    assert_eq!(
+        (&next["verified_count"], &next["known_count"]),
+        (&1.into(), &3.into())
+    );
     assert!(next["plain_bytes"].as_u64().unwrap() < 1 << 20, "{next}");
     assert_eq!(counts(&stage, of_sales, 0), (0, 4, 0));
     let all = json(&stage.line("verify --all --json").exits(0));
@@ -473,7 +480,7 @@ fn verify_all_reads_what_no_earlier_run_has_found_good() {
     assert_eq!(counts(&stage, of_sales, 0), (4, 0, 0));
     // A hand that dates results later than now gains nothing.
     edit(&stage, |text| text.replace("\"at\":\"20", "\"at\":\"21"));
-    let ahead = results(&stage)["verified"]["age_s"].as_i64().unwrap();
+    let ahead = results(&stage)["last_verified"]["age_s"].as_i64().unwrap();
     assert!(ahead >= 0, "the file's own time counts: {ahead}");
 }
 
@@ -563,7 +570,7 @@ fn verify_all_tells_what_cannot_be_judged_from_damage() {
     let database = &told["databases"][0];
     assert_eq!(told["valid"], false, "{told}");
     assert_eq!(
-        (&database["closed"], &database["damaged"]),
+        (&database["closed_count"], &database["damaged_count"]),
         (&1.into(), &0.into())
     );
     assert_eq!(database["backups"][0]["verdict"], "closed", "{told}");
@@ -668,7 +675,7 @@ fn verify_all_names_what_is_lost_while_it_runs() {
         why.contains("was whole when this run began") && why.contains("family 2 of 2"),
         "{why}"
     );
-    assert_eq!(results(&stage)["failed"][0]["label"], *names[3]);
+    assert_eq!(results(&stage)["last_failed"][0]["label"], *names[3]);
 }
 
 /// Goal: no expire removes all backups: a database that is gone altogether was lost.
@@ -728,7 +735,7 @@ fn verify_all_goes_on_after_an_interruption_and_a_kill() {
         if signal == libc::SIGINT {
             assert_eq!(output.status.code(), Some(130));
             let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(told["databases"][0]["left"], 1, "{told}");
+            assert_eq!(told["databases"][0]["left_count"], 1, "{told}");
         }
         // The lease of a killed reader is dead at once.
         assert_eq!(results(&stage)["unverified"], 3 - at_least as u64);
@@ -737,7 +744,7 @@ fn verify_all_goes_on_after_an_interruption_and_a_kill() {
         counts(&stage, "verify --all --database sales", 0),
         (1, 2, 0)
     );
-    assert_eq!(results(&stage)["failed"].as_array().unwrap().len(), 0);
+    assert_eq!(results(&stage)["last_failed"].as_array().unwrap().len(), 0);
     let names = stage.all_names("disk1/sales");
     assert!(
         !names.iter().any(|name| name.contains(".new-")),

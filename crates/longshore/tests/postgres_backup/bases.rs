@@ -296,7 +296,7 @@ fn a_backup_to_a_target_finds_its_base() {
     assert_eq!(kinds, ["full", "full", "diff", "incr"]);
     let label = |i: usize| backups[i]["label"].as_str().unwrap().to_owned();
     assert_eq!(
-        backups[3]["needs"].to_string(),
+        backups[3]["needed"].to_string(),
         format!("[{:?},{:?}]", label(2), label(0))
     );
     let history = answer(&succeed(&mut program(&["history", "--json"])));
@@ -334,7 +334,7 @@ fn a_backup_to_a_target_finds_its_base() {
         .last()
         .unwrap()
         .clone();
-    assert_eq!(last["needs"][0], label(0).as_str());
+    assert_eq!(last["needed"][0], label(0).as_str());
     // The newest backup that could be a base is that one, which is differential itself.
     let mut command = program(&["backup", "main", "--differential", "--json"]);
     let output = command.output().unwrap();

@@ -340,7 +340,7 @@ fn a_copy_that_answers_at_the_same_address_is_another_branch() {
         let of = |label: &str| {
             let rows = info["backups"].as_array().unwrap();
             let row = rows.iter().find(|row| row["label"] == label).unwrap();
-            row["branches"].clone()
+            row["branch_numbers"].clone()
         };
         assert_eq!((of(&first), of(&behind)), (of(&last), of(&past)));
         assert_ne!(of(&first), of(&behind));

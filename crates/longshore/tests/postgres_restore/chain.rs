@@ -125,7 +125,7 @@ fn the_newest_set_of_a_chain_and_the_one_before_are_restored_completely() {
         let report = answer(&output);
         let chain = report["chain"].as_array().unwrap();
         assert_eq!(chain.len(), 3, "{report}");
-        assert_eq!(chain[2]["differential"], false);
+        assert_eq!(chain[2]["is_differential"], false);
         three.judge(&data, 2);
 
         let before = three.stage.path("before");

@@ -219,12 +219,15 @@ fn a_full_target_and_a_full_archive_lose_nothing() {
             .output();
         answer(&output.unwrap())
     };
-    assert_eq!(listed("--verify")["damaged"], serde_json::json!([]));
+    assert_eq!(
+        listed("--verify")["damaged_segments"],
+        serde_json::json!([])
+    );
     volume.change("size=100m");
     main.archived(server);
     let told = listed("--verify");
     assert_eq!(
-        (&told["gaps"], &told["damaged"]),
+        (&told["gap_count"], &told["damaged_segments"]),
         (&0.into(), &serde_json::json!([]))
     );
     assert_eq!(told["runs"].as_array().unwrap().len(), 1);

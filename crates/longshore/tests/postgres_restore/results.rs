@@ -22,7 +22,7 @@ fn verified(main: &Main, more: &str, code: i32) -> Value {
 /// Verified and known segments.
 fn segments(database: &Value) -> (u64, u64) {
     let number = |name: &str| database["wal"][name].as_u64().unwrap();
-    (number("verified"), number("known"))
+    (number("verified_count"), number("known_count"))
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn verify_all_reads_each_segment_once() {
     let (read, known) = segments(&first);
     assert!(read >= 4 && known == 0, "{first}");
     assert_eq!(
-        (&first["verified"], &first["known"]),
+        (&first["verified_count"], &first["known_count"]),
         (&1.into(), &0.into())
     );
     let again = verified(&main, "", 0);
@@ -53,7 +53,10 @@ fn verify_all_reads_each_segment_once() {
     let more = verified(&main, "", 0);
     let (new, known) = segments(&more);
     assert!(new >= 1 && known == read, "{more}");
-    assert_eq!((&more["verified"], &more["known"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&more["verified_count"], &more["known_count"]),
+        (&1.into(), &1.into())
+    );
     let all = new + known;
     assert_eq!(segments(&verified(&main, "--again", 0)), (all, 0));
     // Nothing but what was not archived is at risk.
@@ -113,13 +116,13 @@ fn damaged_wal_is_told_until_it_was_read_again() {
     std::fs::write(&path, &bytes).unwrap();
     let bad = verified(&main, "", 1);
     let name = path.file_name().unwrap().to_str().unwrap();
-    let damaged = bad["wal"]["damaged"][0].as_str().unwrap();
+    let damaged = bad["wal"]["damaged_segments"][0].as_str().unwrap();
     assert!(damaged.contains(&name[..24]), "{bad}");
     let is_told = || {
         let checked = main.command("check main --archive-wait 0").output();
         let checked = text(&checked.unwrap().stdout);
         let info = answer(&end(&mut main.command("info main --json"), 0));
-        let failed = &info["databases"][0]["results"]["failed"][0];
+        let failed = &info["databases"][0]["results"]["last_failed"][0];
         assert_eq!(failed["task"], "verify", "{info}");
         let is_told = checked.contains("failed: verify, ");
         assert_eq!(failed["mended"], !is_told, "{info} {checked}");
@@ -147,7 +150,7 @@ fn damaged_wal_is_told_until_it_was_read_again() {
     end(&mut main.command("verify --database main"), 0);
     assert!(is_told(), "the backup says nothing about the WAL");
     let again = verified(&main, "", 1);
-    assert_eq!(again["wal"]["damaged"][0], damaged, "{again}");
+    assert_eq!(again["wal"]["damaged_segments"][0], damaged, "{again}");
     // The archive is not there: its WAL was not read.
     let (log, away) = (main.stage.path("log/main"), main.stage.path("log/away"));
     std::fs::rename(&log, &away).unwrap();
@@ -192,12 +195,20 @@ fn wal_of_a_newer_version_is_not_called_damaged() {
     for _ in 0..2 {
         let told = verified(&main, "", 4);
         let wal = &told["wal"];
-        assert_eq!(wal["closed"].as_array().unwrap().len(), 1, "{told}");
-        assert_eq!(wal["damaged"].as_array().unwrap().len(), 0, "{told}");
+        assert_eq!(
+            wal["closed_segments"].as_array().unwrap().len(),
+            1,
+            "{told}"
+        );
+        assert_eq!(
+            wal["damaged_segments"].as_array().unwrap().len(),
+            0,
+            "{told}"
+        );
         assert_eq!(segments(&told), (0, all - 1), "{told}");
     }
     let info = answer(&end(&mut main.command("info main --json"), 0));
-    let failed = &info["databases"][0]["results"]["failed"][0];
+    let failed = &info["databases"][0]["results"]["last_failed"][0];
     assert_eq!(failed["mended"], false, "{info}");
     std::fs::write(&path, sound).unwrap();
     assert_eq!(segments(&verified(&main, "", 0)), (1, all - 1));
@@ -252,10 +263,14 @@ fn a_drill_of_a_cluster_is_remembered_with_its_time() {
     drill(0);
     let told = results();
     assert!(
-        told["drilled"]["elapsed_s"].as_f64().unwrap() > 0.0,
+        told["last_drilled"]["elapsed_s"].as_f64().unwrap() > 0.0,
         "{told}"
     );
-    assert_eq!(told["verified"], Value::Null, "a drill is no verification");
+    assert_eq!(
+        told["last_verified"],
+        Value::Null,
+        "a drill is no verification"
+    );
     // The WAL that makes the backup consistent goes: a drill finds it bad, and that is remembered, too.
     std::fs::rename(main.stage.path("log/main"), main.stage.path("log/away")).unwrap();
     std::fs::create_dir(main.stage.path("log/main")).unwrap();
@@ -263,6 +278,6 @@ fn a_drill_of_a_cluster_is_remembered_with_its_time() {
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(said.contains("NOT GOOD"), "{said}");
     let told = results();
-    assert_eq!(told["drilled"], Value::Null, "{told}");
-    assert_eq!(told["failed"][0]["task"], "drill", "{told}");
+    assert_eq!(told["last_drilled"], Value::Null, "{told}");
+    assert_eq!(told["last_failed"][0]["task"], "drill", "{told}");
 }

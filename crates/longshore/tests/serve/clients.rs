@@ -77,7 +77,10 @@ fn message(stage: &Stage, json: &Value, class: &str) -> Option<Item> {
     (!is_some_percent(text)).then(|| Item::Message {
         number: json["number"].as_u64(),
         is_error: json[class].as_u64() > Some(10),
-        state: json["state"].as_u64().unwrap_or(0),
+        state: json["message_state"]
+            .as_u64()
+            .or(json["state"].as_u64())
+            .unwrap_or(0),
         line: json["line"].as_u64().unwrap_or(0),
         text: cleaned(stage, text),
     })
@@ -102,7 +105,7 @@ fn expected(stage: &Stage, script: &str) -> Vec<Item> {
     let answer = longshore_kit::program::answer(&output);
     let said = answer["said"].as_array().unwrap();
     said.iter()
-        .filter_map(|said| match said.get("rows") {
+        .filter_map(|said| match said.get("row_values") {
             None => message(stage, said, "severity"),
             Some(rows) => Some(Item::Rows {
                 columns: said["columns"]

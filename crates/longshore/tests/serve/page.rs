@@ -356,7 +356,7 @@ fn of_many_backups_the_newest_are_shown_and_the_rest_is_counted() {
     let row = &seen["databases"][0];
     let shown = row["info"]["backups"].as_array().unwrap();
     assert_eq!(
-        (shown.len(), &row["left_out"]["backups"]),
+        (shown.len(), &row["left_out"]["backup_count"]),
         (200, &Value::from(MANY + 1 - 200))
     );
     assert_eq!(shown.last().unwrap()["label"], row["info"]["last_good"]);

@@ -24,8 +24,8 @@ fn example() -> Value {
         json!({
             "label": format!("label-{days}"), "set": "s", "type": kind, "state": "complete", "detail": "complete",
             "restorable": true, "begun_us": at(days) - 1_000_000, "finish_us": at(days), "plain_bytes": 3_000_000_000_u64,
-            "stored_bytes": 1_000_000_000, "bytes": 1_000_000_000, "ratio": 3.0, "algorithm": "ZSTD", "needs": [],
-            "used_by": [], "log": null, "branches": [1], "name": null, "description": null,
+            "stored_bytes": 1_000_000_000, "bytes": 1_000_000_000, "ratio": 3.0, "algorithm": "ZSTD", "needed": [],
+            "used_by": [], "log": null, "branch_numbers": [1], "name": null, "description": null,
             "retention": "stays: full backup number 1",
         })
     };
@@ -42,9 +42,9 @@ fn example() -> Value {
         })
     };
     let results = json!({
-        "verified": result("verify"), "drilled": result("drill"), "unverified": 1,
+        "last_verified": result("verify"), "last_drilled": result("drill"), "unverified": 1,
         "all": [result("verify"), result("drill")], "unreadable": [],
-        "failed": [{
+        "last_failed": [{
             "task": "copy", "label": null, "at_us": at(1), "age_s": 86_400, "host": "db1", "exit_code": 3, "number": 3201,
             "text": "cannot open /mnt/copies", "mended": false,
         }],
@@ -63,13 +63,13 @@ fn example() -> Value {
         "system": "7301234567890123456", "segment_bytes": 16_777_216, "runs": [], "segments": 900, "stored_bytes": 4_000_000_000_u64,
         "gaps": ["000000010000000000000042 (1)"], "inconsistent": [], "unsound": [], "recoverable_from": "label-12",
         "recoverable_from_us": at(12), "archived_until_us": at(0),
-        "windows": [window(25, 14, false), window(12, 1, true)], "error": null, "refused": null,
+        "windows": [window(25, 14, false), window(12, 1, true)], "gaps_unknown": null, "refused_push": null,
     });
     let shelf = |info: Value, is_copy: bool, asked_for_s: Value| {
         json!({
             "database": info["database"], "target": if is_copy { "offsite" } else { "disk" }, "is_copy": is_copy,
             "answered_us": at(0), "took_s": 0.04, "asked_for_s": asked_for_s, "error": null, "panicked": false, "info": info,
-            "left_out": {"backups": 0, "windows": 0, "others": 0},
+            "left_out": {"backup_count": 0, "window_count": 0, "other_count": 0},
         })
     };
     let all: Vec<Value> = [25, 20, 14, 12, 7, 1]
@@ -82,7 +82,7 @@ fn example() -> Value {
     let check = |database: &str, grade: &str, text: &str| {
         let finding = json!({"what": "backup", "grade": grade, "text": text});
         json!({
-            "database": database, "answered_us": at(0), "took_s": 0.1, "asked_for_s": null, "error": null, "panicked": false, "left_out": 0,
+            "database": database, "answered_us": at(0), "took_s": 0.1, "asked_for_s": null, "error": null, "panicked": false, "left_out_count": 0,
             "check": {"database": database, "grade": grade, "findings": [finding], "archiver": null},
         })
     };

@@ -309,7 +309,7 @@ fn statements_come_from_standard_input_too_and_answers_as_json() {
     let said = answer["said"].as_array().unwrap();
     assert_eq!(said.len(), 3, "{answer}");
     assert_eq!(said[0]["number"], 5701);
-    assert_eq!(said[1]["rows"], serde_json::json!([["shop", 1]]));
+    assert_eq!(said[1]["row_values"], serde_json::json!([["shop", 1]]));
 }
 
 #[test]

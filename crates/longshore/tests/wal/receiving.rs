@@ -96,7 +96,7 @@ fn a_stream_survives_kills_of_both_sides_and_a_promotion() {
             assert!(run["segments"].as_u64().unwrap() > 0);
         }
         assert_eq!(
-            list(&server, &streamed)["gaps"],
+            list(&server, &streamed)["gap_count"],
             0,
             "{}",
             list(&server, &streamed)
@@ -189,7 +189,7 @@ fn a_slot_whose_wal_is_gone_is_reported_and_not_skipped() {
         assert_eq!(code(&output), 3, "{}", text(&output));
         assert!(text(&output).contains("Drop the slot"), "{}", text(&output));
         assert_eq!(segments(&streamed), before);
-        assert_eq!(list(&server, &streamed)["gaps"], 0);
+        assert_eq!(list(&server, &streamed)["gap_count"], 0);
     }
 }
 
@@ -215,7 +215,7 @@ fn a_new_archive_begins_where_its_slot_does() {
         let told = longshore_kit::program::answer(&output);
         assert!(told["segments"].as_u64().unwrap() > 0, "{told}");
         assert_eq!(segments(&streamed)[0], first);
-        assert_eq!(list(&server, &streamed)["gaps"], 0);
+        assert_eq!(list(&server, &streamed)["gap_count"], 0);
     }
 }
 

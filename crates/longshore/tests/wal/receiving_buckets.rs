@@ -135,7 +135,10 @@ fn a_stream_into_a_bucket_survives_kills_of_both_sides_and_a_promotion() {
         let output = run_there(&store, &server, &["wal", "list", "--verify", "--json"]);
         assert_eq!(code(&output), 0, "{}", text(&output));
         let listed = longshore_kit::program::answer(&output);
-        assert_eq!(listed["gaps"], 0, "PostgreSQL {major}: {listed}\n{log}");
+        assert_eq!(
+            listed["gap_count"], 0,
+            "PostgreSQL {major}: {listed}\n{log}"
+        );
     }
 }
 

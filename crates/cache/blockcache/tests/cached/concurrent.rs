@@ -80,7 +80,7 @@ fn reads_follow_writes(policy: &str, fillers: usize, slow: bool) {
     });
     disk.heal();
     assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
-    assert_eq!(cached.counters().damaged, 0);
+    assert_eq!(cached.counters().damaged_reads, 0);
     cached.stop().unwrap();
     drop(cached);
     let (cached, _) = start(&disk, crate::settings(policy)).unwrap();
@@ -272,7 +272,7 @@ fn a_hit_that_was_overwritten_meanwhile_is_read_again_and_the_slot_kept() {
     });
     assert_eq!(first_line(&cached), [9; LINE]);
     let counters = cached.counters();
-    assert_eq!((counters.outdated, counters.damaged), (1, 0));
+    assert_eq!((counters.outdated_reads, counters.damaged_reads), (1, 0));
     assert_eq!(cached.status().retired_slots, 0);
 }
 

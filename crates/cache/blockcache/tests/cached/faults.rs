@@ -119,7 +119,7 @@ fn one_error_anywhere_in_the_log_costs_no_cache_and_no_byte() {
                     "{op:?}, {nth}"
                 );
                 assert_eq!(
-                    cached.counters().damaged,
+                    cached.counters().damaged_reads,
                     0,
                     "{op:?}, {nth}: found by its sum, not by order"
                 );
@@ -244,7 +244,7 @@ fn a_power_cut_after_an_error_of_the_log_leaves_no_stale_line() {
                 Vec::<usize>::new(),
                 "step {step}"
             );
-            assert_eq!(cached.counters().damaged, 0, "step {step}");
+            assert_eq!(cached.counters().damaged_reads, 0, "step {step}");
         }
     }
     assert!(believed > 200, "{believed}");
@@ -303,7 +303,7 @@ fn wrong_bits_on_the_cache_device_reach_no_client() {
         let (cached, how) = start(&disk, settings("none")).unwrap();
         assert_eq!(how, Start::Warm);
         assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
-        assert!(cached.counters().damaged > 0);
+        assert!(cached.counters().damaged_reads > 0);
         let status = cached.status();
         assert!(status.retired_slots > 0);
         serves_rightly(&disk, &cached, seed, 100);

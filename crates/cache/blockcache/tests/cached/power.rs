@@ -161,7 +161,7 @@ fn survives_cuts(policy: &str, slots: u64, slot_bytes: u32, seed: u64, count: us
             warm += cached.status().held_bytes;
             assert_eq!(differing(&cached, &image), Vec::<usize>::new(), "{at}");
             assert_eq!(
-                cached.counters().damaged,
+                cached.counters().damaged_reads,
                 0,
                 "{at}: found by its sum, not by order"
             );

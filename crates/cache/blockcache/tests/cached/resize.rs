@@ -104,7 +104,7 @@ fn a_cache_that_shrinks_waits_for_a_fill_that_is_being_written() {
     has_filled(71);
     assert!(disk.read_file(CACHE).unwrap().len() as u64 <= len);
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
-    assert_eq!(engine.counters().damaged, 0);
+    assert_eq!(engine.counters().damaged_reads, 0);
 }
 
 /// Up and down, with requests in between, by several threads at once, and with a crash at the end.
@@ -146,7 +146,7 @@ fn requests_are_right_while_the_size_changes_and_after_a_crash() {
     serves_rightly(&disk, &cached, 99, 60);
     let status = cached.status();
     assert_eq!((status.cache, status.cache_errors), ("attached", 0));
-    assert_eq!(cached.counters().damaged, 0);
+    assert_eq!(cached.counters().damaged_reads, 0);
     drop(cached);
     for image in disk.images(6) {
         let (cached, how) = start(&image, crate::settings("none")).unwrap();

@@ -243,9 +243,9 @@ fn clients_see_nothing_of_a_cache_device_that_is_overwritten_while_they_work() {
                         .write_all_at(&garbage, range.start, Via::Cache)
                         .unwrap();
                 };
-                let before = storm.cached.counters().damaged;
+                let before = storm.cached.counters().damaged_reads;
                 match range.end == len {
-                    true => storm.meet(what, spoil, |now| now.damaged > before),
+                    true => storm.meet(what, spoil, |now| now.damaged_reads > before),
                     false => spoil(),
                 }
                 storm.survives_a_cut(what);
@@ -255,7 +255,7 @@ fn clients_see_nothing_of_a_cache_device_that_is_overwritten_while_they_work() {
             storm.another();
             storm.requests(150);
             // Later writes beyond its end extend it again, with zeros in between.
-            let seen = |now: &Counters| now.cache_errors + now.damaged;
+            let seen = |now: &Counters| now.cache_errors + now.damaged_reads;
             let before = seen(&storm.cached.counters());
             let cut = || storm.cache().set_len(slots.start).unwrap();
             storm.meet("it ends early", cut, |now| seen(now) > before);
@@ -307,7 +307,7 @@ fn clients_see_nothing_of_the_changes_that_are_made_while_they_work() {
                 let status = cached.status();
                 assert_eq!((status.cache, status.cache_errors), ("attached", 0));
             }
-            assert_eq!(cached.counters().damaged, 0);
+            assert_eq!(cached.counters().damaged_reads, 0);
         });
     }
 }

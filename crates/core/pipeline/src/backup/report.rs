@@ -78,8 +78,8 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         plain_bytes,
         stored_bytes: sealed.stored_bytes,
         totals: FileTotals {
-            entries: sealed.totals.entries,
-            files: sealed.totals.files,
+            entry_count: sealed.totals.entries,
+            file_count: sealed.totals.files,
         },
         differential,
         damaged: sealed.totals.damaged,

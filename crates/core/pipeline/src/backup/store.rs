@@ -241,7 +241,7 @@ fn totals(decided: &Decisions, moved: &LoadResult, plain_bytes: u64, marked: boo
         // Recovery target times are compared with this, and the server's clock dates commits.
         finish_us: summary.complete_us.map_or(now_us, |us| us.max(now_us)),
         plain_bytes,
-        entries: moved.totals.entries,
-        files: moved.totals.files,
+        entries: moved.totals.entry_count,
+        files: moved.totals.file_count,
     }
 }

@@ -139,8 +139,8 @@ impl LoadShared<'_> {
             let mut feed = feed.into_inner();
             self.note_changes(std::mem::take(&mut feed.changes))?;
             let totals = FileTotals {
-                entries: feed.entries,
-                files: feed.files,
+                entry_count: feed.entries,
+                file_count: feed.files,
             };
             (totals, feed.based, feed.number())
         };

@@ -40,7 +40,7 @@ pub fn of(
     let requested = RestoredSet {
         set: prepared.header.set,
         position: opened.position,
-        differential: prepared.header.parent.is_some(),
+        is_differential: prepared.header.parent.is_some(),
         devices: families
             .map(|i| opened.media.device(i).to_owned())
             .collect(),

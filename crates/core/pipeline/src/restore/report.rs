@@ -87,7 +87,7 @@ impl From<landing::RestoredConfiguration> for ConfigurationReport {
             config_file: found.config_file,
             hba_file: found.hba_file,
             ident_file: found.ident_file,
-            copies: found.copies,
+            copies_directory: found.copies,
             start: found.start,
         }
     }
@@ -199,7 +199,7 @@ pub fn set_of(link: &Link, plain_bytes: u64) -> RestoredSet {
     RestoredSet {
         set: link.header.set,
         position: link.header.position,
-        differential: link.header.parent.is_some(),
+        is_differential: link.header.parent.is_some(),
         devices: devices.map(|i| link.media.device(i).to_owned()).collect(),
         plain_bytes,
     }

@@ -228,8 +228,8 @@ impl<'a> Writer<'a> {
     /// Called when everything was put.
     pub fn finish(self) -> Result<RestoreResult, Error> {
         let totals = FileTotals {
-            entries: self.entries.into_inner(),
-            files: self.files.into_inner(),
+            entry_count: self.entries.into_inner(),
+            file_count: self.files.into_inner(),
         };
         let lost = self.target.lost();
         let delta = self.target.finish()?;

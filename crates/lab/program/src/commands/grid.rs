@@ -24,9 +24,9 @@ use crate::options::{CacheGrid, WhoShares};
 #[derive(Serialize)]
 struct Goal {
     goal: &'static str,
-    cells: usize,
-    missed: usize,
-    found: f64,
+    cell_count: usize,
+    missed_count: usize,
+    reached: f64,
     wanted: f64,
 }
 
@@ -167,9 +167,9 @@ pub fn run(options: &CacheGrid, context: &Context) -> std::result::Result<Exit, 
 fn goal(verdict: &GoalVerdict) -> Goal {
     Goal {
         goal: verdict.goal,
-        cells: verdict.cells,
-        missed: verdict.missed,
-        found: verdict.found,
+        cell_count: verdict.cells,
+        missed_count: verdict.missed,
+        reached: verdict.found,
         wanted: verdict.wanted,
     }
 }

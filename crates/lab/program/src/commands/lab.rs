@@ -91,7 +91,7 @@ struct Reported<'a> {
 struct Built<'a> {
     action: &'static str,
     bytes: u64,
-    rows: u64,
+    row_count: u64,
     #[serde(flatten)]
     report: &'a SampleReport,
 }
@@ -111,14 +111,14 @@ fn build(options: &Sample, context: &Context) -> Result<Exit, Failure> {
     let output = context.output;
     for file in &report.files {
         let (path, size) = (file.path.display(), bytes(file.bytes));
-        output.say(&format!("{path}: {size}, {} rows\n", file.rows));
+        output.say(&format!("{path}: {size}, {} rows\n", file.row_count));
     }
     output.json(
         Exit::Done,
         Built {
             action: "lab_sample",
             bytes: report.bytes(),
-            rows: report.rows(),
+            row_count: report.row_count(),
             report: &report,
         },
     );

@@ -62,8 +62,8 @@ struct Row<'a> {
 #[derive(Serialize)]
 struct Study<'a> {
     action: &'static str,
-    fast: &'a str,
-    slow: &'a str,
+    fast_model: &'a str,
+    slow_model: &'a str,
     simulated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     mix: Option<&'a str>,
@@ -71,7 +71,7 @@ struct Study<'a> {
     trace: Option<&'a Path>,
     sharing: WhoShares,
     resident_percent: u32,
-    seconds: u32,
+    virtual_s: u32,
     seed: u64,
     policies: Vec<Row<'a>>,
 }
@@ -222,14 +222,14 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
     }
     Ok(Study {
         action: "cache_simulate",
-        fast: fast.name,
-        slow: slow.name,
+        fast_model: fast.name,
+        slow_model: slow.name,
         simulated: true,
         mix: options.trace.is_none().then_some(options.mix.as_str()),
         trace: options.trace.as_deref(),
         sharing: options.sharing,
         resident_percent: options.resident,
-        seconds: options.seconds,
+        virtual_s: options.seconds,
         seed: options.seed,
         policies: rows,
     })
@@ -266,12 +266,12 @@ fn row<'a>(policy: &'a str, outcome: &Outcome, better: f64) -> Row<'a> {
 fn table(study: &Study) -> String {
     let load = match (study.trace, study.mix) {
         (Some(trace), _) => format!("trace {}", trace.display()),
-        (None, mix) => format!("load {}, {} s", mix.unwrap_or_default(), study.seconds),
+        (None, mix) => format!("load {}, {} s", mix.unwrap_or_default(), study.virtual_s),
     };
     let mut text = format!(
         "Simulated: {} in front of {}, {load}, {} % resident, seed {}{}\n\n",
-        study.fast,
-        study.slow,
+        study.fast_model,
+        study.slow_model,
         study.resident_percent,
         study.seed,
         study.sharing.words()

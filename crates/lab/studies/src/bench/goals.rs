@@ -165,7 +165,7 @@ fn parts(found: &Findings) -> Section {
                 Column::number("CPU", "s/GB", 3),
                 Column::number("Ratio", "", 3),
             ],
-            rows,
+            row_values: rows,
         }),
         charts: Vec::new(),
     }
@@ -269,7 +269,7 @@ fn nul(found: &Findings, goals: &mut Goals) -> Section {
                 Column::text("Goal"),
                 Column::text(""),
             ],
-            rows,
+            row_values: rows,
         }),
         charts: vec![chart],
     }
@@ -363,7 +363,7 @@ fn disk(found: &Findings, goals: &mut Goals) -> Section {
         ],
         table: Some(Table {
             columns: compared_columns("Algorithm", "To NUL", "CPU to NUL"),
-            rows,
+            row_values: rows,
         }),
         charts: Vec::new(),
     }
@@ -408,7 +408,7 @@ fn cold(found: &Findings, goals: &mut Goals) -> Section {
         )],
         table: Some(Table {
             columns: compared_columns("Backup", "Bound", "CPU warm"),
-            rows: vec![compared(
+            row_values: vec![compared(
                 "cold to NUL",
                 speed,
                 bound,
@@ -464,7 +464,7 @@ fn restore(found: &Findings, goals: &mut Goals) -> Section {
                 Column::text("Goal"),
                 Column::text(""),
             ],
-            rows,
+            row_values: rows,
         }),
         charts: Vec::new(),
     }
@@ -556,7 +556,7 @@ fn memory(found: &Findings, goals: &mut Goals) -> Section {
                 Column::text("Goal"),
                 Column::text(""),
             ],
-            rows: rows.collect(),
+            row_values: rows.collect(),
         }),
         charts: Vec::new(),
     }
@@ -588,7 +588,7 @@ fn ceilings(found: &Findings, goals: &mut Goals) -> Section {
                 Column::text("Goal"),
                 Column::text(""),
             ],
-            rows: rows.collect(),
+            row_values: rows.collect(),
         }),
         charts: Vec::new(),
     }
@@ -640,7 +640,7 @@ fn levels(found: &Findings, goals: &mut Goals) -> Section {
                 Column::number("CPU", "s/GB", 3),
                 Column::number("Ratio", "", 3),
             ],
-            rows: rows.collect(),
+            row_values: rows.collect(),
         }),
         charts: Vec::new(),
     }
@@ -669,7 +669,7 @@ fn peers(found: &Findings) -> Section {
                 Column::number("Speed", "GB/s", 2),
                 Column::number("CPU", "s/GB", 3),
             ],
-            rows: rows.collect(),
+            row_values: rows.collect(),
         }),
         charts: Vec::new(),
     }

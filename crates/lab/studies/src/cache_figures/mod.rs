@@ -147,7 +147,7 @@ fn latency(spec: &FiguresSpec) -> Result<Section> {
         ],
         table: Some(Table {
             columns,
-            rows: rows.collect(),
+            row_values: rows.collect(),
         }),
         charts: vec![Chart {
             title: "How many times as long the flash takes".into(),
@@ -238,7 +238,7 @@ fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<f64>)> {
             Column::number("I/O on flash", "%", 0),
             Column::number("Slower on Optane", "%", 1),
         ],
-        rows: rows.collect(),
+        row_values: rows.collect(),
     };
     let names = || At::Names(QUERIES.iter().map(|q| q.name.to_owned()).collect());
     let chart = |title: &str, y: Axis, series: Vec<Series>| Chart {
@@ -309,7 +309,7 @@ fn policies(spec: &FiguresSpec) -> Result<Section> {
             Column::number("Warm-up", "s", 2),
             Column::text("Steady"),
         ],
-        rows: POLICIES.iter().zip(&outcomes).map(row).collect(),
+        row_values: POLICIES.iter().zip(&outcomes).map(row).collect(),
     };
     let values = |of: fn(&Outcome) -> f64| outcomes.iter().map(|o| Some(of(o))).collect();
     let mut small = Series::new("small reads", values(|o| o.small_reads.mean));
@@ -367,7 +367,7 @@ fn change(spec: &FiguresSpec) -> Result<Section> {
             Column::number("95 % after", "ms", 0),
             Column::number("Steady state", "MB/s", 0),
         ],
-        rows: rows.collect(),
+        row_values: rows.collect(),
     };
     // Points of 100 ms each: shorter ones would hide the lines in noise.
     let joined = 10;

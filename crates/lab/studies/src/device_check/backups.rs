@@ -153,7 +153,7 @@ impl Yard {
             jobs: AtomicU64::new(0),
         };
         let taken = self.round_trip(Arc::new(liar), Verify::Full)?;
-        let used = taken.engines.iter().find(|e| e.accelerator);
+        let used = taken.engines.iter().find(|e| e.is_accelerator);
         let used = used.context("the engine was not used")?;
         ensure!(used.verify_failures > 0, "no damage was detected");
         Ok(format!(

@@ -369,7 +369,7 @@ impl Check<'_> {
                     Column::number("ratio", "", 2),
                     Column::number("by the GPU", "%", 0),
                 ],
-                rows,
+                row_values: rows,
             }),
             charts: Vec::new(),
         }
@@ -415,7 +415,7 @@ impl Check<'_> {
                     Column::number("from the GPU", "GB/s", 1),
                     Column::number("both ways", "GB/s", 1),
                 ],
-                rows,
+                row_values: rows,
             }),
             charts: Vec::new(),
         }
@@ -478,7 +478,7 @@ impl Check<'_> {
                     device_columns(),
                 ]
                 .concat(),
-                rows,
+                row_values: rows,
             }),
             charts: Vec::new(),
         }
@@ -538,7 +538,7 @@ impl Check<'_> {
             )],
             table: Some(Table {
                 columns: [vec![Column::text("way")], device_columns()].concat(),
-                rows,
+                row_values: rows,
             }),
             charts: Vec::new(),
         }
@@ -591,7 +591,7 @@ impl Check<'_> {
                     Column::number("CPU", "s/GB", 2),
                     Column::number("ratio", "", 2),
                 ],
-                rows,
+                row_values: rows,
             }),
             charts: Vec::new(),
         }
@@ -617,7 +617,7 @@ impl Check<'_> {
                 columns: ["check", "passed", "what was seen"]
                     .map(Column::text)
                     .into(),
-                rows: self.checks.iter().map(row).collect(),
+                row_values: self.checks.iter().map(row).collect(),
             }),
             charts: Vec::new(),
         }

@@ -87,8 +87,9 @@ pub struct Section {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     pub columns: Vec<Column>,
-    /// Each as long as `columns`.
-    pub rows: Vec<Vec<Cell>>,
+    /// Each as long as `columns`. Reports of earlier versions call them `rows`.
+    #[serde(alias = "rows")]
+    pub row_values: Vec<Vec<Cell>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

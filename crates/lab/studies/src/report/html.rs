@@ -121,7 +121,7 @@ fn table(table: &Table) -> String {
         out.push_str(&format!("<th{class}>{name}<small>{unit}</small></th>"));
     }
     out.push_str("</tr></thead>\n<tbody>\n");
-    for row in &table.rows {
+    for row in &table.row_values {
         out.push_str("<tr>");
         for ((cell, column), class) in row.iter().zip(&table.columns).zip(&class) {
             let shown = cell.shown(column);

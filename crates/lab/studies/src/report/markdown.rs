@@ -52,7 +52,7 @@ fn table(out: &mut String, table: &Table) {
         });
     }
     out.push('\n');
-    for row in &table.rows {
+    for row in &table.row_values {
         out.push('|');
         for (cell, column) in row.iter().zip(&table.columns) {
             out.push_str(&format!(" {} |", escape(&cell.shown(column))));

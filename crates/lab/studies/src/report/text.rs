@@ -72,7 +72,7 @@ fn table(out: &mut String, table: &Table) {
         lines.push(units);
     }
     let heads = lines.len();
-    for row in &table.rows {
+    for row in &table.row_values {
         lines.push(
             row.iter()
                 .zip(columns)
@@ -113,7 +113,11 @@ fn table(out: &mut String, table: &Table) {
 
 /// Whether column `n` holds numbers (or nothing) only.
 pub fn is_numeric(table: &Table, n: usize) -> bool {
-    let mut cells = table.rows.iter().filter_map(|row| row.get(n)).peekable();
+    let mut cells = table
+        .row_values
+        .iter()
+        .filter_map(|row| row.get(n))
+        .peekable();
     cells.peek().is_some() && cells.all(|cell| !matches!(cell, Cell::Text(_)))
 }
 

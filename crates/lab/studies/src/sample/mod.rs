@@ -115,8 +115,8 @@ impl SampleReport {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    pub fn rows(&self) -> u64 {
-        self.files.iter().map(|file| file.rows).sum()
+    pub fn row_count(&self) -> u64 {
+        self.files.iter().map(|file| file.row_count).sum()
     }
 }
 
@@ -125,7 +125,7 @@ impl SampleReport {
 pub struct SampleFile {
     pub path: PathBuf,
     pub bytes: u64,
-    pub rows: u64,
+    pub row_count: u64,
 }
 
 /// The progress of a sample.
@@ -181,7 +181,7 @@ pub fn sample(spec: &SampleSpec, on_progress: &dyn Fn(Progress)) -> Result<Sampl
         report.files.push(SampleFile {
             path,
             bytes: loaded.bytes,
-            rows: loaded.rows,
+            row_count: loaded.rows,
         });
     }
     Ok(report)

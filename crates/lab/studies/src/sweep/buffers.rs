@@ -132,7 +132,7 @@ fn report(
             Column::number("CPU time", "s/GB", 3),
             Column::number("CPU", "% of system", 1),
         ],
-        rows: cells.iter().map(row).collect(),
+        row_values: cells.iter().map(row).collect(),
     };
     let chart = |title: &str, y: Axis, value: &dyn Fn(&Cellful) -> Option<f64>| {
         let line = |&count: &usize| {

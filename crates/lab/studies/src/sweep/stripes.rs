@@ -296,7 +296,10 @@ fn all(spec: &StripesSpec, kinds: &[Kind], nul: &Timing, backups: &[Backup]) -> 
             ),
             hardware,
         ],
-        table: Some(Table { columns, rows }),
+        table: Some(Table {
+            columns,
+            row_values: rows,
+        }),
         charts: charts(spec, kinds, nul, backups),
     }
 }
@@ -446,7 +449,7 @@ impl Ratios {
                 Column::number("CPU time", "MS_XPRESS : QAT_DEFLATE", 2),
                 Column::number("Size", "MS_XPRESS : QAT_DEFLATE", 3),
             ],
-            rows: rows.collect(),
+            row_values: rows.collect(),
         };
         let counts: Vec<usize> = self.rows.iter().map(|r| r.stripes).collect();
         let values = |value: fn(&Ratio) -> f64| self.rows.iter().map(|r| Some(value(r))).collect();
@@ -504,9 +507,9 @@ mod tests {
     #[test]
     fn blocks_that_software_compressed_do_not_count_as_hardware() {
         let backup = |kind: Kind, stripes, hardware: u64| {
-            let share = |name: &str, accelerator, plain_bytes| EngineShare {
+            let share = |name: &str, is_accelerator, plain_bytes| EngineShare {
                 name: name.into(),
-                accelerator,
+                is_accelerator,
                 plain_bytes,
                 ..EngineShare::default()
             };

@@ -275,10 +275,10 @@ pub fn status(options: &CacheStatus, context: &Context) -> Result<Exit, Failure>
     if let Some(members) = answer.as_object_mut()
         && let Some(state) = members.remove("status")
     {
-        members.insert("state".to_owned(), state);
+        members.insert("cache_state".to_owned(), state);
     }
     let mut table = Table::new(&["", ""]);
-    for part in ["state", "counters", "reasons"] {
+    for part in ["cache_state", "counters", "reasons"] {
         for (name, value) in answer
             .get(part)
             .and_then(Value::as_object)

@@ -93,7 +93,7 @@ fn text(
         plain(&found.target)
     );
     for set in &found.sets {
-        let kind = match set.differential {
+        let kind = match set.is_differential {
             true => "differential",
             false => "full",
         };

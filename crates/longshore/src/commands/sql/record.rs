@@ -17,7 +17,7 @@ pub enum OutputPiece {
     Message {
         number: u32,
         severity: u8,
-        state: u8,
+        message_state: u8,
         line: u32,
         text: String,
         /// The file of `-i` that an error comes from.
@@ -28,7 +28,7 @@ pub enum OutputPiece {
     },
     Rows {
         columns: Vec<Json>,
-        rows: Vec<Vec<Json>>,
+        row_values: Vec<Vec<Json>>,
     },
 }
 
@@ -56,7 +56,7 @@ impl Sink for Keep {
         let column = |c: &Column| json!({"name": c.name, "type": c.kind.to_string()});
         self.said.push(OutputPiece::Rows {
             columns: columns.iter().map(column).collect(),
-            rows: Vec::new(),
+            row_values: Vec::new(),
         });
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Sink for Keep {
     fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone> {
         // Messages may have come since the columns.
         let open = self.said.iter_mut().rev().find_map(|piece| match piece {
-            OutputPiece::Rows { rows, .. } => Some(rows),
+            OutputPiece::Rows { row_values, .. } => Some(row_values),
             OutputPiece::Message { .. } => None,
         });
         if let Some(rows) = open {
@@ -78,7 +78,7 @@ impl Sink for Keep {
         self.said.push(OutputPiece::Message {
             number: message.number,
             severity: message.severity,
-            state: message.state,
+            message_state: message.state,
             line: message.line,
             text: message.text.clone(),
             file: self.file.clone().filter(|_| message.is_error()),
@@ -107,9 +107,12 @@ mod tests {
         let mut messages = 0;
         for piece in &keep.said {
             match piece {
-                OutputPiece::Rows { columns, rows } => {
-                    assert!(rows.iter().all(|row| row.len() == columns.len()));
-                    results.push(rows.len());
+                OutputPiece::Rows {
+                    columns,
+                    row_values,
+                } => {
+                    assert!(row_values.iter().all(|row| row.len() == columns.len()));
+                    results.push(row_values.len());
                 }
                 OutputPiece::Message { .. } => messages += 1,
             }

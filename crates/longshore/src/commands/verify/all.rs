@@ -70,14 +70,14 @@ struct VerifiedDatabase {
     database: String,
     target: String,
     /// Backups that were read and found good.
-    verified: u64,
+    verified_count: u64,
     /// Backups that an earlier run had found good.
-    known: u64,
-    damaged: u64,
+    known_count: u64,
+    damaged_count: u64,
     /// Backups that no identity opens, that are not encrypted and must be, or that a newer version wrote.
-    closed: u64,
+    closed_count: u64,
     /// Backups that this run did not reach.
-    left: u64,
+    left_count: u64,
     /// Bytes that were decoded.
     plain_bytes: u64,
     elapsed_s: f64,
@@ -180,14 +180,14 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
 impl VerifiedDatabase {
     fn is_damaged(&self) -> bool {
         let log_is = self.wal.as_ref().is_some_and(|wal| !wal.is_valid());
-        self.damaged > 0 || log_is
+        self.damaged_count > 0 || log_is
     }
 
     /// Nobody knows whether a backup, or WAL, that was not opened is good.
     fn is_valid(&self) -> bool {
         let log = self.wal.as_ref();
         let log_is_closed = log.is_some_and(|wal| wal.first_closed().is_some());
-        !self.is_damaged() && self.closed == 0 && !log_is_closed
+        !self.is_damaged() && self.closed_count == 0 && !log_is_closed
     }
 
     /// How its own run ended; `None`: it did its work, and nothing is wrong.
@@ -201,13 +201,13 @@ impl VerifiedDatabase {
 
     /// The numbers of backups and segments, on one line.
     fn counts(&self) -> String {
-        let closed = match self.closed {
+        let closed = match self.closed_count {
             0 => String::new(),
             closed => format!(", {closed} NOT OPENED"),
         };
         let mut text = format!(
             "backups {} verified, {} known to be good, {} DAMAGED{closed}, {} left",
-            self.verified, self.known, self.damaged, self.left
+            self.verified_count, self.known_count, self.damaged_count, self.left_count
         );
         if let Some(wal) = &self.wal {
             text += &format!("; WAL {}", wal.counts());
@@ -221,11 +221,11 @@ impl VerifiedDatabase {
             let of_it = self.backups.iter().filter(|row| row.verdict == verdict);
             of_it.count() as u64
         };
-        self.verified = count(Verdict::Good);
-        self.known = count(Verdict::Known);
-        self.damaged = count(Verdict::Damaged);
-        self.closed = count(Verdict::Closed);
-        self.left = count(Verdict::Left);
+        self.verified_count = count(Verdict::Good);
+        self.known_count = count(Verdict::Known);
+        self.damaged_count = count(Verdict::Damaged);
+        self.closed_count = count(Verdict::Closed);
+        self.left_count = count(Verdict::Left);
     }
 }
 
@@ -345,7 +345,11 @@ impl<'a> Verification<'a> {
         };
         let counted = format!(
             "{} verified, {} known to be good, {} damaged, {} not opened, {} left",
-            database.verified, database.known, database.damaged, database.closed, database.left
+            database.verified_count,
+            database.known_count,
+            database.damaged_count,
+            database.closed_count,
+            database.left_count
         );
         let message = match failed {
             Some(failed) => format!("{counted}: {}", failed.text),
@@ -823,13 +827,13 @@ fn text(database: &VerifiedDatabase) -> String {
             text += &format!("  {}: {}\n", row.label, plain(why));
         }
     }
-    let closed = match database.closed {
+    let closed = match database.closed_count {
         0 => String::new(),
         closed => format!(", {closed} NOT OPENED"),
     };
     text += &format!(
         "backups           {} verified, {} known to be good, {} DAMAGED{closed}, {} left\n",
-        database.verified, database.known, database.damaged, database.left
+        database.verified_count, database.known_count, database.damaged_count, database.left_count
     );
     if let Some(wal) = &database.wal {
         text += &wal.text();

@@ -32,56 +32,65 @@ const RANGE: usize = 2048;
 #[derive(Debug, Default, Serialize)]
 pub struct VerifiedWal {
     /// Segments that were read and are good.
-    verified: u64,
+    verified_count: u64,
     /// Segments that an earlier run had found good.
-    known: u64,
+    known_count: u64,
     /// Segments that do not decode to what was pushed.
-    damaged: Vec<String>,
+    damaged_segments: Vec<String>,
     /// Segments that do not continue the one before, and why.
-    broken: Vec<String>,
+    broken_segments: Vec<String>,
     /// Segments of a newer version: nobody here knows whether they are good.
-    closed: Vec<String>,
+    closed_segments: Vec<String>,
     /// Whether the run ended before all was read.
-    left: bool,
+    was_interrupted: bool,
 }
 
 impl VerifiedWal {
     pub fn is_valid(&self) -> bool {
-        self.damaged.is_empty() && self.broken.is_empty()
+        self.damaged_segments.is_empty() && self.broken_segments.is_empty()
     }
 
     /// Whether all of it is known to be good.
     pub fn is_whole(&self) -> bool {
-        self.is_valid() && self.closed.is_empty() && !self.left
+        self.is_valid() && self.closed_segments.is_empty() && !self.was_interrupted
     }
 
     pub fn first_closed(&self) -> Option<&str> {
-        self.closed.first().map(String::as_str)
+        self.closed_segments.first().map(String::as_str)
     }
 
     pub fn first_wrong(&self) -> Option<&str> {
-        let mut wrong = self.damaged.iter().chain(&self.broken);
+        let mut wrong = self.damaged_segments.iter().chain(&self.broken_segments);
         wrong.next().map(String::as_str)
     }
 
     /// The numbers of segments.
     pub fn counts(&self) -> String {
-        let closed = match self.closed.len() {
+        let closed = match self.closed_segments.len() {
             0 => String::new(),
             closed => format!(", {closed} NOT OPENED"),
         };
         format!(
             "{} segments verified, {} known to be good, {} DAMAGED{closed}{}",
-            self.verified,
-            self.known,
-            self.damaged.len(),
-            if self.left { ", the rest left" } else { "" }
+            self.verified_count,
+            self.known_count,
+            self.damaged_segments.len(),
+            if self.was_interrupted {
+                ", the rest left"
+            } else {
+                ""
+            }
         )
     }
 
     pub fn text(&self) -> String {
         let mut text = format!("WAL               {}\n", self.counts());
-        for what in self.damaged.iter().chain(&self.broken).chain(&self.closed) {
+        for what in self
+            .damaged_segments
+            .iter()
+            .chain(&self.broken_segments)
+            .chain(&self.closed_segments)
+        {
             text += &format!("  {}\n", plain(what));
         }
         text
@@ -174,7 +183,7 @@ impl LogVerification<'_, '_> {
             if self.is_known(name) {
                 self.part(&mut part, before, Some(name))?;
                 self.good = None;
-                self.found.known += 1;
+                self.found.known_count += 1;
                 before = Some(name);
             } else {
                 part.push(name);
@@ -206,25 +215,29 @@ impl LogVerification<'_, '_> {
             return Ok(());
         };
         let mut good = 0;
-        let before_it = self.found.damaged.len();
+        let before_it = self.found.damaged_segments.len();
         for name in &names {
             if self.cancel.load(Ordering::Relaxed) {
-                self.found.left = true;
+                self.found.was_interrupted = true;
                 return Ok(());
             }
             match self.archive.verify(WalName::Segment(*name)) {
                 // Retention has removed it meanwhile.
                 Err(Error::Missing { .. }) => {}
                 Ok(_) => good += 1,
-                Err(error @ Error::Damaged { .. }) => self.found.damaged.push(error.to_string()),
-                Err(error @ Error::Unopened { .. }) if error.is_tampering() => {
-                    self.found.damaged.push(told(&error));
+                Err(error @ Error::Damaged { .. }) => {
+                    self.found.damaged_segments.push(error.to_string())
                 }
-                Err(error @ Error::OtherHistory { .. }) => self.found.damaged.push(told(&error)),
+                Err(error @ Error::Unopened { .. }) if error.is_tampering() => {
+                    self.found.damaged_segments.push(told(&error));
+                }
+                Err(error @ Error::OtherHistory { .. }) => {
+                    self.found.damaged_segments.push(told(&error))
+                }
                 Err(
                     error
                     @ (Error::Newer { .. } | Error::Unopened { .. } | Error::NotSealed { .. }),
-                ) => self.found.closed.push(told(&error)),
+                ) => self.found.closed_segments.push(told(&error)),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -235,10 +248,10 @@ impl LogVerification<'_, '_> {
         };
         let broken = self.archive.broken_links(&span)?;
         let is_sound = good == names.len() && broken.is_empty();
-        let is_unsound = self.found.damaged.len() > before_it || !broken.is_empty();
-        self.found.verified += good as u64;
+        let is_unsound = self.found.damaged_segments.len() > before_it || !broken.is_empty();
+        self.found.verified_count += good as u64;
         self.found
-            .broken
+            .broken_segments
             .extend(broken.iter().map(ToString::to_string));
         if is_sound {
             self.record(*first, *last, &names);

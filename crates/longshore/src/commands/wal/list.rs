@@ -28,8 +28,8 @@ struct Answer {
     segment_bytes: u64,
     runs: Vec<RunFacts>,
     histories: Vec<u32>,
-    gaps: usize,
-    damaged: Vec<String>,
+    gap_count: usize,
+    damaged_segments: Vec<String>,
     /// The archive refuses another branch's WAL.
     refused: Option<String>,
     /// With --verify: segments that do not continue the previous one.
@@ -126,8 +126,8 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
             segment_bytes: size.bytes(),
             runs: facts,
             histories: histories.iter().map(|t| t.number()).collect(),
-            gaps,
-            damaged,
+            gap_count: gaps,
+            damaged_segments: damaged,
             refused,
             broken,
         },

@@ -451,7 +451,7 @@ fn files(
     if request.log.is_some() {
         return one(LOG_FILE.into());
     }
-    let listed = match report.totals.files as usize <= FILES_SHOWN_MAX {
+    let listed = match report.totals.file_count as usize <= FILES_SHOWN_MAX {
         true => media::files(session, &request.devices, report.position),
         false => None,
     };

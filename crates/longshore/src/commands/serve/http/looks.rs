@@ -56,7 +56,7 @@ pub struct ShelfFound {
 pub struct CheckFound {
     pub checked: CheckedDatabase,
     /// Findings that are not shown.
-    pub left_out: usize,
+    pub left_out_count: usize,
     /// The numbers of findings by their grade: to look at, and bad.
     pub counts: (usize, usize),
 }
@@ -64,10 +64,10 @@ pub struct CheckFound {
 /// The numbers of elements that are not shown: the older ones, or those at the end.
 #[derive(Debug, Default, Serialize)]
 pub struct LeftOut {
-    pub backups: usize,
-    pub windows: usize,
+    pub backup_count: usize,
+    pub window_count: usize,
     /// Of gaps, runs of segments, branches and unknown names.
-    pub others: usize,
+    pub other_count: usize,
 }
 
 /// The last runs of the history.
@@ -114,18 +114,18 @@ fn shelf(placed: &Placed, rows: usize, context: &Context) -> Result<Found, Failu
     // A reader of the page need not learn how the server is reached.
     info.url = None;
     let mut left_out = LeftOut {
-        backups: newest(&mut info.backups, rows),
-        others: first(&mut info.branches) + first(&mut info.strays),
-        windows: 0,
+        backup_count: newest(&mut info.backups, rows),
+        other_count: first(&mut info.branches) + first(&mut info.strays),
+        window_count: 0,
     };
     for row in &mut info.backups {
-        left_out.others += first(&mut row.needs) + first(&mut row.used_by);
+        left_out.other_count += first(&mut row.needed) + first(&mut row.used_by);
     }
-    left_out.others +=
+    left_out.other_count +=
         newest(&mut info.results.all, LIST_MAX) + first(&mut info.results.unreadable);
     if let Some(wal) = &mut info.wal {
-        left_out.windows = newest(&mut wal.windows, LIST_MAX);
-        left_out.others += newest(&mut wal.runs, LIST_MAX)
+        left_out.window_count = newest(&mut wal.windows, LIST_MAX);
+        left_out.other_count += newest(&mut wal.runs, LIST_MAX)
             + newest(&mut wal.gaps, LIST_MAX)
             + newest(&mut wal.inconsistent, LIST_MAX)
             + newest(&mut wal.unsound, LIST_MAX);
@@ -157,19 +157,19 @@ fn first<T>(list: &mut Vec<T>) -> usize {
 fn checked(mut checked: CheckedDatabase) -> Found {
     let of = |grade: Grade| checked.findings.iter().filter(|f| f.grade == grade).count();
     let counts = (of(Grade::Look), of(Grade::Bad));
-    let mut left_out = 0;
+    let mut left_out_count = 0;
     for grade in [Grade::Good, Grade::Look, Grade::Bad] {
         let mut surplus = checked.findings.len().saturating_sub(LIST_MAX);
         checked.findings.retain(|finding| {
             let goes = surplus > 0 && finding.grade == grade;
             surplus -= usize::from(goes);
-            left_out += usize::from(goes);
+            left_out_count += usize::from(goes);
             !goes
         });
     }
     Found::Check(Box::new(CheckFound {
         checked,
-        left_out,
+        left_out_count,
         counts,
     }))
 }
@@ -192,7 +192,7 @@ fn history(context: &Context) -> Result<Runs, Failure> {
         restores: catalog.restores(&query)?,
         runs: noted(&catalog)?,
     };
-    runs.restores.iter_mut().for_each(|row| row.files.clear());
+    runs.restores.iter_mut().for_each(|row| row.paths.clear());
     Ok(runs)
 }
 

@@ -286,7 +286,7 @@ struct CheckRow<'a> {
     #[serde(flatten)]
     asked: Asked<'a>,
     check: Option<&'a CheckedDatabase>,
-    left_out: usize,
+    left_out_count: usize,
     #[serde(skip)]
     counts: (usize, usize),
 }
@@ -432,7 +432,7 @@ impl<'a> Seen<'a> {
                         database,
                         asked,
                         check: found.map(|found: &CheckFound| &found.checked),
-                        left_out: found.map_or(0, |found| found.left_out),
+                        left_out_count: found.map_or(0, |found| found.left_out_count),
                         counts: found.map_or((0, 0), |found| found.counts),
                     });
                 }
