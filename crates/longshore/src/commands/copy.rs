@@ -349,8 +349,9 @@ impl RouteRun<'_> {
             elapsed_s: 0.0,
             backups: Vec::new(),
         };
+        let facts = from.facts();
         let rows: Vec<Option<CopyRow>> = (0..plan.steps.len())
-            .map(|i| CopyRow::of(&from, i, &plan.steps[i]))
+            .map(|i| CopyRow::of((&from, &facts), i, &plan.steps[i]))
             .collect();
         let rows = match self.options.dry_run {
             true => {
@@ -706,7 +707,11 @@ impl CopiedDatabase {
 
 impl CopyRow {
     /// `None`: the backup was not asked for, or it is none yet.
-    fn of(from: &Listing, index: usize, step: &CopyStep) -> Option<CopyRow> {
+    fn of(
+        (from, facts): (&Listing, &[SetFacts]),
+        index: usize,
+        step: &CopyStep,
+    ) -> Option<CopyRow> {
         let set = &from.sets[index];
         let (fate, why) = match step {
             CopyStep::NotAsked => return None,
@@ -730,7 +735,7 @@ impl CopyRow {
         };
         Some(CopyRow {
             label: set.label.to_string(),
-            kind: set.facts().kind.text(),
+            kind: shelves::kind_of(facts, index),
             bytes: set.bytes,
             fate,
             why,

@@ -13,7 +13,7 @@ use longshore_repository::branch;
 use longshore_repository::chain::{SetFacts, chain};
 use longshore_repository::lease::Holder;
 use longshore_repository::retention::{Decision, Keep, Remove, RetentionVerdict};
-use longshore_repository::{Listing, Shelf, Target};
+use longshore_repository::{BackupKind, Listing, Shelf, Target};
 use serde::Serialize;
 
 use super::devices;
@@ -227,6 +227,18 @@ pub struct LogRow {
     pub included: bool,
 }
 
+/// `full`, `diff`, or `incr` if it is compared with another one of `facts` that is not full. The labels of both are `diff`.
+pub fn kind_of(facts: &[SetFacts], i: usize) -> &'static str {
+    let parent = facts[i].parent.and_then(|id| {
+        let is_parent = |other: &&SetFacts| other.id == Some(id);
+        facts.iter().find(is_parent)
+    });
+    match parent {
+        Some(parent) if parent.kind == BackupKind::Differential => "incr",
+        _ => facts[i].kind.text(),
+    }
+}
+
 pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
     let facts = listing.facts();
     let branches = listing.branches();
@@ -248,10 +260,7 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
         Row {
             label: set.label.to_string(),
             set: facts[i].id.map(|id| id.to_string()),
-            kind: match needs.len() {
-                0 | 1 => facts[i].kind.text(),
-                _ => "incr",
-            },
+            kind: kind_of(&facts, i),
             state: match broken {
                 Some(_) => "BROKEN",
                 None => set.state.word(),
@@ -592,9 +601,9 @@ fn newest_good(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longshore_repository::Label;
     use longshore_repository::chain::Health;
     use longshore_repository::identity::Identity;
-    use longshore_repository::{BackupKind, Label};
 
     const HOUR_US: i64 = 3_600_000_000;
 

@@ -294,6 +294,10 @@ fn a_backup_to_a_target_finds_its_base() {
         .map(|b| b["type"].as_str().unwrap())
         .collect();
     assert_eq!(kinds, ["full", "full", "diff", "incr"]);
+    let verified = answer(&succeed(&mut program(&["verify", "--all", "--json"])));
+    let verified = verified["databases"][0]["backups"].as_array().unwrap();
+    let verified: Vec<_> = verified.iter().map(|b| b["type"].clone()).collect();
+    assert_eq!(verified, kinds);
     let label = |i: usize| backups[i]["label"].as_str().unwrap().to_owned();
     assert_eq!(
         backups[3]["needed"].to_string(),

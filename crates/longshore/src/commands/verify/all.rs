@@ -36,7 +36,7 @@ use super::super::ends::RunLines;
 use super::super::moving::{limits, reading_tuning};
 use super::super::recording;
 use super::super::runs::PendingRun;
-use super::super::shelves::{Failures, shelves};
+use super::super::shelves::{self, Failures};
 use super::judged::Judged;
 use super::ledger::{Ledger, Trust};
 use super::log::{self, VerifiedWal};
@@ -126,7 +126,7 @@ impl Verdict {
 pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let named: Vec<String> = options.media.database.iter().cloned().collect();
     let target = options.media.target.as_deref();
-    let mut all = shelves(context, &named, target)?;
+    let mut all = shelves::shelves(context, &named, target)?;
     // Copies may be far away: they are verified where their target is named.
     let is_own =
         |shelf: &Shelf| context.config.target_of(&shelf.database) == Some(&shelf.target.name);
@@ -567,7 +567,7 @@ impl<'a> Verification<'a> {
         let row = |verdict, why: Option<String>| {
             Seen::Row(VerifiedRow {
                 label: set.label.to_string(),
-                kind: facts[index].kind.text(),
+                kind: shelves::kind_of(facts, index),
                 verdict,
                 plain_bytes: complete.map(|c| c.trailer.plain_bytes_total),
                 why,
