@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build dist compilers demo demo-cache test bench bench-postgres bench-buckets soak fuzz deny device-check device-results man completions install install-built uninstall deb rpm image test-packages clean
+.PHONY: help setup build dist compilers demo demo-cache test bench bench-postgres bench-buckets soak fuzz deny device-check device-results man completions install install-built uninstall deb rpm image test-packages test-recipes clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ test-packages: ## Packages and image of BUILT in a clean Debian (root, debootstr
 	@./scripts/test-packages.sh "$(BUILT)" $(WORK)/packages
 	@./scripts/test-rpm.sh "$(BUILT)" $(WORK)/packages
 	@./scripts/test-image.sh "$(BUILT)" $(WORK)/packages
+
+test-recipes: ## The Patroni and repmgr recipes of docs/recipes.md with the program of BUILT (root, etcd, repmgr; Patroni by pip); minutes
+	@python3 scripts/test-recipes.py $(BINARY) $(WORK)/recipes
 
 clean: ## Removes build results and .work
 	$(CARGO) clean
