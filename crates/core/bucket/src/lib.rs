@@ -54,7 +54,7 @@ pub use objects::{Abilities, Below, Listed};
 pub use past::{as_of, past_ns};
 pub use runtime::Ticket;
 pub use scheme::Scheme;
-pub use settings::{CA_FILE, PART_MIB, Settings, part_bytes};
+pub use settings::{CA_FILE, PART_MIB, S3Server, Settings, part_bytes};
 pub use store::{Bucket, Created, Ends, Head};
 pub use unfinished::{Unfinished, UnfinishedBelow};
 pub use upload::{

@@ -68,6 +68,27 @@ pub struct Settings {
     pub(crate) patience: Patience,
 }
 
+/// The server of S3 that this process's settings name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct S3Server {
+    /// Its host, with the port if the settings have one.
+    pub host: String,
+    pub region: String,
+}
+
+impl S3Server {
+    /// `None` if the settings cannot be read.
+    pub fn of_environment(storage: &dyn Storage) -> Option<S3Server> {
+        let settings = Settings::of_environment(Scheme::S3, "", storage).ok()?;
+        let server = settings.server();
+        let (_, rest) = server.split_once("://")?;
+        Some(S3Server {
+            host: rest.split('/').next()?.to_owned(),
+            region: settings.region().to_owned(),
+        })
+    }
+}
+
 /// The settings of one kind of store.
 #[derive(Clone)]
 pub(crate) enum Provider {

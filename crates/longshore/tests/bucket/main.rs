@@ -164,6 +164,12 @@ impl Server {
         }
     }
 
+    /// Its host, as SQL Server's addresses begin with it; `None` if it does not speak S3.
+    fn s3_host(&self) -> Option<String> {
+        let is_s3 = matches!(self.kind, Kind::S3proxy | Kind::Versitygw);
+        is_s3.then(|| format!("127.0.0.1:{}", self.port))
+    }
+
     /// `--to` or nothing before each of three objects.
     fn stripes(&self, name: &str, option: &str) -> String {
         let bucket = self.bucket();
@@ -1125,6 +1131,33 @@ fn statements_back_up_to_urls_and_restore_from_them() {
         let said = sql(1, &format!("BACKUP DATABASE shop TO {all}"));
         assert!(said.contains("WITH FORMAT"), "{said}");
         sql(0, &format!("BACKUP DATABASE shop TO {all} WITH FORMAT"));
+        // As SQL Server's scripts name the object and the region.
+        if let Some(host) = server.s3_host() {
+            let theirs = |host: &str| bucket.replace("s3://", &format!("s3://{host}/"));
+            let all = |host: &str| format!("URL = '{}/dir/theirs.bak'", theirs(host));
+            let region = r#"BACKUP_OPTIONS = '{"s3": {"region":"us-east-1"}}'"#;
+            sql(
+                0,
+                &format!("BACKUP DATABASE shop TO {} WITH {region}", all(&host)),
+            );
+            assert!(server.has("dir/theirs.bak"));
+            let region = region.replace("BACKUP", "RESTORE");
+            sql(
+                0,
+                &format!("RESTORE VERIFYONLY FROM {} WITH {region}", all(&host)),
+            );
+            let elsewhere = region.replace("us-east-1", "eu-central-1");
+            let said = sql(
+                1,
+                &format!("RESTORE VERIFYONLY FROM {} WITH {elsewhere}", all(&host)),
+            );
+            assert!(said.contains("another region"), "{said}");
+            let said = sql(
+                1,
+                &format!("RESTORE VERIFYONLY FROM {}", all("other.example:9000")),
+            );
+            assert!(said.contains("begins with a host"), "{said}");
+        }
         let credential = format!("BACKUP DATABASE shop TO {all} WITH FORMAT, CREDENTIAL = 'c'");
         assert!(sql(1, &credential).contains("AWS files"));
         let mixed = format!("BACKUP DATABASE shop TO {all}, DISK = 'a.bak'");

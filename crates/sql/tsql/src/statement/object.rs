@@ -2,13 +2,15 @@
 //!
 //! Invariants
 //! - An address is `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`. SQL Server's own forms begin with the
-//!   store's host, and a host must never be taken for a bucket: what may be one is refused.
+//!   store's host, and a host must never be taken for a bucket: what may be one is refused, unless it is the host of the
+//!   server of S3 that this process uses. Then `s3://HOST:PORT/BUCKET/KEY` is the object `s3://BUCKET/KEY`.
 //! - A prefix of allowed objects ends at a slash: no name that merely begins the same is below it.
 //! - A refused text is not repeated: it may have a secret in it.
 //!
 //! Leaves to others: the store, its credentials and whether object stores are used at all (`longshore-bucket`).
 
-use longshore_media::DeviceSpec;
+use longshore_io::Storage;
+use longshore_media::{DeviceSpec, S3Server};
 
 use crate::message::{self, Message};
 use crate::session::Session;
@@ -26,9 +28,53 @@ const STORES: [(&str, &str); 3] = [
 
 /// The object of a URL. Errors: what to write instead, and those of [`reach`].
 pub fn named(session: &Session, name: &str) -> Result<DeviceSpec, Message> {
-    let object = object(name).map_err(|why| message::OWN.with(&[&why]))?;
+    let storage = &*session.server.setup.context.storage;
+    let object = match below_own_host(name, || s3_host(storage)) {
+        Some(rest) => object(&format!("s3://{rest}")),
+        None => object(name),
+    };
+    let object = object.map_err(|why| message::OWN.with(&[&why]))?;
     reach(session, &object)?;
     Ok(object)
+}
+
+fn s3_host(storage: &dyn Storage) -> Option<String> {
+    S3Server::of_environment(storage).map(|server| server.host)
+}
+
+/// The bucket and the key of an address that begins with the host of the server in use, as SQL Server writes it.
+fn below_own_host(name: &str, host: impl Fn() -> Option<String>) -> Option<&str> {
+    let (scheme, rest) = name.split_at_checked("s3://".len())?;
+    let (first, below) = rest.split_once('/')?;
+    let is_host = first.contains(['.', ':']) && scheme.eq_ignore_ascii_case("s3://");
+    (is_host && host().is_some_and(|host| host.eq_ignore_ascii_case(first))).then_some(below)
+}
+
+/// Checks BACKUP_OPTIONS or RESTORE_OPTIONS, JSON such as `{"s3": {"region": "us-east-1"}}`: the region is that of the process.
+///
+/// Errors: what is not understood, or differs, and what to do.
+pub fn check_region(session: &Session, text: &str) -> Result<(), String> {
+    let given = region_of(text)?;
+    match S3Server::of_environment(&*session.server.setup.context.storage) {
+        Some(own) if own.region.eq_ignore_ascii_case(&given) => Ok(()),
+        _ => Err(
+            "it names another region than the process has: set AWS_REGION, or leave the option out"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The only option that there is.
+fn region_of(text: &str) -> Result<String, String> {
+    let wrong = || r#"only a region is understood: '{"s3": {"region": "us-east-1"}}'"#.to_owned();
+    let options: serde_json::Value = serde_json::from_str(text).map_err(|_| wrong())?;
+    let only = |value: &serde_json::Value, name: &str| {
+        let members = value.as_object().filter(|members| members.len() == 1)?;
+        members.get(name).cloned()
+    };
+    let region = only(&options, "s3").and_then(|s3| only(&s3, "region"));
+    let region = region.as_ref().and_then(|region| region.as_str());
+    region.map(str::to_owned).ok_or_else(wrong)
 }
 
 /// The texts are not repeated: they may have a secret in them.
@@ -173,6 +219,59 @@ mod tests {
             let said = object(wrong).unwrap_err();
             assert!(said.contains(instead), "{wrong}: {said}");
             assert!(!said.contains("secret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn sql_servers_form_is_understood_if_it_names_the_server_in_use() {
+        let below = |name, host: &str| below_own_host(name, || Some(host.to_owned()));
+        let own = below(
+            "s3://Minio.example:9000/nightly/a.bak",
+            "minio.example:9000",
+        );
+        assert_eq!(own, Some("nightly/a.bak"));
+        assert_eq!(
+            below("S3://10.0.0.5/nightly/a.bak", "10.0.0.5"),
+            Some("nightly/a.bak")
+        );
+        for (name, host) in [
+            (
+                "s3://minio.example:9001/nightly/a.bak",
+                "minio.example:9000",
+            ),
+            ("s3://minio.example/nightly/a.bak", "minio.example:9000"),
+            (
+                "s3://id@minio.example:9000/nightly/a.bak",
+                "minio.example:9000",
+            ),
+            ("az://minio.example/nightly/a.bak", "minio.example"),
+            // Without a dot and a port it is a bucket.
+            ("s3://minio/nightly/a.bak", "minio"),
+            ("s3://minio.example:9000", "minio.example:9000"),
+            ("s3", "s3"),
+        ] {
+            assert_eq!(below(name, host), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn options_hold_one_region() {
+        let region = region_of(r#"{"s3": {"region":"eu-central-1"}}"#);
+        assert_eq!(region.unwrap(), "eu-central-1");
+        for wrong in [
+            "",
+            "null",
+            "{}",
+            r#"{"s3": {}}"#,
+            r#"{"s3": {"region": 1}}"#,
+            r#"{"s3": {"region": "a", "secret": "verysecret"}}"#,
+            r#"{"s3": {"region": "a"}, "az": {}}"#,
+        ] {
+            let said = region_of(wrong).unwrap_err();
+            assert!(
+                said.contains("only a region") && !said.contains("verysecret"),
+                "{said}"
+            );
         }
     }
 

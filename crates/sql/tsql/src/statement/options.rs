@@ -10,6 +10,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_media::header::PARITY_MAX;
 use longshore_pipeline::{Limits, Tuning};
 
+use super::object;
 use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::server::moment_us;
@@ -163,9 +164,9 @@ impl Options {
             | Key::Unload
             | Key::NoUnload
             | Key::Restart => {}
+            Key::BackupOptions | Key::RestoreOptions => given.check_region()?,
             // Refused by the table before this.
-            Key::BackupOptions
-            | Key::Credential
+            Key::Credential
             | Key::DbName
             | Key::Encryption
             | Key::FileSnapshot
@@ -175,7 +176,6 @@ impl Options {
             | Key::NoTruncate
             | Key::Partial
             | Key::Password
-            | Key::RestoreOptions
             | Key::RestrictedUser
             | Key::Snapshot
             | Key::Standby
@@ -251,7 +251,7 @@ fn unsupported(spec: &Spec) -> Message {
 
 fn refused(spec: &Spec, why: &str) -> Message {
     match spec.key {
-        Key::Credential | Key::BackupOptions | Key::RestoreOptions => {
+        Key::Credential => {
             let text = format!(
                 "{} is refused: {why}; leave the option out (docs/buckets.md)",
                 spec.word
@@ -279,6 +279,14 @@ struct OptionUse<'a> {
 impl OptionUse<'_> {
     fn invalid(&self) -> Message {
         message::INVALID_VALUE.with(&[&self.setting.key])
+    }
+
+    fn check_region(&self) -> Result<(), Message> {
+        let text = operand_text(self.session, self.operand()?)?;
+        object::check_region(self.session, &text).map_err(|why| {
+            let text = format!("{} is refused: {why}", self.setting.key);
+            message::OWN.with(&[&text])
+        })
     }
 
     fn operand(&self) -> Result<&Operand, Message> {

@@ -113,7 +113,8 @@ const NOT: Fate = Fate::Refused("it does not belong to this statement");
 const TAPE: Fate = Fate::Accepted("it is for tapes");
 const CREDENTIAL: Fate =
     Fate::Refused("credentials are those of the process: its environment and AWS files");
-const REGION: Fate = Fate::Refused("the region is that of the process: AWS_REGION");
+const REGION: Fate =
+    Fate::Accepted("checked: the region is that of the process, and another one is refused");
 const SNAPSHOTS: Fate = Fate::Refused("this version has no snapshot backups");
 const TAIL: Fate = Fate::Refused("only its administrator stops a server");
 const STANDBY: Fate =
