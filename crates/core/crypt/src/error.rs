@@ -30,7 +30,7 @@ pub enum Error {
     #[error("{given} passphrases; a set has at most {max}")]
     Passphrases { given: usize, max: usize },
     /// No identity opens any slot.
-    #[error("none of the {identities} identities opens the set, which has {slots} recipients")]
+    #[error("{}", no_identity(*identities, *slots))]
     NoIdentity { identities: usize, slots: usize },
     /// A tag does not agree: the bytes were changed, or are not what they are taken for.
     #[error("{what} was changed: its tag does not agree")]
@@ -38,4 +38,19 @@ pub enum Error {
     /// A passphrase that protects nothing.
     #[error("the passphrase has {len} bytes; at least {min} are needed")]
     ShortPassphrase { len: usize, min: usize },
+}
+
+/// Sets and segments of WAL say so.
+fn no_identity(identities: usize, slots: usize) -> String {
+    let recipients = match slots {
+        1 => "one recipient".to_owned(),
+        many => format!("{many} recipients"),
+    };
+    match identities {
+        0 => format!("it is encrypted for {recipients}, and no identity was given"),
+        1 => format!("it is encrypted for {recipients}, and not for the identity that was given"),
+        many => format!(
+            "it is encrypted for {recipients}, and for none of the {many} identities that were given"
+        ),
+    }
 }

@@ -50,6 +50,10 @@ fn each_recipient_opens_the_set_and_a_stranger_does_not() {
             slots: 2
         }
     );
+    let nobody = Identities::new(Vec::new());
+    let refused = SetKeys::open(HEADER, &records, &nobody).unwrap_err();
+    let said = "it is encrypted for 2 recipients, and no identity was given";
+    assert_eq!(refused.to_string(), said);
 }
 
 /// Goal: the key is bound to the header, to the parent and to all recipients: one comparison shows any change.

@@ -55,6 +55,9 @@ pub enum ClusterError {
     #[error("the set was not made from a PostgreSQL cluster")]
     NotACluster,
 
+    #[error("{} has no global/pg_control, so there is no cluster to change", path.display())]
+    NothingToChange { path: PathBuf },
+
     #[error("{} is not a data directory of the set's cluster: {what}", path.display())]
     Foreign { path: PathBuf, what: String },
 
@@ -168,6 +171,10 @@ impl ClusterError {
             }
             ClusterError::NotACluster => {
                 "leave out the options for recovery, tablespaces and delta, or choose another set"
+            }
+            ClusterError::NothingToChange { .. } => {
+                "leave out --delta, so that a new directory is made or an empty one is filled; with --replace instead of --delta, \
+                 what is there is replaced"
             }
             ClusterError::Foreign { .. } => {
                 "check --to and --tablespace-map; restore elsewhere, or use --replace instead of --delta"

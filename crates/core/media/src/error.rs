@@ -422,7 +422,8 @@ impl Error {
                     "use another copy of this stripe, or restore an earlier backup set (`longshore list` shows its --position)"
                 }
                 _ => {
-                    "name the file with the identity of one of its recipients (--identity FILE), or with its passphrase (--identity passphrase:FILE)"
+                    "name the file with the identity of one of its recipients (--identity FILE, or `identities` in [encryption]), or \
+                     with its passphrase (--identity passphrase:FILE)"
                 }
             },
             Error::EncryptionMix { .. } => {

@@ -120,6 +120,7 @@ fn only_the_right_cluster_is_touched() {
     let nothing = stage.path("nothing");
     let said = refused(stage.restore(&media, &nothing).arg("--delta"));
     assert!(said.contains("no global/pg_control"), "{said}");
+    assert!(said.contains("leave out --delta"), "{said}");
     assert!(!nothing.exists(), "the directory it made is left");
 }
 

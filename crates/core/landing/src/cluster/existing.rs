@@ -21,7 +21,7 @@ const NOTE_MAX: usize = 32;
 /// Proves that the data directory `dir` at `path` belongs to the cluster `system`, by its control file, or by the note of
 /// an interrupted delta.
 ///
-/// Errors: `Foreign` if it does not, or nothing says whose it is.
+/// Errors: `Foreign` if it does not, `NothingToChange` if nothing says whose it is.
 pub fn prove(dir: &dyn Dir, path: &Path, system: u64) -> Result<(), Error> {
     let foreign = |what: String| ClusterError::Foreign {
         path: path.to_owned(),
@@ -35,7 +35,8 @@ pub fn prove(dir: &dyn Dir, path: &Path, system: u64) -> Result<(), Error> {
     // A note may be old, so it does not outrank the control file.
     let found: Vec<u64> = control.iter().map(|c| c.system).chain(noted).collect();
     if found.is_empty() {
-        return Err(foreign(format!("it has no {CONTROL}")).into());
+        let path = path.to_owned();
+        return Err(ClusterError::NothingToChange { path }.into());
     }
     match found.iter().find(|found| **found != system) {
         None => Ok(()),
