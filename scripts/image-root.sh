@@ -16,9 +16,6 @@ fi
 
 mkdir -p "$root/usr/bin" "$root/etc/longshore" "$root/etc/ssl/certs" "$root/var/lib" "$root/mnt" "$root/proc" "$root/dev"
 install -d -m 1777 "$root/tmp"
-install -d -m 700 "$root/var/lib/longshore"
-# A builder is root; a test may be somebody else.
-[ "$(id -u)" != 0 ] || chown 26:26 "$root/var/lib/longshore"
 strip --strip-unneeded -o "$root/usr/bin/longshore" "$program"
 chmod 755 "$root/usr/bin/longshore"
 

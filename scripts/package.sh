@@ -2,9 +2,9 @@
 # package.sh deb|rpm BUILT OUT: packages of the programs in BUILT, written to OUT.
 #
 # Packages: longshore, longshore-lab, longshore-cache, and the symbols that were taken out of the three: longshore-dbgsym
-# for deb, longshore-debuginfo for rpm. Files are placed by scripts/install.sh, so that a package and `make install PREFIX=/usr` have the
-# same ones. VERSION overrides the version of Cargo.toml, SOURCE_DATE_EPOCH the time of all files (the commit's), and
-# COMPRESSION (xz; none for tests) how a .deb is compressed, and SIZE_MAX (none) the most bytes that the program may have.
+# for deb, longshore-debuginfo for rpm. Files are placed by scripts/install.sh, so that a package and `make install
+# PREFIX=/usr` have the same ones. VERSION overrides the version of Cargo.toml, SOURCE_DATE_EPOCH the time of all files (the
+# commit's), COMPRESSION (xz; none for tests) how a package is compressed, and SIZE_MAX (none) the most bytes of the program.
 #
 # Invariants
 # - A .deb appears under its name only when complete.
@@ -12,7 +12,7 @@
 # - BUILT is only read: programs are stripped as copies.
 #
 # Leaves to others: building (make build), which files there are and where (scripts/install.sh), what is done when a
-# package is installed or removed (contrib/packages), and trying one in a clean system (scripts/test-packages.sh).
+# package is installed or removed (contrib/packages), and trying one in a clean system (test-packages.sh, test-rpm.sh).
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."

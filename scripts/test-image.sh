@@ -14,6 +14,12 @@ built=${1:-target/release}
 mkdir -p "${2:-.work/packages}"
 work=$(cd "${2:-.work/packages}" && pwd)
 
+case $work in
+*" "*)
+    echo "test-image: $work has a space in it, which buildah's options here do not bear" >&2
+    exit 2
+    ;;
+esac
 if [ "$(id -u)" != 0 ]; then
     echo "test-image: only root can enter an image's root: sudo make test-packages" >&2
     exit 2
@@ -43,7 +49,8 @@ setting() {
 }
 [ "$(setting User)" = 26:26 ] || fail "the user is $(setting User)"
 [ "$(setting Entrypoint)" = "[/usr/bin/longshore]" ] || fail "the entry point is $(setting Entrypoint)"
-setting Labels | grep -q "image.revision:" || fail "the labels are $(setting Labels)"
+labels=$(setting Labels)
+[[ $labels == *"image.revision:$(git log -1 --format=%H)"* ]] || fail "the labels are $labels"
 
 container=$($builder from --pull-never longshore-test)
 install -d -o 26 -g 26 -m 700 "$work/mounted"
@@ -52,7 +59,12 @@ echo "a row" >"$work/mounted/files/rows"
 run() {
     $builder run --isolation chroot --volume "$work/mounted:/mnt/work" "$container" -- "$@"
 }
-run /usr/bin/longshore --version | grep -q '^engines: isa-l' || fail "the engine ISA-L is missing"
+version=$(run /usr/bin/longshore --version)
+[[ $version == *"engines: isa-l"* ]] || fail "the engine ISA-L is missing: $version"
+# The history is the user's own, whoever built the image.
+run /usr/bin/longshore history >/dev/null || fail "the history cannot be read"
+run /usr/bin/longshore backup /mnt/work/files --to /mnt/work/history.bak >"$work/image.log" 2>&1 ||
+    fail "a backup with a history: $(cat "$work/image.log")"
 run /usr/bin/longshore --quiet backup /mnt/work/files --to /mnt/work/files.bak --verify
 [ "$(stat -c %u "$work/mounted/files.bak")" = 26 ] || fail "the backup is not user 26's"
 run /usr/bin/longshore --quiet restore /mnt/work/files.bak --to /mnt/work/restored

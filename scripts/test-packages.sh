@@ -9,7 +9,7 @@
 # Goal: the packages install, work for the user postgres as the units use them, upgrade, and leave nothing but backups.
 # Method: one package in two versions, in a root that debootstrap made; the lists of its files before and after are
 # compared.
-# Not covered: the package of the cache, which needs nbdkit; packages for rpm; units that systemd starts.
+# Not covered: the package of the cache, which needs nbdkit; units that systemd starts. RPM: test-rpm.sh.
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."

@@ -67,10 +67,11 @@ rpms() {
     rpm --root "$root" --dbpath /var/lib/rpm "$@"
 }
 
+# A run that was killed leaves it mounted.
+umount "$root/proc" 2>/dev/null || true
 rm -rf "$work/rpms" "$root"
 mkdir -p "$root"
 tar -C "$root" -xf "$work/clean.tar"
-# Without it the kernel's own files look like the package's.
 mount -t proc proc "$root/proc"
 trap 'umount "$root/proc" 2>/dev/null || true' EXIT
 for version in 0.0.1 0.0.2; do
@@ -113,7 +114,7 @@ as_postgres longshore --quiet lab --help >/dev/null
 step "symbols"
 # gdb resolves a name that only the stripped symbols have.
 gdb -batch -nx -ex "set debug-file-directory $root/usr/lib/debug" -ex "file $root/usr/bin/longshore" \
-    -ex "info address main" >"$work/gdb.log" 2>&1
+    -ex "info address main" >"$work/gdb.log" 2>&1 || true
 grep -q 'Symbol "main" is' "$work/gdb.log" || fail "gdb: $(cat "$work/gdb.log")"
 
 step "upgrade"
@@ -124,7 +125,7 @@ grep -q 'database.shop' "$root/etc/longshore/longshore.toml" || fail "the upgrad
 as_postgres longshore --quiet verify --database shop
 
 step "erase"
-inside systemctl enable longshore-full@main.timer >/dev/null 2>&1
+inside systemctl enable longshore-full@main.timer >/dev/null 2>&1 || fail "systemctl enable"
 rpms -e --nodeps longshore-debuginfo longshore-cache longshore-lab longshore >"$work/rpm.log" 2>&1 ||
     fail "rpm -e: $work/rpm.log"
 # rpm keeps a configuration that was changed, under another name.
@@ -134,6 +135,7 @@ rm -r "$root/etc/longshore"
 # The user and its directories stay, as users of packages do with rpm. Directories for completions and symbols belong to
 # packages that this root does not have.
 listing >"$work/rpm-after"
+[ -s "$work/rpm-before" ] && [ -s "$work/rpm-after" ] || fail "the root could not be listed"
 diff "$work/rpm-before" "$work/rpm-after" | grep '^[<>]' |
     grep -v -e '/var/lib/longshore' -e '/etc/\(passwd\|group\|shadow\|gshadow\)' -e ' \./etc ' \
         -e ' \./usr/lib/debug ' -e ' \./usr/share/fish\( \|/vendor_completions.d \)' -e ' \./usr/share/zsh/site-functions ' >"$work/rpm-left" || true

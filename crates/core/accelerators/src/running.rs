@@ -60,6 +60,7 @@ pub struct EngineCounters {
     pub recomputed: u64,
     /// The share of those among the blocks given to it, 0 to 1.
     pub fallback_share: f64,
+    #[serde(alias = "verified")]
     pub verified_count: u64,
     pub verify_failures: u64,
     pub faults: BTreeMap<String, u64>,

@@ -322,6 +322,10 @@ fn io_hint(kind: io::ErrorKind) -> &'static str {
     }
 }
 
+/// The action of an error of the medium below a stripe's header, where the rest of the stripe can be read: with parity, it may
+/// still be one of the set's.
+pub const BEGINNING: &str = "read the beginning of";
+
 impl Error {
     /// SQL Server's message number for this error.
     pub fn number(&self) -> Option<u32> {
@@ -330,7 +334,10 @@ impl Error {
                 action: "write" | "sync" | "complete",
                 ..
             } => 3202,
-            Error::Io { action: "read", .. } => 3203,
+            Error::Io {
+                action: "read" | BEGINNING,
+                ..
+            } => 3203,
             Error::Io { .. } | Error::Missing { .. } => 3201,
             Error::Empty { .. } => 3254,
             Error::NotMedia { .. } => 3241,

@@ -40,7 +40,7 @@ pub use device::{
     BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
     only_path,
 };
-pub use error::Error;
+pub use error::{BEGINNING, Error};
 pub use family_writer::{BlockOut, FamilyWriter};
 pub use header::{
     BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer, SourceIdentity,

@@ -24,4 +24,4 @@ pub(crate) use row::CONTAINER;
 pub use row::{ROW_BYTES, ROW_BYTES_MIN, RowRecord, Span};
 pub(crate) use rows::{Rows, Tap, memory_bytes};
 pub(crate) use stripe::ParityStripe;
-pub(crate) use table::{RowTable, is_of_medium, trailer_of};
+pub(crate) use table::{RowTable, is_lost_to_medium, is_of_medium, trailer_of};

@@ -177,7 +177,7 @@ impl Watched<'_> {
     /// Hands a result on, and keeps the first failure that is not of the medium: it says more than the bytes it kept back.
     fn heed<T>(&self, done: Result<T, Error>, offset: u64) -> Result<T, Error> {
         match done {
-            Err(error) if !parity::is_of_medium(&error) => {
+            Err(error) if !parity::is_lost_to_medium(&error) => {
                 let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
                 failed.get_or_insert(error);
                 Err(Error::Io {

@@ -14,8 +14,7 @@ use longshore_crypt::{Keyring, Root};
 use longshore_io::{SumKey, crc32c, side_by_side};
 use uuid::Uuid;
 
-use crate::Error;
-use crate::device::{BackupDevice, DeviceClass, FamilyRead};
+use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
 use crate::member::{Member, Part, Seal};
@@ -23,6 +22,7 @@ use crate::parity::{Group, Place, RebuiltStripe, RowTable, StripeFault, is_of_me
 use crate::record::{Container, RecordError};
 use crate::stream::{BlockStream, Pick, PickedContent};
 use crate::window::Window;
+use crate::{BEGINNING, Error};
 
 /// The most blocks that are read individually by the index; bounds the memory for the list to some megabytes.
 pub const PICKS_MAX: usize = 100_000;
@@ -879,7 +879,26 @@ fn in_place(device_index: usize, device: &dyn BackupDevice) -> Result<Member, Er
     let read = device.open()?.ok_or_else(|| Error::Missing {
         device: device.name(),
     })?;
-    Member::open(device, device_index, read, false)
+    match Member::open(device, device_index, read.clone(), false) {
+        Err(Error::Io {
+            device,
+            offset,
+            source,
+            ..
+        }) if is_of_medium(&source) && has_rest(&*read) => Err(Error::Io {
+            action: BEGINNING,
+            device,
+            offset,
+            source,
+        }),
+        found => found,
+    }
+}
+
+/// Whether a stripe gives bytes behind those that are read first: a disk that is gone gives none.
+fn has_rest(read: &dyn FamilyRead) -> bool {
+    read.read_at(&mut [0], FIRST_BYTES as u64)
+        .is_ok_and(|got| got > 0)
 }
 
 /// The media set whose completion was interrupted. Each device has its stripe in place or pending, at least one is
@@ -1045,7 +1064,14 @@ fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
 
 /// Whether only the beginning of a stripe could not be read, so that the rest may be one of a media set's.
 fn is_without_start(error: &Error) -> bool {
-    matches!(error, Error::NotMedia { .. }) || is_of_medium(error)
+    matches!(
+        error,
+        Error::NotMedia { .. }
+            | Error::Io {
+                action: BEGINNING,
+                ..
+            }
+    )
 }
 
 /// An interruption is no lost stripe.

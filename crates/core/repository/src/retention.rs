@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! - Backups and WAL that a kept backup needs are kept.
-//! - The newest complete and unmarked backup of each branch is kept, and so is everything that is in use, being written
-//!   by a live program, unexpired, or that cannot be judged.
+//! - The newest complete and unmarked backup of each branch is kept, and the newest one with all its stripes; so is
+//!   everything that is in use, being written by a live program, unexpired, or that cannot be judged.
 //! - Backups that lack stripes are kept, and those that may need them: their directory may be unreachable for a while.
 //! - If no whole full backup is left, nothing is removed; if none is left of a branch, nothing of that branch.
 //! - A clock that was or is ahead costs no backup, nor do backups that were not made. A backup from the future stays
@@ -79,6 +79,8 @@ pub enum Keep {
     OfKept(Label),
     /// The newest that is complete and unmarked.
     LastGood,
+    /// The newest of these without lost or damaged stripes, where parity holds the newest together.
+    LastWhole,
     Unexpired,
     InUse,
     BeingWritten,
@@ -278,7 +280,7 @@ impl<'a> Judge<'a> {
             let newest_first = || line.sets.iter().rev().copied();
             [newest_first().find(clean), newest_first().find(safe)]
         };
-        let last_good: Vec<usize> = self.lines.iter().flat_map(newest).flatten().collect();
+        let last: Vec<[Option<usize>; 2]> = self.lines.iter().map(newest).collect();
         for (i, set) in self.sets.iter().enumerate() {
             match set.health {
                 _ if set.in_use => self.keep(i, Keep::InUse),
@@ -293,8 +295,12 @@ impl<'a> Judge<'a> {
                 Health::Whole { .. } | Health::Broken | Health::Abandoned | Health::Removing => {}
             }
         }
-        for i in last_good {
-            self.keep(i, Keep::LastGood);
+        for [good, whole] in last {
+            for (i, why) in [(good, Keep::LastGood), (whole, Keep::LastWhole)] {
+                if let Some(i) = i {
+                    self.keep(i, why);
+                }
+            }
         }
     }
 
@@ -736,7 +742,10 @@ mod tests {
         let c = diff(3, &b);
         let sets = [a, b, c];
         let decision = decide(&sets, &count(1), 9_000_000);
-        assert_eq!(decision.verdicts[0], RetentionVerdict::Keep(Keep::LastGood));
+        assert_eq!(
+            decision.verdicts[0],
+            RetentionVerdict::Keep(Keep::LastWhole)
+        );
         assert_eq!(decision.verdicts[1], RetentionVerdict::Keep(Keep::Count(1)));
         assert!(decision.is_kept(2));
     }

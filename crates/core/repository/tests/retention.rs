@@ -107,7 +107,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             }),
             identity: Identity::default(),
             in_use: s.in_use,
-            is_degraded: false,
+            is_degraded: matches!(s.health, 11..=14),
         });
     }
     settle(&mut sets);
@@ -207,6 +207,26 @@ fn clean_chain(sets: &[SetFacts], s: &SetFacts) -> bool {
     restorable(sets, s) && ids.iter().all(clean) && !is_ahead(s)
 }
 
+/// Whether parity holds neither it nor what it needs together.
+fn safe_chain(sets: &[SetFacts], s: &SetFacts) -> bool {
+    let ids = down(sets, s);
+    let safe = |id: &Uuid| sets.iter().any(|s| s.id == Some(*id) && !s.is_degraded);
+    clean_chain(sets, s) && ids.iter().all(safe)
+}
+
+/// The newest good set of a cluster, and the newest that parity does not hold together.
+fn last(sets: &[SetFacts], system: u64) -> impl Iterator<Item = &SetFacts> {
+    let newest = move |good: fn(&[SetFacts], &SetFacts) -> bool| {
+        let good = sets
+            .iter()
+            .filter(move |s| good(sets, s) && is_of(s, system));
+        good.max_by_key(|s| (s.start_us, s.label.clone()))
+    };
+    [newest(clean_chain), newest(safe_chain)]
+        .into_iter()
+        .flatten()
+}
+
 fn policies() -> impl Strategy<Value = Policy> {
     let some = |max| prop::option::of(1u32..max);
     (some(5), some(40), some(3)).prop_map(|(keep_full, keep_days, keep_wal)| Policy {
@@ -288,10 +308,7 @@ fn check_rules(
     system: u64,
 ) -> Result<(), TestCaseError> {
     let survives = |id: Uuid| after.iter().any(|s| s.id == Some(id));
-    let good = sets
-        .iter()
-        .filter(|s| clean_chain(sets, s) && is_of(s, system));
-    if let Some(last) = good.max_by_key(|s| (s.start_us, s.label.clone())) {
+    for last in last(sets, system) {
         prop_assert!(survives(last.id.unwrap()), "the last good one is gone");
     }
     let counted = counted(sets, system);
@@ -327,11 +344,7 @@ fn check_rules(
     let needed: Vec<Uuid> = sets
         .iter()
         .filter(|s| is_protected(s))
-        .chain(
-            sets.iter()
-                .filter(|s| clean_chain(sets, s) && is_of(s, system))
-                .max_by_key(|s| (s.start_us, s.label.clone())),
-        )
+        .chain(last(sets, system))
         .flat_map(|s| down(sets, s))
         .collect();
     for (n, s) in counted.iter().enumerate() {

@@ -129,8 +129,10 @@ fn run_once(options: &Restore, run: &mut PendingRun, lines: RunLines) -> Result<
     let sizes = (report.plain_bytes, report.stored_bytes);
     let message = closing_line(&what, exit, sizes, report.run.elapsed_s);
     context.output.say(&table(&report).to_string());
-    let did = what_and_where(&report, beginning.label());
-    context.output.say(&format!("{did}\n"));
+    if beginning.label().is_some() || report.wal.timeline.is_some() {
+        let did = what_and_where(&report, beginning.label());
+        context.output.say(&format!("{did}\n"));
+    }
     if let Some(line) = delta_line(&report) {
         context.output.say(&line);
     }

@@ -548,6 +548,7 @@ fn keep(why: &Keep) -> String {
         }
         Keep::OfKept(label) => format!("part of {label}"),
         Keep::LastGood => "the newest good backup".into(),
+        Keep::LastWhole => "the newest good backup without lost or damaged stripes".into(),
         Keep::Unexpired => "its own expiry date has not passed".into(),
         Keep::InUse => "in use".into(),
         Keep::BeingWritten => "being written".into(),

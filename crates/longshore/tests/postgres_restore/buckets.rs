@@ -133,6 +133,83 @@ fn recovery(main: &Main) {
     hidden.shown();
 }
 
+/// Goal: an encrypted archive in a bucket is written by public keys alone, and read with an identity alone.
+#[test]
+fn an_encrypted_archive_in_a_bucket_is_read_with_the_identity_alone() {
+    on_each_store(encrypted);
+}
+
+fn encrypted(main: &Main) {
+    let server = main.server();
+    let id = main.stage.path("id");
+    let made = succeed(main.command("key new").arg(&id));
+    server.user().own(&id);
+    let config = main.stage.path("longshore.toml");
+    let recipient = text(&made.stdout);
+    let more = format!("[encryption]\nrecipients = [\"{}\"]\n", recipient.trim());
+    let old = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, old + &more).unwrap();
+    succeed(&mut main.command("backup main"));
+    server.psql("insert into marker values (1)");
+    let time = server.psql("select clock_timestamp() at time zone 'UTC'") + "+00";
+    server.psql("select pg_sleep(0.02)");
+    server.psql("insert into marker values (2)");
+    archived(server);
+
+    // The server pushes its last segment again, as after a crash: it recognizes it without a key.
+    let last = server.psql("select last_archived_wal from pg_stat_archiver");
+    let path = server.data_dir().join("pg_wal").join(&last);
+    let again = succeed(main.command("wal push --database main --json").arg(&path));
+    assert_eq!(answer(&again)["already"], true);
+    let with_id = |line: &str| {
+        let mut command = main.command(line);
+        command.arg("--identity").arg(&id);
+        command
+    };
+    end(&mut main.command("wal list --database main --verify"), 4);
+    let listed = answer(&succeed(&mut with_id(
+        "wal list --database main --verify --json",
+    )));
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(
+        listed["damaged_segments"].as_array().unwrap().len(),
+        0,
+        "{listed}"
+    );
+    let mut closed = main.command("restore --database main --to");
+    let refused = end(closed.arg(main.stage.path("closed")), 4);
+    let said = text(&refused.stderr);
+    assert!(said.contains("--identity"), "{said}");
+    succeed(&mut main.command("check main --archive-wait 20"));
+
+    let identity = ["--identity", id.to_str().unwrap()];
+    let at_time = main.restored(
+        "at-time",
+        &[&identity[..], &["--target-time", &time]].concat(),
+    );
+    assert_eq!(reached(&at_time), "1");
+    let at_end = main.restored("at-end", &identity);
+    at_end.wait_for("select pg_is_in_recovery()", "f");
+    assert_eq!(markers(&at_end), "1 2");
+
+    // A gap is found before anything is written.
+    let hidden = server.psql("select pg_walfile_name(pg_current_wal_lsn())");
+    server.psql("insert into marker values (3)");
+    archived(server);
+    archived_more(server);
+    let begin = format!("backups/main/wal/{}/{hidden}", &hidden[..16]);
+    let keys = main.store.keys(&begin);
+    let [key] = &keys[..] else {
+        panic!("{keys:?}");
+    };
+    let hidden = main.store.hidden(key);
+    let mut restore = with_id("restore --database main --to");
+    let refused = end(restore.arg(main.stage.path("gap")), 4);
+    let said = text(&refused.stderr);
+    assert!(said.contains("lacks WAL"), "{said}");
+    hidden.shown();
+}
+
 fn archived_more(server: &Server) {
     server.psql("insert into marker values (4)");
     archived(server);

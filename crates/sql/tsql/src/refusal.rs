@@ -8,7 +8,7 @@
 
 use std::io;
 
-use longshore_media::Error as Media;
+use longshore_media::{BEGINNING, Error as Media};
 use longshore_pipeline::{ClusterError, Error, LandingError, left_lines};
 
 use crate::message::{self, Message, OWN};
@@ -128,7 +128,7 @@ fn device_failed(error: &Media, action: &str, device: &str, source: &io::Error) 
         "write" | "sync" | "complete" => {
             with_own(message::WRITE_FAILED.with(&[&device, &why]), error)
         }
-        "read" => with_own(message::READ_FAILED.with(&[&device, &why]), error),
+        "read" | BEGINNING => with_own(message::READ_FAILED.with(&[&device, &why]), error),
         _ => {
             let mut text = message::CANNOT_OPEN.with(&[&device, &why]);
             // State 1 if it cannot be created, 2 if it does not exist.

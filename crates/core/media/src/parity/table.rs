@@ -10,6 +10,7 @@
 //!
 //! Leaves to others: the bytes of the rows (`group.rs`).
 
+use std::io;
 use std::ops::Range;
 
 use longshore_io::crc32c_append;
@@ -28,6 +29,10 @@ use super::row::{CHUNK_HEAD_LEN, CONTAINER, RowRecord, Span, record_len};
 const TABLE_MAX: usize = 1 << 30;
 /// Bytes that are searched at a time.
 const SEARCH_BYTES: usize = 1 << 20;
+/// Where the medium lost bytes, so many are passed over at a time: a bad sector, and those of a disk that tells larger ones.
+const LOST_BYTES: usize = 4 << 10;
+/// So many such places in a row end the search: more is no stripe any longer.
+const LOST_MAX: u32 = 64;
 
 /// The facts of one row; a run of unknown rows is one entry.
 #[derive(Debug, Clone)]
@@ -265,7 +270,14 @@ pub(crate) fn record_at(
     offset: u64,
 ) -> Option<(RecordKind, Vec<u8>, u64)> {
     let mut framed = vec![0; 2048];
-    let got = stripe.read_at(&mut framed, offset).ok()?;
+    let got = match stripe.read_at(&mut framed, offset) {
+        // What follows the record may be lost, and the record be there.
+        Err(error) if is_lost_to_medium(&error) => {
+            framed.truncate(PREFIX_MAX);
+            stripe.read_at(&mut framed, offset).ok()?
+        }
+        got => got.ok()?,
+    };
     let len = CONTAINER.framed_len_at(&framed[..got]).ok()?;
     if len > got {
         framed.resize(len, 0);
@@ -410,6 +422,10 @@ struct Search<'a> {
     start: u64,
     got: usize,
     next_start: u64,
+    /// Bytes that the next read is to give.
+    size: usize,
+    /// Places in a row that the medium lost.
+    lost: u32,
     is_last: bool,
     /// The record that was found last.
     found: Option<RowRecord>,
@@ -425,6 +441,8 @@ impl<'a> Search<'a> {
             start: 0,
             got: 0,
             next_start: 0,
+            size: SEARCH_BYTES,
+            lost: 0,
             is_last: false,
             found: None,
             is_over: false,
@@ -465,20 +483,33 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Reads the next window, or ends the search. Windows that the medium lost are passed over.
+    /// Reads the next window, or ends the search. Places that the medium lost are passed over.
     fn go_on(&mut self, from: u64) {
-        self.window.resize(SEARCH_BYTES, 0);
         self.start = self.next_start.max(from);
+        self.got = 0;
+        let len = self.stripe.len_bytes().ok().flatten();
+        if len.is_some_and(|len| self.start >= len) {
+            self.is_last = true;
+            return;
+        }
+        self.window.resize(self.size, 0);
+        // A head may span two reads.
+        let next_start = |got: usize| self.start + got.saturating_sub(HEAD_LEN) as u64;
         match self.stripe.read_at(&mut self.window, self.start) {
             Ok(got) => {
+                self.next_start = next_start(got);
+                self.is_last = got < self.size;
                 self.got = got;
-                // A head may span two reads.
-                self.next_start = self.start + got.saturating_sub(HEAD_LEN) as u64;
-                self.is_last = got < SEARCH_BYTES;
+                self.lost = 0;
+                self.size = (2 * self.size).min(SEARCH_BYTES);
             }
-            Err(error) if is_of_medium(&error) => {
-                self.got = 0;
-                self.next_start = self.start + SEARCH_BYTES as u64;
+            Err(error) if is_lost_to_medium(&error) && self.size > LOST_BYTES => {
+                self.next_start = self.start;
+                self.size /= 2;
+            }
+            Err(error) if is_lost_to_medium(&error) && self.lost < LOST_MAX => {
+                self.next_start = next_start(LOST_BYTES);
+                self.lost += 1;
             }
             Err(_) => self.is_last = true,
         }
@@ -500,13 +531,18 @@ pub(crate) fn is_of_reading(error: &Error) -> bool {
 
 /// Whether a read failed because the medium lost its bytes, which a repair can bring back: bad sectors, and file systems
 /// that found damage. Every other error may be gone at the next attempt.
-pub(crate) fn is_of_medium(error: &Error) -> bool {
-    // Linux, asm-generic/errno.h: EIO, ENODATA (bad sectors), EBADMSG and EUCLEAN (checksums of btrfs, ext4 and XFS).
-    const LOST: [i32; 4] = [5, 61, 74, 117];
+pub(crate) fn is_lost_to_medium(error: &Error) -> bool {
     match error {
-        Error::Io { source, .. } => source.raw_os_error().is_some_and(|e| LOST.contains(&e)),
+        Error::Io { source, .. } => is_of_medium(source),
         _ => false,
     }
+}
+
+/// The same of an error of the system.
+pub(crate) fn is_of_medium(error: &io::Error) -> bool {
+    // Linux, asm-generic/errno.h: EIO, ENODATA (bad sectors), EBADMSG and EUCLEAN (checksums of btrfs, ext4 and XFS).
+    const LOST: [i32; 4] = [5, 61, 74, 117];
+    error.raw_os_error().is_some_and(|e| LOST.contains(&e))
 }
 
 #[cfg(test)]
