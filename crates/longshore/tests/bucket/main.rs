@@ -1076,6 +1076,35 @@ fn a_server_is_believed_by_its_certificate_alone_and_reached_through_the_proxy()
     assert_eq!(asked.lock().unwrap().len(), through.len());
 }
 
+/// Goal: a limit on the rate holds for objects as for files, whatever is sent or fetched ahead.
+#[test]
+fn the_limit_on_the_rate_holds_for_objects() {
+    const MIB: usize = 24;
+    const RATE: f64 = 8.0;
+    on_servers(&[Kind::Versitygw], |server| {
+        let tree = server.path("tree");
+        std::fs::create_dir(&tree).unwrap();
+        std::fs::write(tree.join("file"), content(1, MIB << 20)).unwrap();
+        let stripes = |option| server.stripes("rate", option);
+        for line in [
+            format!("backup tree{} --algorithm none", stripes("--to")),
+            format!("verify{}", stripes("")),
+            format!("restore{} --to restored", stripes("")),
+        ] {
+            let line = format!("{line} --max-rate {RATE}M --max-transfer-size 1M --json");
+            let began = Instant::now();
+            let output = server.run(0, &line);
+            let took = began.elapsed().as_secs_f64();
+            let answer = answer(&output);
+            // The first buffer is free.
+            let rate = (MIB as f64 - 1.0) / took;
+            assert!(rate <= RATE * 1.1, "{line}: {rate} MiB/s");
+            assert_eq!(answer["run"]["limit"], "rate", "{line}: {answer}");
+        }
+        assert!(common::read(&server.path("restored")) == common::read(&tree));
+    });
+}
+
 /// T-SQL over objects: a backup to three of them is listed, verified and restored, and shown by the history.
 #[test]
 fn statements_back_up_to_urls_and_restore_from_them() {
