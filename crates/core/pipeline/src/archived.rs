@@ -24,7 +24,7 @@ use longshore_repository::Reliance;
 use longshore_source::{LogEnd, LogStart, OwnLog};
 use longshore_wal::LogRange;
 use longshore_wal::proof::{ProvenLog, Reach};
-use longshore_wal::{self as wal, TagKey, WalArchive};
+use longshore_wal::{self as wal, SegmentTags, TagKey, WalArchive};
 
 use crate::{Error, RunContext};
 
@@ -230,6 +230,9 @@ pub fn wait_for_log(
         let written = end.last.0.saturating_sub(last.start(own.segment_size()).0);
         compared.last = SegmentDigest::take(own, last, written)?;
     }
+    if let (Some(own), true) = (known.own, end.is_marked) {
+        compared.last_tags = sample(own, start, end)?;
+    }
     loop {
         context.check_cancel()?;
         let is_late = context.clock.now() - began >= proof.patience;
@@ -274,8 +277,10 @@ struct SegmentComparison {
     last_is_same: bool,
     /// The last segment differs after the part that the server has certainly written.
     is_unclear: bool,
-    /// A sample of the last segment, taken before the wait.
+    /// A sample of a standby's last segment, taken before the wait.
     last: Option<SegmentDigest>,
+    /// A sample of a primary's last segment, taken before the wait, for an archive that this host cannot read.
+    last_tags: Option<SegmentTags>,
 }
 
 impl SegmentComparison {
@@ -326,6 +331,23 @@ fn ends(start: &LogStart, end: &LogEnd, size: SegmentSize) -> (SegmentName, Segm
     )
 }
 
+/// Tags of the segment in which a primary's backup ends, which is closed; `None` if the server has no key for them, or no
+/// longer has the segment.
+fn sample(own: &OwnLog, start: &LogStart, end: &LogEnd) -> Result<Option<SegmentTags>, Error> {
+    let Some(key) = tags(Some(own), start) else {
+        return Ok(None);
+    };
+    let size = own.segment_size();
+    let (_, last) = ends(start, end, size);
+    let written = end.last.0.saturating_sub(last.start(size).0);
+    let mut sample = SegmentTags::of(key, last, size, written.min(size.bytes()));
+    let is_own = own.read(last, sample.len(), &mut |bytes| {
+        sample.take(bytes);
+        ControlFlow::Continue(())
+    })?;
+    Ok(is_own.then_some(sample))
+}
+
 /// Proves that the archived WAL is this backup's.
 fn prove(
     context: &RunContext,
@@ -344,7 +366,11 @@ fn prove(
     let history = History::first(end.timeline);
     let is_readable = |name| archive.is_readable(WalName::Segment(name));
     if !is_readable(first)? || !is_readable(last)? {
-        return match compared.last_is_same {
+        let is_sampled = || match &compared.last_tags {
+            Some(sample) => archive.is_sampled(sample),
+            None => Ok(false),
+        };
+        return match compared.last_is_same || is_sampled()? {
             true => Ok(()),
             false => Err(Error::Archive(wal::Error::BranchUnknown {
                 archive: archive.path().to_owned(),

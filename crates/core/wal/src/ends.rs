@@ -58,7 +58,7 @@ impl ArchiveKeys {
 }
 
 impl Ends {
-    fn has_tags_of(&self, key: &TagKey) -> bool {
+    pub(super) fn has_tags_of(&self, key: &TagKey) -> bool {
         matches!(self.end.whole, WholeMark::Sealed { tags, .. } if tags == key.id())
     }
 

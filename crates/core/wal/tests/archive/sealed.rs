@@ -9,9 +9,9 @@ use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, Recipients, TagKey};
 use longshore_io::SimDisk;
 use longshore_pg::wal::WalName;
-use longshore_pg::{Lsn, SegmentName};
+use longshore_pg::{Lsn, SegmentName, SegmentSize};
 use longshore_wal::object::Head;
-use longshore_wal::{Error, Outgoing, PushResult, StorageForm, WalArchive, copy_wal};
+use longshore_wal::{Error, Outgoing, PushResult, SegmentTags, StorageForm, WalArchive, copy_wal};
 
 use super::support::*;
 
@@ -492,6 +492,40 @@ fn a_copy_of_a_damaged_encrypted_segment_is_told_and_not_made() {
 }
 
 /// Goal: a server compares its WAL with an archive that it cannot read, whole blocks at a time.
+/// Goal: a server that has recycled a segment recognizes the archive's copy by what it had seen of it before.
+#[test]
+fn a_recycled_segment_is_recognized_by_the_tags_of_its_blocks() {
+    let keys = keys();
+    let bytes = segment(1, 3, 3);
+    let (disk, _) = sealed(Algorithm::Zstd, &keys, &bytes);
+    let size = SegmentSize::new(SEGMENT as u64).unwrap();
+    let archive = archive(&disk).unwrap();
+    let named = |number| {
+        let at = Lsn(number * SEGMENT as u64);
+        SegmentName::holding(longshore_pg::Timeline::new(1).unwrap(), at, size)
+    };
+    let sample = |key, of, len: u64, bytes: &[u8]| {
+        let mut sample = SegmentTags::of(key, of, size, len);
+        // In pieces, as a server's file is read.
+        let wanted = &bytes[..sample.len() as usize];
+        wanted.chunks(70_000).for_each(|piece| sample.take(piece));
+        archive.is_sampled(&sample)
+    };
+    let own = || tags(1).unwrap();
+    for len in [1, 100, bytes.len() as u64] {
+        assert!(sample(own(), named(3), len, &bytes).unwrap(), "{len}");
+    }
+    let mut other = bytes.clone();
+    *other.last_mut().unwrap() ^= 1;
+    let whole = bytes.len() as u64;
+    assert!(!sample(own(), named(3), whole, &other).unwrap());
+    assert!(!sample(tags(2).unwrap(), named(3), whole, &bytes).unwrap());
+    assert!(sample(own(), named(4), whole, &bytes).is_err(), "not there");
+    // A sample that was not finished recognizes nothing.
+    let unfinished = SegmentTags::of(own(), named(3), size, whole);
+    assert!(!archive.is_sampled(&unfinished).unwrap());
+}
+
 #[test]
 fn parts_of_a_segment_are_compared_by_whole_blocks_without_a_key() {
     let keys = keys();
