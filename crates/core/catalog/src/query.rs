@@ -99,7 +99,10 @@ macro_rules! backups {
     ($which:literal) => {
         concat!(
             "
-SELECT backup_set_id, backup_set_uuid, media_uuid, database_name, type, s.name, position,
+SELECT backup_set_id, backup_set_uuid, media_uuid, database_name,
+    CASE WHEN type = 'I' AND (SELECT b.type FROM backupset b WHERE b.backup_set_uuid = s.differential_base_guid) = 'I'
+        THEN 'incr' ELSE type END,
+    s.name, position,
     time_zone, longshore_start_us, longshore_finish_us, longshore_expires_us,
     backup_size, compressed_backup_size, compression_algorithm, longshore_level, longshore_file_count,
     is_copy_only, is_damaged, machine_name, user_name, longshore_origin, s.media_set_id, longshore_limit

@@ -36,7 +36,7 @@ pub struct RunFields {
     pub target: Option<String>,
     pub label: Option<String>,
     /// Full, differential or incremental.
-    pub backup_type: Option<&'static str>,
+    pub kind: Option<&'static str>,
     pub first_lsn: Option<String>,
     pub last_lsn: Option<String>,
     pub timeline: Option<u32>,
@@ -49,7 +49,7 @@ impl RunFields {
             ("LONGSHORE_DATABASE", self.database.as_deref()),
             ("LONGSHORE_TARGET", self.target.as_deref()),
             ("LONGSHORE_LABEL", self.label.as_deref()),
-            ("LONGSHORE_TYPE", self.backup_type),
+            ("LONGSHORE_TYPE", self.kind),
             ("LONGSHORE_FIRST_LSN", self.first_lsn.as_deref()),
             ("LONGSHORE_LAST_LSN", self.last_lsn.as_deref()),
         ];

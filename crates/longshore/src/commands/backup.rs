@@ -68,7 +68,8 @@ struct Kind {
     /// At a target.
     label: Option<String>,
     target: Option<String>,
-    backup_type: &'static str,
+    #[serde(rename = "type")]
+    kind: &'static str,
 }
 
 /// SQL Server's number for a differential backup without a base.
@@ -137,10 +138,10 @@ fn run_against(
     let kind = Kind {
         label: held.as_ref().map(|held| held.begun.label.to_string()),
         target: held.as_ref().map(|held| held.target.clone()),
-        backup_type: match against {
+        kind: match against {
             None => "full",
-            Some(Against::LastFull) => "differential",
-            Some(Against::Newest) => "incremental",
+            Some(Against::LastFull) => "diff",
+            Some(Against::Newest) => "incr",
         },
     };
     let name = request.database.clone();
@@ -321,7 +322,12 @@ fn show(
 impl Kind {
     /// The backup and its database.
     fn head(&self, database: &str) -> String {
-        let mut text = format!("{} backup", self.backup_type);
+        let kind = match self.kind {
+            "diff" => "differential",
+            "incr" => "incremental",
+            full => full,
+        };
+        let mut text = format!("{kind} backup");
         if let Some(label) = &self.label {
             text += &format!(" {label}");
         }
@@ -338,7 +344,7 @@ impl Kind {
             database: Some(database.to_owned()),
             target: self.target.clone(),
             label: self.label.clone(),
-            backup_type: Some(self.backup_type),
+            kind: Some(self.kind),
             ..RunFields::default()
         }
     }

@@ -10,7 +10,8 @@
 use std::sync::Arc;
 
 use longshore_media::{
-    BackupDevice, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary, StripePlace,
+    BackupDevice, BackupType, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary,
+    StripePlace,
 };
 use longshore_pipeline::{degraded, ratio};
 use serde::Serialize;
@@ -50,7 +51,8 @@ struct Set {
     name: String,
     description: String,
     database: String,
-    backup_type: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
     /// The set that this differential set differs from.
     parent: Option<String>,
     complete: bool,
@@ -256,7 +258,11 @@ fn set(summary: &SetSummary, degraded: bool) -> Set {
         name: header.name.clone(),
         description: header.description.clone(),
         database: header.database.clone(),
-        backup_type: format!("{:?}", header.backup_type).to_lowercase(),
+        kind: match header.backup_type {
+            BackupType::Database => "full",
+            BackupType::Differential => "diff",
+            BackupType::Log => "log",
+        },
         parent: header.parent.map(|parent| parent.to_string()),
         complete: trailer.is_some(),
         damaged: trailer.is_some_and(|t| t.damaged),
@@ -355,12 +361,7 @@ fn sets_text(answer: &Sets) -> String {
         table.row(vec![
             s.position.to_string(),
             plain(&s.database),
-            match s.backup_type.as_str() {
-                "differential" => "diff",
-                "log" => "log",
-                _ => "full",
-            }
-            .to_owned(),
+            s.kind.to_owned(),
             s.finish_us.map_or("-".to_owned(), moment),
             s.algorithm.clone(),
             s.level.clone(),

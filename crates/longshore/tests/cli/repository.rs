@@ -339,7 +339,7 @@ fn the_name_and_the_description_of_a_backup_are_shown_where_it_is_listed() {
     assert_eq!(backup["name"], "before the move");
     assert_eq!(backup["description"], "asked for by Ada");
     let told = json(&stage.line("backup sales --json").exits(0));
-    assert_eq!(told["backup_type"], "full");
+    assert_eq!(told["type"], "full");
     assert!(told["label"].as_str().unwrap().contains("-full-") && told["target"].is_string());
     assert!(told["start_us"].as_i64() <= told["finish_us"].as_i64());
     assert_eq!(told["first_lsn"], Value::Null);

@@ -223,9 +223,9 @@ fn sets_are_appended_to_the_media_of_their_base() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|s| s["backup_type"].clone())
+        .map(|s| s["type"].clone())
         .collect();
-    let (d, i) = ("database", "differential");
+    let (d, i) = ("full", "diff");
     assert_eq!(kinds, [d, d, i, i, i]);
     assert_eq!(sets["sets"][3]["parent"], a["set"]);
     for (position, rows) in [(4, "4"), (5, "5")] {
@@ -310,7 +310,7 @@ fn a_backup_to_a_target_finds_its_base() {
         .iter()
         .map(|b| b["type"].clone())
         .collect();
-    assert_eq!(types, ["diff", "diff", "full", "full"], "{history}");
+    assert_eq!(types, ["incr", "diff", "full", "full"], "{history}");
 
     // Sets that a kept set needs stay, whatever the rule.
     let mut expire = program(&["expire", "main", "--keep-full", "1", "--json"]);

@@ -92,10 +92,16 @@ fn text(
         plain(&found.database),
         plain(&found.target)
     );
-    for set in &found.sets {
-        let kind = match set.is_differential {
-            true => "differential",
-            false => "full",
+    for (i, set) in found.sets.iter().enumerate() {
+        // Newest first: each is compared with the next.
+        let of_full = found
+            .sets
+            .get(i + 1)
+            .is_none_or(|base| !base.is_differential);
+        let kind = match (set.is_differential, of_full) {
+            (false, _) => "full",
+            (true, true) => "differential",
+            (true, false) => "incremental",
         };
         let devices: Vec<_> = set.devices.iter().map(|device| plain(device)).collect();
         text.push_str(&format!(
