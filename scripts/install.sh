@@ -79,10 +79,14 @@ pages() {
 documents() {
     local file
     for file in README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE docs/*.md \
-        docs/decisions/*.md docs/pictures/*.svg docs/results/*.md contrib/systemd/README.md contrib/longshore.toml \
-        contrib/monitoring/*; do
+        docs/promises.proofs docs/decisions/*.md docs/pictures/*.svg docs/results/*.md contrib/systemd/README.md \
+        contrib/longshore.toml contrib/Containerfile contrib/monitoring/* tests/*/README.md; do
         put 644 "$file" "$docs/$file"
     done
+    find contrib/ansible -type f | LC_ALL=C sort >"$scratch/role"
+    while read -r file; do
+        put 644 "$file" "$docs/$file"
+    done <"$scratch/role"
     put 755 tests/reader/longshore_reader.py "$docs/tests/reader/longshore_reader.py"
 }
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # test-packages.sh BUILT WORK: the Debian packages of the programs in BUILT, in a clean Debian below WORK.
 #
-# Installs them, follows the installed tutorial as it stands, moves a cluster that pgBackRest archives and backs up, works as
-# the units do for a night, upgrades to a package with a higher version, purges, and compares the root with what it was
+# Installs them, follows the installed tutorial as it stands, moves a cluster that pgBackRest archives and backs up, runs what
+# the units run in a night, upgrades to a package with a higher version, purges, and compares the root with what it was
 # before. Needs root and debootstrap; the clean root is kept as WORK/clean.tar. What the tutorial and the move said is in
-# WORK/tutorial.md and WORK/move.md. SUITE (this machine's) and MIRROR choose the distribution.
+# WORK/tutorial.md and WORK/move.md; docs/results has these pages with a head. SUITE (this machine's) and MIRROR choose the distribution.
 #
 # Goal: the packages install, work for the user postgres as the units use them, upgrade, and leave nothing but backups.
 # Method: one package in two versions, in a root that debootstrap made; the lists of its files before and after are
@@ -174,6 +174,9 @@ archived() {
 move() {
     local begun=$SECONDS before='pgbackrest --stanza=main archive-push %p'
     : >"$work/move.md"
+    chapter "The packages"
+    printf '# dpkg -i longshore_*.deb longshore-lab_*.deb\n' >>"$work/move.md"
+    grep -v '^(Reading database' "$work/dpkg-0.0.1.log" | sed 's| /tmp/| |g; s| \.\.\./| |g' >>"$work/move.md"
     cat >"$root/etc/pgbackrest.conf" <<END
 [global]
 repo1-path=/srv/pgbackrest
@@ -239,6 +242,13 @@ END
     told root "systemctl enable longshore-full@main.timer longshore-differential@main.timer longshore-expire@main.timer \\
       longshore-verify@main.timer longshore-drill@main.timer longshore-check@main.timer 2>&1"
     told postgres "longshore info main"
+    chapter "A night: what the timers start"
+    local unit
+    for unit in backup differential verify expire drill check; do
+        told postgres "$(sed -n 's/^ExecStart=//p' "$root/usr/lib/systemd/system/longshore-$unit@.service" |
+            sed 's/%i/main/')"
+    done
+    told postgres "longshore history --runs"
     chapter "Both tools still agree"
     told postgres "pgbackrest --stanza=main check && pgbackrest --stanza=main info | head -5"
     told postgres "longshore wal list --database main"

@@ -139,6 +139,36 @@ fn a_prefix_of_ones_own_keeps_everything_below_it() {
     assert_eq!(root.files(), Vec::<String>::new());
 }
 
+/// Whoever has only the package can follow every link of its documents, and finds the role for Ansible.
+#[test]
+fn the_links_of_installed_documents_lead_to_installed_files() {
+    let root = Root::new();
+    root.make(&["install-built", "PREFIX=/usr", "PARTS=longshore"]);
+    let docs = "/usr/share/doc/longshore/";
+    let files = root.files();
+    let role = format!("{docs}contrib/ansible/roles/longshore/tasks/main.yml");
+    assert!(files.contains(&role), "{role} is missing");
+    let mut followed = 0;
+    for page in files
+        .iter()
+        .filter(|f| f.starts_with(docs) && f.ends_with(".md"))
+    {
+        let text = root.text(page.trim_start_matches('/'));
+        let targets = text.split("](").skip(1);
+        for target in targets.filter_map(|rest| rest.split_once(')')) {
+            let path = target.0.split('#').next().unwrap();
+            if path.is_empty() || path.contains("://") || path.contains(' ') {
+                continue;
+            }
+            let home = root.path(page);
+            let found = home.parent().unwrap().join(path);
+            assert!(found.exists(), "{page}: {path}");
+            followed += 1;
+        }
+    }
+    assert!(followed > 200, "{followed}");
+}
+
 /// A file of an earlier version goes with the next one.
 #[test]
 fn an_upgrade_removes_files_that_the_new_version_lacks() {
