@@ -1,4 +1,4 @@
-// Draws the charts of a report from the data that lies in the same page.
+// Draws the charts of a report from the data in the same page.
 "use strict";
 (() => {
   const report = JSON.parse(document.getElementById("report").textContent);
@@ -81,32 +81,30 @@
     };
   }
 
-  // The names of a scatter chart's series, next to their points and not over one another.
+  // The names of a scatter chart's series, next to their points.
   const names = () => ({
     id: "names",
     afterDatasetsDraw(chart) {
       const { ctx, chartArea, data } = chart;
-      const taken = [];
       ctx.save();
       ctx.font = `12px ${Chart.defaults.font.family}`;
       ctx.textBaseline = "middle";
-      data.datasets.forEach((dataset, n) => {
+      const points = data.datasets.flatMap((dataset, n) => {
+        const shown = chart.getDatasetMeta(n).data.filter((point) => !point.skip);
         const width = ctx.measureText(dataset.label).width;
-        chart.getDatasetMeta(n).data.forEach((point) => {
-          if (point.skip) {
-            return;
-          }
-          const isLeft = point.x + 9 + width > chartArea.right;
-          const x = isLeft ? point.x - 9 - width : point.x + 9;
-          let y = point.y;
-          while (taken.some((at) => Math.abs(at.y - y) < 14 && x < at.x + at.width && at.x < x + width)) {
-            y += 14;
-          }
-          taken.push({ x, y, width });
-          ctx.fillStyle = dataset.borderColor;
-          ctx.fillText(dataset.label, x, y);
-        });
+        return shown.map(({ x, y }) => ({ x, y, width, label: dataset.label, colour: dataset.borderColor }));
       });
+      chart.names = placeNames(points, chartArea);
+      for (const { point, box, line } of chart.names) {
+        ctx.fillStyle = ctx.strokeStyle = point.colour;
+        if (line) {
+          ctx.beginPath();
+          ctx.moveTo(line.x, line.y);
+          ctx.lineTo(line.toX, line.toY);
+          ctx.stroke();
+        }
+        ctx.fillText(point.label, box.left, (box.top + box.bottom) / 2);
+      }
       ctx.restore();
     },
   });
@@ -163,6 +161,12 @@
     // For tests: how many charts of the page show data.
     const shown = drawn.filter((chart) => chart.chartArea?.height > 0 && chart.getVisibleDatasetCount() > 0);
     document.documentElement.dataset.drawn = shown.length;
+    // And where the names are, in numbers only: for each scatter chart its frame, then each name with its point.
+    const edges = ({ left, top, right, bottom }) => [left, top, right, bottom];
+    const told = ({ box, point, line }) => [...edges(box), point.x, point.y, line ? 1 : 0];
+    const scattered = drawn.filter((chart) => chart.names);
+    document.documentElement.dataset.names =
+      JSON.stringify(scattered.map((chart) => [edges(chart.chartArea), ...chart.names.map(told)]));
   }
   draw();
   darkPage.addEventListener("change", draw);

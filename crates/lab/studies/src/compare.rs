@@ -5,7 +5,7 @@
 //! - Speed-up is over MS_XPRESS at its default level, as in the published results.
 //! - Each backup is removed before the next.
 //!
-//! Leaves to others: timing one backup (`timing.rs`), and the forms of a report.
+//! Leaves to others: timing one backup (`timing.rs`), what to take (`advice.rs`), and the forms of a report.
 
 use std::path::PathBuf;
 
@@ -13,6 +13,7 @@ use anyhow::Result;
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{BackupRequest, DeviceSpec, Request, RunContext, SourceSpec};
 
+use crate::advice::{self, Advice, Conditions, Measured};
 use crate::platform;
 use crate::report::{
     At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
@@ -59,6 +60,11 @@ pub fn compare(context: &RunContext, spec: &CompareSpec, on_step: &dyn Fn(&str))
         dirs => Some(Scratch::new(&*context.storage, dirs)?),
     };
     let mut platform = platform::record(context, &spec.dirs);
+    let conditions = Conditions {
+        rounds: spec.rounds.max(1),
+        is_busy: platform::busy_percent(&platform).is_some(),
+        is_nul: spec.dirs.is_empty(),
+    };
     let mut sections = Vec::new();
     let mut summary = Vec::new();
     for (name, source) in &spec.databases {
@@ -93,8 +99,8 @@ pub fn compare(context: &RunContext, spec: &CompareSpec, on_step: &dyn Fn(&str))
                 bytes as f64 / 1e6
             ),
         ));
-        summary.extend(finding(name, &rounds));
-        sections.push(section(name, spec, &rounds));
+        summary.extend(finding(name, &rounds, conditions));
+        sections.push(section(name, spec, &rounds, conditions));
     }
     Ok(Report {
         title: "Algorithms compared".into(),
@@ -125,8 +131,8 @@ fn speed_up(taken: &[Timing], rounds: &Rounds) -> Option<f64> {
     Some(time(baseline(rounds))? / time(taken)?.max(1e-9))
 }
 
-/// One sentence for a database.
-fn finding(name: &str, rounds: &Rounds) -> Option<String> {
+/// One sentence for a database: what to take, and what is better than SQL Server's default.
+fn finding(name: &str, rounds: &Rounds, conditions: Conditions) -> Option<String> {
     let base = baseline(rounds).first()?.stored_bytes;
     let better = CANDIDATES
         .iter()
@@ -142,10 +148,13 @@ fn finding(name: &str, rounds: &Rounds) -> Option<String> {
             Some(format!("{} ({up:.2} ×)", label(*algorithm, *level)))
         })
         .collect();
+    let advice = Advice::of(&measured(rounds))?.headline(conditions);
     Some(match better.as_slice() {
-        [] => format!("{name}: no level of QAT_DEFLATE is both faster and smaller than MS_XPRESS."),
+        [] => format!(
+            "{name}: {advice}; no level of QAT_DEFLATE is both faster and smaller than MS_XPRESS."
+        ),
         some => format!(
-            "{name}: faster and smaller than MS_XPRESS: {}.",
+            "{name}: {advice}; faster and smaller than MS_XPRESS: {}.",
             some.join(", ")
         ),
     })
@@ -181,40 +190,22 @@ fn time_and_size(rounds: &Rounds) -> Chart {
     }
 }
 
-/// Which of them to take: none is both quicker and smaller than these.
-fn advice(rounds: &Rounds) -> Option<String> {
-    let measured = CANDIDATES.iter().zip(rounds);
-    let measured: Vec<_> = measured
-        .filter_map(|(&(algorithm, level), taken)| {
-            Some((
-                label(algorithm, level),
-                time(taken)?,
-                taken.first()?.stored_bytes,
-            ))
+/// The candidates that were measured, as the advice needs them.
+fn measured(rounds: &Rounds) -> Vec<Measured> {
+    let all = CANDIDATES.iter().zip(rounds);
+    all.filter_map(|(&(algorithm, level), taken)| {
+        Some(Measured {
+            name: label(algorithm, level),
+            compresses: algorithm != Algorithm::None,
+            time: RoundResults::of(taken.iter().map(|t| t.wall_s))?,
+            stored_bytes: taken.first()?.stored_bytes,
         })
-        .collect();
-    let mut best: Vec<_> = measured
-        .iter()
-        .filter(|(_, time, stored)| {
-            let beats = |other: &&(String, f64, u64)| other.1 < *time && other.2 < *stored;
-            !measured.iter().any(|other| beats(&other))
-        })
-        .collect();
-    best.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let (quickest, smallest) = (best.first()?, best.iter().min_by_key(|one| one.2)?);
-    let names: Vec<_> = best.iter().map(|one| one.0.as_str()).collect();
-    Some(format!(
-        "No other is both quicker and smaller than these: {}. {} is the quickest ({:.2} s); {} is the smallest ({:.1} MB). \
-         Differences of a few percent are within the spread.",
-        names.join(", "),
-        quickest.0,
-        quickest.1,
-        smallest.0,
-        smallest.2 as f64 / 1e6
-    ))
+    })
+    .collect()
 }
 
-fn section(name: &str, spec: &CompareSpec, rounds: &Rounds) -> Section {
+fn section(name: &str, spec: &CompareSpec, rounds: &Rounds, conditions: Conditions) -> Section {
+    let measured = measured(rounds);
     let row = |(&(algorithm, level), taken): (&(Algorithm, Level), &Vec<Timing>)| {
         vec![
             label(algorithm, level).into(),
@@ -259,15 +250,21 @@ fn section(name: &str, spec: &CompareSpec, rounds: &Rounds) -> Section {
         1 => "in one directory".to_owned(),
         dirs => format!("in {dirs} directories"),
     };
+    let method = format!(
+        "{} {target}; medians of {}, alternating. MB/s is SQL Server's figure: 2^20 bytes of \
+         the database per second. CPU is the whole machine's, CPU time this program's.",
+        counted(spec.stripes, "stripe"),
+        counted(spec.rounds, "round")
+    );
     Section {
         heading: name.to_owned(),
-        prose: std::iter::once(format!(
-            "{} {target}; medians of {}, alternating. MB/s is SQL Server's figure: 2^20 bytes of \
-             the database per second. CPU is the whole machine's, CPU time this program's.",
-            counted(spec.stripes, "stripe"),
-            counted(spec.rounds, "round")
-        ))
-        .chain(advice(rounds))
+        prose: [
+            Advice::of(&measured).map(|advice| advice.paragraph(conditions)),
+            advice::unbeaten(&measured),
+            Some(method),
+        ]
+        .into_iter()
+        .flatten()
         .collect(),
         table: Some(table),
         charts: vec![

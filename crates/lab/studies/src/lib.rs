@@ -5,6 +5,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod advice;
 pub mod bench;
 pub mod cache_figures;
 pub mod compare;

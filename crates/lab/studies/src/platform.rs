@@ -30,6 +30,21 @@ pub const OVERRIDDEN: &str = "Overridden";
 pub const RELEASE: &str = "Longshore";
 pub const OTHERS: &str = "CPU of others before";
 
+/// If other programs use more than this share of the machine's CPU, figures must not be quoted.
+const BUSY_PERCENT: f64 = 10.0;
+
+/// The value of a row of a record.
+pub fn row<'a>(record: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let row = record.iter().find(|(n, _)| n == name);
+    row.map(|(_, value)| value.as_str())
+}
+
+/// How busy other programs kept the machine, if it was too busy.
+pub fn busy_percent(record: &[(String, String)]) -> Option<f64> {
+    let percent = row(record, OTHERS)?.strip_suffix(" %")?.parse().ok();
+    percent.filter(|percent| *percent > BUSY_PERCENT)
+}
+
 /// The overrides that are set, as one line; empty if there are none.
 fn overrides(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> String {
     let set = OVERRIDES.iter().filter_map(|name| {

@@ -7,8 +7,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use longshore_kit::Random;
 use longshore_studies::cache_figures::{FiguresSpec, cache_figures};
-use longshore_studies::report::{Cell, Column, Report, Section, Table};
+use longshore_studies::report::{
+    At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
+};
 
 /// A report of every kind of section. Its numbers are made up.
 const EXAMPLE: &str = include_str!("data/report.json");
@@ -156,8 +159,8 @@ fn the_charting_library_is_the_published_file_with_its_licence() {
     assert!(licence.contains("MIT") && licence.contains("@kurkle/color"));
 }
 
-/// How many charts of a page show data after Chromium has run it; `None` without Chromium.
-fn drawn(report: &Report) -> Option<usize> {
+/// The page after Chromium has run its script; `None` without Chromium.
+fn in_browser(report: &Report) -> Option<String> {
     let dir = tempfile::TempDir::new().unwrap();
     let page = dir.path().join("report.html");
     std::fs::write(&page, report.to_html().unwrap()).unwrap();
@@ -186,11 +189,20 @@ fn drawn(report: &Report) -> Option<usize> {
         }
         dump => dump.unwrap(),
     };
-    let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
-    let (_, said) = dump
-        .split_once("data-drawn=\"")
+    Some(String::from_utf8_lossy(&dump.stdout).into_owned())
+}
+
+/// The script's answer at its end about `what`.
+fn said<'a>(page: &'a str, what: &str) -> &'a str {
+    let (_, said) = page
+        .split_once(&format!("data-{what}=\""))
         .expect("the script did not end");
-    said.split('"').next()?.parse().ok()
+    said.split('"').next().unwrap()
+}
+
+/// How many charts of a page show data; `None` without Chromium.
+fn drawn(report: &Report) -> Option<usize> {
+    in_browser(report).map(|page| said(&page, "drawn").parse().unwrap())
 }
 
 /// Goal: the page works in a browser, with its policy, its data and the library together.
@@ -198,6 +210,101 @@ fn drawn(report: &Report) -> Option<usize> {
 #[test]
 fn a_browser_draws_every_chart() {
     assert!(drawn(&example()).is_none_or(|charts| charts == 7));
+}
+
+/// A chart of named points, as the comparison of algorithms has it.
+fn scatter(mut points: Vec<(f64, f64)>) -> Chart {
+    const NAMES: [&str; 9] = [
+        "NONE",
+        "LZ4 LOW",
+        "ZSTD LOW",
+        "QAT_DEFLATE LOW",
+        "QAT_DEFLATE MEDIUM",
+        "QAT_DEFLATE 4",
+        "ZSTD MEDIUM",
+        "MS_XPRESS LOW",
+        "QAT_DEFLATE HIGH",
+    ];
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let series = points.iter().enumerate().map(|(n, point)| {
+        let mut values = vec![None; points.len()];
+        values[n] = Some(point.1);
+        Series::new(NAMES[n], values)
+    });
+    Chart {
+        title: "Time and size".into(),
+        form: ReportFormat::Scatter,
+        x: Positions {
+            label: "Elapsed".into(),
+            unit: "s".into(),
+            at: At::Numbers(points.iter().map(|point| point.0).collect()),
+        },
+        y: Axis::new("Stored", "MB"),
+        y_right: None,
+        series: series.collect(),
+    }
+}
+
+/// Goal: who looks at a point knows its name.
+/// Method: Chromium draws a run of `make demo`, points everywhere, and points in a heap; the script tells where it put
+/// the names. Names further than a few pixels from their points have a line, which is not looked at.
+#[test]
+fn names_stand_next_to_their_points_and_cover_no_others() {
+    const NEXT_PX: f64 = 10.0;
+    let demo = [
+        (0.10, 208.9),
+        (0.49, 169.5),
+        (1.25, 132.8),
+        (1.43, 131.6),
+        (2.12, 130.8),
+        (2.67, 128.7),
+        (3.00, 129.5),
+        (3.10, 129.0),
+        (5.36, 126.4),
+    ];
+    let mut random = Random(7);
+    let mut points = |from: f64, width: f64| {
+        let mut number = || from + width * random.below(1000_u64) as f64 / 1000.0;
+        scatter((0..9).map(|_| (number(), number())).collect())
+    };
+    let mut charts = vec![scatter(demo.to_vec()), points(3.0, 0.0)];
+    for n in 0..30 {
+        let (from, width) = [(0.0, 5.0), (2.0, 1.0), (4.9, 0.1)][n % 3];
+        charts.push(points(from, width));
+    }
+    let mut report = small("Names");
+    report.sections[0].charts = charts;
+    let Some(page) = in_browser(&report) else {
+        return;
+    };
+    // The frame's edges and a name's are left, top, right, bottom; after a name's: its point, and 1 for a line.
+    let told: Vec<Vec<Vec<f64>>> = serde_json::from_str(said(&page, "names")).unwrap();
+    assert_eq!(told.len(), report.sections[0].charts.len());
+    for chart in &told {
+        let (frame, names) = chart.split_first().unwrap();
+        assert_eq!(names.len(), 9, "{chart:?}");
+        for (n, name) in names.iter().enumerate() {
+            assert!(name[2] > name[0] + 20.0, "a name has no width: {name:?}");
+            let is_inside = (0..2).all(|i| name[i] >= frame[i] && name[i + 2] <= frame[i + 2]);
+            assert!(is_inside, "{name:?} leaves {frame:?}");
+            let beyond = |i: usize| {
+                (name[i] - name[i + 4])
+                    .max(name[i + 4] - name[i + 2])
+                    .max(0.0)
+            };
+            let far = beyond(0).hypot(beyond(1));
+            assert!(
+                far <= NEXT_PX || name[6] == 1.0,
+                "{name:?} is {far} px away"
+            );
+            for other in &names[..n] {
+                let meets = |i: usize| name[i] < other[i + 2] && other[i] < name[i + 2];
+                assert!(!(meets(0) && meets(1)), "{name:?} covers {other:?}");
+            }
+        }
+    }
+    let moved = told[0].iter().skip(1).filter(|name| name[6] == 1.0);
+    assert!(moved.count() <= 5, "{:?}", told[0]);
 }
 
 /// Published: with all data on the Optane 20 of 22 queries are slower, by up to 23 %; 13 and 16 are at most 3 % faster.

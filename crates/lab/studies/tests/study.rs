@@ -151,6 +151,16 @@ fn the_comparison_measures_every_algorithm_on_every_database() {
         assert!(ratios[0] < Some(1.001) && ratios[2] > Some(2.0));
         let base = column(table(&report, section), "Speed-up")[1].unwrap();
         assert!((base - 1.0).abs() < 1e-9, "{base}");
+        // The advice stands first, and a single round weakens it.
+        let advice = &report.sections[section].prose[0];
+        assert!(
+            advice.starts_with("Take ") && advice.contains("So few rounds"),
+            "{advice}"
+        );
+    }
+    assert_eq!(report.summary.matches(": take ").count(), 2);
+    for form in [report.to_text(), report.to_markdown()] {
+        assert_eq!(form.matches("Take ").count(), 2, "{form}");
     }
     assert_eq!(names(root.path().join("a")).len(), 0);
 }

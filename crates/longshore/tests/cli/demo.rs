@@ -23,6 +23,7 @@ fn the_demo_runs_and_its_report_tells_what_it_did() {
         "every byte as it was (cmp)",
         "How much is stored",
         "Time and size",
+        "of those that store at most 10 % more than the smallest, it is the quickest",
         "No other is both quicker and smaller than these",
     ] {
         assert!(page.contains(told), "{told}");

@@ -21,9 +21,6 @@ pub struct Report {
     pub sections: Vec<Section>,
 }
 
-/// If other programs use more than this share of the machine's CPU, figures must not be quoted.
-const BUSY_PERCENT: f64 = 10.0;
-
 impl Report {
     /// Names the program's release, with the commit that it was built of: only the program knows that.
     pub fn name_release(&mut self, release: String) {
@@ -49,21 +46,16 @@ impl Report {
     /// Puts the reasons against quoting the figures before the headline, so that nobody quotes one without the other:
     /// a `quick` run, a machine busy with other work, libraries or devices that are not the machine's own.
     pub fn caution(&mut self, quick: bool) {
-        let of = |name: &str| {
-            let row = self.platform.iter().find(|(n, _)| n == name);
-            row.map(|(_, value)| value.as_str())
-        };
         let mut cautions = Vec::new();
         if quick {
             cautions.push("Quick run, too short and too small to quote.".to_owned());
         }
-        let busy = of(platform::OTHERS).and_then(|text| text.strip_suffix(" %")?.parse().ok());
-        if let Some(busy) = busy.filter(|busy: &f64| *busy > BUSY_PERCENT) {
+        if let Some(busy) = platform::busy_percent(&self.platform) {
             cautions.push(format!(
                 "Other programs kept the machine {busy:.0} % busy before the run, so its times mean little."
             ));
         }
-        if let Some(overridden) = of(platform::OVERRIDDEN) {
+        if let Some(overridden) = platform::row(&self.platform, platform::OVERRIDDEN) {
             cautions.push(format!(
                 "Not this machine's own libraries or devices: {overridden}."
             ));

@@ -16,6 +16,7 @@ use super::data::{Cell, Report, Section, Table};
 use super::text::is_numeric;
 
 const STYLE: &str = include_str!("../../assets/report.css");
+const NAMES: &str = include_str!("../../assets/names.js");
 const SCRIPT: &str = include_str!("../../assets/report.js");
 /// Chart.js, see `assets/README.md`.
 const LIBRARY: &str = include_str!("../../assets/chart-4.6.1.umd.min.js");
@@ -72,7 +73,7 @@ pub fn render(report: &Report) -> Result<String> {
 <script>
 {LIBRARY}</script>
 <script>
-{SCRIPT}</script>
+{NAMES}{SCRIPT}</script>
 </body>
 </html>
 ",
