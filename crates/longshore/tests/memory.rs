@@ -172,12 +172,18 @@ fn many_small_files_stay_within_the_printed_bound() {
         .collect();
     let what = |act| format!("{act} {files} files");
     let report = within_bound(&what("backup"), &backup_args(&source, &devices, &[]));
-    assert_eq!(find(&report, "files").and_then(Value::as_u64), Some(files));
+    assert_eq!(
+        find(&report, "file_count").and_then(Value::as_u64),
+        Some(files)
+    );
     within_bound(&what("verify"), &args("verify", &devices, &[]));
     let target = dir.path().join("out");
     let to = ["--to", target.to_str().unwrap()];
     let report = within_bound(&what("restore"), &args("restore", &devices, &to));
-    assert_eq!(find(&report, "files").and_then(Value::as_u64), Some(files));
+    assert_eq!(
+        find(&report, "file_count").and_then(Value::as_u64),
+        Some(files)
+    );
 
     // A differential set that takes every byte from its base, except one in each file.
     let newer = dir.path().join("newer.bak");
@@ -189,7 +195,10 @@ fn many_small_files_stay_within_the_printed_bound() {
         &what("restore of two sets,"),
         &args("restore", &[newer], &more),
     );
-    assert_eq!(find(&report, "files").and_then(Value::as_u64), Some(files));
+    assert_eq!(
+        find(&report, "file_count").and_then(Value::as_u64),
+        Some(files)
+    );
     let merged = std::fs::read(target.join("dir 0000/a file below, number 00000101"));
     let mut expected = content(101, 101);
     expected[0] = b'!';

@@ -403,7 +403,7 @@ fn entries_of_a_backup_and_of_a_receiver_have_their_lsns() {
     let end = told.entries.last().unwrap();
     assert!(bytes(end, "LONGSHORE_FIRST_LSN") < bytes(end, "LONGSHORE_LAST_LSN"));
     assert_eq!(field(end, "LONGSHORE_TIMELINE"), "1");
-    // Whoever reads or restores the backup is told of the same WAL.
+    // Those who read or restore the backup are told of the same WAL.
     let restored = beside(&server, "restored");
     for line in [&["verify", &to][..], &["restore", &to, "--to", &restored]] {
         let quiet: Vec<_> = ["--quiet"].iter().chain(line).copied().collect();

@@ -29,9 +29,9 @@ use super::row::{CHUNK_HEAD_LEN, CONTAINER, RowRecord, Span, record_len};
 const TABLE_MAX: usize = 1 << 30;
 /// Bytes that are searched at a time.
 const SEARCH_BYTES: usize = 1 << 20;
-/// Where the medium lost bytes, so many are passed over at a time: a bad sector, and those of a disk that tells larger ones.
+/// Bytes that are passed over at a time if the medium lost them: one bad sector, or one of the larger ones.
 const LOST_BYTES: usize = 4 << 10;
-/// So many such places in a row end the search: more is no stripe any longer.
+/// Lost places in a row that end the search: more of them are no stripe.
 const LOST_MAX: u32 = 64;
 
 /// The facts of one row; a run of unknown rows is one entry.
@@ -271,7 +271,7 @@ pub(crate) fn record_at(
 ) -> Option<(RecordKind, Vec<u8>, u64)> {
     let mut framed = vec![0; 2048];
     let got = match stripe.read_at(&mut framed, offset) {
-        // What follows the record may be lost, and the record be there.
+        // The bytes after the record may be lost, and the record be there.
         Err(error) if is_lost_to_medium(&error) => {
             framed.truncate(PREFIX_MAX);
             stripe.read_at(&mut framed, offset).ok()?
