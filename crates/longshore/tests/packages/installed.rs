@@ -139,7 +139,7 @@ fn a_prefix_of_ones_own_keeps_everything_below_it() {
     assert_eq!(root.files(), Vec::<String>::new());
 }
 
-/// Whoever has only the package can follow every link of its documents, and finds the role for Ansible.
+/// Every link of a package's documents leads to a file of the package, and the role for Ansible is among them.
 #[test]
 fn the_links_of_installed_documents_lead_to_installed_files() {
     let root = Root::new();

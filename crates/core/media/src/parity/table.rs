@@ -29,7 +29,7 @@ use super::row::{CHUNK_HEAD_LEN, CONTAINER, RowRecord, Span, record_len};
 const TABLE_MAX: usize = 1 << 30;
 /// Bytes that are searched at a time.
 const SEARCH_BYTES: usize = 1 << 20;
-/// Bytes that are passed over at a time if the medium lost them: one bad sector, or one of the larger ones.
+/// Bytes that are skipped at a time if the medium lost them: one bad sector, or one of the larger ones.
 const LOST_BYTES: usize = 4 << 10;
 /// Lost places in a row that end the search: more of them are no stripe.
 const LOST_MAX: u32 = 64;
@@ -483,7 +483,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Reads the next window, or ends the search. Places that the medium lost are passed over.
+    /// Reads the next window, or ends the search. Places that the medium lost are skipped.
     fn go_on(&mut self, from: u64) {
         self.start = self.next_start.max(from);
         self.got = 0;
