@@ -297,7 +297,7 @@ fn random_changes_behind_right_checksums_open_nothing() {
         let by = accepted(stripes, at, all[at].clone(), keyring);
         let allowed = |by: &&str| free || *by == "the index";
         assert!(
-            by.iter().all(|by| allowed(by)),
+            by.iter().all(allowed),
             "round {tried} of seed {seed}: {by:?}"
         );
         if let Ok(content) = read_all_with(&devices(&all), keyring) {
