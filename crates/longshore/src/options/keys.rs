@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 /// The files that open encrypted backups.
 #[derive(Debug, Clone, Default, Args)]
 pub struct KeyOptions {
-    /// Identities that open backups and WAL: FILE, or passphrase:FILE. Repeatable.
+    /// Identities for backups and WAL: FILE, or passphrase:FILE. Repeatable.
     ///
     /// The file is that of `longshore key new`, or of age-keygen. After passphrase: the first line of FILE is the passphrase.
     /// Only its owner may read it. Without this option the files of `identities` in [encryption] are taken, and without

@@ -5,6 +5,8 @@
 mod common;
 
 use common::{Stage, numbers, run, said};
+use longshore_io::Host;
+use longshore_media::S3Server;
 use longshore_tsql::syntax::{Applies, Fate, OPTIONS, SET_OPTIONS, SetFate, Shape, Spec};
 
 const PAGE: &str = include_str!("../../../../docs/tsql.md");
@@ -55,6 +57,10 @@ fn written(spec: &Spec) -> String {
         (Shape::Flag, _) => word.to_owned(),
         (Shape::Text, "EXPIREDATE") => format!("{word} = '2099-12-31'"),
         (Shape::Text, "STOPAT") => format!("{word} = '2026-01-01'"),
+        (Shape::Text, "BACKUP_OPTIONS" | "RESTORE_OPTIONS") => {
+            let own = S3Server::of_environment(&Host::new()).unwrap();
+            format!(r#"{word} = '{{"s3": {{"region": "{}"}}}}'"#, own.region)
+        }
         (Shape::Text, _) => format!("{word} = 'harbour'"),
         (Shape::Number, "MAXTRANSFERSIZE") => format!("{word} = 131072"),
         (Shape::Number, "BLOCKSIZE") => format!("{word} = 4096"),
