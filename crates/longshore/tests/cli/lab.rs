@@ -26,6 +26,13 @@ fn fact<'a>(report: &'a Value, name: &str) -> Option<&'a str> {
     facts.iter().find(|row| row[0] == name)?[1].as_str()
 }
 
+/// A paragraph of the first section begins so.
+fn has_prose(report: &Value, begin: &str) {
+    let prose = report["sections"][0]["prose"].as_array().unwrap();
+    let begins = |told: &Value| told.as_str().unwrap().starts_with(begin);
+    assert!(prose.iter().any(begins), "{prose:?}");
+}
+
 /// The first paragraph of a section.
 fn prose(report: &Value, section: usize) -> &str {
     report["sections"][section]["prose"][0].as_str().unwrap()
@@ -150,12 +157,7 @@ fn a_comparison_has_the_source_stripes_rounds_and_directories_asked_for() {
     );
     let advice = prose(&report, 0);
     assert!(advice.starts_with("Take "), "{advice}");
-    let told = report["sections"][0]["prose"].as_array().unwrap();
-    let begins = |told: &Value| {
-        let told = told.as_str().unwrap();
-        told.starts_with("2 stripes in one directory; medians of 2 rounds,")
-    };
-    assert!(told.iter().any(begins), "{told:?}");
+    has_prose(&report, "2 stripes in one directory; medians of 2 rounds,");
     assert_eq!(
         fact(&report, "Database tree"),
         Some("files:tree, 2.1 MB (10^6)")
@@ -171,11 +173,7 @@ fn a_comparison_has_the_source_stripes_rounds_and_directories_asked_for() {
         "tprocc",
     );
     assert!(report["summary"].as_str().unwrap().contains("Quick run"));
-    let told = prose(&report, 0);
-    assert!(
-        told.starts_with("8 stripes to NUL; medians of 1 round,"),
-        "{told}"
-    );
+    has_prose(&report, "8 stripes to NUL; medians of 1 round,");
     let kept = stage.names("kept");
     assert_eq!(kept, ["stae-3145728.db", "tprocc-3145728.db"]);
 }
