@@ -1,5 +1,5 @@
 //! Goal: docs/moving.md, docs/recipes.md and the Ansible role name only options, keys, variables, metrics and units that
-//! exist: readers type them.
+//! exist: readers type them; and docs/results/move.md only tests that exist.
 //! Method: the pages, the role and the table of options are read as text; ansible-lint judges the role.
 //! Not covered: whether a command takes an option that another command has, and what the role does on a host.
 
@@ -396,4 +396,49 @@ fn options_commands_and_words_are_found() {
         found.into_iter().collect::<Vec<_>>(),
         ["longshore_x", "longshore_z"]
     );
+}
+
+/// Every file below `dir` that is Rust, as its path and its text.
+fn rust_files(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            let code = std::fs::read_to_string(&path).unwrap();
+            found.push((path, code));
+        }
+    }
+}
+
+/// Goal: what had kept a DBA away stays mended by tests that exist.
+#[test]
+fn every_test_that_the_page_of_the_move_names_exists() {
+    let page = text("docs/results/move.md");
+    let (_, table) = page.split_once("| then | now | test |").unwrap();
+    let mut files = Vec::new();
+    for dir in ["crates/longshore/tests", "tests/kit/tests"] {
+        rust_files(&root().join(dir), &mut files);
+    }
+    let makefile = text("Makefile");
+    let exists = |name: &str| match name.strip_prefix("make ") {
+        Some(target) => makefile.contains(&format!("\n{target}: ")),
+        None => files.iter().any(|(path, code)| {
+            // A program or a module of its own, or one test.
+            let has_stem = path.file_stem().is_some_and(|stem| stem == name);
+            let is_below = path.parent().is_some_and(|dir| dir.ends_with(name));
+            has_stem || is_below || code.contains(&format!("fn {name}("))
+        }),
+    };
+    let mut rows = 0;
+    for row in table.lines().filter(|line| line.starts_with("| ")) {
+        let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "{row}");
+        for name in names {
+            assert!(exists(name), "{name}: {row}");
+        }
+        rows += 1;
+    }
+    assert_eq!(rows, 15);
 }

@@ -197,7 +197,7 @@ fn done(report: &RestoreReport, label: Option<&str>) -> String {
     format!("{figures}, {}", what_and_where(report, label))
 }
 
-/// "backup 20261121T093410Z-full, WAL 0/2000028 to 0/20001B8 on timeline 1, to restored".
+/// "backup 20261121T093410Z-full-77751e07, WAL 0/2000028 to 0/20001B8 on timeline 1, to restored".
 fn what_and_where(report: &RestoreReport, label: Option<&str>) -> String {
     let backup = label.map(|label| format!("backup {label}"));
     let to = format!("to {}", plain(&report.target));
