@@ -2,8 +2,10 @@
 //! all the same, and whoever has an identity recovers to any moment.
 //! Method: real servers and the program as the server's user; a control file's secret is that of pg_controldata.
 
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_kit::{Installation, installations};
 
@@ -70,6 +72,38 @@ fn drilled(main: &Main) {
         drill.arg("--bin-dir").arg(bin_dir).arg("--work").arg(work);
         succeed(&mut drill);
     }
+}
+
+/// Goal: a backup without an identity is proved by its last segment, also if the server recycles that before the look at
+/// the archive.
+/// Method: checkpoints and switches run without a pause while the backup waits for its WAL.
+#[test]
+fn a_backup_with_public_keys_alone_outlives_its_last_segment() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let main = main_of(&installation);
+    let server = &main.stage.server;
+    server.psql("alter system set wal_keep_size = 0");
+    server.psql("alter system set min_wal_size = '32MB'");
+    server.psql("select pg_reload_conf()");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                server.psql("insert into marker values (7)");
+                server.psql("select pg_switch_wal()");
+                server.psql("checkpoint");
+            }
+        });
+        let made = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            for _ in 0..6 {
+                back_up(&main);
+            }
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        made.unwrap();
+    });
 }
 
 #[test]
