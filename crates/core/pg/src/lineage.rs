@@ -11,7 +11,8 @@
 //! is missing. A caller refuses what is unknown, or reports it as unproved. It never takes unknown for proved.
 //!
 //! Invariants
-//! - [`Relation::Proved`] rests on WAL bytes that were compared, at some time, by their digest.
+//! - [`Relation::Proved`] rests on WAL bytes that were compared, at some time, by their digest, or on the remark that a
+//!   restore of that very set left in the server's own history.
 //! - [`Relation::Refuted`] rests on a contradiction that neither delay nor clocks can explain.
 //! - [`Lineage::encode`] writes at most [`LINEAGE_MAX`] bytes, however much is known.
 //!
@@ -356,7 +357,7 @@ fn segment_digest(
 /// A backup's finding about an earlier one at its target, made while it could read the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineageVerdict {
-    /// The earlier backup's WAL is in the server's WAL.
+    /// The server comes from the earlier backup: its WAL was in the server's, or the server was restored from it.
     Follows,
     /// The server is on another branch.
     Apart,
@@ -414,6 +415,19 @@ impl Relation {
     pub fn is_refuted(&self) -> bool {
         matches!(self, Relation::Refuted(_))
     }
+
+    /// The relation of a server to an earlier backup, if the server `is_restored` from it according to its own history.
+    /// That proves what WAL no longer can. A contradiction stays one.
+    pub fn or_restored(self, is_restored: bool) -> Relation {
+        match self {
+            Relation::Unknown(Doubt::LogGone { .. } | Doubt::NotRecorded | Doubt::NotCompared)
+                if is_restored =>
+            {
+                Relation::Proved(Proof::Restored)
+            }
+            relation => relation,
+        }
+    }
 }
 
 /// Why two backups or servers are on one branch.
@@ -421,7 +435,10 @@ impl Relation {
 pub enum Proof {
     /// Both have the same WAL before this LSN.
     Log { timeline: Timeline, at: Lsn },
-    /// The later backup found the earlier one's WAL in its server's WAL.
+    /// The server was restored from the earlier backup: the remark of that restore is in the history of the server's
+    /// timeline ([`crate::wal::restored_sets`]).
+    Restored,
+    /// The later backup found that its server comes from the earlier one.
     Recorded,
 }
 
@@ -496,8 +513,11 @@ impl fmt::Display for Proof {
                 )
             }
             Proof::Recorded => {
-                f.write_str("the later backup found the WAL of the earlier one in its server's")
+                f.write_str("the later backup found that its server comes from the earlier one")
             }
+            Proof::Restored => f.write_str(
+                "the history of the server's timeline says that it was restored from this backup",
+            ),
         }
     }
 }

@@ -68,6 +68,8 @@ pub struct Recovery {
     pub standby: bool,
     /// The command that fetches WAL from an archive.
     pub restore_command: Option<String>,
+    /// Whether `restore_command` still lacks its last word, the name of the restore: see [`Recovery::named`].
+    pub takes_name: bool,
     /// The command that the server runs once, after recovery.
     pub end_command: Option<String>,
     /// Whether the server requests only the WAL that it replays next. PostgreSQL 15 and later prefetch, and a
@@ -106,6 +108,16 @@ impl Recovery {
             restore_command: Some(NO_ARCHIVE.to_owned()),
             ..Recovery::default()
         }
+    }
+
+    /// These settings for the restore of this name ([`crate::wal::restore_name`]).
+    pub fn named(mut self, restore: &str) -> Recovery {
+        if let Some(command) = self.restore_command.as_mut().filter(|_| self.takes_name) {
+            command.push(' ');
+            command.push_str(restore);
+        }
+        self.takes_name = false;
+        self
     }
 
     /// The empty file that requests recovery. A server without such a file replays the WAL in `pg_wal` and stays on
@@ -227,6 +239,19 @@ mod tests {
         );
         assert_eq!(recovery.signal_file(), "recovery.signal");
         assert!(!text.contains("prefetch"), "{text}");
+    }
+
+    #[test]
+    fn a_command_that_takes_the_restores_name_gets_it_once() {
+        let command = |recovery: Recovery| recovery.restore_command.unwrap();
+        let wanting = Recovery {
+            restore_command: Some("get --restore".to_owned()),
+            takes_name: true,
+            ..Recovery::default()
+        };
+        let named = wanting.named("x.y").named("z");
+        assert_eq!(command(named), "get --restore x.y");
+        assert_eq!(command(Recovery::of_own_log().named("z")), NO_ARCHIVE);
     }
 
     #[test]

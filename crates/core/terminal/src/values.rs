@@ -141,12 +141,12 @@ pub fn zoned_time(text: &str) -> Result<i64, String> {
         .map_err(|_| "write a time with its zone, such as 2027-01-31 06:00:00+01".to_owned())
 }
 
-/// What a remark in a history may say of a restore: it stays one line of few bytes.
+/// What a remark in a history may say of a restore: two UUIDs, and one line of few bytes in any case.
 pub fn restore_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    match (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
+    match (1..=80).contains(&text.len()) && text.chars().all(is_plain) {
         true => Ok(text.to_owned()),
-        false => Err("a restore's name has 1 to 64 letters, digits, `-`, `_` and `.`".to_owned()),
+        false => Err("a restore's name has 1 to 80 letters, digits, `-`, `_` and `.`".to_owned()),
     }
 }
 

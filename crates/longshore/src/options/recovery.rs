@@ -15,7 +15,6 @@ use longshore_pipeline::{
     TargetAction, Timeline, TimelineChoice,
 };
 use longshore_wal::is_in_bucket;
-use uuid::Uuid;
 
 use super::values::{self, ArchivePath, Pair};
 
@@ -302,6 +301,7 @@ impl ClusterArgs {
                 .wal_archive
                 .as_deref()
                 .map(|path| archive_command(path, &[]))),
+            takes_name: self.restore_command.is_none() && self.wal_archive.is_some(),
             end_command: None,
             not_ahead: false,
         })
@@ -314,7 +314,7 @@ fn past_us() -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_microsecond(past_ns / 1000).ok()
 }
 
-/// How a restored server fetches its log from this archive, as a restore of its own. It runs the command in its data
+/// How a restored server fetches its log from this archive, but for the name of the restore ([`Recovery::named`]). It runs the command in its data
 /// directory, so all paths are absolute. `identities`: files that open the archive.
 pub fn archive_command(archive: &Path, identities: &[PathBuf]) -> String {
     let (archive, past) = match is_in_bucket(archive) {
@@ -326,7 +326,6 @@ pub fn archive_command(archive: &Path, identities: &[PathBuf]) -> String {
     };
     let program = std::env::current_exe().unwrap_or_else(|_| "longshore".into());
     let (program, archive) = (word(&program), word(&archive));
-    let restore = Uuid::new_v4();
     let past = past
         .map(|past| format!(" --as-of {past}"))
         .unwrap_or_default();
@@ -336,7 +335,7 @@ pub fn archive_command(archive: &Path, identities: &[PathBuf]) -> String {
         let absolute = absolute.unwrap_or_else(|_| file.clone());
         keys.push_str(&format!(" --identity {}", word(&absolute)));
     }
-    format!("{program} wal get %f %p --archive {archive}{keys}{past} --async --restore {restore}")
+    format!("{program} wal get %f %p --archive {archive}{keys}{past} --async --restore")
 }
 
 /// A path as one word of the shell, in a command in which the server replaces what follows a percent sign.

@@ -242,8 +242,9 @@ pub struct WalGet {
     /// Add a remark that names this restore to timeline history files.
     ///
     /// The server copies the remark into the history of the timeline that it opens on, where it distinguishes two
-    /// restores of one backup; `longshore restore` writes this option with a new name for each. Without this option
-    /// the server gets history files as the archive has them.
+    /// restores of one backup; `longshore restore` writes this option with a new name for each. If the name ends in `.` and
+    /// the UUID of the backup that was restored, as those names do, the server's later backups are known to follow that
+    /// backup. Without this option the server gets history files as the archive has them.
     #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = values::restore_name)]
     pub restore: Option<String>,
 

@@ -465,11 +465,7 @@ fn a_server_elsewhere_that_lacks_the_earlier_wal_says_that_a_branch_begins() {
         server.stop(Stop::Fast);
         let moved = clone_of(&shared, "moved");
         moved.start();
-        for _ in 0..8 {
-            tell(&moved, "moved");
-            moved.psql("select pg_switch_wal()");
-            moved.psql("checkpoint");
-        }
+        forget_the_log(&moved);
         let (code, _, said) = shared.back_up(&moved, &["--differential", "--or-full"]);
         assert_eq!(code, 5, "{said}");
         assert!(said.contains("begins a branch"), "{said}");
@@ -477,6 +473,97 @@ fn a_server_elsewhere_that_lacks_the_earlier_wal_says_that_a_branch_begins() {
         assert_eq!(shared.info()["branches"].as_array().unwrap().len(), 2);
         let (code, _, said) = shared.back_up(&moved, &[]);
         assert_eq!(code, 0, "{said}");
+    }
+}
+
+/// Work after which a server that keeps no WAL has none of before.
+fn forget_the_log(server: &Server) {
+    for _ in 0..8 {
+        tell(server, "more");
+        server.psql("select pg_switch_wal()");
+        server.psql("checkpoint");
+    }
+}
+
+/// Goal: a server that was restored goes on with the backups of its target, also when the WAL between them is gone: its
+/// own history names the set. Without that remark a branch begins; and an origin that goes on as well is told apart.
+#[test]
+fn a_restored_server_goes_on_with_the_backups_that_it_comes_from() {
+    for installation in representatives() {
+        let shared = Shared::new(&installation, &[("wal_keep_size", "0")]);
+        let origin = &shared.stage.server;
+        prepare(origin);
+        let (code, first, said) = shared.back_up(origin, &["--with-wal"]);
+        assert_eq!(code, 0, "{said}");
+        origin.stop(Stop::Fast);
+
+        let restored = |name: &str| {
+            let to = shared.stage.path(name);
+            let place = to.to_str().unwrap();
+            let words = ["restore", "--database", "main", "--to", place];
+            let label = shared.label_of(&first["set"]);
+            let (code, _, said) = shared.run(&[&words[..], &["--label", &label]].concat());
+            assert_eq!(code, 0, "{said}");
+            shared.stage.server.user().own(&to);
+            let server = Server::adopt(&installation, &to);
+            server.start();
+            server.wait_for("select pg_is_in_recovery()", "f");
+            forget_the_log(&server);
+            server
+        };
+        let server = restored("restored");
+        let history = server.data_dir().join("pg_wal/00000002.history");
+        let named = std::fs::read_to_string(&history).unwrap();
+        let set = first["set"].as_str().unwrap();
+        assert!(
+            named.contains(&format!(".{set} goes on from 00000001.history")),
+            "{named}"
+        );
+        let before =
+            server.psql("select min(name) from pg_ls_waldir() where name ~ '^[0-9A-F]{24}$'");
+        let needed = first["log"]["first"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(
+            before.starts_with("00000002"),
+            "{before} {needed}: the WAL of the backup is still there"
+        );
+
+        // By the files, as a differential, and over a connection.
+        let (code, differential, said) = shared.back_up(&server, &["--differential"]);
+        assert_eq!(code, 0, "{said}");
+        assert_eq!(
+            differential["differential"]["parent"], first["set"],
+            "{said}"
+        );
+        let (code, _, said) = shared.back_up(&server, &["--remote"]);
+        assert_eq!(code, 0, "{said}");
+        let branches = shared.info()["branches"].as_array().unwrap().clone();
+        assert_eq!(branches.len(), 1, "{branches:?}");
+        assert_eq!(branches[0]["proved"], true, "{branches:?}");
+        let (_, checked, _) = shared.run(&["check", "main", "--archive-wait", "0", "--json"]);
+        let findings = checked["databases"][0]["findings"].as_array().unwrap();
+        let about = findings.iter().find(|f| f["what"] == "branches");
+        assert!(about.is_none_or(|f| f["grade"] == "good"), "{findings:?}");
+        server.stop(Stop::Fast);
+
+        // The origin goes on, too: it has not left its timeline, so that it does not come from the restored one's backups.
+        origin.start();
+        tell(origin, "origin");
+        let (_, _, said) = shared.back_up(origin, &[]);
+        assert!(said.contains("does not continue"), "{said}");
+        assert_eq!(shared.info()["branches"].as_array().unwrap().len(), 2);
+        origin.stop(Stop::Fast);
+
+        // A history without the set's name proves nothing.
+        let nameless = restored("nameless");
+        let history = nameless.data_dir().join("pg_wal/00000002.history");
+        let text = std::fs::read_to_string(&history).unwrap();
+        std::fs::write(&history, text.replace(&format!(".{set}"), "")).unwrap();
+        let (code, _, said) = shared.back_up(&nameless, &[]);
+        assert_eq!(code, 5, "{said}");
+        assert_eq!(shared.info()["branches"].as_array().unwrap().len(), 3);
     }
 }
 
@@ -491,11 +578,7 @@ fn backups_over_a_connection_without_the_wal_between_them_are_one_branch() {
     for _ in 0..2 {
         let (code, _, said) = shared.back_up(server, &["--remote"]);
         assert_eq!(code, 0, "{said}");
-        for _ in 0..8 {
-            tell(server, "more");
-            server.psql("select pg_switch_wal()");
-            server.psql("checkpoint");
-        }
+        forget_the_log(server);
     }
     assert_eq!(shared.info()["branches"].as_array().unwrap().len(), 1);
 }

@@ -4,6 +4,7 @@
 //! and exit codes are compared.
 
 use longshore_kit::{Installation, Server, Stop, representatives};
+use longshore_pg::wal::restored_sets;
 
 use super::stage::*;
 
@@ -145,6 +146,17 @@ fn every(installation: &Installation) {
     let (one, other) = (history(&third, 3), history(&fourth, 3));
     assert_ne!(one, other, "PostgreSQL {major}");
     assert_eq!(without_remarks(&one), without_remarks(&other));
+    // They come from the backup, by the remark of the landing and of `wal get`.
+    let listed = run(&server, &["list", &set, "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let uuid = listed["sets"][0]["set"].as_str().unwrap();
+    let digits = u128::from_str_radix(&uuid.replace('-', ""), 16).unwrap();
+    let timeline = longshore_pg::Timeline::new(3).unwrap();
+    let sets = restored_sets(timeline, one.as_bytes());
+    assert!(
+        !sets.is_empty() && sets.iter().all(|set| *set == digits.to_be_bytes()),
+        "{one}"
+    );
     fourth.stop(Stop::Fast);
 
     // The one that has the timeline is restored from a backup of its own, and goes on in its archive: the remark that

@@ -24,7 +24,9 @@ use longshore_pg::client::{Connection, Error as NoConnection, Host, Mode, Option
 use longshore_pg::lineage::LINEAGE_MAX;
 use longshore_pg::lineage::WitnessResult;
 use longshore_pg::recovery::ARCHIVING_OFF;
-use longshore_pg::wal::{History, NotRecords, Records, WalName, is_same_history, restored_from};
+use longshore_pg::wal::{
+    History, NotRecords, Records, WalName, is_same_history, restore_name, restored_from,
+};
 use longshore_pg::{
     CONTROL_FILE_LEN, Control, Lineage, Lsn, Recovery, SegmentName, Timeline, Witness,
 };
@@ -475,13 +477,18 @@ impl HeldCluster {
     fn with_log(&self, recovery: &Recovery) -> Recovery {
         // Exit code 1 means that there is no such file; a file that exists and cannot be read must stop the server,
         // not end its recovery. Histories get the remark of this restore.
-        let remark = restored_from("%f", Uuid::new_v4());
+        let restore = Uuid::new_v4();
+        let remark = match set_of(&*self.dir) {
+            Some(set) => restored_from("%f", restore_name(restore, set)),
+            None => restored_from("%f", restore),
+        };
         let fetch = format!(
             "for f in {LOG_DIR}/*/pg_wal/%f; do test -f \"$f\" || continue; cp \"$f\" \"%p\" || exit 200; \
              case %f in *.history) printf \"\\n{remark}\\n\" >> \"%p\" || exit 200;; esac; exit 0; done; exit 1"
         );
         Recovery {
             restore_command: Some(fetch),
+            takes_name: false,
             end_command: Some(format!("rm -rf {LOG_DIR}")),
             ..recovery.clone()
         }

@@ -38,7 +38,7 @@ use longshore_media::{Entry, EntryKind, Extent, SetHeader, SetTrailer};
 use longshore_pg::backup_manifest::WalRange;
 use longshore_pg::recovery::{NO_ARCHIVING, NO_SUBSCRIPTIONS, READS_AHEAD};
 use longshore_pg::set_notes::DATABASES;
-use longshore_pg::wal::{WalName, restored_from};
+use longshore_pg::wal::{WalName, restore_name, restored_from};
 use longshore_pg::{Lsn, Recovery, TABLESPACE_MAP, Timeline};
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -92,6 +92,8 @@ pub struct Cluster {
     no_archiving: bool,
     no_subscriptions: bool,
     hold: Option<Uuid>,
+    /// The name of this restore in its remarks.
+    restore: String,
     /// As in the set.
     lineage: Vec<u8>,
     range: Option<WalRange>,
@@ -139,6 +141,8 @@ impl Cluster {
             room::check_staged((&*data, path), &spaces, &places, outline)?;
         }
         let checksums = Checksums::new(data.add_file(Path::new(MANIFEST))?);
+        let restore = restore_name(Uuid::new_v4(), header.set);
+        let recovery = options.recovery.clone();
         Ok(Cluster {
             data,
             spaces,
@@ -146,14 +150,14 @@ impl Cluster {
             linked: Mutex::default(),
             owner,
             checksums,
-            recovery: options
-                .recovery
-                .clone()
-                .unwrap_or_else(Recovery::of_own_log),
+            recovery: recovery
+                .unwrap_or_else(Recovery::of_own_log)
+                .named(&restore),
             settings: options.settings,
             no_archiving: options.no_archiving,
             no_subscriptions: options.no_subscriptions,
             hold: options.hold.then_some(header.set),
+            restore,
             lineage: header.lineage.clone(),
             range: trailer.and_then(|trailer| wal_range(header, trailer)),
             system: header.log.system,
@@ -309,7 +313,7 @@ impl Cluster {
             (false, 1) if self.data.holds(Path::new(WAL_DIR)) => self.data.add_file(&path)?,
             (false, _) => return Ok(()),
         };
-        let line = format!("\n{}\n", restored_from(name, Uuid::new_v4()));
+        let line = format!("\n{}\n", restored_from(name, &self.restore));
         let end = file.stat().map(|stat| stat.len);
         end.and_then(|end| file.write_all_at(line.as_bytes(), end, Via::Cache))
             .map_err(at("write", &path))?;

@@ -121,6 +121,8 @@ impl History {
 
 /// The start of a restore's remark.
 const RESTORED: &str = "# longshore restore ";
+/// Between a restore's own name and the set's UUID.
+const OF_SET: &str = ".";
 /// The text before the name of the history from which the restore goes on.
 const GOES_ON: &str = " goes on from ";
 
@@ -128,6 +130,28 @@ const GOES_ON: &str = " goes on from ";
 /// another restore. `name` may also be a placeholder in a server's command.
 pub fn restored_from(name: impl std::fmt::Display, restore: impl std::fmt::Display) -> String {
     format!("{RESTORED}{restore}{GOES_ON}{name}")
+}
+
+/// The name that a restore has in its remarks: its own, which no other restore has, and the UUID of the set that was
+/// restored.
+pub fn restore_name(restore: impl std::fmt::Display, set: impl std::fmt::Display) -> String {
+    format!("{restore}{OF_SET}{set}")
+}
+
+/// The UUIDs of the sets from which a server on `timeline` was restored on its way there, by the remarks in the history
+/// of that timeline. Each set is an ancestor of the server: the remark was copied when the server opened. A remark that
+/// goes on from `timeline` itself counts for nothing here, because no server has opened after that restore yet.
+pub fn restored_sets(timeline: Timeline, text: &[u8]) -> Vec<[u8; 16]> {
+    let Ok(history) = History::parse(timeline, text) else {
+        return Vec::new();
+    };
+    let is_way = |from: &Timeline| history.end_of(*from).is_some();
+    let lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
+    let named = lines.filter_map(|line| {
+        restored(line).filter(is_way)?;
+        set_of(line)
+    });
+    named.collect()
 }
 
 /// Whether two texts are histories of the same `timeline`. Remarks of restores that go on from the timeline concern
@@ -157,6 +181,18 @@ pub(crate) fn restored(line: &[u8]) -> Option<Timeline> {
         Ok(WalName::History(timeline)) => Some(timeline),
         _ => None,
     }
+}
+
+/// The set that a remark names. Remarks of earlier versions name none.
+fn set_of(line: &[u8]) -> Option<[u8; 16]> {
+    let line = std::str::from_utf8(line).ok()?.strip_prefix(RESTORED)?;
+    let (_, set) = line.split_once(GOES_ON)?.0.rsplit_once(OF_SET)?;
+    let is_usual = set.len() == 36 && set.chars().all(|c| c == '-' || c.is_ascii_hexdigit());
+    let digits: String = set.chars().filter(|c| *c != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok();
+    number
+        .filter(|_| is_usual && digits.len() == 32)
+        .map(u128::to_be_bytes)
 }
 
 /// The fork that a line names.
@@ -250,6 +286,43 @@ mod tests {
         assert!(same(2, &second, second.trim_end()));
     }
 
+    #[test]
+    fn the_sets_that_a_server_was_restored_from_stand_in_its_history() {
+        let (set, other) = ([0xa7; 16], [0x3c; 16]);
+        let uuid = |set: [u8; 16]| {
+            let hex: String = set.iter().map(|byte| format!("{byte:02x}")).collect();
+            let cut = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| hex[part].to_owned());
+            cut.join("-")
+        };
+        let remark = |set, from| {
+            let name = WalName::History(timeline(from));
+            restored_from(name, restore_name("7b0d9c52", uuid(set)))
+        };
+        let second = format!("\n{}\n1\t0/5000110\treason\n", remark(set, 1));
+        let sets = |n, text: &str| restored_sets(timeline(n), text.as_bytes());
+        assert_eq!(sets(2, &second), [set]);
+        // A restore that goes on from this very timeline: no server has opened after it.
+        let again = format!("{second}\n{}\n", remark(other, 2));
+        assert_eq!(sets(2, &again), [set]);
+        let third = format!("{again}2\t0/A000000\treason\n");
+        assert_eq!(sets(3, &third), [set, other]);
+        // A timeline that is not on the way.
+        let aside = format!("{}\n2\t0/A000000\treason\n", remark(set, 1));
+        assert_eq!(sets(3, &aside), [[0; 16]; 0]);
+        // Remarks of earlier versions, of others, and broken ones.
+        for name in [
+            "7b0d9c52",
+            &uuid(set),
+            "x.",
+            "x.7",
+            &format!("x.{}0", uuid(set)),
+        ] {
+            let text = format!("{}\n1\t0/1\tx\n", restored_from("00000001.history", name));
+            assert_eq!(sets(2, &text), [[0; 16]; 0], "{name}");
+        }
+        assert_eq!(sets(2, "no history"), [[0; 16]; 0]);
+    }
+
     proptest! {
         #[test]
         fn a_history_that_is_written_can_be_read(
@@ -269,6 +342,9 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _any = History::parse(timeline(9), &bytes);
+            let _any = restored_sets(timeline(9), &bytes);
+            let line = [RESTORED.as_bytes(), &bytes, GOES_ON.as_bytes()].concat();
+            let _any = set_of(&line);
         }
     }
 }

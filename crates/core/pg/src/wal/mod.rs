@@ -10,7 +10,8 @@ pub mod summary;
 mod transactions;
 
 pub use history::{
-    ForkPoint, HISTORY_LEN_MAX, History, NotHistory, history_lines, is_same_history, restored_from,
+    ForkPoint, HISTORY_LEN_MAX, History, NotHistory, history_lines, is_same_history, restore_name,
+    restored_from, restored_sets,
 };
 pub(crate) use history::{fork_of, restored};
 pub use made::MadeTablespace;

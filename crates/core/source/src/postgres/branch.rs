@@ -18,7 +18,7 @@ use longshore_facts as facts;
 use longshore_io::{Dir, HostClock, OpenHow, Storage, Via, boot_id};
 use longshore_pg::client::Options;
 use longshore_pg::lineage::{Digest, TimelineHistory};
-use longshore_pg::wal::segments_in;
+use longshore_pg::wal::{restored_sets, segments_in};
 use longshore_pg::{
     Control, Earlier, Lineage, Lsn, Relation, SegmentName, SegmentSize, Timeline, Witness,
 };
@@ -137,10 +137,13 @@ pub(super) fn relate(
     earlier: &[Earlier],
 ) -> Vec<Relation> {
     let now = lineage.timeline;
+    let history = log_files::history(wal_dir, now).unwrap_or_default();
+    let restored = restored_sets(now, &history);
     let relation = |earlier: &Earlier| {
-        lineage.follows(earlier, |timeline, at, buf| {
+        let relation = lineage.follows(earlier, |timeline, at, buf| {
             read(wal_dir, size, (timeline, now), at, buf)
-        })
+        });
+        relation.or_restored(restored.contains(&earlier.set))
     };
     let relations: Vec<Relation> = earlier.iter().map(relation).collect();
     for (earlier, relation) in earlier.iter().zip(&relations) {

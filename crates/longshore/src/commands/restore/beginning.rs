@@ -142,6 +142,7 @@ fn of_devices(
     if let (Some(archive), Some(recovery)) = (&archive, &mut cluster.recovery) {
         let identities = server_identities(archive, options, context)?;
         recovery.restore_command = Some(archive_command(archive.path(), &identities));
+        recovery.takes_name = true;
     }
     Ok(RestorePoint {
         devices,
@@ -599,6 +600,7 @@ fn recovery(
             }
             let identities = server_identities(archive, options, context)?;
             recovery.restore_command = Some(archive_command(archive.path(), &identities));
+            recovery.takes_name = true;
             recovery.not_ahead = proven.not_ahead;
             Ok((Some(recovery), Some(proven)))
         }

@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - No WAL is asked for that the server had not written when it said how far it is: such a request would block.
-//! - WAL that the server does not send leaves a relation unknown. It never makes one.
+//! - WAL that the server does not send leaves a relation unknown, unless the server's history says that it was restored
+//!   from that very set. It never makes one.
 //!
 //! Leaves to others: the comparison (`longshore-pg`), and what a relation means for a backup.
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use longshore_io::Storage;
 use longshore_pg::client::{Connection, Mode, Options};
 use longshore_pg::lineage::TimelineHistory;
+use longshore_pg::wal::restored_sets;
 use longshore_pg::{Earlier, Lineage, Lsn, Relation, SegmentName, SegmentSize, Timeline, Witness};
 
 use super::super::OwnLog;
@@ -58,7 +60,8 @@ pub(super) fn observe(
     lineage.in_recovery = about.is_standby;
     lineage.line = line(timeline, history);
     let mut log = SentLog::new(about, storage, server);
-    let relations = relate(&lineage, earlier, &mut log);
+    let restored = restored_sets(timeline, history.unwrap_or_default());
+    let relations = relate(&lineage, earlier, &restored, &mut log);
     for (earlier, relation) in earlier.iter().zip(&relations) {
         lineage.note(earlier.set, relation);
     }
@@ -93,7 +96,12 @@ pub(super) fn witness(
     )
 }
 
-fn relate(lineage: &Lineage, earlier: &[Earlier], log: &mut SentLog) -> Vec<Relation> {
+fn relate(
+    lineage: &Lineage,
+    earlier: &[Earlier],
+    restored: &[[u8; 16]],
+    log: &mut SentLog,
+) -> Vec<Relation> {
     let mut ends: Vec<Lsn> = earlier.iter().map(|earlier| earlier.end.1).collect();
     ends.sort_unstable();
     let asked_from = ends
@@ -104,10 +112,11 @@ fn relate(lineage: &Lineage, earlier: &[Earlier], log: &mut SentLog) -> Vec<Rela
         .unwrap_or_default();
     let relation = |earlier: &Earlier| {
         let is_asked = earlier.end.1 >= asked_from;
-        lineage.follows(earlier, |timeline, at, buf| match is_asked {
+        let relation = lineage.follows(earlier, |timeline, at, buf| match is_asked {
             true => log.read(timeline, at, buf),
             false => Err(io::ErrorKind::NotFound.into()),
-        })
+        });
+        relation.or_restored(restored.contains(&earlier.set))
     };
     earlier.iter().map(relation).collect()
 }
