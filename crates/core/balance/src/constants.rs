@@ -48,6 +48,16 @@ pub mod depth {
     pub const REST_MAX: u32 = 64;
 }
 
+/// The requests that a stripe in an object store has in flight (`longshore-bucket`, `flow.rs`).
+pub mod store {
+    /// At least and at most, for each stripe.
+    pub const LEAST: u32 = 4;
+    pub const MOST: u32 = 16;
+    /// A round is this many times the requests that were in flight when it began. As many as were in flight end before
+    /// it: they were made when another number was.
+    pub const TURNS: u32 = 3;
+}
+
 /// How long requests take ([`crate::Spread`]).
 pub mod spread {
     /// Requests at which all counts are halved.

@@ -26,6 +26,7 @@ mod connection;
 mod credentials;
 mod environment;
 mod error;
+mod flow;
 mod google;
 mod network;
 mod objects;
@@ -61,6 +62,9 @@ pub use upload::{
     Completed, PARTS_MAX, Standing, Upload, UploadEnd, UploadPart, UploadTrace, described,
 };
 pub use watched::requests;
+
+/// The requests that a stripe may have in flight, at least and at most: [`Bucket::parts_in_flight`].
+pub use longshore_balance::constants::store::{LEAST as IN_FLIGHT_LEAST, MOST as IN_FLIGHT_MOST};
 
 /// The type of the bodies that are handed over: any owner of bytes becomes one without a copy.
 pub use bytes::Bytes;

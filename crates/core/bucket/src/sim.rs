@@ -151,6 +151,8 @@ struct State {
     ignores_conditions: bool,
     /// The requests that wait to be let through, by writer, in their order; `None` if nobody waits.
     gate: Option<BTreeMap<usize, Waiting>>,
+    /// The objects that its listings show; `None`: those that are there.
+    listed: Option<BTreeMap<String, Object>>,
     /// How far its clock is past [`BEGIN_S`].
     passed_s: i64,
     habits: Habits,
@@ -305,6 +307,16 @@ impl Store {
     /// Lets time pass for the store, and for nobody else.
     pub fn pass(&self, seconds: i64) {
         self.state(|s| s.passed_s += seconds);
+    }
+
+    /// From now on listings show the objects that are there now, also those that are removed or replaced later.
+    pub fn freeze_listings(&self) {
+        self.state(|s| s.listed = Some(s.objects.clone()));
+    }
+
+    /// From now on listings show what is there.
+    pub fn thaw_listings(&self) {
+        self.state(|s| s.listed = None);
     }
 
     pub fn habits(&self, habits: Habits) {
@@ -881,10 +893,8 @@ impl State {
             page => page,
         };
         let (mut rows, mut last, mut folder) = (Vec::new(), "", String::new());
-        let below = self
-            .objects
-            .iter()
-            .filter(|(key, _)| key.starts_with(prefix));
+        let listed = self.listed.as_ref().unwrap_or(&self.objects);
+        let below = listed.iter().filter(|(key, _)| key.starts_with(prefix));
         let mut below = below.filter(|(key, _)| key.as_str() > after).peekable();
         while let Some((key, object)) = below.next_if(|_| rows.len() < page) {
             last = key;

@@ -36,6 +36,7 @@ use object_store::{
 };
 
 use crate::connection::{Connection, Ways};
+use crate::flow::Flow;
 use crate::network::{Direct, Proxies};
 use crate::own::{Asking, odd};
 use crate::past::{Past, Then, past_ns};
@@ -114,6 +115,8 @@ struct Inner {
     /// How much longer the store is waited for once a run is interrupted.
     grace: Duration,
     past: Option<Past>,
+    sending: Arc<Flow>,
+    reading: Arc<Flow>,
 }
 
 impl fmt::Debug for Bucket {
@@ -233,6 +236,8 @@ impl Bucket {
             grace: patience.longest_wait.min(GRACE),
             // Not shared: another bucket may have the same keys.
             past: past_ns().map(Past::at),
+            sending: Arc::default(),
+            reading: Arc::default(),
         })))
     }
 
@@ -518,6 +523,37 @@ impl Bucket {
                 }
             };
             Ok(Ends { head, first, last })
+        })
+    }
+
+    /// How many parts of each stripe are worth having in flight now: see `flow.rs`.
+    pub fn parts_in_flight(&self) -> usize {
+        self.0.sending.steps() as usize
+    }
+
+    /// How many ranges of each stripe are worth having in flight now, for a reader that reads in order.
+    pub fn ranges_in_flight(&self) -> usize {
+        self.0.reading.steps() as usize
+    }
+
+    pub(crate) fn sending(&self) -> &Arc<Flow> {
+        &self.0.sending
+    }
+
+    /// [`Bucket::fetch`] for a reader that reads in order: the request counts for [`Bucket::ranges_in_flight`].
+    pub fn fetch_ahead(
+        &self,
+        key: &Path,
+        range: Range<u64>,
+        tag: Option<String>,
+    ) -> Result<Ticket<Vec<Bytes>>, Error> {
+        let (bucket, at) = (self.clone(), key.clone());
+        let running = self.0.reading.begin();
+        self.ask("read", key, async move {
+            let bytes = range.end - range.start;
+            let pieces = bucket.ranged(&at, range, tag).await?;
+            running.done(bytes);
+            Ok(pieces)
         })
     }
 

@@ -160,13 +160,14 @@ impl Upload {
     pub fn part(&self, index: usize, bytes: Bytes) -> Result<Ticket<UploadPart>, Error> {
         let (store, at, id) = (self.bucket.parts(), self.key.clone(), self.id.clone());
         let count = Counted::new(&self.in_flight);
+        let running = self.bucket.sending().begin();
         self.bucket.ask("write a part of", &self.key, async move {
             let _count = count;
+            let len = bytes.len() as u64;
             let payload = PutPayload::from_bytes(bytes);
-            store
-                .put_part(&at, &id, index, payload)
-                .await
-                .map(UploadPart)
+            let part = store.put_part(&at, &id, index, payload).await?;
+            running.done(len);
+            Ok(UploadPart(part))
         })
     }
 

@@ -220,6 +220,10 @@ fn an_error_says_what_was_asked_and_what_was_answered(scheme: Scheme) {
         ),
         (Act::Refuse(400, "ExpiredToken"), &["ExpiredToken"]),
         (
+            Act::Refuse(403, "RequestTimeTooSkewed"),
+            &["RequestTimeTooSkewed"],
+        ),
+        (
             Act::Refuse(503, "SlowDown"),
             &["503", "SlowDown", "4 requests"],
         ),
@@ -235,6 +239,12 @@ fn an_error_says_what_was_asked_and_what_was_answered(scheme: Scheme) {
         }
         assert!(!text.contains("secret"), "{text}");
         assert!(error.hint().len() > 20);
+        let is_of_clock = error.hint().starts_with("set this machine's clock");
+        assert_eq!(
+            is_of_clock,
+            text.contains("RequestTimeTooSkewed"),
+            "{act:?}"
+        );
     }
 }
 

@@ -18,7 +18,9 @@ use longshore_io::{Via, crc32c, side_by_side};
 use uuid::Uuid;
 
 use crate::Error;
-use crate::device::{BackupDevice, FamilyRead, FamilyWrite, NamedStripe, Stripe, complete_all};
+use crate::device::{
+    BackupDevice, FamilyRead, FamilyWrite, NamedStripe, Settle, Stripe, complete_all,
+};
 use crate::header::{MediaHeader, SetHeader, SetTrailer, payload_max};
 use crate::member::{Member, media_header};
 use crate::parity::{self, ParityStripe, StripeFault};
@@ -197,10 +199,13 @@ impl Parts<'_> {
         media: &MediaHeader,
         to: &dyn BackupDevice,
     ) -> Result<Box<dyn FamilyWrite>, Error> {
+        // A parity stripe is about as long as the longest stripe of data.
+        let data = (0..self.media.family_count()).map(|m| self.media.member(m));
+        let longest = data.filter_map(|m| m.read.len_bytes().ok()?).max();
         to.create_stripe(&Stripe {
             via: Via::Direct,
             label: format!("{}/{}/{}", media.media_set, media.family, Uuid::new_v4()),
-            expected_bytes: None,
+            expected_bytes: longest.map(|bytes| bytes + bytes / 50),
         })
     }
 
@@ -251,20 +256,26 @@ impl Parts<'_> {
         }
     }
 
-    /// Makes the stripes durable, then writes their trailers.
+    /// Writes the trailers, each after all data of all stripes, and makes the stripes durable.
     fn seal(&self, mut stripes: Vec<Unsealed>) -> Result<Vec<NamedStripe>, Error> {
         for stripe in &mut stripes {
             match stripe {
-                Unsealed::Data(stripe) => stripe.write.sync()?,
-                Unsealed::Parity(stripe) => stripe.sync()?,
+                Unsealed::Data(stripe) => stripe.write.settle(Settle::Ordered)?,
+                Unsealed::Parity(stripe) => stripe.settle(Settle::Ordered)?,
             }
         }
         let whole = parity::whole_of(self.trailer);
         let root = self.trailer.proof.map(|proof| proof.root);
         for stripe in &mut stripes {
             match stripe {
-                Unsealed::Data(stripe) => stripe.write.write(&stripe.tail)?,
-                Unsealed::Parity(stripe) => stripe.put_trailer(&whole, root)?,
+                Unsealed::Data(stripe) => {
+                    stripe.write.write(&stripe.tail)?;
+                    stripe.write.settle(Settle::Begun)?;
+                }
+                Unsealed::Parity(stripe) => {
+                    stripe.put_trailer(&whole, root)?;
+                    stripe.settle(Settle::Begun)?;
+                }
             }
         }
         for stripe in &mut stripes {

@@ -24,7 +24,8 @@ use longshore_io::Storage;
 use crate::Error;
 pub use bucket::BucketDevice;
 pub use door::{
-    BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe, Stripe,
+    BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
+    Settle, Stripe,
 };
 pub(crate) use door::{FIRST_BYTES, buffer, buffers};
 
@@ -77,6 +78,24 @@ impl DeviceSpec {
                 cancel.clone(),
             )),
         }
+    }
+
+    /// Removes the object of a stripe, whatever it holds; one that is not there is removed already.
+    ///
+    /// Errors: also [`Error::Unsupported`] for any other device.
+    pub fn remove_object(
+        &self,
+        storage: &Arc<dyn Storage>,
+        cancel: &AtomicBool,
+    ) -> Result<(), Error> {
+        let DeviceSpec::Bucket(address) = self else {
+            return Err(Error::Unsupported {
+                device: self.open(storage).name(),
+                action: "have an object to be removed",
+            });
+        };
+        let (bucket, key) = address.place(&**storage)?;
+        Ok(bucket.remove(&key, cancel)?)
     }
 }
 

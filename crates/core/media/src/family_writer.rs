@@ -11,7 +11,7 @@ use longshore_crypt::{FamilyRoot, Root};
 use longshore_io::crc32c_append;
 
 use crate::Error;
-use crate::device::{FamilyWrite, NamedStripe};
+use crate::device::{FamilyWrite, NamedStripe, Settle};
 use crate::encrypted::Roots;
 use crate::header::{MediaHeader, RootProof, SetTrailer};
 use crate::index::{self, ChunkKeys, RowRef};
@@ -162,12 +162,12 @@ impl FamilyWriter {
         self.write.write(&chunk)
     }
 
-    /// Writes the rest of the index and makes everything durable; after this the trailer may be written.
+    /// Writes the rest of the index. The trailer, which follows, is found only with everything before it.
     pub fn finish_data(&mut self) -> Result<(), Error> {
         if !self.index.is_empty() {
             self.flush_index()?;
         }
-        self.write.sync()
+        self.write.settle(Settle::Ordered)
     }
 
     /// Writes the records that begin the set: its header, and in an encrypted set who can open it.
@@ -183,14 +183,14 @@ impl FamilyWriter {
         Some(encryption.root.clone().finish())
     }
 
-    /// Writes the roots of all families of an encrypted set, and makes them durable.
+    /// Writes the roots of all families of an encrypted set, before everything that follows.
     pub(crate) fn put_roots(&mut self, roots: &Roots) -> Result<(), Error> {
         self.put_record(RecordKind::Roots, &roots.encode())?;
-        self.write.sync()
+        self.write.settle(Settle::Ordered)
     }
 
     /// Writes the record that ends the set: `whole` says what concerns all families, and this family adds its own.
-    /// Its data must be durable on *all* families. `root` is that of an encrypted set.
+    /// The data must be finished on *all* families ([`FamilyWriter::finish_data`]). `root` is that of an encrypted set.
     pub(crate) fn put_trailer(
         &mut self,
         whole: &SetTrailer,
@@ -217,6 +217,11 @@ impl FamilyWriter {
         let mut record = Vec::new();
         self.container.append(kind, body, &mut record);
         self.write.write(&record)
+    }
+
+    /// Starts what [`FamilyWriter::sync`] waits for.
+    pub(crate) fn begin_sync(&mut self) -> Result<(), Error> {
+        self.write.settle(Settle::Begun)
     }
 
     /// Makes everything written so far durable.

@@ -37,7 +37,7 @@ mod window;
 
 pub use copy::{CopiedSet, Moved, ReadyCopy, copy_set};
 pub use device::{
-    BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
+    BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe, Settle,
     only_path,
 };
 pub use error::{BEGINNING, Error};

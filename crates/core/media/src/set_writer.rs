@@ -20,7 +20,7 @@ use longshore_crypt::{NewKey, Root, SetKeys};
 use longshore_io::Via;
 use uuid::Uuid;
 
-use crate::device::{BackupDevice, DeviceClass, NamedStripe, Stripe, complete_all};
+use crate::device::{BackupDevice, DeviceClass, NamedStripe, Settle, Stripe, complete_all};
 use crate::encrypted::Roots;
 use crate::family_writer::FamilyWriter;
 use crate::header::{
@@ -364,13 +364,17 @@ impl SetWriter {
             Some(rows) => rows.end()?,
         };
         for family in &mut families {
+            family.begin_sync()?;
+        }
+        for family in &mut families {
             family.sync()?;
         }
         for stripe in &mut parity {
-            stripe.sync()?;
+            stripe.settle(Settle::Ordered)?;
         }
         for stripe in &mut parity {
             stripe.put_trailer(&whole, root)?;
+            stripe.settle(Settle::Begun)?;
         }
         for stripe in &mut parity {
             stripe.sync()?;

@@ -225,7 +225,7 @@ fn bytes_that_change_on_their_way_are_found(scheme: Scheme) {
 
 fn expired_credentials_end_the_backup_and_leave_nothing(scheme: Scheme) {
     let store = Store::speaking(scheme);
-    store.script(|asked| match asked.is_part() && asked.number > 20 {
+    store.script(|asked| match asked.is_part() && asked.number > 8 {
         true => Act::Refuse(400, "ExpiredToken"),
         false => Act::Pass,
     });

@@ -404,6 +404,51 @@ fn an_expire_that_is_killed_anywhere_is_ended_by_the_next_one() {
     }
 }
 
+/// Goal: where listings lag behind what is there, an expire removes nothing that stays, and no set looks whole that is not.
+#[test]
+fn listings_that_lag_make_no_set_whole_and_remove_none_that_stays() {
+    let stage = Stage::new();
+    let first = stage.shelve(1);
+    // A new backup is not listed yet.
+    stage.store.freeze_listings();
+    let second = stage.shelve(2);
+    assert_eq!(stage.labels(), [first.as_str()]);
+    stage.assert_honest("the new one is not listed");
+    let fates = expire(&stage.shelf, 1).unwrap();
+    assert!(
+        fates
+            .iter()
+            .all(|fate| !format!("{fate:?}").contains("Removed")),
+        "{fates:?}"
+    );
+    stage.store.thaw_listings();
+    assert_eq!(stage.words(), ["complete", "complete"]);
+    stage.assert_whole(&first, "kept");
+    stage.assert_whole(&second, "new");
+    // A removed one still is.
+    stage.store.freeze_listings();
+    expire(&stage.shelf, 1).unwrap();
+    let listing = stage.shelf.list().unwrap();
+    for set in &listing.sets {
+        let is_complete = matches!(set.state, BackupState::Complete(_));
+        assert_eq!(
+            is_complete,
+            set.label.as_str() == second,
+            "{}: {}",
+            set.label,
+            set.state.text()
+        );
+    }
+    let lease = stage.shelf.lease(None).unwrap();
+    assert_readable(&lease.devices, &stage.path("out"), "the newest");
+    drop(lease);
+    assert!(stage.shelf.lease(Some(&first)).is_err());
+    stage.store.thaw_listings();
+    stage.assert_honest("what the removal left");
+    expire(&stage.shelf, 1).unwrap();
+    stage.assert_only(&second, "at the end");
+}
+
 /// Goal: a set that a reader was given is not removed under it, whatever the moment at which the reader came.
 #[test]
 fn a_reader_that_comes_at_any_moment_of_an_expire_reads_a_whole_set_or_is_refused() {

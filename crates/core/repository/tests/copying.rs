@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use common::*;
-use longshore_bucket::sim::Store;
+use longshore_bucket::sim::{Act, Store};
 use longshore_io::HostClock;
 use longshore_repository::copying::{BegunCopy, CopyStep, plan};
 use longshore_repository::retention::Policy;
@@ -277,6 +277,83 @@ fn backups_go_to_a_bucket_and_come_back() {
         stage.restored(&stage.to, &label),
         longshore_kit::random::content(1, 100_000)
     );
+}
+
+/// Goal: whatever request a copy to a bucket is killed before, what it leaves is a whole backup or none, and the next
+/// copy completes it.
+#[test]
+fn a_copy_that_is_killed_anywhere_leaves_a_whole_backup_or_none() {
+    let staged = || {
+        let store = Store::default();
+        let stage = Stage::new(2, 1);
+        let label = stage.shelve(1);
+        let name = store.install().unwrap();
+        let texts = [1, 2].map(|n| format!("s3://{name}/{n}"));
+        let target = Target {
+            name: "bucket".into(),
+            places: Places::buckets(&texts).unwrap(),
+        };
+        let bucket = Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap();
+        (store, stage, label, bucket)
+    };
+    let step = |stage: &Stage, to: &Shelf| {
+        let (from, to) = (stage.from.list().unwrap(), to.list().unwrap());
+        plan(&from, &to, &[], &Policy::default(), i64::MAX / 2)
+            .steps
+            .remove(0)
+    };
+    let requests = {
+        let (store, stage, label, bucket) = staged();
+        copy(&stage.from, &bucket, &label, false).unwrap();
+        store.asked().len()
+    };
+    assert!(requests > 10);
+    let mut unfinished = 0;
+    for kill in 0..=requests {
+        let at = format!("killed before request {kill} of {requests}");
+        let (store, stage, label, bucket) = staged();
+        let mut left = kill;
+        store.script(move |_| match left.checked_sub(1) {
+            None => Act::LoseRequest,
+            Some(rest) => {
+                left = rest;
+                Act::Pass
+            }
+        });
+        let done = copy(&stage.from, &bucket, &label, false);
+        store.heal();
+        let is_there = matches!(step(&stage, &bucket), CopyStep::There(_));
+        if is_there {
+            let found = stage.restored(&bucket, &label);
+            assert!(found == content_of_first(), "{at}");
+        }
+        unfinished += usize::from(!is_there);
+        // The process is dead, and its lease ends by the store's clock.
+        store.pass(15 * 60 + 1);
+        match step(&stage, &bucket) {
+            CopyStep::There(_) => {}
+            CopyStep::Copy { again } if done.is_err() => {
+                copy(&stage.from, &bucket, &label, again).unwrap_or_else(|e| panic!("{at}: {e}"));
+            }
+            other => panic!("{at}: {other:?}"),
+        }
+        assert_eq!(words(&bucket), ["complete"], "{at}");
+        assert!(
+            stage.restored(&bucket, &label) == content_of_first(),
+            "{at}"
+        );
+        let never = AtomicBool::new(false);
+        bucket
+            .expire(&keep(1), &|| i64::MAX / 2, false, &never)
+            .unwrap_or_else(|e| panic!("{at}: {e}"));
+        assert_eq!(words(&bucket), ["complete"], "{at}");
+        assert_eq!(store.uploads(), [], "{at}");
+    }
+    assert!(unfinished > 5, "{unfinished}");
+}
+
+fn content_of_first() -> Vec<u8> {
+    longshore_kit::random::content(1, 100_000)
 }
 
 /// The lease of a copy whose process is known by these: its name below the label, and its content.

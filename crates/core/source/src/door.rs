@@ -74,8 +74,8 @@ pub struct Description {
     pub page_bytes: u32,
     /// Expected bytes, for progress; `None` if only the walk can tell.
     pub expected_bytes: Option<u64>,
-    /// Roughly the bytes that will be read, for progress alone, where the walk changes what it finds; nothing is decided
-    /// by it.
+    /// Roughly the bytes that will be read, where the walk changes what it finds: for progress, and for the size of the
+    /// parts in which a stripe is sent to an object store.
     pub about_bytes: Option<u64>,
     /// Bytes of memory that the source holds during the backup, beyond the needs of every walk.
     pub memory_bytes: u64,

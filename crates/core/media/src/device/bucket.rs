@@ -2,7 +2,10 @@
 //!
 //! A stripe is sent in parts of one size, of which the last may be shorter: some stores take no others. `sync` sends
 //! what the last part has so far, and when more follows, that part is sent again and replaces it. So a stripe is durable
-//! when `sync` returns, and only `complete` is left to be done when all stripes of a set are.
+//! when `sync` returns, and only `complete` is left to be done when all stripes of a set are. Order within a stripe
+//! needs nothing: nobody sees a part of an object.
+//!
+//! How many parts or windows are in flight is up to the bucket, which measures what they are worth.
 //!
 //! An upload that is not completed has no name. So nothing waits to be completed by somebody else, and a set whose
 //! completion is interrupted lacks families, which its reader names. Writers do not exclude each other, but of two that
@@ -20,7 +23,7 @@
 //!   there when the writer began.
 //! - Parts are numbered without gaps, and only the last one may be shorter or be replaced.
 //! - A stripe that is dropped before `complete` leaves no object, and its upload is aborted if the store answers.
-//! - A writer holds 5 parts in memory. A reader holds windows of at most 48 MiB.
+//! - A writer holds at most 128 MiB of parts in flight, or four, and one more. A reader holds windows of at most 144 MiB.
 //!
 //! Leaves to others: requests, repetition, conditions and aborts (`longshore-bucket`); the order of completions and the
 //! last look at all stripes (`set_writer.rs`); which stripes make a set (`set_reader.rs`).
@@ -31,28 +34,44 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use longshore_bucket::{
-    Address, Bucket, Bytes, Ends, Error as BucketError, Head, Key, PARTS_MAX, Ticket, Upload,
-    UploadPart, UploadTrace, described,
+    Address, Bucket, Bytes, Ends, Error as BucketError, Head, IN_FLIGHT_LEAST, IN_FLIGHT_MOST, Key,
+    PARTS_MAX, Ticket, Upload, UploadPart, UploadTrace, described,
 };
+use longshore_facts as facts;
 use longshore_io::{Buffer, Clock, HostClock, Pool, Storage, Via};
 
 use super::door::{
     BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead, FamilyWrite, LastLook, LeftStripe,
-    PendingStripe, Stripe,
+    PendingStripe, Settle, Stripe,
 };
 use crate::Error;
 
-/// Parts of one stripe that are in flight while another is filled.
-const IN_FLIGHT: usize = 4;
+/// The memory that one stripe's parts in flight, or its windows, may take, and its share of what the process may have;
+/// four of them may take more.
+const HELD_BYTES: u64 = 128 << 20;
+const HELD_SHARE: u64 = 16;
 /// One request of a reader that reads in order, at first and at most.
 const WINDOW_MIN: u64 = 1 << 20;
 const WINDOW_MAX: u64 = 8 << 20;
-/// Windows in flight, in addition to the one that is used.
-const AHEAD: usize = 4;
 /// The last bytes of a stripe, which are read when it is opened: its trailer lies in them.
 const LAST_BYTES: u64 = 4 << 10;
 /// A reader that goes back by less than this still reads in order: fetches begin at multiples of the alignment.
 const BACK: u64 = 64 << 10;
+
+/// The memory that this process lets a stripe hold in requests in flight.
+fn held_bytes() -> u64 {
+    let limits = [facts::memory_allowed(), facts::address_space_left()];
+    let limits = limits.into_iter().flatten();
+    limits
+        .map(|limit| limit / HELD_SHARE)
+        .fold(HELD_BYTES, u64::min)
+}
+
+/// How many requests of `bytes` each a stripe may ever have in flight. The bucket says how many are worth having.
+fn most_in_flight(held_bytes: u64, bytes: u64) -> usize {
+    let fitting = held_bytes / bytes.max(1);
+    fitting.clamp(IN_FLIGHT_LEAST.into(), IN_FLIGHT_MOST.into()) as usize
+}
 
 pub struct BucketDevice {
     storage: Arc<dyn Storage>,
@@ -61,6 +80,7 @@ pub struct BucketDevice {
     place: OnceLock<(Bucket, Key)>,
     /// The size of a part, where it is not the usual one.
     part_bytes: Option<u64>,
+    held_bytes: u64,
     /// Of the stripe that was begun last.
     trace: Mutex<Option<UploadTrace>>,
 }
@@ -79,6 +99,7 @@ impl BucketDevice {
             cancel,
             place: OnceLock::new(),
             part_bytes: None,
+            held_bytes: held_bytes(),
             trace: Mutex::default(),
         }
     }
@@ -174,6 +195,7 @@ impl BackupDevice for BucketDevice {
                 first: ends.first,
                 last: ends.last,
                 cancel: self.cancel.clone(),
+                most_ahead: most_in_flight(self.held_bytes, WINDOW_MAX),
                 ahead: Mutex::default(),
             }) as Arc<dyn FamilyRead>
         }))
@@ -198,7 +220,8 @@ impl BackupDevice for BucketDevice {
         };
         let part =
             usize::try_from(part).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
-        let pool = Pool::new(IN_FLIGHT + 1, part).map_err(memory)?;
+        let in_flight = most_in_flight(self.held_bytes, part as u64);
+        let pool = Pool::new(in_flight + 1, part).map_err(memory)?;
         let found = bucket.head(key, &self.cancel)?;
         let upload = bucket.begin(key, stripe.label.clone(), &self.cancel)?;
         let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,18 +233,21 @@ impl BackupDevice for BucketDevice {
             found,
             cancel: self.cancel.clone(),
             part,
+            in_flight,
             pool,
             staging: None,
             staged: 0,
             sent: Vec::new(),
             under_way: VecDeque::new(),
+            full_parts: 0,
             tail_is_sent: false,
             upload: Some(upload),
         }))
     }
 
     fn writing_bytes(&self, stripe_bytes: Option<u64>) -> u64 {
-        self.part(stripe_bytes).saturating_mul(IN_FLIGHT as u64 + 1)
+        let part = self.part(stripe_bytes);
+        part.saturating_mul(most_in_flight(self.held_bytes, part) as u64 + 1)
     }
 
     fn append(&self, _offset: u64, _via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
@@ -237,6 +263,8 @@ struct BucketWrite {
     found: Option<Head>,
     cancel: Arc<AtomicBool>,
     part: usize,
+    /// Parts in flight at most.
+    in_flight: usize,
     pool: Pool,
     /// The part that is filled; `None` while it is empty.
     staging: Option<Buffer>,
@@ -244,20 +272,15 @@ struct BucketWrite {
     /// The parts that the store has, in order, without gaps.
     sent: Vec<UploadPart>,
     under_way: VecDeque<(usize, Ticket<UploadPart>)>,
-    /// Whether the store has the part that is filled, as far as it is filled.
+    /// Parts before the one that is filled: sent, or on their way.
+    full_parts: usize,
+    /// Whether the part that is filled was sent, as far as it is filled.
     tail_is_sent: bool,
     /// `None` once it was completed.
     upload: Option<Upload>,
 }
 
 impl BucketWrite {
-    /// Parts before the one that is filled.
-    fn full_parts(&self) -> usize {
-        let waiting = self.under_way.iter().map(|(index, _)| index + 1).max();
-        let sent = self.sent.len() - usize::from(self.tail_is_sent);
-        waiting.unwrap_or(0).max(sent)
-    }
-
     fn wait_for_one(&mut self) -> Result<(), Error> {
         let Some((index, ticket)) = self.under_way.pop_front() else {
             return Ok(());
@@ -276,8 +299,13 @@ impl BucketWrite {
         Ok(())
     }
 
-    /// A free buffer. A request that ended may hold its buffer for some moments more.
+    /// A free buffer, when no more parts are in flight than is worth it. A request that ended may hold its buffer for
+    /// some moments more.
     fn buffer(&mut self) -> Result<Buffer, Error> {
+        let wanted = self.bucket.parts_in_flight().min(self.in_flight);
+        while self.under_way.len() > wanted {
+            self.wait_for_one()?;
+        }
         loop {
             if let Some(buffer) = self.pool.try_take() {
                 return Ok(buffer);
@@ -310,6 +338,21 @@ impl BucketWrite {
         Ok(())
     }
 
+    /// Sends what the last part has so far.
+    fn send_tail(&mut self) -> Result<(), Error> {
+        if self.staged == 0 || self.tail_is_sent {
+            return Ok(());
+        }
+        let index = self.full_parts;
+        let mut copy = self.buffer()?;
+        if let Some(staging) = &self.staging {
+            copy[..self.staged].copy_from_slice(&staging[..self.staged]);
+        }
+        self.send(index, copy, self.staged)?;
+        self.tail_is_sent = true;
+        Ok(())
+    }
+
     /// Errors: [`BucketError::Overtaken`] if the object is not what it was when this writer began.
     fn check_unchanged(&self) -> Result<(), Error> {
         let now = self.bucket.head(&self.key, &self.cancel)?;
@@ -333,7 +376,7 @@ impl AsRef<[u8]> for Owned {
 
 impl FamilyWrite for BucketWrite {
     fn offset(&self) -> u64 {
-        self.full_parts() as u64 * self.part as u64 + self.staged as u64
+        self.full_parts as u64 * self.part as u64 + self.staged as u64
     }
 
     fn room(&self) -> u64 {
@@ -342,9 +385,10 @@ impl FamilyWrite for BucketWrite {
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
-            let index = self.full_parts();
+            let index = self.full_parts;
             if std::mem::take(&mut self.tail_is_sent) {
                 // It is sent again, with what follows.
+                self.wait_for_all()?;
                 self.sent.truncate(index);
             }
             let mut buffer = match self.staging.take() {
@@ -357,6 +401,7 @@ impl FamilyWrite for BucketWrite {
             bytes = &bytes[n..];
             if self.staged == self.part {
                 self.send(index, buffer, self.part)?;
+                self.full_parts += 1;
                 self.staged = 0;
             } else {
                 self.staging = Some(buffer);
@@ -365,18 +410,16 @@ impl FamilyWrite for BucketWrite {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
-        self.wait_for_all()?;
-        let index = self.full_parts();
-        if self.staged > 0 && !self.tail_is_sent {
-            let mut copy = self.buffer()?;
-            if let Some(staging) = &self.staging {
-                copy[..self.staged].copy_from_slice(&staging[..self.staged]);
-            }
-            self.send(index, copy, self.staged)?;
-            self.wait_for_all()?;
-            self.tail_is_sent = true;
+    fn settle(&mut self, how: Settle) -> Result<(), Error> {
+        match how {
+            Settle::Ordered => Ok(()),
+            Settle::Begun => self.send_tail(),
         }
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.send_tail()?;
+        self.wait_for_all()?;
         self.check_unchanged()
     }
 
@@ -434,6 +477,8 @@ struct BucketRead {
     first: Bytes,
     last: Bytes,
     cancel: Arc<AtomicBool>,
+    /// Windows in flight at most, in addition to the one that is used.
+    most_ahead: usize,
     ahead: Mutex<Ahead>,
 }
 
@@ -450,7 +495,9 @@ impl BucketRead {
 
     fn fetch(&self, start: u64, len: u64) -> Result<Span, Error> {
         let tag = self.head.tag.clone();
-        let ticket = self.bucket.fetch(&self.key, start..start + len, tag)?;
+        let ticket = self
+            .bucket
+            .fetch_ahead(&self.key, start..start + len, tag)?;
         Ok(Span {
             start,
             len,
@@ -461,7 +508,8 @@ impl BucketRead {
     /// Requests the windows after the last one.
     fn top_up(&self, ahead: &mut Ahead, offset: u64) -> Result<(), Error> {
         let window = ahead.run.clamp(WINDOW_MIN, WINDOW_MAX);
-        while ahead.spans.iter().filter(|s| s.start > offset).count() < AHEAD {
+        let wanted = self.bucket.ranges_in_flight().min(self.most_ahead);
+        while ahead.spans.iter().filter(|s| s.start > offset).count() < wanted {
             let start = ahead.spans.back().map_or(offset, Span::end);
             let len = window.min(self.head.len_bytes - start);
             if len == 0 {
@@ -551,7 +599,7 @@ impl FamilyRead for BucketRead {
     }
 
     fn reading_bytes(&self) -> u64 {
-        WINDOW_MAX * (AHEAD as u64 + 2)
+        WINDOW_MAX * (self.most_ahead as u64 + 2)
     }
 
     fn again(&self) -> Option<Arc<dyn FamilyRead>> {
@@ -562,6 +610,7 @@ impl FamilyRead for BucketRead {
             first: self.first.clone(),
             last: self.last.clone(),
             cancel: self.cancel.clone(),
+            most_ahead: self.most_ahead,
             ahead: Mutex::default(),
         }))
     }

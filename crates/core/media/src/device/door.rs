@@ -138,6 +138,16 @@ pub trait FamilyRead: Send + Sync + Debug {
     }
 }
 
+/// The aim of [`FamilyWrite::settle`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settle {
+    /// After a crash, nothing of what follows is found without the bytes so far. A stripe that appears as a whole, or not
+    /// at all, has nothing to do.
+    Ordered,
+    /// All is started that the next [`FamilyWrite::sync`] waits for, so that several stripes can wait at the same time.
+    Begun,
+}
+
 /// A stripe being written. Dropping it before `keep` or `complete` leaves the device as it was found, but for what stood
 /// behind the place that is appended at.
 pub trait FamilyWrite: Send {
@@ -151,6 +161,14 @@ pub trait FamilyWrite: Send {
     /// How many more bytes the stripe may have.
     fn room(&self) -> u64 {
         u64::MAX
+    }
+
+    /// Brings the bytes so far nearer to being durable, without more waiting than that takes.
+    fn settle(&mut self, how: Settle) -> Result<(), Error> {
+        match how {
+            Settle::Ordered => self.sync(),
+            Settle::Begun => Ok(()),
+        }
     }
 
     /// Makes all bytes so far durable, and visible to [`PendingStripe::open_pending`].

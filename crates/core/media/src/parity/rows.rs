@@ -17,7 +17,7 @@ use longshore_parity::{Outputs, coefficient, combine};
 use uuid::Uuid;
 
 use crate::Error;
-use crate::device::{FamilyWrite, LastLook};
+use crate::device::{FamilyWrite, LastLook, Settle};
 
 use super::row::{ROW_BYTES, RowRecord, Span};
 use super::stripe::{Cut, ParityStripe, ParityWriter};
@@ -266,6 +266,10 @@ impl FamilyWrite for Tap {
         // A parity stripe is as long as the longest data stripe, or longer.
         let parity = self.rows.room.load(Ordering::Relaxed);
         self.write.room().min(parity)
+    }
+
+    fn settle(&mut self, how: Settle) -> Result<(), Error> {
+        self.write.settle(how)
     }
 
     fn sync(&mut self) -> Result<(), Error> {

@@ -16,7 +16,7 @@ use longshore_crypt::Root;
 use longshore_io::{Buffer, crc32c_append};
 
 use crate::Error;
-use crate::device::{FamilyWrite, NamedStripe};
+use crate::device::{FamilyWrite, NamedStripe, Settle};
 use crate::header::{MediaHeader, RootProof, SetHeader, SetTrailer};
 use crate::index::{self, RowRef};
 use crate::record::RecordKind;
@@ -122,6 +122,11 @@ impl ParityStripe {
         let mut record = Vec::new();
         CONTAINER.append(RecordKind::Trailer, &trailer.encode(), &mut record);
         self.write.write(&record)
+    }
+
+    /// [`FamilyWrite::settle`].
+    pub fn settle(&mut self, how: Settle) -> Result<(), Error> {
+        self.write.settle(how)
     }
 
     /// Makes everything written so far durable.

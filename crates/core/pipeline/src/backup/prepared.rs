@@ -217,13 +217,19 @@ fn data_stripes(request: &BackupRequest, devices: &[Arc<dyn BackupDevice>]) -> u
     data.max(1)
 }
 
+/// The bytes for which the devices are prepared. Where the walk alone can tell, they may be twice what is known roughly.
+fn planned_bytes(about: &Description) -> Option<u64> {
+    let roughly = || Some(about.about_bytes?.saturating_mul(2));
+    about.expected_bytes.or_else(roughly)
+}
+
 /// The memory that the devices hold themselves, and that of the parity.
 fn devices_bytes(
     request: &BackupRequest,
     devices: &[Arc<dyn BackupDevice>],
     about: &Description,
 ) -> u64 {
-    let stripe = stripe_bytes(about.expected_bytes, data_stripes(request, devices));
+    let stripe = stripe_bytes(planned_bytes(about), data_stripes(request, devices));
     let of_devices: u64 = devices.iter().map(|d| d.writing_bytes(stripe)).sum();
     of_devices + ParityPlan::of(request.parity).memory_bytes()
 }
@@ -329,7 +335,7 @@ fn set_plan(
         } else {
             Via::Direct
         },
-        expected_bytes: about.expected_bytes,
+        expected_bytes: planned_bytes(about),
         parity: ParityPlan::of(request.parity),
         encryption: None,
     }
