@@ -10,6 +10,7 @@ pub mod bench;
 pub mod cache_figures;
 pub mod compare;
 pub mod device_check;
+pub mod network;
 pub mod offload;
 mod platform;
 pub mod report;

@@ -6,6 +6,7 @@
 mod between;
 #[path = "../common/mod.rs"]
 mod common;
+mod costs;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

@@ -12,12 +12,14 @@ use std::time::Duration;
 
 use longshore_accel::dispatch::InService;
 use longshore_accel::nvcomp;
+use longshore_codec::Level;
 use longshore_io::{Via, child};
 use longshore_pipeline::{Error, RunContext, SourceSpec};
 use longshore_studies::bench::{BenchSpec, bench};
 use longshore_studies::cache_figures::{FiguresSpec, cache_figures};
 use longshore_studies::compare::{CompareSpec, compare};
 use longshore_studies::device_check::{DeviceCheckSpec, device_check};
+use longshore_studies::network::{NetworkSpec, network};
 use longshore_studies::offload::{OffloadSpec, offload};
 use longshore_studies::report::Report;
 use longshore_studies::sample::{self, SampleKind, SampleReport, SampleSpec, sample};
@@ -36,7 +38,7 @@ use longshore_terminal::version;
 
 use crate::context::Context;
 use crate::options::{
-    Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, OutputOptions, Sample,
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, OutputOptions, Sample,
     SampleOptions, Study, Sweep,
 };
 
@@ -61,6 +63,7 @@ pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
         Study::Sample(options) => build(options, context),
         Study::Sweep(options) => run_sweep(options, context),
         Study::Compare(options) => run_compare(options, context),
+        Study::Network(options) => run_network(options, context),
         Study::Bench(options) => run_bench(options, context),
         Study::DeviceCheck(options) => run_device_check(options, context),
         Study::Offload(options) => run_offload(options, context),
@@ -197,6 +200,24 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
     if let Some(first) = first {
         report.begin_with(first);
     }
+    answer(Exit::Done, report, stocked.quick, &options.written, context)
+}
+
+fn run_network(options: &Network, context: &Context) -> Result<Exit, Failure> {
+    let stocked = &options.stocked;
+    let (name, source) = source(stocked, SampleKind::Stae, context)?;
+    let rounds = options.rounds.map(usize::from);
+    let spec = NetworkSpec {
+        name,
+        source,
+        prefixes: options.to.clone(),
+        stripes: options.stripes.into(),
+        algorithm: options.algorithm,
+        level: Level::Low,
+        rounds: rounds.unwrap_or(if stocked.quick { 1 } else { ROUNDS }),
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let report = network(&run_context(context), &spec, &step).map_err(failure)?;
     answer(Exit::Done, report, stocked.quick, &options.written, context)
 }
 

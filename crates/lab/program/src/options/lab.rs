@@ -31,6 +31,7 @@ pub enum Study {
     Sample(Sample),
     Sweep(Sweep),
     Compare(Compare),
+    Network(Network),
     Bench(Bench),
     DeviceCheck(DeviceCheck),
     Offload(OffloadStudy),
@@ -262,6 +263,53 @@ pub struct Compare {
     /// alone.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub after: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub stocked: SampleOptions,
+
+    #[command(flatten)]
+    pub written: OutputOptions,
+}
+
+const TEACH_NETWORK: &str = "\
+Examples:
+  longshore lab network --to s3://my-bucket/lab --stripes 4
+  longshore lab network --to s3://my-bucket/lab --source /var/lib/shop.db --algorithm ZSTD
+
+Needs permission to write and to remove objects below --to.";
+
+/// Measures whether the CPUs or the way to an object store limit a backup.
+///
+/// Backups to NUL, to the store, and to the store without compression alternate. The answer is what this machine produces,
+/// what the way bears, and which of the two is the limit. The objects are removed.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_NETWORK)]
+pub struct Network {
+    /// Addresses below which objects are written, in turn: s3://BUCKET/PREFIX, az:// or gs://.
+    ///
+    /// There is no default. Server and credentials come from the environment, as for `longshore backup`. Objects of the study
+    /// have names with longshore-lab and a number; nothing else below the addresses is touched.
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    pub to: Vec<String>,
+
+    /// Stripes of each backup.
+    ///
+    /// The default is 4. More stripes have more requests on their way; compare a few numbers.
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub stripes: u8,
+
+    /// The algorithm that is compared with none.
+    ///
+    /// The default is QAT_DEFLATE, the one that backups use by default.
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm, default_value = "QAT_DEFLATE")]
+    pub algorithm: Algorithm,
+
+    /// Backups of each kind, alternating; the median counts [default: 3, with --quick 1].
+    ///
+    /// The way to a store changes from minute to minute: more rounds show how much.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
 
     #[command(flatten)]
     pub stocked: SampleOptions,

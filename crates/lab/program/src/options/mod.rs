@@ -16,7 +16,7 @@ pub use longshore_terminal::global::Global;
 
 pub use cache::{Cache, CacheAction, CacheGrid, Simulate, WhoShares};
 pub use lab::{
-    Bench, CacheFigures, Compare, DeviceCheck, Lab, OffloadStudy, OutputOptions, Sample,
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, OutputOptions, Sample,
     SampleOptions, Study, Sweep,
 };
 pub use project::{Completions, Man};
