@@ -27,6 +27,7 @@ impl Context {
     pub fn new(global: &Global, output: Output) -> Result<Context, Failure> {
         let storage: Arc<dyn Storage> = Arc::new(Host::new());
         let config = Config::load(&*storage, global.config.as_deref())?;
+        config.name_servers();
         let catalog = catalog_path(global, &config);
         Ok(Context {
             output,

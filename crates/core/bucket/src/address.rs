@@ -2,7 +2,9 @@
 //!
 //! Invariants
 //! - A text that begins like an address is never taken for a file's name, even if this version speaks to no such store.
-//! - The scheme is kept in lower case, so that one object has one spelling.
+//! - The scheme is kept in lower case, so that one object at one server of the configuration has one spelling.
+//! - An address of a server that the configuration names (`s3+NAME://`) says so in its text: wherever the text goes, into a
+//!   history, a message or a server's `restore_command`, it never means another server.
 //! - Until [`Address::parts`] has checked bucket and key, an address may be malformed.
 //!
 //! Leaves to others: settings and connections (`settings.rs`, `store.rs`).
@@ -17,8 +19,8 @@ use crate::scheme::{Scheme, begins};
 /// How an address begins that this version does not speak to. It is no file's name either.
 const OTHERS: [&str; 2] = ["http://", "https://"];
 
-/// `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`. Any text that begins like an address is one; whether it
-/// is well formed is said when it is used.
+/// `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`; at a server of the configuration `s3+NAME://BUCKET/KEY`.
+/// Any text that begins like an address is one; whether it is well formed is said when it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address(String);
 
@@ -26,10 +28,29 @@ impl Address {
     /// `None` if `text` is no address of an object.
     pub fn of(text: &str) -> Option<Address> {
         // One object has one spelling: devices are compared by it.
-        let all = Scheme::ALL.iter().map(|scheme| scheme.prefix());
-        all.chain(OTHERS)
+        if let Some((scheme, server, rest)) = Scheme::split(text) {
+            return Some(Address(format!("{}{rest}", beginning(scheme, server))));
+        }
+        OTHERS
+            .into_iter()
             .find(|prefix| begins(text, prefix))
             .map(|prefix| Address(format!("{prefix}{}", &text[prefix.len()..])))
+    }
+
+    /// The same bucket and key at a server of the configuration. An address that names one already stays as it is.
+    #[must_use]
+    pub fn at_server(&self, name: &str) -> Address {
+        match Scheme::split(&self.0) {
+            Some((scheme, None, rest)) => {
+                Address(format!("{}{rest}", beginning(scheme, Some(name))))
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// The name of the server in the configuration; `None`: the one of the environment.
+    pub fn server(&self) -> Option<&str> {
+        Scheme::split(&self.0).and_then(|split| split.1)
     }
 
     /// Store, bucket and key. Errors: [`Error::Address`].
@@ -38,10 +59,14 @@ impl Address {
             text: self.0.clone(),
             why,
         };
-        let Some(scheme) = Scheme::of(&self.0) else {
+        let Some((scheme, server, rest)) = Scheme::split(&self.0) else {
             return Err(wrong("only s3://, az:// and gs:// addresses are supported"));
         };
-        let rest = &self.0[scheme.prefix().len()..];
+        if server.is_some_and(|name| !is_server_name(name)) {
+            return Err(wrong(
+                "a server's name has up to 64 letters, digits, hyphens, underscores and dots",
+            ));
+        }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         scheme.check(bucket).map_err(wrong)?;
         if key.is_empty() || key.ends_with('/') {
@@ -59,6 +84,20 @@ impl Address {
             _ => Err(wrong("a key has no empty part, no . and no .. in it")),
         }
     }
+}
+
+/// How addresses at a server begin.
+pub(crate) fn beginning(scheme: Scheme, server: Option<&str>) -> String {
+    match server {
+        None => scheme.prefix().to_owned(),
+        Some(name) => scheme.prefix().replacen("://", &format!("+{name}://"), 1),
+    }
+}
+
+/// Whether a target of this name can have a server of its own: its name is a part of addresses.
+pub fn is_server_name(name: &str) -> bool {
+    let is_sign = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=64).contains(&name.len()) && name.chars().all(is_sign)
 }
 
 impl fmt::Display for Address {
@@ -85,6 +124,32 @@ mod tests {
         }
         assert_eq!(Address::of("S3://abc/k"), Address::of("s3://abc/k"));
         assert_ne!(Address::of("s3://abc/K"), Address::of("s3://abc/k"));
+    }
+
+    #[test]
+    fn an_address_can_name_a_server_of_the_configuration() {
+        let named = Address::of("S3+Off-site://my-bucket/a").unwrap();
+        assert_eq!(named.to_string(), "s3+Off-site://my-bucket/a");
+        let (scheme, bucket, key) = named.parts().unwrap();
+        assert_eq!(
+            (scheme, bucket, key.as_ref()),
+            (Scheme::S3, "my-bucket", "a")
+        );
+        assert_eq!(named.server(), Some("Off-site"));
+        let plain = Address::of("s3://my-bucket/a").unwrap();
+        assert_eq!(plain.server(), None);
+        assert_eq!(plain.at_server("Off-site"), named);
+        assert_eq!(named.at_server("other"), named);
+        for wrong in [
+            "s3+://abc/k",
+            "az+a b://abc/k",
+            "gs+a@b://abc/k",
+            "s3+ü://abc/k",
+        ] {
+            assert!(Address::of(wrong).unwrap().parts().is_err(), "{wrong}");
+        }
+        assert_eq!(Address::of("s3+a/b://abc/k"), None);
+        assert_eq!(Address::of("s3+abc"), None);
     }
 
     #[test]

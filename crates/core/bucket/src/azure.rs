@@ -44,6 +44,11 @@ const SECRET: &str = "AZURE_CLIENT_SECRET";
 const TOKEN_FILE: &str = "AZURE_FEDERATED_TOKEN_FILE";
 const AUTHORITY: &str = "AZURE_AUTHORITY_HOST";
 
+/// The variables that credentials come from: a file of credentials has such lines.
+pub const CREDENTIALS: [&str; 10] = [
+    KEY[0], KEY[1], KEY[2], SAS[0], SAS[1], TENANT, CLIENT, SECRET, TOKEN_FILE, AUTHORITY,
+];
+
 /// The settings with which an Azure container is reached. It has no `Debug`: it holds secrets.
 #[derive(Clone)]
 pub struct Azure {

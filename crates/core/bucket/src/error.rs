@@ -21,6 +21,12 @@ pub enum Error {
     #[error("the settings for {bucket} cannot be used: {why}")]
     Settings { bucket: String, why: String },
 
+    /// The address names a server that the process does not know.
+    #[error(
+        "the server of {bucket} is not known: no [target.{server}] with a server of its own is configured"
+    )]
+    NoServer { server: String, bucket: String },
+
     #[error("cannot {action} {at}: there are no usable credentials: {why}")]
     Credentials {
         action: &'static str,
@@ -141,7 +147,16 @@ impl Error {
 
     /// The kind of the store, by the object's address.
     fn scheme(&self) -> Scheme {
-        let at = match self {
+        Scheme::of(self.at()).unwrap_or(Scheme::S3)
+    }
+
+    /// Whether the object is at a server that the configuration names: its settings are no variables.
+    fn is_named(&self) -> bool {
+        Scheme::split(self.at()).is_some_and(|split| split.1.is_some())
+    }
+
+    fn at(&self) -> &str {
+        match self {
             Error::Credentials { at, .. }
             | Error::NoBucket { at, .. }
             | Error::Missing { at, .. }
@@ -149,14 +164,19 @@ impl Error {
             | Error::Redirected { at, .. }
             | Error::Silent { at, .. } => at,
             _ => "",
-        };
-        Scheme::of(at).unwrap_or(Scheme::S3)
+        }
     }
 
     /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
-        let words = words(self.scheme());
+        let words = match self.is_named() {
+            true => &OF_TARGETS,
+            false => words(self.scheme()),
+        };
         match self {
+            Error::NoServer { .. } => {
+                "name the configuration that has this target with --config FILE or LONGSHORE_CONFIG; docs/buckets.md says what such an address means"
+            }
             Error::Address { .. } => {
                 "name objects as s3://BUCKET/KEY, az://CONTAINER/KEY or gs://BUCKET/KEY; a file of that name is file:NAME"
             }
@@ -164,6 +184,9 @@ impl Error {
             Error::Credentials { .. } => words.credentials,
             Error::NoBucket { .. } => words.no_bucket,
             Error::Missing { .. } => words.missing,
+            Error::Refused { status, code, .. } if self.is_named() => {
+                named_hint(code).unwrap_or_else(|| refused_hint(*status, code))
+            }
             Error::Refused { status, code, .. } => match (self.scheme(), *status) {
                 (Scheme::Azure, _) => {
                     azure_hint(code).unwrap_or_else(|| refused_hint(*status, code))
@@ -171,6 +194,11 @@ impl Error {
                 (Scheme::Google, 401) => words.credentials,
                 _ => refused_hint(*status, code),
             },
+            Error::Redirected {
+                region: Some(_), ..
+            } if self.is_named() => {
+                "set `region` of the target to that region, then run the command again"
+            }
             Error::Redirected {
                 region: Some(_), ..
             } => "set AWS_REGION to that region, then run the command again",
@@ -208,9 +236,32 @@ struct Words {
     silent: &'static str,
 }
 
-fn words(scheme: Scheme) -> Words {
+/// The words for servers that the configuration names.
+const OF_TARGETS: Words = Words {
+    credentials: "correct `profile` or `credentials_file` of the target that the address names, or set the credentials in the environment; docs/buckets.md says where they are looked for",
+    no_bucket: "check `buckets`, `endpoint`, `region` and `account` of the target that the address names, then run `longshore config check`",
+    missing: "check the key; a restore needs every stripe, and `longshore info --target NAME` lists the target's backups",
+    elsewhere: "set `region` or `endpoint` of the target that the address names, then run the command again",
+    certificate: "name the file of the authority that signed the server's certificate in `ca_file` of the target, and in `endpoint` a host that the certificate is for",
+    silent: "check the network, the proxy and `endpoint` of the target that the address names, then run the command again",
+};
+
+/// The hints for refusals that a target's own settings can end.
+fn named_hint(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "AuthenticationFailed" => {
+            "check the credentials of the target that the address names: `profile`, `credentials_file`, or those of the environment where it has neither"
+        }
+        "AuthorizationHeaderMalformed" | "PermanentRedirect" => {
+            "set `region` of the target that the address names to the bucket's region"
+        }
+        _ => return None,
+    })
+}
+
+fn words(scheme: Scheme) -> &'static Words {
     match scheme {
-        Scheme::S3 => Words {
+        Scheme::S3 => &Words {
             credentials: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; docs/buckets.md says where credentials are looked for",
             no_bucket: "check the bucket's name, AWS_REGION and AWS_ENDPOINT_URL; make the bucket with `aws s3 mb s3://BUCKET`",
             missing: "check the key; `aws s3 ls s3://BUCKET/` lists what is there, and a restore needs every stripe",
@@ -218,7 +269,7 @@ fn words(scheme: Scheme) -> Words {
             certificate: "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in AWS_ENDPOINT_URL a host that the certificate is for",
             silent: "check the network, the proxy and AWS_ENDPOINT_URL, then run the command again",
         },
-        Scheme::Azure => Words {
+        Scheme::Azure => &Words {
             credentials: "set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or an application's AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET; docs/buckets.md says where credentials are looked for",
             no_bucket: "check the container's name and AZURE_STORAGE_ACCOUNT_NAME; make the container with `az storage container create --name CONTAINER`",
             missing: "check the key; `az storage blob list --container-name CONTAINER` lists what is there, and a restore needs every stripe",
@@ -226,7 +277,7 @@ fn words(scheme: Scheme) -> Words {
             certificate: "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in AZURE_STORAGE_ENDPOINT a host that the certificate is for",
             silent: "check the network, the proxy, AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ENDPOINT, then run the command again",
         },
-        Scheme::Google => Words {
+        Scheme::Google => &Words {
             credentials: "name a service account's key file in GOOGLE_APPLICATION_CREDENTIALS, or log in with `gcloud auth application-default login`; docs/buckets.md says where credentials are looked for",
             no_bucket: "check the bucket's name; make the bucket with `gcloud storage buckets create gs://BUCKET`",
             missing: "check the key; `gcloud storage ls gs://BUCKET/` lists what is there, and a restore needs every stripe",

@@ -10,6 +10,7 @@
 //! - A request that the store may take twice is repeated for 3 minutes, by `object_store` or here (`own.rs`). Its
 //!   signature is that of the first one, and stores take none that is older than 15 minutes.
 //! - A completion replaces nothing that was not found at the beginning, in a store that heeds conditions.
+//! - An address that names a server of the configuration means that server or nothing.
 //! - After [`as_of`] every bucket is read as it was at that moment, and none is written.
 //! - No text of this room has a secret in it: not `Debug`, not an error, not a log line.
 //! - Plain http is spoken only where [`ALLOW_HTTP`] says so, and to services on this machine's own links that give it
@@ -37,6 +38,7 @@ mod profile;
 mod runtime;
 mod s3;
 mod scheme;
+mod servers;
 mod settings;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
@@ -48,13 +50,14 @@ mod unfinished;
 mod upload;
 mod watched;
 
-pub use address::Address;
+pub use address::{Address, is_server_name};
 pub use environment::ALLOW_HTTP;
 pub use error::Error;
 pub use objects::{Abilities, Below, Listed};
 pub use past::{as_of, past_ns};
 pub use runtime::Ticket;
 pub use scheme::Scheme;
+pub use servers::Server;
 pub use settings::{CA_FILE, PART_MIB, S3Server, Settings, part_bytes};
 pub use store::{Bucket, Created, Ends, Head};
 pub use unfinished::{Unfinished, UnfinishedBelow};

@@ -33,8 +33,14 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// Errors: which variable or key cannot be meant, and why.
-    pub fn read(storage: &dyn Storage, env: &Environment, allow_http: bool) -> Result<S3, String> {
+    /// `in_profile`: whether the profile may say where the server is, too. Errors: which variable or key cannot be meant,
+    /// and why.
+    pub fn read(
+        storage: &dyn Storage,
+        env: &Environment,
+        allow_http: bool,
+        in_profile: bool,
+    ) -> Result<S3, String> {
         let explicit = env.get("AWS_PROFILE", Form::Text)?;
         let name = explicit.clone().unwrap_or_else(|| "default".to_owned());
         let profile = profile(storage, env, &name)?;
@@ -44,7 +50,8 @@ impl S3 {
             ));
         }
         let profile = profile.unwrap_or_default();
-        let of_profile = |key: &str, form| match profile.get(key) {
+        let place = |key: &str| profile.get(key).filter(|_| in_profile);
+        let of_profile = |key: &str, form| match place(key) {
             None => Ok(None),
             Some(value) => {
                 let name = format!("{key} of the profile {name:?}");
@@ -56,15 +63,17 @@ impl S3 {
             None => of_profile("endpoint_url", Form::Signs)?,
             found => found,
         };
-        if let Some((name, endpoint)) = &endpoint {
-            check_endpoint(name, endpoint, allow_http)?;
-        }
+        let endpoint = match endpoint {
+            None => None,
+            // One server has one spelling: places are compared by it.
+            Some((name, endpoint)) => Some(check_endpoint(&name, &endpoint, allow_http)?),
+        };
         let region = match env.first(&["AWS_REGION", "AWS_DEFAULT_REGION"], Form::Word)? {
             None => of_profile("region", Form::Word)?,
             found => found,
         };
         Ok(S3 {
-            endpoint: endpoint.map(|(_, value)| value),
+            endpoint: endpoint.map(|url| url.as_str().trim_end_matches('/').to_owned()),
             region: region.map(|(_, value)| value),
             source: source(env, explicit.is_some(), &name, &profile),
         })

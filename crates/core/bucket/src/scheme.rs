@@ -27,8 +27,23 @@ impl Scheme {
 
     /// The kind of the store that a text names, if it begins like an address of one.
     pub fn of(text: &str) -> Option<Scheme> {
-        let begins = |scheme: &Scheme| begins(text, scheme.prefix());
-        Scheme::ALL.into_iter().find(begins)
+        Scheme::split(text).map(|split| split.0)
+    }
+
+    /// The kind of the store, the name of a server of the configuration (`s3+NAME://`), and the rest of an address.
+    pub fn split(text: &str) -> Option<(Scheme, Option<&str>, &str)> {
+        let split = |scheme: Scheme| {
+            let (word, _) = scheme.prefix().split_once(':')?;
+            let rest = text.get(word.len()..).filter(|_| begins(text, word))?;
+            match rest.strip_prefix("://") {
+                Some(rest) => Some((scheme, None, rest)),
+                None => {
+                    let (name, rest) = rest.strip_prefix('+')?.split_once("://")?;
+                    (!name.contains('/')).then_some((scheme, Some(name), rest))
+                }
+            }
+        };
+        Scheme::ALL.into_iter().find_map(split)
     }
 
     /// Whether `name` may be a bucket's. Errors: what such a name has.

@@ -62,6 +62,8 @@ fn part_asked() -> Option<u64> {
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) provider: Provider,
+    /// The name of the server in the configuration; `None`: the one of the environment.
+    pub(crate) server_name: Option<String>,
     pub(crate) allow_http: bool,
     pub(crate) ca: Option<Vec<u8>>,
     /// The most and the longest repetitions of one request.
@@ -124,14 +126,21 @@ impl Settings {
         storage: &dyn Storage,
         get: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Settings, Error> {
-        let found = Settings::found(scheme, storage, &Environment(get));
+        let found = Settings::found(scheme, storage, get, true);
         found.map_err(|why| Error::Settings {
             bucket: bucket.to_owned(),
             why,
         })
     }
 
-    fn found(scheme: Scheme, storage: &dyn Storage, env: &Environment) -> Result<Settings, String> {
+    /// `of_profile`: whether a profile may say where the server is, too.
+    pub(crate) fn found(
+        scheme: Scheme,
+        storage: &dyn Storage,
+        get: &dyn Fn(&str) -> Option<OsString>,
+        of_profile: bool,
+    ) -> Result<Settings, String> {
+        let env = &Environment(get);
         if let Some(asked) = env.get(PART_MIB, Form::Signs)?
             && !asked.parse().is_ok_and(|n| PART_MIB_RANGE.contains(&n))
         {
@@ -157,12 +166,13 @@ impl Settings {
             ),
         };
         let provider = match scheme {
-            Scheme::S3 => Provider::S3(S3::read(storage, env, allow_http)?),
+            Scheme::S3 => Provider::S3(S3::read(storage, env, allow_http, of_profile)?),
             Scheme::Azure => Provider::Azure(Azure::read(env, allow_http)?),
             Scheme::Google => Provider::Google(Google::read(storage, env, allow_http)?),
         };
         Ok(Settings {
             provider,
+            server_name: None,
             allow_http,
             ca,
             patience: Patience::USUAL,

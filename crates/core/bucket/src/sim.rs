@@ -397,6 +397,7 @@ impl Store {
         let settings = Settings {
             provider,
             allow_http: true,
+            server_name: None,
             ca: None,
             patience,
         };

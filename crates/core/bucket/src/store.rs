@@ -1,8 +1,8 @@
 //! One bucket: its connections, and requests for whole objects, ranges, lists and removals.
 //!
 //! Invariants
-//! - Opening makes no request. In one process all openings of a name share one client, and without [`TRY`] no bucket is
-//!   opened.
+//! - Opening makes no request. In one process all openings of a name at one server share one client. Two buckets of one
+//!   name at two servers share nothing.
 //! - `fetch` and `read` return all bytes of the range or an error. With a tag they return only bytes of the content
 //!   with that tag, even if the store ignores If-Match. The two ends that `ends` returns are of one content.
 //! - `create` sends If-None-Match: a store that heeds it replaces nothing.
@@ -35,6 +35,7 @@ use object_store::{
     ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
 };
 
+use crate::address::beginning;
 use crate::connection::{Connection, Ways};
 use crate::flow::Flow;
 use crate::network::{Direct, Proxies};
@@ -43,7 +44,7 @@ use crate::past::{Past, Then, past_ns};
 use crate::scheme::Scheme;
 use crate::settings::{Provider, Settings};
 use crate::watched::{GivenUp, SEEN, Seen, innermost};
-use crate::{Address, Error, Ticket, runtime};
+use crate::{Address, Error, Ticket, runtime, servers};
 
 /// The name of the label among an object's own metadata: `x-amz-meta-longshore`, `x-ms-meta-longshore` in Azure,
 /// `x-goog-meta-longshore` at Google.
@@ -105,6 +106,8 @@ pub struct Bucket(Arc<Inner>);
 
 struct Inner {
     scheme: Scheme,
+    /// The name of the server in the configuration; `None`: the one of the environment.
+    server: Option<String>,
     name: String,
     connection: Connection,
     /// An abort was not answered: the next ones are not waited for as long.
@@ -131,52 +134,81 @@ impl fmt::Debug for Bucket {
     }
 }
 
+/// A bucket among those of all servers: the kind of the store, the server's name in the configuration, and its own.
+type At = (Scheme, Option<String>, String);
+
 /// The buckets that this process has opened: stripes of one bucket share connections and credentials.
-static OPEN: Mutex<Option<HashMap<(Scheme, String), Bucket>>> = Mutex::new(None);
+static OPEN: Mutex<Option<HashMap<At, Bucket>>> = Mutex::new(None);
+
+fn settings(at: &At, storage: &dyn Storage) -> Result<Settings, Error> {
+    let (scheme, server, name) = at;
+    match server {
+        None => Settings::of_environment(*scheme, name, storage),
+        Some(server) => servers::settings(*scheme, server, name, storage),
+    }
+}
 
 fn origin(server: &str, bucket: &str, key: &Path) -> String {
     format!("{} {bucket} {key}", server.trim_end_matches('/'))
 }
 
 impl Address {
-    /// [`Bucket::origin`] of this address, in the environment's settings. Connects to nothing.
-    ///
-    /// Errors: `Address`, `Settings`.
-    pub fn origin(&self, storage: &dyn Storage) -> Result<String, Error> {
+    fn at(&self) -> Result<(At, Path), Error> {
         let (scheme, name, key) = self.parts()?;
+        let server = self.server().map(str::to_owned);
+        Ok(((scheme, server, name.to_owned()), key))
+    }
+
+    /// [`Bucket::origin`] of this address, in its server's settings. Connects to nothing.
+    ///
+    /// Errors: `Address`, `NoServer`, `Settings`.
+    pub fn origin(&self, storage: &dyn Storage) -> Result<String, Error> {
+        let (at, key) = self.at()?;
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = (scheme, name.to_owned());
         if let Some(bucket) = open.as_ref().and_then(|open| open.get(&at)) {
             return Ok(bucket.origin(&key));
         }
-        let settings = Settings::of_environment(scheme, name, storage)?;
-        Ok(origin(&settings.server(), name, &key))
+        let settings = settings(&at, storage)?;
+        Ok(origin(&settings.server(), &at.2, &key))
     }
 
-    /// The bucket and the key of this address, in the environment's settings.
+    /// Whether this object is below `prefix`, such as `s3://BUCKET` or `az://CONTAINER/PREFIX`: in the same bucket of the
+    /// same server, and not only with a name that begins the same.
+    ///
+    /// Errors: those of [`Address::origin`].
+    pub fn is_below(&self, prefix: &Address, storage: &dyn Storage) -> Result<bool, Error> {
+        // A prefix may be empty, an object's name may not.
+        let any = Address::of(&format!("{prefix}/x")).unwrap_or_else(|| prefix.clone());
+        let any = any.origin(storage)?;
+        let own = self.origin(storage)?;
+        let rest = own.strip_prefix(any.strip_suffix('x').unwrap_or(&any));
+        Ok(rest.is_some_and(|rest| !rest.is_empty()))
+    }
+
+    /// The bucket and the key of this address, in its server's settings.
+    ///
+    /// Errors: `Address`, `NoServer`, `Settings`.
     pub fn place(&self, storage: &dyn Storage) -> Result<(Bucket, Path), Error> {
-        let (scheme, name, key) = self.parts()?;
-        Ok((Bucket::open(scheme, name, storage)?, key))
+        let (at, key) = self.at()?;
+        Ok((Bucket::open(at, storage)?, key))
     }
 }
 
 impl Bucket {
-    /// The bucket `name` with the settings of this process's environment. Makes no request.
-    ///
-    /// Errors: [`Error::Settings`].
-    pub fn open(scheme: Scheme, name: &str, storage: &dyn Storage) -> Result<Bucket, Error> {
+    /// Makes no request. Errors: [`Error::NoServer`], [`Error::Settings`].
+    fn open(at: At, storage: &dyn Storage) -> Result<Bucket, Error> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let open = open.get_or_insert_default();
-        let at = (scheme, name.to_owned());
         if let Some(bucket) = open.get(&at) {
             return Ok(bucket.clone());
         }
-        let settings = Settings::of_environment(scheme, name, storage)?;
+        let settings = settings(&at, storage)?;
+        let (scheme, _, name) = &at;
         let wrong = |why| Error::Settings {
-            bucket: name.to_owned(),
+            bucket: name.clone(),
             why,
         };
-        if past_ns().is_some() && scheme != Scheme::S3 {
+        if past_ns().is_some() && *scheme != Scheme::S3 {
             let why =
                 format!("--as-of reads versions of S3 buckets only, and this is {scheme}{name}");
             return Err(wrong(why));
@@ -228,6 +260,7 @@ impl Bucket {
         })?;
         Ok(Bucket(Arc::new(Inner {
             scheme,
+            server: settings.server_name,
             name: name.to_owned(),
             connection,
             is_silent: AtomicBool::new(false),
@@ -245,8 +278,19 @@ impl Bucket {
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn install(self) {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get_or_insert_default()
-            .insert((self.0.scheme, self.0.name.clone()), self);
+        let Inner {
+            scheme,
+            server,
+            name,
+            ..
+        } = &*self.0;
+        let at = (*scheme, server.clone(), name.clone());
+        open.get_or_insert_default().insert(at, self);
+    }
+
+    /// Whether the configuration names the server; otherwise the environment does.
+    pub fn is_at_named_server(&self) -> bool {
+        self.0.server.is_some()
     }
 
     pub fn scheme(&self) -> Scheme {
@@ -267,9 +311,17 @@ impl Bucket {
         origin(self.server(), &self.0.name, key)
     }
 
-    /// The object's address, for messages.
+    /// The object's address, which any process with the same configuration takes.
     pub fn address(&self, key: &Path) -> String {
-        format!("{}{}/{key}", self.0.scheme, self.0.name)
+        let beginning = beginning(self.0.scheme, self.0.server.as_deref());
+        format!("{beginning}{}/{key}", self.0.name)
+    }
+
+    /// In one spelling, with the server: neither a copy in another bucket nor one at another server has it, and each host
+    /// has the same, whatever its configuration calls the server.
+    pub fn identity(&self, key: &Path) -> String {
+        let (scheme, name) = (self.0.scheme, &self.0.name);
+        format!("{scheme}{name}/{key} at {}", self.server())
     }
 
     pub(crate) fn grace(&self) -> Duration {

@@ -319,12 +319,17 @@ pub fn left_lines(stripes: &[LeftStripe]) -> Vec<String> {
 /// The command that aborts the upload that is left of the stripe.
 pub fn abort_command(stripe: &LeftStripe) -> Option<String> {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
-    let (bucket, key) = stripe.device.strip_prefix("s3://")?.split_once('/')?;
+    let (scheme, rest) = stripe.device.split_once("://")?;
+    let is_s3 = scheme == "s3" || scheme.starts_with("s3+");
+    let (bucket, key) = rest.split_once('/').filter(|_| is_s3)?;
     let id = stripe.upload.as_ref()?;
+    let server = stripe.server.as_ref();
+    let server = server.map(|server| format!(" --endpoint-url {}", quoted(server)));
     Some(format!(
-        "aws s3api abort-multipart-upload --bucket {bucket} --key {} --upload-id {}",
+        "aws s3api abort-multipart-upload --bucket {bucket} --key {} --upload-id {}{}",
         quoted(key),
-        quoted(id)
+        quoted(id),
+        server.unwrap_or_default()
     ))
 }
 

@@ -36,4 +36,5 @@ pub use shelf::{
 pub use target::{Places, Target};
 
 /// The requests that this process has sent to object stores.
+pub use longshore_bucket::{Server as StoreServer, is_server_name};
 pub use longshore_bucket::{as_of, past_ns, requests as store_requests};

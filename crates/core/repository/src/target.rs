@@ -62,6 +62,40 @@ pub enum Places {
 }
 
 impl Places {
+    /// The same places at a server of the configuration.
+    #[must_use]
+    pub fn at_server(self, name: &str) -> Places {
+        match self {
+            Places::Directories(directories) => Places::Directories(directories),
+            Places::Buckets(prefixes) => {
+                let at = |prefix: Address| prefix.at_server(name);
+                Places::Buckets(prefixes.into_iter().map(at).collect())
+            }
+        }
+    }
+
+    /// The places as texts.
+    pub fn texts(&self) -> Vec<String> {
+        match self {
+            Places::Directories(directories) => directories
+                .iter()
+                .map(|d| d.display().to_string())
+                .collect(),
+            Places::Buckets(prefixes) => prefixes.iter().map(Address::to_string).collect(),
+        }
+    }
+
+    /// The first mistake in the settings of the buckets' servers. No request is made.
+    pub fn settings_problem(&self, storage: &dyn Storage) -> Option<StoreError> {
+        let Places::Buckets(prefixes) = self else {
+            return None;
+        };
+        let any = prefixes
+            .iter()
+            .filter_map(|p| Address::of(&format!("{p}/x")));
+        any.filter_map(|any| any.origin(storage).err()).next()
+    }
+
     pub fn are_buckets(&self) -> bool {
         matches!(self, Places::Buckets(_))
     }
@@ -122,13 +156,7 @@ impl Target {
 
     /// The places as texts.
     pub fn texts(&self) -> Vec<String> {
-        match &self.places {
-            Places::Directories(directories) => directories
-                .iter()
-                .map(|d| d.display().to_string())
-                .collect(),
-            Places::Buckets(prefixes) => prefixes.iter().map(Address::to_string).collect(),
-        }
+        self.places.texts()
     }
 }
 

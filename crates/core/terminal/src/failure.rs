@@ -467,6 +467,7 @@ mod tests {
                 device: hostile.into(),
                 upload: Some(hostile.into()),
                 standing: Standing::No,
+                server: Some(hostile.into()),
             }]),
             ..Failure::usage(hostile, "look").because(hostile)
         };

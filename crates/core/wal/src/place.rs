@@ -139,6 +139,11 @@ pub fn is_in_bucket(path: &Path) -> bool {
     address(path).is_some()
 }
 
+/// Whether the location of an archive names a server of the configuration, so that it means nothing without that.
+pub fn is_at_named_server(path: &Path) -> bool {
+    address(path).is_some_and(|address| address.server().is_some())
+}
+
 /// [`Ground::origin`] of the archive at this location, which is not opened for that.
 ///
 /// Errors: `Store`.

@@ -89,7 +89,7 @@ pub fn target(context: &Context, name: &str) -> Result<Target, Failure> {
         let known = context.config.target.keys();
         not_configured(context, &format!("target.{name}"), "directories", known)
     })?;
-    let places = found.places()?;
+    let places = found.places(name)?;
     past::refuse_present(&format!("target {name}"), places.are_buckets())?;
     Ok(Target {
         name: name.to_owned(),

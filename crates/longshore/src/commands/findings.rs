@@ -61,6 +61,13 @@ pub fn of(context: &Context) -> Vec<String> {
         }
     }
     found.extend(of_encryption(context));
+    for (name, target) in &config.target {
+        let problem = target.server().and_then(|_| {
+            let places = target.places(name).ok()?;
+            places.settings_problem(&*context.storage)
+        });
+        found.extend(problem.map(|error| format!("[target.{name}]: {error}")));
+    }
     let serve = &config.serve;
     let files = [&serve.certificate, &serve.key];
     let there = files.into_iter().flatten().chain(&serve.directories);

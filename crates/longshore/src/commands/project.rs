@@ -114,7 +114,10 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
             .iter()
             .map(|d| d.display().to_string())
             .collect(),
-        buckets: t.buckets.clone(),
+        buckets: match t.places(name) {
+            Ok(places) if places.are_buckets() => places.texts(),
+            _ => t.buckets.clone(),
+        },
         encrypted: !config.recipients_of(Some(name)).is_empty(),
         parity: t.parity,
     });

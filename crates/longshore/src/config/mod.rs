@@ -6,13 +6,14 @@
 //! - An unknown key is refused with file and line: a misspelt `retain_days` must not go unnoticed.
 //! - The environment overrides single keys (`environment.rs`); the options of a command override both.
 //!
-//! Leaves to others: variables of the environment (`environment.rs`).
+//! Leaves to others: variables of the environment (`environment.rs`); the keys of targets (`target.rs`).
 
 mod environment;
 mod near;
 mod place;
+mod target;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
@@ -22,16 +23,16 @@ use longshore_codec::{Algorithm, Level};
 use longshore_crypt::without_identities;
 use longshore_io::{Storage, Via};
 use longshore_media::header::IDENTITY_MAX;
-use longshore_media::header::PARITY_MAX;
 use longshore_media::only_path;
 use longshore_repository::Places;
 use longshore_repository::retention::Policy;
-use longshore_repository::target::{DIRECTORIES_MAX, unfit_name};
+use longshore_repository::target::unfit_name;
 use longshore_wal::{is_in_bucket, location};
 use serde::{Deserialize, Deserializer, de};
 
 use self::environment::Form;
 use self::place::ConfigPlace;
+pub use self::target::Target;
 use crate::options::values;
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
@@ -193,42 +194,6 @@ pub struct Wal {
     /// The bytes of WAL that a copy may lack before pushes fail; `None`: any number.
     #[serde(default, deserialize_with = "positive_size")]
     pub copy_behind: Option<u64>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Target {
-    /// Each directory takes one stripe.
-    #[serde(default)]
-    pub directories: Vec<PathBuf>,
-    /// Or prefixes in object stores, of which each takes one stripe.
-    #[serde(default)]
-    pub buckets: Vec<String>,
-    /// The retention of all databases here, in place of their own.
-    pub retention: Option<String>,
-    /// For whom backups here are encrypted, in place of those of `[encryption]`; empty: for nobody.
-    pub recipients: Option<Vec<String>>,
-    /// How many of the places, the last ones, take parity stripes.
-    #[serde(default)]
-    pub parity: u16,
-}
-
-impl Target {
-    pub const KEYS: &[&str] = &[
-        "directories",
-        "buckets",
-        "retention",
-        "recipients",
-        "parity",
-    ];
-
-    /// Where its stripes go. Errors: an address is none.
-    pub fn places(&self) -> Result<Places, longshore_repository::Error> {
-        match self.buckets.is_empty() {
-            true => Ok(Places::Directories(self.directories.clone())),
-            false => Places::buckets(&self.buckets),
-        }
-    }
 }
 
 /// The rules that decide which backups of a database a target keeps.
@@ -529,7 +494,7 @@ impl Config {
     fn check_tables(&self) -> Result<(), String> {
         self.check_paths()?;
         for (name, target) in &self.target {
-            check_target(name, target)?;
+            target.check(name)?;
             self.check_names(&format!("target.{name}"), None, target.retention.as_deref())?;
         }
         for (name, database) in &self.database {
@@ -553,6 +518,12 @@ impl Config {
         };
         for (name, target) in &self.target {
             let table = format!("target.{name}");
+            for path in [&target.credentials_file, &target.ca_file]
+                .into_iter()
+                .flatten()
+            {
+                check(&table, path.as_os_str())?;
+            }
             for path in &target.directories {
                 check(&table, path.as_os_str())
                     .map_err(|why| format!("{why}; prefixes of object stores go into `buckets`"))?;
@@ -697,7 +668,8 @@ impl Config {
         }
         for (target, t) in &self.target {
             let taken = |dir: &PathBuf| archive == dir || *archive == dir.join(name);
-            let prefixes = t.buckets.iter().map(PathBuf::from);
+            let prefixes = t.places(target).map(|p| p.texts()).unwrap_or_default();
+            let prefixes = prefixes.iter().map(PathBuf::from);
             if t.directories.iter().any(taken) || prefixes.clone().any(|p| taken(&p)) {
                 return Err(format!(
                     "{shown} is reserved for the backups of target {target}; name another directory"
@@ -705,6 +677,15 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// From now on, addresses of this process can name the servers of targets.
+    pub fn name_servers(&self) {
+        for (name, target) in &self.target {
+            if let Some(server) = target.server() {
+                server.name(name);
+            }
+        }
     }
 
     /// How a database's WAL is archived, if it is.
@@ -746,48 +727,6 @@ impl Config {
             .or(self.defaults.retention.as_ref())?;
         Some((name, *self.retention.get(name)?))
     }
-}
-
-fn check_target(name: &str, target: &Target) -> Result<(), String> {
-    let places = target.directories.len() + target.buckets.len();
-    if target.parity > PARITY_MAX || (target.parity > 0 && usize::from(target.parity) >= places) {
-        return Err(format!(
-            "[target.{name}]: `parity` is {} of {places} places; up to {PARITY_MAX} may take parity, and one must be left for data",
-            target.parity
-        ));
-    }
-    if !target.buckets.is_empty() {
-        if !target.directories.is_empty() {
-            return Err(format!(
-                "[target.{name}] has `directories` and `buckets`; make two targets of them"
-            ));
-        }
-        if target.buckets.len() > DIRECTORIES_MAX {
-            return Err(format!(
-                "[target.{name}] needs 1 to {DIRECTORIES_MAX} buckets"
-            ));
-        }
-        let places = target.places();
-        return places
-            .map(drop)
-            .map_err(|e| format!("[target.{name}]: {e}"));
-    }
-    if !(1..=DIRECTORIES_MAX).contains(&target.directories.len()) {
-        return Err(format!(
-            "[target.{name}] needs 1 to {DIRECTORIES_MAX} directories"
-        ));
-    }
-    let mut seen = HashSet::new();
-    for dir in &target.directories {
-        let shown = dir.display();
-        if dir.is_relative() {
-            return Err(format!("[target.{name}]: {shown} is not absolute"));
-        }
-        if !seen.insert(dir) {
-            return Err(format!("[target.{name}] names {shown} twice"));
-        }
-    }
-    Ok(())
 }
 
 fn check_retention(name: &str, retention: &Retention) -> Result<(), String> {

@@ -300,7 +300,8 @@ impl ClusterArgs {
             restore_command: self.restore_command.clone().or(self
                 .wal_archive
                 .as_deref()
-                .map(|path| archive_command(path, &[]))),
+                // The restore itself adds what it finds out about the archive.
+                .map(|path| archive_command(path, &[], None))),
             takes_name: self.restore_command.is_none() && self.wal_archive.is_some(),
             end_command: None,
             not_ahead: false,
@@ -314,9 +315,10 @@ fn past_us() -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_microsecond(past_ns / 1000).ok()
 }
 
-/// How a restored server fetches its log from this archive, but for the name of the restore ([`Recovery::named`]). It runs the command in its data
-/// directory, so all paths are absolute. `identities`: files that open the archive.
-pub fn archive_command(archive: &Path, identities: &[PathBuf]) -> String {
+/// How a restored server fetches its log from this archive, but for the name of the restore ([`Recovery::named`]). It
+/// runs the command in its data directory, so all paths are absolute. `identities`: files that open the archive.
+/// `config`: the file that has the archive's server, where its address names one.
+pub fn archive_command(archive: &Path, identities: &[PathBuf], config: Option<&Path>) -> String {
     let (archive, past) = match is_in_bucket(archive) {
         true => (archive.to_owned(), past_us()),
         false => {
@@ -335,7 +337,9 @@ pub fn archive_command(archive: &Path, identities: &[PathBuf]) -> String {
         let absolute = absolute.unwrap_or_else(|_| file.clone());
         keys.push_str(&format!(" --identity {}", word(&absolute)));
     }
-    format!("{program} wal get %f %p --archive {archive}{keys}{past} --async --restore")
+    let config = config.map(|file| format!(" --config {}", word(file)));
+    let config = config.unwrap_or_default();
+    format!("{program} wal get %f %p --archive {archive}{config}{keys}{past} --async --restore")
 }
 
 /// A path as one word of the shell, in a command in which the server replaces what follows a percent sign.

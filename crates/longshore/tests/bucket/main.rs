@@ -7,6 +7,7 @@ mod between;
 #[path = "../common/mod.rs"]
 mod common;
 mod costs;
+mod servers;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

@@ -132,14 +132,19 @@ pub struct Store {
 impl Store {
     /// Starts versitygw. `None` if it is not installed.
     pub fn new() -> Option<Store> {
+        Store::with_keys(ID, SECRET)
+    }
+
+    /// The same with other credentials.
+    pub fn with_keys(id: &str, secret: &str) -> Option<Store> {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("store");
         std::fs::create_dir_all(directory.join("nightly")).unwrap();
         let port = free_port();
         let mut command = Command::new(tool("buckets/versitygw")?);
         command
-            .env("ROOT_ACCESS_KEY", ID)
-            .env("ROOT_SECRET_KEY", SECRET)
+            .env("ROOT_ACCESS_KEY", id)
+            .env("ROOT_SECRET_KEY", secret)
             .args(["--port", &format!("127.0.0.1:{port}"), "posix"])
             .arg(directory);
         Some(Store::start(root, command, port))
@@ -220,6 +225,14 @@ impl Store {
         wait_for_port(port, "Azurite");
         Blobs { port }.make_container("nightly");
         Some(store)
+    }
+
+    /// Its address.
+    pub fn endpoint(&self) -> String {
+        match self.is_azure {
+            true => Blobs { port: self.port }.endpoint(),
+            false => format!("http://127.0.0.1:{}", self.port),
+        }
     }
 
     /// How the addresses of its objects begin.

@@ -23,6 +23,7 @@ mod own_log;
 mod pages;
 mod recovery;
 mod results;
+mod servers;
 mod stage;
 mod subscriber;
 mod tutorial;

@@ -157,6 +157,11 @@ impl PendingStripe for BucketDevice {
             device: self.name(),
             standing: end.standing,
             upload: end.unaborted,
+            server: self
+                .place
+                .get()
+                .filter(|(bucket, _)| bucket.is_at_named_server())
+                .map(|(bucket, _)| bucket.server().to_owned()),
         })
     }
 }

@@ -69,6 +69,8 @@ pub struct LeftStripe {
     pub standing: Standing,
     /// The identifier of an upload that the store keeps.
     pub upload: Option<String>,
+    /// The server that keeps it, where the environment does not name that.
+    pub server: Option<String>,
 }
 
 /// Looks whether a stripe still stands under its name as it was completed.

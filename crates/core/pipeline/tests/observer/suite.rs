@@ -105,6 +105,7 @@ fn observe(observer: &dyn Observer, expected_bytes: Option<u64>, total: u64) {
         device: device.into(),
         standing,
         upload: upload.map(Into::into),
+        server: None,
     };
     for standing in [
         Standing::No,

@@ -85,8 +85,7 @@ impl Spot {
 
     /// In one spelling, with the server: neither a copy in another bucket nor one at another server has it.
     fn identity(&self) -> PathBuf {
-        let address = self.bucket.address(&self.key);
-        format!("{address} at {}", self.bucket.server()).into()
+        self.bucket.identity(&self.key).into()
     }
 
     fn is(&self, other: &Spot) -> bool {

@@ -23,6 +23,7 @@ use longshore_repository::recover::target_text;
 use longshore_repository::{BackupLease, Error, FromCopy, Label, Shelf};
 use longshore_wal::LogRange;
 use longshore_wal::WalArchive;
+use longshore_wal::is_at_named_server;
 use longshore_wal::proof::ProvenLog;
 use serde::Serialize;
 
@@ -141,7 +142,7 @@ fn of_devices(
     let archive = archive.map(|archive| archive.with_keyring(keyring));
     if let (Some(archive), Some(recovery)) = (&archive, &mut cluster.recovery) {
         let identities = server_identities(archive, options, context)?;
-        recovery.restore_command = Some(archive_command(archive.path(), &identities));
+        recovery.restore_command = Some(command_for(archive, &identities, context));
         recovery.takes_name = true;
     }
     Ok(RestorePoint {
@@ -176,6 +177,29 @@ fn server_identities(
         }
     }
     Ok(files)
+}
+
+/// The command with which the restored server fetches its WAL. Where the archive's address names a server of the
+/// configuration, the command names the configuration: without it the address means nothing, and no other server.
+fn command_for(archive: &WalArchive, identities: &[PathBuf], context: &Context) -> String {
+    let names_server = is_at_named_server(archive.path());
+    let config = context.config.path.as_deref().filter(|_| names_server);
+    let config = config.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    if names_server {
+        let at = archive.path().display();
+        match &config {
+            Some(file) => context.output.note(&format!(
+                "{at} is at a server that {} names: the restored server's user must be able to read that file, and what it names \
+                 for this target",
+                file.display()
+            )),
+            None => context.output.warn(&format!(
+                "{at} is at a server that only variables of the environment name: the restored server needs the same variables \
+                 (LONGSHORE_TARGET_...) to fetch its WAL"
+            )),
+        }
+    }
+    archive_command(archive.path(), identities, config.as_deref())
 }
 
 fn of_database(
@@ -599,7 +623,7 @@ fn recovery(
                 ));
             }
             let identities = server_identities(archive, options, context)?;
-            recovery.restore_command = Some(archive_command(archive.path(), &identities));
+            recovery.restore_command = Some(command_for(archive, &identities, context));
             recovery.takes_name = true;
             recovery.not_ahead = proven.not_ahead;
             Ok((Some(recovery), Some(proven)))

@@ -129,8 +129,8 @@ pub fn setup(
 
 /// The prefixes of all targets.
 fn targets_buckets(context: &Context) -> Vec<String> {
-    let targets = context.config.target.values();
-    let places = targets.filter_map(|target| target.places().ok());
+    let targets = context.config.target.iter();
+    let places = targets.filter_map(|(name, target)| target.places(name).ok());
     let buckets = places.filter_map(|places| match places {
         Places::Buckets(prefixes) => Some(prefixes),
         Places::Directories(_) => None,

@@ -4,13 +4,14 @@
 //! - An address is `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`. SQL Server's own forms begin with the
 //!   store's host, and a host must never be taken for a bucket: what may be one is refused, unless it is the host of the
 //!   server of S3 that this process uses. Then `s3://HOST:PORT/BUCKET/KEY` is the object `s3://BUCKET/KEY`.
-//! - A prefix of allowed objects ends at a slash: no name that merely begins the same is below it.
+//! - A prefix of allowed objects ends at a slash, and is at one server: neither a name that merely begins the same is below
+//!   it, nor the same name at another server.
 //! - A refused text is not repeated: it may have a secret in it.
 //!
 //! Leaves to others: the store, its credentials and whether object stores are used at all (`longshore-bucket`).
 
 use longshore_io::Storage;
-use longshore_media::{DeviceSpec, S3Server};
+use longshore_media::{Address, DeviceSpec, S3Server};
 
 use crate::message::{self, Message};
 use crate::session::Session;
@@ -85,6 +86,13 @@ fn object(name: &str) -> Result<DeviceSpec, String> {
             "URL names an object, 's3://BUCKET/KEY': write DISK = '...' for a file".to_owned(),
         );
     };
+    let checked = || match address.parts() {
+        Ok(_) => Ok(spec.clone()),
+        Err(error) => Err(format!("{error} (hint: {})", error.hint())),
+    };
+    if address.server().is_some() {
+        return checked();
+    }
     let text = address.to_string();
     let found = STORES.iter().find_map(|(scheme, variable)| {
         let rest = text.strip_prefix(scheme)?;
@@ -105,10 +113,7 @@ fn object(name: &str) -> Result<DeviceSpec, String> {
              `longshore backup --to`"
         ));
     }
-    match address.parts() {
-        Ok(_) => Ok(spec),
-        Err(error) => Err(format!("{error} (hint: {})", error.hint())),
-    }
+    checked()
 }
 
 /// The message for an address that begins with a host: SQL Server names blobs of Azure so.
@@ -134,17 +139,19 @@ pub fn reach(session: &Session, object: &DeviceSpec) -> Result<(), Message> {
     let Some(prefixes) = &session.server.setup.buckets else {
         return Ok(());
     };
-    match is_below(object, prefixes) {
-        true => Ok(()),
-        false => Err(refused(object, "5(Access is denied.)")),
+    // An object whose server is not known is nowhere.
+    match is_below(object, prefixes, &*session.server.setup.context.storage) {
+        Some(true) => Ok(()),
+        _ => Err(refused(object, "5(Access is denied.)")),
     }
 }
 
 /// Refuses a backup onto or next to the sets at a target (3201).
 pub fn check_kept(session: &Session, object: &DeviceSpec) -> Result<(), Message> {
-    match is_below(object, &session.server.setup.kept_buckets) {
-        true => Err(refused(object, crate::refusal::IN_USE)),
-        false => Ok(()),
+    let kept = &session.server.setup.kept_buckets;
+    match is_below(object, kept, &*session.server.setup.context.storage) {
+        Some(true) => Err(refused(object, crate::refusal::IN_USE)),
+        _ => Ok(()),
     }
 }
 
@@ -155,15 +162,21 @@ fn refused(object: &DeviceSpec, why: &str) -> Message {
     }
 }
 
-/// Whether an object is below one of these prefixes, such as `s3://BUCKET` or `az://CONTAINER/PREFIX`.
-fn is_below(object: &DeviceSpec, prefixes: &[String]) -> bool {
+/// Whether an object is below one of these prefixes, such as `s3://BUCKET` or `az://CONTAINER/PREFIX`. `None`: no server is
+/// known by the settings.
+fn is_below(object: &DeviceSpec, prefixes: &[String], storage: &dyn Storage) -> Option<bool> {
     let DeviceSpec::Bucket(address) = object else {
-        return false;
+        return Some(false);
     };
-    let text = address.to_string();
-    let rest = |prefix: &String| text.strip_prefix(prefix.as_str());
-    let mut rests = prefixes.iter().filter_map(rest);
-    rests.any(|rest| rest.starts_with('/'))
+    let below = |prefix: &String| {
+        let prefix = Address::of(prefix)?;
+        address.is_below(&prefix, storage).ok()
+    };
+    let found: Vec<bool> = prefixes.iter().filter_map(below).collect();
+    match found.is_empty() && !prefixes.is_empty() {
+        true => None,
+        false => Some(found.contains(&true)),
+    }
 }
 
 #[cfg(test)]
@@ -276,13 +289,21 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_at_a_slash() {
-        let below =
-            |name: &str, prefix: &str| is_below(&object(name).unwrap(), &[prefix.to_owned()]);
-        assert!(below("s3://nightly/a/b.bak", "s3://nightly/a"));
-        assert!(below("s3://nightly/b.bak", "s3://nightly"));
-        assert!(!below("s3://nightly/ab.bak", "s3://nightly/a"));
-        assert!(!below("s3://nightly/a", "s3://nightly/a"));
-        assert!(!below("s3://nightly-2/a.bak", "s3://nightly"));
+    fn a_prefix_ends_at_a_slash_and_is_at_one_server() {
+        let disk = longshore_io::SimDisk::new(1);
+        let below = |name: &str, prefix: &str| {
+            is_below(&object(name).unwrap(), &[prefix.to_owned()], &disk)
+        };
+        assert_eq!(below("s3://nightly/a/b.bak", "s3://nightly/a"), Some(true));
+        assert_eq!(below("s3://nightly/b.bak", "s3://nightly"), Some(true));
+        assert_eq!(below("s3://nightly/ab.bak", "s3://nightly/a"), Some(false));
+        assert_eq!(below("s3://nightly/a", "s3://nightly/a"), Some(false));
+        assert_eq!(below("s3://nightly-2/a.bak", "s3://nightly"), Some(false));
+        let known = "s3+no-server-has-this-name://nightly/a";
+        assert_eq!(below("s3://nightly/a/b.bak", known), None);
+        assert_eq!(
+            below("s3+no-server-has-this-name://nightly/a/b", "s3://nightly"),
+            None
+        );
     }
 }

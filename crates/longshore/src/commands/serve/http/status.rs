@@ -167,7 +167,9 @@ fn hidden(config: &Config) -> Vec<String> {
     let passwords = config.database.values();
     let passwords = passwords.filter_map(|database| database.password_file.as_ref());
     let own = [&config.serve.key, &config.serve.logins];
-    let paths = passwords.chain(own.into_iter().flatten());
+    let keys = config.target.values();
+    let keys = keys.filter_map(|target| target.credentials_file.as_ref());
+    let paths = passwords.chain(keys).chain(own.into_iter().flatten());
     let encryption = &config.encryption;
     let of_targets = config.target.values().filter_map(|t| t.recipients.as_ref());
     let opens = encryption.identities.iter().chain(&encryption.recipients);
