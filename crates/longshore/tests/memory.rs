@@ -122,6 +122,45 @@ fn large_files_stay_within_the_printed_bound() {
     }
 }
 
+/// Goal: parts that are sent and ranges that are read ahead are in the bound, for one stripe and for several.
+#[test]
+fn objects_stay_within_the_printed_bound() {
+    let _alone = alone();
+    let Some(store) = common::store::Store::new() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    let megabytes = from_env("LONGSHORE_MEGABYTES", 300);
+    write_file(&source.join("file"), 1, megabytes);
+    for count in [1, 3] {
+        let devices: Vec<PathBuf> = (0..count)
+            .map(|i| format!("{}/memory/{count}-{i}.bak", store.bucket()).into())
+            .collect();
+        let within = |act: &str, args: &[OsString]| {
+            let mut command = longshore(args);
+            command
+                .envs(store.settings())
+                .env("LONGSHORE_ALLOW_HTTP", "1");
+            let (name, secret) = store.secret();
+            command.env(name, secret);
+            keeps_to_its_bound(
+                &format!("{act} {megabytes} MB to {count} objects"),
+                &mut command,
+            );
+        };
+        // Content that stays as it is: all of it is sent.
+        let more = ["--algorithm", "NONE"];
+        within("backup", &backup_args(&source, &devices, &more));
+        within("verify", &args("verify", &devices, &[]));
+        let target = dir.path().join("out");
+        let to = ["--to", target.to_str().unwrap()];
+        within("restore", &args("restore", &devices, &to));
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+}
+
 /// The library's double keeps nothing of what it compresses; its allocations per call are within the tenth.
 #[test]
 fn a_backup_through_an_accelerator_stays_within_the_printed_bound() {

@@ -328,6 +328,10 @@ fn refused_hint(status: u16, code: &str) -> &'static str {
         (_, "EntityTooLarge") => {
             "the store takes no parts of this size: set LONGSHORE_PART_MIB lower"
         }
+        // So AWS answers a body without a checksum, where a bucket has an object lock.
+        (400, "InvalidRequest") => {
+            "if the bucket has an object lock, set LONGSHORE_S3_CHECKSUM=crc64nvme, then run the command again"
+        }
         (_, "EntityTooSmall") => "the store wants larger parts: set LONGSHORE_PART_MIB higher",
         (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") => {
             "set AWS_REGION to the bucket's region: `aws s3api get-bucket-location --bucket BUCKET`"

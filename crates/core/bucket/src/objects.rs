@@ -14,12 +14,19 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use http::Method;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::past::Then;
 use crate::watched::SEEN;
 use crate::{Bucket, Created, Error};
+
+/// The headers that say how long an object is kept: S3's object lock, and Azure's policy of immutability.
+const KEPT_UNTIL: [&str; 2] = [
+    "x-amz-object-lock-retain-until-date",
+    "x-ms-immutability-policy-until-date",
+];
 
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +112,21 @@ impl Bucket {
         asked.wait(cancel)
     }
 
+    /// The time until which the store lets nobody remove an object, as the store writes it; `None` if it does not say one.
+    /// Needs S3's permission `s3:GetObjectRetention`.
+    pub fn kept_until(&self, key: &Path, cancel: &AtomicBool) -> Result<Option<String>, Error> {
+        let (asking, at) = (self.asking(), key.clone());
+        let asked = self.ask("look at", key, async move {
+            let answer = asking.send(Method::HEAD, &asking.url(&at)).await?;
+            let told = KEPT_UNTIL.iter().find_map(|name| {
+                let value = answer.headers().get(*name)?;
+                value.to_str().ok()
+            });
+            Ok(told.map(str::to_owned))
+        })?;
+        asked.wait(cancel)
+    }
+
     /// Writes a small object, over one that is there. Returns the store's time of its answer, if it told that.
     pub fn put(&self, key: &Path, bytes: Bytes, cancel: &AtomicBool) -> Result<Option<i64>, Error> {
         self.may_write("write", key)?;
@@ -132,7 +154,14 @@ impl Bucket {
 
     /// Writes `key` twice and removes it: what the store does is believed, not what it is said to do.
     pub fn probe(&self, key: &Path, cancel: &AtomicBool) -> Result<Abilities, Error> {
-        let first = self.create(key, Bytes::from_static(b"probe\n"), cancel)?;
+        let first = match self.create(key, Bytes::from_static(b"probe\n"), cancel) {
+            // Some stores with versions take the mark of a removal for an object.
+            Err(Error::Missing { .. }) => {
+                self.put(key, Bytes::from_static(b"probe\n"), cancel)?;
+                Created::Created
+            }
+            created => created?,
+        };
         let again = self.create(key, Bytes::from_static(b"again\n"), cancel)?;
         let no_removal = match self.remove(key, cancel) {
             Ok(()) => None,

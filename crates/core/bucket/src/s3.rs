@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use longshore_io::Storage;
 use object_store::Error as StoreError;
-use object_store::aws::{AmazonS3Builder, AwsCredentialProvider};
+use object_store::aws::{AmazonS3Builder, AwsCredentialProvider, Checksum};
 use object_store::client::HttpConnector;
 
 use crate::connection::{Connection, Ways, base_of};
@@ -23,6 +23,8 @@ use crate::profile::Profile;
 use crate::source::Source;
 
 const REGION: &str = "us-east-1";
+/// A bucket with an object lock takes no body without a checksum; old stores know none of these.
+pub const CHECKSUM: &str = "LONGSHORE_S3_CHECKSUM";
 
 /// The settings with which a bucket is reached.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub struct S3 {
     pub endpoint: Option<String>,
     pub region: Option<String>,
     pub source: Result<Source, String>,
+    /// The checksum that each body is sent with; the store compares it.
+    pub checksum: Option<Checksum>,
 }
 
 impl S3 {
@@ -72,7 +76,18 @@ impl S3 {
             None => of_profile("region", Form::Word)?,
             found => found,
         };
+        let checksum = match env.get(CHECKSUM, Form::Word)?.as_deref() {
+            None | Some("none") => None,
+            Some("crc64nvme") => Some(Checksum::CRC64NVME),
+            Some("sha256") => Some(Checksum::SHA256),
+            Some(_) => {
+                return Err(format!(
+                    "{CHECKSUM} is neither crc64nvme nor sha256 nor none"
+                ));
+            }
+        };
         Ok(S3 {
+            checksum,
             endpoint: endpoint.map(|url| url.as_str().trim_end_matches('/').to_owned()),
             region: region.map(|(_, value)| value),
             source: source(env, explicit.is_some(), &name, &profile),
@@ -105,6 +120,10 @@ impl S3 {
             // Not every store can remove many objects at once.
             .with_disable_bulk_delete(true)
             .with_retry(ways.retry.clone());
+        let builder = match self.checksum {
+            Some(checksum) => builder.with_checksum_algorithm(checksum),
+            None => builder,
+        };
         let soon = builder
             .clone()
             .with_retry(ways.soon.clone())

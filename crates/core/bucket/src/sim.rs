@@ -153,6 +153,8 @@ struct State {
     gate: Option<BTreeMap<usize, Waiting>>,
     /// The objects that its listings show; `None`: those that are there.
     listed: Option<BTreeMap<String, Object>>,
+    /// The time until which it says that it keeps each object.
+    keeps_until: Option<&'static str>,
     /// How far its clock is past [`BEGIN_S`].
     passed_s: i64,
     habits: Habits,
@@ -309,6 +311,11 @@ impl Store {
         self.state(|s| s.passed_s += seconds);
     }
 
+    /// From now on a look at an object says that it is kept until then. Only the script refuses removals.
+    pub fn keep_until(&self, time: &'static str) {
+        self.state(|s| s.keeps_until = Some(time));
+    }
+
     /// From now on listings show the objects that are there now, also those that are removed or replaced later.
     pub fn freeze_listings(&self) {
         self.state(|s| s.listed = Some(s.objects.clone()));
@@ -376,6 +383,7 @@ impl Store {
         let endpoint = Some(server.to_owned());
         let provider = match self.scheme {
             Scheme::S3 => Provider::S3(S3 {
+                checksum: None,
                 endpoint,
                 region: None,
                 source: Ok(Source::Keys {
@@ -871,6 +879,11 @@ impl State {
         }
         if is_head {
             said.push(("content-length", &all));
+            let kept = self.keeps_until.map(|until| match scheme {
+                Scheme::Azure => ("x-ms-immutability-policy-until-date", until),
+                Scheme::S3 | Scheme::Google => ("x-amz-object-lock-retain-until-date", until),
+            });
+            said.extend(kept);
             return answered(StatusCode::OK, &said, Bytes::new());
         }
         if header(headers, "range").is_none() {

@@ -668,6 +668,9 @@ fn a_removal_that_is_refused_at_its_first_stripe_is_taken_back_or_says_how() {
         let lease = format!("p/db/{}/.longshore-lease-read.{boot}.1.x", labels[0]);
         stage.store.put(&lease, b"host dead\n");
         stage.store.pass(STALE_S + 1);
+        if mark_stays {
+            stage.store.keep_until("2026-12-24T18:00:00Z");
+        }
         let locked = labels[0].clone();
         stage.store.script(move |asked| {
             let name = asked.key.rsplit('/').next().unwrap_or_default();
@@ -682,6 +685,8 @@ fn a_removal_that_is_refused_at_its_first_stripe_is_taken_back_or_says_how() {
             panic!("{fates:?}");
         };
         assert_eq!(fates[1..], [Fate::Removed, Fate::Kept]);
+        let told = why.contains("keeps it until 2026-12-24T18:00:00Z");
+        assert_eq!(told, mark_stays, "{why}");
         stage.store.heal();
         if mark_stays {
             let mark = format!("{}/.removing", labels[0]);

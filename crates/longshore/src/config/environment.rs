@@ -46,11 +46,12 @@ const PATHS: [&str; 9] = [
     "LONGSHORE_SYSFS",
 ];
 /// Other variables that are not keys.
-const TEXTS: [&str; 4] = [
+const TEXTS: [&str; 5] = [
     "LONGSHORE_ALLOW_HTTP",
     "LONGSHORE_LOG",
     "LONGSHORE_LOGIN_PASSWORD",
     "LONGSHORE_PART_MIB",
+    "LONGSHORE_S3_CHECKSUM",
 ];
 
 /// Variables for the program's own tests, doubles and scripts; the programs that they start inherit them.

@@ -7,6 +7,7 @@ mod between;
 #[path = "../common/mod.rs"]
 mod common;
 mod costs;
+mod locked;
 mod servers;
 
 use std::io::{BufRead, BufReader, Write};
@@ -82,7 +83,10 @@ impl Server {
                     command.arg("--cert").arg(path(certificate));
                     command.arg("--key").arg(path(key));
                 }
-                command.arg("posix").arg(&store);
+                let versions = root.path().join("versions");
+                std::fs::create_dir_all(&versions).unwrap();
+                command.args(["posix", "--versioning-dir"]).arg(versions);
+                command.arg(&store);
                 command
             }
             Kind::Azurite => {
@@ -418,10 +422,8 @@ fn refusals(server: &Server) {
         let mut command = server.program(&args);
         let said = text(&ended(4, command.env(name, value)).stderr);
         assert!(said.contains(name) && !said.contains("secret@"), "{said}");
-        assert!(
-            !said.contains("verysecret") && !said.contains("panicked"),
-            "{said}"
-        );
+        let is_odd = said.contains("verysecret") || said.contains("panicked");
+        assert!(!is_odd, "{said}");
     }
     let said = server.run(4, "backup tree --to https://abc/a.bak");
     assert!(text(&said.stderr).contains("only s3://, az:// and gs:// addresses"));

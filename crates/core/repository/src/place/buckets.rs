@@ -838,12 +838,21 @@ impl Stops for Buckets {
     }
 }
 
-/// Takes back the mark of a removal that was refused with `error`; why the backup stays.
-fn taken_back(mark: &Spot, error: &StoreError) -> String {
+/// The reason why an object was not removed: with the time until which the store keeps it, where the store tells that.
+fn refusal(spot: &Spot, error: &StoreError) -> String {
+    match spot.bucket.kept_until(&spot.key, &NEVER) {
+        Ok(Some(time)) => format!("the store keeps it until {time}: {error}"),
+        // The refusal itself is the better answer.
+        Ok(None) | Err(_) => error.to_string(),
+    }
+}
+
+/// Takes back the mark of a removal that was refused; why the backup stays.
+fn taken_back(mark: &Spot, why: String) -> String {
     match mark.remove() {
-        Ok(()) => error.to_string(),
+        Ok(()) => why,
         Err(stuck) => format!(
-            "{error}; it counts as a backup again when {} is removed, which failed: {stuck}",
+            "{why}; it counts as a backup again when {} is removed, which failed: {stuck}",
             mark.address
         ),
     }
@@ -882,9 +891,14 @@ impl Locked<'_> {
             match content.spot.remove() {
                 Ok(()) => {}
                 Err(error) if !error.is_forbidden() => return Err(error.into()),
-                Err(error) if done > 0 => return Ok(Removal::Partly(error.to_string())),
-                Err(error) if ours => return Ok(Removal::Retained(taken_back(&mark, &error))),
-                Err(error) => return Ok(Removal::Retained(error.to_string())),
+                Err(error) => {
+                    let why = refusal(&content.spot, &error);
+                    return Ok(match (done, ours) {
+                        (1.., _) => Removal::Partly(why),
+                        (0, true) => Removal::Retained(taken_back(&mark, why)),
+                        (0, false) => Removal::Retained(why),
+                    });
+                }
             }
         }
         // Unknown names are left, and with them the mark.
