@@ -26,7 +26,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
     (2, "source", &["io", "facts", "pg"]),
     (3, "blockcache", &["io", "policy"]),
     (3, "simulator", &["policy"]),
-    (3, "catalog", &["io", "media"]),
+    (3, "catalog", &["io", "crypt", "media"]),
     (
         3,
         "wal",

@@ -5,44 +5,103 @@
 //! - The scheme is kept in lower case, so that one object at one server of the configuration has one spelling.
 //! - An address of a server that the configuration names (`s3+NAME://`) says so in its text: wherever the text goes, into a
 //!   history, a message or a server's `restore_command`, it never means another server.
+//! - An address that begins with a server itself (`s3://HOST:PORT/BUCKET/KEY`) is one only together with the key for it.
 //! - Until [`Address::parts`] has checked bucket and key, an address may be malformed.
 //!
 //! Leaves to others: settings and connections (`settings.rs`, `store.rs`).
 
 use std::fmt;
+use std::sync::Arc;
 
 use object_store::path::Path;
 
 use crate::Error;
+use crate::access::Access;
 use crate::scheme::{Scheme, begins};
+use crate::server_url::ServerUrl;
 
 /// How an address begins that this version does not speak to. It is no file's name either.
 const OTHERS: [&str; 2] = ["http://", "https://"];
 
 /// `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`; at a server of the configuration `s3+NAME://BUCKET/KEY`.
 /// Any text that begins like an address is one; whether it is well formed is said when it is used.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Address(String);
+#[derive(Clone)]
+pub struct Address {
+    text: String,
+    /// Of an address that names its server itself.
+    given: Option<Arc<Given>>,
+}
+
+/// An object at the server that its address names, and the key for it.
+pub(crate) struct Given {
+    pub url: ServerUrl,
+    pub key: Path,
+    pub access: Arc<Access>,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Address({:?})", self.text)
+    }
+}
+
+/// One text is one object, whatever key it is read with.
+impl PartialEq for Address {
+    fn eq(&self, other: &Address) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Address {}
+
+impl std::hash::Hash for Address {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
 
 impl Address {
+    fn plain(text: String) -> Address {
+        Address { text, given: None }
+    }
+
+    /// The object of this address, which is read and written with this key.
+    ///
+    /// Errors: [`Error::Address`].
+    pub fn given(url: ServerUrl, access: &Arc<Access>) -> Result<Address, Error> {
+        let text = url.text();
+        let key = key(url.key()).map_err(|why| Error::Address {
+            text: text.clone(),
+            why,
+        })?;
+        let access = access.clone();
+        Ok(Address {
+            text,
+            given: Some(Arc::new(Given { url, key, access })),
+        })
+    }
+
     /// `None` if `text` is no address of an object.
     pub fn of(text: &str) -> Option<Address> {
         // One object has one spelling: devices are compared by it.
         if let Some((scheme, server, rest)) = Scheme::split(text) {
-            return Some(Address(format!("{}{rest}", beginning(scheme, server))));
+            return Some(Address::plain(format!(
+                "{}{rest}",
+                beginning(scheme, server)
+            )));
         }
         OTHERS
             .into_iter()
             .find(|prefix| begins(text, prefix))
-            .map(|prefix| Address(format!("{prefix}{}", &text[prefix.len()..])))
+            .map(|prefix| Address::plain(format!("{prefix}{}", &text[prefix.len()..])))
     }
 
     /// The same bucket and key at a server of the configuration. An address that names one already stays as it is.
     #[must_use]
     pub fn at_server(&self, name: &str) -> Address {
-        match Scheme::split(&self.0) {
+        match Scheme::split(&self.text) {
             Some((scheme, None, rest)) => {
-                Address(format!("{}{rest}", beginning(scheme, Some(name))))
+                Address::plain(format!("{}{rest}", beginning(scheme, Some(name))))
             }
             _ => self.clone(),
         }
@@ -50,16 +109,23 @@ impl Address {
 
     /// The name of the server in the configuration; `None`: the one of the environment.
     pub fn server(&self) -> Option<&str> {
-        Scheme::split(&self.0).and_then(|split| split.1)
+        Scheme::split(&self.text).and_then(|split| split.1)
+    }
+
+    pub(crate) fn of_server(&self) -> Option<&Given> {
+        self.given.as_deref()
     }
 
     /// Store, bucket and key. Errors: [`Error::Address`].
     pub fn parts(&self) -> Result<(Scheme, &str, Path), Error> {
+        if let Some(given) = &self.given {
+            return Ok((given.url.scheme(), given.url.bucket(), given.key.clone()));
+        }
         let wrong = |why| Error::Address {
-            text: self.0.clone(),
+            text: self.text.clone(),
             why,
         };
-        let Some((scheme, server, rest)) = Scheme::split(&self.0) else {
+        let Some((scheme, server, rest)) = Scheme::split(&self.text) else {
             return Err(wrong("only s3://, az:// and gs:// addresses are supported"));
         };
         if server.is_some_and(|name| !is_server_name(name)) {
@@ -69,20 +135,24 @@ impl Address {
         }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         scheme.check(bucket).map_err(wrong)?;
-        if key.is_empty() || key.ends_with('/') {
-            return Err(wrong("it names no object in the bucket"));
-        }
-        // All of them take 1,024 bytes.
-        if key.len() > 1024 || key.chars().any(char::is_control) {
-            return Err(wrong(
-                "a key has at most 1,024 bytes and no control characters",
-            ));
-        }
-        match Path::parse(key) {
-            // It drops a slash at the start.
-            Ok(path) if path.as_ref() == key => Ok((scheme, bucket, path)),
-            _ => Err(wrong("a key has no empty part, no . and no .. in it")),
-        }
+        let path = self::key(key).map_err(wrong)?;
+        Ok((scheme, bucket, path))
+    }
+}
+
+/// The key of an object. Errors: why it is none.
+pub(crate) fn key(key: &str) -> Result<Path, &'static str> {
+    if key.is_empty() || key.ends_with('/') {
+        return Err("it names no object in the bucket");
+    }
+    // All of them take 1,024 bytes.
+    if key.len() > 1024 || key.chars().any(char::is_control) {
+        return Err("a key has at most 1,024 bytes and no control characters");
+    }
+    match Path::parse(key) {
+        // It drops a slash at the start.
+        Ok(path) if path.as_ref() == key => Ok(path),
+        _ => Err("a key has no empty part, no . and no .. in it"),
     }
 }
 
@@ -102,7 +172,7 @@ pub fn is_server_name(name: &str) -> bool {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -11,6 +11,9 @@
 
 use crate::scheme::Scheme;
 
+/// How a message goes on that names the credential: its name follows, in single quotation marks.
+pub(crate) const BY: &str = " by the credential '";
+
 /// Every variant says which object, and what was tried.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -169,9 +172,10 @@ impl Error {
 
     /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
-        let words = match self.is_named() {
-            true => &OF_TARGETS,
-            false => words(self.scheme()),
+        let words = match (self.at().contains(BY), self.is_named()) {
+            (true, _) => &OF_CREDENTIALS,
+            (_, true) => &OF_TARGETS,
+            (false, false) => words(self.scheme()),
         };
         match self {
             Error::NoServer { .. } => {
@@ -184,6 +188,12 @@ impl Error {
             Error::Credentials { .. } => words.credentials,
             Error::NoBucket { .. } => words.no_bucket,
             Error::Missing { .. } => words.missing,
+            Error::Refused { status, code, .. } if self.at().contains(BY) => {
+                given_hint(*status, code).unwrap_or_else(|| refused_hint(*status, code))
+            }
+            Error::Redirected {
+                region: Some(_), ..
+            } if self.at().contains(BY) => OF_CREDENTIALS.elsewhere,
             Error::Refused { status, code, .. } if self.is_named() => {
                 named_hint(code).unwrap_or_else(|| refused_hint(*status, code))
             }
@@ -245,6 +255,27 @@ const OF_TARGETS: Words = Words {
     certificate: "name the file of the authority that signed the server's certificate in `ca_file` of the target, and in `endpoint` a host that the certificate is for",
     silent: "check the network, the proxy and `endpoint` of the target that the address names, then run the command again",
 };
+
+/// The words for servers that the address itself names.
+const OF_CREDENTIALS: Words = Words {
+    credentials: "correct the credential with ALTER CREDENTIAL",
+    no_bucket: "check the bucket's name in the address: no statement makes a bucket",
+    missing: "check the key in the address; a restore needs every stripe",
+    elsewhere: "name the bucket's region with BACKUP_OPTIONS or RESTORE_OPTIONS, '{\"s3\": {\"region\": \"...\"}}', or the server that has the bucket in the address",
+    certificate: "name the file of the authority that signed the server's certificate in LONGSHORE_CA_FILE, and in the address a host that the certificate is for",
+    silent: "check the network, the proxy and the server in the address, which is spoken to over https, then run the statement again",
+};
+
+/// The hints for refusals that another credential can end.
+fn given_hint(status: u16, code: &str) -> Option<&'static str> {
+    Some(match (status, code) {
+        (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") => OF_CREDENTIALS.elsewhere,
+        (401 | 403, _) | (_, "InvalidAccessKeyId" | "SignatureDoesNotMatch") => {
+            "check the credential's key and secret, which ALTER CREDENTIAL replaces, what they may do, and this machine's clock"
+        }
+        _ => return None,
+    })
+}
 
 /// The hints for refusals that a target's own settings can end.
 fn named_hint(code: &str) -> Option<&'static str> {

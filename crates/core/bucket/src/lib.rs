@@ -21,6 +21,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod access;
 mod address;
 mod azure;
 mod connection;
@@ -38,6 +39,7 @@ mod profile;
 mod runtime;
 mod s3;
 mod scheme;
+mod server_url;
 mod servers;
 mod settings;
 #[cfg(any(test, feature = "sim"))]
@@ -50,6 +52,7 @@ mod unfinished;
 mod upload;
 mod watched;
 
+pub use access::Access;
 pub use address::{Address, is_server_name};
 pub use environment::ALLOW_HTTP;
 pub use error::Error;
@@ -57,6 +60,7 @@ pub use objects::{Abilities, Below, Listed};
 pub use past::{as_of, past_ns};
 pub use runtime::Ticket;
 pub use scheme::Scheme;
+pub use server_url::ServerUrl;
 pub use servers::Server;
 pub use settings::{CA_FILE, PART_MIB, S3Server, Settings, part_bytes};
 pub use store::{Bucket, Created, Ends, Head};

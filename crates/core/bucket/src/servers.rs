@@ -21,7 +21,7 @@ use longshore_io::Storage;
 
 use crate::environment::{ALLOW_HTTP, read_file};
 use crate::scheme::Scheme;
-use crate::settings::{CA_FILE, Settings};
+use crate::settings::{CA_FILE, Origin, Settings};
 use crate::{Error, azure};
 
 /// The keys of the configuration about a server. The environment has the values of those that are not given.
@@ -152,6 +152,25 @@ impl Server {
     }
 }
 
+/// Whether the settings name this host, with its port, as a server of plain http, and allow that.
+pub(crate) fn is_plain_http(host: &str) -> bool {
+    let is_host = |endpoint: &str| {
+        let of = endpoint.trim_end_matches('/').strip_prefix("http://");
+        of.is_some_and(|of| of.eq_ignore_ascii_case(host))
+    };
+    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut servers = named.iter().flat_map(HashMap::values);
+    let allows = std::env::var(ALLOW_HTTP).is_ok_and(|value| value == "1");
+    servers.any(|server| {
+        let is_allowed = allows || server.allow_http;
+        is_allowed && server.endpoint.as_deref().is_some_and(is_host)
+    }) || allows
+        && ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
+            .into_iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+            .is_some_and(|endpoint| is_host(&endpoint))
+}
+
 /// The settings of a bucket at the server of this name.
 ///
 /// Errors: [`Error::NoServer`], [`Error::Settings`].
@@ -169,7 +188,7 @@ pub(crate) fn settings(
     };
     match server.settings(scheme, storage, &|name| std::env::var_os(name)) {
         Ok(settings) => Ok(Settings {
-            server_name: Some(name.to_owned()),
+            origin: Origin::Named(name.to_owned()),
             ..settings
         }),
         Err(why) => Err(Error::Settings {

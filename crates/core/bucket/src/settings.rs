@@ -62,8 +62,7 @@ fn part_asked() -> Option<u64> {
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) provider: Provider,
-    /// The name of the server in the configuration; `None`: the one of the environment.
-    pub(crate) server_name: Option<String>,
+    pub(crate) origin: Origin,
     pub(crate) allow_http: bool,
     pub(crate) ca: Option<Vec<u8>>,
     /// The most and the longest repetitions of one request.
@@ -89,6 +88,19 @@ impl S3Server {
             region: settings.region().to_owned(),
         })
     }
+}
+
+/// The place that named the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Environment,
+    /// The configuration, by this name.
+    Named(String),
+    /// The address itself. `before`: its text up to the key. `credential`: the name of the key that it is read with.
+    Given {
+        before: String,
+        credential: String,
+    },
 }
 
 /// The settings of one kind of store.
@@ -172,11 +184,19 @@ impl Settings {
         };
         Ok(Settings {
             provider,
-            server_name: None,
+            origin: Origin::Environment,
             allow_http,
             ca,
             patience: Patience::USUAL,
         })
+    }
+
+    pub(crate) fn scheme(&self) -> Scheme {
+        match &self.provider {
+            Provider::S3(_) => Scheme::S3,
+            Provider::Azure(_) => Scheme::Azure,
+            Provider::Google(_) => Scheme::Google,
+        }
     }
 
     /// The server as the settings name it.

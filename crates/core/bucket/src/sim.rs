@@ -405,7 +405,7 @@ impl Store {
         let settings = Settings {
             provider,
             allow_http: true,
-            server_name: None,
+            origin: crate::settings::Origin::Environment,
             ca: None,
             patience,
         };

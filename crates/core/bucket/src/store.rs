@@ -20,7 +20,7 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,16 +35,18 @@ use object_store::{
     ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
 };
 
-use crate::address::beginning;
+use crate::access::Access;
+use crate::address::{Given, beginning};
 use crate::connection::{Connection, Ways};
+use crate::error::BY;
 use crate::flow::Flow;
 use crate::network::{Direct, Proxies};
 use crate::own::{Asking, odd};
 use crate::past::{Past, Then, past_ns};
 use crate::scheme::Scheme;
-use crate::settings::{Provider, Settings};
+use crate::settings::{Origin, Provider, Settings};
 use crate::watched::{GivenUp, SEEN, Seen, innermost};
-use crate::{Address, Error, Ticket, runtime, servers};
+use crate::{Address, Error, ServerUrl, Ticket, runtime, servers};
 
 /// The name of the label among an object's own metadata: `x-amz-meta-longshore`, `x-ms-meta-longshore` in Azure,
 /// `x-goog-meta-longshore` at Google.
@@ -106,8 +108,7 @@ pub struct Bucket(Arc<Inner>);
 
 struct Inner {
     scheme: Scheme,
-    /// The name of the server in the configuration; `None`: the one of the environment.
-    server: Option<String>,
+    origin: Origin,
     name: String,
     connection: Connection,
     /// An abort was not answered: the next ones are not waited for as long.
@@ -152,6 +153,30 @@ fn origin(server: &str, bucket: &str, key: &Path) -> String {
     format!("{} {bucket} {key}", server.trim_end_matches('/'))
 }
 
+/// A bucket that was opened with a key that a caller brought along, and its server.
+type OfKey = (Weak<Access>, String, Bucket);
+
+/// The buckets of such keys that are in use. Another key, or the same name with another secret, has connections of its own.
+static OF_KEYS: Mutex<Vec<OfKey>> = Mutex::new(Vec::new());
+
+fn of_key(given: &Given, storage: &dyn Storage) -> Result<Bucket, Error> {
+    let (url, access) = (&given.url, &given.access);
+    let mut open = OF_KEYS.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|(access, _, _)| access.strong_count() > 0);
+    let is_it = |(of, server, bucket): &&OfKey| {
+        std::ptr::eq(of.as_ptr(), Arc::as_ptr(access))
+            && server == url.endpoint()
+            && bucket.name() == url.bucket()
+    };
+    if let Some((_, _, bucket)) = open.iter().find(is_it) {
+        return Ok(bucket.clone());
+    }
+    let bucket = Bucket::over_network(url.bucket(), access.settings(url, storage)?)?;
+    let server = url.endpoint().to_owned();
+    open.push((Arc::downgrade(access), server, bucket.clone()));
+    Ok(bucket)
+}
+
 impl Address {
     fn at(&self) -> Result<(At, Path), Error> {
         let (scheme, name, key) = self.parts()?;
@@ -163,6 +188,9 @@ impl Address {
     ///
     /// Errors: `Address`, `NoServer`, `Settings`.
     pub fn origin(&self, storage: &dyn Storage) -> Result<String, Error> {
+        if let Some(given) = self.of_server() {
+            return Ok(given.url.origin());
+        }
         let (at, key) = self.at()?;
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = open.as_ref().and_then(|open| open.get(&at)) {
@@ -185,10 +213,27 @@ impl Address {
         Ok(rest.is_some_and(|rest| !rest.is_empty()))
     }
 
+    /// The same for a prefix that names its server itself.
+    pub fn is_below_server(
+        &self,
+        prefix: &ServerUrl,
+        storage: &dyn Storage,
+    ) -> Result<bool, Error> {
+        let (any, own) = (prefix.origin(), self.origin(storage)?);
+        let is_below = |rest: &str| match prefix.key() {
+            "" => !rest.is_empty(),
+            _ => rest.len() > 1 && rest.starts_with('/'),
+        };
+        Ok(own.strip_prefix(&any).is_some_and(is_below))
+    }
+
     /// The bucket and the key of this address, in its server's settings.
     ///
     /// Errors: `Address`, `NoServer`, `Settings`.
     pub fn place(&self, storage: &dyn Storage) -> Result<(Bucket, Path), Error> {
+        if let Some(given) = self.of_server() {
+            return Ok((of_key(given, storage)?, given.key.clone()));
+        }
         let (at, key) = self.at()?;
         Ok((Bucket::open(at, storage)?, key))
     }
@@ -202,13 +247,19 @@ impl Bucket {
         if let Some(bucket) = open.get(&at) {
             return Ok(bucket.clone());
         }
-        let settings = settings(&at, storage)?;
-        let (scheme, _, name) = &at;
+        let bucket = Bucket::over_network(&at.2, settings(&at, storage)?)?;
+        open.insert(at, bucket.clone());
+        Ok(bucket)
+    }
+
+    /// Makes no request. Errors: [`Error::Settings`].
+    fn over_network(name: &str, settings: Settings) -> Result<Bucket, Error> {
         let wrong = |why| Error::Settings {
-            bucket: name.clone(),
+            bucket: name.to_owned(),
             why,
         };
-        if past_ns().is_some() && *scheme != Scheme::S3 {
+        let scheme = settings.scheme();
+        if past_ns().is_some() && scheme != Scheme::S3 {
             let why =
                 format!("--as-of reads versions of S3 buckets only, and this is {scheme}{name}");
             return Err(wrong(why));
@@ -216,9 +267,7 @@ impl Bucket {
         let proxies = Proxies::read(&|name| std::env::var_os(name)).map_err(wrong)?;
         let ca = settings.ca.as_deref();
         let direct = Direct::new(ca, proxies, settings.region()).map_err(wrong)?;
-        let bucket = Bucket::connect(name, settings, || direct.clone())?;
-        open.insert(at, bucket.clone());
-        Ok(bucket)
+        Bucket::connect(name, settings, || direct.clone())
     }
 
     /// A bucket that is spoken to through what `connector` makes. It is asked several times: the provider of
@@ -260,7 +309,7 @@ impl Bucket {
         })?;
         Ok(Bucket(Arc::new(Inner {
             scheme,
-            server: settings.server_name,
+            origin: settings.origin,
             name: name.to_owned(),
             connection,
             is_silent: AtomicBool::new(false),
@@ -278,19 +327,13 @@ impl Bucket {
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn install(self) {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner {
-            scheme,
-            server,
-            name,
-            ..
-        } = &*self.0;
-        let at = (*scheme, server.clone(), name.clone());
+        let at = (self.0.scheme, None, self.0.name.clone());
         open.get_or_insert_default().insert(at, self);
     }
 
-    /// Whether the configuration names the server; otherwise the environment does.
+    /// Whether the configuration or the address names the server; otherwise the environment does.
     pub fn is_at_named_server(&self) -> bool {
-        self.0.server.is_some()
+        self.0.origin != Origin::Environment
     }
 
     pub fn scheme(&self) -> Scheme {
@@ -313,8 +356,23 @@ impl Bucket {
 
     /// The object's address, which any process with the same configuration takes.
     pub fn address(&self, key: &Path) -> String {
-        let beginning = beginning(self.0.scheme, self.0.server.as_deref());
+        let name = match &self.0.origin {
+            Origin::Given { before, .. } => return format!("{before}{key}"),
+            Origin::Named(name) => Some(name.as_str()),
+            Origin::Environment => None,
+        };
+        let beginning = beginning(self.0.scheme, name);
         format!("{beginning}{}/{key}", self.0.name)
+    }
+
+    /// The object in messages about requests.
+    fn told(&self, key: &Path) -> String {
+        match &self.0.origin {
+            Origin::Given { credential, .. } => {
+                format!("{}{BY}{credential}'", self.address(key))
+            }
+            Origin::Named(_) | Origin::Environment => self.address(key),
+        }
     }
 
     /// In one spelling, with the server: neither a copy in another bucket nor one at another server has it, and each host
@@ -398,7 +456,7 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let at = self.address(key);
+        let at = self.told(key);
         let (bucket, place) = (self.clone(), at.clone());
         Ticket::start((action, at), async move {
             let seen = Arc::new(Mutex::new(Seen::default()));

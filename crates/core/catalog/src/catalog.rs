@@ -151,6 +151,7 @@ impl Catalog {
         self.devices()?;
         self.restored_databases()?;
         self.sequences()?;
+        self.credentials()?;
         Ok(())
     }
 

@@ -72,6 +72,10 @@ pub enum Error {
     #[error(transparent)]
     Media(#[from] longshore_media::Error),
 
+    /// The file of the key that seals credentials.
+    #[error("the service key {} cannot be used: {why}", path.display())]
+    ServiceKey { path: PathBuf, why: String },
+
     #[error("the configuration option '{name}' does not exist")]
     UnknownSetting { name: String },
 
@@ -100,6 +104,7 @@ impl Error {
             | Error::Foreign { .. }
             | Error::Newer { .. } => Some(3009),
             Error::Media(e) => e.number(),
+            Error::ServiceKey { .. } => None,
             Error::UnknownSetting { .. } => Some(15123),
             Error::SettingRange { .. } => Some(15129),
         }
@@ -133,6 +138,9 @@ impl Error {
                 "the options are backup compression default, backup compression algorithm, backup checksum default, hardware offload enabled, hardware offload mode, media retention, show advanced options"
             }
             Error::SettingRange { .. } => "choose a value in the range",
+            Error::ServiceKey { .. } => {
+                "bring the file back, readable by its owner alone (chmod 600), or drop the credentials and create them again"
+            }
         }
     }
 

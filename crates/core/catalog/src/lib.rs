@@ -20,6 +20,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod catalog;
+mod credentials;
 mod error;
 mod files;
 mod forget;
@@ -37,6 +38,7 @@ mod settings;
 mod write;
 
 pub use catalog::{BUSY_MAX, Catalog};
+pub use credentials::{Credential, service_key_path};
 pub use error::Error;
 pub use files::{FileList, FileRecord};
 pub use forget::{Forget, RemovalResult};

@@ -15,10 +15,23 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
 
 /// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
-const STEPS: &[&str] = &[V1, V2, V3, V4, V5, V6];
+const STEPS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
 
 /// The schema this version writes; `PRAGMA user_version` holds the one a file has.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// Credentials of a T-SQL server (in SQL Server's master, `sys.credentials`). Numbers begin where SQL Server's do.
+const V7: &str = "
+CREATE TABLE longshore_credential (
+    credential_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name nvarchar(128) NOT NULL UNIQUE COLLATE NOCASE,
+    credential_identity nvarchar(4000) NOT NULL,
+    create_date datetime NOT NULL,
+    modify_date datetime NOT NULL,
+    secret varbinary(8000)
+);
+INSERT INTO sqlite_sequence (name, seq) VALUES ('longshore_credential', 65535);
+";
 
 /// Runs of commands, also those that failed or leave nothing on media: our own table, without a counterpart in msdb.
 const V6: &str = "

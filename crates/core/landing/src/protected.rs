@@ -103,10 +103,10 @@ impl KnownFiles {
         }
     }
 
-    /// Files that this program itself needs, including those that SQLite keeps for its history.
+    /// Files that this program itself needs, including those that SQLite keeps for its history, and its service key.
     pub fn own(storage: &dyn Storage, own: &[PathBuf], catalog: Option<&Path>) -> KnownFiles {
         let beside = |catalog: &Path| {
-            ["", "-wal", "-shm", "-journal"].map(|suffix| {
+            ["", "-wal", "-shm", "-journal", ".key"].map(|suffix| {
                 let mut path = catalog.as_os_str().to_owned();
                 path.push(suffix);
                 PathBuf::from(path)
@@ -273,6 +273,8 @@ mod tests {
             ("/state", "history.db-wal", true),
             ("/state", "history.db-shm", true),
             ("/state", "history.db-journal", true),
+            // The key that seals its credentials.
+            ("/state", "history.db.key", true),
             ("/state", "other.db-wal", false),
             ("/other", "history.db-wal", false),
         ] {

@@ -23,7 +23,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_crypt::without_identities;
 use longshore_io::{Storage, Via};
 use longshore_media::header::IDENTITY_MAX;
-use longshore_media::only_path;
+use longshore_media::{ServerUrl, only_path};
 use longshore_repository::Places;
 use longshore_repository::retention::Policy;
 use longshore_repository::target::unfit_name;
@@ -503,7 +503,7 @@ impl Config {
         for (name, retention) in &self.retention {
             check_retention(name, retention)?;
         }
-        Places::buckets(&self.serve.buckets).map_err(|e| format!("[serve]: {e}"))?;
+        allowed_prefixes(&self.serve.buckets).map_err(|e| format!("[serve]: `buckets`: {e}"))?;
         let (target, retention) = (&self.defaults.target, &self.defaults.retention);
         self.check_names("defaults", target.as_deref(), retention.as_deref())?;
         let copies = self.defaults.copies.as_deref().unwrap_or_default();
@@ -727,6 +727,22 @@ impl Config {
             .or(self.defaults.retention.as_ref())?;
         Some((name, *self.retention.get(name)?))
     }
+}
+
+/// The prefixes below which statements can name objects, without a slash at the end. One may begin with its server, as in a
+/// statement: `s3://HOST:PORT/BUCKET/PREFIX`.
+///
+/// Errors: which one is no address, and why.
+pub fn allowed_prefixes(texts: &[String]) -> Result<Vec<String>, String> {
+    let one = |text: &String| match ServerUrl::parse(text) {
+        Some(Ok(_)) => Ok(vec![text.trim_end_matches('/').to_owned()]),
+        Some(Err(why)) => Err(format!("{text} is not an address: {why}")),
+        None => Places::buckets(std::slice::from_ref(text))
+            .map(|places| places.texts())
+            .map_err(|e| e.to_string()),
+    };
+    let found: Result<Vec<_>, _> = texts.iter().map(one).collect();
+    found.map(|found| found.concat())
 }
 
 fn check_retention(name: &str, retention: &Retention) -> Result<(), String> {

@@ -7,6 +7,7 @@ use std::net::Shutdown;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::common::store::Store;
 use crate::common::{Random, text};
 use crate::raw::{
     ATTENTION, BATCH, FAILED, LOGIN, PRELOGIN, RPC, Raw, batch_body, end_of, login7, says,
@@ -493,4 +494,77 @@ fn no_statement_names_an_object_outside_the_servers_buckets() {
         let said = answer(&allowed, statement);
         assert!(said.contains("LONGSHORE_ALLOW_HTTP"), "{said}");
     }
+}
+
+/// Goal: a credential opens no server that the server's own buckets do not name, even under the name of an allowed bucket.
+#[test]
+fn a_credential_reaches_no_server_outside_the_servers_buckets() {
+    let (Some(near), Some(far)) = (Store::new(), Store::with_keys("far-id", "far-verysecret"))
+    else {
+        return;
+    };
+    let stage = Stage::new();
+    let host = |store: &Store| store.endpoint().replace("http://", "");
+    let bucket = |store: &Store| format!("s3://{}/nightly", host(store));
+    // The settings name both servers, so plain http is spoken to them.
+    let config = stage.path("longshore.toml");
+    let tables = std::fs::read_to_string(&config).unwrap();
+    let target = format!(
+        "[target.far]\nbuckets = [\"s3://other\"]\nendpoint = \"{}\"\n",
+        far.endpoint()
+    );
+    std::fs::write(&config, tables + &target).unwrap();
+    let near_bucket = bucket(&near);
+    let args = ["serve", "--listen", "127.0.0.1:0", "--bucket", &near_bucket];
+    let mut command = stage.command(&args);
+    command
+        .env("AWS_ENDPOINT_URL", near.endpoint())
+        .env("AWS_ACCESS_KEY_ID", "none")
+        .env("AWS_SECRET_ACCESS_KEY", "none-verysecret")
+        .env("LONGSHORE_ALLOW_HTTP", "1")
+        .env("LONGSHORE_LOG", "debug");
+    let server = crate::served::Server::start(&mut command);
+    let mut client = Raw::login(server.port);
+    let mut said = |statement: &str| {
+        let said = text(&client.batch(statement)).replace('\0', "");
+        assert!(!said.contains("verysecret"), "{said}");
+        said
+    };
+    for (store, secret) in [
+        (&near, "test-id:test-verysecret"),
+        (&far, "far-id:far-verysecret"),
+    ] {
+        let create = format!(
+            "CREATE CREDENTIAL [{}] WITH IDENTITY = 'S3 Access Key', SECRET = '{secret}'",
+            bucket(store)
+        );
+        let made = said(&create);
+        assert!(!made.contains("Msg"), "{made}");
+    }
+    let backup = |store: &Store| {
+        format!(
+            "BACKUP DATABASE shop TO URL = '{}/a.bak' WITH FORMAT",
+            bucket(store)
+        )
+    };
+    let done = said(&backup(&near));
+    assert!(done.contains("successfully processed"), "{done}");
+    assert!(near.object("a.bak").exists());
+    let denied = said(&backup(&far));
+    assert!(denied.contains("Access is denied"), "{denied}");
+    assert!(!far.object("a.bak").exists());
+    let read = said(&format!(
+        "RESTORE HEADERONLY FROM URL = '{}/a.bak'",
+        bucket(&far)
+    ));
+    assert!(read.contains("Access is denied"), "{read}");
+    // The plain form is the environment's, at the allowed server, with credentials of the environment.
+    let plain = said("RESTORE HEADERONLY FROM URL = 's3://nightly/a.bak'");
+    assert!(
+        !plain.contains("Access is denied") && plain.contains("HTTP 40"),
+        "{plain}"
+    );
+    let (code, lines) = server.stop();
+    assert_eq!(code, Some(0), "{lines:?}");
+    assert!(!lines.concat().contains("verysecret"), "{lines:?}");
 }

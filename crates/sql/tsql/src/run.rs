@@ -392,6 +392,7 @@ impl Session {
             Statement::DropDatabase { if_exists, names } => {
                 statement::drop_databases(self, names, *if_exists, out)
             }
+            Statement::Credential(credential) => statement::credential(self, credential, out),
             Statement::Declare(all) => all.iter().try_for_each(|d| self.declare(d)),
             Statement::Assign {
                 variable,

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use super::logins::Logins;
 use super::tls::CertificateFiles;
+use crate::config::allowed_prefixes;
 use crate::context::Context;
 use crate::options::Serve;
-use longshore_repository::Places;
 use longshore_terminal::failure::Failure;
 
 /// SQL Server's port, on the loopback address only.
@@ -104,14 +104,13 @@ pub struct Settings {
 }
 
 fn prefixes(texts: &[String]) -> Result<Vec<String>, Failure> {
-    match Places::buckets(texts) {
-        Ok(Places::Buckets(prefixes)) => Ok(prefixes.iter().map(ToString::to_string).collect()),
-        Ok(Places::Directories(_)) => Ok(Vec::new()),
-        Err(error) => Err(Failure::usage(
+    allowed_prefixes(texts).map_err(|error| {
+        Failure::usage(
             format!("--bucket: {error}"),
-            "name a prefix as s3://BUCKET/PREFIX, az://CONTAINER/PREFIX or gs://BUCKET/PREFIX",
-        )),
-    }
+            "name a prefix as s3://BUCKET/PREFIX, az://CONTAINER/PREFIX or gs://BUCKET/PREFIX; at a server of its own as \
+             s3://HOST:PORT/BUCKET/PREFIX",
+        )
+    })
 }
 
 fn absolute(path: &Path) -> PathBuf {

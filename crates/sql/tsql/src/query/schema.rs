@@ -246,6 +246,12 @@ pub static VIEWS: &[View] = &[
          credential_id int"
     ),
     sys!(
+        "credentials",
+        credentials,
+        "credential_id int, name nvarchar(128), credential_identity nvarchar(4000), create_date datetime, \
+         modify_date datetime, target_type nvarchar(100), target_id int"
+    ),
+    sys!(
         "dm_exec_requests",
         requests,
         "session_id smallint, request_id int, start_time datetime, status nvarchar(30), command nvarchar(32), \
@@ -514,6 +520,23 @@ fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
         )
     };
     Ok(activities.into_iter().map(row).collect())
+}
+
+/// Nothing of a secret.
+fn credentials(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
+    let row = |credential: crate::server::CredentialRow| {
+        vec![
+            Value::Int(credential.id),
+            Value::Text(credential.name),
+            Value::Text(credential.identity),
+            Value::DateTime(credential.created),
+            Value::DateTime(credential.changed),
+            Value::Null,
+            Value::Int(0),
+        ]
+    };
+    let all = server.kept.credentials();
+    Ok(all.into_iter().map(row).collect())
 }
 
 fn backup_devices(server: &Server) -> Result<Vec<Vec<Value>>, Message> {

@@ -7,6 +7,7 @@
 //!
 //! Leaves to others: one session (`session.rs`), and statements (`statement`).
 
+mod credentials;
 mod database;
 mod persistent;
 
@@ -22,6 +23,7 @@ use longshore_media::Recipients;
 use longshore_pipeline::{Limits, RunContext, Tuning};
 use parking_lot::Mutex;
 
+pub(crate) use self::credentials::CredentialRow;
 pub use self::database::{Database, Databases, Unusable};
 use self::persistent::PersistentState;
 use crate::convert::parse_moment;

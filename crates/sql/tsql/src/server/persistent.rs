@@ -1,4 +1,4 @@
-//! State that outlives the program: logical devices, restored databases, restores that wait for more.
+//! State that outlives the program: logical devices, restored databases, restores that wait for more, credentials.
 //!
 //! Invariants
 //! - The catalog stores it, for every server that uses the catalog; this is a copy. A change is stored before it is in
@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_catalog::{Catalog, Error, RestoreSequence, RestoredDatabase};
-use longshore_io::Storage;
+use longshore_io::{Clock, Storage};
 use longshore_pipeline::{RunContext, SourceSpec};
 use parking_lot::Mutex;
 
+use super::credentials::{CredentialRow, KeptCredential, put_plain, text_of};
 use super::database::Database;
 use crate::message::{self, Message, NO_CATALOG};
+use crate::value::DateTime;
 
 const SQLITE: u8 = 2;
 const POSTGRES: u8 = 3;
@@ -33,6 +35,7 @@ struct Kept {
     /// The ones of these that are data directories of PostgreSQL clusters.
     clusters: BTreeMap<String, PathBuf>,
     sequences: BTreeMap<String, RestoreSequence>,
+    credentials: Vec<KeptCredential>,
     /// Lengths and times of the catalog's files when they were read.
     stamp: [Option<(u64, i64)>; 2],
 }
@@ -55,6 +58,8 @@ impl Kept {
             .into_iter()
             .map(|s| (s.database.clone(), s))
             .collect();
+        let credentials = catalog.credentials()?;
+        self.credentials = credentials.into_iter().map(KeptCredential::of).collect();
         Ok(())
     }
 
@@ -87,6 +92,7 @@ fn database(restored: &RestoredDatabase) -> Database {
 /// The state, as the catalog stores it.
 pub(crate) struct PersistentState {
     storage: Arc<dyn Storage>,
+    clock: Arc<dyn Clock>,
     /// The catalog's; `None`: there is none.
     path: Option<PathBuf>,
     kept: Mutex<Kept>,
@@ -96,6 +102,7 @@ impl PersistentState {
     pub(super) fn new(context: &RunContext) -> PersistentState {
         PersistentState {
             storage: context.storage.clone(),
+            clock: context.clock.clone(),
             path: context.catalog.clone(),
             kept: Mutex::default(),
         }
@@ -264,5 +271,107 @@ impl PersistentState {
     /// The data directory of a restored cluster.
     pub(crate) fn cluster(&self, name: &str) -> Option<PathBuf> {
         self.kept.lock().clusters.get(name).cloned()
+    }
+
+    pub(crate) fn credentials(&self) -> Vec<CredentialRow> {
+        let kept = self.kept.lock();
+        kept.credentials
+            .iter()
+            .map(|one| one.row().clone())
+            .collect()
+    }
+
+    /// The identity and the secret of a credential; `None`: it has no secret.
+    ///
+    /// Errors: 15151; the service key cannot be used.
+    pub(crate) fn secret_of(&self, name: &str) -> Result<(String, Option<String>), Message> {
+        let kept = self.kept.lock();
+        let found = kept.credentials.iter().find(|one| one.is(name)).cloned();
+        drop(kept);
+        let missing = || message::CREDENTIAL_MISSING.with(&[&"find", &name]);
+        let found = found.ok_or_else(missing)?;
+        let secret = found.secret(self.path.as_deref(), &*self.storage);
+        let secret = secret.map_err(|error| {
+            let text = format!(
+                "the credential '{name}' cannot be opened: {error} (hint: {})",
+                error.hint()
+            );
+            message::OWN.with(&[&text])
+        })?;
+        Ok((found.row().identity.clone(), secret))
+    }
+
+    /// Errors: 15530.
+    pub(crate) fn add_credential(
+        &self,
+        name: &str,
+        identity: &str,
+        secret: Option<&str>,
+        now: DateTime,
+    ) -> Result<(), Message> {
+        let tools = (&*self.storage, &*self.clock);
+        let at = text_of(now);
+        let has = |kept: &[KeptCredential]| kept.iter().any(|one| one.is(name));
+        let is_new = !has(&self.kept.lock().credentials)
+            && self.change(true, |catalog| {
+                catalog.add_credential((name, identity), secret, &at, tools)
+            })?;
+        if !is_new {
+            return Err(message::CREDENTIAL_EXISTS.with(&[&name]));
+        }
+        self.put_credential(name, identity, secret, now)
+    }
+
+    /// Errors: 15151.
+    pub(crate) fn change_credential(
+        &self,
+        name: &str,
+        identity: &str,
+        secret: Option<&str>,
+        now: DateTime,
+    ) -> Result<(), Message> {
+        let tools = (&*self.storage, &*self.clock);
+        let at = text_of(now);
+        let is_known = self.kept.lock().credentials.iter().any(|one| one.is(name));
+        let changed = self.change(is_known, |catalog| {
+            catalog.change_credential((name, identity), secret, &at, tools)
+        })?;
+        if !changed {
+            return Err(message::CREDENTIAL_MISSING.with(&[&"alter", &name]));
+        }
+        self.put_credential(name, identity, secret, now)
+    }
+
+    /// Errors: 15151.
+    pub(crate) fn drop_credential(&self, name: &str) -> Result<(), Message> {
+        let is_known = self.kept.lock().credentials.iter().any(|one| one.is(name));
+        if !self.change(is_known, |catalog| catalog.drop_credential(name))? {
+            return Err(message::CREDENTIAL_MISSING.with(&[&"drop", &name]));
+        }
+        self.kept.lock().credentials.retain(|one| !one.is(name));
+        Ok(())
+    }
+
+    /// The copy of what the catalog has now, or the credential itself where there is no catalog.
+    fn put_credential(
+        &self,
+        name: &str,
+        identity: &str,
+        secret: Option<&str>,
+        now: DateTime,
+    ) -> Result<(), Message> {
+        let read = match self.path {
+            None => None,
+            Some(_) => {
+                let read = self.catalog()?.credentials();
+                Some(read.map_err(|e| message::OWN.with(&[&e]))?)
+            }
+        };
+        let mut kept = self.kept.lock();
+        match read {
+            Some(read) => kept.credentials = read.into_iter().map(KeptCredential::of).collect(),
+            None => put_plain(&mut kept.credentials, (name, identity), secret, now),
+        }
+        Ok(())
     }
 }

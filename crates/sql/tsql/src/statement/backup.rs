@@ -92,7 +92,7 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
         let text = "files and filegroups";
         return Err(message::OPTION_UNSUPPORTED.with(&[&text]).into());
     }
-    let devices = devices(session, &backup.to)?;
+    let devices = devices(session, &backup.to, &backup.options)?;
     check_ground(session, &devices)?;
     check_mirrors(backup)?;
     let options = Options::of(session, &backup.options, statement)?;
@@ -242,7 +242,7 @@ fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> 
     if session.server.known_catalog().is_none() {
         return Err(missing());
     }
-    let is_kept = |row: &HistoryRow| row.devices.iter().all(|d| recorded(d).is_some());
+    let is_kept = |row: &HistoryRow| row.devices.iter().all(|d| recorded(session, d).is_some());
     let newest = session
         .server
         .catalog()?
@@ -251,7 +251,11 @@ fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> 
     let newest = newest.ok_or_else(missing)?;
     Ok(BaseRequest {
         against: Against::LastFull,
-        devices: newest.devices.iter().filter_map(|d| recorded(d)).collect(),
+        devices: newest
+            .devices
+            .iter()
+            .filter_map(|d| recorded(session, d))
+            .collect(),
     })
 }
 

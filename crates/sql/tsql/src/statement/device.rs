@@ -15,17 +15,22 @@ use std::path::{Path, PathBuf};
 
 use longshore_media::{DeviceSpec, only_path};
 
-use super::options::operand_text;
+use super::object::UrlOptions;
+use super::operand::operand_text;
 use super::{ground, object};
 use crate::message::{self, Message};
 use crate::session::Session;
-use crate::syntax::{Device, DeviceKind};
+use crate::syntax::{Device, DeviceKind, Setting};
 
 /// SQL Server's limit on devices and their mirrors.
 pub const DEVICES_MAX: usize = 64;
 
 /// The devices, in order. Errors: an unknown logical device (3206), too many (3205), unsupported kinds.
-pub fn devices(session: &Session, named: &[Device]) -> Result<Vec<DeviceSpec>, Message> {
+pub fn devices(
+    session: &Session,
+    named: &[Device],
+    settings: &[Setting],
+) -> Result<Vec<DeviceSpec>, Message> {
     if named.len() > DEVICES_MAX {
         return Err(message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX]));
     }
@@ -39,10 +44,18 @@ pub fn devices(session: &Session, named: &[Device]) -> Result<Vec<DeviceSpec>, M
     {
         return Err(message::DEVICE_CLASSES.plain());
     }
-    named.iter().map(|device| one(session, device)).collect()
+    let urls = UrlOptions::of(session, settings)?;
+    if !named.iter().any(|device| kind(device) == DeviceKind::Url) {
+        urls.check_without_key(session)?;
+    }
+    let mut devices = Vec::new();
+    for device in named {
+        devices.push(one(session, device, &urls)?);
+    }
+    Ok(devices)
 }
 
-fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
+fn one(session: &Session, device: &Device, urls: &UrlOptions) -> Result<DeviceSpec, Message> {
     match device {
         Device::Logical(name) => {
             let name = session.name_of(name)?;
@@ -63,7 +76,7 @@ fn one(session: &Session, device: &Device) -> Result<DeviceSpec, Message> {
                     return Ok(spec(&device_path(session, &name)?));
                 }
                 DeviceKind::Tape => "TAPE",
-                DeviceKind::Url => return object::named(session, &name),
+                DeviceKind::Url => return object::named(session, &name, urls),
                 DeviceKind::Virtual => "VIRTUAL_DEVICE",
             };
             let text = format!("this version has no {missing} devices; write to DISK");
@@ -86,7 +99,10 @@ fn spec(path: &Path) -> DeviceSpec {
 
 /// A device that the catalog names: the absolute path of a file, or the address of an object. `None`: what cannot be
 /// read back.
-pub fn recorded(name: &str) -> Option<DeviceSpec> {
+pub fn recorded(session: &Session, name: &str) -> Option<DeviceSpec> {
+    if let Some(object) = object::recorded(session, name) {
+        return Some(object);
+    }
     match DeviceSpec::parse(name) {
         DeviceSpec::File(path) if !path.is_absolute() => None,
         DeviceSpec::Nul | DeviceSpec::Pipe => None,

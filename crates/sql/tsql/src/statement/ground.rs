@@ -11,6 +11,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use longshore_catalog::service_key_path;
 use longshore_io::{FileKind, Storage};
 use longshore_pipeline::SourceSpec;
 
@@ -79,6 +80,9 @@ pub fn plots(server: &Server, except: Option<&str>) -> Vec<Plot> {
     }
     for path in context.catalog.iter().flat_map(|c| with_side_files(c)) {
         add(&path, CATALOG_OWNER);
+    }
+    if let Some(catalog) = &context.catalog {
+        add(&service_key_path(catalog), CATALOG_OWNER);
     }
     for name in server.database_names() {
         if except == Some(name.as_str()) {

@@ -3,6 +3,7 @@
 mod arguments;
 mod backup;
 mod configure;
+mod credential;
 pub(crate) mod cursor;
 mod dbcc;
 mod device;
@@ -11,6 +12,7 @@ mod format;
 mod ground;
 mod media;
 mod object;
+mod operand;
 mod options;
 mod procedure;
 mod raise;
@@ -34,6 +36,7 @@ use crate::value::Type;
 
 pub(crate) use backup::backup;
 pub(crate) use configure::{hardware_offload, reconfigure};
+pub(crate) use credential::credential;
 pub(crate) use dbcc::dbcc;
 pub(crate) use drop::drop_databases;
 pub(crate) use procedure::{call, execute};

@@ -1,20 +1,28 @@
 //! The objects that statements name with URL: which texts are addresses, and which addresses a statement may reach.
 //!
 //! Invariants
-//! - An address is `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`. SQL Server's own forms begin with the
-//!   store's host, and a host must never be taken for a bucket: what may be one is refused, unless it is the host of the
-//!   server of S3 that this process uses. Then `s3://HOST:PORT/BUCKET/KEY` is the object `s3://BUCKET/KEY`.
+//! - An address is `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`, at the process's own server. SQL Server's
+//!   own forms begin with the store's host, and a host must never be taken for a bucket: such an address needs a credential
+//!   whose name is a prefix of it. Without one it is refused, unless it has the host of the server of S3 that this process
+//!   uses. Then `s3://HOST:PORT/BUCKET/KEY` is the object `s3://BUCKET/KEY`.
+//! - A credential goes before the process's own settings, and nothing of these counts next to it.
 //! - A prefix of allowed objects ends at a slash, and is at one server: neither a name that merely begins the same is below
 //!   it, nor the same name at another server.
 //! - A refused text is not repeated: it may have a secret in it.
 //!
-//! Leaves to others: the store, its credentials and whether object stores are used at all (`longshore-bucket`).
+//! Leaves to others: keeping credentials (`server/credentials.rs`), the store, its settings and whether object stores are used at all (`longshore-bucket`).
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use longshore_io::Storage;
-use longshore_media::{Address, DeviceSpec, S3Server};
+use longshore_media::{Access, Address, DeviceSpec, S3Server, ServerUrl};
 
+use super::operand::operand_text;
 use crate::message::{self, Message};
 use crate::session::Session;
+use crate::syntax::{Key, Setting, SettingValue};
 
 /// The message where a statement names an object and only a path works.
 pub const NO_PATH: &str = "an object store's address is no path: write URL = 's3://BUCKET/KEY' (or az://, gs://), \
@@ -27,16 +35,140 @@ const STORES: [(&str, &str); 3] = [
     ("gs://", "GOOGLE_BASE_URL"),
 ];
 
+/// The options of a statement that say how its objects are reached.
+#[derive(Default)]
+pub struct UrlOptions {
+    /// WITH CREDENTIAL
+    credential: Option<String>,
+    /// BACKUP_OPTIONS, RESTORE_OPTIONS
+    region: Option<String>,
+    /// The keys that the statement uses, by their credentials' names: its objects share connections.
+    keys: RefCell<BTreeMap<String, Arc<Access>>>,
+}
+
+impl UrlOptions {
+    /// Errors: an option is not understood.
+    pub fn of(session: &Session, settings: &[Setting]) -> Result<UrlOptions, Message> {
+        let mut options = UrlOptions::default();
+        for setting in settings {
+            let SettingValue::Operand(operand) = &setting.value else {
+                continue;
+            };
+            match setting.key {
+                Key::Credential => options.credential = Some(operand_text(session, operand)?),
+                Key::BackupOptions | Key::RestoreOptions => {
+                    let region = region_of(&operand_text(session, operand)?);
+                    options.region = Some(region.map_err(|why| refused_option(setting.key, &why))?);
+                }
+                _ => {}
+            }
+        }
+        Ok(options)
+    }
+
+    /// Checks the options for devices that no credential belongs to. Errors: 50000.
+    pub fn check_without_key(&self, session: &Session) -> Result<(), Message> {
+        if self.credential.is_some() {
+            let why = "it is for addresses that name their server, URL = 's3://HOST:PORT/BUCKET/KEY'; leave the option out";
+            return Err(refused_option(Key::Credential, why));
+        }
+        let Some(region) = &self.region else {
+            return Ok(());
+        };
+        match S3Server::of_environment(&*session.server.setup.context.storage) {
+            Some(own) if own.region.eq_ignore_ascii_case(region) => Ok(()),
+            _ => Err(refused_option(
+                Key::BackupOptions,
+                "it names another region than the process has: set AWS_REGION, or leave the option out",
+            )),
+        }
+    }
+
+    /// The object, with the key of the credential that the statement names, or of the one whose name is the longest prefix of
+    /// the address; `None`: there is none.
+    fn with_key(&self, session: &Session, url: ServerUrl) -> Result<Option<DeviceSpec>, Message> {
+        let name = match &self.credential {
+            Some(name) => Some(name.clone()),
+            None => fitting(session, &url),
+        };
+        let Some(name) = name else {
+            return Ok(None);
+        };
+        let known = self.keys.borrow().get(&name).cloned();
+        let access = match known {
+            Some(access) => access,
+            None => {
+                let access = Arc::new(self.access(session, &name, &url)?);
+                self.keys.borrow_mut().insert(name, access.clone());
+                access
+            }
+        };
+        let address = Address::given(url, &access);
+        let address = address.map_err(|error| {
+            let text = format!("{error} (hint: {})", error.hint());
+            message::OWN.with(&[&text])
+        })?;
+        Ok(Some(DeviceSpec::Bucket(address)))
+    }
+
+    fn access(&self, session: &Session, name: &str, url: &ServerUrl) -> Result<Access, Message> {
+        let (identity, secret) = session.server.kept.secret_of(name)?;
+        let unfit = |why: String| {
+            let text = format!(
+                "the credential '{name}' does not fit the address: {why}; ALTER CREDENTIAL replaces both"
+            );
+            message::OWN.with(&[&text])
+        };
+        let secret = secret.ok_or_else(|| unfit("it has no SECRET".to_owned()))?;
+        Access::new(name, (&identity, &secret), url, self.region.clone()).map_err(unfit)
+    }
+}
+
+/// The name of the credential for this address: a prefix of it, and of several the longest one.
+fn fitting(session: &Session, url: &ServerUrl) -> Option<String> {
+    let all = session.server.kept.credentials().into_iter();
+    let fit = all.filter_map(|credential| {
+        let prefix = ServerUrl::parse(&credential.name)?.ok()?;
+        url.is_in(&prefix)
+            .then(|| (prefix.key_len(), credential.name))
+    });
+    fit.max_by(|a, b| a.0.cmp(&b.0)).map(|(_, name)| name)
+}
+
+fn refused_option(key: Key, why: &str) -> Message {
+    let text = format!("{key} is refused: {why}");
+    message::OWN.with(&[&text])
+}
+
 /// The object of a URL. Errors: what to write instead, and those of [`reach`].
-pub fn named(session: &Session, name: &str) -> Result<DeviceSpec, Message> {
+pub fn named(session: &Session, name: &str, options: &UrlOptions) -> Result<DeviceSpec, Message> {
     let storage = &*session.server.setup.context.storage;
-    let object = match below_own_host(name, || s3_host(storage)) {
-        Some(rest) => object(&format!("s3://{rest}")),
-        None => object(name),
+    let own = |why: String| message::OWN.with(&[&why]);
+    let given = match ServerUrl::parse(name) {
+        Some(Ok(url)) => options.with_key(session, url)?,
+        // The plain form is looked at below, which says what to write.
+        Some(Err(_)) | None => None,
     };
-    let object = object.map_err(|why| message::OWN.with(&[&why]))?;
+    let object = match given {
+        Some(object) => object,
+        None => {
+            let object = match below_own_host(name, || s3_host(storage)) {
+                Some(rest) => object(&format!("s3://{rest}")),
+                None => object(name),
+            };
+            let object = object.map_err(own)?;
+            options.check_without_key(session)?;
+            object
+        }
+    };
     reach(session, &object)?;
     Ok(object)
+}
+
+/// The object that the history names. `None`: its server is not known, and no credential fits it.
+pub fn recorded(session: &Session, name: &str) -> Option<DeviceSpec> {
+    let url = ServerUrl::parse(name)?.ok()?;
+    UrlOptions::default().with_key(session, url).ok().flatten()
 }
 
 fn s3_host(storage: &dyn Storage) -> Option<String> {
@@ -49,20 +181,6 @@ fn below_own_host(name: &str, host: impl Fn() -> Option<String>) -> Option<&str>
     let (first, below) = rest.split_once('/')?;
     let is_host = first.contains(['.', ':']) && scheme.eq_ignore_ascii_case("s3://");
     (is_host && host().is_some_and(|host| host.eq_ignore_ascii_case(first))).then_some(below)
-}
-
-/// Checks BACKUP_OPTIONS or RESTORE_OPTIONS, JSON such as `{"s3": {"region": "us-east-1"}}`: the region is that of the process.
-///
-/// Errors: what is not understood, or differs, and what to do.
-pub fn check_region(session: &Session, text: &str) -> Result<(), String> {
-    let given = region_of(text)?;
-    match S3Server::of_environment(&*session.server.setup.context.storage) {
-        Some(own) if own.region.eq_ignore_ascii_case(&given) => Ok(()),
-        _ => Err(
-            "it names another region than the process has: set AWS_REGION, or leave the option out"
-                .to_owned(),
-        ),
-    }
 }
 
 /// The only option that there is.
@@ -108,9 +226,9 @@ fn object(name: &str) -> Result<DeviceSpec, String> {
             false => "BUCKET/KEY",
         };
         return Err(format!(
-            "this address begins with a host, or with a bucket that may be taken for one: write URL = \
-             '{scheme}{instead}', and name the server with {variable}; buckets with a dot in their name need \
-             `longshore backup --to`"
+            "this address begins with a host, or with a bucket that may be taken for one, and no credential fits it: make one \
+             with CREATE CREDENTIAL, or write URL = '{scheme}{instead}', and name the server with {variable}; buckets with a \
+             dot in their name need `longshore backup --to`"
         ));
     }
     checked()
@@ -125,8 +243,8 @@ fn instead_of_host(text: &str) -> String {
         let is_plain = key.contains('/') && !key.contains(['?', '#']);
         let key = if is_plain { key } else { "CONTAINER/KEY" };
         return format!(
-            "an address of Azure begins with the container here: write URL = 'az://{key}', and name the account with \
-             AZURE_STORAGE_ACCOUNT_NAME"
+            "no credential fits this address: make one with CREATE CREDENTIAL, or write URL = 'az://{key}', and name the account \
+             with AZURE_STORAGE_ACCOUNT_NAME"
         );
     }
     "an address has no host here: write URL = 's3://BUCKET/KEY', and name the server with AWS_ENDPOINT_URL; \
@@ -168,9 +286,18 @@ fn is_below(object: &DeviceSpec, prefixes: &[String], storage: &dyn Storage) -> 
     let DeviceSpec::Bucket(address) = object else {
         return Some(false);
     };
-    let below = |prefix: &String| {
-        let prefix = Address::of(prefix)?;
-        address.is_below(&prefix, storage).ok()
+    let text = address.to_string();
+    let below = |prefix: &String| match ServerUrl::parse(prefix) {
+        Some(url) => address.is_below_server(&url.ok()?, storage).ok(),
+        None => {
+            let known = Address::of(prefix)?;
+            // One server, also where its settings cannot be read: that is said when it is used.
+            let rest = text.strip_prefix(prefix.as_str());
+            match rest.is_some_and(|rest| rest.starts_with('/')) {
+                true => Some(true),
+                false => address.is_below(&known, storage).ok(),
+            }
+        }
     };
     let found: Vec<bool> = prefixes.iter().filter_map(below).collect();
     match found.is_empty() && !prefixes.is_empty() {

@@ -10,7 +10,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_media::header::PARITY_MAX;
 use longshore_pipeline::{Limits, Tuning};
 
-use super::object;
+use super::operand::operand_text;
 use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::server::moment_us;
@@ -108,8 +108,8 @@ impl Options {
                 true => spec.in_backup,
                 false => spec.in_restore,
             };
-            if let Fate::Refused(why) = fate {
-                return Err(refused(spec, why));
+            if let Fate::Refused(_) = fate {
+                return Err(unsupported(spec));
             }
             options.take(&OptionUse { session, setting })?;
         }
@@ -164,10 +164,10 @@ impl Options {
             | Key::Unload
             | Key::NoUnload
             | Key::Restart => {}
-            Key::BackupOptions | Key::RestoreOptions => given.check_region()?,
+            // The devices were found by them.
+            Key::BackupOptions | Key::RestoreOptions | Key::Credential => {}
             // Refused by the table before this.
-            Key::Credential
-            | Key::DbName
+            Key::DbName
             | Key::Encryption
             | Key::FileSnapshot
             | Key::FileStream
@@ -249,27 +249,6 @@ fn unsupported(spec: &Spec) -> Message {
     message::OPTION_UNSUPPORTED.with(&[&spec.word.to_lowercase()])
 }
 
-fn refused(spec: &Spec, why: &str) -> Message {
-    match spec.key {
-        Key::Credential => {
-            let text = format!(
-                "{} is refused: {why}; leave the option out (docs/buckets.md)",
-                spec.word
-            );
-            message::OWN.with(&[&text])
-        }
-        _ => unsupported(spec),
-    }
-}
-
-/// An operand as text; NULL is empty.
-pub fn operand_text(session: &Session, operand: &Operand) -> Result<String, Message> {
-    Ok(match session.value_of(operand)? {
-        Value::Null => String::new(),
-        value => value.to_string(),
-    })
-}
-
 /// An option as it was given, and the session whose variables it may name.
 struct OptionUse<'a> {
     session: &'a Session,
@@ -279,14 +258,6 @@ struct OptionUse<'a> {
 impl OptionUse<'_> {
     fn invalid(&self) -> Message {
         message::INVALID_VALUE.with(&[&self.setting.key])
-    }
-
-    fn check_region(&self) -> Result<(), Message> {
-        let text = operand_text(self.session, self.operand()?)?;
-        object::check_region(self.session, &text).map_err(|why| {
-            let text = format!("{} is refused: {why}", self.setting.key);
-            message::OWN.with(&[&text])
-        })
     }
 
     fn operand(&self) -> Result<&Operand, Message> {

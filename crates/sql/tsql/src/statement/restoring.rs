@@ -83,7 +83,7 @@ fn newest(session: &Session, name: &str, restored: &SetHeader) -> Option<SetHead
     let devices: Vec<_> = newest
         .devices
         .iter()
-        .filter_map(|device| recorded(device))
+        .filter_map(|device| recorded(session, device))
         .collect();
     let found = media::summary(session, &devices, newest.position)?.header;
     (found.set == newest.set).then_some(found)

@@ -120,7 +120,7 @@ fn bases(
     };
     let given: Vec<_> = from.iter().cloned().map(real).collect();
     let before = sequence.devices.iter();
-    let before = before.filter_map(|kept| recorded(&kept.display().to_string()));
+    let before = before.filter_map(|kept| recorded(session, &kept.display().to_string()));
     let bases: Vec<_> = before
         .filter(|device| !given.contains(&real(device.clone())))
         .collect();

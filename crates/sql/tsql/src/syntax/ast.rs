@@ -3,7 +3,7 @@
 //! Invariants
 //! - A tree has everything that its statement said, so it can be printed and parsed again to the same tree; only line
 //!   breaks and comments are gone.
-//! - Lines are kept for messages and do not count in comparisons.
+//! - Lines are kept for messages and do not count in comparisons. A secret does not either: no text shows it.
 //!
 //! Leaves to others: making trees (`parser`), printing them (`print.rs`), and their meaning (`statement`, `query`).
 
@@ -48,6 +48,8 @@ pub enum Statement {
         if_exists: bool,
         names: Vec<String>,
     },
+    /// CREATE, ALTER or DROP CREDENTIAL
+    Credential(Box<CredentialStatement>),
     Declare(Vec<Declaration>),
     /// `SET @variable = expression`, also with `+=` and similar operators.
     Assign {
@@ -106,6 +108,56 @@ pub enum Statement {
     DeallocateCursor(CursorName),
     Fetch(Box<Fetch>),
 }
+
+/// A statement about a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CredentialStatement {
+    pub name: String,
+    pub change: CredentialChange,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CredentialChange {
+    Create(CredentialText),
+    Alter(CredentialText),
+    Drop,
+}
+
+/// The content of a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CredentialText {
+    pub identity: String,
+    pub secret: Option<Hidden>,
+}
+
+/// A secret. No text shows it, so it does not count in comparisons either.
+#[derive(Clone)]
+pub struct Hidden(String);
+
+impl Hidden {
+    pub fn new(secret: String) -> Hidden {
+        Hidden(secret)
+    }
+
+    /// For those who keep it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl PartialEq for Hidden {
+    fn eq(&self, _other: &Hidden) -> bool {
+        true
+    }
+}
+
+impl Eq for Hidden {}
 
 /// RAISERROR.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use crate::message::Message;
 
 pub mod ast;
 mod form;
+mod hidden;
 pub(crate) mod lexer;
 mod option;
 mod parser;
@@ -29,7 +30,7 @@ mod wait;
 pub use ast::*;
 pub(crate) use form::{ExpressionForm, Literal, form, marked};
 pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec, Verb};
-pub use parser::parse;
+use parser::parse_batch;
 pub(crate) use set::unheard_of;
 pub use set::{SET_OPTIONS, SetFate};
 pub(crate) use wait::parse_time;
@@ -40,6 +41,13 @@ pub const DEPTH_MAX: usize = 64;
 pub const LEN_MAX: usize = 64 << 20;
 /// The most characters of a name.
 pub const NAME_MAX: usize = 128;
+
+/// Parses one whole batch: with one mistake, none of it is run.
+///
+/// Errors: the message of the first mistake, with its line. It shows no secret of a statement about a credential.
+pub fn parse(text: &str) -> Result<Batch, Message> {
+    parse_batch(text).map_err(|message| hidden::hidden(message, text))
+}
 
 /// The literal or variable of an expression with a single token; `None` for any other expression.
 pub(crate) fn single(text: &str) -> Option<Operand> {

@@ -111,10 +111,6 @@ const YES: Fate = Fate::Honoured;
 /// For the column of a verb that does not have the option.
 const NOT: Fate = Fate::Refused("it does not belong to this statement");
 const TAPE: Fate = Fate::Accepted("it is for tapes");
-const CREDENTIAL: Fate =
-    Fate::Refused("credentials are those of the process: its environment and AWS files");
-const REGION: Fate =
-    Fate::Accepted("checked: the region is that of the process, and another one is refused");
 const SNAPSHOTS: Fate = Fate::Refused("this version has no snapshot backups");
 const TAIL: Fate = Fate::Refused("only its administrator stops a server");
 const STANDBY: Fate =
@@ -123,14 +119,14 @@ const MARK: Fate = Fate::Refused("the log is not searched for marks");
 const SERVICE: Fate = Fate::Accepted("the sources have no such feature");
 
 options! {
-    BackupOptions "BACKUP_OPTIONS" Text [BACKUP] REGION, NOT
+    BackupOptions "BACKUP_OPTIONS" Text [BACKUP] YES, NOT
     BlockSize "BLOCKSIZE" Number [BACKUP RESTORE VERIFY_ONLY] Fate::Accepted("checked; stripes have no blocks"), Fate::Accepted("checked; stripes have no blocks")
     BufferCount "BUFFERCOUNT" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES
     Checksum "CHECKSUM" Flag [BACKUP READ] Fate::Accepted("every set has checksums"), Fate::Accepted("checksums are always verified")
     Compression "COMPRESSION" Compression [BACKUP] YES, NOT
     ContinueAfterError "CONTINUE_AFTER_ERROR" Flag [BACKUP READ] YES, Fate::Refused("a restore stops at damage; VERIFYONLY always continues")
     CopyOnly "COPY_ONLY" Flag [BACKUP] YES, NOT
-    Credential "CREDENTIAL" Text [BACKUP READ] CREDENTIAL, CREDENTIAL
+    Credential "CREDENTIAL" Text [BACKUP READ] YES, YES
     DbName "DBNAME" Text [RESTORE_DATABASE] NOT, SNAPSHOTS
     Description "DESCRIPTION" Text [BACKUP] YES, NOT
     Differential "DIFFERENTIAL" Flag [BACKUP_DATABASE] YES, NOT
@@ -172,7 +168,7 @@ options! {
     Recovery "RECOVERY" Flag [RESTORE] NOT, YES
     Replace "REPLACE" Flag [RESTORE] NOT, YES
     Restart "RESTART" Flag [BACKUP RESTORE] Fate::Accepted("it has no effect in SQL Server either"), Fate::Accepted("an interrupted restore starts again")
-    RestoreOptions "RESTORE_OPTIONS" Text [READ] NOT, REGION
+    RestoreOptions "RESTORE_OPTIONS" Text [READ] NOT, YES
     RestrictedUser "RESTRICTED_USER" Flag [RESTORE] NOT, Fate::Refused("the users of the files are not stored with the database")
     RetainDays "RETAINDAYS" Number [BACKUP] YES, NOT
     Rewind "REWIND" Flag [BACKUP READ] TAPE, TAPE

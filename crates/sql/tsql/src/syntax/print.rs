@@ -310,6 +310,24 @@ impl Display for Dbcc {
     }
 }
 
+impl Display for CredentialStatement {
+    /// The secret is not printed.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let name = bracketed(&self.name);
+        let (verb, text) = match &self.change {
+            CredentialChange::Create(text) => ("CREATE", text),
+            CredentialChange::Alter(text) => ("ALTER", text),
+            CredentialChange::Drop => return write!(f, "DROP CREDENTIAL {name}"),
+        };
+        let identity = quoted(&text.identity);
+        write!(f, "{verb} CREDENTIAL {name} WITH IDENTITY = {identity}")?;
+        match text.secret {
+            Some(_) => f.write_str(", SECRET = '***'"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Display for Statement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -334,6 +352,7 @@ impl Display for Statement {
                 let names: Vec<_> = names.iter().map(|name| bracketed(name)).collect();
                 joined(f, &names, ", ")
             }
+            Statement::Credential(credential) => write!(f, "{credential}"),
             Statement::Declare(all) => {
                 f.write_str("DECLARE ")?;
                 joined(f, all, ", ")

@@ -11,6 +11,7 @@
 
 mod backup;
 mod control;
+mod credential;
 mod cursor;
 mod elsewhere;
 mod option;
@@ -28,10 +29,8 @@ use crate::syntax::ast::{
 use crate::syntax::lexer::{Lexer, NEAR_MAX, Token, TokenKind};
 use crate::syntax::{DEPTH_MAX, LEN_MAX, NAME_MAX};
 
-/// Parses one whole batch: with one mistake, none of it is run.
-///
-/// Errors: the message of the first mistake, with its line.
-pub fn parse(text: &str) -> Result<Batch, Message> {
+/// Parses one whole batch. Errors: the message of the first mistake, with its line. It may show any part of the text.
+pub fn parse_batch(text: &str) -> Result<Batch, Message> {
     if text.len() > LEN_MAX {
         let shown: String = text.chars().take(NEAR_MAX).collect();
         return Err(TOO_LONG.with(&[&"batch", &shown, &LEN_MAX]));
@@ -391,6 +390,7 @@ impl<'a> Parser<'a> {
     fn statement_by_word(&mut self, depth: usize) -> Result<Option<Statement>, Message> {
         let word = self.token.raw.to_ascii_uppercase();
         let statement = match word.as_str() {
+            "ALTER" | "CREATE" | "DROP" if self.is_about_credential() => self.credential()?,
             "ALTER" => self.alter()?,
             "BACKUP" => self.backup()?,
             "BEGIN" => self.begin(depth)?,

@@ -1,0 +1,108 @@
+//! Messages about a batch that may have a secret in it.
+//!
+//! A message about a mistake shows a piece of the batch, and of a statement about a credential this piece may be the secret:
+//! a quotation mark too many is enough, also in another statement before it.
+//!
+//! Invariants
+//! - A batch that has both words, CREDENTIAL and SECRET, gets messages that show words of the language only.
+//!
+//! Leaves to others: parsing (`parser`).
+
+use crate::message::Message;
+
+/// The words of these statements, which a message may show.
+const WORDS: [&str; 12] = [
+    "ALTER",
+    "CREATE",
+    "CREDENTIAL",
+    "CRYPTOGRAPHIC",
+    "DROP",
+    "FOR",
+    "GO",
+    "IDENTITY",
+    "PROVIDER",
+    "SECRET",
+    "WITH",
+    "SELECT",
+];
+
+/// The place of a piece that is not shown.
+const HIDDEN: &str = "***";
+
+/// The message as it may be shown for a mistake in this batch.
+pub fn hidden(mut message: Message, batch: &str) -> Message {
+    if has(batch, "credential") && has(batch, "secret") {
+        for mark in ['\'', '"'] {
+            message.text = without_quoted(&message.text, mark);
+        }
+    }
+    message
+}
+
+/// The text between the first and the last of these marks replaced, unless it is a word of the language.
+fn without_quoted(text: &str, mark: char) -> String {
+    let (Some(first), Some(last)) = (text.find(mark), text.rfind(mark)) else {
+        return text.to_owned();
+    };
+    if first == last {
+        return text.to_owned();
+    }
+    let shown = &text[first + 1..last];
+    let is_word = |word: &&str| shown.eq_ignore_ascii_case(word);
+    let is_sign = shown.chars().count() == 1 && !shown.contains(char::is_alphanumeric);
+    match is_sign || WORDS.iter().any(is_word) {
+        true => text.to_owned(),
+        false => format!("{}{HIDDEN}{}", &text[..=first], &text[last..]),
+    }
+}
+
+/// Whether the text has the word, in letters of any case. `word` is in small letters.
+fn has(text: &str, word: &str) -> bool {
+    let word = word.as_bytes();
+    text.as_bytes()
+        .windows(word.len())
+        .any(|part| part.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::syntax::parse;
+
+    #[test]
+    fn a_mistake_near_a_secret_does_not_show_it() {
+        let head = "CREATE CREDENTIAL [s3://h:1/b] WITH IDENTITY = 'S3 Access Key'";
+        for batch in [
+            format!("{head}, SECRET = 'AK:verysecret"),
+            format!("{head}, SECRET = 'AK:verysecret' 'verysecret'"),
+            format!("{head}, SECRET 'verysecret'"),
+            format!("{head}, SECRET = verysecret"),
+            format!("{head}, SECRET = \"verysecret\""),
+            format!("{head}, SECRET = [verysecret]"),
+            format!("{head}, SECRET = @verysecret"),
+            format!("{head}, SECRET = 'a', verysecret = 1"),
+            format!("{head} SECRET = 'verysecret'"),
+            format!("PRINT 'x; {head}, SECRET = 'AK:verysecret'"),
+            format!("PRINT 'it's'; {head}, SECRET = 'verysecret'"),
+            format!("SELECT verysecret verysecret verysecret 'x {head}, SECRET = ''"),
+            format!("{head}, SECRET = 'a'; BACKUP DATABASE x TO DISK = 'y' WITH verysecret"),
+            format!("{head}, SECRET = '{}'", "verysecret'".repeat(20)),
+            format!("{head}, SECRET = [{}]", "verysecret".repeat(20)),
+            format!("{head}, SECRET = 'a' /* verysecret"),
+        ] {
+            let message = parse(&batch).unwrap_err();
+            assert!(!message.text.contains("verysecret"), "{batch}: {message}");
+        }
+        // Other batches are told as before.
+        let message = parse("PRINT 'a' b c").unwrap_err();
+        assert!(message.text.contains('b'), "{message}");
+    }
+
+    #[test]
+    fn a_parsed_secret_is_shown_by_nothing() {
+        let batch = "CREATE CREDENTIAL c WITH IDENTITY = 'i', SECRET = 'AK:verysecret'";
+        let parsed = parse(batch).unwrap();
+        let shown = format!("{parsed:?} {parsed}");
+        assert!(!shown.contains("verysecret"), "{shown}");
+        assert!(shown.contains("CREATE CREDENTIAL [c] WITH IDENTITY = 'i', SECRET = '***'"));
+    }
+}
