@@ -520,7 +520,7 @@ class Patroni:
         leader.stop()
         node = self.restored("second", "again", "main")
         node.has(5 * ROWS + 12)
-        self.opened(node, "main", (0,))
+        self.opened(node, "main", (5,))
         self.site.longshore("check", "main", "--archive-wait", "0", port=node.port)
         node.stop()
         step("Patroni: a cluster from the encrypted backup goes on in its archive; its first backup follows the restored one")

@@ -126,7 +126,7 @@ pub(crate) struct Parts<'a> {
     pub trailer: &'a SetTrailer,
 }
 
-/// A stripe whose data is durable, and which has no trailer yet.
+/// A stripe whose data is written, and which has no trailer yet.
 enum Unsealed {
     Data(CopiedStripe),
     Parity(ParityStripe),

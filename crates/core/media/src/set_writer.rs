@@ -358,7 +358,7 @@ impl SetWriter {
         for family in &mut families {
             family.put_trailer(&whole, root)?;
         }
-        // The last row covers the trailers. All that the parity stripes' own trailers promise is durable before them.
+        // The last row covers the trailers. All that the parity stripes' own trailers promise is durable or in order before them.
         let mut parity = match &self.rows {
             None => Vec::new(),
             Some(rows) => rows.end()?,
@@ -434,7 +434,7 @@ fn begin_stripes(
 /// About how many bytes one of `stripes` stripes will have: its share, and a fiftieth for what compression may add.
 pub fn stripe_bytes(expected_bytes: Option<u64>, stripes: usize) -> Option<u64> {
     let bytes = expected_bytes?;
-    Some((bytes + bytes / 50) / stripes.max(1) as u64)
+    Some(bytes.saturating_add(bytes / 50) / stripes.max(1) as u64)
 }
 
 fn check_devices(devices: &[Arc<dyn BackupDevice>], parity: ParityPlan) -> Result<(), Error> {

@@ -416,6 +416,13 @@ impl Relation {
         matches!(self, Relation::Refuted(_))
     }
 
+    /// Whether WAL proves it. Such a proof ends when the WAL is gone: where an old backup has one, a newer backup of the
+    /// same branch has one, too. That a server was restored from a backup stays true for ever and says nothing of newer
+    /// ones.
+    pub fn is_proved_by_log(&self) -> bool {
+        matches!(self, Relation::Proved(Proof::Log { .. } | Proof::Recorded))
+    }
+
     /// The relation of a server to an earlier backup, if the server `is_restored` from it according to its own history.
     /// That proves what WAL no longer can. A contradiction stays one.
     pub fn or_restored(self, is_restored: bool) -> Relation {

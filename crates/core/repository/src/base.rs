@@ -12,6 +12,7 @@
 //! (`shelf.rs`).
 
 use longshore_pg::Relation;
+use longshore_pg::lineage::Proof;
 
 use crate::Error;
 use crate::branch;
@@ -69,15 +70,22 @@ impl Shelf {
         let is_fit = |i: &usize| fitness(&listing, *i, full_only).is_ok();
         let fits: Vec<usize> = order.iter().copied().filter(is_fit).collect();
         let any_proved = match source {
-            BaseOf::Server(known) => fits
-                .iter()
-                .any(|i| candidate(&facts[*i], known).is_some_and(|c| c.relation.is_proved())),
+            BaseOf::Server(known) => fits.iter().any(|i| {
+                candidate(&facts[*i], known).is_some_and(|c| c.relation.is_proved_by_log())
+            }),
             BaseOf::Plain(_) => false,
         };
+        let mut newer_is_unknown = false;
         for i in order.into_iter().rev() {
             let set = &listing.sets[i];
             let fit = fitness(&listing, i, full_only).and_then(|()| match source {
-                BaseOf::Server(known) => continues(candidate(&facts[i], known), any_proved),
+                BaseOf::Server(known) => {
+                    let candidate = candidate(&facts[i], known);
+                    let ends = continues(candidate, any_proved, newer_is_unknown);
+                    let is_unknown = |c: &Candidate| matches!(c.relation, Relation::Unknown(_));
+                    newer_is_unknown |= candidate.is_some_and(is_unknown);
+                    ends
+                }
                 BaseOf::Plain(origin) if facts[i].identity.origin.is_same(origin) => Ok(()),
                 BaseOf::Plain(_) => Err(BaseRefusal::Meant("is of another source".into())),
             });
@@ -109,12 +117,20 @@ fn candidate<'a>(set: &SetFacts, known: &'a [Candidate]) -> Option<&'a Candidate
     known.iter().find(|candidate| candidate.set == id)
 }
 
-/// Whether the server continues the backup.
-fn continues(candidate: Option<&Candidate>, any_proved: bool) -> Result<(), BaseRefusal> {
+/// Whether the server continues the backup. `any_proved`: WAL proves one. `newer_is_unknown`: a newer one may be the
+/// server's own, so that a differential on the one that the server was restored from would grow for ever.
+fn continues(
+    candidate: Option<&Candidate>,
+    any_proved: bool,
+    newer_is_unknown: bool,
+) -> Result<(), BaseRefusal> {
     let Some(candidate) = candidate else {
         return Err(BaseRefusal::Meant("is not of a cluster".into()));
     };
     match &candidate.relation {
+        Relation::Proved(Proof::Restored) if newer_is_unknown => Err(BaseRefusal::Wrong(
+            "is the backup that the server was restored from, and newer ones may be the server's own".into(),
+        )),
         Relation::Proved(_) => Ok(()),
         Relation::Refuted(what) => Err(BaseRefusal::Wrong(format!("is of another branch: {what}"))),
         Relation::Unknown(_) if candidate.same_run && !any_proved => Ok(()),

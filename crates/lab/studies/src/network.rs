@@ -11,9 +11,11 @@
 //!
 //! Leaves to others: timing one backup (`timing.rs`), and the forms of a report.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{BackupRequest, DeviceSpec, Request, RunContext, SourceSpec};
+
+use uuid::Uuid;
 
 use crate::platform;
 use crate::report::{
@@ -53,11 +55,11 @@ const NEAR: f64 = 0.9;
 ///
 /// Errors: also an object of a name that the study would use, and one that cannot be removed.
 pub fn network(context: &RunContext, spec: &NetworkSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
-    let objects = objects(spec)?;
+    let _refused_now = objects(spec)?;
     let mut rounds: [Vec<Timing>; 3] = Default::default();
     for round in 1..=spec.rounds.max(1) {
         for (kind, taken) in KINDS.into_iter().zip(&mut rounds) {
-            let one = one(context, spec, kind, &objects)?;
+            let one = one(context, spec, kind, &objects(spec)?)?;
             on_step(&format!(
                 "round {round}: {}, {:.2} s, {:.0} MB/s stored",
                 name_of(kind, spec),
@@ -81,13 +83,14 @@ pub fn network(context: &RunContext, spec: &NetworkSpec, on_step: &dyn Fn(&str))
     })
 }
 
-/// The objects of one backup. Their names have this process's number, so that no other study has the same.
+/// The objects of one backup. Their names have a number that nobody else has, and that no other backup has: a store may
+/// refuse the name of an object that it keeps as an old version.
 fn objects(spec: &NetworkSpec) -> Result<Vec<DeviceSpec>> {
     ensure!(
         !spec.prefixes.is_empty(),
         "the study needs an address below which it writes objects: --to s3://BUCKET/PREFIX"
     );
-    let own = format!("longshore-lab-{}", std::process::id());
+    let own = format!("longshore-lab-{}", Uuid::new_v4());
     let prefixes = spec.prefixes.iter().cycle();
     let named = prefixes.zip(1..=spec.stripes.max(1)).map(|(prefix, n)| {
         let text = format!("{}/{own}/{n}.bak", prefix.trim_end_matches('/'));
@@ -118,13 +121,25 @@ fn one(
     };
     let taken = take(context, &Request::Backup(request))?;
     if kind != Kind::ToNul {
-        for object in objects {
-            object
-                .remove_object(&context.storage, &context.cancel)
-                .context("an object of the study cannot be removed; remove it by hand")?;
-        }
+        remove(context, objects)?;
     }
     Ok(taken)
+}
+
+/// Removes the objects of a backup. Errors: those that are left, by name.
+fn remove(context: &RunContext, objects: &[DeviceSpec]) -> Result<()> {
+    let mut left = Vec::new();
+    for object in objects {
+        if let Err(error) = object.remove_object(&context.storage, &context.cancel) {
+            left.push(format!("{}: {error}", object.open(&context.storage).name()));
+        }
+    }
+    ensure!(
+        left.is_empty(),
+        "objects of the study are left; remove them by hand: {}",
+        left.join("; ")
+    );
+    Ok(())
 }
 
 fn name_of(kind: Kind, spec: &NetworkSpec) -> String {

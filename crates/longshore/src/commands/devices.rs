@@ -409,7 +409,7 @@ fn compare(
 }
 
 /// The sentence for a server that is at another place than all backups of the target, and whose WAL proves none of them.
-/// Retention then counts those apart. Where a place is not known, as over a connection, host name and source decide later,
+/// Retention then counts those apart, unless the server was restored from the newest. Where a place is not known, as over a connection, host name and source decide later,
 /// as for all commands.
 fn begins_branch(
     shelf: &Shelf,
@@ -419,7 +419,8 @@ fn begins_branch(
 ) -> Option<String> {
     let home = identified.lineage.home?;
     let may_be_here = |earlier: &Earlier| earlier.lineage.home.is_none_or(|theirs| theirs == home);
-    if identified.relations.iter().any(Relation::is_proved) || earlier.iter().any(may_be_here) {
+    let by_log = identified.relations.iter().any(Relation::is_proved_by_log);
+    if by_log || earlier.iter().any(may_be_here) {
         return None;
     }
     let (newest, relation) = (earlier.last()?.set, identified.relations.last()?);
@@ -428,6 +429,13 @@ fn begins_branch(
         complete.is_some_and(|complete| *complete.header.set.as_bytes() == newest)
     };
     let label = &listing.sets.iter().find(is_newest)?.label;
+    if relation.is_proved() {
+        return Some(format!(
+            "this server was restored from {label} and goes on with the backups of {} at target {}: if the server that \
+             made them still runs, give one of the two another target, or retention removes the other's backups",
+            shelf.database, shelf.target.name
+        ));
+    }
     Some(format!(
         "this backup begins a branch: the server is at another place than those of the backups of {} at target {}, and \
          nothing shows that it follows the newest, {label} ({relation}). Retention counts them apart; once they are of no use, \

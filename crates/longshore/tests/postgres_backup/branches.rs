@@ -530,9 +530,10 @@ fn a_restored_server_goes_on_with_the_backups_that_it_comes_from() {
             "{before} {needed}: the WAL of the backup is still there"
         );
 
-        // By the files, as a differential, and over a connection.
+        // By the files, as a differential, and over a connection. The first one says what it goes on with.
         let (code, differential, said) = shared.back_up(&server, &["--differential"]);
-        assert_eq!(code, 0, "{said}");
+        assert_eq!(code, 5, "{said}");
+        assert!(said.contains("was restored from"), "{said}");
         assert_eq!(
             differential["differential"]["parent"], first["set"],
             "{said}"
@@ -546,6 +547,15 @@ fn a_restored_server_goes_on_with_the_backups_that_it_comes_from() {
         let findings = checked["databases"][0]["findings"].as_array().unwrap();
         let about = findings.iter().find(|f| f["what"] == "branches");
         assert!(about.is_none_or(|f| f["grade"] == "good"), "{findings:?}");
+
+        // When the WAL of newer backups is gone, too, the one that was restored is no base for ever.
+        let (code, _, said) = shared.back_up(&server, &[]);
+        assert_eq!(code, 0, "{said}");
+        forget_the_log(&server);
+        server.stop(Stop::Fast);
+        server.start();
+        let (_, again, said) = shared.back_up(&server, &["--differential", "--or-full"]);
+        assert_eq!(again["type"], "full", "{said}");
         server.stop(Stop::Fast);
 
         // The origin goes on, too: it has not left its timeline, so that it does not come from the restored one's backups.

@@ -46,10 +46,10 @@ use super::door::{
 };
 use crate::Error;
 
-/// The memory that one stripe's parts in flight, or its windows, may take, and its share of what the process may have;
-/// four of them may take more.
+/// The memory that one stripe's parts in flight, or its windows, may take; four of them may take more.
 const HELD_BYTES: u64 = 128 << 20;
-const HELD_SHARE: u64 = 16;
+/// A stripe's share of the memory that the process may have: a chain has many stripes.
+const HELD_SHARE: u64 = 256;
 /// One request of a reader that reads in order, at first and at most.
 const WINDOW_MIN: u64 = 1 << 20;
 const WINDOW_MAX: u64 = 8 << 20;

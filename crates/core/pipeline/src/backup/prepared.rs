@@ -217,10 +217,12 @@ fn data_stripes(request: &BackupRequest, devices: &[Arc<dyn BackupDevice>]) -> u
     data.max(1)
 }
 
-/// The bytes for which the devices are prepared. Where the walk alone can tell, they may be twice what is known roughly.
+/// The bytes for which the devices are prepared. Where the walk alone can tell, they may be an eighth more than is known
+/// roughly. A backup of differences stores an unknown part of what it reads.
 fn planned_bytes(about: &Description) -> Option<u64> {
-    let roughly = || Some(about.about_bytes?.saturating_mul(2));
-    about.expected_bytes.or_else(roughly)
+    let known = about.about_bytes.filter(|_| about.differing.is_none());
+    let roughly = known.map(|bytes| bytes.saturating_add(bytes / 8));
+    about.expected_bytes.or(roughly)
 }
 
 /// The memory that the devices hold themselves, and that of the parity.

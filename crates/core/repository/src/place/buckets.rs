@@ -873,7 +873,14 @@ impl Locked<'_> {
             None => first.spot.clone().parent().join(REMOVING),
         };
         let text = Bytes::from_static(b"its removal has begun\n");
-        let created = mark.bucket.create(&mark.key, text, &NEVER)?;
+        let created = match mark.bucket.create(&mark.key, text.clone(), &NEVER) {
+            // Some stores with versions take an earlier mark that was removed for an object. This expire alone is here.
+            Err(StoreError::Missing { .. }) => {
+                mark.bucket.put(&mark.key, text, &NEVER)?;
+                Created::Created
+            }
+            created => created?,
+        };
         // One that another expire had begun remains a removal.
         let ours = begun.is_none() && created == Created::Created;
         self.lease.confirm()?;

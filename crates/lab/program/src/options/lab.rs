@@ -281,7 +281,8 @@ Needs permission to write and to remove objects below --to.";
 /// Measures whether the CPUs or the way to an object store limit a backup.
 ///
 /// Backups to NUL, to the store, and to the store without compression alternate. The answer is what this machine produces,
-/// what the way bears, and which of the two is the limit. The objects are removed.
+/// what the way bears, and which of the two is the limit. The objects are removed; a bucket with versions keeps what it
+/// hides.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_NETWORK)]
 pub struct Network {
