@@ -30,6 +30,8 @@ pub struct Address {
     text: String,
     /// Of an address that names its server itself.
     given: Option<Arc<Given>>,
+    /// The size of a part of an upload, where it is not the usual one.
+    part_bytes: Option<u64>,
 }
 
 /// An object at the server that its address names, and the key for it.
@@ -62,7 +64,11 @@ impl std::hash::Hash for Address {
 
 impl Address {
     fn plain(text: String) -> Address {
-        Address { text, given: None }
+        Address {
+            text,
+            given: None,
+            part_bytes: None,
+        }
     }
 
     /// The object of this address, which is read and written with this key.
@@ -78,6 +84,7 @@ impl Address {
         Ok(Address {
             text,
             given: Some(Arc::new(Given { url, key, access })),
+            part_bytes: None,
         })
     }
 
@@ -110,6 +117,20 @@ impl Address {
     /// The name of the server in the configuration; `None`: the one of the environment.
     pub fn server(&self) -> Option<&str> {
         Scheme::split(&self.text).and_then(|split| split.1)
+    }
+
+    /// The same object, which is sent in parts of this size.
+    #[must_use]
+    pub fn in_parts_of(self, bytes: u64) -> Address {
+        Address {
+            part_bytes: Some(bytes),
+            ..self
+        }
+    }
+
+    /// The size of its parts, where it is not the usual one.
+    pub fn part_bytes(&self) -> Option<u64> {
+        self.part_bytes
     }
 
     pub(crate) fn of_server(&self) -> Option<&Given> {

@@ -45,7 +45,7 @@ pub use family_writer::{BlockOut, FamilyWriter};
 pub use header::{
     BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer, SourceIdentity,
 };
-pub use longshore_bucket::{Access, Address, S3Server, ServerUrl, Standing};
+pub use longshore_bucket::{Access, Address, S3Server, Scheme, ServerUrl, Standing};
 pub use longshore_crypt::{Keyring, NewKey, Recipients, Root, SetKeys};
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use parity::StripeFault;

@@ -374,3 +374,54 @@ fn a_secret_is_nowhere_but_sealed_and_opens_with_the_servers_key_alone() {
     std::fs::write(&key, kept).unwrap();
     stage.sql(0, &backup("b.bak"));
 }
+
+#[test]
+fn the_transfer_size_of_objects_is_the_size_of_a_part() {
+    let Some(stage) = Stage::new() else { return };
+    stage.credential(&stage.near.bucket(), "near", NEAR);
+    let db = rusqlite::Connection::open(stage.path("shop.db")).unwrap();
+    db.execute_batch(
+        "CREATE TABLE noise (bytes BLOB);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12)
+         INSERT INTO noise SELECT randomblob(1048576) FROM n",
+    )
+    .unwrap();
+    drop(db);
+    let backup = |key: &str, bytes: u32| {
+        format!(
+            "BACKUP DATABASE shop TO URL = '{}/{key}' WITH COMPRESSION, FORMAT, MAXTRANSFERSIZE = {bytes}",
+            stage.near.bucket()
+        )
+    };
+    // All other requests are the same.
+    let requests = |key: &str, bytes: u32| {
+        let output = ended(0, &mut stage.command(&["--verbose"], &backup(key, bytes)));
+        let said = text(&output.stderr);
+        let line = said
+            .lines()
+            .find(|line| line.ends_with("requests to object stores"));
+        let number = line.and_then(|line| line.split(' ').nth(1)?.parse::<i64>().ok());
+        number.unwrap_or_else(|| panic!("{said}"))
+    };
+    // Of some 12.6 MB, three parts and one.
+    let (small, large) = (
+        requests("small.bak", 5_242_880),
+        requests("large.bak", 20_971_520),
+    );
+    assert_eq!(small - large, 2, "{small} {large}");
+    for wrong in [4_194_304, 5_242_881, 21_037_056] {
+        let said = stage.sql(1, &backup("wrong.bak", wrong));
+        assert!(said.contains("3250"), "{said}");
+    }
+    let said = stage.sql(
+        1,
+        "BACKUP DATABASE shop TO DISK = 'a.bak' WITH MAXTRANSFERSIZE = 5242880",
+    );
+    assert!(said.contains("3250"), "{said}");
+    let read = format!(
+        "RESTORE VERIFYONLY FROM URL = '{}/small.bak' WITH MAXTRANSFERSIZE = 20971520",
+        stage.near.bucket()
+    );
+    let said = stage.sql(0, &read);
+    assert!(said.contains("MAXTRANSFERSIZE has no effect"), "{said}");
+}

@@ -95,10 +95,10 @@ impl BucketDevice {
     pub fn new(storage: Arc<dyn Storage>, address: Address, cancel: Arc<AtomicBool>) -> Self {
         BucketDevice {
             storage,
+            part_bytes: address.part_bytes(),
             address,
             cancel,
             place: OnceLock::new(),
-            part_bytes: None,
             held_bytes: held_bytes(),
             trace: Mutex::default(),
         }

@@ -95,7 +95,11 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     let devices = devices(session, &backup.to, &backup.options)?;
     check_ground(session, &devices)?;
     check_mirrors(backup)?;
-    let options = Options::of(session, &backup.options, statement)?;
+    let options = Options::of(session, &backup.options, statement, &devices)?;
+    let devices = match options.part_bytes {
+        Some(bytes) => devices.into_iter().map(|d| in_parts_of(d, bytes)).collect(),
+        None => devices,
+    };
     let settings = server_settings(session);
     let mut request = lower(session, &database, devices, &options, &settings)?;
     if is_log {
@@ -103,6 +107,13 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     }
     let report = run(session, &database, &request, &options, out)?;
     say_end(session, &database, &request, &options, &report, out)
+}
+
+fn in_parts_of(device: DeviceSpec, bytes: u64) -> DeviceSpec {
+    match device {
+        DeviceSpec::Bucket(address) => DeviceSpec::Bucket(address.in_parts_of(bytes)),
+        other => other,
+    }
 }
 
 /// The database of this name. Errors: 911, 3147.

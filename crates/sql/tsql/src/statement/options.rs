@@ -8,6 +8,7 @@
 
 use longshore_codec::{Algorithm, Level};
 use longshore_media::header::PARITY_MAX;
+use longshore_media::{DeviceSpec, Scheme};
 use longshore_pipeline::{Limits, Tuning};
 
 use super::operand::operand_text;
@@ -20,12 +21,39 @@ use crate::syntax::{
 };
 use crate::value::{Type, Value};
 
+/// The kind of devices that a statement names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Destination {
+    #[default]
+    Files,
+    /// Objects of S3.
+    S3,
+    /// Objects of other stores.
+    Objects,
+}
+
+impl Destination {
+    pub fn of(devices: &[DeviceSpec]) -> Destination {
+        match devices.first() {
+            Some(DeviceSpec::Bucket(address)) => match address.parts() {
+                Ok((Scheme::S3, _, _)) => Destination::S3,
+                _ => Destination::Objects,
+            },
+            _ => Destination::Files,
+        }
+    }
+}
+
 /// The options of one statement; `None` and `false` if not given.
 #[derive(Debug, Default)]
 pub struct Options {
+    /// The devices decide what sizes there are.
+    to: Destination,
     pub block_size: Option<i64>,
     pub buffer_count: Option<usize>,
     pub buffer_bytes: Option<usize>,
+    /// MAXTRANSFERSIZE where the devices are objects: the size of a part.
+    pub part_bytes: Option<u64>,
     pub compression: Option<CompressionChoice>,
     pub continue_after_error: bool,
     pub copy_only: bool,
@@ -65,6 +93,9 @@ pub enum CompressionChoice {
     },
 }
 
+/// SQL Server's limits for a part of an object, in bytes.
+const S3_PART_MIN: i64 = 5 << 20;
+const PART_MAX: i64 = 20 << 20;
 /// SQL Server's limits, in characters.
 const NAME_MAX: usize = 128;
 const DESCRIPTION_MAX: usize = 255;
@@ -96,9 +127,13 @@ impl Options {
         session: &Session,
         settings: &[Setting],
         statement: Applies,
+        devices: &[DeviceSpec],
     ) -> Result<Options, Message> {
         check_conflicts(settings)?;
-        let mut options = Options::default();
+        let mut options = Options {
+            to: Destination::of(devices),
+            ..Options::default()
+        };
         for setting in settings {
             let spec = setting.key.spec();
             if !spec.applies.has(statement) {
@@ -123,7 +158,10 @@ impl Options {
             Key::BufferCount => {
                 self.buffer_count = Some(given.within(1, i64::from(i32::MAX))? as usize);
             }
-            Key::MaxTransferSize => self.buffer_bytes = Some(given.transfer_size()?),
+            Key::MaxTransferSize => match given.transfer_size(self.to)? {
+                size if size > Tuning::BUFFER_MAX => self.part_bytes = Some(size as u64),
+                size => self.buffer_bytes = Some(size),
+            },
             Key::Compression => self.compression = Some(given.compression()?),
             Key::NoCompression => self.compression = Some(CompressionChoice::Off),
             Key::ContinueAfterError => self.continue_after_error = true,
@@ -212,7 +250,10 @@ impl Options {
     /// The same for reading sets, which have their own sizes.
     pub fn reading_tuning(&self, defaults: &Tuning) -> Tuning {
         Tuning {
-            buffer_bytes: self.buffer_bytes,
+            // The size of a part has no effect either, and the answer says so of any size.
+            buffer_bytes: self
+                .buffer_bytes
+                .or(self.part_bytes.map(|_| Tuning::BUFFER_MAX)),
             ..self.tuning(defaults)
         }
     }
@@ -305,9 +346,15 @@ impl OptionUse<'_> {
         }
     }
 
-    fn transfer_size(&self) -> Result<usize, Message> {
+    /// Of a file's buffer up to 4 MiB; of a part of an object up to 20 MiB, in S3 from 5 MiB on.
+    fn transfer_size(&self, to: Destination) -> Result<usize, Message> {
         let unit = Tuning::BUFFER_UNIT as i64;
-        let size = self.within(unit, Tuning::BUFFER_MAX as i64)?;
+        let (min, max) = match to {
+            Destination::Files => (unit, Tuning::BUFFER_MAX as i64),
+            Destination::S3 => (S3_PART_MIN, PART_MAX),
+            Destination::Objects => (unit, PART_MAX),
+        };
+        let size = self.within(min, max)?;
         match size % unit {
             0 => Ok(size as usize),
             _ => Err(self.not_within(size)),

@@ -68,7 +68,9 @@ pub(crate) fn restore(session: &mut Session, restore: &Restore, out: &mut Out) -
 fn one(session: &mut Session, restore: &Restore, out: &mut Out) -> Flow {
     session.check_no_transaction()?;
     let from = devices(session, &restore.from, &restore.options)?;
-    let options = |session: &Session, statement| Options::of(session, &restore.options, statement);
+    let named = from.clone();
+    let options =
+        |session: &Session, statement| Options::of(session, &restore.options, statement, &named);
     match &restore.what {
         RestoreWhat::Database { name, parts } => {
             let options = options(session, Applies::RESTORE_DATABASE)?;
