@@ -106,7 +106,21 @@ impl Access {
         &self.name
     }
 
-    /// The settings for a bucket of this server.
+    /// The region that was given in place of the host's.
+    pub fn region(&self) -> Option<&str> {
+        self.region.as_deref()
+    }
+
+    /// Whether it is a key of the address's kind of store, and of its account.
+    fn fits(&self, url: &ServerUrl) -> bool {
+        match (&self.key, url.scheme()) {
+            (AccessKey::S3 { .. }, Scheme::S3) | (AccessKey::Signature(_), Scheme::Azure) => true,
+            (AccessKey::Account { name, .. }, Scheme::Azure) => name == url.account(),
+            _ => false,
+        }
+    }
+
+    /// The settings for a bucket of this server. Errors: [`Error::Settings`], also where it is a key of another kind.
     pub(crate) fn settings(
         &self,
         url: &ServerUrl,
@@ -116,6 +130,11 @@ impl Access {
             bucket: format!("{} and the credential '{}'", url.before(), self.name),
             why,
         };
+        if !self.fits(url) {
+            return Err(wrong(
+                "it is a key of another kind of store, or of another account".to_owned(),
+            ));
+        }
         let region = self.region.as_deref().or_else(|| url.region());
         let value = |name: &str| -> Option<String> {
             let text = |text: &str| Some(text.to_owned());
@@ -155,7 +174,7 @@ mod tests {
     use super::*;
     use crate::settings::Provider;
     use crate::source::Source;
-    use longshore_io::SimDisk;
+    use longshore_io::Host;
 
     fn url(text: &str) -> ServerUrl {
         ServerUrl::parse(text).unwrap().unwrap()
@@ -165,7 +184,7 @@ mod tests {
     fn a_key_goes_before_everything_in_the_environment_and_shows_nothing() {
         let at = url("s3://minio.example:9000/nightly/a");
         let access = Access::new("c", ("s3 access key", "AK:verysecret"), &at, None).unwrap();
-        let settings = access.settings(&at, &SimDisk::new(1)).unwrap();
+        let settings = access.settings(&at, &Host::new()).unwrap();
         let Provider::S3(s3) = &settings.provider else {
             panic!("another store's");
         };
@@ -176,15 +195,29 @@ mod tests {
 
         let at = url("s3://nightly.s3.eu-west-1.amazonaws.com/a");
         let access = Access::new("c", ("S3 Access Key", "AK:verysecret"), &at, None).unwrap();
-        let settings = access.settings(&at, &SimDisk::new(1)).unwrap();
+        let settings = access.settings(&at, &Host::new()).unwrap();
         assert_eq!(settings.region(), "eu-west-1");
 
         let at = url("https://vault.blob.core.windows.net/nightly/a");
         let signature = ("Shared Access Signature", "?sv=1&sig=verysecret");
         let access = Access::new("c", signature, &at, None).unwrap();
-        let settings = access.settings(&at, &SimDisk::new(1)).unwrap();
+        let settings = access.settings(&at, &Host::new()).unwrap();
         assert_eq!(settings.server(), "https://vault.blob.core.windows.net");
         assert!(!format!("{access:?}{settings:?}").contains("verysecret"));
+    }
+
+    #[test]
+    fn a_key_is_for_one_kind_of_store_and_one_account() {
+        let s3 = url("s3://minio.example:9000/nightly/a");
+        let azure = url("https://vault.blob.core.windows.net/nightly/a");
+        let other = url("https://other.blob.core.windows.net/nightly/a");
+        let disk = Host::new();
+        let of_s3 = Access::new("c", ("S3 Access Key", "AK:verysecret"), &s3, None).unwrap();
+        let of_azure = Access::new("c", ("vault", "dmVyeXNlY3JldA=="), &azure, None).unwrap();
+        for (access, at) in [(&of_s3, &azure), (&of_azure, &s3), (&of_azure, &other)] {
+            let refused = access.settings(at, &disk).unwrap_err();
+            assert!(refused.to_string().contains("another kind"), "{refused}");
+        }
     }
 
     #[test]
@@ -203,7 +236,7 @@ mod tests {
             assert!(!why.contains("verysecret"), "{why}");
         }
         let spaced = Access::new("c", ("S3 Access Key", "AK:very secret"), &s3, None).unwrap();
-        let disk = SimDisk::new(1);
+        let disk = Host::new();
         let settings = spaced.settings(&s3, &disk).unwrap();
         let Provider::S3(of_s3) = &settings.provider else {
             panic!("another store's");

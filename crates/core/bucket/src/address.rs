@@ -3,9 +3,11 @@
 //! Invariants
 //! - A text that begins like an address is never taken for a file's name, even if this version speaks to no such store.
 //! - The scheme is kept in lower case, so that one object at one server of the configuration has one spelling.
-//! - An address of a server that the configuration names (`s3+NAME://`) says so in its text: wherever the text goes, into a
-//!   history, a message or a server's `restore_command`, it never means another server.
-//! - An address that begins with a server itself (`s3://HOST:PORT/BUCKET/KEY`) is one only together with the key for it.
+//! - An address of a server that the configuration names (`s3+NAME://`) says so in its text: in a history, a message or a
+//!   server's `restore_command` it means the server of that name. Which one that is says the configuration of the process
+//!   that reads the text.
+//! - An address that begins with a server itself (`s3://HOST:PORT/BUCKET/KEY`) is one only together with the key for it. Its
+//!   text alone, of a history or a message, is no argument: a command takes it for a bucket of the name HOST:PORT.
 //! - Until [`Address::parts`] has checked bucket and key, an address may be malformed.
 //!
 //! Leaves to others: settings and connections (`settings.rs`, `store.rs`).
@@ -13,12 +15,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use longshore_io::Storage;
 use object_store::path::Path;
 
-use crate::Error;
 use crate::access::Access;
 use crate::scheme::{Scheme, begins};
 use crate::server_url::ServerUrl;
+use crate::settings::Settings;
+use crate::{Error, servers};
 
 /// How an address begins that this version does not speak to. It is no file's name either.
 const OTHERS: [&str; 2] = ["http://", "https://"];
@@ -76,7 +80,11 @@ impl Address {
     /// Errors: [`Error::Address`].
     pub fn given(url: ServerUrl, access: &Arc<Access>) -> Result<Address, Error> {
         let text = url.text();
-        let key = key(url.key()).map_err(|why| Error::Address {
+        let named = match url.ends_at_slash() {
+            true => key(""),
+            false => key(url.key()),
+        };
+        let key = named.map_err(|why| Error::Address {
             text: text.clone(),
             why,
         })?;
@@ -131,6 +139,26 @@ impl Address {
     /// The size of its parts, where it is not the usual one.
     pub fn part_bytes(&self) -> Option<u64> {
         self.part_bytes
+    }
+
+    /// The server that the address itself names, with bucket and key, and the key for it.
+    pub fn with_its_key(&self) -> Option<(&ServerUrl, &Arc<Access>)> {
+        self.given
+            .as_deref()
+            .map(|given| (&given.url, &given.access))
+    }
+
+    /// The region of this address's server, in its settings; empty where there is none.
+    ///
+    /// Errors: those of [`Address::parts`], [`Error::NoServer`], [`Error::Settings`].
+    pub fn region(&self, storage: &dyn Storage) -> Result<String, Error> {
+        let (scheme, bucket, _) = self.parts()?;
+        let settings = match (self.with_its_key(), self.server()) {
+            (Some((url, access)), _) => access.settings(url, storage)?,
+            (None, Some(name)) => servers::settings(scheme, name, bucket, storage)?,
+            (None, None) => Settings::of_environment(scheme, bucket, storage)?,
+        };
+        Ok(settings.region().to_owned())
     }
 
     pub(crate) fn of_server(&self) -> Option<&Given> {

@@ -26,7 +26,7 @@ pub enum Error {
 
     /// The address names a server that the process does not know.
     #[error(
-        "the server of {bucket} is not known: no [target.{server}] with a server of its own is configured"
+        "the server of {bucket} is not known: no [target.{server}] of this kind of store with a server of its own is configured"
     )]
     NoServer { server: String, bucket: String },
 

@@ -24,6 +24,8 @@ pub struct ServerUrl {
     host: String,
     bucket: String,
     key: String,
+    /// Whether the text ends at a slash, which the key has not: no object does.
+    ends_at_slash: bool,
     /// The address up to the key.
     before: String,
 }
@@ -55,43 +57,41 @@ impl ServerUrl {
                 (host, bucket.to_owned(), key)
             }
         };
-        let before = format!("s3://{host}/{bucket}/");
-        ServerUrl::checked(Scheme::S3, host, bucket, key, before)
+        ServerUrl::checked(Scheme::S3, &host, bucket, key)
     }
 
     fn of_azure(rest: &str) -> Result<ServerUrl, String> {
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let host = host.to_ascii_lowercase();
         let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
-        let before = format!("https://{host}/{bucket}/");
-        ServerUrl::checked(Scheme::Azure, host, bucket.to_owned(), key, before)
+        ServerUrl::checked(Scheme::Azure, &host, bucket.to_owned(), key)
     }
 
-    fn checked(
-        scheme: Scheme,
-        host: String,
-        bucket: String,
-        key: &str,
-        before: String,
-    ) -> Result<ServerUrl, String> {
+    fn checked(scheme: Scheme, host: &str, bucket: String, key: &str) -> Result<ServerUrl, String> {
         // A signature in the address would be a secret in each message.
         if key.contains(['?', '#']) || bucket.contains(['?', '#']) {
             return Err("an address has neither a query nor a fragment".to_owned());
         }
         scheme.check(&bucket)?;
+        let host = one_spelling(host)?;
         let protocol = match is_plain_http(&host) {
             true => "http",
             false => "https",
         };
         let endpoint = format!("{protocol}://{host}");
         let url = server("its server", &endpoint, &["https", "http"])?;
+        let beginning = match scheme {
+            Scheme::Azure => "https://",
+            Scheme::S3 | Scheme::Google => "s3://",
+        };
         Ok(ServerUrl {
             scheme,
             endpoint: url.as_str().trim_end_matches('/').to_owned(),
+            before: format!("{beginning}{host}/{bucket}/"),
             host,
             bucket,
+            ends_at_slash: key.ends_with('/'),
             key: key.trim_end_matches('/').to_owned(),
-            before,
         })
     }
 
@@ -103,6 +103,20 @@ impl ServerUrl {
     /// Server, bucket and key, as [`crate::Bucket::origin`] has them.
     pub fn origin(&self) -> String {
         format!("{} {} {}", self.endpoint, self.bucket, self.key)
+    }
+
+    /// The server and the bucket, as the name of a credential for both has them.
+    pub fn prefix(&self) -> &str {
+        self.before.trim_end_matches('/')
+    }
+
+    /// Whether both are at one server.
+    pub fn has_server_of(&self, other: &ServerUrl) -> bool {
+        self.scheme == other.scheme && self.endpoint == other.endpoint
+    }
+
+    pub(crate) fn ends_at_slash(&self) -> bool {
+        self.ends_at_slash
     }
 
     /// Whether this is `prefix` or below it.
@@ -163,6 +177,18 @@ impl ServerUrl {
     pub(crate) fn text(&self) -> String {
         format!("{}{}", self.before, self.key)
     }
+}
+
+/// A host with its port in one spelling: as addresses of the web have it, and without the port that is the usual one. That
+/// port stays where the settings name the host without it as a server of plain http: these are two servers.
+fn one_spelling(host: &str) -> Result<String, String> {
+    let url = server("its server", &format!("https://{host}"), &["https"])?;
+    let bare = url.host_str().unwrap_or_default();
+    Ok(match url.port() {
+        Some(port) => format!("{bare}:{port}"),
+        None if host.ends_with(":443") && is_plain_http(bare) => format!("{bare}:443"),
+        None => bare.to_owned(),
+    })
 }
 
 /// The bucket and the rest of a host at AWS: `BUCKET.s3.REGION.amazonaws.com`.
@@ -247,6 +273,38 @@ mod tests {
             let why = ServerUrl::parse(wrong).unwrap().unwrap_err();
             assert!(!why.contains("secret"), "{wrong}: {why}");
         }
+    }
+
+    #[test]
+    fn one_object_has_one_spelling_and_no_slash_at_its_end() {
+        for (text, spelling) in [
+            ("s3://H.example:443/abc/k", "s3://h.example/abc/k"),
+            ("s3://h.example/abc/k", "s3://h.example/abc/k"),
+            ("s3://h.example:80/abc/k", "s3://h.example:80/abc/k"),
+            ("s3://[::1]:9000/abc/k", "s3://[::1]:9000/abc/k"),
+            (
+                "https://V.blob.core.windows.net:443/abc/k",
+                "https://v.blob.core.windows.net/abc/k",
+            ),
+        ] {
+            let found = url(text);
+            assert_eq!(found.text(), spelling);
+            assert_eq!(url(spelling), found);
+        }
+        assert_eq!(url("s3://h.example:443/abc/k").host(), "h.example");
+        assert_eq!(
+            url("s3://h.example:443/abc/k").prefix(),
+            "s3://h.example/abc"
+        );
+        let access = |at: &ServerUrl| {
+            let access = crate::Access::new("c", ("S3 Access Key", "a:b"), at, None).unwrap();
+            std::sync::Arc::new(access)
+        };
+        let object = url("s3://h.example/abc/k");
+        assert!(crate::Address::given(object.clone(), &access(&object)).is_ok());
+        let prefix = url("s3://h.example/abc/k/");
+        assert!(object.is_in(&prefix));
+        assert!(crate::Address::given(prefix.clone(), &access(&prefix)).is_err());
     }
 
     #[test]

@@ -4,10 +4,12 @@
 //!
 //! Invariants
 //! - A name that the process does not know is an error. It never means the environment's server.
+//! - A name means its server for the kind of store of its target alone, and nothing for another kind.
 //! - A server that says where it is, or whose credentials count, takes neither address nor region of the environment, nor
 //!   of a profile that the environment names.
 //! - A server with a profile or a file of credentials takes no credentials of the environment.
-//! - A file of credentials that others can read is refused. No message has anything of its content.
+//! - A file of credentials that others can read, or that belongs to another user than root, is refused. No message has
+//!   anything of its content.
 //!
 //! Leaves to others: which tables of the configuration are servers (`longshore`), and what the values mean
 //! (`settings.rs`, `s3.rs`, `azure.rs`, `google.rs`).
@@ -27,6 +29,8 @@ use crate::{Error, azure};
 /// The keys of the configuration about a server. The environment has the values of those that are not given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Server {
+    /// The kind of store that it is; `None`: any.
+    pub scheme: Option<Scheme>,
     /// Its address: `https://HOST:PORT`.
     pub endpoint: Option<String>,
     /// Of S3.
@@ -64,6 +68,20 @@ impl Server {
     pub fn name(self, name: &str) {
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.get_or_insert_default().insert(name.to_owned(), self);
+    }
+
+    /// The server of a bucket such as this, `s3://BUCKET`, and of no other kind of store.
+    #[must_use]
+    pub fn of_kind_of(self, bucket: &str) -> Server {
+        Server {
+            scheme: Scheme::of(bucket),
+            ..self
+        }
+    }
+
+    /// Whether it is a server of this kind.
+    fn is_of(&self, scheme: Scheme) -> bool {
+        self.scheme.is_none_or(|own| own == scheme)
     }
 
     fn named(name: &str) -> Option<Server> {
@@ -180,7 +198,7 @@ pub(crate) fn settings(
     bucket: &str,
     storage: &dyn Storage,
 ) -> Result<Settings, Error> {
-    let Some(server) = Server::named(name) else {
+    let Some(server) = Server::named(name).filter(|server| server.is_of(scheme)) else {
         return Err(Error::NoServer {
             server: name.to_owned(),
             bucket: bucket.to_owned(),
@@ -206,6 +224,11 @@ fn private(storage: &dyn Storage, path: &Path) -> Result<Vec<u8>, String> {
         std::io::ErrorKind::NotFound => missing(),
         _ => format!("the `credentials_file` {shown} cannot be read: {e}"),
     })?;
+    if !is_trusted(stat.uid, rustix::process::geteuid().as_raw()) {
+        return Err(format!(
+            "the `credentials_file` {shown} belongs to another user, who can exchange it: run `chown $USER {shown}` as root"
+        ));
+    }
     if stat.mode & 0o077 != 0 {
         return Err(format!(
             "others can read the `credentials_file` {shown} or write to it (mode {:03o}): run `chmod 600 {shown}`",
@@ -213,6 +236,11 @@ fn private(storage: &dyn Storage, path: &Path) -> Result<Vec<u8>, String> {
         ));
     }
     read_file(storage, path)?.ok_or_else(missing)
+}
+
+/// Whether a file of this owner is root's or this process's own.
+fn is_trusted(owner: u32, own: u32) -> bool {
+    owner == 0 || owner == own
 }
 
 /// The lines `NAME=VALUE` of Azure's file of credentials. Errors: the number of a line that is none.
@@ -425,5 +453,20 @@ mod tests {
     fn a_name_that_nobody_gave_is_no_server() {
         let refused = settings(Scheme::S3, "nobody-gave-it", "abc", &disk());
         assert!(matches!(refused, Err(Error::NoServer { .. })));
+        // The name of a server of S3 is none of Azure, whose account would be the environment's.
+        let server = Server {
+            endpoint: text("https://minio:9000"),
+            ..Server::default()
+        };
+        server.of_kind_of("s3://abc").name("of-s3-alone");
+        assert!(settings(Scheme::S3, "of-s3-alone", "abc", &disk()).is_ok());
+        let refused = settings(Scheme::Azure, "of-s3-alone", "abc", &disk());
+        assert!(matches!(refused, Err(Error::NoServer { .. })));
+    }
+
+    #[test]
+    fn a_file_of_credentials_belongs_to_root_or_to_this_user() {
+        assert!(is_trusted(0, 1000) && is_trusted(1000, 1000));
+        assert!(!is_trusted(1001, 1000) && !is_trusted(1001, 0));
     }
 }

@@ -354,7 +354,8 @@ impl Bucket {
         origin(self.server(), &self.0.name, key)
     }
 
-    /// The object's address, which any process with the same configuration takes.
+    /// The object's address. Another process takes it if its configuration has the same target at the same server; an
+    /// address that a credential opened is known to T-SQL alone.
     pub fn address(&self, key: &Path) -> String {
         let name = match &self.0.origin {
             Origin::Given { before, .. } => return format!("{before}{key}"),

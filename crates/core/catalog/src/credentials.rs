@@ -7,7 +7,8 @@
 //! - A secret is in the catalog only under the service key, bound to the credential's name and identity: one that is moved
 //!   to another row does not open.
 //! - The service key's file belongs to this user or root and nobody else can read it, or it is refused.
-//! - While sealed secrets are there, no new key takes the place of a missing one.
+//! - While sealed secrets are there, no new key takes the place of a missing one, and nothing is sealed under another key
+//!   than theirs.
 //! - No message, and no `Debug`, has a secret in it.
 //!
 //! Leaves to others: what a credential is for (`longshore-tsql`), and the seal (`longshore-crypt`).
@@ -156,7 +157,7 @@ impl Catalog {
         })
     }
 
-    /// The sealed secret. A key is made if no secret is sealed yet.
+    /// The sealed secret. A key is made if no secret is sealed yet; one that does not open another credential seals none.
     fn sealed(
         &self,
         (name, identity): (&str, &str),
@@ -166,12 +167,21 @@ impl Catalog {
         let Some(secret) = secret else {
             return Ok(None);
         };
-        let sealed: i64 = self.read(|db| {
-            let sql = "SELECT count(*) FROM longshore_credential WHERE secret IS NOT NULL";
-            db.query_row(sql, [], |row| row.get(0))
-        })?;
+        let all = self.credentials()?;
         let file = ServiceFile::of(self.path(), storage)?;
-        let key = file.read_or_make(sealed == 0, clock)?;
+        let key = file.read_or_make(!all.iter().any(Credential::has_secret), clock)?;
+        let mut others = all
+            .iter()
+            .filter(|one| !one.name.eq_ignore_ascii_case(name));
+        if let Some((other, sealed)) = others.find_map(|one| Some((one, one.sealed.as_deref()?)))
+            && key.open(&[&other.name, &other.identity], sealed).is_err()
+        {
+            let why = format!(
+                "it is not the key that sealed the credential '{}'",
+                other.name
+            );
+            return Err(file.wrong(why));
+        }
         let sealed = key.seal(&[name, identity], secret);
         sealed.map(Some).map_err(|e| file.wrong(e.to_string()))
     }

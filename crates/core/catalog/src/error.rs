@@ -139,7 +139,7 @@ impl Error {
             }
             Error::SettingRange { .. } => "choose a value in the range",
             Error::ServiceKey { .. } => {
-                "bring the file back, readable by its owner alone (chmod 600), or drop the credentials and create them again"
+                "bring the key's file back, readable by its owner alone (chmod 600); if it is lost, DROP CREDENTIAL each of sys.credentials, remove the file, and CREATE CREDENTIAL again"
             }
         }
     }

@@ -119,3 +119,29 @@ fn a_secret_opens_in_its_own_row_alone() {
         assert!(refused.contains(why), "{refused}");
     }
 }
+
+#[test]
+fn a_replaced_key_seals_nothing_while_others_have_the_former_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.db");
+    let catalog = open(&path);
+    assert!(add(&catalog, "a", Some("verysecret")));
+    let other = dir.path().join("other.db");
+    assert!(add(&open(&other), "a", Some("verysecret")));
+    std::fs::copy(service_key_path(&other), service_key_path(&path)).unwrap();
+    let tools = (
+        &Host::new() as &dyn longshore_io::Storage,
+        &HostClock as &dyn longshore_io::Clock,
+    );
+    let make = || catalog.add_credential(("b", "identity"), Some("verysecret"), NOW, tools);
+    let refused = make().unwrap_err();
+    assert!(refused.to_string().contains("credential 'a'"), "{refused}");
+    assert!(refused.hint().contains("remove the file"));
+    assert_eq!(catalog.credentials().unwrap().len(), 1);
+    // The only one may be sealed again.
+    let again = catalog.change_credential(("A", "identity"), Some("newer"), LATER, tools);
+    assert!(again.unwrap() && make().unwrap());
+    for one in catalog.credentials().unwrap() {
+        assert!(one.secret(&path, &Host::new()).is_ok(), "{}", one.name);
+    }
+}

@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use longshore_media::{LeftStripe, Standing};
+use longshore_media::{LeftStripe, ServerUrl, Standing};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -250,7 +250,8 @@ impl Error {
             } => "use a multiple of 65536 up to 4194304",
             Error::OutOfRange { .. } => "`longshore backup --help` gives the ranges",
             Error::Room { .. } => {
-                "raise the limit (ulimit -n, LimitNOFILE=; MemoryMax=; ulimit -v), or lower --buffer-count or --max-transfer-size"
+                "raise the limit (ulimit -n, LimitNOFILE=; MemoryMax=; ulimit -v), or lower --buffer-count, --max-transfer-size or, for \
+                 object stores, LONGSHORE_PART_MIB"
             }
             Error::Memory { .. } => "lower --buffer-count or --max-transfer-size",
             Error::Random { .. } => "allow the system call getrandom to this program",
@@ -316,14 +317,21 @@ pub fn left_lines(stripes: &[LeftStripe]) -> Vec<String> {
     lines
 }
 
-/// The command that aborts the upload that is left of the stripe.
+/// The command that aborts the upload that is left of the stripe. In an address that begins with its server the bucket comes
+/// after that.
 pub fn abort_command(stripe: &LeftStripe) -> Option<String> {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
-    let (scheme, rest) = stripe.device.split_once("://")?;
+    let server = stripe.server.as_ref();
+    // A bucket with a dot in its name, at the environment's server, comes without a server.
+    let given = ServerUrl::parse(&stripe.device).filter(|_| server.is_some());
+    let plain = match given {
+        Some(url) => url.ok()?.plain(),
+        None => stripe.device.clone(),
+    };
+    let (scheme, rest) = plain.split_once("://")?;
     let is_s3 = scheme == "s3" || scheme.starts_with("s3+");
     let (bucket, key) = rest.split_once('/').filter(|_| is_s3)?;
     let id = stripe.upload.as_ref()?;
-    let server = stripe.server.as_ref();
     let server = server.map(|server| format!(" --endpoint-url {}", quoted(server)));
     Some(format!(
         "aws s3api abort-multipart-upload --bucket {bucket} --key {} --upload-id {}{}",
@@ -340,4 +348,42 @@ fn shortened(path: &Path) -> String {
         .collect::<PathBuf>()
         .display()
         .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_aborts_an_upload_names_its_bucket() {
+        let command = |device: &str, server: Option<&str>| {
+            abort_command(&LeftStripe {
+                device: device.to_owned(),
+                standing: Standing::No,
+                upload: Some("id".to_owned()),
+                server: server.map(str::to_owned),
+            })
+        };
+        let said = |bucket: &str, more: &str| {
+            format!(
+                "aws s3api abort-multipart-upload --bucket {bucket} --key 'k/a' --upload-id 'id'{more}"
+            )
+        };
+        let at = " --endpoint-url 'https://h.example:9000'";
+        let server = Some("https://h.example:9000");
+        for (device, server, expected) in [
+            ("s3://abc/k/a", None, Some(said("abc", ""))),
+            ("s3://a.bc/k/a", None, Some(said("a.bc", ""))),
+            ("s3+far://abc/k/a", server, Some(said("abc", at))),
+            ("s3://h.example:9000/abc/k/a", server, Some(said("abc", at))),
+            (
+                "https://v.blob.core.windows.net/abc/k/a",
+                Some("https://v.blob.core.windows.net"),
+                None,
+            ),
+            ("az://abc/k/a", None, None),
+        ] {
+            assert_eq!(command(device, server), expected, "{device}");
+        }
+    }
 }

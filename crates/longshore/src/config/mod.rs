@@ -688,6 +688,20 @@ impl Config {
         }
     }
 
+    /// Whether a process that reads the file without this one's variables has another server of the target, or none.
+    pub fn server_needs_variables(&self, target: &str, storage: &dyn Storage) -> bool {
+        if self.variables.is_empty() {
+            return false;
+        }
+        let text = self
+            .path
+            .as_deref()
+            .and_then(|path| read(storage, path).ok());
+        let alone = text.and_then(|text| toml::from_str::<Config>(&text).ok());
+        let server = |config: &Config| config.target.get(target).and_then(Target::server);
+        alone.is_none_or(|alone| server(&alone) != server(self))
+    }
+
     /// How a database's WAL is archived, if it is.
     pub fn wal_of(&self, database: &str) -> Option<&Wal> {
         self.database.get(database)?.wal.as_ref()
@@ -878,6 +892,23 @@ mod tests {
     }
 
     #[test]
+    fn a_server_of_the_variables_is_not_the_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("longshore.toml");
+        let text = "[target.far]\nbuckets = ['s3://abc']\nendpoint = 'https://of.file'\n";
+        std::fs::write(&path, text).unwrap();
+        let needs = |name: &str, value: &str| {
+            let variables = vec![(name.to_owned(), value.to_owned())];
+            let config = Config::parse(text, Some(path.clone()), variables).unwrap();
+            config.server_needs_variables("far", &longshore_io::Host::new())
+        };
+        assert!(needs("LONGSHORE_TARGET_FAR_ENDPOINT", "https://other"));
+        assert!(needs("LONGSHORE_TARGET_FAR_REGION", "eu-west-1"));
+        assert!(!needs("LONGSHORE_TARGET_FAR_ENDPOINT", "https://of.file"));
+        assert!(!needs("LONGSHORE_TARGET_FAR_PARITY", "0"));
+    }
+
+    #[test]
     fn everything_that_is_documented_is_read() {
         let config = parse(
             r#"
@@ -1063,8 +1094,11 @@ mod tests {
     #[test]
     fn no_setting_that_is_a_path_takes_the_address_of_an_object_store() {
         let database = "[database.d]\nurl = \"postgres://h\"\n";
+        let of_buckets = "[target.t]\nbuckets = [\"s3://abc\"]";
         let settings = [
             ("[target.t]", "directories", true),
+            (of_buckets, "credentials_file", false),
+            (of_buckets, "ca_file", false),
             (database, "password_file", false),
             (&format!("{database}[database.d.wal]"), "archive", false),
             ("[serve]", "certificate", false),
@@ -1099,11 +1133,13 @@ mod tests {
         let said = refusal("[database.d]\nurl = \"s3://abc/k\"\n");
         assert!(said.contains("only a path works here"), "{said}");
         // Each key of the file that is a path stands above.
-        let own = include_str!("mod.rs");
-        let fields = own.lines().filter_map(|line| {
-            let (name, kind) = line.strip_prefix("    pub ")?.split_once(": ")?;
-            (kind.ends_with("PathBuf>,") && !kind.starts_with('&')).then_some(name)
-        });
+        let own = include_str!("mod.rs").lines();
+        let fields = own
+            .chain(include_str!("target.rs").lines())
+            .filter_map(|line| {
+                let (name, kind) = line.strip_prefix("    pub ")?.split_once(": ")?;
+                (kind.ends_with("PathBuf>,") && !kind.starts_with('&')).then_some(name)
+            });
         // `Config::path` is the file itself.
         let fields: Vec<_> = fields.skip(1).collect();
         let named: Vec<_> = settings.iter().map(|s| s.1).collect();

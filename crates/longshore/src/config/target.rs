@@ -77,6 +77,7 @@ impl Target {
     /// The target's own server; `None`: it has the environment's.
     pub fn server(&self) -> Option<StoreServer> {
         let server = StoreServer {
+            scheme: None,
             endpoint: self.endpoint.clone(),
             region: self.region.clone(),
             profile: self.profile.clone(),
@@ -85,7 +86,11 @@ impl Target {
             ca_file: self.ca_file.clone(),
             allow_http: self.allow_http,
         };
-        (server != StoreServer::default()).then_some(server)
+        let is_own = server != StoreServer::default();
+        is_own.then(|| match self.buckets.first() {
+            Some(bucket) => server.of_kind_of(bucket),
+            None => server,
+        })
     }
 
     /// Errors: what is wrong with the target `name`, and where.

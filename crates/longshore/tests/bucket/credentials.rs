@@ -299,6 +299,69 @@ fn changes_have_sql_servers_errors_and_count_at_once() {
     assert!(said.contains("inside a transaction"), "{said}");
 }
 
+/// The history's names of objects are never those of buckets of these names at the environment's server.
+#[test]
+fn an_object_of_the_history_needs_its_credential() {
+    let Some(stage) = Stage::new() else { return };
+    let bucket = stage.near.bucket();
+    stage.credential("by-name", "near", NEAR);
+    let url = |key: &str| format!("URL = '{bucket}/{key}' WITH CREDENTIAL = 'by-name'");
+    stage.sql(0, &format!("BACKUP DATABASE shop TO {}", url("a.bak")));
+    // The base is looked for before the kind of the source is.
+    let to_disk = "BACKUP DATABASE shop TO DISK = 'd.bak' WITH DIFFERENTIAL";
+    let said = stage.sql(1, to_disk);
+    let create = format!("CREATE CREDENTIAL [{bucket}]");
+    assert!(said.contains(&create), "{said}");
+    // The credential that the statement names counts for objects at the same server.
+    let differential = format!("BACKUP DATABASE shop TO {}, DIFFERENTIAL", url("d.bak"));
+    let said = stage.sql(1, &differential);
+    assert!(
+        !said.contains(&create) && said.contains("differential"),
+        "{said}"
+    );
+    stage.credential(&bucket, "near", NEAR);
+    let said = stage.sql(1, to_disk);
+    assert!(
+        !said.contains(&create) && said.contains("differential"),
+        "{said}"
+    );
+    stage.sql(0, &format!("DROP CREDENTIAL [{bucket}]"));
+    assert!(stage.sql(1, to_disk).contains(&create));
+    // One object has one name.
+    let slash = format!("BACKUP DATABASE shop TO {}", url("a.bak/"));
+    assert!(stage.sql(1, &slash).contains("no object"));
+}
+
+/// The echo of a script is often kept in a file.
+#[test]
+fn the_echo_shows_no_batch_about_a_credential() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "PRINT 'before'\nGO\nCREATE CREDENTIAL c WITH IDENTITY = 'x',\nSECRET = 'verysecret'\nGO\nPRINT 'after'\n";
+    std::fs::write(dir.path().join("a.sql"), script).unwrap();
+    std::fs::write(dir.path().join("longshore.toml"), "").unwrap();
+    let args = [
+        "--catalog",
+        "none",
+        "sql",
+        "-e",
+        "-i",
+        "a.sql",
+        "-o",
+        "said",
+    ];
+    ended(0, &mut longshore_in(dir.path(), &args));
+    let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
+    assert!(!said.contains("verysecret"), "{said}");
+    for line in [
+        "PRINT 'before'",
+        "before",
+        "word CREDENTIAL is not shown",
+        "PRINT 'after'",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
 #[test]
 fn a_secret_is_nowhere_but_sealed_and_opens_with_the_servers_key_alone() {
     let Some(stage) = Stage::new() else { return };
@@ -310,6 +373,7 @@ fn a_secret_is_nowhere_but_sealed_and_opens_with_the_servers_key_alone() {
     for mistake in [
         format!("CREATE CREDENTIAL [{bucket}] WITH IDENTITY = 'x', SECRET 'verysecret'"),
         format!("CREATE CREDENTIAL [{bucket}] WITH IDENTITY = 'x', SECRET = 'verysecret"),
+        format!("CREATE CREDENTIAL [{bucket}] WITH IDENTITY = 'x', 'verysecret'"),
         "EXEC ('CREATE CREDENTIAL c WITH IDENTITY = ''x'', SECRET = verysecret')".to_owned(),
     ] {
         stage.sql(1, &mistake);
@@ -370,6 +434,12 @@ fn a_secret_is_nowhere_but_sealed_and_opens_with_the_servers_key_alone() {
         stage
             .sql(1, &backup("b.bak"))
             .contains("not the key that sealed")
+    );
+    // No credential is sealed under another key than those that are there.
+    let said = stage.sql(1, more);
+    assert!(
+        said.contains("not the key that sealed") && said.contains("remove the file"),
+        "{said}"
     );
     std::fs::write(&key, kept).unwrap();
     stage.sql(0, &backup("b.bak"));

@@ -1136,9 +1136,8 @@ fn statements_back_up_to_urls_and_restore_from_them() {
         let bucket = server.bucket();
         let url = |n: u32| format!("URL = '{bucket}/dir/shop-{n}.bak'");
         let all = [url(1), url(2), url(3)].join(", ");
-        let options =
-            "COMPRESSION, CHECKSUM, STATS = 50, BUFFERCOUNT = 8, MAXTRANSFERSIZE = 5242880";
-        sql(0, &format!("BACKUP DATABASE shop TO {all} WITH {options}"));
+        let with = "COMPRESSION, CHECKSUM, STATS = 50, BUFFERCOUNT = 8, MAXTRANSFERSIZE = 5242880";
+        sql(0, &format!("BACKUP DATABASE shop TO {all} WITH {with}"));
         assert!(server.has("dir/shop-3.bak"));
         sql(0, &format!("RESTORE VERIFYONLY FROM {all}"));
         for (what, expected) in [

@@ -14,7 +14,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longshore_media::{DeviceSpec, Keyring, MediaSet};
+use longshore_media::{Address, DeviceSpec, Keyring, MediaSet};
 use longshore_pg::recovery::NO_ARCHIVE;
 use longshore_pg::{Lsn, SegmentName};
 use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget};
@@ -187,7 +187,21 @@ fn command_for(archive: &WalArchive, identities: &[PathBuf], context: &Context) 
     let config = config.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     if names_server {
         let at = archive.path().display();
+        let address = Address::of(&archive.path().to_string_lossy());
+        let target = address
+            .as_ref()
+            .and_then(Address::server)
+            .unwrap_or_default();
+        let needs_variables = context
+            .config
+            .server_needs_variables(target, &*context.storage);
         match &config {
+            Some(file) if needs_variables => context.output.warn(&format!(
+                "{at} is at a server whose keys variables of the environment give (LONGSHORE_TARGET_...). The restored server reads {0} \
+                 alone, and would fetch its WAL from another server, or from none: write the keys into [target.{target}] of {0}, then \
+                 run `longshore config check --config {0}`",
+                file.display()
+            )),
             Some(file) => context.output.note(&format!(
                 "{at} is at a server that {} names: the restored server's user must be able to read that file, and what it names \
                  for this target",

@@ -330,6 +330,7 @@ fn from_person(script: &mut Script, terminal: &mut Terminal) -> Result<(), Scrip
     let mut prompt = opened.map_err(|e| wrong(terminal, e))?;
     let ended = loop {
         let text = format!("{}> ", script.batch_lines() + 1);
+        let had = script.batch_lines();
         match prompt.line(&text).map_err(|e| wrong(terminal, e))? {
             UserInput::Line(line) => match script.line(&line, terminal) {
                 // An error at the prompt does not end the session.
@@ -338,6 +339,9 @@ fn from_person(script: &mut Script, terminal: &mut Terminal) -> Result<(), Scrip
             },
             UserInput::Dropped => script.drop_batch(),
             UserInput::End => break script.go(1, terminal),
+        }
+        if had > 0 && script.batch_lines() == 0 {
+            prompt.end_batch();
         }
     };
     prompt.save();

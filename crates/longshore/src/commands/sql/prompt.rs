@@ -4,6 +4,7 @@
 //! - The history is next to the catalog, readable by its owner only, and bounded in lines and bytes.
 //! - Errors in reading or writing it are ignored: no statement depends on it.
 //! - Lines of two prompts are both kept: typed lines are appended to what is there.
+//! - No line of a batch that may have a secret in it is kept, neither in the file nor in the editor.
 //!
 //! Leaves to others: the meaning of what was typed (`sql`), and the words of options and views (`longshore-tsql`).
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use longshore_io::{HostClock, SmallFile, Storage};
 use longshore_tsql::VIEWS;
-use longshore_tsql::syntax::OPTIONS;
+use longshore_tsql::syntax::{OPTIONS, may_have_secret};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -101,10 +102,51 @@ pub enum UserInput {
     End,
 }
 
+/// The lines since the prompt began.
+#[derive(Default)]
+struct Typed {
+    /// Those of batches that have ended, and may be kept.
+    kept: Vec<String>,
+    /// Those since the last batch ended.
+    batch: Vec<String>,
+    /// Whether the batch may have a secret in it: then it is empty here.
+    hides: bool,
+}
+
+/// The treatment of a line by the editor.
+#[derive(Debug, PartialEq, Eq)]
+enum Recall {
+    Keep,
+    /// Nothing of this batch, from its first line on.
+    ForgetBatch,
+    Nothing,
+}
+
+impl Typed {
+    fn add(&mut self, line: &str) -> Recall {
+        if self.hides || line.trim().is_empty() {
+            return Recall::Nothing;
+        }
+        if may_have_secret(line) {
+            self.batch.clear();
+            self.hides = true;
+            return Recall::ForgetBatch;
+        }
+        self.batch.push(line.to_owned());
+        Recall::Keep
+    }
+
+    fn end_batch(&mut self) {
+        self.kept.append(&mut self.batch);
+        self.hides = false;
+    }
+}
+
 pub struct Prompt {
     editor: Editor<Words, MemHistory>,
-    /// The lines since the prompt began.
-    typed: Vec<String>,
+    /// The lines of the history when the prompt began.
+    before: Vec<String>,
+    typed: Typed,
     storage: Arc<dyn Storage>,
     directory: Option<PathBuf>,
 }
@@ -133,21 +175,25 @@ impl Prompt {
         let directory = absolute.and_then(|c| c.parent().map(Path::to_path_buf));
         let mut prompt = Prompt {
             editor,
-            typed: Vec::new(),
+            before: Vec::new(),
+            typed: Typed::default(),
             storage,
             directory,
         };
-        for line in prompt.read().unwrap_or_default().lines() {
-            prompt.recall(line);
-        }
+        let read = prompt.read().unwrap_or_default();
+        let lines = read.lines().filter(|line| !line.trim().is_empty());
+        prompt.before = lines.map(str::to_owned).collect();
+        prompt.recall_kept();
         Ok(prompt)
     }
 
     pub fn line(&mut self, prompt: &str) -> rustyline::Result<UserInput> {
         match self.editor.readline(prompt) {
             Ok(line) => {
-                if self.recall(&line) {
-                    self.typed.push(line.clone());
+                match self.typed.add(&line) {
+                    Recall::Keep => recall(&mut self.editor, &line),
+                    Recall::ForgetBatch => self.recall_kept(),
+                    Recall::Nothing => {}
                 }
                 Ok(UserInput::Line(line))
             }
@@ -157,14 +203,19 @@ impl Prompt {
         }
     }
 
-    /// Adds the line to the editor's history; returns whether it has content.
-    fn recall(&mut self, line: &str) -> bool {
-        if line.trim().is_empty() {
-            return false;
+    /// The batch of the lines before has ended: what may be kept of it is.
+    pub fn end_batch(&mut self) {
+        self.typed.end_batch();
+    }
+
+    /// Replaces the editor's history by the lines that are kept.
+    fn recall_kept(&mut self) {
+        if let Err(error) = self.editor.clear_history() {
+            tracing::debug!(%error, "the editor's history was not cleared");
         }
-        // The editor refuses only a repetition of the last line.
-        let _known = self.editor.add_history_entry(line);
-        true
+        for line in self.before.iter().chain(&self.typed.kept) {
+            recall(&mut self.editor, line);
+        }
     }
 
     fn file(&self) -> io::Result<SmallFile> {
@@ -180,20 +231,28 @@ impl Prompt {
     }
 
     /// Appends the typed lines to the history, after the lines that other prompts saved meanwhile.
-    pub fn save(&self) {
+    pub fn save(&mut self) {
+        self.end_batch();
         let write = || -> io::Result<()> {
-            if self.directory.is_none() || self.typed.is_empty() {
+            if self.directory.is_none() || self.typed.kept.is_empty() {
                 return Ok(());
             }
             self.file()?.change(&HostClock, 0o600, |before| {
                 let before = String::from_utf8_lossy(before.unwrap_or_default());
-                Ok::<_, io::Error>((Some(joined(&before, &self.typed).into_bytes()), ()))
+                let after = joined(&before, &self.typed.kept);
+                Ok::<_, io::Error>((Some(after.into_bytes()), ()))
             })
         };
         if let Err(error) = write() {
             tracing::debug!(%error, "the history of statements was not written");
         }
     }
+}
+
+/// Adds a line to the editor's history.
+fn recall(editor: &mut Editor<Words, MemHistory>, line: &str) {
+    // The editor refuses only a repetition of the last line.
+    let _known = editor.add_history_entry(line);
 }
 
 /// The newest lines, up to the limit.
@@ -225,6 +284,23 @@ mod tests {
         );
         let long = vec!["x".repeat(LEN_MAX / 2); 3];
         assert_eq!(joined("", &long).lines().count(), 1);
+    }
+
+    #[test]
+    fn no_line_of_a_batch_about_a_credential_is_kept() {
+        let mut typed = Typed::default();
+        assert_eq!(typed.add("SELECT 1"), Recall::Keep);
+        assert_eq!(typed.add("GO"), Recall::Keep);
+        typed.end_batch();
+        assert_eq!(typed.add(":setvar s verysecret"), Recall::Keep);
+        assert_eq!(typed.add("CREATE"), Recall::Keep);
+        assert_eq!(typed.add("Credential c WITH"), Recall::ForgetBatch);
+        assert_eq!(typed.add("SECRET = 'verysecret'"), Recall::Nothing);
+        assert_eq!(typed.add("GO"), Recall::Nothing);
+        typed.end_batch();
+        assert_eq!(typed.add("SELECT 2"), Recall::Keep);
+        typed.end_batch();
+        assert_eq!(typed.kept, ["SELECT 1", "GO", "SELECT 2"]);
     }
 
     #[test]

@@ -2,11 +2,14 @@
 //!
 //! Invariants
 //! - The parser works line by line and knows no statements.
+//! - Of a batch that may have a secret in it, the echo has no line.
 //! - GO and commands count only outside quotation marks and comments, so a text of several lines may contain any line.
 //!
 //! Leaves to others: running a batch and reading files (`mod.rs`).
 
 use std::collections::BTreeMap;
+
+use longshore_tsql::syntax::may_have_secret;
 
 /// Runs batches and reads files for a script, which calls from one thread and nothing after a `ScriptEnd`. The tests in
 /// `client_contract.rs` check this text for every client.
@@ -46,6 +49,8 @@ pub enum ScriptEnd {
 const DEPTH_MAX: usize = 16;
 /// The maximum of `GO n`: SQL Server's int.
 const TIMES_MAX: u32 = i32::MAX as u32;
+/// The echo of a batch that may have a secret in it.
+const HIDDEN: &str = "-- a batch with the word CREDENTIAL is not shown";
 
 /// The construct that is open at the end of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,6 +108,8 @@ pub struct Script {
     variables: Option<BTreeMap<String, String>>,
     exit_on_error: bool,
     echo: bool,
+    /// The lines that the echo has not shown: those of a batch are shown together, when it is known what they are about.
+    unshown: Vec<String>,
     batch: String,
     open: OpenConstruct,
     depth: usize,
@@ -127,6 +134,7 @@ impl Script {
             variables: folded,
             exit_on_error,
             echo,
+            unshown: Vec::new(),
             batch: String::new(),
             open: OpenConstruct::Nothing,
             depth: 0,
@@ -159,6 +167,7 @@ impl Script {
 
     /// Drops the current batch.
     pub fn drop_batch(&mut self) {
+        self.unshown.clear();
         self.batch.clear();
         self.open = OpenConstruct::Nothing;
     }
@@ -166,19 +175,28 @@ impl Script {
     /// Takes one line; runs the batch if the line ends it.
     pub fn line(&mut self, line: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
         if self.echo {
-            client.tell(line);
+            self.unshown.push(line.to_owned());
         }
-        let line = self.substituted(line, client)?;
+        let line = match self.substituted(line) {
+            Ok(line) => line,
+            Err(name) => {
+                self.show(client);
+                client.tell(&format!("'{name}' scripting variable not defined."));
+                return Err(ScriptEnd::Failed);
+            }
+        };
         if self.open == OpenConstruct::Nothing {
             if let Some(times) = go_times(&line) {
                 return self.go(times, client);
             }
             let words = line.trim();
             if let Some(command) = words.strip_prefix(':') {
+                self.show(client);
                 return self.command(command, client);
             }
             let word = words.trim_end_matches(';');
             if word.eq_ignore_ascii_case("exit") || word.eq_ignore_ascii_case("quit") {
+                self.show(client);
                 return Err(ScriptEnd::Asked);
             }
         }
@@ -191,8 +209,19 @@ impl Script {
         Ok(())
     }
 
+    /// Shows the lines that the echo owes.
+    fn show(&mut self, client: &mut dyn Client) {
+        let lines = std::mem::take(&mut self.unshown);
+        let hides = may_have_secret(&self.batch) || lines.iter().any(|l| may_have_secret(l));
+        match lines.is_empty() {
+            false if hides => client.tell(HIDDEN),
+            _ => lines.iter().for_each(|line| client.tell(line)),
+        }
+    }
+
     /// Runs the current batch.
     pub fn go(&mut self, times: u32, client: &mut dyn Client) -> Result<(), ScriptEnd> {
+        self.show(client);
         let batch = std::mem::take(&mut self.batch);
         self.open = OpenConstruct::Nothing;
         if batch.trim().is_empty() {
@@ -221,7 +250,10 @@ impl Script {
                 Ok(())
             }
             "list" => {
-                client.tell(self.batch.trim_end());
+                client.tell(match may_have_secret(&self.batch) {
+                    true => HIDDEN,
+                    false => self.batch.trim_end(),
+                });
                 Ok(())
             }
             "listvar" => {
@@ -301,8 +333,8 @@ impl Script {
         Ok(())
     }
 
-    /// The line with its variables replaced by their values.
-    fn substituted(&self, line: &str, client: &mut dyn Client) -> Result<String, ScriptEnd> {
+    /// The line with its variables replaced by their values. Errors: the name of one that has none.
+    fn substituted(&self, line: &str) -> Result<String, String> {
         let Some(variables) = &self.variables else {
             return Ok(line.to_owned());
         };
@@ -323,8 +355,7 @@ impl Script {
                 .cloned()
                 .or_else(|| std::env::var(name).ok());
             let Some(value) = value else {
-                client.tell(&format!("'{name}' scripting variable not defined."));
-                return Err(ScriptEnd::Failed);
+                return Err(name.to_owned());
             };
             made += &value;
             rest = later;
@@ -459,6 +490,27 @@ mod tests {
         assert_eq!(ended, Err(ScriptEnd::Failed));
         assert_eq!(heard.batches.len(), DEPTH_MAX);
         assert_eq!(run(":r missing.sql").1, Err(ScriptEnd::Failed));
+    }
+
+    #[test]
+    fn the_echo_has_every_line_but_those_of_a_batch_about_a_credential() {
+        let mut heard = Heard::default();
+        let mut script = Script::new(None, false, true);
+        let text =
+            "a\nGO\nb 'x'\n:help\nCREATE Credential c\n:list\nSECRET = 'verysecret'\nGO\nc\nd";
+        script.text(text, &mut heard).unwrap();
+        assert_eq!(heard.batches.len(), 3);
+        let told: Vec<&str> = heard.told.iter().map(String::as_str).collect();
+        assert_eq!(told[..4], ["a", "GO", "b 'x'", ":help"]);
+        assert_eq!(told[5..], [HIDDEN, HIDDEN, HIDDEN, "c", "d"]);
+        // Lines stand before what their batch prints.
+        assert!(heard.all.starts_with("a\nGO\na\n"), "{}", heard.all);
+        let mut heard = Heard::default();
+        let mut script = Script::new(None, false, true);
+        let text = "PRINT 'verysecret'\nDROP CREDENTIAL c\nGO\nexit";
+        let ended = script.text(text, &mut heard);
+        assert_eq!(ended, Err(ScriptEnd::Asked));
+        assert_eq!(heard.told, [HIDDEN, "exit"]);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!   the copy.
 //! - The copy is read again when the catalog's files have changed, at most once for each batch. Without a catalog it
 //!   lasts as long as the program.
-//! - A catalog that cannot be read is a warning: backups must not depend on this state.
+//! - A catalog that cannot be read is a warning: backups must not depend on this state. No credential counts then, since
+//!   it may have been dropped.
 //!
 //! Leaves to others: the tables (`longshore-catalog`), and whether what a row names still exists (the statements).
 
@@ -140,7 +141,14 @@ impl PersistentState {
         match Catalog::open(path).and_then(|catalog| kept.read(&catalog)) {
             Ok(()) => kept.stamp = stamp,
             // Backups must not depend on this state.
-            Err(error) => tracing::warn!(%error, "logical devices and restores were not read"),
+            Err(error) => {
+                kept.credentials.clear();
+                kept.stamp = [None, None];
+                tracing::warn!(
+                    %error,
+                    "logical devices and restores were not read, and no credential counts until they can be"
+                );
+            }
         }
     }
 
@@ -153,7 +161,13 @@ impl PersistentState {
         if self.path.is_none() {
             return Ok(usual);
         }
-        change(&self.catalog()?).map_err(|e| message::OWN.with(&[&e]))
+        change(&self.catalog()?).map_err(|error| match &error {
+            Error::ServiceKey { .. } => {
+                let text = format!("{error} (hint: {})", error.hint());
+                message::OWN.with(&[&text])
+            }
+            _ => message::OWN.with(&[&error]),
+        })
     }
 
     /// The database of exactly this name. Errors: the restore that it waits for.

@@ -19,7 +19,7 @@ use longshore_pipeline::{
     Request, ServerSettings, SourceSpec, pages,
 };
 
-use super::device::{DEVICES_MAX, devices, reach, recorded};
+use super::device::{DEVICES_MAX, devices, is_readable, reach, recorded};
 use super::options::{CompressionChoice, Options};
 use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, object, processed};
 use crate::flow::{Flow, Out, Stop};
@@ -207,9 +207,13 @@ fn lower(
         _ => None,
     };
     let (algorithm, level) = codec(database, options, settings, defaults, before.as_ref());
+    let base = match options.differential {
+        true => Some(base(session, database, &devices)?),
+        false => None,
+    };
     let mut request = BackupRequest::new(database.source.clone(), devices);
+    request.base = base;
     if options.differential {
-        request.base = Some(base(session, database)?);
         // A full restore of another source cannot wait for one.
         if !matches!(database.source, SourceSpec::Postgres(_)) {
             return Err(message::OPTION_UNSUPPORTED.with(&[&"differential"]));
@@ -247,13 +251,13 @@ fn lower(
 }
 
 /// The last full backup in the history that is not COPY_ONLY: differential statements name none. A backup to NUL
-/// cannot be compared with. Errors: 3035.
-fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> {
+/// cannot be compared with. `to`: the statement's own devices. Errors: 3035, and those of [`recorded`].
+fn base(session: &Session, database: &Database, to: &[DeviceSpec]) -> Result<BaseRequest, Message> {
     let missing = || message::NO_DIFFERENTIAL_BASE.with(&[&database.name]);
     if session.server.known_catalog().is_none() {
         return Err(missing());
     }
-    let is_kept = |row: &HistoryRow| row.devices.iter().all(|d| recorded(session, d).is_some());
+    let is_kept = |row: &HistoryRow| row.devices.iter().all(|name| is_readable(name));
     let newest = session
         .server
         .catalog()?
@@ -262,11 +266,7 @@ fn base(session: &Session, database: &Database) -> Result<BaseRequest, Message> 
     let newest = newest.ok_or_else(missing)?;
     Ok(BaseRequest {
         against: Against::LastFull,
-        devices: newest
-            .devices
-            .iter()
-            .filter_map(|d| recorded(session, d))
-            .collect(),
+        devices: recorded(session, newest.devices.iter().map(String::as_str), to)?,
     })
 }
 

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use longshore_media::{DeviceSpec, only_path};
+use longshore_media::{DeviceSpec, ServerUrl, only_path};
 
 use super::object::UrlOptions;
 use super::operand::operand_text;
@@ -46,7 +46,7 @@ pub fn devices(
     }
     let urls = UrlOptions::of(session, settings)?;
     if !named.iter().any(|device| kind(device) == DeviceKind::Url) {
-        urls.check_without_key(session)?;
+        urls.check_without_key(session, None)?;
     }
     let mut devices = Vec::new();
     for device in named {
@@ -97,16 +97,35 @@ fn spec(path: &Path) -> DeviceSpec {
     }
 }
 
-/// A device that the catalog names: the absolute path of a file, or the address of an object. `None`: what cannot be
-/// read back.
-pub fn recorded(session: &Session, name: &str) -> Option<DeviceSpec> {
-    if let Some(object) = object::recorded(session, name) {
-        return Some(object);
+/// The devices that the catalog names, but for those that cannot be read back. `given`: the statement's own, whose options
+/// count for objects at the same server.
+///
+/// Errors: an object's credential is missing; a device that no statement may reach (3201).
+pub fn recorded<'a>(
+    session: &Session,
+    names: impl IntoIterator<Item = &'a str>,
+    given: &[DeviceSpec],
+) -> Result<Vec<DeviceSpec>, Message> {
+    let mut found: Vec<DeviceSpec> = Vec::new();
+    for name in names.into_iter().filter(|name| is_readable(name)) {
+        // Objects at one server share a key with those before them.
+        let device = object::recorded(session, name, given.iter().chain(&found))?;
+        let device = device.unwrap_or_else(|| DeviceSpec::parse(name));
+        reach_device(session, &device)?;
+        found.push(device);
+    }
+    Ok(found)
+}
+
+/// Whether a device that the catalog names can be read back: it is an object, or a file by its absolute path.
+pub fn is_readable(name: &str) -> bool {
+    if ServerUrl::parse(name).is_some() {
+        return true;
     }
     match DeviceSpec::parse(name) {
-        DeviceSpec::File(path) if !path.is_absolute() => None,
-        DeviceSpec::Nul | DeviceSpec::Pipe => None,
-        readable => Some(readable),
+        DeviceSpec::File(path) => path.is_absolute(),
+        DeviceSpec::Bucket(_) => true,
+        DeviceSpec::Nul | DeviceSpec::Pipe => false,
     }
 }
 
@@ -187,6 +206,21 @@ pub fn disk_path(directory: &Path, name: &str) -> Result<PathBuf, Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_in_the_history_is_an_absolute_path_or_an_object() {
+        for readable in [
+            "/a",
+            "s3://nightly/a",
+            "s3://minio:9000/nightly/a",
+            "s3://h.x/Wrong/a",
+        ] {
+            assert!(is_readable(readable), "{readable}");
+        }
+        for other in ["NUL", "a.bak", "-"] {
+            assert!(!is_readable(other), "{other}");
+        }
+    }
 
     #[test]
     fn names_of_windows_and_of_linux_are_understood() {

@@ -8,6 +8,8 @@
 //! - A credential goes before the process's own settings, and nothing of these counts next to it.
 //! - A prefix of allowed objects ends at a slash, and is at one server: neither a name that merely begins the same is below
 //!   it, nor the same name at another server.
+//! - A name in the history that begins with a server is the object that a credential opens, or an error. It is never a
+//!   bucket at another server, also where the credential was dropped.
 //! - A refused text is not repeated: it may have a secret in it.
 //!
 //! Leaves to others: keeping credentials (`server/credentials.rs`), the store, its settings and whether object stores are used at all (`longshore-bucket`).
@@ -40,10 +42,10 @@ const STORES: [(&str, &str); 3] = [
 pub struct UrlOptions {
     /// WITH CREDENTIAL
     credential: Option<String>,
-    /// BACKUP_OPTIONS, RESTORE_OPTIONS
-    region: Option<String>,
-    /// The keys that the statement uses, by their credentials' names: its objects share connections.
-    keys: RefCell<BTreeMap<String, Arc<Access>>>,
+    /// BACKUP_OPTIONS or RESTORE_OPTIONS, and the region in it.
+    region: Option<(Key, String)>,
+    /// The keys that the statement uses, by their credentials' names and the servers: its objects share connections.
+    keys: RefCell<BTreeMap<(String, String), Arc<Access>>>,
 }
 
 impl UrlOptions {
@@ -58,7 +60,8 @@ impl UrlOptions {
                 Key::Credential => options.credential = Some(operand_text(session, operand)?),
                 Key::BackupOptions | Key::RestoreOptions => {
                     let region = region_of(&operand_text(session, operand)?);
-                    options.region = Some(region.map_err(|why| refused_option(setting.key, &why))?);
+                    let region = region.map_err(|why| refused_option(setting.key, &why))?;
+                    options.region = Some((setting.key, region));
                 }
                 _ => {}
             }
@@ -66,20 +69,30 @@ impl UrlOptions {
         Ok(options)
     }
 
-    /// Checks the options for devices that no credential belongs to. Errors: 50000.
-    pub fn check_without_key(&self, session: &Session) -> Result<(), Message> {
+    /// Checks the options for an object that no credential belongs to, or for devices that are no objects. Errors: 50000.
+    pub fn check_without_key(
+        &self,
+        session: &Session,
+        object: Option<&DeviceSpec>,
+    ) -> Result<(), Message> {
         if self.credential.is_some() {
             let why = "it is for addresses that name their server, URL = 's3://HOST:PORT/BUCKET/KEY'; leave the option out";
             return Err(refused_option(Key::Credential, why));
         }
-        let Some(region) = &self.region else {
+        let Some((key, region)) = &self.region else {
             return Ok(());
         };
-        match S3Server::of_environment(&*session.server.setup.context.storage) {
-            Some(own) if own.region.eq_ignore_ascii_case(region) => Ok(()),
+        let storage = &*session.server.setup.context.storage;
+        let own = match object {
+            Some(DeviceSpec::Bucket(address)) => address.region(storage).ok(),
+            _ => S3Server::of_environment(storage).map(|server| server.region),
+        };
+        match own {
+            Some(own) if own.eq_ignore_ascii_case(region) => Ok(()),
             _ => Err(refused_option(
-                Key::BackupOptions,
-                "it names another region than the process has: set AWS_REGION, or leave the option out",
+                *key,
+                "it names another region than the process has for this server: set AWS_REGION, or the target's `region`, or leave \
+                 the option out",
             )),
         }
     }
@@ -94,34 +107,46 @@ impl UrlOptions {
         let Some(name) = name else {
             return Ok(None);
         };
-        let known = self.keys.borrow().get(&name).cloned();
+        // A key is made for one kind of store, and for one account.
+        let of = (name, format!("{}{}", url.scheme(), url.host()));
+        let known = self.keys.borrow().get(&of).cloned();
         let access = match known {
             Some(access) => access,
             None => {
-                let access = Arc::new(self.access(session, &name, &url)?);
-                self.keys.borrow_mut().insert(name, access.clone());
+                let region = self.region.as_ref().map(|(_, region)| region.clone());
+                let access = Arc::new(key_of(session, &of.0, &url, region)?);
+                self.keys.borrow_mut().insert(of, access.clone());
                 access
             }
         };
-        let address = Address::given(url, &access);
-        let address = address.map_err(|error| {
-            let text = format!("{error} (hint: {})", error.hint());
-            message::OWN.with(&[&text])
-        })?;
-        Ok(Some(DeviceSpec::Bucket(address)))
+        given_object(url, &access).map(Some)
     }
+}
 
-    fn access(&self, session: &Session, name: &str, url: &ServerUrl) -> Result<Access, Message> {
-        let (identity, secret) = session.server.kept.secret_of(name)?;
-        let unfit = |why: String| {
-            let text = format!(
-                "the credential '{name}' does not fit the address: {why}; ALTER CREDENTIAL replaces both"
-            );
-            message::OWN.with(&[&text])
-        };
-        let secret = secret.ok_or_else(|| unfit("it has no SECRET".to_owned()))?;
-        Access::new(name, (&identity, &secret), url, self.region.clone()).map_err(unfit)
-    }
+/// The key of a credential for an address. Errors: 15151; it does not fit.
+fn key_of(
+    session: &Session,
+    name: &str,
+    url: &ServerUrl,
+    region: Option<String>,
+) -> Result<Access, Message> {
+    let (identity, secret) = session.server.kept.secret_of(name)?;
+    let unfit = |why: String| {
+        let text = format!(
+            "the credential '{name}' does not fit the address: {why}; ALTER CREDENTIAL replaces both"
+        );
+        message::OWN.with(&[&text])
+    };
+    let secret = secret.ok_or_else(|| unfit("it has no SECRET".to_owned()))?;
+    Access::new(name, (&identity, &secret), url, region).map_err(unfit)
+}
+
+fn given_object(url: ServerUrl, access: &Arc<Access>) -> Result<DeviceSpec, Message> {
+    let address = Address::given(url, access).map_err(|error| {
+        let text = format!("{error} (hint: {})", error.hint());
+        message::OWN.with(&[&text])
+    })?;
+    Ok(DeviceSpec::Bucket(address))
 }
 
 /// The name of the credential for this address: a prefix of it, and of several the longest one.
@@ -157,7 +182,7 @@ pub fn named(session: &Session, name: &str, options: &UrlOptions) -> Result<Devi
                 None => object(name),
             };
             let object = object.map_err(own)?;
-            options.check_without_key(session)?;
+            options.check_without_key(session, Some(&object))?;
             object
         }
     };
@@ -165,10 +190,70 @@ pub fn named(session: &Session, name: &str, options: &UrlOptions) -> Result<Devi
     Ok(object)
 }
 
-/// The object that the history names. `None`: its server is not known, and no credential fits it.
-pub fn recorded(session: &Session, name: &str) -> Option<DeviceSpec> {
-    let url = ServerUrl::parse(name)?.ok()?;
-    UrlOptions::default().with_key(session, url).ok().flatten()
+/// The object that the history names, at the server that its name begins with; `None`: it begins with none. `given`: the
+/// objects of the statement, whose credential and region count at their server, here too.
+///
+/// Errors: no credential fits, also where the name may be a bucket's: it may be a server's as well.
+pub fn recorded<'a>(
+    session: &Session,
+    name: &str,
+    given: impl Iterator<Item = &'a DeviceSpec>,
+) -> Result<Option<DeviceSpec>, Message> {
+    let url = match ServerUrl::parse(name) {
+        None => return Ok(None),
+        Some(Ok(url)) => url,
+        Some(Err(why)) => {
+            let text =
+                format!("the history names {name}, which no statement can reach: {why}{DOTTED}");
+            return Err(message::OWN.with(&[&text]));
+        }
+    };
+    let keys = given.filter_map(|device| match device {
+        DeviceSpec::Bucket(address) => address.with_its_key(),
+        _ => None,
+    });
+    let near: Vec<(&ServerUrl, &Arc<Access>)> =
+        keys.filter(|(at, _)| at.has_server_of(&url)).collect();
+    let is = |access: &Arc<Access>, credential: Option<&str>| {
+        credential.is_some_and(|name| name.eq_ignore_ascii_case(access.name()))
+    };
+    let fit = fitting(session, &url);
+    // The one of WITH CREDENTIAL: no prefix led to it.
+    let by_option = near
+        .iter()
+        .find(|(at, access)| !is(access, fitting(session, at).as_deref()));
+    let by_prefix = near.iter().find(|(_, access)| is(access, fit.as_deref()));
+    let access = match (by_option.or(by_prefix), &fit) {
+        (Some((_, access)), _) => Arc::clone(access),
+        (None, Some(credential)) => {
+            let region = near.first().and_then(|(_, access)| access.region());
+            let region = region.map(str::to_owned);
+            Arc::new(key_of(session, credential, &url, region)?)
+        }
+        (None, None) => return Err(unopened(name, &url)),
+    };
+    given_object(url, &access).map(Some)
+}
+
+/// The way to a bucket that may be taken for a server.
+const DOTTED: &str = "; for a bucket with a dot in its name use `longshore backup` and `longshore restore`, which take it as one";
+
+/// The message for an address of the history that no credential opens.
+fn unopened(name: &str, url: &ServerUrl) -> Message {
+    let made_with = match url.prefix().starts_with("s3://") {
+        true => "IDENTITY = 'S3 Access Key', SECRET = 'KEYID:SECRETKEY'",
+        false => "IDENTITY = 'SHARED ACCESS SIGNATURE', SECRET = 'SIGNATURE'",
+    };
+    // Neither a port nor https is a part of a bucket's name.
+    let dotted = match url.host().contains(':') || !url.prefix().starts_with("s3://") {
+        true => "",
+        false => DOTTED,
+    };
+    let text = format!(
+        "the history names {name}, and no credential fits this address: run CREATE CREDENTIAL [{}] WITH {made_with}{dotted}",
+        url.prefix()
+    );
+    message::OWN.with(&[&text])
 }
 
 fn s3_host(storage: &dyn Storage) -> Option<String> {
@@ -266,11 +351,35 @@ pub fn reach(session: &Session, object: &DeviceSpec) -> Result<(), Message> {
 
 /// Refuses a backup onto or next to the sets at a target (3201).
 pub fn check_kept(session: &Session, object: &DeviceSpec) -> Result<(), Message> {
-    let kept = &session.server.setup.kept_buckets;
-    match is_below(object, kept, &*session.server.setup.context.storage) {
-        Some(true) => Err(refused(object, crate::refusal::IN_USE)),
-        _ => Ok(()),
+    let DeviceSpec::Bucket(address) = object else {
+        return Ok(());
+    };
+    let storage = &*session.server.setup.context.storage;
+    for prefix in &session.server.setup.kept_buckets {
+        match is_below_plain(address, prefix, storage) {
+            Some(true) => return Err(refused(object, crate::refusal::IN_USE)),
+            None if has_names_of(address, prefix) => {
+                let why = format!(
+                    "it may be an object of a target: the settings do not say at which server {prefix} is; run `longshore config \
+                     check`"
+                );
+                return Err(refused(object, &why));
+            }
+            Some(false) | None => {}
+        }
     }
+    Ok(())
+}
+
+/// Whether bucket and key are below those of the prefix, at whichever servers.
+fn has_names_of(address: &Address, prefix: &str) -> bool {
+    let any = Address::of(&format!("{prefix}/x"));
+    let (Ok(own), Some(Ok(any))) = (address.parts(), any.as_ref().map(Address::parts)) else {
+        return false;
+    };
+    let (key, below): (&str, &str) = (own.2.as_ref(), any.2.as_ref());
+    let below = below.strip_suffix('x').unwrap_or(below);
+    own.0 == any.0 && own.1 == any.1 && key.starts_with(below)
 }
 
 fn refused(object: &DeviceSpec, why: &str) -> Message {
@@ -286,23 +395,27 @@ fn is_below(object: &DeviceSpec, prefixes: &[String], storage: &dyn Storage) -> 
     let DeviceSpec::Bucket(address) = object else {
         return Some(false);
     };
-    let text = address.to_string();
     let below = |prefix: &String| match ServerUrl::parse(prefix) {
         Some(url) => address.is_below_server(&url.ok()?, storage).ok(),
-        None => {
-            let known = Address::of(prefix)?;
-            // One server, also where its settings cannot be read: that is said when it is used.
-            let rest = text.strip_prefix(prefix.as_str());
-            match rest.is_some_and(|rest| rest.starts_with('/')) {
-                true => Some(true),
-                false => address.is_below(&known, storage).ok(),
-            }
-        }
+        None => is_below_plain(address, prefix, storage),
     };
     let found: Vec<bool> = prefixes.iter().filter_map(below).collect();
     match found.is_empty() && !prefixes.is_empty() {
         true => None,
         false => Some(found.contains(&true)),
+    }
+}
+
+/// The same for one prefix that begins with a bucket, also with one that has a dot in its name.
+fn is_below_plain(address: &Address, prefix: &str, storage: &dyn Storage) -> Option<bool> {
+    let known = Address::of(prefix)?;
+    // One server, also where its settings cannot be read: that is said when it is used.
+    let text = address.to_string();
+    let is_plain = address.with_its_key().is_none();
+    let rest = text.strip_prefix(prefix).filter(|_| is_plain);
+    match rest.is_some_and(|rest| rest.starts_with('/')) {
+        true => Some(true),
+        false => address.is_below(&known, storage).ok(),
     }
 }
 
@@ -417,7 +530,7 @@ mod tests {
 
     #[test]
     fn a_prefix_ends_at_a_slash_and_is_at_one_server() {
-        let disk = longshore_io::SimDisk::new(1);
+        let disk = longshore_io::Host::new();
         let below = |name: &str, prefix: &str| {
             is_below(&object(name).unwrap(), &[prefix.to_owned()], &disk)
         };
@@ -426,6 +539,22 @@ mod tests {
         assert_eq!(below("s3://nightly/ab.bak", "s3://nightly/a"), Some(false));
         assert_eq!(below("s3://nightly/a", "s3://nightly/a"), Some(false));
         assert_eq!(below("s3://nightly-2/a.bak", "s3://nightly"), Some(false));
+        // A prefix whose server is not known may be the same one.
+        let has_names =
+            |name: &str, prefix: &str| has_names_of(&Address::of(name).unwrap(), prefix);
+        let unknown = "s3+no-server-has-this-name://nightly/a";
+        assert!(has_names("s3://nightly/a/b.bak", unknown));
+        assert!(has_names(
+            "s3://nightly/b.bak",
+            "s3+no-server-has-this-name://nightly"
+        ));
+        for (name, prefix) in [
+            ("s3://nightly/ab.bak", unknown),
+            ("s3://nightly-2/a/b.bak", unknown),
+            ("az://nightly/a/b.bak", unknown),
+        ] {
+            assert!(!has_names(name, prefix), "{name}");
+        }
         let known = "s3+no-server-has-this-name://nightly/a";
         assert_eq!(below("s3://nightly/a/b.bak", known), None);
         assert_eq!(

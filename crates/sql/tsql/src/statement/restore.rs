@@ -238,7 +238,7 @@ impl FullRestore {
             return Err(other().into());
         }
         let is_copy = header.source_kind == POSTGRES
-            && !goes_on_archiving(session, &spelled, &place.target, header);
+            && !goes_on_archiving(session, (&spelled, &from), &place.target, header);
         let request = RestoreRequest {
             position: options.position.unwrap_or(1),
             // The database's own files are overwritten without REPLACE, as in SQL Server.

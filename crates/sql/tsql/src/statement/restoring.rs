@@ -34,10 +34,10 @@ use crate::sink::Command;
 ///
 /// The set names its server's directory, and so does the newest set, since the server may have moved in between. If a
 /// server answers at the configured address, it runs in another directory, since a restore over a running server is
-/// refused; then the target is a copy.
+/// refused; then the target is a copy. `from`: the statement's devices.
 pub(super) fn goes_on_archiving(
     session: &Session,
-    name: &str,
+    (name, from): (&str, &[DeviceSpec]),
     target: &Path,
     header: &SetHeader,
 ) -> bool {
@@ -53,7 +53,7 @@ pub(super) fn goes_on_archiving(
     session.server.is_configured(name)
         && HeldCluster::may_archive(&*context.storage, target, header.log.system)
         && is_home(header)
-        && newest(session, name, header).is_some_and(|newest| is_home(&newest))
+        && newest(session, (name, from), header).is_some_and(|newest| is_home(&newest))
         && is_down()
 }
 
@@ -62,7 +62,11 @@ const NEWEST_MAX: u32 = 1000;
 
 /// The newest full or differential set of the database in the history; the restored one if the history has none.
 /// `None` if it cannot be read.
-fn newest(session: &Session, name: &str, restored: &SetHeader) -> Option<SetHeader> {
+fn newest(
+    session: &Session,
+    (name, from): (&str, &[DeviceSpec]),
+    restored: &SetHeader,
+) -> Option<SetHeader> {
     if session.server.known_catalog().is_none() {
         return Some(restored.clone());
     }
@@ -80,11 +84,8 @@ fn newest(session: &Session, name: &str, restored: &SetHeader) -> Option<SetHead
     if newest.set == restored.set {
         return Some(restored.clone());
     }
-    let devices: Vec<_> = newest
-        .devices
-        .iter()
-        .filter_map(|device| recorded(session, device))
-        .collect();
+    let names = newest.devices.iter().map(String::as_str);
+    let devices = recorded(session, names, from).ok()?;
     let found = media::summary(session, &devices, newest.position)?.header;
     (found.set == newest.set).then_some(found)
 }

@@ -28,7 +28,7 @@ use longshore_pipeline::{
 
 use uuid::Uuid;
 
-use super::device::{named_path, reach as reach_path, reach_device, recorded};
+use super::device::{named_path, reach as reach_path, recorded};
 use super::options::Options;
 use super::restoring::{
     ARCHIVES_NOTHING, RUNS_NO_SUBSCRIPTIONS, RestoreMessages, goes_on_archiving, request, run,
@@ -107,7 +107,7 @@ fn kept(from: &[DeviceSpec]) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The devices of the steps before this one, but for those that it names itself. Errors: 3201.
+/// The devices of the steps before this one, but for those that it names itself. Errors: those of [`recorded`].
 fn bases(
     session: &Session,
     sequence: &RestoreSequence,
@@ -119,15 +119,16 @@ fn bases(
         other => other,
     };
     let given: Vec<_> = from.iter().cloned().map(real).collect();
-    let before = sequence.devices.iter();
-    let before = before.filter_map(|kept| recorded(session, &kept.display().to_string()));
-    let bases: Vec<_> = before
+    let names = sequence
+        .devices
+        .iter()
+        .map(|kept| kept.display().to_string());
+    let names: Vec<String> = names.collect();
+    let before = recorded(session, names.iter().map(String::as_str), from)?;
+    let others = before.into_iter();
+    Ok(others
         .filter(|device| !given.contains(&real(device.clone())))
-        .collect();
-    for device in &bases {
-        reach_device(session, device)?;
-    }
-    Ok(bases)
+        .collect())
 }
 
 /// A full set WITH NORECOVERY: the first step. `request` is complete except for holding the cluster back.
@@ -273,7 +274,12 @@ pub fn differential(
     check_moves(session, &sequence, options)?;
     let bases = bases(session, &sequence, &from)?;
     let devices: Vec<_> = kept(&from).collect();
-    let is_copy = !goes_on_archiving(session, &sequence.database, &sequence.target, header);
+    let is_copy = !goes_on_archiving(
+        session,
+        (&sequence.database, &from),
+        &sequence.target,
+        header,
+    );
     let request = RestoreRequest {
         position: header.position,
         bases,

@@ -29,8 +29,8 @@ mod wait;
 
 pub use ast::*;
 pub(crate) use form::{ExpressionForm, Literal, form, marked};
+pub use hidden::{may_have_secret, parse};
 pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec, Verb};
-use parser::parse_batch;
 pub(crate) use set::unheard_of;
 pub use set::{SET_OPTIONS, SetFate};
 pub(crate) use wait::parse_time;
@@ -41,13 +41,6 @@ pub const DEPTH_MAX: usize = 64;
 pub const LEN_MAX: usize = 64 << 20;
 /// The most characters of a name.
 pub const NAME_MAX: usize = 128;
-
-/// Parses one whole batch: with one mistake, none of it is run.
-///
-/// Errors: the message of the first mistake, with its line. It shows no secret of a statement about a credential.
-pub fn parse(text: &str) -> Result<Batch, Message> {
-    parse_batch(text).map_err(|message| hidden::hidden(message, text))
-}
 
 /// The literal or variable of an expression with a single token; `None` for any other expression.
 pub(crate) fn single(text: &str) -> Option<Operand> {
