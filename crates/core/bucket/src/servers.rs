@@ -238,9 +238,10 @@ fn private(storage: &dyn Storage, path: &Path) -> Result<Vec<u8>, String> {
     read_file(storage, path)?.ok_or_else(missing)
 }
 
-/// Whether a file of this owner is root's or this process's own.
+/// Whether a file of this owner is root's or this process's own. Root takes any user's: the configuration that it reads
+/// names the file, and a restored server, which is another user, must read the same one.
 fn is_trusted(owner: u32, own: u32) -> bool {
-    owner == 0 || owner == own
+    owner == 0 || owner == own || own == 0
 }
 
 /// The lines `NAME=VALUE` of Azure's file of credentials. Errors: the number of a line that is none.
@@ -466,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_file_of_credentials_belongs_to_root_or_to_this_user() {
-        assert!(is_trusted(0, 1000) && is_trusted(1000, 1000));
-        assert!(!is_trusted(1001, 1000) && !is_trusted(1001, 0));
+        assert!(is_trusted(0, 1000) && is_trusted(1000, 1000) && is_trusted(1001, 0));
+        assert!(!is_trusted(1001, 1000));
     }
 }

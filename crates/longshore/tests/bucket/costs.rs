@@ -39,7 +39,7 @@ fn as_few(server: &Server) {
     for (name, parts) in [("small", 0), ("large", PARTS)] {
         let tree = server.path(name);
         std::fs::create_dir(&tree).unwrap();
-        let bytes = content(2, (parts as usize * 5 << 20) + 1000);
+        let bytes = content(2, ((parts as usize * 5) << 20) + 1000);
         std::fs::write(tree.join("file"), bytes).unwrap();
         let to = server.stripes(name, "--to");
         let stripes = to.matches("--to").count() as u64;

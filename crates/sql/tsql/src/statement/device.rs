@@ -97,10 +97,23 @@ fn spec(path: &Path) -> DeviceSpec {
     }
 }
 
+/// [`recorded`] devices that this statement may reach, too. Errors: also 3201.
+pub fn reachable<'a>(
+    session: &Session,
+    names: impl IntoIterator<Item = &'a str>,
+    given: &[DeviceSpec],
+) -> Result<Vec<DeviceSpec>, Message> {
+    let found = recorded(session, names, given)?;
+    found
+        .iter()
+        .try_for_each(|device| reach_device(session, device))?;
+    Ok(found)
+}
+
 /// The devices that the catalog names, but for those that cannot be read back. `given`: the statement's own, whose options
 /// count for objects at the same server.
 ///
-/// Errors: an object's credential is missing; a device that no statement may reach (3201).
+/// Errors: an object's credential is missing; an object that a credential opens and no statement may reach (3201).
 pub fn recorded<'a>(
     session: &Session,
     names: impl IntoIterator<Item = &'a str>,
@@ -110,9 +123,10 @@ pub fn recorded<'a>(
     for name in names.into_iter().filter(|name| is_readable(name)) {
         // Objects at one server share a key with those before them.
         let device = object::recorded(session, name, given.iter().chain(&found))?;
-        let device = device.unwrap_or_else(|| DeviceSpec::parse(name));
-        reach_device(session, &device)?;
-        found.push(device);
+        if let Some(object) = &device {
+            object::reach(session, object)?;
+        }
+        found.push(device.unwrap_or_else(|| DeviceSpec::parse(name)));
     }
     Ok(found)
 }

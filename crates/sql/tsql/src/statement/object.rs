@@ -222,6 +222,8 @@ pub fn recorded<'a>(
     let by_option = near
         .iter()
         .find(|(at, access)| !is(access, fitting(session, at).as_deref()));
+    // A prefix of its own goes before the option of a statement about another bucket.
+    let by_option = by_option.filter(|(at, _)| fit.is_none() || at.prefix() == url.prefix());
     let by_prefix = near.iter().find(|(_, access)| is(access, fit.as_deref()));
     let access = match (by_option.or(by_prefix), &fit) {
         (Some((_, access)), _) => Arc::clone(access),
@@ -230,9 +232,20 @@ pub fn recorded<'a>(
             let region = region.map(str::to_owned);
             Arc::new(key_of(session, credential, &url, region)?)
         }
+        // A bucket with a dot in its name, which a target of the configuration has.
+        (None, None) if is_of_target(session, name) => return Ok(None),
         (None, None) => return Err(unopened(name, &url)),
     };
     given_object(url, &access).map(Some)
+}
+
+/// Whether a name is below a bucket of a target that the configuration has.
+fn is_of_target(session: &Session, name: &str) -> bool {
+    let mut kept = session.server.setup.kept_buckets.iter();
+    kept.any(|prefix| {
+        let rest = name.strip_prefix(prefix.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    })
 }
 
 /// The way to a bucket that may be taken for a server.

@@ -28,7 +28,7 @@ use longshore_pipeline::{
 
 use uuid::Uuid;
 
-use super::device::{named_path, reach as reach_path, recorded};
+use super::device::{named_path, reach as reach_path, reachable};
 use super::options::Options;
 use super::restoring::{
     ARCHIVES_NOTHING, RUNS_NO_SUBSCRIPTIONS, RestoreMessages, goes_on_archiving, request, run,
@@ -107,7 +107,7 @@ fn kept(from: &[DeviceSpec]) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The devices of the steps before this one, but for those that it names itself. Errors: those of [`recorded`].
+/// The devices of the steps before this one, but for those that it names itself. Errors: those of [`reachable`].
 fn bases(
     session: &Session,
     sequence: &RestoreSequence,
@@ -124,7 +124,7 @@ fn bases(
         .iter()
         .map(|kept| kept.display().to_string());
     let names: Vec<String> = names.collect();
-    let before = recorded(session, names.iter().map(String::as_str), from)?;
+    let before = reachable(session, names.iter().map(String::as_str), from)?;
     let others = before.into_iter();
     Ok(others
         .filter(|device| !given.contains(&real(device.clone())))

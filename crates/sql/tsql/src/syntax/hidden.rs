@@ -4,7 +4,7 @@
 //! a quotation mark too many is enough, also in another statement before it.
 //!
 //! Invariants
-//! - A batch that has the word CREDENTIAL gets messages that show words of the language only. The word SECRET may be what
+//! - A batch that has the word CREDENTIAL, and CREATE or ALTER, gets messages that show words of the language only. The word SECRET may be what
 //!   was forgotten.
 //!
 //! Leaves to others: parsing (`parser`).
@@ -41,7 +41,8 @@ pub fn parse(text: &str) -> Result<Batch, Message> {
 
 /// The message as it may be shown for a mistake in this batch.
 fn hidden(mut message: Message, batch: &str) -> Message {
-    if may_have_secret(batch) {
+    let gives_one = has(batch, b"create") || has(batch, b"alter");
+    if gives_one && may_have_secret(batch) {
         for mark in ['\'', '"'] {
             message.text = without_quoted(&message.text, mark);
         }
@@ -66,13 +67,15 @@ fn without_quoted(text: &str, mark: char) -> String {
     }
 }
 
-/// Whether a text may have a secret in it: it has the word CREDENTIAL, in letters of any case, also as a part of another
-/// word.
+/// Whether a text may be a part of a batch with a secret in it: it has the word CREDENTIAL, in letters of any case, also as
+/// a part of another word.
 pub fn may_have_secret(text: &str) -> bool {
-    let word = b"credential";
-    text.as_bytes()
-        .windows(word.len())
-        .any(|part| part.eq_ignore_ascii_case(word))
+    has(text, b"credential")
+}
+
+fn has(text: &str, word: &[u8]) -> bool {
+    let mut parts = text.as_bytes().windows(word.len());
+    parts.any(|part| part.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
