@@ -460,7 +460,9 @@ mod tests {
             ..Server::default()
         };
         server.of_kind_of("s3://abc").name("of-s3-alone");
-        assert!(settings(Scheme::S3, "of-s3-alone", "abc", &disk()).is_ok());
+        // What else this machine's environment may say is another matter.
+        let own = settings(Scheme::S3, "of-s3-alone", "abc", &disk());
+        assert!(!matches!(own, Err(Error::NoServer { .. })));
         let refused = settings(Scheme::Azure, "of-s3-alone", "abc", &disk());
         assert!(matches!(refused, Err(Error::NoServer { .. })));
     }

@@ -8,7 +8,7 @@ use clap::{Args, Command};
 type Subcommand = Command;
 
 /// The studies that `lab` has, with the first lines of their help: what completions offer after `lab`.
-const STUDIES: [(&str, &str); 7] = [
+const STUDIES: [(&str, &str); 8] = [
     (
         "sample",
         "Builds a SQLite database with realistic content, the same bytes on every run",
@@ -20,6 +20,10 @@ const STUDIES: [(&str, &str); 7] = [
     (
         "compare",
         "Compares algorithms and levels: time, CPU, ratio and speed-up over MS_XPRESS",
+    ),
+    (
+        "network",
+        "Measures whether the CPUs or the way to an object store limit a backup",
     ),
     (
         "bench",

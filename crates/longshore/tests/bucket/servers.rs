@@ -191,6 +191,23 @@ fn an_address_means_its_own_server_or_nothing() {
     ended(0, &mut list);
     list.env("AWS_ENDPOINT_URL", stage.far.endpoint());
     ended(4, &mut list);
+    // No statement writes to a target's place, whatever it calls the server.
+    let here = stage.near.endpoint().replace("http://", "");
+    for url in [
+        "s3://nightly/b/x.bak".to_owned(),
+        "s3+near://nightly/b/x.bak".to_owned(),
+        format!("s3://{here}/nightly/b/x.bak"),
+    ] {
+        let mut sql = stage.command("sql -b -Q");
+        sql.arg(format!(
+            "CREATE CREDENTIAL [s3://{here}/nightly] WITH IDENTITY = 'S3 Access Key', SECRET = 'a:b'; \
+             BACKUP DATABASE app TO URL = '{url}'; DROP CREDENTIAL [s3://{here}/nightly]"
+        ));
+        sql.env("AWS_ENDPOINT_URL", stage.near.endpoint())
+            .env("LONGSHORE_ALLOW_HTTP", "1");
+        let said = text(&ended(1, &mut sql).stdout);
+        assert!(said.contains("Msg 3201") && said.contains(&url), "{said}");
+    }
     // Two targets that name one place are refused, whatever they call it.
     stage.configure(&format!(
         "[target.same]\nbuckets = [\"s3://nightly/b/\"]\nendpoint = \"{}/\"\nprofile = \"near\"\nallow_http = true\n",

