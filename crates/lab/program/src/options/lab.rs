@@ -276,7 +276,7 @@ Examples:
   longshore lab network --to s3://my-bucket/lab --stripes 4
   longshore lab network --to s3://my-bucket/lab --source /var/lib/shop.db --algorithm ZSTD
 
-Not for: a bucket where these credentials may not remove objects, or where each old version is kept for
+Not for: a bucket where these credentials may not remove objects, or that keeps old versions for
 long.";
 
 /// Measures whether the CPUs or the way to an object store limit a backup.
