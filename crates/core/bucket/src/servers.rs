@@ -460,7 +460,7 @@ mod tests {
             ..Server::default()
         };
         server.of_kind_of("s3://abc").name("of-s3-alone");
-        // What else this machine's environment may say is another matter.
+        // The environment of this machine may have settings that cannot be used.
         let own = settings(Scheme::S3, "of-s3-alone", "abc", &disk());
         assert!(!matches!(own, Err(Error::NoServer { .. })));
         let refused = settings(Scheme::Azure, "of-s3-alone", "abc", &disk());
