@@ -14,6 +14,7 @@ use longshore_io::Storage;
 
 use crate::Error;
 use crate::environment::{ALLOW_HTTP, Form, check};
+use crate::s3::CHECKSUM;
 use crate::scheme::Scheme;
 use crate::server_url::ServerUrl;
 use crate::settings::{CA_FILE, Origin, PART_MIB, Settings};
@@ -24,7 +25,7 @@ const S3_IDENTITY: &str = "S3 Access Key";
 const SAS_IDENTITY: &str = "SHARED ACCESS SIGNATURE";
 
 /// The variables that count at such a server, too.
-const COMMON: [&str; 3] = [CA_FILE, "AWS_CA_BUNDLE", PART_MIB];
+const COMMON: [&str; 4] = [CA_FILE, "AWS_CA_BUNDLE", PART_MIB, CHECKSUM];
 
 /// A key and its name.
 pub struct Access {

@@ -8,8 +8,8 @@
 //! - A server that says where it is, or whose credentials count, takes neither address nor region of the environment, nor
 //!   of a profile that the environment names.
 //! - A server with a profile or a file of credentials takes no credentials of the environment.
-//! - A file of credentials that others can read, or that belongs to another user than root, is refused. No message has
-//!   anything of its content.
+//! - A file of credentials that others can read is refused, and one of another user than root and the process's, unless
+//!   the process is root's. No message has anything of its content.
 //!
 //! Leaves to others: which tables of the configuration are servers (`longshore`), and what the values mean
 //! (`settings.rs`, `s3.rs`, `azure.rs`, `google.rs`).
