@@ -39,7 +39,7 @@ use crate::access::Access;
 use crate::address::{Given, beginning};
 use crate::connection::{Connection, Ways};
 use crate::error::BY;
-use crate::flow::Flow;
+use crate::flow::{Flow, Running};
 use crate::network::{Direct, Proxies};
 use crate::own::{Asking, odd};
 use crate::past::{Past, Then, past_ns};
@@ -658,14 +658,7 @@ impl Bucket {
         range: Range<u64>,
         tag: Option<String>,
     ) -> Result<Ticket<Vec<Bytes>>, Error> {
-        let (bucket, at) = (self.clone(), key.clone());
-        let running = self.0.reading.begin();
-        self.ask("read", key, async move {
-            let bytes = range.end - range.start;
-            let pieces = bucket.ranged(&at, range, tag).await?;
-            running.done(bytes);
-            Ok(pieces)
-        })
+        self.fetch_counted(key, range, tag, Some(self.0.reading.begin()))
     }
 
     /// Starts to read a range, which must lie in the object. Only the content that `tag` stands for is read.
@@ -675,12 +668,25 @@ impl Bucket {
         range: Range<u64>,
         tag: Option<String>,
     ) -> Result<Ticket<Vec<Bytes>>, Error> {
+        self.fetch_counted(key, range, tag, None)
+    }
+
+    fn fetch_counted(
+        &self,
+        key: &Path,
+        range: Range<u64>,
+        tag: Option<String>,
+        running: Option<Running>,
+    ) -> Result<Ticket<Vec<Bytes>>, Error> {
         let (bucket, at) = (self.clone(), key.clone());
-        self.ask(
-            "read",
-            key,
-            async move { bucket.ranged(&at, range, tag).await },
-        )
+        self.ask("read", key, async move {
+            let bytes = range.end - range.start;
+            let pieces = bucket.ranged(&at, range, tag).await?;
+            if let Some(running) = running {
+                running.done(bytes);
+            }
+            Ok(pieces)
+        })
     }
 
     async fn ranged(

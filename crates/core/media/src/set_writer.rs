@@ -358,7 +358,8 @@ impl SetWriter {
         for family in &mut families {
             family.put_trailer(&whole, root)?;
         }
-        // The last row covers the trailers. All that the parity stripes' own trailers promise is durable or in order before them.
+        // The last row covers the trailers. All that the parity stripes' own trailers promise is durable, or in order,
+        // before them.
         let mut parity = match &self.rows {
             None => Vec::new(),
             Some(rows) => rows.end()?,

@@ -3,7 +3,8 @@
 //! Invariants
 //! - A base is complete and unmarked with its whole chain, is not copy-only, and has page sums.
 //! - A server's base is of the server's own branch. A backup whose branch is unknown is a base only if the same server
-//!   process made it and no other backup's branch is proved.
+//!   process made it and no other backup's branch is proved by WAL. The one that the server was restored from is a base
+//!   only while no newer one may be the server's own.
 //! - The base of a source without WAL is of a source of that kind and name. More need not be proved: all of its pages
 //!   are compared.
 //! - No expire removes the base while the lease is held.

@@ -35,6 +35,6 @@ pub use shelf::{
 };
 pub use target::{Places, Target};
 
-/// The requests that this process has sent to object stores.
 pub use longshore_bucket::{Server as StoreServer, is_server_name};
+/// The requests that this process has sent to object stores.
 pub use longshore_bucket::{as_of, past_ns, requests as store_requests};

@@ -263,13 +263,7 @@ fn backups_go_to_a_bucket_and_come_back() {
     let store = Store::default();
     let stage = Stage::new(2, 1);
     let label = stage.shelve(1);
-    let name = store.install().unwrap();
-    let texts = [1, 2].map(|n| format!("s3://{name}/{n}"));
-    let target = Target {
-        name: "bucket".into(),
-        places: Places::buckets(&texts).unwrap(),
-    };
-    let bucket = Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap();
+    let bucket = shelf_in(&store);
     copy(&stage.from, &bucket, &label, false).unwrap();
     assert_eq!(words(&bucket), ["complete"]);
     copy(&bucket, &stage.to, &label, false).unwrap();
@@ -287,13 +281,7 @@ fn a_copy_that_is_killed_anywhere_leaves_a_whole_backup_or_none() {
         let store = Store::default();
         let stage = Stage::new(2, 1);
         let label = stage.shelve(1);
-        let name = store.install().unwrap();
-        let texts = [1, 2].map(|n| format!("s3://{name}/{n}"));
-        let target = Target {
-            name: "bucket".into(),
-            places: Places::buckets(&texts).unwrap(),
-        };
-        let bucket = Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap();
+        let bucket = shelf_in(&store);
         (store, stage, label, bucket)
     };
     let step = |stage: &Stage, to: &Shelf| {
@@ -350,6 +338,17 @@ fn a_copy_that_is_killed_anywhere_leaves_a_whole_backup_or_none() {
         assert_eq!(store.uploads(), [], "{at}");
     }
     assert!(unfinished > 5, "{unfinished}");
+}
+
+/// A shelf in two prefixes of a store.
+fn shelf_in(store: &Store) -> Shelf {
+    let name = store.install().unwrap();
+    let texts = [1, 2].map(|n| format!("s3://{name}/{n}"));
+    let target = Target {
+        name: "bucket".into(),
+        places: Places::buckets(&texts).unwrap(),
+    };
+    Shelf::new(host(), Arc::new(HostClock), &target, "db").unwrap()
 }
 
 fn content_of_first() -> Vec<u8> {

@@ -409,8 +409,8 @@ fn compare(
 }
 
 /// The sentence for a server that is at another place than all backups of the target, and whose WAL proves none of them.
-/// Retention then counts those apart, unless the server was restored from the newest. Where a place is not known, as over a connection, host name and source decide later,
-/// as for all commands.
+/// Retention then counts those apart, unless the server was restored from the newest. Where a place is not known, as over
+/// a connection, host name and source decide later, as for all commands.
 fn begins_branch(
     shelf: &Shelf,
     listing: &Listing,

@@ -30,7 +30,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use longshore_bucket::{
@@ -58,18 +58,17 @@ const LAST_BYTES: u64 = 4 << 10;
 /// A reader that goes back by less than this still reads in order: fetches begin at multiples of the alignment.
 const BACK: u64 = 64 << 10;
 
-/// The memory that this process lets a stripe hold in requests in flight.
-fn held_bytes() -> u64 {
+/// The memory that this process lets a stripe hold in requests in flight. A look at a target opens thousands of stripes, and
+/// the limits stay as they are: they are read once.
+static HELD: LazyLock<u64> = LazyLock::new(|| {
     let limits = [facts::memory_allowed(), facts::address_space_left()];
-    let limits = limits.into_iter().flatten();
-    limits
-        .map(|limit| limit / HELD_SHARE)
-        .fold(HELD_BYTES, u64::min)
-}
+    let shares = limits.into_iter().flatten().map(|limit| limit / HELD_SHARE);
+    shares.fold(HELD_BYTES, u64::min)
+});
 
 /// How many requests of `bytes` each a stripe may ever have in flight. The bucket says how many are worth having.
-fn most_in_flight(held_bytes: u64, bytes: u64) -> usize {
-    let fitting = held_bytes / bytes.max(1);
+fn most_in_flight(bytes: u64) -> usize {
+    let fitting = *HELD / bytes.max(1);
     fitting.clamp(IN_FLIGHT_LEAST.into(), IN_FLIGHT_MOST.into()) as usize
 }
 
@@ -80,7 +79,6 @@ pub struct BucketDevice {
     place: OnceLock<(Bucket, Key)>,
     /// The size of a part, where it is not the usual one.
     part_bytes: Option<u64>,
-    held_bytes: u64,
     /// Of the stripe that was begun last.
     trace: Mutex<Option<UploadTrace>>,
 }
@@ -99,7 +97,6 @@ impl BucketDevice {
             address,
             cancel,
             place: OnceLock::new(),
-            held_bytes: held_bytes(),
             trace: Mutex::default(),
         }
     }
@@ -200,7 +197,6 @@ impl BackupDevice for BucketDevice {
                 first: ends.first,
                 last: ends.last,
                 cancel: self.cancel.clone(),
-                most_ahead: most_in_flight(self.held_bytes, WINDOW_MAX),
                 ahead: Mutex::default(),
             }) as Arc<dyn FamilyRead>
         }))
@@ -225,8 +221,7 @@ impl BackupDevice for BucketDevice {
         };
         let part =
             usize::try_from(part).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
-        let in_flight = most_in_flight(self.held_bytes, part as u64);
-        let pool = Pool::new(in_flight + 1, part).map_err(memory)?;
+        let pool = Pool::new(most_in_flight(part as u64) + 1, part).map_err(memory)?;
         let found = bucket.head(key, &self.cancel)?;
         let upload = bucket.begin(key, stripe.label.clone(), &self.cancel)?;
         let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -238,7 +233,6 @@ impl BackupDevice for BucketDevice {
             found,
             cancel: self.cancel.clone(),
             part,
-            in_flight,
             pool,
             staging: None,
             staged: 0,
@@ -252,7 +246,7 @@ impl BackupDevice for BucketDevice {
 
     fn writing_bytes(&self, stripe_bytes: Option<u64>) -> u64 {
         let part = self.part(stripe_bytes);
-        part.saturating_mul(most_in_flight(self.held_bytes, part) as u64 + 1)
+        part.saturating_mul(most_in_flight(part) as u64 + 1)
     }
 
     fn append(&self, _offset: u64, _via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
@@ -268,8 +262,6 @@ struct BucketWrite {
     found: Option<Head>,
     cancel: Arc<AtomicBool>,
     part: usize,
-    /// Parts in flight at most.
-    in_flight: usize,
     pool: Pool,
     /// The part that is filled; `None` while it is empty.
     staging: Option<Buffer>,
@@ -307,7 +299,8 @@ impl BucketWrite {
     /// A free buffer, when no more parts are in flight than is worth it. A request that ended may hold its buffer for
     /// some moments more.
     fn buffer(&mut self) -> Result<Buffer, Error> {
-        let wanted = self.bucket.parts_in_flight().min(self.in_flight);
+        // The pool bounds them, too.
+        let wanted = self.bucket.parts_in_flight();
         while self.under_way.len() > wanted {
             self.wait_for_one()?;
         }
@@ -482,8 +475,6 @@ struct BucketRead {
     first: Bytes,
     last: Bytes,
     cancel: Arc<AtomicBool>,
-    /// Windows in flight at most, in addition to the one that is used.
-    most_ahead: usize,
     ahead: Mutex<Ahead>,
 }
 
@@ -513,7 +504,10 @@ impl BucketRead {
     /// Requests the windows after the last one.
     fn top_up(&self, ahead: &mut Ahead, offset: u64) -> Result<(), Error> {
         let window = ahead.run.clamp(WINDOW_MIN, WINDOW_MAX);
-        let wanted = self.bucket.ranges_in_flight().min(self.most_ahead);
+        let wanted = self
+            .bucket
+            .ranges_in_flight()
+            .min(most_in_flight(WINDOW_MAX));
         while ahead.spans.iter().filter(|s| s.start > offset).count() < wanted {
             let start = ahead.spans.back().map_or(offset, Span::end);
             let len = window.min(self.head.len_bytes - start);
@@ -604,7 +598,7 @@ impl FamilyRead for BucketRead {
     }
 
     fn reading_bytes(&self) -> u64 {
-        WINDOW_MAX * (self.most_ahead as u64 + 2)
+        WINDOW_MAX * (most_in_flight(WINDOW_MAX) as u64 + 2)
     }
 
     fn again(&self) -> Option<Arc<dyn FamilyRead>> {
@@ -615,7 +609,6 @@ impl FamilyRead for BucketRead {
             first: self.first.clone(),
             last: self.last.clone(),
             cancel: self.cancel.clone(),
-            most_ahead: self.most_ahead,
             ahead: Mutex::default(),
         }))
     }
