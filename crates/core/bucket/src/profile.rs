@@ -27,25 +27,37 @@ impl Profile {
 
     fn merge(&mut self, text: &str, sections: &[String]) -> bool {
         let (mut inside, mut is_there) = (false, false);
+        // The key whose value is the indented lines below it.
+        let mut above = None;
         for line in text.lines() {
-            // An indented line belongs to the key above it, which no key used here has.
             let is_nested = line.starts_with([' ', '\t']);
             let line = line.trim();
-            if line.is_empty() || line.starts_with(['#', ';']) || is_nested {
+            if line.is_empty() || line.starts_with(['#', ';']) {
                 continue;
             }
+            if is_nested {
+                if let (Some(above), Some((key, value))) = (&above, line.split_once('=')) {
+                    let key = format!("{above}.{}", key.trim().to_ascii_lowercase());
+                    self.0.insert(key, value.trim().to_owned());
+                }
+                continue;
+            }
+            above = None;
             if let Some(section) = line.strip_prefix('[').and_then(|l| l.split_once(']')) {
                 let words: Vec<_> = section.0.split_whitespace().collect();
                 inside = sections.contains(&words.join(" "));
                 is_there |= inside;
             } else if let (true, Some((key, value))) = (inside, line.split_once('=')) {
                 let key = key.trim().to_ascii_lowercase();
-                self.0.insert(key, value.trim().to_owned());
+                let value = value.trim().to_owned();
+                above = value.is_empty().then(|| key.clone());
+                self.0.insert(key, value);
             }
         }
         is_there
     }
 
+    /// The value of `KEY`, or of a key below another one: `KEY.KEY`.
     pub fn get(&self, key: &str) -> Option<String> {
         self.0.get(key).filter(|value| !value.is_empty()).cloned()
     }

@@ -14,6 +14,7 @@ use longshore_io::Storage;
 use object_store::Error as StoreError;
 use object_store::aws::{AmazonS3Builder, AwsCredentialProvider, Checksum};
 use object_store::client::HttpConnector;
+use reqwest::Url;
 
 use crate::connection::{Connection, Ways, base_of};
 use crate::credentials::{Lacking, Noted, Process};
@@ -26,10 +27,24 @@ const REGION: &str = "us-east-1";
 /// A bucket with an object lock takes no body without a checksum; old stores know none of these.
 pub const CHECKSUM: &str = "LONGSHORE_S3_CHECKSUM";
 
+/// How requests name the bucket.
+pub const ADDRESSING_STYLE: &str = "LONGSHORE_S3_ADDRESSING_STYLE";
+
+/// Where a request has the bucket's name, by the words of AWS's own tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// In the path at a server of one's own, in the host at AWS.
+    Auto,
+    Path,
+    /// In the host: `https://BUCKET.SERVER/KEY`.
+    Virtual,
+}
+
 /// The settings with which a bucket is reached.
 #[derive(Clone)]
 pub struct S3 {
     pub endpoint: Option<String>,
+    pub style: Style,
     pub region: Option<String>,
     pub source: Result<Source, String>,
     /// The checksum that each body is sent with; the store compares it.
@@ -72,6 +87,11 @@ impl S3 {
             // One server has one spelling: places are compared by it.
             Some((name, endpoint)) => Some(check_endpoint(&name, &endpoint, allow_http)?),
         };
+        let style = match env.get(ADDRESSING_STYLE, Form::Word)? {
+            None => of_profile("s3.addressing_style", Form::Word)?,
+            Some(value) => Some((ADDRESSING_STYLE.to_owned(), value)),
+        };
+        let style = style_of(style, endpoint.as_ref())?;
         let region = match env.first(&["AWS_REGION", "AWS_DEFAULT_REGION"], Form::Word)? {
             None => of_profile("region", Form::Word)?,
             found => found,
@@ -88,6 +108,7 @@ impl S3 {
         };
         Ok(S3 {
             checksum,
+            style,
             endpoint: endpoint.map(|url| url.as_str().trim_end_matches('/').to_owned()),
             region: region.map(|(_, value)| value),
             source: source(env, explicit.is_some(), &name, &profile),
@@ -146,21 +167,54 @@ impl S3 {
 
     /// The builder that knows where the bucket is, and the bucket's own address.
     fn addressed(&self, builder: AmazonS3Builder, name: &str) -> (AmazonS3Builder, String) {
-        let endpoint = self.server();
-        let endpoint = endpoint.trim_end_matches('/');
-        // TLS protects the body already, and hashing it costs a core for each GB/s.
-        let builder = builder.with_unsigned_payload(endpoint.starts_with("https://"));
-        // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
-        let is_host = self.endpoint.is_none() && !name.contains('.');
-        let builder = match self.endpoint {
-            Some(_) => builder.with_endpoint(endpoint),
-            None => builder.with_virtual_hosted_style_request(is_host),
+        let base = self.bucket_url(name);
+        let is_host = self.is_in_host(name);
+        let endpoint = match is_host {
+            // The client takes it as the bucket's.
+            true => base.trim_end_matches('/').to_owned(),
+            false => self.server(),
         };
-        let base = match is_host {
-            true => format!("https://{name}.s3.{}.amazonaws.com/", self.region()),
-            false => format!("{endpoint}/{name}"),
-        };
+        let builder = builder
+            // TLS protects the body already, and hashing it costs a core for each GB/s.
+            .with_unsigned_payload(endpoint.starts_with("https://"))
+            .with_virtual_hosted_style_request(is_host)
+            .with_endpoint(endpoint);
         (builder, base)
+    }
+
+    /// The address that the keys of the bucket `name` are appended to.
+    pub fn bucket_url(&self, name: &str) -> String {
+        let server = self.server();
+        match (self.is_in_host(name), server.split_once("://")) {
+            (true, Some((protocol, host))) => format!("{protocol}://{name}.{host}/"),
+            _ => format!("{server}/{name}"),
+        }
+    }
+
+    fn is_in_host(&self, name: &str) -> bool {
+        match self.style {
+            // The certificate of *.s3.REGION.amazonaws.com does not cover a name with a dot.
+            Style::Auto => self.endpoint.is_none() && !name.contains('.'),
+            Style::Path => false,
+            Style::Virtual => true,
+        }
+    }
+}
+
+/// Errors: the value is no style, or the server has no name that a bucket could go before.
+fn style_of(given: Option<(String, String)>, endpoint: Option<&Url>) -> Result<Style, String> {
+    let Some((name, value)) = given else {
+        return Ok(Style::Auto);
+    };
+    let is_named = |url: &Url| url.domain().is_some();
+    match value.as_str() {
+        "auto" => Ok(Style::Auto),
+        "path" => Ok(Style::Path),
+        "virtual" if endpoint.is_none_or(is_named) => Ok(Style::Virtual),
+        "virtual" => Err(format!(
+            "{name} is virtual, which puts the bucket's name before the server's, and this server has an address and no name: set it to path"
+        )),
+        _ => Err(format!("{name} is neither path nor virtual nor auto")),
     }
 }
 

@@ -21,7 +21,8 @@ use std::sync::{Mutex, PoisonError};
 
 use longshore_io::Storage;
 
-use crate::environment::{ALLOW_HTTP, read_file};
+use crate::environment::{ALLOW_HTTP, check_endpoint, read_file};
+use crate::s3::ADDRESSING_STYLE;
 use crate::scheme::Scheme;
 use crate::settings::{CA_FILE, Origin, Settings};
 use crate::{Error, azure};
@@ -44,10 +45,12 @@ pub struct Server {
     /// Certificates to trust, PEM.
     pub ca_file: Option<PathBuf>,
     pub allow_http: bool,
+    /// Of S3: where requests have the bucket's name.
+    pub addressing_style: Option<String>,
 }
 
 /// The variables that the settings read, each with the key of the configuration that gives its value.
-const KEYS: [(&str, &str); 9] = [
+const KEYS: [(&str, &str); 10] = [
     ("AWS_ENDPOINT_URL_S3", "`endpoint`"),
     ("AZURE_STORAGE_ENDPOINT", "`endpoint`"),
     ("GOOGLE_BASE_URL", "`endpoint`"),
@@ -57,6 +60,7 @@ const KEYS: [(&str, &str); 9] = [
     ("GOOGLE_APPLICATION_CREDENTIALS", "`credentials_file`"),
     (CA_FILE, "`ca_file`"),
     (ALLOW_HTTP, "`allow_http`"),
+    (ADDRESSING_STYLE, "`addressing_style`"),
 ];
 
 /// The servers by their names in the configuration.
@@ -124,6 +128,11 @@ impl Server {
                 None
             }
             "AWS_REGION" if self.is_elsewhere() => text(&self.region),
+            name if name == ADDRESSING_STYLE
+                && (self.is_elsewhere() || self.addressing_style.is_some()) =>
+            {
+                text(&self.addressing_style)
+            }
             "AWS_PROFILE" if self.has_credentials() => {
                 let name = self.profile.clone();
                 Some(name.unwrap_or_else(|| "default".to_owned()).into())
@@ -187,6 +196,16 @@ pub(crate) fn is_plain_http(host: &str) -> bool {
             .into_iter()
             .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
             .is_some_and(|endpoint| is_host(&endpoint))
+}
+
+/// Where the server of this name is, if the configuration alone says it. So places can be compared where the server's
+/// credentials cannot be read.
+pub(crate) fn place(scheme: Scheme, name: &str) -> Option<String> {
+    let server = Server::named(name).filter(|server| server.is_of(scheme))?;
+    let endpoint = server.endpoint.as_deref()?;
+    let allows = server.allow_http || std::env::var(ALLOW_HTTP).is_ok_and(|value| value == "1");
+    let url = check_endpoint("`endpoint`", endpoint, allows).ok()?;
+    Some(url.as_str().to_owned())
 }
 
 /// The settings of a bucket at the server of this name.
@@ -273,6 +292,7 @@ fn variables(bytes: &[u8]) -> Result<HashMap<String, String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::s3::Style;
     use crate::settings::Provider;
     use crate::source::Source;
     use longshore_io::{Attributes, SimDisk};
@@ -369,6 +389,33 @@ mod tests {
     }
 
     #[test]
+    fn where_the_bucket_is_named_is_the_servers_own_setting() {
+        let style = |server: Server| {
+            let environment = |name: &str| (name == ADDRESSING_STYLE).then(|| "virtual".into());
+            let settings = server.settings(Scheme::S3, &disk(), &environment).unwrap();
+            match settings.provider {
+                Provider::S3(s3) => s3.style,
+                _ => Style::Auto,
+            }
+        };
+        let none = Server::default();
+        let own = Server {
+            endpoint: text("https://minio:9000"),
+            ..none.clone()
+        };
+        assert_eq!(style(none.clone()), Style::Virtual);
+        assert_eq!(style(own.clone()), Style::Auto);
+        let addressing_style = text("path");
+        for server in [none, own] {
+            let server = Server {
+                addressing_style: addressing_style.clone(),
+                ..server
+            };
+            assert_eq!(style(server), Style::Path);
+        }
+    }
+
+    #[test]
     fn a_file_of_credentials_is_private_and_stands_for_both_aws_files() {
         let disk = disk();
         let bytes = b"[default]\naws_access_key_id = AKFILE\naws_secret_access_key = verysecret\n";
@@ -401,6 +448,20 @@ mod tests {
             ..Server::default()
         };
         assert!(read(&missing, &disk).unwrap_err().contains("missing"));
+    }
+
+    #[test]
+    fn a_place_is_known_without_the_credentials() {
+        let server = Server {
+            endpoint: text("https://MINIO:9000/"),
+            credentials_file: Some("/nobody/reads/this".into()),
+            ..Server::default()
+        };
+        server.of_kind_of("s3://abc").name("with-unread-keys");
+        let at = crate::Address::of("s3+with-unread-keys://abc/k").unwrap();
+        assert_eq!(at.origin(&disk()).unwrap(), "https://minio:9000 abc k");
+        assert_eq!(place(Scheme::Azure, "with-unread-keys"), None);
+        assert_eq!(place(Scheme::S3, "nobody-gave-it"), None);
     }
 
     #[test]

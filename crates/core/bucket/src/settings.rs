@@ -249,6 +249,7 @@ mod tests {
         disk.write_file(
             "/home/.aws/config",
             b"[default]\nregion = eu-west-1\n[profile tool]\ncredential_process = /bin/x --y\n\
+              [profile hosted]\ns3 =\n  addressing_style = virtual\n  addressing_styles = x\nregion = eu-west-2\n\
               [profile wide]\nregion = a b\n[profile sso]\nsso_session = a\n[profile role]\nrole_arn = arn\nsource_profile = default\n",
         )
         .unwrap();
@@ -342,6 +343,69 @@ mod tests {
         }
         let http = [("AWS_ENDPOINT_URL", "http://h:1"), (ALLOW_HTTP, "1")];
         assert!(read(&disk, &http).unwrap().allow_http);
+    }
+
+    #[test]
+    fn the_bucket_is_named_where_the_settings_say() {
+        let disk = disk();
+        let at = |variables: &[(&str, &str)], bucket: &str| {
+            let all = [&[HOME], variables].concat();
+            let settings = read(&disk, &all).map_err(|e| e.to_string())?;
+            let Provider::S3(s3) = &settings.provider else {
+                return Err("another store's".to_owned());
+            };
+            Ok(s3.bucket_url(bucket))
+        };
+        const STYLE: &str = crate::s3::ADDRESSING_STYLE;
+        let own = ("AWS_ENDPOINT_URL", "https://store.example:9000/x");
+        let ip = ("AWS_ENDPOINT_URL", "https://[::1]:9000");
+        for (variables, bucket, url) in [
+            (&[][..], "abc", "https://abc.s3.eu-west-1.amazonaws.com/"),
+            (&[], "a.c", "https://s3.eu-west-1.amazonaws.com/a.c"),
+            (
+                &[(STYLE, "path")],
+                "abc",
+                "https://s3.eu-west-1.amazonaws.com/abc",
+            ),
+            (
+                &[(STYLE, "virtual")],
+                "a.c",
+                "https://a.c.s3.eu-west-1.amazonaws.com/",
+            ),
+            (&[own], "abc", "https://store.example:9000/x/abc"),
+            (
+                &[own, (STYLE, "virtual")],
+                "abc",
+                "https://abc.store.example:9000/x/",
+            ),
+            (
+                &[own, (STYLE, "auto")],
+                "abc",
+                "https://store.example:9000/x/abc",
+            ),
+            (
+                &[own, ("AWS_PROFILE", "hosted")],
+                "abc",
+                "https://abc.store.example:9000/x/",
+            ),
+            (
+                &[own, ("AWS_PROFILE", "hosted"), (STYLE, "path")],
+                "abc",
+                "https://store.example:9000/x/abc",
+            ),
+        ] {
+            let found = at(variables, bucket);
+            // The profile of the last two has no credentials, which is no matter here.
+            assert_eq!(found.as_deref(), Ok(url), "{variables:?}");
+        }
+        let refused = |variables: &[(&str, &str)]| at(variables, "abc").unwrap_err();
+        assert!(refused(&[own, (STYLE, "host")]).contains("neither path nor virtual"));
+        assert!(refused(&[ip, (STYLE, "virtual")]).contains("no name"));
+        let of_profile = refused(&[ip, ("AWS_PROFILE", "hosted")]);
+        assert!(
+            of_profile.contains("s3.addressing_style of the profile \"hosted\""),
+            "{of_profile}"
+        );
     }
 
     #[test]

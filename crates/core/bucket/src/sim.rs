@@ -41,7 +41,7 @@ use tokio::sync::oneshot;
 use crate::azure::{Azure, AzureSource};
 use crate::google::{Google, GoogleSource};
 use crate::patience::Patience;
-use crate::s3::S3;
+use crate::s3::{S3, Style};
 use crate::settings::{Provider, Settings};
 use crate::source::Source;
 use crate::{Bucket, Error, Scheme};
@@ -384,6 +384,7 @@ impl Store {
         let provider = match self.scheme {
             Scheme::S3 => Provider::S3(S3 {
                 checksum: None,
+                style: Style::Auto,
                 endpoint,
                 region: None,
                 source: Ok(Source::Keys {

@@ -196,8 +196,12 @@ impl Address {
         if let Some(bucket) = open.as_ref().and_then(|open| open.get(&at)) {
             return Ok(bucket.origin(&key));
         }
-        let settings = settings(&at, storage)?;
-        Ok(origin(&settings.server(), &at.2, &key))
+        let place = at.1.as_deref().and_then(|name| servers::place(at.0, name));
+        let place = match place {
+            Some(place) => place,
+            None => settings(&at, storage)?.server(),
+        };
+        Ok(origin(&place, &at.2, &key))
     }
 
     /// Whether this object is below `prefix`, such as `s3://BUCKET` or `az://CONTAINER/PREFIX`: in the same bucket of the

@@ -46,11 +46,12 @@ const PATHS: [&str; 9] = [
     "LONGSHORE_SYSFS",
 ];
 /// Other variables that are not keys.
-const TEXTS: [&str; 5] = [
+const TEXTS: [&str; 6] = [
     "LONGSHORE_ALLOW_HTTP",
     "LONGSHORE_LOG",
     "LONGSHORE_LOGIN_PASSWORD",
     "LONGSHORE_PART_MIB",
+    "LONGSHORE_S3_ADDRESSING_STYLE",
     "LONGSHORE_S3_CHECKSUM",
 ];
 

@@ -105,6 +105,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "credentials_file" => "credentials_file = \"/etc/longshore/offsite.keys\"",
         "ca_file" => "ca_file = \"/etc/longshore/ca.pem\"",
         "allow_http" => "allow_http = true",
+        "addressing_style" => "addressing_style = \"virtual\"",
         "copies" => "copies = [\"offsite\"]",
         "keep_full" => "keep_full = 4",
         "keep_days" => "keep_days = 30",

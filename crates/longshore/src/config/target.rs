@@ -44,6 +44,8 @@ pub struct Target {
     /// Whether the server may be spoken to over plain http.
     #[serde(default)]
     pub allow_http: bool,
+    /// Where requests of S3 have the bucket's name: `path`, `virtual` or `auto`.
+    pub addressing_style: Option<String>,
 }
 
 impl Target {
@@ -60,6 +62,7 @@ impl Target {
         "credentials_file",
         "ca_file",
         "allow_http",
+        "addressing_style",
     ];
 
     /// Where its stripes go. `name`: the target's own. Errors: an address is none.
@@ -85,6 +88,7 @@ impl Target {
             credentials_file: self.credentials_file.clone(),
             ca_file: self.ca_file.clone(),
             allow_http: self.allow_http,
+            addressing_style: self.addressing_style.clone(),
         };
         let is_own = server != StoreServer::default();
         is_own.then(|| match self.buckets.first() {
@@ -180,6 +184,11 @@ impl Target {
             ("region", self.region.is_some() && !is("s3"), "s3://"),
             ("profile", self.profile.is_some() && !is("s3"), "s3://"),
             ("account", self.account.is_some() && !is("az"), "az://"),
+            (
+                "addressing_style",
+                self.addressing_style.is_some() && !is("s3"),
+                "s3://",
+            ),
         ];
         if let Some((key, _, scheme)) = of_another.into_iter().find(|(_, wrong, _)| *wrong) {
             return Err(format!("`{key}` is for buckets of {scheme}"));
@@ -214,6 +223,7 @@ impl Target {
             ("account", self.account.is_some()),
             ("credentials_file", self.credentials_file.is_some()),
             ("ca_file", self.ca_file.is_some()),
+            ("addressing_style", self.addressing_style.is_some()),
         ];
         let found = there.into_iter().find(|(_, is_there)| *is_there);
         found.map_or("allow_http", |(key, _)| key)

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 
 use crate::common::store::{free_port, tool, wait_for_port};
 use crate::common::{Guarded, longshore_in, text};
-use crate::{certificates, ended};
+use crate::ended;
+use crate::ways::certificates;
 
 const NEAR: &str = "near-verysecret";
 const FAR: &str = "far-verysecret";

@@ -10,6 +10,7 @@ mod costs;
 mod credentials;
 mod locked;
 mod servers;
+mod ways;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -83,6 +84,8 @@ impl Server {
                     let path = |name| root.path().join(name);
                     command.arg("--cert").arg(path(certificate));
                     command.arg("--key").arg(path(key));
+                    // Requests to this name have the bucket before it, those to an address in the path.
+                    command.args(["--virtual-domain", ways::DOMAIN]);
                 }
                 let versions = root.path().join("versions");
                 std::fs::create_dir_all(&versions).unwrap();
@@ -947,138 +950,6 @@ fn copies() {
 #[test]
 fn a_target_of_buckets_does_what_one_of_directories_does() {
     on_each_server(target);
-}
-
-fn openssl(dir: &Path, line: &str) {
-    let output = Command::new("openssl")
-        .args(line.split_whitespace())
-        .current_dir(dir)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-}
-
-/// A directory with an authority, `ca.pem`, and a certificate of it for 127.0.0.1, `s.pem`.
-fn certificates() -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
-    let dir = root.path();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-    openssl(
-        dir,
-        &format!("req -x509 {key} -subj /CN=test-authority -days 2 -keyout ca.key -out ca.pem"),
-    );
-    openssl(
-        dir,
-        &format!("req {key} -subj /CN=server -keyout s.key -out s.csr"),
-    );
-    let names = "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
-    std::fs::write(dir.join("names"), names).unwrap();
-    openssl(
-        dir,
-        "x509 -req -in s.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out s.pem",
-    );
-    root
-}
-
-/// A proxy that tunnels: what it was asked to connect to.
-fn proxy() -> (String, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-    let seen = asked.clone();
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let seen = seen.clone();
-            std::thread::spawn(move || tunnel(client, &seen));
-        }
-    });
-    (address, asked)
-}
-
-fn tunnel(client: TcpStream, seen: &Mutex<Vec<String>>) {
-    let mut lines = BufReader::new(client.try_clone().unwrap());
-    let mut first = String::new();
-    lines.read_line(&mut first).unwrap();
-    let mut line = first.clone();
-    while line.trim() != "" {
-        line.clear();
-        lines.read_line(&mut line).unwrap();
-    }
-    let target = first.split(' ').nth(1).unwrap_or_default();
-    seen.lock().unwrap().push(first.trim().to_owned());
-    let server = TcpStream::connect(target).unwrap();
-    (&client).write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-    let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-    let back = std::thread::spawn(move || {
-        // Either side may close first.
-        let _ = std::io::copy(&mut from, &mut to);
-        let _ = to.shutdown(std::net::Shutdown::Write);
-    });
-    let _ = std::io::copy(&mut lines, &mut &server);
-    let _ = server.shutdown(std::net::Shutdown::Write);
-    back.join().unwrap();
-}
-
-#[test]
-fn a_server_is_believed_by_its_certificate_alone_and_reached_through_the_proxy() {
-    let root = certificates();
-    let Some(server) = Server::start_in(root, Kind::Versitygw, Some(["s.pem", "s.key"])) else {
-        return;
-    };
-    let tree = server.path("tree");
-    std::fs::create_dir(&tree).unwrap();
-    std::fs::write(tree.join("file"), content(1, 3_000_000)).unwrap();
-    let program = |line: &str| {
-        let args: Vec<_> = line.split_whitespace().collect();
-        let mut command = server.program(&args);
-        command.env_remove("LONGSHORE_ALLOW_HTTP");
-        command
-    };
-    let backup = format!("backup tree --to s3://{BUCKET}/a.bak --format");
-    let said = text(&ended(4, &mut program(&backup)).stderr);
-    assert!(
-        said.contains("certificate") && said.contains("LONGSHORE_CA_FILE"),
-        "{said}"
-    );
-    for variable in ["LONGSHORE_CA_FILE", "AWS_CA_BUNDLE"] {
-        ended(0, program(&backup).env(variable, server.path("ca.pem")));
-    }
-    let ca = server.path("ca.pem");
-    let mut command = program(&backup);
-    command.env("AWS_CA_BUNDLE", server.path("s.key"));
-    ended(0, command.env("LONGSHORE_CA_FILE", &ca));
-    let other = server.endpoint.replace("127.0.0.1", "localhost");
-    let mut command = program(&backup);
-    command
-        .env("LONGSHORE_CA_FILE", &ca)
-        .env("AWS_ENDPOINT_URL", other);
-    let said = text(&ended(4, &mut command).stderr);
-    assert!(
-        said.contains("certificate") && said.contains("localhost"),
-        "{said}"
-    );
-
-    let (address, asked) = proxy();
-    let restore = format!("restore s3://{BUCKET}/a.bak --to restored");
-    let mut command = program(&restore);
-    command
-        .env("LONGSHORE_CA_FILE", &ca)
-        .env("HTTPS_PROXY", &address);
-    ended(0, &mut command);
-    assert!(common::read(&server.path("restored")) == common::read(&tree));
-    let host = server.endpoint.trim_start_matches("https://");
-    let expected = format!("CONNECT {host} HTTP/1.1");
-    let through = asked.lock().unwrap().clone();
-    assert!(
-        !through.is_empty() && through.iter().all(|line| *line == expected),
-        "{through:?}"
-    );
-    let mut command = program(&format!("verify s3://{BUCKET}/a.bak"));
-    command
-        .env("LONGSHORE_CA_FILE", &ca)
-        .env("HTTPS_PROXY", &address);
-    ended(0, command.env("NO_PROXY", "127.0.0.1"));
-    assert_eq!(asked.lock().unwrap().len(), through.len());
 }
 
 /// Goal: a limit on the rate holds for objects as for files, whatever is sent or fetched ahead.
