@@ -86,3 +86,81 @@ fn killed(store: &Store) {
     let archived = "select archived_count >= 45 from pg_stat_archiver";
     assert_eq!(server.psql(archived), "t");
 }
+
+/// Goal: with `copy_at_once`, what the server archives to a directory is in a bucket within seconds, unbroken; a bucket that
+/// is away stops nothing.
+#[test]
+fn wal_goes_on_at_once_to_a_copy_in_a_bucket() {
+    for store in [Store::new(), Store::azure()].into_iter().flatten() {
+        at_once(&store);
+    }
+}
+
+fn at_once(store: &Store) {
+    let all = representatives();
+    let Some(installation) = all.last() else {
+        return;
+    };
+    let server = server(installation, &[("archive_mode", "on")]);
+    let near = std::path::PathBuf::from(beside(&server, "near"));
+    std::fs::create_dir(&near).unwrap();
+    server.user().own(&near);
+    let config = beside(&server, "longshore.toml");
+    let text_of = |bucket: &str| {
+        format!(
+            "[database.main]\nurl = \"{}\"\ntarget = \"near\"\ncopies = [\"far\"]\n\
+             [database.main.wal]\ncopy_at_once = true\n\
+             [target.near]\ndirectories = [\"{}\"]\n[target.far]\nbuckets = [\"{bucket}\"]\n",
+            server.url(),
+            near.display(),
+        )
+    };
+    let bucket = format!("{}/copy", store.bucket());
+    std::fs::write(&config, text_of(&bucket)).unwrap();
+    let done = |line: &str, expected: i32| {
+        let mut args = vec!["--catalog", "none", "--config", &config];
+        args.extend(line.split(' '));
+        let output = longshore(&server, &args)
+            .envs(store.settings())
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), expected, "{line}: {}", text(&output));
+        output
+    };
+    done("wal create --database main", 0);
+    done("wal create --database main --target far", 0);
+    let settings = store.shell();
+    server.append_conf(&format!(
+        "archive_command = '{settings}{BINARY} --config {config} wal push %p --database main'"
+    ));
+    server.start();
+    let archive = format!("{}/main/wal", near.display());
+    let has_all = || {
+        let here = longshore_kit::program::answer(&done("--json wal list --database main", 0));
+        let there = done("--json wal list --database main --target far", 0);
+        let there = longshore_kit::program::answer(&there);
+        here["runs"] != serde_json::json!([])
+            && there["runs"].as_array().unwrap().len() == 1
+            && here["runs"][0]["last"] == there["runs"][0]["last"]
+    };
+    work(&server, 3);
+    archived(&server, &archive);
+    wait_until("the bucket has all", &server, has_all);
+    // The bucket is away: another one, which does not exist.
+    let away = bucket.replace("nightly", "nowhere-at-all");
+    std::fs::write(&config, text_of(&away)).unwrap();
+    work(&server, 2);
+    archived(&server, &archive);
+    let failed = "select failed_count from pg_stat_archiver";
+    assert_eq!(server.psql(failed), "0");
+    wait_until("the server's log tells", &server, || {
+        work(&server, 1);
+        archived(&server, &archive);
+        server.log().contains("target far may lack")
+    });
+    std::fs::write(&config, text_of(&bucket)).unwrap();
+    work(&server, 1);
+    archived(&server, &archive);
+    wait_until("the bucket catches up", &server, has_all);
+    done("wal list --database main --target far --verify", 0);
+}

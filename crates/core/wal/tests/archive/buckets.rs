@@ -10,7 +10,7 @@ use longshore_bucket::sim::{Act, Habits, Store};
 use longshore_codec::Algorithm;
 use longshore_io::{SimDisk, Storage};
 use longshore_pg::wal::WalName;
-use longshore_wal::{Error, PushResult, WalArchive};
+use longshore_wal::{Error, PushResult, WalArchive, copy_wal};
 
 use super::support::*;
 
@@ -19,6 +19,7 @@ longshore_bucket::over_each_store! {
     a_bucket_that_was_copied_to_a_directory_is_an_archive
     other_bytes_under_a_name_are_refused_and_noted
     a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen
+    a_copy_that_is_killed_anywhere_leaves_no_gap_and_the_next_one_ends_it
     a_store_that_does_not_answer_is_not_one_that_has_nothing
     of_two_pushers_of_one_name_only_one_is_acknowledged_with_its_bytes
     of_two_first_writers_of_an_archive_one_gets_it
@@ -211,6 +212,73 @@ fn a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen(scheme: Sc
             check(&at, done, &what);
         }
     }
+}
+
+/// The archive of a directory that is copied, and the names of its files in the order of a copy.
+fn to_copy() -> (SimDisk, Vec<(WalName, Vec<u8>)>) {
+    let disk = disk(1);
+    let fork = format!("1\t{}\tleft\n", longshore_pg::Lsn(4 * SEGMENT as u64));
+    let mut files = vec![("00000002.history".parse().unwrap(), fork.into_bytes())];
+    for (timeline, number) in [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5)] {
+        let bytes = segment(timeline, number, number);
+        files.push((name(timeline, number), bytes));
+    }
+    for (name, bytes) in &files {
+        push(&disk, *name, bytes).unwrap();
+    }
+    (disk, files)
+}
+
+/// Goal: whatever request the process is killed before, the copy has the beginning of the WAL, each file whole, and the
+/// next run brings the rest.
+fn a_copy_that_is_killed_anywhere_leaves_no_gap_and_the_next_one_ends_it(scheme: Scheme) {
+    let (disk, files) = to_copy();
+    let copy = |at: &Path| {
+        let (from, to) = (archive(&disk)?, create(at)?);
+        let todo = from.lacking(Some(&to), &|_, _, _| true)?;
+        let form = form(Algorithm::Lz4);
+        copy_wal(&from, &to, &todo, &form, &*clock(), &|| true).map(|done| done.files)
+    };
+    let whole = Store::speaking(scheme);
+    assert_eq!(copy(&address(&whole)).unwrap(), files.len() as u64);
+    let requests = whole.asked().len();
+    assert!(requests > 15, "{requests}");
+    let mut unfinished = 0;
+    for kill in 0..requests {
+        let what = format!("killed before request {kill} of {requests}");
+        let store = Store::speaking(scheme);
+        let at = address(&store);
+        let mut left = kill;
+        store.script(move |_| match left.checked_sub(1) {
+            None => Act::LoseRequest,
+            Some(rest) => {
+                left = rest;
+                Act::Pass
+            }
+        });
+        let done = copy(&at);
+        store.heal();
+        let there: Vec<bool> = files
+            .iter()
+            .map(|(name, bytes)| match fetch_from(&at, *name) {
+                Ok(found) => {
+                    assert!(&found == bytes, "{what}: {name}");
+                    true
+                }
+                Err(Error::Missing { .. } | Error::NotAnArchive { .. }) => false,
+                Err(e) => panic!("{what}: {name}: {e}"),
+            })
+            .collect();
+        assert!(there.is_sorted_by_key(|is| !is), "{what}: {there:?}");
+        assert!(done.is_err() || there.iter().all(|is| *is), "{what}");
+        unfinished += usize::from(there.contains(&false));
+        copy(&at).unwrap_or_else(|e| panic!("{what}: {e}"));
+        for (name, bytes) in &files {
+            assert!(fetch_from(&at, *name).unwrap() == *bytes, "{what}: {name}");
+        }
+        assert_eq!(store.uploads(), [], "{what}");
+    }
+    assert!(unfinished > 5, "{unfinished}");
 }
 
 fn a_store_that_does_not_answer_is_not_one_that_has_nothing(scheme: Scheme) {
