@@ -1,6 +1,7 @@
-"""An object store on this machine, as the bucket rows use it: versitygw over a directory, by http and by https."""
+"""Object stores on this machine, as the bucket rows use them, by http and by https: versitygw over a directory, and one that
+holds its objects in memory."""
 
-import os, shutil, socket, subprocess, sys, time
+import http.client, os, shutil, socket, ssl, subprocess, sys, time
 
 from . import machine
 
@@ -19,8 +20,10 @@ class Store:
         self.servers = []
 
     def url(self, scheme):
-        """`distant` is the way by http on which requests take LATENCY_MS longer, `far` the one by https with FAR_MS."""
-        return f"{dict(distant='http', far='https').get(scheme, scheme)}://127.0.0.1:{self.ports[scheme]}"
+        """`distant` is the way by http on which requests take LATENCY_MS longer, `far` the one by https with FAR_MS; `held` and
+        `held-tls` are the store in memory."""
+        protocol = dict(distant="http", far="https", held="http", **{"held-tls": "https"}).get(scheme, scheme)
+        return f"{protocol}://127.0.0.1:{self.ports[scheme]}"
 
     def environment(self, scheme):
         """For programs that take AWS's variables."""
@@ -42,11 +45,13 @@ class Store:
             self.servers.append(subprocess.Popen(
                 [self.binary, "--port", f"127.0.0.1:{self.ports[scheme]}", *options, "posix", self.root], stdout=log, stderr=log,
                 env=dict(os.environ, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET)))
-        for name, to, latency_ms in (("distant", "http", LATENCY_MS), ("far", "https", FAR_MS)):
-            way = subprocess.Popen([sys.executable, f"{os.path.dirname(os.path.abspath(__file__))}/distance.py", str(self.ports[to]),
-                                    str(latency_ms)], stdout=subprocess.PIPE, text=True)
-            self.servers.append(way)
-            self.ports[name] = int(way.stdout.readline())
+        for name, program, options in (("distant", "distance.py", [str(self.ports["http"]), str(LATENCY_MS)]),
+                                       ("far", "distance.py", [str(self.ports["https"]), str(FAR_MS)]),
+                                       ("held", "held.py", []), ("held-tls", "held.py", [self.certificate, self.key])):
+            path = f"{os.path.dirname(os.path.abspath(__file__))}/{program}"
+            server = subprocess.Popen([sys.executable, path, *options], stdout=subprocess.PIPE, text=True)
+            self.servers.append(server)
+            self.ports[name] = int(server.stdout.readline())
         for port in self.ports.values():
             for _ in range(200):
                 try:
@@ -65,8 +70,18 @@ class Store:
     def cpu(self):
         return sum(machine.tree_cpu(server.pid) for server in self.servers)
 
+    def ask_held(self, scheme, method):
+        """What the store in memory answers about all that it holds."""
+        server = ("127.0.0.1", self.ports[scheme])
+        context = ssl.create_default_context(cafile=self.certificate)
+        connection = http.client.HTTPConnection(*server) if scheme == "held" else http.client.HTTPSConnection(*server, context=context)
+        connection.request(method, "/")
+        answer = connection.getresponse().read()
+        connection.close()
+        return answer
+
     def size(self):
-        return machine.size(f"{self.root}/{BUCKET}")
+        return machine.size(f"{self.root}/{BUCKET}") + sum(int(self.ask_held(scheme, "GET")) for scheme in ("held", "held-tls"))
 
     def read(self):
         machine.read(f"{self.root}/{BUCKET}")
@@ -75,3 +90,5 @@ class Store:
         for name in os.listdir(f"{self.root}/{BUCKET}"):
             path = f"{self.root}/{BUCKET}/{name}"
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        for scheme in ("held", "held-tls"):
+            self.ask_held(scheme, "DELETE")

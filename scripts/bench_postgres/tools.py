@@ -112,7 +112,7 @@ def all_tools(options, cluster, store=None):
 
     if store:
         places = [("a directory", None)] + [(f"S3, {scheme}", scheme) for scheme in ("http", "https")]
-        places.append((f"S3, https, {FAR_MS} ms", "far"))
+        places += [(f"S3, https, {FAR_MS} ms", "far"), ("S3 in memory, http", "held"), ("S3 in memory, https", "held-tls")]
         for algorithm, level in (("QAT_DEFLATE", "1"), ("ZSTD", "1")):
             for words, scheme in places:
                 place = f"s3://bench/{algorithm}.bak" if scheme else f"{out}/a.bak"
