@@ -73,14 +73,14 @@ pub fn service_key_path(catalog: &Path) -> PathBuf {
 }
 
 /// The file of the service key.
-struct ServiceFile<'a> {
+pub(crate) struct ServiceFile<'a> {
     storage: &'a dyn Storage,
     path: PathBuf,
     file: SmallFile,
 }
 
 impl ServiceFile<'_> {
-    fn of<'a>(catalog: &Path, storage: &'a dyn Storage) -> Result<ServiceFile<'a>, Error> {
+    pub fn of<'a>(catalog: &Path, storage: &'a dyn Storage) -> Result<ServiceFile<'a>, Error> {
         let path = service_key_path(catalog);
         let failed = |why: std::io::Error| Error::ServiceKey {
             path: path.clone(),
@@ -99,7 +99,7 @@ impl ServiceFile<'_> {
         })
     }
 
-    fn wrong(&self, why: impl Into<String>) -> Error {
+    pub fn wrong(&self, why: impl Into<String>) -> Error {
         Error::ServiceKey {
             path: self.path.clone(),
             why: why.into(),
@@ -107,7 +107,7 @@ impl ServiceFile<'_> {
     }
 
     /// The key; `None` if there is no file.
-    fn read(&self) -> Result<Option<ServiceKey>, Error> {
+    pub fn read(&self) -> Result<Option<ServiceKey>, Error> {
         let failed = |e: std::io::Error| self.wrong(format!("it cannot be read: {e}"));
         let Some(bytes) = self.file.read().map_err(failed)? else {
             return Ok(None);
@@ -128,7 +128,7 @@ impl ServiceFile<'_> {
     }
 
     /// The key, which is made if there is none. `may_make`: no secret needs one that is missing.
-    fn read_or_make(&self, may_make: bool, clock: &dyn Clock) -> Result<ServiceKey, Error> {
+    pub fn read_or_make(&self, may_make: bool, clock: &dyn Clock) -> Result<ServiceKey, Error> {
         if let Some(key) = self.read()? {
             return Ok(key);
         }

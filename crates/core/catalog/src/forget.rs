@@ -77,12 +77,14 @@ const RUNS_OF_DATABASE: &str = "DELETE FROM longshore_run WHERE longshore_run_id
     SELECT longshore_run_id FROM longshore_run WHERE database_name = ?1 LIMIT ?2)";
 
 /// In this order no row ever refers to a missing row.
-const TAKE_OUT: [&str; 7] = [
+const TAKE_OUT: [&str; 8] = [
     "DELETE FROM restorefile WHERE restore_history_id IN
         (SELECT restore_history_id FROM restorehistory WHERE backup_set_id IN
             (SELECT backup_set_id FROM temp.forgotten))",
     "DELETE FROM backupfile WHERE backup_set_id IN (SELECT backup_set_id FROM temp.forgotten)",
     "DELETE FROM backupengine WHERE backup_set_id IN (SELECT backup_set_id FROM temp.forgotten)",
+    "DELETE FROM longshore_index WHERE backup_set_uuid IN (SELECT backup_set_uuid FROM backupset
+        WHERE backup_set_id IN (SELECT backup_set_id FROM temp.forgotten))",
     RESTORES,
     SETS,
     "DELETE FROM backupmediafamily WHERE media_set_id IN (SELECT media_set_id FROM temp.forgotten)

@@ -24,6 +24,7 @@ mod credentials;
 mod error;
 mod files;
 mod forget;
+mod indexes;
 mod kept;
 mod log_chain;
 mod moment;

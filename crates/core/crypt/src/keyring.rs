@@ -3,13 +3,14 @@
 //! Invariants
 //! - A set is opened once in a run, however many stripes it has: a passphrase may take a second each time.
 //! - The keys of a set that the run itself wrote are at hand, so it can be verified where no identity is.
+//! - What opens an index alone opens nothing else of its set.
 //!
 //! Leaves to others: reading identity files (the programs).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Error, Identities, KeyContext, Keys, SetKeys};
+use crate::{Error, Identities, IndexKeys, IndexSecret, KeyContext, Keys, SetKeys};
 
 /// The most sets whose keys are kept: as many as a chain may have, and the set that is written.
 const KEPT_MAX: usize = 1_001;
@@ -20,6 +21,8 @@ pub struct Keyring {
     identities: Identities,
     required: bool,
     opened: Mutex<VecDeque<Arc<SetKeys>>>,
+    /// Sets whose index alone can be read, by their identifiers.
+    indexes: Mutex<HashMap<[u8; 16], Arc<IndexKeys>>>,
 }
 
 impl Keyring {
@@ -30,6 +33,7 @@ impl Keyring {
             identities,
             required,
             opened: Mutex::default(),
+            indexes: Mutex::default(),
         }
     }
 
@@ -60,6 +64,31 @@ impl Keyring {
         let keys = Arc::new(SetKeys::open(header, records, &self.identities)?);
         keep(&mut opened, &keys);
         Ok(keys)
+    }
+
+    /// The keys of the index of such a set: also where no identity opens it, if [`Keyring::know_index`] was told of it.
+    ///
+    /// Errors: those of [`SetKeys::open`].
+    pub fn open_index(
+        &self,
+        header: &[u8],
+        records: &[impl AsRef<[u8]>],
+    ) -> Result<Arc<IndexKeys>, Error> {
+        match self.open(header, records) {
+            Ok(keys) => Ok(keys.index().clone()),
+            Err(none @ Error::NoIdentity { .. }) => {
+                let indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = header.first_chunk().and_then(|set| indexes.get(set));
+                known.cloned().ok_or(none)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// From now on, the index of the set with this identifier can be read, if the set is the one that it was kept of.
+    pub fn know_index(&self, set: [u8; 16], secret: &IndexSecret) {
+        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        indexes.insert(set, Arc::new(secret.keys()));
     }
 
     /// Like [`Keyring::open`], for something that is opened once: its keys are not kept.

@@ -2,7 +2,7 @@
 //!
 //! Every set has a key of its own, 32 random bytes that are nowhere stored as they are. [`Recipients`] wrap it into *slots*,
 //! [`Identities`] take it out of one again. From it and from the set's header [`SetKeys`] derives one key for each block,
-//! one for each chunk of the index, and one for the trailers. `docs/format.md` specifies every byte.
+//! one for each chunk of the index, and one for the trailers; [`IndexKeys`] are the second kind alone. `docs/format.md` specifies every byte.
 //!
 //! Invariants
 //! - One derived key encrypts one message. Which key it is depends on the message itself, so a machine that was cloned or
@@ -22,6 +22,7 @@ mod age;
 mod error;
 mod hash;
 mod identity;
+mod index;
 mod keyring;
 mod keys;
 mod passphrase;
@@ -35,6 +36,7 @@ mod text;
 
 pub use error::Error;
 pub use identity::{Identities, Identity};
+pub use index::{IndexKeys, IndexSecret};
 pub use keyring::Keyring;
 pub use keys::{Keys, SLOTS_MAX, Slot, SlotKind};
 pub use passphrase::Passphrase;

@@ -10,11 +10,14 @@
 //!
 //! Leaves to others: what a message is (`longshore-media`), and slots (`keys.rs`).
 
+use std::sync::Arc;
+
 use ring::{aead, hkdf, hmac};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::hash::HashKey;
+use crate::index::{IndexKeys, IndexSecret, trailer_mac};
 use crate::keys::{Keys, Slot};
 use crate::roots::{KeyContext, Root, SALT_LEN, TAG_LEN, block_digest};
 use crate::{Error, Identities, Recipients, Secret, expand, hkdf, random};
@@ -31,10 +34,9 @@ pub struct SetKeys {
     commitment: Root,
     mac: hmac::Key,
     salt: hmac::Key,
-    meta: hkdf::Prk,
+    index: Arc<IndexKeys>,
     payload: hkdf::Prk,
     hash: HashKey,
-    sums: Secret,
 }
 
 impl std::fmt::Debug for SetKeys {
@@ -121,7 +123,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    fn bytes(&self) -> [u8; 47] {
+    pub(crate) fn bytes(&self) -> [u8; 47] {
         let mut out = [0; 47];
         out[0] = b'i';
         out[1..17].copy_from_slice(&self.set);
@@ -185,21 +187,27 @@ impl SetKeys {
         let key = |label: &[u8]| expand(&prk, &[b"longshore/1/", label]);
         let prk_of = |label| hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &key(label)[..]);
         let mac_of = |label| hmac::Key::new(hmac::HMAC_SHA256, &key(label)[..]);
+        let mac = mac_of(b"mac");
+        let sums = sums_mask(secret, header.get(..16).unwrap_or(header));
         SetKeys {
             context,
             commitment: *key(b"commit"),
-            mac: mac_of(b"mac"),
             salt: mac_of(b"salt"),
-            meta: prk_of(b"meta"),
+            index: Arc::new(IndexKeys::of_set(key(b"meta"), sums, mac.clone())),
+            mac,
             payload: prk_of(b"payload"),
             hash: HashKey::new(&key(b"hash")),
-            sums: sums_mask(secret, header.get(..16).unwrap_or(header)),
         }
     }
 
-    /// The mask over the key of page sums in the set's header.
-    pub fn sums_mask(&self) -> &[u8; 32] {
-        &self.sums
+    /// The keys of the set's index alone.
+    pub fn index(&self) -> &Arc<IndexKeys> {
+        &self.index
+    }
+
+    /// What may be kept of the set on a machine that has no identity for it. `root`: the set's.
+    pub fn index_secret(&self, root: Root) -> IndexSecret {
+        self.index.secret(root)
     }
 
     /// The root of the set whose trailers have these bytes in common, and whose families have these roots.
@@ -244,16 +252,11 @@ impl SetKeys {
     }
 
     fn manifest_key(&self, fixed: &[u8; FIXED_LEN], salt: &Salt) -> aead::LessSafeKey {
-        cipher(&expand(&self.meta, &[b"b", sequence(fixed), salt]))
+        cipher(&expand(self.index.meta(), &[b"b", sequence(fixed), salt]))
     }
 
     fn payload_key(&self, fixed: &[u8; FIXED_LEN], salt: &Salt) -> aead::LessSafeKey {
         cipher(&expand(&self.payload, &[b"p", sequence(fixed), salt]))
-    }
-
-    fn index_key(&self, at: &Chunk, salt: &Salt) -> aead::LessSafeKey {
-        let (family, number) = (at.family.to_le_bytes(), at.number.to_le_bytes());
-        cipher(&expand(&self.meta, &[b"i", &family, &number, salt]))
     }
 
     /// Encrypts a block in place. `fixed`: the bytes of its header that are known now. `payload` is empty where the block has
@@ -318,37 +321,14 @@ impl SetKeys {
         let salt = self.salted(&[&aad, &self.hashed(packed)[..]]);
         let mut out = [&salt[..], packed].concat();
         let aad = [&aad[..], &salt].concat();
-        let tag = seal(&self.index_key(at, &salt), &aad, &mut out[SALT_LEN..]);
+        let tag = seal(&self.index.chunk_key(at, &salt), &aad, &mut out[SALT_LEN..]);
         out.extend_from_slice(&tag);
         out
     }
 
-    /// The compressed chunk in what [`SetKeys::seal_chunk`] made.
-    ///
-    /// Errors: [`Error::Tag`].
-    pub fn open_chunk(&self, at: &Chunk, sealed: &[u8]) -> Result<Vec<u8>, Error> {
-        const WHAT: &str = "a chunk of the index";
-        let (salt, rest) = sealed
-            .split_first_chunk()
-            .ok_or(Error::Tag { what: WHAT })?;
-        let aad = [&at.bytes()[..], salt].concat();
-        let mut bytes = rest.to_vec();
-        let len = open(&self.index_key(at, salt), &aad, &mut bytes, WHAT)?;
-        bytes.truncate(len);
-        Ok(bytes)
-    }
-
     /// The MAC of a trailer: over its bytes before the MAC, and the set's root.
     pub fn trailer_mac(&self, start: &[u8], root: &Root) -> Root {
-        self.mac(&[start, root])
-    }
-
-    /// Errors: [`Error::Tag`] if the MAC is not that of these bytes.
-    pub fn check_trailer(&self, start: &[u8], root: &Root, mac: &Root) -> Result<(), Error> {
-        match bool::from(self.trailer_mac(start, root).ct_eq(mac)) {
-            true => Ok(()),
-            false => Err(Error::Tag { what: "a trailer" }),
-        }
+        trailer_mac(&self.mac, start, root)
     }
 }
 

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use longshore_crypt::{
-    Chunk, Error, FIXED_LEN, Identities, Identity, Keyring, Keys, NewKey, Recipient, Recipients,
-    SetKeys, SlotKind,
+    Chunk, Error, FIXED_LEN, Identities, Identity, IndexSecret, Keyring, Keys, NewKey, Recipient,
+    Recipients, SetKeys, SlotKind,
 };
 use proptest::prelude::*;
 
@@ -181,7 +181,10 @@ fn chunk(number: u32) -> Chunk {
 fn a_chunk_of_the_index_opens_at_its_place_alone() {
     let (keys, _) = made(&[&Identity::new_x25519().unwrap()]);
     let sealed = keys.seal_chunk(&chunk(3), b"packed rows");
-    assert_eq!(keys.open_chunk(&chunk(3), &sealed).unwrap(), b"packed rows");
+    assert_eq!(
+        keys.index().open_chunk(&chunk(3), &sealed).unwrap(),
+        b"packed rows"
+    );
     let here = chunk(3);
     for other in [
         chunk(4),
@@ -201,11 +204,54 @@ fn a_chunk_of_the_index_opens_at_its_place_alone() {
         },
         Chunk { raw_len: 8, ..here },
     ] {
-        assert!(keys.open_chunk(&other, &sealed).is_err(), "{other:?}");
+        assert!(
+            keys.index().open_chunk(&other, &sealed).is_err(),
+            "{other:?}"
+        );
     }
     for len in 0..sealed.len() {
-        assert!(keys.open_chunk(&here, &sealed[..len]).is_err(), "{len}");
+        assert!(
+            keys.index().open_chunk(&here, &sealed[..len]).is_err(),
+            "{len}"
+        );
     }
+}
+
+#[test]
+fn what_is_kept_of_a_set_opens_its_index_alone_and_knows_its_root() {
+    let (keys, records) = made(&[&Identity::new_x25519().unwrap()]);
+    let sealed = keys.seal_chunk(&chunk(3), b"packed rows");
+    let root = [5; 32];
+    let text = keys.index_secret(root).text();
+    let kept = IndexSecret::of_text(root, &text).unwrap();
+    let index = kept.keys();
+    assert_eq!(
+        index.open_chunk(&chunk(3), &sealed).unwrap(),
+        b"packed rows"
+    );
+    assert_eq!(index.sums_mask(), keys.index().sums_mask());
+    assert!(index.check_trailer(b"trailer", &root, &[0; 32]).is_ok());
+    let mac = keys.trailer_mac(b"trailer", &[6; 32]);
+    assert!(index.check_trailer(b"trailer", &[6; 32], &mac).is_err());
+    let whole = keys.index();
+    assert!(whole.check_trailer(b"trailer", &[6; 32], &mac).is_ok());
+    assert!(whole.check_trailer(b"trailed", &[6; 32], &mac).is_err());
+    // A keyring that knows it opens the index, and still not the set.
+    let keyring = Keyring::default();
+    assert!(keyring.open_index(HEADER, &records).is_err());
+    keyring.know_index(*HEADER.first_chunk().unwrap(), &kept);
+    let known = keyring.open_index(HEADER, &records).unwrap();
+    assert_eq!(
+        known.open_chunk(&chunk(3), &sealed).unwrap(),
+        b"packed rows"
+    );
+    assert!(keyring.open(HEADER, &records).is_err());
+    let other = [b'x'; 40];
+    assert!(keyring.open_index(&other, &records).is_err());
+    for wrong in [&text[1..], &format!("{}g", &text[1..]), ""] {
+        assert!(IndexSecret::of_text(root, wrong).is_none());
+    }
+    assert_eq!(format!("{kept:?} {index:?}"), "IndexSecret IndexKeys");
 }
 
 #[test]

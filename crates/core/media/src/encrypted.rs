@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use longshore_crypt::{FamilyRoot, KeyContext, Root, SetKeys};
+use longshore_crypt::{FamilyRoot, IndexKeys, KeyContext, Root, SetKeys};
 use uuid::Uuid;
 
 use crate::header::{FAMILIES_MAX, MediaHeader, SetTrailer};
@@ -61,8 +61,10 @@ impl Roots {
 /// The checks of one stripe of an encrypted set.
 #[derive(Debug)]
 pub(crate) struct StripeCheck {
-    /// `None` if the stored bytes alone are checked.
+    /// `None` if the stored bytes or the index alone are checked.
     pub keys: Option<Arc<SetKeys>>,
+    /// `None` if the stored bytes alone are checked.
+    pub index: Option<Arc<IndexKeys>>,
     context: KeyContext,
     commitment: Root,
     pub root: FamilyRoot,
@@ -83,12 +85,26 @@ impl StripeCheck {
         let head = records.first().and_then(|body| body.get(40..72));
         StripeCheck {
             commitment: head.and_then(|c| c.try_into().ok()).unwrap_or_default(),
+            index: keys.as_ref().map(|keys| keys.index().clone()),
             keys,
             context: KeyContext::of(header, records),
             root: FamilyRoot::new(&media.known()),
             family_index: usize::from(media.family) - 1,
             chunks: 0,
             roots: None,
+        }
+    }
+
+    /// The same for a reader of the index alone.
+    pub fn of_index(
+        media: &MediaHeader,
+        header: &[u8],
+        records: &[Vec<u8>],
+        index: Arc<IndexKeys>,
+    ) -> StripeCheck {
+        StripeCheck {
+            index: Some(index),
+            ..StripeCheck::new(media, header, records, None)
         }
     }
 
@@ -125,7 +141,7 @@ impl StripeCheck {
         if self.set_root(trailer, &roots.families) != proof.root {
             return Err("its header, its recipients or its totals were changed: its root differs");
         }
-        match &self.keys {
+        match &self.index {
             None => Ok(()),
             Some(keys) => keys
                 .check_trailer(&trailer.start(), &proof.root, &proof.mac)

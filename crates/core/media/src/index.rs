@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use longshore_crypt::{Chunk as ChunkPlace, Root, SetKeys};
+use longshore_crypt::{Chunk as ChunkPlace, IndexKeys, Root, SetKeys};
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZFlush, MZStatus};
@@ -57,16 +57,22 @@ pub struct Row {
     pub manifest: Vec<u8>,
 }
 
-/// The keys that encrypt and decrypt the chunks of one family.
-#[derive(Debug, Clone)]
-pub struct ChunkKeys {
-    pub keys: Arc<SetKeys>,
+/// The family of a set whose chunks are encrypted or decrypted.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkOwner {
     pub set: [u8; 16],
     /// Number of the family, from 1.
     pub family: u16,
 }
 
-impl ChunkKeys {
+/// The keys that encrypt the chunks of one family.
+#[derive(Debug, Clone)]
+pub struct ChunkKeys {
+    pub keys: Arc<SetKeys>,
+    pub owner: ChunkOwner,
+}
+
+impl ChunkOwner {
     fn place(&self, number: u32, offset: u64, previous: (u64, u32), raw_len: u32) -> ChunkPlace {
         ChunkPlace {
             set: self.set,
@@ -124,7 +130,7 @@ impl Builder {
         let mut packed = compress_to_vec(&self.raw, level(&self.raw));
         if let Some(keys) = &self.keys {
             let raw_len = self.raw.len() as u32;
-            let place = keys.place(self.count, offset, self.previous, raw_len);
+            let place = keys.owner.place(self.count, offset, self.previous, raw_len);
             packed = keys.keys.seal_chunk(&place, &packed);
         }
         self.count += 1;
@@ -236,12 +242,12 @@ impl StoredChunk {
     /// The rows of an encrypted chunk, which is the `number`th of its family, from 0, and begins at `offset`.
     pub fn decrypted(
         &self,
-        keys: &ChunkKeys,
-        number: u32,
-        offset: u64,
+        keys: &IndexKeys,
+        owner: ChunkOwner,
+        (number, offset): (u32, u64),
     ) -> Result<Vec<Row>, RecordError> {
-        let place = keys.place(number, offset, self.previous, self.raw_len);
-        let packed = keys.keys.open_chunk(&place, &self.packed);
+        let place = owner.place(number, offset, self.previous, self.raw_len);
+        let packed = keys.open_chunk(&place, &self.packed);
         let packed = packed.map_err(|_| RecordError::Tag)?;
         rows(&packed, self.raw_len as usize, true)
     }

@@ -46,13 +46,15 @@ pub use header::{
     BackupType, BlockHeader, LogEnd, LogStart, MediaHeader, SetHeader, SetTrailer, SourceIdentity,
 };
 pub use longshore_bucket::{Access, Address, S3Server, Scheme, ServerUrl, Standing};
-pub use longshore_crypt::{Keyring, NewKey, Recipients, Root, SetKeys};
+pub use longshore_crypt::{
+    Error as KeyError, IndexSecret, Keyring, NewKey, Recipients, Root, SetKeys,
+};
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use parity::StripeFault;
 pub use record::Container;
 pub use repair::{Examined, check_parity};
 pub use set_reader::{MediaSet, SetSummary, StripePlace};
 pub use set_writer::{
-    Disposition, EncryptTo, ParityPlan, SetPlan, SetWriter, Totals, stripe_bytes,
+    Disposition, EncryptTo, ParityPlan, Sealed, SetPlan, SetWriter, Totals, stripe_bytes,
 };
 pub use stream::{Block, BlockStream, SecondLook};

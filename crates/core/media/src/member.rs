@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use uuid::Uuid;
 
-use longshore_crypt::{Keyring, Keys, Root, SetKeys};
+use longshore_crypt::{IndexKeys, Keyring, Keys, Root};
 
 use crate::Error;
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
 use crate::encrypted::StripeCheck;
 use crate::header::{BlockHeader, MediaHeader, SETS_MAX, SetHeader, SetTrailer, TRAILER_LEN};
-use crate::index::{self, ChunkKeys, Row, StoredChunk};
+use crate::index::{self, ChunkOwner, Row, StoredChunk};
 use crate::record::{Container, HEAD_LEN, MAGIC, PREFIX_MAX, RecordError, RecordKind};
 use crate::window::{WINDOW_BYTES, Window};
 
@@ -577,17 +577,17 @@ impl Member {
         Ok((chunk, framed))
     }
 
-    /// The first records of an encrypted set, and the keys that `keyring` has for it.
+    /// The first records of an encrypted set, and the keys that `keyring` has for its index.
     ///
     /// Errors: [`Error::Key`] if it has none; [`Error::Damaged`].
     fn start(&self, part: &Part, position: u32, keyring: &Keyring) -> Result<Start, Error> {
         let (header, records, end) = self.sealed_start(part, position)?;
         let key = |source| self.key_error(position, source);
-        let keys = keyring.open(&header, &records).map_err(key)?;
+        let keys = keyring.open_index(&header, &records).map_err(key)?;
         let parent_root = Keys::decode(&records).map_err(key)?.parent_root;
         Ok(Start {
             parent_root,
-            check: StripeCheck::new(&self.header, &header, &records, Some(keys.clone())),
+            check: StripeCheck::of_index(&self.header, &header, &records, keys.clone()),
             keys,
             end,
         })
@@ -731,7 +731,7 @@ impl Member {
 /// The start of an encrypted set on one stripe.
 struct Start {
     check: StripeCheck,
-    keys: Arc<SetKeys>,
+    keys: Arc<IndexKeys>,
     parent_root: Root,
     /// Offset after the last Keys record.
     end: u64,
@@ -746,12 +746,11 @@ impl Start {
         framed: &[u8],
         (number, offset): (usize, u64),
     ) -> Result<Vec<Row>, RecordError> {
-        let keys = ChunkKeys {
-            keys: self.keys.clone(),
+        let owner = ChunkOwner {
             set: *seal.trailer.set.as_bytes(),
             family: self.check.family(),
         };
-        let rows = chunk.decrypted(&keys, number as u32, offset)?;
+        let rows = chunk.decrypted(&self.keys, owner, (number as u32, offset))?;
         for digest in rows.iter().filter_map(|row| row.digest.as_ref()) {
             self.check.root.block(digest);
         }

@@ -16,7 +16,7 @@
 use std::io;
 use std::sync::Arc;
 
-use longshore_crypt::{NewKey, Root, SetKeys};
+use longshore_crypt::{IndexSecret, NewKey, Root, SetKeys};
 use longshore_io::Via;
 use uuid::Uuid;
 
@@ -26,7 +26,7 @@ use crate::family_writer::FamilyWriter;
 use crate::header::{
     FAMILIES_MAX, LogEnd, MediaHeader, PARITY_MAX, SETS_MAX, SetHeader, SetTrailer,
 };
-use crate::index::ChunkKeys;
+use crate::index::{ChunkKeys, ChunkOwner};
 use crate::parity::{self, ParityStripe, ROW_BYTES, Rows, Tap};
 use crate::record::{Container, RecordKind};
 use crate::{Error, MediaSet};
@@ -302,8 +302,10 @@ impl SetWriter {
             if let Some(keys) = &keys {
                 let keys = ChunkKeys {
                     keys: keys.clone(),
-                    set: *set.header.set.as_bytes(),
-                    family: media.family,
+                    owner: ChunkOwner {
+                        set: *set.header.set.as_bytes(),
+                        family: media.family,
+                    },
                 };
                 family.encrypt(keys, media);
             }
@@ -321,11 +323,11 @@ impl SetWriter {
     /// Finishes the set. The caller must first have called [`FamilyWriter::finish_data`] with success on every family.
     /// Returns the stored bytes of the set over all families.
     pub fn seal(self, totals: &Totals) -> Result<u64, Error> {
-        self.seal_and_tell(totals, &mut || {})
+        Ok(self.seal_and_tell(totals, &mut || {})?.stored_bytes)
     }
 
     /// [`SetWriter::seal`]; `tell` is called before the first stripe is completed, and after each.
-    pub fn seal_and_tell(self, totals: &Totals, tell: &mut dyn FnMut()) -> Result<u64, Error> {
+    pub fn seal_and_tell(self, totals: &Totals, tell: &mut dyn FnMut()) -> Result<Sealed, Error> {
         let mut families = self.families;
         let roots: Option<Vec<Root>> = families.iter().map(FamilyWriter::root).collect();
         if let Some(roots) = &roots {
@@ -353,8 +355,12 @@ impl SetWriter {
             files_total: totals.files,
             ..SetTrailer::default()
         };
-        let root = self.keys.as_ref().zip(roots);
-        let root = root.map(|(keys, roots)| keys.set_root(&whole.whole(), &roots));
+        let sealing = self.keys.as_ref().zip(roots);
+        let index = sealing.map(|(keys, roots)| {
+            let root = keys.set_root(&whole.whole(), &roots);
+            keys.index_secret(root)
+        });
+        let root = index.as_ref().map(|index| index.root);
         for family in &mut families {
             family.put_trailer(&whole, root)?;
         }
@@ -389,8 +395,20 @@ impl SetWriter {
         let stripes = families.into_iter().map(FamilyWriter::into_stripe);
         let stripes = stripes.chain(parity.into_iter().map(ParityStripe::into_stripe));
         complete_all(stripes.collect(), tell)?;
-        Ok(stored)
+        Ok(Sealed {
+            stored_bytes: stored,
+            index,
+        })
     }
+}
+
+/// A set that was sealed.
+#[derive(Debug)]
+pub struct Sealed {
+    /// Of the set over all families.
+    pub stored_bytes: u64,
+    /// What opens the index of an encrypted set.
+    pub index: Option<IndexSecret>,
 }
 
 /// The stripes of a new media set, the parity stripes last; writes the media headers, and all headers of parity stripes.

@@ -18,7 +18,7 @@ use crate::block::{ENCRYPTED_MANIFEST_EXTRA, Encrypted, HeadReader, stored_seal}
 use crate::device::FamilyRead;
 use crate::encrypted::StripeCheck;
 use crate::header::{BlockHeader, MediaHeader, SetHeader, SetTrailer};
-use crate::index::{self, ChunkKeys};
+use crate::index::{self, ChunkOwner};
 use crate::record::{Container, RecordError, RecordKind};
 use crate::window::Window;
 
@@ -500,16 +500,16 @@ impl BlockStream {
                 let number = check.chunks;
                 check.chunks += 1;
                 check.root.chunk(&chunk);
-                match &check.keys {
+                let owner = ChunkOwner {
+                    set: *self.header.set.as_bytes(),
+                    family: check.family(),
+                };
+                match &check.index {
                     // Its rows cannot be read; the root says whether the chunk is the one that was written.
                     None => None,
                     Some(keys) => {
-                        let keys = ChunkKeys {
-                            keys: keys.clone(),
-                            set: *self.header.set.as_bytes(),
-                            family: check.family(),
-                        };
-                        Some(stored.decrypted(&keys, number, offset).map_err(bad)?)
+                        let rows = stored.decrypted(keys, owner, (number, offset));
+                        Some(rows.map_err(bad)?)
                     }
                 }
             }

@@ -5,6 +5,8 @@
 //!   asked for, and has page sums. The newest one that fits is taken.
 //! - Nothing is guessed: if no set qualifies, the error tells for each set why.
 //! - The media that hold the base are never overwritten by the backup that needs it.
+//! - The index of an encrypted base is read with an identity, or with what this machine kept of its own set; then the set's
+//!   root must be the one that was kept.
 //!
 //! Leaves to others: whether the cluster is still on the base's branch (the source), comparing pages (`page_sums.rs`),
 //! and the sets of a restore (`chain`).
@@ -12,13 +14,15 @@
 use std::sync::Arc;
 
 use longshore_media::{
-    BackupDevice, BackupType, Disposition, MediaSet, Root, SetHeader, SetSummary, SetTrailer,
+    BackupDevice, BackupType, Disposition, KeyError, MediaSet, Root, SetHeader, SetSummary,
+    SetTrailer,
 };
 use longshore_pg::{Lsn, Timeline};
 use longshore_repository::branch::earlier;
 use longshore_source::{Base, LogStart, SourceKind};
 use uuid::Uuid;
 
+use crate::history;
 use crate::page_sums::PageSums;
 use crate::request::{Against, BaseRequest};
 use crate::{Error, RunContext};
@@ -50,7 +54,12 @@ pub fn find(
         SourceKind::Postgres => Some(read(&media, &header, &trailer)?),
         SourceKind::Sqlite | SourceKind::Files => None,
     };
-    let sums = PageSums::read(&*context.storage, &media, &header)?;
+    let unknown = match header.encrypted {
+        true => history::know_index(context, header.set).err(),
+        false => None,
+    };
+    let sums = PageSums::read(&*context.storage, &media, &header);
+    let sums = sums.map_err(|error| closed(error, unknown))?;
     Ok(BaseSet {
         media_set: media.header(0).media_set,
         header,
@@ -58,6 +67,23 @@ pub fn find(
         sums: Arc::new(sums),
         root: trailer.proof.map_or(Root::default(), |proof| proof.root),
     })
+}
+
+/// A set whose index nothing here opens is no base. `unknown`: why this machine does not open it by itself.
+fn closed(error: Error, unknown: Option<String>) -> Error {
+    match (error, unknown) {
+        (
+            Error::Media(longshore_media::Error::Key {
+                position,
+                source: source @ KeyError::NoIdentity { .. },
+                ..
+            }),
+            Some(why),
+        ) => Error::NoBase {
+            reasons: format!("set {position}: {source}, and {why}"),
+        },
+        (error, _) => error,
+    }
 }
 
 /// Refuses to overwrite the media that hold the base. `devices` are those of the backup.

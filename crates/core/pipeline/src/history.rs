@@ -19,7 +19,9 @@ use longshore_catalog::{
 use longshore_codec::Algorithm;
 use longshore_landing::moved;
 use longshore_media::device::DeviceClass;
-use longshore_media::{BackupDevice, BackupType, MediaSet, SetHeader, SetTrailer, Totals};
+use longshore_media::{
+    BackupDevice, BackupType, IndexSecret, MediaSet, SetHeader, SetTrailer, Totals,
+};
 use longshore_source::SourceSpec;
 use uuid::Uuid;
 
@@ -65,6 +67,8 @@ pub struct FinishedBackup<'a> {
     pub header: &'a SetHeader,
     pub totals: Totals,
     pub stored_bytes: u64,
+    /// What opens the index of an encrypted set.
+    pub index: Option<&'a IndexSecret>,
     pub engines: &'a [EngineShare],
     pub limit: Limit,
 }
@@ -119,7 +123,34 @@ pub fn record_backup(context: &RunContext, finished: &FinishedBackup) -> Result<
     record.engines = finished.engines.iter().map(engine).collect();
     record.limit = Some(finished.limit.word().to_owned());
     let catalog = Catalog::open(path).map_err(warning)?;
-    catalog.record_backup(&record).map(drop).map_err(warning)
+    catalog.record_backup(&record).map_err(warning)?;
+    let header = finished.header;
+    match finished.index {
+        // A later backup may differ from this one.
+        Some(index) if can_be_read && header.sum_key.is_some() && !header.copy_only => {
+            let tools = (&*context.storage, &*context.clock);
+            let kept = catalog.keep_index(header.set, &header.database, index, tools);
+            kept.map_err(warning)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Lets the run read the index of an encrypted set that this machine made, without an identity.
+///
+/// Errors: why the history does not say how, in words.
+pub fn know_index(context: &RunContext, set: Uuid) -> Result<(), String> {
+    let Some(path) = &context.catalog else {
+        return Err("this run keeps no history".to_owned());
+    };
+    let read = || Catalog::open(path)?.index_of(set, &*context.storage);
+    match read().map_err(|e| e.to_string())? {
+        Some(secret) => {
+            context.keyring.know_index(set.into_bytes(), &secret);
+            Ok(())
+        }
+        None => Err("the history of this machine has nothing that opens its index".to_owned()),
+    }
 }
 
 pub fn record_restore(

@@ -19,7 +19,7 @@ use longshore_io::Via;
 use longshore_media::{
     DeviceSpec, Disposition, EncryptTo, MediaSet, SetHeader, SetPlan, SetWriter, Totals,
 };
-use longshore_pipeline::{Against, BaseRequest, RunContext, SourceSpec};
+use longshore_pipeline::{Against, BaseRequest, Error, RunContext, SourceSpec};
 
 struct Keys {
     recipients: Recipients,
@@ -151,4 +151,101 @@ fn neither_a_parent_nor_a_child_is_replaced_by_another_set_of_its_identifier() {
     let refused = restored("wrong").unwrap_err().to_string();
     assert!(refused.contains("other content"), "{refused}");
     assert!(!dir.path().join("wrong").exists());
+}
+
+/// Goal: a machine that has recipients alone makes differential backups of its own sets, and of no others.
+/// Method: two machines are two histories. The forged sets have the identifiers of real ones, and the same recipient.
+#[test]
+fn a_machine_without_an_identity_differs_from_its_own_sets_and_from_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("a"), common::content(1, 300_000)).unwrap();
+    let keys = keys();
+    let machine = |name: &str| RunContext {
+        catalog: Some(dir.path().join(name).join("history.db")),
+        ..context()
+    };
+    for name in ["here", "there"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let (here, there) = (machine("here"), machine("there"));
+    let request = |to: &[DeviceSpec], base: Option<&[DeviceSpec]>| {
+        let spec = SourceSpec::Files(vec![source.clone()]);
+        let mut request = backup_request(spec, to.to_vec(), Algorithm::Zstd);
+        request.encrypt_to = Some(keys.recipients.clone());
+        request.page_sums = true;
+        request.base = base.map(|base| BaseRequest {
+            against: Against::Newest,
+            devices: base.to_vec(),
+        });
+        request
+    };
+    let [full, other, first, second] =
+        ["full", "other", "first", "second"].map(|name| devices(dir.path(), name));
+    backup(&here, request(&full, None)).unwrap();
+    backup(&here, request(&other, None)).unwrap();
+    std::fs::write(source.join("b"), b"new").unwrap();
+    let made = backup(&here, request(&first, Some(&full))).unwrap();
+    assert!(made.plain_bytes < 100_000, "{}", made.plain_bytes);
+    std::fs::write(source.join("c"), b"newer").unwrap();
+    backup(&here, request(&second, Some(&first))).unwrap();
+    let target = dir.path().join("restored");
+    let mut restoring = restore_request(second.clone(), &target);
+    restoring.bases = [full.clone(), first.clone()].concat();
+    restore(&keys.reading, restoring).unwrap();
+    assert_eq!(describe(&target), describe(&source));
+
+    // The index is all that the history opens.
+    let closed = restore(&here, restore_request(full.clone(), &dir.path().join("no")));
+    assert!(closed.is_err() && !dir.path().join("no").exists());
+    // Nobody else, and nothing without a history.
+    for elsewhere in [&there, &context()] {
+        let to = devices(dir.path(), "elsewhere");
+        let refused = backup(elsewhere, request(&to, Some(&full))).unwrap_err();
+        assert!(matches!(refused, Error::NoBase { .. }), "{refused}");
+        assert!(refused.to_string().contains("no identity"), "{refused}");
+        assert!(!dir.path().join("elsewhere/s0.bak").exists());
+    }
+    // What opens one set opens no other, also under its identifier.
+    let set_of = |specs: &[DeviceSpec]| {
+        let open: Vec<_> = specs.iter().map(|s| s.open(&here.storage)).collect();
+        MediaSet::open(&open).unwrap().set(1).unwrap().header
+    };
+    let (own, exchanged) = (set_of(&full).set, set_of(&other).set);
+    let history = rusqlite::Connection::open(here.catalog.as_ref().unwrap()).unwrap();
+    let swap = "UPDATE longshore_index SET root = o.root, secret = o.secret FROM \
+                (SELECT root, secret FROM longshore_index WHERE backup_set_uuid = ?2) AS o WHERE backup_set_uuid = ?1";
+    let changed = history.execute(swap, [own.to_string(), exchanged.to_string()]);
+    assert_eq!(changed.unwrap(), 1);
+    let to = devices(dir.path(), "swapped");
+    let refused = backup(&here, request(&to, Some(&full))).unwrap_err();
+    assert!(matches!(refused, Error::NoBase { .. }), "{refused}");
+
+    // A set of the same identifier that anybody can make, over nothing.
+    let header = set_of(&first);
+    let parent_root = [0; 32];
+    let plan = SetPlan {
+        disposition: Disposition::Format,
+        media_name: String::new(),
+        media_description: String::new(),
+        header,
+        via: Via::Cache,
+        expected_bytes: None,
+        parity: Default::default(),
+        encryption: Some(EncryptTo {
+            key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
+            parent_root,
+        }),
+    };
+    let open: Vec<_> = first.iter().map(|s| s.open(&here.storage)).collect();
+    let mut writer = SetWriter::begin(&open, plan, 0).unwrap();
+    for family in &mut writer.families {
+        family.finish_data().unwrap();
+    }
+    writer.seal(&Totals::default()).unwrap();
+    let to = devices(dir.path(), "forged");
+    let refused = backup(&here, request(&to, Some(&first))).unwrap_err();
+    assert!(matches!(refused, Error::Media(_)), "{refused}");
+    assert!(!dir.path().join("forged/s0.bak").exists());
 }

@@ -153,16 +153,26 @@ fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
         .line("expire sales --keep-full 2")
         .exits(0)
         .says("2 backups");
-    std::fs::remove_file(stage.path("history.db")).unwrap();
+    // A differential backup reads its base's index, which this machine can while it has its history.
+    stage.line("backup sales --differential").exits(0);
+    stage.line("backup sales --incremental").exits(0);
+    for name in ["history.db", "history.db.key"] {
+        std::fs::remove_file(stage.path(name)).unwrap();
+    }
     stage.line("catalog rebuild --target nightly").exits(0);
-    // A differential backup reads its base.
     stage
         .line("backup sales --differential")
         .exits(4)
-        .says("50123");
+        .says("no identity was given")
+        .says("the history of this machine");
     stage
         .line("backup sales --differential --identity id")
         .exits(0);
+    stage
+        .line("backup sales --differential --or-full")
+        .exits(0)
+        .says("full");
+    stage.line("backup sales --differential").exits(0);
     stage
         .line("restore --database sales --to out --identity id")
         .exits(0);

@@ -46,6 +46,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
             header: &sealed.header,
             totals: sealed.totals,
             stored_bytes: sealed.stored_bytes,
+            index: sealed.index.as_ref(),
             engines: &engines,
             limit,
         },

@@ -17,7 +17,8 @@ use longshore_accel::dispatch::EngineUse;
 use longshore_io::{Gate, Pool};
 use longshore_media::device::DeviceClass;
 use longshore_media::{
-    BackupDevice, FamilyWriter, LeftStripe, LogEnd, SetHeader, SetWriter, Standing, Totals,
+    BackupDevice, FamilyWriter, IndexSecret, LeftStripe, LogEnd, SetHeader, SetWriter, Standing,
+    Totals,
 };
 use longshore_source::{Change, SourceSummary};
 use parking_lot::Mutex;
@@ -40,6 +41,8 @@ pub struct SealedSet {
     pub media_set: Uuid,
     pub totals: Totals,
     pub stored_bytes: u64,
+    /// What opens the index of an encrypted set.
+    pub index: Option<IndexSecret>,
     /// Files of which only the differences from the base were stored.
     pub based_files: u64,
     /// Files that changed while they were read.
@@ -119,7 +122,7 @@ fn write<'a>(
     let (header, media_set) = (writer.header.clone(), writer.media_set);
     // A set whose place is lost must not appear, and one that lost it meanwhile must not count.
     confirm(&decided)?;
-    let stored_bytes = writer.seal_and_tell(&totals, &mut || {
+    let done = writer.seal_and_tell(&totals, &mut || {
         observer.completing(&left(&decided.devices));
     })?;
     confirm(&decided)?;
@@ -127,7 +130,8 @@ fn write<'a>(
         header,
         media_set,
         totals,
-        stored_bytes,
+        stored_bytes: done.stored_bytes,
+        index: done.index,
         based_files: moved.based_files,
         marks,
         warnings: moved.summary.warnings,
