@@ -80,7 +80,8 @@ documents() {
     local file
     for file in README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE docs/*.md \
         docs/promises.proofs docs/decisions/*.md docs/pictures/*.svg docs/results/*.md contrib/systemd/README.md \
-        contrib/longshore.toml contrib/Containerfile contrib/monitoring/* tests/*/README.md; do
+        contrib/longshore.toml contrib/Containerfile contrib/monitoring/* tests/*/README.md \
+        tests/golden/encryption.json; do
         put 644 "$file" "$docs/$file"
     done
     find contrib/ansible -type f | LC_ALL=C sort >"$scratch/role"

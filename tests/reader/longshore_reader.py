@@ -725,8 +725,8 @@ MUL1 = (0x3BD39E10CB0EF593, 0xC0ACF169B5F18A8C, 0xBE5466CF34E90C6C, 0x452821E638
 MERGE = ((3, 12, 2, 5, 14, 1, 15, 0), (11, 4, 10, 13, 9, 6, 8, 7))
 
 
-def highway64(key, data):
-    """HighwayHash with 64 bits of result."""
+def highway(key, data, rounds):
+    """The four vectors of HighwayHash after its last rounds."""
 
     def rot(x):
         return (x << 32 | x >> 32) & M64
@@ -768,9 +768,14 @@ def highway64(key, data):
         elif few:
             packet[16:19] = bytes((last[rest - few], last[rest - few + few // 2], last[-1]))
         update(struct.unpack("<4Q", packet))
-    for _ in range(4):
+    for _ in range(rounds):
         update((rot(v0[2]), rot(v0[3]), rot(v0[0]), rot(v0[1])))
-    return (v0[0] + v1[0] + mul0[0] + mul1[0]) & M64
+    return v0, v1, mul0, mul1
+
+
+def highway64(key, data):
+    """HighwayHash with 64 bits of result."""
+    return sum(vector[0] for vector in highway(key, data, 4)) & M64
 
 
 for length, result in ((1, 0x7EAB43AAC7CDDD78), (2, 0xB8D0569AB0B53D62), (64, 0x75542C5D4CD2A6FF)):
