@@ -14,7 +14,6 @@ use longshore_io::Storage;
 use object_store::Error as StoreError;
 use object_store::aws::{AmazonS3Builder, AwsCredentialProvider, Checksum};
 use object_store::client::HttpConnector;
-use reqwest::Url;
 
 use crate::connection::{Connection, Ways, base_of};
 use crate::credentials::{Lacking, Noted, Process};
@@ -87,11 +86,16 @@ impl S3 {
             // One server has one spelling: places are compared by it.
             Some((name, endpoint)) => Some(check_endpoint(&name, &endpoint, allow_http)?),
         };
+        let has_name = endpoint.as_ref().is_none_or(|url| url.domain().is_some());
         let style = match env.get(ADDRESSING_STYLE, Form::Word)? {
-            None => of_profile("s3.addressing_style", Form::Word)?,
-            Some(value) => Some((ADDRESSING_STYLE.to_owned(), value)),
+            Some(value) => style_of(ADDRESSING_STYLE, &value, has_name)?,
+            None => match of_profile("s3.addressing_style", Form::Word)? {
+                None => Style::Auto,
+                // As AWS's own tools do where the server is an address.
+                Some((_, value)) if value == "virtual" && !has_name => Style::Path,
+                Some((name, value)) => style_of(&name, &value, has_name)?,
+            },
         };
-        let style = style_of(style, endpoint.as_ref())?;
         let region = match env.first(&["AWS_REGION", "AWS_DEFAULT_REGION"], Form::Word)? {
             None => of_profile("region", Form::Word)?,
             found => found,
@@ -202,15 +206,11 @@ impl S3 {
 }
 
 /// Errors: the value is no style, or the server has no name that a bucket could go before.
-fn style_of(given: Option<(String, String)>, endpoint: Option<&Url>) -> Result<Style, String> {
-    let Some((name, value)) = given else {
-        return Ok(Style::Auto);
-    };
-    let is_named = |url: &Url| url.domain().is_some();
-    match value.as_str() {
+fn style_of(name: &str, value: &str, has_name: bool) -> Result<Style, String> {
+    match value {
         "auto" => Ok(Style::Auto),
         "path" => Ok(Style::Path),
-        "virtual" if endpoint.is_none_or(is_named) => Ok(Style::Virtual),
+        "virtual" if has_name => Ok(Style::Virtual),
         "virtual" => Err(format!(
             "{name} is virtual, which puts the bucket's name before the server's, and this server has an address and no name: set it to path"
         )),

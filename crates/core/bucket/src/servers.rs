@@ -458,8 +458,13 @@ mod tests {
             ..Server::default()
         };
         server.of_kind_of("s3://abc").name("with-unread-keys");
-        let at = crate::Address::of("s3+with-unread-keys://abc/k").unwrap();
-        assert_eq!(at.origin(&disk()).unwrap(), "https://minio:9000 abc k");
+        let at = |text: &str| crate::Address::of(text).unwrap();
+        let object = at("s3+with-unread-keys://abc/k");
+        let below = |prefix: &str| object.is_below(&at(prefix), &disk()).unwrap();
+        assert!(below("s3+with-unread-keys://abc"));
+        assert!(!below("s3+with-unread-keys://abcd"));
+        // That the credentials cannot be read is said by whoever asks for the settings.
+        assert!(object.origin(&disk()).is_err());
         assert_eq!(place(Scheme::Azure, "with-unread-keys"), None);
         assert_eq!(place(Scheme::S3, "nobody-gave-it"), None);
     }

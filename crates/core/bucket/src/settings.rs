@@ -401,11 +401,9 @@ mod tests {
         let refused = |variables: &[(&str, &str)]| at(variables, "abc").unwrap_err();
         assert!(refused(&[own, (STYLE, "host")]).contains("neither path nor virtual"));
         assert!(refused(&[ip, (STYLE, "virtual")]).contains("no name"));
-        let of_profile = refused(&[ip, ("AWS_PROFILE", "hosted")]);
-        assert!(
-            of_profile.contains("s3.addressing_style of the profile \"hosted\""),
-            "{of_profile}"
-        );
+        // A profile's is for all of its servers.
+        let of_profile = at(&[ip, ("AWS_PROFILE", "hosted")], "abc");
+        assert_eq!(of_profile.as_deref(), Ok("https://[::1]:9000/abc"));
     }
 
     #[test]

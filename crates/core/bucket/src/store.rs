@@ -196,12 +196,19 @@ impl Address {
         if let Some(bucket) = open.as_ref().and_then(|open| open.get(&at)) {
             return Ok(bucket.origin(&key));
         }
-        let place = at.1.as_deref().and_then(|name| servers::place(at.0, name));
-        let place = match place {
-            Some(place) => place,
-            None => settings(&at, storage)?.server(),
-        };
-        Ok(origin(&place, &at.2, &key))
+        let settings = settings(&at, storage)?;
+        Ok(origin(&settings.server(), &at.2, &key))
+    }
+
+    /// [`Address::origin`], also where the server's credentials cannot be read, if the configuration alone says where it is.
+    fn known_origin(&self, storage: &dyn Storage) -> Result<String, Error> {
+        let named = self.server().map(|name| (name, self.at()));
+        if let Some((name, Ok((at, key)))) = named
+            && let Some(server) = servers::place(at.0, name)
+        {
+            return Ok(origin(&server, &at.2, &key));
+        }
+        self.origin(storage)
     }
 
     /// Whether this object is below `prefix`, such as `s3://BUCKET` or `az://CONTAINER/PREFIX`: in the same bucket of the
@@ -211,8 +218,8 @@ impl Address {
     pub fn is_below(&self, prefix: &Address, storage: &dyn Storage) -> Result<bool, Error> {
         // A prefix may be empty, an object's name may not.
         let any = Address::of(&format!("{prefix}/x")).unwrap_or_else(|| prefix.clone());
-        let any = any.origin(storage)?;
-        let own = self.origin(storage)?;
+        let any = any.known_origin(storage)?;
+        let own = self.known_origin(storage)?;
         let rest = own.strip_prefix(any.strip_suffix('x').unwrap_or(&any));
         Ok(rest.is_some_and(|rest| !rest.is_empty()))
     }
