@@ -46,6 +46,8 @@ pub enum LogFate {
         stored_bytes: u64,
         /// Owners of records in the archive that keep WAL that no backup here needs.
         kept_for: Vec<Need>,
+        /// Why the store keeps other WAL that nobody needs.
+        retained: Option<String>,
     },
     /// All WAL is kept: it is unknown who else relies on the archive, or what they need.
     Undecided(String),

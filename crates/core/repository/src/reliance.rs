@@ -299,8 +299,21 @@ impl Shelf {
             return Ok(LogFate::OtherCluster { system });
         };
         if !dry {
-            self.leave(archive, at, (system, Some(ours.clone())))?;
-            archive.remove_needs(&owned)?;
+            // A record that says the same stays: a store that lets none go would get one more with each run.
+            let recorded = ours.recorded();
+            let is_same = |own: &&NeedRecord| {
+                let need = &own.need;
+                (need.system, need.log.as_ref()) == (system, Some(&recorded))
+                    && (&need.database, &need.target) == (&self.database, &self.target.name)
+                    && need.host == facts::host_name()
+            };
+            let same = owned.iter().copied().find(is_same);
+            if same.is_none() {
+                self.leave(archive, at, (system, Some(ours.clone())))?;
+            }
+            let kept = same.map(|same| &same.file);
+            let outdated = owned.iter().copied().filter(|own| Some(&own.file) != kept);
+            archive.remove_needs(&outdated.collect::<Vec<_>>())?;
         }
         if let Some(error) = records.unread.first() {
             return Ok(LogFate::Undecided(format!("{error}; {}", error.hint())));
@@ -339,6 +352,7 @@ impl Shelf {
             files: removed.files,
             stored_bytes: removed.stored_bytes,
             kept_for: others.keepers(),
+            retained: removed.retained,
         })
     }
 }

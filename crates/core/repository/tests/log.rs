@@ -909,3 +909,91 @@ fn an_expire_whose_lease_on_a_bucket_was_lost_removes_no_wal() {
     }
     assert!(lost > 0);
 }
+
+/// Goal: WAL that a store does not remove is told and is no failure: the backups have their results, and no run leaves more
+/// records behind than the one before.
+#[test]
+fn wal_that_a_store_retains_is_told_and_leaves_no_record_with_each_run() {
+    let (_temp, store, shelves) = sharing_a_bucket(1, 1..12);
+    let one = &shelves[0];
+    rely(one, 1, 5, 6);
+    rely(one, 2, 9, 10);
+    store.script(|asked| match asked.method == "DELETE" {
+        true => Act::Refuse(403, "AccessDenied"),
+        false => Act::Pass,
+    });
+    let mut records = Vec::new();
+    for round in 0..3 {
+        let expired = expire(one, keep(1, None), false);
+        match &expired.log {
+            LogFate::Removed {
+                files: 0,
+                retained: Some(why),
+                ..
+            } => assert!(why.contains("AccessDenied"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(listed(one), (1..12).collect());
+        if round == 0 {
+            assert!(
+                expired.fates.contains(&Fate::Removed),
+                "{:?}",
+                expired.fates
+            );
+        }
+        records.push(needs(one).len());
+    }
+    assert_eq!(records[1], records[2], "{records:?}");
+    // The retention has ended.
+    store.heal();
+    assert_eq!(removed(&expire(one, keep(1, None), false)).0, 8);
+    assert_eq!(listed(one), (9..12).collect());
+    assert_eq!(needs(one).len(), 1);
+}
+
+/// Goal: whatever request an expire of WAL is killed before, nothing that is needed is gone, and the next one ends its work.
+#[test]
+fn an_expire_of_wal_in_a_bucket_that_is_killed_anywhere_is_ended_by_the_next_one() {
+    let staged = || {
+        let (temp, store, shelves) = sharing_a_bucket(1, 1..8);
+        rely(&shelves[0], 1, 3, 4);
+        rely(&shelves[0], 2, 5, 6);
+        (temp, store, shelves.into_iter().next().unwrap())
+    };
+    let requests = {
+        let (_temp, store, shelf) = staged();
+        let begun = store.asked().len();
+        expire(&shelf, keep(1, None), false);
+        store.asked().len() - begun
+    };
+    assert!(requests > 10, "{requests}");
+    let mut unfinished = 0;
+    for kill in 0..requests {
+        let what = format!("killed before request {kill} of {requests}");
+        let (_temp, store, shelf) = staged();
+        let mut left = kill;
+        store.script(move |_| match left.checked_sub(1) {
+            None => Act::LoseRequest,
+            Some(rest) => {
+                left = rest;
+                Act::Pass
+            }
+        });
+        let never = AtomicBool::new(false);
+        let _ = shelf.expire(&keep(1, None), &|| i64::MAX / 2, false, &never);
+        store.heal();
+        let there = listed(&shelf);
+        assert!((5..8).all(|at| there.contains(&at)), "{what}: {there:?}");
+        unfinished += usize::from(there.len() > 3);
+        // The dead process's lease ends by the store's clock.
+        store.pass(15 * 60 + 1);
+        expire(&shelf, keep(1, None), false);
+        assert_eq!(listed(&shelf), (5..8).collect(), "{what}");
+        assert_eq!(needs(&shelf).len(), 1, "{what}");
+        store.pass(15 * 60 + 1);
+        expire(&shelf, keep(1, None), false);
+        let left = |key: &String| key.contains("lease") || key.contains("probe");
+        assert!(!store.keys().iter().any(left), "{what}: {:?}", store.keys());
+    }
+    assert!(unfinished > 5, "{unfinished}");
+}

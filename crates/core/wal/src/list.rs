@@ -58,10 +58,12 @@ pub struct SegmentImprint {
 }
 
 /// The result of [`WalArchive::remove_unneeded`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RemovalResult {
     pub files: u64,
     pub stored_bytes: u64,
+    /// Why the store does not allow the removal of the next file; nothing after it was tried.
+    pub retained: Option<String>,
 }
 
 /// A file of the archive.
@@ -344,11 +346,18 @@ impl WalArchive {
                     kept = true;
                     continue;
                 }
+                if !dry {
+                    match self.place.remove(&stored.file) {
+                        // The files after it are newer, and are kept as long at least.
+                        Err(Error::Store(error)) if error.is_forbidden() => {
+                            removed.retained = Some(error.to_string());
+                            return Ok(removed);
+                        }
+                        done => done?,
+                    }
+                }
                 removed.files += 1;
                 removed.stored_bytes += stored.len;
-                if !dry {
-                    self.place.remove(&stored.file)?;
-                }
             }
             if !dry {
                 self.place.settle(place, !kept)?;

@@ -96,6 +96,15 @@ impl ClusterNeed {
         };
         end.0 > self.from || self.ranges.iter().any(within)
     }
+
+    /// The same need as a record says it: ranges from which on everything is kept anyway are not in it.
+    pub fn recorded(&self) -> ClusterNeed {
+        let ranges = self.ranges.iter().filter(|range| range.first < self.from);
+        ClusterNeed {
+            from: self.from,
+            ranges: ranges.copied().collect(),
+        }
+    }
 }
 
 /// A record, and its file.
@@ -136,12 +145,12 @@ impl Need {
         let log = match &self.log {
             None => "all\n".to_owned(),
             Some(log) => {
-                let ranges = log.ranges.iter().filter(|range| range.first < log.from);
+                let log = log.recorded();
                 let range = |r: &Range| {
                     let (first, last) = r.timelines;
                     format!("range {first} {last} {} {}\n", Lsn(r.first), Lsn(r.last))
                 };
-                let ranges: String = ranges.map(range).collect();
+                let ranges: String = log.ranges.iter().map(range).collect();
                 format!("from {}\n{ranges}", Lsn(log.from))
             }
         };
@@ -303,7 +312,11 @@ impl WalArchive {
     /// Removes records; a crash may leave some of them.
     pub fn remove_needs(&self, records: &[&NeedRecord]) -> Result<(), Error> {
         for record in records {
-            self.place.remove(&Path::new(NEEDS).join(&record.file))?;
+            match self.place.remove(&Path::new(NEEDS).join(&record.file)) {
+                // It stays, and keeps more WAL than is needed until the store lets it go.
+                Err(Error::Store(error)) if error.is_forbidden() => {}
+                done => done?,
+            }
         }
         match records.is_empty() {
             true => Ok(()),

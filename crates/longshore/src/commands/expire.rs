@@ -60,6 +60,8 @@ struct Log {
     wal_files_removed: u64,
     wal_bytes_removed: u64,
     wal_kept_because: Option<String>,
+    /// Why the store keeps WAL that nobody needs.
+    wal_retained_because: Option<String>,
     /// Other targets that rely on WAL in the archive which no backup here needs.
     wal_kept_for: Vec<Need>,
 }
@@ -212,10 +214,12 @@ impl Log {
                 files,
                 stored_bytes,
                 kept_for,
+                retained,
             } => Log {
                 wal_files_removed: *files,
                 wal_bytes_removed: *stored_bytes,
                 wal_kept_because: None,
+                wal_retained_because: retained.clone(),
                 wal_kept_for: kept_for.iter().map(Need::of).collect(),
             },
             LogFate::None => Log::default(),
@@ -246,6 +250,9 @@ impl Log {
         }
         if let Some(why) = &self.wal_kept_because {
             text += &format!("; all WAL kept: {why}");
+        }
+        if let Some(why) = &self.wal_retained_because {
+            text += &format!("; WAL that nobody needs is retained: {}", plain(why));
         }
         let archive = shelf.wal_path().unwrap_or_default();
         let archive = archive.display().to_string();

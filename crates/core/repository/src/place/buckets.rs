@@ -155,7 +155,8 @@ impl Spot {
     }
 }
 
-/// The live holders of leases directly below `folder`, except of the lease `own`.
+/// The live holders of leases directly below `folder`, except of the lease `own`. The holder of that one removes leases that
+/// have lost theirs, as far as it may.
 pub(crate) fn holders(
     bucket: &Bucket,
     folder: &Key,
@@ -167,17 +168,24 @@ pub(crate) fn holders(
         key: folder.clone(),
     };
     let level = bucket.level(folder, &NEVER)?;
-    let mut live = Vec::new();
+    let (mut live, mut left) = (Vec::new(), Vec::new());
     for object in &level.objects {
         let lease = spot.join(&object.name);
         if !object.name.starts_with(lease::PREFIX) || Some(&lease.key) == own {
             continue;
         }
-        // The store may still do what an ended process sent.
-        if let Heard::Live(holder) | Heard::EndedHere(holder) =
-            lease.holder(object, level.now_ns)?
-        {
-            live.push(holder);
+        match lease.holder(object, level.now_ns)? {
+            // The store may still do what an ended process sent.
+            Heard::Live(holder) | Heard::EndedHere(holder) => live.push(holder),
+            Heard::Dead(_) | Heard::Done => left.push(lease),
+            Heard::Ending(_) => {}
+        }
+    }
+    if own.is_some() && live.is_empty() {
+        // Where one cannot be removed, the others cannot either, and they harm nobody.
+        let removed = left.iter().try_for_each(Spot::remove);
+        if let Err(error) = removed {
+            tracing::debug!(%error, "leases of programs that have ended stay");
         }
     }
     Ok(live)

@@ -203,7 +203,7 @@ fn noted(catalog: &Catalog) -> Result<Vec<RunRow>, Failure> {
         limit: Some(RUNS_READ),
     };
     let is_shown = |row: &RunRow| match row.task.as_str() {
-        "verify" | "drill" | "repair" => true,
+        "verify" | "scrub" | "drill" | "repair" => true,
         "copy" | "expire" => row.outcome != "ok",
         _ => row.outcome != "ok" && row.outcome != "warnings",
     };
