@@ -496,3 +496,25 @@ fn the_transfer_size_of_objects_is_the_size_of_a_part() {
     let said = stage.sql(0, &read);
     assert!(said.contains("MAXTRANSFERSIZE has no effect"), "{said}");
 }
+
+/// Goal: a backup has up to 64 URLs, and no more.
+#[test]
+fn a_backup_goes_to_64_urls_and_no_more() {
+    let Some(stage) = Stage::new() else { return };
+    stage.both();
+    let urls = |count: usize| {
+        let url = |n: usize| format!("URL = '{}/many/{n}.bak'", stage.near.bucket());
+        (1..=count).map(url).collect::<Vec<_>>().join(", ")
+    };
+    let said = stage.sql(1, &format!("BACKUP DATABASE shop TO {}", urls(65)));
+    assert!(
+        said.contains("Msg 3205") && said.contains("only 64"),
+        "{said}"
+    );
+    assert!(!stage.near.object("many").exists());
+    stage.sql(0, &format!("BACKUP DATABASE shop TO {}", urls(64)));
+    assert!(stage.near.object("many/64.bak").exists());
+    stage.sql(0, &format!("RESTORE VERIFYONLY FROM {}", urls(64)));
+    let said = stage.sql(1, &format!("RESTORE VERIFYONLY FROM {}", urls(63)));
+    assert!(said.contains("Msg 3132"), "{said}");
+}

@@ -360,3 +360,120 @@ fn without_a_place_for_notes_nothing_is_acknowledged() {
     let said = pg_wal.was_acknowledged(name(1, 3), &at, &disk, &*clock());
     assert!(!said.unwrap());
 }
+
+/// Goal: what a restore fetches ahead from a bucket is what was archived, whichever requests pass trouble, and the server's
+/// call for a segment makes one request, which shows that it is the archive's.
+#[test]
+fn segments_are_fetched_ahead_from_a_bucket_and_taken_with_one_request() {
+    let busy = [
+        Act::Pass,
+        Act::Refuse(503, "SlowDown"),
+        Act::LoseAnswer,
+        Act::Cut(100),
+    ];
+    for act in busy {
+        let store = Store::default();
+        let at = filled(&store, 6);
+        let disk = server(3, []);
+        disk.write_file(Path::new(WAL).join("archive_status/.keep"), b"")
+            .unwrap();
+        let pg_wal = PgWal::open(&disk, Path::new(WAL)).unwrap();
+        let archive = WalArchive::open(&disk, &at).unwrap();
+        let turn = pg_wal.turn_to_fetch().unwrap().unwrap();
+        let reach = AheadLimits {
+            bytes_max: 4 * SEGMENT as u64,
+            workers: 3,
+        };
+        let (this, begun) = (act.clone(), store.asked().len());
+        store.script(move |asked| match (asked.number - begun) % 3 {
+            1 => this.clone(),
+            _ => Act::Pass,
+        });
+        let first = name(1, 1).segment().unwrap();
+        let done = pg_wal.fetch_ahead(&turn, &archive, first, reach, &*clock());
+        assert_eq!(done.unwrap().files, 4, "{act:?}");
+        store.heal();
+        let before = store.asked().len();
+        for number in 2..=5 {
+            pg_wal
+                .take(&archive, name(1, number), "TAKEN", None, &*clock())
+                .unwrap();
+            let taken = disk.read_file(Path::new(WAL).join("TAKEN")).unwrap();
+            assert!(taken == segment(1, number, number), "{act:?}: {number}");
+        }
+        let asked = store.asked();
+        let of_segments = |asked: &&longshore_bucket::sim::Asked| {
+            asked.method == "GET" && asked.key.contains("/0000")
+        };
+        assert_eq!(
+            asked[before..].iter().filter(of_segments).count(),
+            4,
+            "{act:?}"
+        );
+    }
+}
+
+/// Goal: a segment costs no more requests than docs/buckets.md says.
+#[test]
+fn a_segment_costs_no_more_requests_than_the_page_says() {
+    let page = include_str!("../../../../../docs/buckets.md");
+    let row = page
+        .lines()
+        .find(|line| line.starts_with("| each WAL segment |"));
+    assert!(
+        row.unwrap().starts_with(
+            "| each WAL segment | a PUT and six GET, with `--async` a PUT and one or two GET; fetched, three GET; removed, one DELETE |"
+        ),
+        "{row:?}"
+    );
+    let store = Store::default();
+    let at = filled(&store, 9);
+    // PUT, other reads, and DELETE; a process opens the archive each time.
+    let counted = |work: &dyn Fn()| {
+        let before = store.asked().len();
+        work();
+        let asked = store.asked();
+        let of = |method: &str| {
+            asked[before..]
+                .iter()
+                .filter(|a| a.method == method)
+                .count()
+        };
+        (of("PUT"), of("GET") + of("HEAD"), of("DELETE"))
+    };
+    let push = |number: u64| {
+        let disk = SimDisk::new(number);
+        let out = outgoing(&disk, name(1, number), &segment(1, number, number));
+        let archive = WalArchive::open(&disk, &at).unwrap();
+        archive
+            .push(&out, &form(Algorithm::Lz4), &*clock())
+            .unwrap();
+    };
+    let (put, get, delete) = counted(&|| push(10));
+    assert!(put == 1 && get <= 6 && delete == 0, "{put} {get} {delete}");
+    let disk = server(2, (11..=18).map(|n| (n, segment(1, n, n))));
+    let (put, get, delete) = counted(&|| {
+        push_ahead(&disk, &at, 4, &*clock());
+    });
+    assert!(
+        put == 8 && get <= 2 * 8 + 6 && delete == 0,
+        "{put} {get} {delete}"
+    );
+    let (put, get, delete) = counted(&|| {
+        let disk = SimDisk::new(1);
+        let to = Path::new("/restored");
+        disk.write_file(to.join("lost+found/.keep"), b"").unwrap();
+        let dir = disk.dir(to).unwrap();
+        let archive = WalArchive::open(&disk, &at).unwrap();
+        let fetched = archive.fetch(name(1, 5), &dir, to, "RECOVERYXLOG", &*clock());
+        fetched.unwrap();
+    });
+    assert!(put == 0 && get <= 3 && delete == 0, "{put} {get} {delete}");
+    let (put, _, delete) = counted(&|| {
+        let archive = WalArchive::existing(&SimDisk::new(1), &at).unwrap();
+        let keep = Lsn(6 * SEGMENT as u64);
+        let removed = archive.remove_unneeded(keep, false, |_, _, _| false);
+        assert_eq!(removed.unwrap().files, 5);
+    });
+    assert_eq!((put, delete), (0, 5));
+}
