@@ -206,6 +206,8 @@ fn prepare(db: &Connection, shares_memory: bool) -> rusqlite::Result<DatabaseSta
         journal(db, if shares_memory { "wal" } else { "delete" }, until)?;
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
+        // Pages of deleted rows are overwritten: a sealed key must not stay in the file.
+        db.pragma_update(None, "secure_delete", true)?;
         if version < schema::VERSION {
             wait_at_most_the_rest()?;
             state = schema::migrate(db)?;

@@ -1,13 +1,14 @@
 //! Credentials of a T-SQL server: keys of object stores, whose secrets are in the catalog only sealed.
 //!
 //! The key that seals them, the *service key*, is a file next to the catalog, `CATALOG.key`, which the first credential
-//! makes. So a copy of the catalog alone opens none.
+//! or the first encrypted backup makes. So a copy of the catalog alone opens none.
 //!
 //! Invariants
 //! - A secret is in the catalog only under the service key, bound to the credential's name and identity: one that is moved
 //!   to another row does not open.
-//! - The service key's file belongs to this user or root and nobody else can read it, or it is refused.
-//! - While sealed secrets are there, no new key takes the place of a missing one, and nothing is sealed under another key
+//! - The service key's file belongs to this user, to root or, where root runs, to the catalog's owner, and nobody else can
+//!   read it, or it is refused. Root makes it the catalog's owner's.
+//! - While sealed secrets of credentials are there, no new key takes the place of a missing one, and none is sealed under another key
 //!   than theirs.
 //! - No message, and no `Debug`, has a secret in it.
 //!
@@ -17,8 +18,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use longshore_crypt::ServiceKey;
-use longshore_io::{Clock, SmallFile, Storage};
+use longshore_io::{Attributes, Clock, SmallFile, Storage};
 use rusqlite::{OptionalExtension, Row, params};
+use zeroize::Zeroizing;
 
 use crate::{Catalog, Error};
 
@@ -75,6 +77,7 @@ pub fn service_key_path(catalog: &Path) -> PathBuf {
 /// The file of the service key.
 pub(crate) struct ServiceFile<'a> {
     storage: &'a dyn Storage,
+    catalog: PathBuf,
     path: PathBuf,
     file: SmallFile,
 }
@@ -94,6 +97,7 @@ impl ServiceFile<'_> {
         let file = SmallFile::new(dir, name, FILE_MAX);
         Ok(ServiceFile {
             storage,
+            catalog: catalog.to_owned(),
             path,
             file,
         })
@@ -112,12 +116,18 @@ impl ServiceFile<'_> {
         let Some(bytes) = self.file.read().map_err(failed)? else {
             return Ok(None);
         };
+        let bytes = Zeroizing::new(bytes);
         let stat = self.storage.stat(&self.path).map_err(failed)?;
         if stat.mode & 0o077 != 0 {
             let mode = stat.mode & 0o777;
             return Err(self.wrong(format!("others may read it: its mode is {mode:04o}")));
         }
-        if stat.uid != 0 && stat.uid != rustix::process::geteuid().as_raw() {
+        let own = rustix::process::geteuid().as_raw();
+        let is_catalogs = || {
+            self.owner()
+                .is_some_and(|(uid, _)| own == 0 && uid == stat.uid)
+        };
+        if stat.uid != 0 && stat.uid != own && !is_catalogs() {
             return Err(self.wrong("it belongs to another user, who can exchange it"));
         }
         let key = std::str::from_utf8(&bytes).ok();
@@ -125,6 +135,30 @@ impl ServiceFile<'_> {
             Some(key) => Ok(Some(key)),
             None => Err(self.wrong("it is no service key")),
         }
+    }
+
+    /// The owner and the group of the catalog, if it is there.
+    fn owner(&self) -> Option<(u32, u32)> {
+        let stat = self.storage.stat(&self.catalog).ok()?;
+        Some((stat.uid, stat.gid))
+    }
+
+    /// The catalog's own user must be able to read what root makes.
+    fn hand_over(&self) -> std::io::Result<()> {
+        let (Some(owner), Some(parent), Some(name)) =
+            (self.owner(), self.path.parent(), self.path.file_name())
+        else {
+            return Ok(());
+        };
+        if rustix::process::geteuid().as_raw() != 0 || owner.0 == 0 {
+            return Ok(());
+        }
+        let attributes = Attributes {
+            owner: Some(owner),
+            ..Attributes::default()
+        };
+        let dir = self.storage.dir(parent)?;
+        dir.set_attributes(Path::new(name), &attributes)
     }
 
     /// The key, which is made if there is none. `may_make`: no secret needs one that is missing.
@@ -143,6 +177,8 @@ impl ServiceFile<'_> {
             Ok::<_, std::io::Error>((after, ()))
         });
         made.map_err(|e| self.wrong(format!("it cannot be made: {e}")))?;
+        self.hand_over()
+            .map_err(|e| self.wrong(format!("it cannot be given to the catalog's owner: {e}")))?;
         self.read()?.ok_or_else(|| self.wrong("it is missing"))
     }
 }

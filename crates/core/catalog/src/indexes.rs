@@ -1,11 +1,13 @@
-//! What opens the indexes of encrypted sets that this machine made, sealed under the service key.
+//! Keys that open the indexes of encrypted sets that this machine made, sealed under the service key.
 //!
 //! A differential backup reads the index of its base. With this, a machine that has recipients and no identity can make one.
 //!
+//! Sets that can differ from one another are a *chain*: of one database, one source and one place.
+//!
 //! Invariants
 //! - A secret is bound to its set's identifier and root: one that is moved to another row does not open.
-//! - It goes with its set's row. Older ones than the last but one full backup of a database go, too: nothing builds on those
-//!   sets, and the keys of what nobody needs are not kept.
+//! - It goes with its set's row, and with the second full backup of its chain that is made after it, whatever clocks say:
+//!   nothing here builds on older ones, and the keys of what nobody needs are not kept.
 //!
 //! Leaves to others: which sets are bases (the pipeline), the service key's file (`credentials.rs`), and what the secret
 //! opens (`longshore-crypt`).
@@ -18,11 +20,19 @@ use uuid::Uuid;
 use crate::credentials::ServiceFile;
 use crate::{Catalog, Error};
 
-/// All whose set is gone from the history, or is older than the last but one full backup of this database.
+/// Rows before the last but one full backup of their chain, and those whose set is gone from the history.
 const OUTDATED: &str = "DELETE FROM longshore_index WHERE backup_set_uuid NOT IN (SELECT backup_set_uuid FROM backupset)
-    OR backup_set_uuid IN (SELECT backup_set_uuid FROM backupset WHERE database_name = ?1 AND longshore_finish_us <
-        (SELECT longshore_finish_us FROM backupset WHERE database_name = ?1 AND type = 'D' AND is_copy_only = 0
-         ORDER BY longshore_finish_us DESC LIMIT 1 OFFSET 1))";
+    OR chain = ?1 AND longshore_index_id < (SELECT longshore_index_id FROM longshore_index WHERE chain = ?1 AND is_full
+        ORDER BY longshore_index_id DESC LIMIT 1 OFFSET 1)";
+
+/// A set whose index a later backup of its chain may be compared with.
+#[derive(Debug, Clone, Copy)]
+pub struct IndexedSet<'a> {
+    pub set: Uuid,
+    /// The same text for all sets that can differ from one another, and no others.
+    pub chain: &'a str,
+    pub is_full: bool,
+}
 
 fn hex(root: &Root) -> String {
     root.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -40,40 +50,50 @@ fn root_of(text: &str) -> Option<Root> {
 }
 
 impl Catalog {
-    /// Keeps what opens the index of a recorded set of `database`.
+    /// Keeps what opens the index of a recorded set; `None`: it has none, and a full one ends its chain all the same.
     ///
     /// Errors: [`Error::ServiceKey`], and those of a change.
     pub fn keep_index(
         &self,
-        set: Uuid,
-        database: &str,
-        secret: &IndexSecret,
+        set: IndexedSet<'_>,
+        secret: Option<&IndexSecret>,
         (storage, clock): (&dyn Storage, &dyn Clock),
     ) -> Result<(), Error> {
-        let is_needed = self.credentials()?.iter().any(|one| one.has_secret());
-        let file = ServiceFile::of(self.path(), storage)?;
-        let key = file.read_or_make(!is_needed, clock)?;
-        let (set, root) = (set.to_string(), hex(&secret.root));
-        let sealed = key.seal(&[&set, &root], &secret.text());
-        let sealed = sealed.map_err(|e| file.wrong(e.to_string()))?;
+        let id = set.set.to_string();
+        let (root, sealed) = match secret {
+            None => (None, None),
+            Some(secret) => {
+                let is_needed = self.credentials()?.iter().any(|one| one.has_secret());
+                let file = ServiceFile::of(self.path(), storage)?;
+                let key = file.read_or_make(!is_needed, clock)?;
+                let root = hex(&secret.root);
+                let sealed = key.seal(&[&id, &root], &secret.text());
+                let sealed = sealed.map_err(|e| file.wrong(e.to_string()))?;
+                (Some(root), Some(sealed))
+            }
+        };
         self.write(|tx| {
+            // Where nothing is kept of a chain, its other backups leave nothing either.
             tx.execute(
-                "INSERT INTO longshore_index (backup_set_uuid, root, secret) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-                params![set, root, sealed],
+                "INSERT INTO longshore_index (backup_set_uuid, chain, is_full, root, secret)
+                 SELECT ?1, ?2, ?3, ?4, ?5
+                 WHERE ?5 IS NOT NULL OR EXISTS (SELECT 1 FROM longshore_index WHERE chain = ?2)
+                 ON CONFLICT DO NOTHING",
+                params![id, set.chain, set.is_full, root, sealed],
             )?;
-            tx.execute(OUTDATED, [database])?;
+            tx.execute(OUTDATED, [set.chain])?;
             Ok(())
         })
     }
 
-    /// What opens the index of this set; `None` if nothing is kept of it.
+    /// The key that opens the index of this set; `None` if nothing is kept of it.
     ///
     /// Errors: [`Error::ServiceKey`], and those of reading.
     pub fn index_of(&self, set: Uuid, storage: &dyn Storage) -> Result<Option<IndexSecret>, Error> {
         let set = set.to_string();
         let row: Option<(String, Vec<u8>)> = self.read(|db| {
             db.query_row(
-                "SELECT root, secret FROM longshore_index WHERE backup_set_uuid = ?1",
+                "SELECT root, secret FROM longshore_index WHERE backup_set_uuid = ?1 AND secret IS NOT NULL",
                 [&set],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )

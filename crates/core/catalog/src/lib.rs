@@ -43,6 +43,7 @@ pub use credentials::{Credential, service_key_path};
 pub use error::Error;
 pub use files::{FileList, FileRecord};
 pub use forget::{Forget, RemovalResult};
+pub use indexes::IndexedSet;
 pub use kept::{RestoreSequence, RestoredDatabase};
 pub use log_chain::{ChainPlace, LogChain};
 pub use msdb::{flags, fork_guid, recovery_model, type_word};

@@ -35,6 +35,8 @@ pub enum RunTask {
     Backup,
     Restore,
     Verify,
+    /// A look at the checksums of what is stored.
+    Scrub,
     Drill,
     Copy,
     Expire,
@@ -47,6 +49,7 @@ impl RunTask {
             RunTask::Backup => "backup",
             RunTask::Restore => "restore",
             RunTask::Verify => "verify",
+            RunTask::Scrub => "scrub",
             RunTask::Drill => "drill",
             RunTask::Copy => "copy",
             RunTask::Expire => "expire",

@@ -23,10 +23,14 @@ pub(crate) const VERSION: i64 = STEPS.len() as i64;
 /// What opens the indexes of encrypted sets, sealed: our own table, without a counterpart in msdb.
 const V8: &str = "
 CREATE TABLE longshore_index (
-    backup_set_uuid uniqueidentifier PRIMARY KEY,
-    root char(64) NOT NULL,
-    secret varbinary(8000) NOT NULL
+    longshore_index_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    backup_set_uuid uniqueidentifier NOT NULL UNIQUE,
+    chain nvarchar(4096) NOT NULL,
+    is_full bit NOT NULL,
+    root char(64),
+    secret varbinary(8000)
 );
+CREATE INDEX longshore_index_by_chain ON longshore_index (chain);
 ";
 
 /// Credentials of a T-SQL server (in SQL Server's master, `sys.credentials`). Numbers begin where SQL Server's do.

@@ -1,4 +1,4 @@
-//! What opens the index of an encrypted set, and none of its contents.
+//! Keys that open the index of an encrypted set, and none of its contents.
 //!
 //! A differential backup compares the database with the page sums in the index of its base. A machine that has recipients
 //! alone keeps this much of its own sets, so that it can make one without an identity.
@@ -14,9 +14,41 @@ use ring::{hkdf, hmac};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::gcm::{Salt, cipher, open};
 use crate::roots::{Root, SALT_LEN};
-use crate::set::{Chunk, Salt, cipher, open};
 use crate::{Error, KEY_LEN, Secret, expand};
+
+/// Where a chunk of the index is, and what its record says of it. The chunk opens nowhere else.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunk {
+    /// The set's UUID.
+    pub set: [u8; 16],
+    /// Number of the family, from 1.
+    pub family: u16,
+    /// Number of the chunk in its family, from 0.
+    pub number: u32,
+    /// Where the chunk's first record begins in the stripe.
+    pub offset: u64,
+    /// Offset and bytes of the chunk before; zeros in the first.
+    pub previous: (u64, u32),
+    /// Bytes of the chunk after inflating.
+    pub raw_len: u32,
+}
+
+impl Chunk {
+    pub(crate) fn bytes(&self) -> [u8; 47] {
+        let mut out = [0; 47];
+        out[0] = b'i';
+        out[1..17].copy_from_slice(&self.set);
+        out[17..19].copy_from_slice(&self.family.to_le_bytes());
+        out[19..23].copy_from_slice(&self.number.to_le_bytes());
+        out[23..31].copy_from_slice(&self.offset.to_le_bytes());
+        out[31..39].copy_from_slice(&self.previous.0.to_le_bytes());
+        out[39..43].copy_from_slice(&self.previous.1.to_le_bytes());
+        out[43..47].copy_from_slice(&self.raw_len.to_le_bytes());
+        out
+    }
+}
 
 /// The keys of one set's index.
 pub struct IndexKeys {
@@ -26,7 +58,7 @@ pub struct IndexKeys {
     proof: Proof,
 }
 
-/// What shows that a trailer is the writer's.
+/// The key that shows that a trailer is the writer's.
 enum Proof {
     Mac(hmac::Key),
     Root(Root),
@@ -107,7 +139,7 @@ impl IndexKeys {
         IndexKeys::new(secret, sums, Proof::Mac(mac))
     }
 
-    /// What may be kept of a set with this root.
+    /// The part of a set's keys that may be kept, for a set with this root.
     pub(crate) fn secret(&self, root: Root) -> IndexSecret {
         IndexSecret {
             root,

@@ -3,7 +3,7 @@
 //! Invariants
 //! - A set is opened once in a run, however many stripes it has: a passphrase may take a second each time.
 //! - The keys of a set that the run itself wrote are at hand, so it can be verified where no identity is.
-//! - What opens an index alone opens nothing else of its set.
+//! - A key of an index opens nothing else of its set.
 //!
 //! Leaves to others: reading identity files (the programs).
 
@@ -66,7 +66,8 @@ impl Keyring {
         Ok(keys)
     }
 
-    /// The keys of the index of such a set: also where no identity opens it, if [`Keyring::know_index`] was told of it.
+    /// The keys of the index of such a set. What [`Keyring::know_index`] was told of it goes before identities: it opens the very
+    /// set, and an identity opens what anybody encrypted for it.
     ///
     /// Errors: those of [`SetKeys::open`].
     pub fn open_index(
@@ -74,14 +75,11 @@ impl Keyring {
         header: &[u8],
         records: &[impl AsRef<[u8]>],
     ) -> Result<Arc<IndexKeys>, Error> {
-        match self.open(header, records) {
-            Ok(keys) => Ok(keys.index().clone()),
-            Err(none @ Error::NoIdentity { .. }) => {
-                let indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
-                let known = header.first_chunk().and_then(|set| indexes.get(set));
-                known.cloned().ok_or(none)
-            }
-            Err(error) => Err(error),
+        let indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = header.first_chunk().and_then(|set| indexes.get(set));
+        match known {
+            Some(known) => Ok(known.clone()),
+            None => self.open(header, records).map(|keys| keys.index().clone()),
         }
     }
 

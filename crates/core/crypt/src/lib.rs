@@ -20,6 +20,7 @@
 
 mod age;
 mod error;
+mod gcm;
 mod hash;
 mod identity;
 mod index;
@@ -36,7 +37,7 @@ mod text;
 
 pub use error::Error;
 pub use identity::{Identities, Identity};
-pub use index::{IndexKeys, IndexSecret};
+pub use index::{Chunk, IndexKeys, IndexSecret};
 pub use keyring::Keyring;
 pub use keys::{Keys, SLOTS_MAX, Slot, SlotKind};
 pub use passphrase::Passphrase;
@@ -44,7 +45,7 @@ pub use pieces::{PIECE_MORE, is_same_tag};
 pub use recipient::{Recipient, Recipients};
 pub use roots::{FamilyRoot, KeyContext, Root, SALT_LEN, TAG_LEN, block_digest, digest_of};
 pub use service::ServiceKey;
-pub use set::{BlockSeal, Chunk, FIXED_LEN, NewKey, SetKeys};
+pub use set::{BlockSeal, FIXED_LEN, NewKey, SetKeys};
 pub use tags::{TAGS_ID_LEN, TagKey};
 pub use text::{is_identity, without_identities};
 

@@ -10,8 +10,9 @@
 
 use subtle::ConstantTimeEq;
 
+use crate::gcm::{Salt, Tag, cipher, open, seal};
 use crate::roots::{Root, SALT_LEN, TAG_LEN};
-use crate::set::{Salt, SetKeys, Tag, cipher, open, seal};
+use crate::set::SetKeys;
 use crate::{Error, expand};
 
 /// Bytes that sealing adds to a piece: its salt before it, its tag after it.

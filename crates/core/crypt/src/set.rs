@@ -16,17 +16,15 @@ use ring::{aead, hkdf, hmac};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::gcm::{Salt, Tag, cipher, open, seal};
 use crate::hash::HashKey;
-use crate::index::{IndexKeys, IndexSecret, trailer_mac};
+use crate::index::{Chunk, IndexKeys, IndexSecret, trailer_mac};
 use crate::keys::{Keys, Slot};
 use crate::roots::{KeyContext, Root, SALT_LEN, TAG_LEN, block_digest};
 use crate::{Error, Identities, Recipients, Secret, expand, hkdf, random};
 
 /// Bytes of a block header that are bound to its manifest and payload: 0 to 31, and 44 to 50.
 pub const FIXED_LEN: usize = 39;
-
-pub(crate) type Tag = [u8; TAG_LEN];
-pub(crate) type Salt = [u8; SALT_LEN];
 
 /// The keys of one set.
 pub struct SetKeys {
@@ -105,38 +103,6 @@ impl BlockSeal {
     }
 }
 
-/// Where a chunk of the index is, and what its record says of it. The chunk opens nowhere else.
-#[derive(Debug, Clone, Copy)]
-pub struct Chunk {
-    /// The set's UUID.
-    pub set: [u8; 16],
-    /// Number of the family, from 1.
-    pub family: u16,
-    /// Number of the chunk in its family, from 0.
-    pub number: u32,
-    /// Where the chunk's first record begins in the stripe.
-    pub offset: u64,
-    /// Offset and bytes of the chunk before; zeros in the first.
-    pub previous: (u64, u32),
-    /// Bytes of the chunk after inflating.
-    pub raw_len: u32,
-}
-
-impl Chunk {
-    pub(crate) fn bytes(&self) -> [u8; 47] {
-        let mut out = [0; 47];
-        out[0] = b'i';
-        out[1..17].copy_from_slice(&self.set);
-        out[17..19].copy_from_slice(&self.family.to_le_bytes());
-        out[19..23].copy_from_slice(&self.number.to_le_bytes());
-        out[23..31].copy_from_slice(&self.offset.to_le_bytes());
-        out[31..39].copy_from_slice(&self.previous.0.to_le_bytes());
-        out[39..43].copy_from_slice(&self.previous.1.to_le_bytes());
-        out[43..47].copy_from_slice(&self.raw_len.to_le_bytes());
-        out
-    }
-}
-
 impl SetKeys {
     /// The keys of a new set, and the bodies of the records that keep `key`.
     ///
@@ -205,7 +171,7 @@ impl SetKeys {
         &self.index
     }
 
-    /// What may be kept of the set on a machine that has no identity for it. `root`: the set's.
+    /// The part of the set's keys that may be kept on a machine that has no identity for it. `root`: the set's.
     pub fn index_secret(&self, root: Root) -> IndexSecret {
         self.index.secret(root)
     }
@@ -338,35 +304,4 @@ fn sequence(fixed: &[u8; FIXED_LEN]) -> &[u8] {
 
 fn payload_aad(fixed: &[u8; FIXED_LEN], salt: &Salt, manifest_tag: &Tag) -> Vec<u8> {
     [b"p", &fixed[..], salt, manifest_tag].concat()
-}
-
-pub(crate) fn cipher(key: &Secret) -> aead::LessSafeKey {
-    let key = aead::UnboundKey::new(&aead::AES_256_GCM, &key[..]);
-    aead::LessSafeKey::new(key.expect("the key has 32 bytes"))
-}
-
-/// Each key encrypts one message.
-fn nonce() -> aead::Nonce {
-    aead::Nonce::assume_unique_for_key([0; aead::NONCE_LEN])
-}
-
-pub(crate) fn seal(key: &aead::LessSafeKey, aad: &[u8], bytes: &mut [u8]) -> Tag {
-    let tag = key
-        .seal_in_place_separate_tag(nonce(), aead::Aad::from(aad), bytes)
-        .expect("a message of 4 MiB is not too long");
-    let mut out = [0; TAG_LEN];
-    out.copy_from_slice(tag.as_ref());
-    out
-}
-
-pub(crate) fn open(
-    key: &aead::LessSafeKey,
-    aad: &[u8],
-    sealed: &mut [u8],
-    what: &'static str,
-) -> Result<usize, Error> {
-    let opened = key.open_in_place(nonce(), aead::Aad::from(aad), sealed);
-    opened
-        .map(|plain| plain.len())
-        .map_err(|_| Error::Tag { what })
 }

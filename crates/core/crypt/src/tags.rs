@@ -8,10 +8,10 @@
 
 use ring::hmac;
 
+use crate::gcm::Tag;
 use crate::hash::HashKey;
 use crate::hkdf;
 use crate::roots::TAG_LEN;
-use crate::set::Tag;
 
 /// Bytes that say of which key a file's tags are.
 pub const TAGS_ID_LEN: usize = 8;

@@ -5,8 +5,8 @@
 //!   asked for, and has page sums. The newest one that fits is taken.
 //! - Nothing is guessed: if no set qualifies, the error tells for each set why.
 //! - The media that hold the base are never overwritten by the backup that needs it.
-//! - The index of an encrypted base is read with an identity, or with what this machine kept of its own set; then the set's
-//!   root must be the one that was kept.
+//! - The index of an encrypted base is read with what this machine kept of its own set, or with an identity. Of a set of which
+//!   this machine knows the root, no other is taken, encrypted or not.
 //!
 //! Leaves to others: whether the cluster is still on the base's branch (the source), comparing pages (`page_sums.rs`),
 //! and the sets of a restore (`chain`).
@@ -22,7 +22,7 @@ use longshore_repository::branch::earlier;
 use longshore_source::{Base, LogStart, SourceKind};
 use uuid::Uuid;
 
-use crate::history;
+use crate::history::{self, Known};
 use crate::page_sums::PageSums;
 use crate::request::{Against, BaseRequest};
 use crate::{Error, RunContext};
@@ -54,35 +54,50 @@ pub fn find(
         SourceKind::Postgres => Some(read(&media, &header, &trailer)?),
         SourceKind::Sqlite | SourceKind::Files => None,
     };
-    let unknown = match header.encrypted {
-        true => history::know_index(context, header.set).err(),
-        false => None,
-    };
+    let root = trailer.proof.map(|proof| proof.root);
+    let known = history::known_set(context, header.set);
+    // Also where an identity would open it, or where it is not encrypted: anybody could have put such a set there.
+    if let Ok(Known::Root(own)) = &known
+        && root.as_ref() != Some(own)
+    {
+        return Err(Error::NoBase {
+            reasons: format!(
+                "set {} is not the one that this machine made under its identifier: somebody has exchanged it",
+                header.position
+            ),
+        });
+    }
     let sums = PageSums::read(&*context.storage, &media, &header);
-    let sums = sums.map_err(|error| closed(error, unknown))?;
+    let sums = sums.map_err(|error| closed(error, known))?;
     Ok(BaseSet {
         media_set: media.header(0).media_set,
         header,
         server,
         sums: Arc::new(sums),
-        root: trailer.proof.map_or(Root::default(), |proof| proof.root),
+        root: root.unwrap_or_default(),
     })
 }
 
-/// A set whose index nothing here opens is no base. `unknown`: why this machine does not open it by itself.
-fn closed(error: Error, unknown: Option<String>) -> Error {
-    match (error, unknown) {
-        (
-            Error::Media(longshore_media::Error::Key {
-                position,
-                source: source @ KeyError::NoIdentity { .. },
-                ..
-            }),
-            Some(why),
-        ) => Error::NoBase {
+/// A set whose index nothing here opens is no base; a history that cannot be read now says nothing of that.
+fn closed(error: Error, known: Result<Known, String>) -> Error {
+    let Error::Media(longshore_media::Error::Key {
+        position,
+        source: source @ KeyError::NoIdentity { .. },
+        device,
+    }) = error
+    else {
+        return error;
+    };
+    match known {
+        Ok(Known::Nothing(why)) => Error::NoBase {
             reasons: format!("set {position}: {source}, and {why}"),
         },
-        (error, _) => error,
+        Err(why) => Error::HistoryUnread { why },
+        Ok(Known::Root(_)) => Error::Media(longshore_media::Error::Key {
+            device,
+            position,
+            source,
+        }),
     }
 }
 

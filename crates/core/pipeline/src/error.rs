@@ -60,6 +60,10 @@ pub enum Error {
     #[error("no backup set on the media can be the base of a differential: {reasons}")]
     NoBase { reasons: String },
 
+    /// The base is encrypted, and what opens its index is in the history.
+    #[error("the history, which has what opens the index of the base, cannot be read: {why}")]
+    HistoryUnread { why: String },
+
     /// A stripe inside the source would be part of every later backup, and lost together with the source.
     #[error("device {} is in {}, which is the source of this backup", device.display(), tree.display())]
     DeviceInside { device: PathBuf, tree: PathBuf },
@@ -209,6 +213,7 @@ impl Error {
             | Error::LogUnproved
             | Error::NoLog
             | Error::BaseOverwritten { .. }
+            | Error::HistoryUnread { .. }
             | Error::DeviceInside { .. }
             | Error::Codec(_)
             | Error::Spool { .. }
@@ -234,6 +239,9 @@ impl Error {
             Error::LogUnproved => "use --with-wal, or name the archive with --wal-archive",
             Error::NoBase { .. } => {
                 "make a full backup as a base for later ones; --or-full does that automatically"
+            }
+            Error::HistoryUnread { .. } => {
+                "mend what keeps the history from being read, or name an identity (--identity FILE), then run the command again"
             }
             Error::DeviceInside { .. } => {
                 "choose a directory outside of it, best on another disk: a device inside is lost with the source, and is part of every later backup"

@@ -13,14 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_catalog::{
-    BackupRecord, Catalog, EngineRecord, FamilyRecord, FileList, MediaRecord, RestoreKind,
-    RestoreRecord, RestoredFile,
+    BackupRecord, Catalog, EngineRecord, FamilyRecord, FileList, IndexedSet, MediaRecord,
+    RestoreKind, RestoreRecord, RestoredFile,
 };
 use longshore_codec::Algorithm;
 use longshore_landing::moved;
 use longshore_media::device::DeviceClass;
 use longshore_media::{
-    BackupDevice, BackupType, IndexSecret, MediaSet, SetHeader, SetTrailer, Totals,
+    BackupDevice, BackupType, IndexSecret, MediaSet, Root, SetHeader, SetTrailer, Totals,
 };
 use longshore_source::SourceSpec;
 use uuid::Uuid;
@@ -67,7 +67,7 @@ pub struct FinishedBackup<'a> {
     pub header: &'a SetHeader,
     pub totals: Totals,
     pub stored_bytes: u64,
-    /// What opens the index of an encrypted set.
+    /// The key that opens the index of an encrypted set.
     pub index: Option<&'a IndexSecret>,
     pub engines: &'a [EngineShare],
     pub limit: Limit,
@@ -84,9 +84,13 @@ fn engine(share: &EngineShare) -> EngineRecord {
     }
 }
 
-pub fn record_backup(context: &RunContext, finished: &FinishedBackup) -> Result<(), String> {
+/// Records the backup. Returns why its index can be read with an identity alone, if that is so.
+pub fn record_backup(
+    context: &RunContext,
+    finished: &FinishedBackup,
+) -> Result<Option<String>, String> {
     let Some(path) = &context.catalog else {
-        return Ok(());
+        return Ok(None);
     };
     let devices = finished.devices;
     let can_be_read = matches!(devices[0].class(), DeviceClass::File | DeviceClass::Bucket);
@@ -124,33 +128,74 @@ pub fn record_backup(context: &RunContext, finished: &FinishedBackup) -> Result<
     record.limit = Some(finished.limit.word().to_owned());
     let catalog = Catalog::open(path).map_err(warning)?;
     catalog.record_backup(&record).map_err(warning)?;
-    let header = finished.header;
-    match finished.index {
-        // A later backup may differ from this one.
-        Some(index) if can_be_read && header.sum_key.is_some() && !header.copy_only => {
-            let tools = (&*context.storage, &*context.clock);
-            let kept = catalog.keep_index(header.set, &header.database, index, tools);
-            kept.map_err(warning)
-        }
-        _ => Ok(()),
+    match can_be_read && !finished.totals.damaged && !finished.header.copy_only {
+        true => Ok(keep_index(context, &catalog, finished).err()),
+        false => Ok(None),
     }
 }
 
-/// Lets the run read the index of an encrypted set that this machine made, without an identity.
+/// Keeps what a later backup needs to differ from this one.
+fn keep_index(
+    context: &RunContext,
+    catalog: &Catalog,
+    finished: &FinishedBackup,
+) -> Result<(), String> {
+    let header = finished.header;
+    let chain = [
+        header.database.clone(),
+        header.origin.clone(),
+        place_of(finished),
+    ];
+    let kept = catalog.keep_index(
+        IndexedSet {
+            set: header.set,
+            chain: &chain.join("\n"),
+            is_full: header.backup_type == BackupType::Database,
+        },
+        finished.index.filter(|_| header.sum_key.is_some()),
+        (&*context.storage, &*context.clock),
+    );
+    kept.map_err(|e| {
+        format!("a backup that differs from this one will need an identity: what opens its index is not kept: {e}")
+    })
+}
+
+/// Where sets lie that can differ from one another: for a target's, the place of its first stripes; else the media.
+fn place_of(finished: &FinishedBackup) -> String {
+    let name = FamilyRecord::new(&*finished.devices[0], None).device;
+    match &finished.request.place {
+        // PLACE/DATABASE/LABEL/STRIPE
+        Some(_) => name.rsplitn(3, '/').last().unwrap_or_default().to_owned(),
+        None => name.rsplit_once('/').map_or("", |(dir, _)| dir).to_owned(),
+    }
+}
+
+/// Facts that this machine holds of a set that may be exchanged.
+pub enum Known {
+    /// Nothing, and why.
+    Nothing(&'static str),
+    /// Its root. Its index can be read from now on.
+    Root(Root),
+}
+
+/// Facts of the history about an encrypted set that this machine made; the run can read its index then.
 ///
-/// Errors: why the history does not say how, in words.
-pub fn know_index(context: &RunContext, set: Uuid) -> Result<(), String> {
+/// Errors: why the history cannot be read, in words.
+pub fn known_set(context: &RunContext, set: Uuid) -> Result<Known, String> {
     let Some(path) = &context.catalog else {
-        return Err("this run keeps no history".to_owned());
+        return Ok(Known::Nothing("this run keeps no history"));
     };
+    if context.storage.stat(path).is_err() {
+        return Ok(Known::Nothing("there is no history"));
+    }
     let read = || Catalog::open(path)?.index_of(set, &*context.storage);
-    match read().map_err(|e| e.to_string())? {
+    Ok(match read().map_err(|e| e.to_string())? {
         Some(secret) => {
             context.keyring.know_index(set.into_bytes(), &secret);
-            Ok(())
+            Known::Root(secret.root)
         }
-        None => Err("the history of this machine has nothing that opens its index".to_owned()),
-    }
+        None => Known::Nothing("the history of this machine has nothing that opens its index"),
+    })
 }
 
 pub fn record_restore(

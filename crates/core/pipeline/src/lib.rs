@@ -79,7 +79,7 @@ pub use report::{
 };
 pub use request::{
     Against, BackupRequest, BaseRequest, Limits, LogPlace, LogRequest, Objective, Offload,
-    OnChange, Request, RestoreNote, RestoreRequest, Tuning, VerifyRequest,
+    OnChange, Request, RestoreNote, RestoreRequest, Tuning, VerifyDepth, VerifyRequest,
 };
 pub use settings::ServerSettings;
 pub use share::EngineShare;

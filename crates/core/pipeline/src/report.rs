@@ -274,6 +274,8 @@ pub struct Finding {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct VerifyReport {
+    /// Whether nothing was decoded: the checksums of what is stored were compared, and the roots of an encrypted set.
+    pub stored_only: bool,
     pub sets: Vec<VerifiedSet>,
     /// Everything found wrong, at most [`VerifyReport::FINDINGS_MAX`].
     pub findings: Vec<Finding>,

@@ -17,7 +17,8 @@ use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients};
 use longshore_io::Via;
 use longshore_media::{
-    DeviceSpec, Disposition, EncryptTo, MediaSet, SetHeader, SetPlan, SetWriter, Totals,
+    BackupDevice, DeviceSpec, Disposition, EncryptTo, MediaSet, SetHeader, SetPlan, SetWriter,
+    Totals,
 };
 use longshore_pipeline::{Against, BaseRequest, Error, RunContext, SourceSpec};
 
@@ -47,6 +48,35 @@ fn keys_of(required: bool) -> Keys {
 fn devices(dir: &Path, name: &str) -> Vec<DeviceSpec> {
     std::fs::create_dir_all(dir.join(name)).unwrap();
     stripes(&dir.join(name), 2)
+}
+
+fn open(specs: &[DeviceSpec]) -> Vec<Arc<dyn BackupDevice>> {
+    let storage = context().storage;
+    specs.iter().map(|spec| spec.open(&storage)).collect()
+}
+
+fn header_of(specs: &[DeviceSpec]) -> SetHeader {
+    let media = MediaSet::open(&open(specs)).unwrap();
+    media.set(1).unwrap().header
+}
+
+/// Writes a set of this header over nothing, as anybody can.
+fn forge(specs: &[DeviceSpec], header: SetHeader, encryption: Option<EncryptTo>) {
+    let plan = SetPlan {
+        disposition: Disposition::Format,
+        media_name: String::new(),
+        media_description: String::new(),
+        header,
+        via: Via::Cache,
+        expected_bytes: None,
+        parity: Default::default(),
+        encryption,
+    };
+    let mut writer = SetWriter::begin(&open(specs), plan, 0).unwrap();
+    for family in &mut writer.families {
+        family.finish_data().unwrap();
+    }
+    writer.seal(&Totals::default()).unwrap();
 }
 
 #[test]
@@ -110,30 +140,6 @@ fn neither_a_parent_nor_a_child_is_replaced_by_another_set_of_its_identifier() {
     let checked = verify_with(&keys.reading, child.clone(), full.clone()).unwrap();
     assert!(checked.findings.is_empty(), "{checked:?}");
 
-    let storage = &context().storage;
-    let open = |specs: &[DeviceSpec]| specs.iter().map(|s| s.open(storage)).collect::<Vec<_>>();
-    let header_of = |specs: &[DeviceSpec]| {
-        let media = MediaSet::open(&open(specs)).unwrap();
-        media.set(1).unwrap().header
-    };
-    // A set of this header over nothing.
-    let forge = |specs: &[DeviceSpec], header: SetHeader, encryption: Option<EncryptTo>| {
-        let plan = SetPlan {
-            disposition: Disposition::Format,
-            media_name: String::new(),
-            media_description: String::new(),
-            header,
-            via: Via::Cache,
-            expected_bytes: None,
-            parity: Default::default(),
-            encryption,
-        };
-        let mut writer = SetWriter::begin(&open(specs), plan, 0).unwrap();
-        for family in &mut writer.families {
-            family.finish_data().unwrap();
-        }
-        writer.seal(&Totals::default()).unwrap();
-    };
     // A child that anybody can make, over the parent as it is.
     let mut header = header_of(&child);
     header.encrypted = false;
@@ -169,7 +175,8 @@ fn a_machine_without_an_identity_differs_from_its_own_sets_and_from_no_others() 
     for name in ["here", "there"] {
         std::fs::create_dir(dir.path().join(name)).unwrap();
     }
-    let (here, there) = (machine("here"), machine("there"));
+    // A keyring of its own for each run, as a run keeps the keys of what it wrote.
+    let (here, there) = (|| machine("here"), || machine("there"));
     let request = |to: &[DeviceSpec], base: Option<&[DeviceSpec]>| {
         let spec = SourceSpec::Files(vec![source.clone()]);
         let mut request = backup_request(spec, to.to_vec(), Algorithm::Zstd);
@@ -183,13 +190,13 @@ fn a_machine_without_an_identity_differs_from_its_own_sets_and_from_no_others() 
     };
     let [full, other, first, second] =
         ["full", "other", "first", "second"].map(|name| devices(dir.path(), name));
-    backup(&here, request(&full, None)).unwrap();
-    backup(&here, request(&other, None)).unwrap();
+    backup(&here(), request(&full, None)).unwrap();
+    backup(&here(), request(&other, None)).unwrap();
     std::fs::write(source.join("b"), b"new").unwrap();
-    let made = backup(&here, request(&first, Some(&full))).unwrap();
+    let made = backup(&here(), request(&first, Some(&full))).unwrap();
     assert!(made.plain_bytes < 100_000, "{}", made.plain_bytes);
     std::fs::write(source.join("c"), b"newer").unwrap();
-    backup(&here, request(&second, Some(&first))).unwrap();
+    backup(&here(), request(&second, Some(&first))).unwrap();
     let target = dir.path().join("restored");
     let mut restoring = restore_request(second.clone(), &target);
     restoring.bases = [full.clone(), first.clone()].concat();
@@ -197,55 +204,54 @@ fn a_machine_without_an_identity_differs_from_its_own_sets_and_from_no_others() 
     assert_eq!(describe(&target), describe(&source));
 
     // The index is all that the history opens.
-    let closed = restore(&here, restore_request(full.clone(), &dir.path().join("no")));
+    let closed = restore(
+        &here(),
+        restore_request(full.clone(), &dir.path().join("no")),
+    );
     assert!(closed.is_err() && !dir.path().join("no").exists());
     // Nobody else, and nothing without a history.
-    for elsewhere in [&there, &context()] {
+    for elsewhere in [there(), context()] {
         let to = devices(dir.path(), "elsewhere");
-        let refused = backup(elsewhere, request(&to, Some(&full))).unwrap_err();
+        let refused = backup(&elsewhere, request(&to, Some(&full))).unwrap_err();
         assert!(matches!(refused, Error::NoBase { .. }), "{refused}");
         assert!(refused.to_string().contains("no identity"), "{refused}");
         assert!(!dir.path().join("elsewhere/s0.bak").exists());
     }
-    // What opens one set opens no other, also under its identifier.
-    let set_of = |specs: &[DeviceSpec]| {
-        let open: Vec<_> = specs.iter().map(|s| s.open(&here.storage)).collect();
-        MediaSet::open(&open).unwrap().set(1).unwrap().header
-    };
-    let (own, exchanged) = (set_of(&full).set, set_of(&other).set);
-    let history = rusqlite::Connection::open(here.catalog.as_ref().unwrap()).unwrap();
+    // A key that opens one set opens no other, also under its identifier.
+    let (own, exchanged) = (header_of(&full).set, header_of(&other).set);
+    let history = rusqlite::Connection::open(here().catalog.as_ref().unwrap()).unwrap();
     let swap = "UPDATE longshore_index SET root = o.root, secret = o.secret FROM \
                 (SELECT root, secret FROM longshore_index WHERE backup_set_uuid = ?2) AS o WHERE backup_set_uuid = ?1";
     let changed = history.execute(swap, [own.to_string(), exchanged.to_string()]);
     assert_eq!(changed.unwrap(), 1);
+    // A history that cannot be read says nothing: this is no reason for a full backup.
     let to = devices(dir.path(), "swapped");
-    let refused = backup(&here, request(&to, Some(&full))).unwrap_err();
-    assert!(matches!(refused, Error::NoBase { .. }), "{refused}");
+    let refused = backup(&here(), request(&to, Some(&full))).unwrap_err();
+    assert!(matches!(refused, Error::HistoryUnread { .. }), "{refused}");
 
     // A set of the same identifier that anybody can make, over nothing.
-    let header = set_of(&first);
-    let parent_root = [0; 32];
-    let plan = SetPlan {
-        disposition: Disposition::Format,
-        media_name: String::new(),
-        media_description: String::new(),
-        header,
-        via: Via::Cache,
-        expected_bytes: None,
-        parity: Default::default(),
-        encryption: Some(EncryptTo {
-            key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
-            parent_root,
-        }),
+    let right = header_of(&first);
+    let plain = SetHeader {
+        encrypted: false,
+        ..right.clone()
     };
-    let open: Vec<_> = first.iter().map(|s| s.open(&here.storage)).collect();
-    let mut writer = SetWriter::begin(&open, plan, 0).unwrap();
-    for family in &mut writer.families {
-        family.finish_data().unwrap();
+    let encrypted = EncryptTo {
+        key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
+        parent_root: [0; 32],
+    };
+    // An identity opens what anybody encrypted for it, and does not help here.
+    let with_identity = RunContext {
+        keyring: keys.reading.keyring.clone(),
+        ..here()
+    };
+    for (header, encryption) in [(right, Some(encrypted)), (plain, None)] {
+        forge(&first, header, encryption);
+        for machine in [here(), with_identity.clone()] {
+            let to = devices(dir.path(), "forged");
+            let refused = backup(&machine, request(&to, Some(&first))).unwrap_err();
+            assert!(matches!(refused, Error::NoBase { .. }), "{refused}");
+            assert!(refused.to_string().contains("exchanged"), "{refused}");
+            assert!(!dir.path().join("forged/s0.bak").exists());
+        }
     }
-    writer.seal(&Totals::default()).unwrap();
-    let to = devices(dir.path(), "forged");
-    let refused = backup(&here, request(&to, Some(&first))).unwrap_err();
-    assert!(matches!(refused, Error::Media(_)), "{refused}");
-    assert!(!dir.path().join("forged/s0.bak").exists());
 }

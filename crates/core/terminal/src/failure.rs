@@ -241,9 +241,10 @@ fn place(error: &Error) -> (Exit, u32) {
         }
         Error::Reliance(target) => (Exit::Media, place_at_target(target).1),
         Error::Media(media) => (Exit::Media, own_of_media(media)),
-        Error::SourceKind { .. } | Error::NoBase { .. } | Error::Chain(_) => {
-            (Exit::Media, numbers::TARGET)
-        }
+        Error::SourceKind { .. }
+        | Error::NoBase { .. }
+        | Error::HistoryUnread { .. }
+        | Error::Chain(_) => (Exit::Media, numbers::TARGET),
         Error::Memory { .. }
         | Error::Room { .. }
         | Error::Spool { .. }

@@ -16,8 +16,8 @@ use longshore_catalog::RunTask;
 use longshore_media::{DeviceSpec, Disposition};
 use longshore_pipeline::{
     Against, BackupReport, BackupRequest, BaseRequest, DifferentialReport, Report, Request,
-    RunContext, ServerSettings, SourceSpec, VerifyReport, VerifyRequest, WalProof, mb_per_s, ratio,
-    run as run_pipeline,
+    RunContext, ServerSettings, SourceSpec, VerifyDepth, VerifyReport, VerifyRequest, WalProof,
+    mb_per_s, ratio, run as run_pipeline,
 };
 use longshore_repository::status::{News, Task};
 use longshore_repository::target::unfit_name;
@@ -268,6 +268,11 @@ fn read_back(
         bases: Vec::new(),
         position: Some(position),
         known: Vec::new(),
+        // The run has the key of its own set, and none of those that it needs.
+        depth: match request.encrypt_to.is_some() && !run_context.keyring.has_identities() {
+            true => VerifyDepth::Alone,
+            false => VerifyDepth::Chains,
+        },
         tuning: request.tuning,
         limits: request.limits,
     });

@@ -52,11 +52,14 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         },
     );
     let history_failed = recorded.is_err();
-    warnings.extend(recorded.err());
+    let unkept = recorded.unwrap_or_else(|error| {
+        warnings.push(error);
+        None
+    });
     for warning in &warnings {
         observer.warning(warning);
     }
-    for note in &sealed.notes {
+    for note in sealed.notes.iter().chain(&unkept) {
         observer.note(note);
     }
     let method = decided.about.differing;

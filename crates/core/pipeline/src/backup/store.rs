@@ -41,7 +41,7 @@ pub struct SealedSet {
     pub media_set: Uuid,
     pub totals: Totals,
     pub stored_bytes: u64,
-    /// What opens the index of an encrypted set.
+    /// The key that opens the index of an encrypted set.
     pub index: Option<IndexSecret>,
     /// Files of which only the differences from the base were stored.
     pub based_files: u64,
