@@ -232,7 +232,7 @@ pub enum Error {
     DeviceCount { given: usize },
 
     #[error(
-        "all backup devices must be of one class (files, objects, NUL, or one pipe): {device} is not"
+        "all backup devices must be of one class (files, objects, NUL, or one pipe), as each becomes whole in its own way: {device} is not"
     )]
     DeviceClass { device: String },
 

@@ -643,14 +643,14 @@ impl Member {
         Ok(self.start(part, position, keyring)?.parent_root)
     }
 
-    /// The mask over the key of page sums in the header of an encrypted set.
-    pub fn sums_mask(
+    /// The keys of an encrypted set's index; they have the mask over the key of page sums in its header.
+    pub fn index_keys(
         &self,
         part: &Part,
         position: u32,
         keyring: &Keyring,
-    ) -> Result<[u8; 32], Error> {
-        Ok(*self.start(part, position, keyring)?.keys.sums_mask())
+    ) -> Result<Arc<IndexKeys>, Error> {
+        Ok(self.start(part, position, keyring)?.keys)
     }
 
     /// Calls `each` with the rows of a set's index, chunk by chunk, first to last, and with the chunk's offset. Together

@@ -7,11 +7,13 @@
 //!
 //! Leaves to others: one stripe (`member.rs`), and the blocks of a set (`stream.rs`).
 
+mod keys;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use longshore_crypt::{Keyring, Root};
-use longshore_io::{SumKey, crc32c, side_by_side};
+use longshore_crypt::Keyring;
+use longshore_io::{crc32c, side_by_side};
 use uuid::Uuid;
 
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
@@ -631,6 +633,28 @@ impl MediaSet {
 
     /// The blocks of one family of the set at `position` (1-based).
     pub fn stream(&self, family_index: usize, position: u32) -> Result<BlockStream, Error> {
+        self.blocks(family_index, position, Some(&self.keyring))
+    }
+
+    /// The same without any key: manifests and payloads of an encrypted set stay closed. Its stored checksums and its roots
+    /// are compared all the same.
+    pub fn stored_stream(&self, family_index: usize, position: u32) -> Result<BlockStream, Error> {
+        let stream = self.blocks(family_index, position, None)?;
+        match stream.header().encrypted || !self.keyring.requires_encryption() {
+            true => Ok(stream),
+            false => Err(Error::NotEncrypted {
+                device: self.device(family_index).to_owned(),
+                position,
+            }),
+        }
+    }
+
+    fn blocks(
+        &self,
+        family_index: usize,
+        position: u32,
+        keyring: Option<&Arc<Keyring>>,
+    ) -> Result<BlockStream, Error> {
         let member = &self.members[family_index];
         let kept = member
             .window
@@ -645,7 +669,7 @@ impl MediaSet {
             }
         };
         let stream = self.or_lost(
-            BlockStream::begin(window, &member.header, position, Some(&self.keyring)),
+            BlockStream::begin(window, &member.header, position, keyring),
             position,
         )?;
         // A pipe shows its end only when it is read.
@@ -696,47 +720,6 @@ impl MediaSet {
         }
         let stream = self.stream(family_index, position)?;
         Ok(Some(stream.pick(picks, seal.trailer.clone())))
-    }
-
-    /// The root of the set that an encrypted differential set was compared with, as its records say; zeros if that set is
-    /// not encrypted. `None` for a set that is not encrypted itself.
-    ///
-    /// Errors: [`Error::Key`], and those of reading.
-    pub fn parent_root(&self, position: u32) -> Result<Option<Root>, Error> {
-        let member = &self.members[0];
-        let part = self.or_lost(member.part(position), position)?;
-        match part.header.as_ref().is_ok_and(|header| header.encrypted) {
-            true => Ok(Some(member.parent_root(part, position, &self.keyring)?)),
-            false => Ok(None),
-        }
-    }
-
-    /// How many recipients can open the set, as its records say; 0 if it is not encrypted.
-    ///
-    /// Errors: [`Error::Key`] if the records are malformed, and those of reading.
-    pub fn recipients(&self, position: u32) -> Result<usize, Error> {
-        let member = &self.members[0];
-        let part = self.or_lost(member.part(position), position)?;
-        match part.header.as_ref().is_ok_and(|header| header.encrypted) {
-            true => member.recipients(part, position),
-            false => Ok(0),
-        }
-    }
-
-    /// The key of the set's page sums, which an encrypted set hides in its header.
-    ///
-    /// Errors: [`Error::Key`], and those of reading.
-    pub fn sum_key(&self, position: u32) -> Result<Option<SumKey>, Error> {
-        let member = &self.members[0];
-        let part = self.or_lost(member.part(position), position)?;
-        let header = part.header.as_ref().ok();
-        match header.and_then(|header| Some((header.sum_key?, header.encrypted))) {
-            Some((key, true)) => {
-                let mask = member.sums_mask(part, position, &self.keyring)?;
-                Ok(Some(key.masked(&mask)))
-            }
-            key => Ok(key.map(|(key, _)| key)),
-        }
     }
 
     /// A stripe without a set that other stripes have has lost it, or never got it.

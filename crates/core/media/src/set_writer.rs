@@ -407,7 +407,7 @@ impl SetWriter {
 pub struct Sealed {
     /// Of the set over all families.
     pub stored_bytes: u64,
-    /// What opens the index of an encrypted set.
+    /// The key that opens the index of an encrypted set.
     pub index: Option<IndexSecret>,
 }
 

@@ -313,8 +313,21 @@ pub struct VerifyRequest {
     pub position: Option<u32>,
     /// Sets that are known to be sound. Of the sets that a differential set needs, these are not read again.
     pub known: Vec<Uuid>,
+    pub depth: VerifyDepth,
     pub tuning: Tuning,
     pub limits: Limits,
+}
+
+/// How much a verification looks at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VerifyDepth {
+    /// The sets, and all that a differential set needs.
+    #[default]
+    Chains,
+    /// The sets alone.
+    Alone,
+    /// The checksums of what the sets' stripes store, which needs no identity: nothing is decoded.
+    Stored,
 }
 
 /// The quantity that `Auto` minimizes.

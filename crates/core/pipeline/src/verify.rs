@@ -5,6 +5,7 @@
 //!   lists all of it up to a bound.
 //! - Accelerators are not used, because the run checks their work.
 //! - The sets that a differential set needs are read, too.
+//! - Where the stored bytes alone are asked for, no key is needed, and the report says that no more was done.
 //!
 //! Leaves to others: decoding (`unload`), and the order of a chain (`chain`).
 
@@ -21,7 +22,7 @@ use crate::measure::{Counters, RunKind, Sample, process_cpu};
 use crate::plan::{Demand, Plan, Sizes};
 use crate::report::{Finding, NeededWal, Run, VerifiedSet, VerifyReport, degraded};
 use crate::request::Offload;
-use crate::request::VerifyRequest;
+use crate::request::{VerifyDepth, VerifyRequest};
 use crate::room::Room;
 use crate::unload::{Sink, UnloadJob, UnloadedSet, unload};
 use crate::{ChainError, Error, Observer, RunContext};
@@ -128,8 +129,10 @@ pub fn run(
     let (started, cpu_before) = (context.clock.now(), process_cpu());
     let bases = chain::open_bases(context, &request.bases)?;
     let chains = match media.stored_bytes()? {
-        Some(_) => verifying.chains(&media, &positions, &bases)?,
-        None => Vec::new(),
+        Some(_) if request.depth == VerifyDepth::Chains => {
+            verifying.chains(&media, &positions, &bases)?
+        }
+        _ => Vec::new(),
     };
     let work = work(&media, &positions, &chains, &request.known);
     verifying.expect(&media, &work)?;
@@ -218,7 +221,11 @@ impl Verification<'_> {
     /// The set's streams; `None` if missing parts were noted and the other sets are to be checked.
     fn streams(&mut self, (media, position): SetAt) -> Result<Option<Vec<BlockStream>>, Error> {
         let families = 0..media.family_count();
-        let streams: Result<Vec<_>, _> = families.map(|i| media.stream(i, position)).collect();
+        let stream = |i| match self.request.depth {
+            VerifyDepth::Stored => media.stored_stream(i, position),
+            VerifyDepth::Chains | VerifyDepth::Alone => media.stream(i, position),
+        };
+        let streams: Result<Vec<_>, _> = families.map(stream).collect();
         match streams {
             Ok(streams) => Ok(Some(streams)),
             // The set is not on every stripe: noted above, or requested and missing.
@@ -264,6 +271,7 @@ impl Verification<'_> {
             choice: &choice,
             counters: &self.counters,
             observer: self.observer,
+            stored_only: self.request.depth == VerifyDepth::Stored,
         };
         let unloaded = unload(&unloading, vec![streams], &self.inspector)?;
         self.samples.extend(unloaded.samples);
@@ -342,6 +350,7 @@ impl Verification<'_> {
             self.observer.warning(warning);
         }
         Ok(VerifyReport {
+            stored_only: self.request.depth == VerifyDepth::Stored,
             sets: self.sets,
             findings: self.inspector.findings.into_inner(),
             run: Run {

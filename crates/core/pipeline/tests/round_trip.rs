@@ -11,8 +11,8 @@ use common::*;
 use longshore_codec::Algorithm;
 use longshore_media::{DeviceSpec, Entry, EntryKind, Extent, Item};
 use longshore_pipeline::{
-    Disposition, Error, Limits, NullObserver, Report, Request, SourceSpec, Tuning, VerifyRequest,
-    run,
+    Disposition, Error, Limits, NullObserver, Report, Request, SourceSpec, Tuning, VerifyDepth,
+    VerifyRequest, run,
 };
 
 #[test]
@@ -299,6 +299,7 @@ fn a_set_that_is_there_twice_is_no_more_valid_than_it_can_be_restored() {
         bases: Vec::new(),
         position: Some(2),
         known: Vec::new(),
+        depth: VerifyDepth::Chains,
         tuning,
         limits,
     };

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 use longshore_catalog::RunTask;
 use longshore_pipeline::{
-    Report, Request, VerifiedSet, VerifyReport, VerifyRequest, run as run_pipeline,
+    Report, Request, VerifiedSet, VerifyDepth, VerifyReport, VerifyRequest, run as run_pipeline,
 };
 use longshore_repository::SetIdentity;
 use longshore_repository::status::{FailedRun, News, SetResult, Task};
@@ -33,7 +33,7 @@ use super::recording::{self, Recorder, shelf_of};
 use super::repair::{Stripe, mend};
 use super::runs::PendingRun;
 use crate::context::Context;
-use crate::keys::keyring;
+use crate::keys::{keyring, lenient_keyring};
 use crate::options::{Repair, Verify};
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -66,12 +66,17 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     }
     let media = &options.media;
     let named = (media.database.as_deref(), media.target.as_deref());
-    let lines = RunLines::of(context, "verify", named, &stripes(&media.devices));
+    // A look that reads less than a verification is none, wherever it is told.
+    let (task, word) = match options.stored {
+        true => (RunTask::Scrub, "scrub"),
+        false => (RunTask::Verify, "verify"),
+    };
+    let lines = RunLines::of(context, word, named, &stripes(&media.devices));
     let shelf = shelf_of(context, media.database.as_deref(), media.target.as_deref());
     let recorder = shelf
         .as_ref()
         .and_then(|shelf| Recorder::new(context, shelf, Task::Verify));
-    let mut run = PendingRun::begin(context, RunTask::Verify);
+    let mut run = PendingRun::begin(context, task);
     run.record.database.clone_from(&media.database);
     match &shelf {
         Some(shelf) => run = run.at(&shelf.database, &shelf.target.name),
@@ -81,7 +86,8 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     let verified = run_once(options, context, (recorder.as_ref(), &mut run), lines);
     if let Err(failure) = &verified {
         run.failed(failure);
-        if let Some(recorder) = &recorder {
+        // Nothing but damage: no later scrub would mend another failure of a verification.
+        if let Some(recorder) = recorder.as_ref().filter(|_| !options.stored) {
             recorder.failed(failure, run.record.label.as_deref());
         }
     }
@@ -103,14 +109,25 @@ fn run_once(
     }
     let request = VerifyRequest {
         devices: chosen.devices.clone(),
-        bases: chosen.bases(&options.bases),
+        // Of those nothing would be looked at.
+        bases: match options.stored {
+            true => Vec::new(),
+            false => chosen.bases(&options.bases),
+        },
         position: options.position,
         known: Vec::new(),
+        depth: match options.stored {
+            true => VerifyDepth::Stored,
+            false => VerifyDepth::Chains,
+        },
         tuning: reading_tuning(&options.moving, &context.config.defaults),
         limits: limits(&options.moving, &context.config.defaults),
     };
     let mut run_context = context.run_context();
-    run_context.keyring = keyring(context, &options.keys)?;
+    run_context.keyring = match options.stored {
+        true => lenient_keyring(context, &options.keys)?,
+        false => keyring(context, &options.keys)?,
+    };
     let watch = ProgressView::new(context.output, context.clock.clone());
     let result = run_pipeline(&run_context, &Request::Verify(request), &watch);
     watch.end();
@@ -179,8 +196,14 @@ fn message(exit: Exit, report: &VerifyReport) -> String {
     match exit {
         Exit::Done | Exit::Warnings => {
             // Message 3262 first: scripts look for it.
-            let sets = report.sets.iter().map(valid);
-            let what = format!("Verification of {}", databases(report));
+            let sets = report.sets.iter().map(|set| match report.stored_only {
+                true => stored(set),
+                false => valid(set),
+            });
+            let what = match report.stored_only {
+                true => format!("Check of the stored bytes of {}", databases(report)),
+                false => format!("Verification of {}", databases(report)),
+            };
             let closing = closing_line(&what, exit, sizes(report), report.run.elapsed_s);
             sets.collect::<String>() + &closing
         }
@@ -203,7 +226,11 @@ fn done(report: &VerifyReport, label: Option<&str>) -> String {
         count => format!(", {count} findings"),
     };
     let figures = figures(sizes(report), report.run.elapsed_s);
-    format!("{backup}{figures}{findings}")
+    let depth = match report.stored_only {
+        true => ", nothing decoded",
+        false => "",
+    };
+    format!("{backup}{figures}{findings}{depth}")
 }
 
 /// The plain and the stored bytes of all sets.
@@ -276,19 +303,29 @@ fn remember(run: &mut PendingRun, report: &VerifyReport, exit: Exit) {
     run.record.bytes = Some(report.sets.iter().map(|set| set.plain_bytes).sum());
     let finding = report.findings.first();
     run.record.number = finding.and_then(|finding| finding.number);
-    run.ended(exit, finding.map(|finding| finding.text.as_str()));
+    let closed = report.stored_only.then_some("nothing was decoded");
+    run.ended(
+        exit,
+        finding.map(|finding| finding.text.as_str()).or(closed),
+    );
 }
 
 fn record(recorder: &Recorder, chosen: &ReadDevices, report: &VerifyReport) {
     let leased = chosen.identities();
     let label = leased.first().map(|identity| identity.label.as_str());
     let failed = recording::damage(report, recorder.now(), label);
-    let sets = recording::verified(report, leased, &recorder.now());
+    let mut sets = recording::verified(report, leased, &recorder.now());
+    if report.stored_only {
+        sets.retain(|found| !found.good);
+        if sets.is_empty() && failed.is_none() {
+            return;
+        }
+    }
     // Other backups, and the WAL, were not read.
     let is_good = |own: &&SetIdentity| sets.iter().any(|found| found.good && found.set == own.set);
     let read: Vec<SetIdentity> = leased.iter().filter(is_good).cloned().collect();
     recorder.record(&News {
-        good: failed.is_none().then(|| recorder.good_run(Some(&read))),
+        good: (failed.is_none() && !report.stored_only).then(|| recorder.good_run(Some(&read))),
         sets,
         failed,
         ..News::default()
@@ -330,6 +367,18 @@ fn no_set(context: &Context, mut failure: Failure) -> Exit {
     Exit::No
 }
 
+/// The same where nothing was decoded: not the words by which scripts know a verified set.
+fn stored(set: &VerifiedSet) -> String {
+    let more = match set.parent {
+        None => "",
+        Some(_) => " It is differential; the sets that it needs were not looked at.",
+    };
+    format!(
+        "The stored bytes of the backup set on file {} have their checksums; nothing was decoded.{more}\n",
+        set.position
+    )
+}
+
 /// The certain and the uncertain facts about a set.
 fn valid(set: &VerifiedSet) -> String {
     let more = match (set.parent, set.chain_sets) {
@@ -364,7 +413,12 @@ fn table(report: &VerifyReport) -> Table {
             .to_owned(),
             bytes(set.stored_bytes),
             bytes(set.plain_bytes),
-            if set.valid { "yes" } else { "DAMAGED" }.to_owned(),
+            match (set.valid, report.stored_only) {
+                (true, false) => "yes",
+                (true, true) => "stored bytes",
+                (false, _) => "DAMAGED",
+            }
+            .to_owned(),
             if set.made_damaged {
                 "files changed while it was made"
             } else {

@@ -82,6 +82,8 @@ Examples:
       the latest backup
   longshore verify --all --older-than 30
       for a timer: what is new, and what was not read for 30 days
+  longshore verify --stored --database sales
+      on a machine that has no identity for its encrypted backups
 
 Not for: proving that an application can use its data; only a restore and a check of the copy do.
 A set made from files in use (marked) passes: its bytes are what was read.";
@@ -126,6 +128,14 @@ pub struct Verify {
     /// verification. The exit code is 5 if something was repaired. By default, media are only read.
     #[arg(long, conflicts_with_all = ["all", "position", "as_of"])]
     pub repair: bool,
+
+    /// Compare the checksums of what is stored, and decode nothing: finds rot, needs no identity.
+    ///
+    /// For a machine that cannot open its backups, and for a look that costs little CPU time. It proves less: not that the bytes
+    /// decode, not that they are the writer's (anybody can make checksums that fit), and nothing of the backups that a
+    /// differential one needs. So only damage is recorded at a target. Without this option everything is decoded.
+    #[arg(long, conflicts_with_all = ["all", "repair", "bases"])]
+    pub stored: bool,
 
     /// Only the backup set with this number; the default is all of them.
     ///

@@ -156,6 +156,13 @@ fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
     // A differential backup reads its base's index, which this machine can while it has its history.
     stage.line("backup sales --differential").exits(0);
     stage.line("backup sales --incremental").exits(0);
+    // The run has the key of its own set alone; the ones before it are on the same media.
+    let own = "backup app.db --to chain.bak --page-sums";
+    stage.line(own).exits(0);
+    for _ in 0..2 {
+        let line = format!("{own} --append --incremental --base chain.bak --verify");
+        stage.line(&line).exits(0).says("yes");
+    }
     for name in ["history.db", "history.db.key"] {
         std::fs::remove_file(stage.path(name)).unwrap();
     }
@@ -190,6 +197,79 @@ fn a_target_encrypts_for_its_recipients_and_its_upkeep_needs_no_identity() {
     let mut command = stage.command(&["drill", "sales", "--work", "work"]);
     command.env("LONGSHORE_ENCRYPTION_IDENTITIES", stage.path("id"));
     Ran::of(&command.output().unwrap()).exits(0);
+}
+
+/// Goal: a machine without an identity finds rot in its encrypted backups, and takes nothing for verified that it did not
+/// open.
+#[test]
+fn stored_bytes_are_checked_without_an_identity_and_are_no_verification() {
+    let stage = configured();
+    let to = recipient(&stage, "id");
+    stage.line("backup app.db --to plain.bak").exits(0);
+    configure(&stage, &format!("[encryption]\nrecipients = [\"{to}\"]\n"));
+    stage.line("backup sales").exits(0);
+    stage.line("backup sales --differential").exits(0);
+    let line = "verify --database sales --stored";
+    let good = stage.line(line).exits(0).says("nothing was decoded");
+    assert!(!good.out.contains("is valid"), "{}", good.out);
+    let told = answer(&stage.line(&format!("{line} --json")).exits(0));
+    assert_eq!(
+        (
+            &told["stored_only"],
+            &told["valid"],
+            &told["sets"][0]["chain_sets"]
+        ),
+        (&true.into(), &true.into(), &Value::Null)
+    );
+    let runs = answer(&stage.line("history --runs --json").exits(0));
+    let tasks = |task: &str| {
+        let all = runs["rows"].as_array().unwrap().iter();
+        all.filter(|run| run["task"] == task).count()
+    };
+    assert_eq!((tasks("scrub"), tasks("verify")), (2, 0), "{runs}");
+    // No result was recorded, so the next run has all to do.
+    let all = stage.line("verify --all --database sales --identity id --json");
+    let told = answer(&all.exits(0));
+    assert_eq!(told["databases"][0]["verified_count"], 2, "{told}");
+    // Bytes all over the stripe count: blocks, and the index, which nobody here can read.
+    let label = stage.line("info sales --json").exits(0);
+    let sets = answer(&label)["databases"][0]["backups"].clone();
+    let label = sets[0]["label"].as_str().unwrap().to_owned();
+    let stripe = stage.path(format!("disk1/sales/{label}/family-1.bak"));
+    let whole = std::fs::read(&stripe).unwrap();
+    let line = format!("{line} --label {label}");
+    let last = whole.len() - 1;
+    for step in 0..=40 {
+        let mut bytes = whole.clone();
+        bytes[last * step / 40] ^= 1;
+        std::fs::write(&stripe, bytes).unwrap();
+        let bad = stage.line(&line);
+        assert!(
+            matches!(bad.code, 1 | 4),
+            "byte {}: {}",
+            last * step / 40,
+            bad.out
+        );
+    }
+    let mut bytes = whole.clone();
+    bytes[last / 2] ^= 1;
+    std::fs::write(&stripe, bytes).unwrap();
+    stage.line(&line).exits(1).says("DAMAGED");
+    std::fs::write(&stripe, &whole).unwrap();
+    stage.line(&line).exits(0);
+    // Damage that was found is not mended by less than a verification.
+    let check = stage.line("check sales");
+    assert_ne!(check.code, 0, "{}", check.out);
+    stage
+        .line(&format!(
+            "verify --database sales --label {label} --identity id"
+        ))
+        .exits(0);
+    // Where encryption is required, stored checksums of another set prove nothing.
+    stage.line("verify --stored plain.bak").exits(0);
+    stage
+        .line("verify --stored plain.bak --require-encryption")
+        .exits(4);
 }
 
 /// Goal: a timer that has no identity does not report that all backups are valid.

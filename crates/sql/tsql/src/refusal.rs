@@ -43,7 +43,9 @@ pub fn of(error: &Error) -> Vec<Message> {
             };
             with_own(first, error)
         }
-        Error::NoBase { .. } | Error::Source(longshore_pipeline::SourceError::Base { .. }) => {
+        Error::NoBase { .. }
+        | Error::HistoryUnread { .. }
+        | Error::Source(longshore_pipeline::SourceError::Base { .. }) => {
             let first = message::NO_DIFFERENTIAL_BASE.with(&[&"of this statement"]);
             with_own(first, error)
         }

@@ -269,6 +269,7 @@ fn small_file(
         choice: &EngineChoice::of(context, &Offload::default(), header.algorithm),
         counters: &Counters::default(),
         observer: &NullObserver,
+        stored_only: false,
     };
     let file = OneFile {
         path,

@@ -215,6 +215,7 @@ impl<'a> PreparedRestore<'a> {
                 },
                 counters: &self.counters,
                 observer,
+                stored_only: false,
             };
             let first = wave.start;
             let unloaded = unload(&unloading, streams, &Wave { writer, first })?;

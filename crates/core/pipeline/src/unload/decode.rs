@@ -78,6 +78,11 @@ impl UnloadShared<'_> {
     /// Decodes the block's manifest, checks its stored bytes, and decrypts them if they are encrypted; `None` if the sink
     /// does not want it.
     fn look(&self, read: &mut Read) -> Result<Option<Vec<Item>>, MediaError> {
+        if self.stored_only {
+            check_stored(read)?;
+            self.count_closed(read);
+            return Ok(None);
+        }
         let header = &read.block.header;
         let damaged = |what: String| read.damaged(what);
         let attributes = self.tallies[read.set].header.attributes;
@@ -95,22 +100,40 @@ impl UnloadShared<'_> {
             return Ok(None);
         }
         let stored_len = header.stored_len as usize;
-        let stored_crc = header.stored_crc;
-        let payload = &mut read.payload[..stored_len];
-        let found = crc32c(payload);
-        if found != stored_crc {
-            let is_better = read.again.read(payload, read.block.payload_offset)?;
-            if !is_better || crc32c(payload) != stored_crc {
-                return Err(read.damaged(format!(
-                    "stored bytes have CRC-32C {found:#010x}, not {stored_crc:#010x}"
-                )));
-            }
-        }
+        check_stored(read)?;
         if let Some(encrypted) = &read.block.encrypted {
             let place = encrypted.payload(&mut read.payload[..stored_len]);
             read.place = place.map_err(|e| read.damaged(e.to_string()))?;
         }
         Ok(Some(items))
+    }
+
+    /// Counts a block whose content nobody looked at.
+    fn count_closed(&self, read: &Read) {
+        let len = u64::from(read.block.header.plain_len);
+        let tally = &self.tallies[read.set];
+        tally.skipped.fetch_add(1, Ordering::Relaxed);
+        tally.plain_bytes.fetch_add(len, Ordering::Relaxed);
+        self.counters.plain_bytes.fetch_add(len, Ordering::Relaxed);
+        self.counters.blocks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Compares the stored bytes with their checksum, and reads them a second time if they differ.
+fn check_stored(read: &mut Read) -> Result<(), MediaError> {
+    let header = &read.block.header;
+    let (stored_len, stored_crc) = (header.stored_len as usize, header.stored_crc);
+    let payload = &mut read.payload[..stored_len];
+    let found = crc32c(payload);
+    if found == stored_crc {
+        return Ok(());
+    }
+    let is_better = read.again.read(payload, read.block.payload_offset)?;
+    match is_better && crc32c(payload) == stored_crc {
+        true => Ok(()),
+        false => Err(read.damaged(format!(
+            "stored bytes have CRC-32C {found:#010x}, not {stored_crc:#010x}"
+        ))),
     }
 }
 

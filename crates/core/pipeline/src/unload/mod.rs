@@ -64,6 +64,8 @@ pub struct UnloadJob<'a> {
     pub choice: &'a EngineChoice,
     pub counters: &'a Counters,
     pub observer: &'a dyn Observer,
+    /// Only the checksums of what is stored are compared; the sink gets no block.
+    pub stored_only: bool,
 }
 
 /// Reads the sets at the positions of `sets`, each from all of its families, into `sink`, all at the same time. There
@@ -133,6 +135,7 @@ impl<'a> UnloadShared<'a> {
             algorithm: algorithm.unwrap_or(Algorithm::None),
             fetching: fetching.map(Offloading::new),
             limited: sizes.cpu_ceiling.is_some(),
+            stored_only: what.stored_only,
             read_ahead: sizes.read_ahead,
             payloads,
             plains,

@@ -106,6 +106,7 @@ pub struct UnloadShared<'a> {
     /// Accelerators in use; `None`: workers decode everything.
     pub(super) fetching: Option<Offloading>,
     pub(super) limited: bool,
+    pub(super) stored_only: bool,
     pub(super) read_ahead: usize,
     pub(super) payloads: Pool,
     /// Buffers whose bytes sinks, and so devices, receive.

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use longshore_io::{HostClock, SimDisk, Storage};
 use longshore_media::{DeviceSpec, Entry, EntryKind, Extent, Item};
 use longshore_pipeline::{
-    Error, Limits, NullObserver, Report, Request, RestoreRequest, RunContext, Tuning,
+    Error, Limits, NullObserver, Report, Request, RestoreRequest, RunContext, Tuning, VerifyDepth,
     VerifyRequest, run,
 };
 use uuid::Uuid;
@@ -144,6 +144,7 @@ pub fn restore_nonsense(choose: &mut dyn FnMut(usize) -> usize) -> Result<(), Er
         bases,
         position: None,
         known: Vec::new(),
+        depth: VerifyDepth::Chains,
         tuning: Tuning::default(),
         limits: Limits::default(),
     };

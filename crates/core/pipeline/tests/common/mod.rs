@@ -22,7 +22,7 @@ use longshore_kit::Random;
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
     BackupReport, BackupRequest, Error, Limits, NullObserver, Report, Request, RestoreReport,
-    RestoreRequest, RunContext, SourceSpec, Tuning, VerifyReport, VerifyRequest, run,
+    RestoreRequest, RunContext, SourceSpec, Tuning, VerifyDepth, VerifyReport, VerifyRequest, run,
 };
 
 pub fn context() -> RunContext {
@@ -92,6 +92,7 @@ pub fn verify_with(
             bases,
             position: None,
             known: Vec::new(),
+            depth: VerifyDepth::Chains,
             tuning,
             limits,
         }),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use longshore_io::{Host, HostClock};
 use longshore_pipeline::{
     BackupRequest, DeviceSpec, Limits, NullObserver, Observer, Plan, Progress, Request,
-    RestoreRequest, RunContext, SourceSpec, Tuning, VerifyRequest, run,
+    RestoreRequest, RunContext, SourceSpec, Tuning, VerifyDepth, VerifyRequest, run,
 };
 use suite::keeps_its_contract;
 
@@ -190,6 +190,7 @@ fn a_run_owes_its_observer_one_plan_and_progress_that_only_grows() {
         bases: Vec::new(),
         position: None,
         known: Vec::new(),
+        depth: VerifyDepth::Chains,
         tuning: Tuning::default(),
         limits: Limits::default(),
     };

@@ -22,7 +22,7 @@ use longshore_crypt::{Error as CryptError, Keyring};
 use longshore_io::Clock;
 use longshore_media::Error as MediaError;
 use longshore_pipeline::{
-    Error, Report, Request, VerifyReport, VerifyRequest, run as run_pipeline,
+    Error, Report, Request, VerifyDepth, VerifyReport, VerifyRequest, run as run_pipeline,
 };
 use longshore_repository::chain::{BrokenChain, Health, SetFacts, chain};
 use longshore_repository::status::{FailedRun, SetResult, Status, Task};
@@ -682,6 +682,7 @@ impl<'a> Verification<'a> {
             },
             position: None,
             known: known.map(|identity| identity.set).collect(),
+            depth: VerifyDepth::Chains,
             tuning: reading_tuning(&self.options.moving, defaults),
             limits: limits(&self.options.moving, defaults),
         };

@@ -19,7 +19,7 @@ use longshore_io::{FileKind, Storage};
 use longshore_landing::HeldCluster;
 use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader, SetSummary};
 use longshore_pipeline::{
-    ClusterOptions, Report, Request, RestoreRequest, SourceSpec, VerifyRequest,
+    ClusterOptions, Report, Request, RestoreRequest, SourceSpec, VerifyDepth, VerifyRequest,
 };
 
 use super::device::{devices, named_path, reach};
@@ -632,6 +632,7 @@ fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: 
         bases: Vec::new(),
         position: Some(position),
         known: Vec::new(),
+        depth: VerifyDepth::Chains,
         tuning: options.reading_tuning(&defaults.tuning),
         limits: options.limits(&defaults.limits),
     };

@@ -1,0 +1,52 @@
+//! Keys of a set, as its records tell them.
+//!
+//! Leaves to others: the records themselves (`member.rs`), and opening a set (`longshore-crypt`).
+
+use longshore_crypt::Root;
+use longshore_io::SumKey;
+
+use super::MediaSet;
+use crate::Error;
+
+impl MediaSet {
+    /// The root of the set that an encrypted differential set was compared with, as its records say; zeros if that set is
+    /// not encrypted. `None` for a set that is not encrypted itself.
+    ///
+    /// Errors: [`Error::Key`], and those of reading.
+    pub fn parent_root(&self, position: u32) -> Result<Option<Root>, Error> {
+        let member = &self.members[0];
+        let part = self.or_lost(member.part(position), position)?;
+        match part.header.as_ref().is_ok_and(|header| header.encrypted) {
+            true => Ok(Some(member.parent_root(part, position, &self.keyring)?)),
+            false => Ok(None),
+        }
+    }
+
+    /// How many recipients can open the set, as its records say; 0 if it is not encrypted.
+    ///
+    /// Errors: [`Error::Key`] if the records are malformed, and those of reading.
+    pub fn recipients(&self, position: u32) -> Result<usize, Error> {
+        let member = &self.members[0];
+        let part = self.or_lost(member.part(position), position)?;
+        match part.header.as_ref().is_ok_and(|header| header.encrypted) {
+            true => member.recipients(part, position),
+            false => Ok(0),
+        }
+    }
+
+    /// The key of the set's page sums, which an encrypted set hides in its header.
+    ///
+    /// Errors: [`Error::Key`], and those of reading.
+    pub fn sum_key(&self, position: u32) -> Result<Option<SumKey>, Error> {
+        let member = &self.members[0];
+        let part = self.or_lost(member.part(position), position)?;
+        let header = part.header.as_ref().ok();
+        match header.and_then(|header| Some((header.sum_key?, header.encrypted))) {
+            Some((key, true)) => {
+                let keys = member.index_keys(part, position, &self.keyring)?;
+                Ok(Some(key.masked(keys.sums_mask())))
+            }
+            key => Ok(key.map(|(key, _)| key)),
+        }
+    }
+}
