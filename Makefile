@@ -56,9 +56,10 @@ bench: setup build ## Measures against the limits of this machine; report in .wo
 bench-postgres: setup build ## Backups, restores and archiving of a PostgreSQL cluster, next to pgBackRest, WAL-G and pg_basebackup where installed
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres $(BENCH)
 
-bench-buckets: setup build ## Backups of a PostgreSQL cluster to an object store on this machine, next to pgBackRest and WAL-G where installed
-	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres --rows bucket $(BENCH)
+bench-buckets: setup build ## Object stores: backups, WAL, listings and lost packets, next to pgBackRest and WAL-G where installed (as root)
+	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres --rows bucket,distant $(BENCH)
 	python3 scripts/bench-listing.py --longshore $(BINARY)
+	python3 scripts/bench-loss.py --longshore $(BINARY)
 
 soak: export LONGSHORE_TEST_DIR = /tmp
 soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100) of PostgreSQL, all majors

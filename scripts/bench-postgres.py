@@ -5,6 +5,7 @@
     bench-postgres.py ... --prepare                        makes the clusters, measures nothing
     bench-postgres.py ... --budget 230 [--rows full,load]  goes on with what lacks rounds, for about 230 s
     bench-postgres.py ... --table                          prints what was recorded
+    bench-postgres.py ... --apart --rows bucket            as if the object store were another machine; recorded by itself
 
 Every round is recorded in WORK/record.json; one in which other programs took more than 15 % of what it used itself does
 not count and is run again the next time. So a benchmark can be run in pieces, each while the machine is kept quiet.
@@ -48,6 +49,7 @@ def options():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", default=",".join(report.ORDER))
     parser.add_argument("--tools", default="", help="only those whose names contain one of these, separated by semicolons")
+    parser.add_argument("--apart", action="store_true", help="the object store has one CPU for itself, everything else the others")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--prepare", action="store_true")
     parser.add_argument("--table", action="store_true")
@@ -97,7 +99,7 @@ def main():
     main_cluster = cluster.Cluster(wanted.work, "data", wanted.postgres, wanted.port)
     log_cluster = cluster.Cluster(wanted.work, "waldata", wanted.postgres, wanted.port + 1)
     small_cluster = cluster.Cluster(wanted.work, "smalldata", wanted.postgres, wanted.port + 2, segment_mib=1)
-    record = Record(f"{main_cluster.work}/record.json")
+    record = Record(f"{main_cluster.work}/record{'-apart' if wanted.apart else ''}.json")
     objects = None
     if not wanted.table:
         common = "shared_buffers=1GB\nmax_wal_size=8GB"
@@ -108,8 +110,11 @@ def main():
             small_cluster.make(common + "\nwal_keep_size=4GB", rows.segments(wanted.small_segments))
         if any(row in wanted.rows for row in ("bucket", "distant")) and not wanted.prepare:
             if os.path.exists(wanted.versitygw):
-                objects = store.Store(wanted.work, wanted.versitygw)
+                *own, last = sorted(machine.cpus())
+                objects = store.Store(wanted.work, wanted.versitygw, last if wanted.apart else None)
                 objects.start()
+                if wanted.apart:
+                    os.sched_setaffinity(0, own)
                 atexit.register(objects.stop)
             else:
                 print(f"not compared: object stores: no `{wanted.versitygw}`: make setup", file=sys.stderr)

@@ -8,6 +8,8 @@ holds, DELETE / forgets them. It is for measuring clients: what is in it ends wi
 Invariants
 - An object is there after the answer to its PUT or to its upload's completion, whole, and not before.
 - A body is read into memory of its own length at once, so the store's work is one copy out of the kernel, and TLS.
+
+Leaves to others: starting it, and what is measured (`store.py`, `rows.py`).
 """
 
 import hashlib, re, socket, ssl, sys, threading, urllib.parse

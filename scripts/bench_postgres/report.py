@@ -96,15 +96,24 @@ class Report:
                                "the queue alone, segments/s", "machine CPU-s", "of these the store's and the way's", "stored MB", "rounds"), rows)
 
     def bucket(self):
-        rows = []
-        for name, runs in self.rounds("bucket").items():
+        """Of Longshore also the time beside the same backup to a directory, and the CPU time beyond it for each GB stored."""
+        rows, all_runs = [], self.rounds("bucket")
+        for name, runs in all_runs.items():
             stored = statistics.median(run["stored"] for run in runs) / 1e9
+            local = all_runs.get(name.split(",")[0] + ", a directory") if name.startswith("longshore") else None
             cells = [name]
             for part in ("backup", "restore"):
                 cells += [spread([run[part][key] for run in runs]) for key in ("s", "cpu", "store")]
+                if not local or local is runs:
+                    cells += ["–", "–"]
+                    continue
+                ratio, more = [statistics.median(run[part]["s"] for run in one) for one in (runs, local)], []
+                for run, other in zip(runs, local):
+                    more.append((run[part]["cpu"] - other[part]["cpu"]) / stored)
+                cells += [f"{ratio[0] / ratio[1]:.2f}", spread(more)]
             rows.append((*cells, f"{stored:.3f}", len(runs)))
-        return rows and table(("object store on this machine", "backup s", "CPU-s", "the store's CPU-s", "restore s", "CPU-s",
-                               "the store's CPU-s", "stored GB", "rounds"), rows)
+        of_part = ("CPU-s", "the store's CPU-s", "times a directory's s", "CPU-s more for each GB stored")
+        return rows and table(("object store on this machine", "backup s", *of_part, "restore s", *of_part, "stored GB", "rounds"), rows)
 
     def chain(self):
         rows = []

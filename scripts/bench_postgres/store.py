@@ -13,7 +13,9 @@ FAR_MS = 20
 class Store:
     """`scripts/setup.sh` installs versitygw. The store writes to the disk that the cluster and the restore use, too."""
 
-    def __init__(self, work, binary):
+    def __init__(self, work, binary, cpu=None):
+        """`cpu`: the one on which all of its programs run."""
+        self.on = ["taskset", "--cpu-list", str(cpu)] if cpu is not None else []
         self.work, self.root, self.binary = os.path.abspath(work), f"{os.path.abspath(work)}/store", os.path.abspath(binary)
         self.certificate, self.key = f"{self.work}/store.pem", f"{self.work}/store.key"
         self.bucket, self.ports = BUCKET, {}
@@ -43,13 +45,13 @@ class Store:
                 self.ports[scheme] = probe.getsockname()[1]
             log = open(f"{self.work}/store-{scheme}.log", "w")
             self.servers.append(subprocess.Popen(
-                [self.binary, "--port", f"127.0.0.1:{self.ports[scheme]}", *options, "posix", self.root], stdout=log, stderr=log,
+                [*self.on, self.binary, "--port", f"127.0.0.1:{self.ports[scheme]}", *options, "posix", self.root], stdout=log, stderr=log,
                 env=dict(os.environ, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET)))
         for name, program, options in (("distant", "distance.py", [str(self.ports["http"]), str(LATENCY_MS)]),
                                        ("far", "distance.py", [str(self.ports["https"]), str(FAR_MS)]),
                                        ("held", "held.py", []), ("held-tls", "held.py", [self.certificate, self.key])):
             path = f"{os.path.dirname(os.path.abspath(__file__))}/{program}"
-            server = subprocess.Popen([sys.executable, path, *options], stdout=subprocess.PIPE, text=True)
+            server = subprocess.Popen([*self.on, sys.executable, path, *options], stdout=subprocess.PIPE, text=True)
             self.servers.append(server)
             self.ports[name] = int(server.stdout.readline())
         for port in self.ports.values():

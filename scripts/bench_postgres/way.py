@@ -10,6 +10,8 @@ it carried and how many it lost, and removes the namespace. Needs root and /dev/
 
 Invariants
 - Packets of one direction keep their order. Nothing limits their rate but this program, which takes some 10 us for each.
+
+Leaves to others: the server in the namespace, and what runs over the way (`bench-loss.py`).
 """
 
 import collections, fcntl, os, random, select, signal, struct, subprocess, sys, time
