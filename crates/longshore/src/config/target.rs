@@ -119,7 +119,8 @@ impl Target {
     fn check_buckets(&self, name: &str) -> Result<(), String> {
         if !self.directories.is_empty() {
             return Err(format!(
-                "[target.{name}] has `directories` and `buckets`; make two targets of them"
+                "[target.{name}] has `directories` and `buckets`, which become whole in different ways; make two targets of them, and \
+                 name the second in `copies`"
             ));
         }
         if self.buckets.len() > DIRECTORIES_MAX {
