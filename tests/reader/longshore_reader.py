@@ -104,7 +104,7 @@ LZ4_PREAMBLE = bytes.fromhex("04224d1860408200000000")
 SEALED = bytes.fromhex("5c2a4d18")
 TAG_LEN = 16
 CHECK_LEN = 5
-AGE, PASSPHRASE = 1, 3
+AGE, CERTIFICATE, PASSPHRASE = 1, 2, 3
 ARGON_KIB_MAX, ARGON_PASSES_MAX, ARGON_LANES_MAX = 524_288, 6, 16
 
 
@@ -1073,15 +1073,48 @@ def open_passphrase(slot, passphrase):
     return key
 
 
+def open_certificate(slot, private_key):
+    """The set key of a certificate's slot, if it is for this private key: RSA-OAEP, SHA-256, an empty label."""
+    need(len(slot) >= 42 + 256 and struct.unpack_from("<H", slot)[0] == 1, "a slot of a certificate is wrapped in an unknown way")
+    serialization = importlib.import_module("cryptography.hazmat.primitives.serialization")
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    public = private_key.public_key().public_bytes(serialization.Encoding.DER, form)
+    if hashlib.sha256(public).digest()[:20] != slot[2:22]:
+        return None
+    sha256 = importlib.import_module("cryptography.hazmat.primitives.hashes").SHA256
+    padding = importlib.import_module("cryptography.hazmat.primitives.asymmetric.padding")
+    oaep = padding.OAEP(mgf=padding.MGF1(sha256()), algorithm=sha256(), label=None)
+    try:
+        return private_key.decrypt(slot[42:], oaep)
+    except ValueError:
+        raise Bad("a slot of a certificate does not open") from None
+
+
+def private_key_of(data):
+    """The private key in a file of PKCS#8, PEM or DER; None if it is another file."""
+    is_pem = b"-----BEGIN PRIVATE KEY-----" in data
+    if not is_pem and data[:1] != b"\x30":
+        return None
+    serialization = importlib.import_module("cryptography.hazmat.primitives.serialization")
+    load = serialization.load_pem_private_key if is_pem else serialization.load_der_private_key
+    key = load(data, None)
+    need(key.key_size >= 2048, "a private key has fewer than 2048 bits")
+    return key
+
+
 class Keyring:
     """The identities and passphrases of the command line."""
 
     def __init__(self, identity_files, passphrase_files):
-        self.secrets, self.passphrases = [], []
+        self.secrets, self.passphrases, self.private_keys = [], [], []
         for path in identity_files:
-            with open(path, encoding="utf-8") as file:
-                lines = [line.strip() for line in file]
-            for line in lines:
+            with open(path, "rb") as file:
+                data = file.read()
+            private_key = private_key_of(data)
+            if private_key is not None:
+                self.private_keys.append(private_key)
+                continue
+            for line in (line.strip() for line in data.decode().splitlines()):
                 if line and not line.startswith("#"):
                     prefix, secret = bech32(line)
                     need(prefix in IDENTITIES and len(secret) == 32, f"{path}: an identity of an unknown kind")
@@ -1093,6 +1126,9 @@ class Keyring:
     def set_key(self, kind, slot):
         if kind == AGE and self.secrets:
             return open_age(slot, self.secrets)
+        if kind == CERTIFICATE:
+            found = (open_certificate(slot, private_key) for private_key in self.private_keys)
+            return next((key for key in found if key is not None), None)
         if kind == PASSPHRASE:
             found = (open_passphrase(slot, passphrase) for passphrase in self.passphrases)
             return next((key for key in found if key is not None), None)
@@ -1100,7 +1136,7 @@ class Keyring:
 
     def open(self, keys):
         """The keys of an encrypted set; None if there is nothing to open it with."""
-        if not (self.secrets or self.passphrases):
+        if not (self.secrets or self.passphrases or self.private_keys):
             return None
         why = "no identity or passphrase opens the set"
         for kind, slot in keys.slots:

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_crypt::{
-    Error, Identities, Identity, Keyring, Passphrase, Recipient, Recipients, is_identity,
+    Error, Identities, Identity, Keyring, Passphrase, PrivateKey, Recipient, Recipients,
+    is_identity, is_private_key,
 };
 use longshore_io::{OpenHow, Via};
 use longshore_terminal::failure::Failure;
@@ -96,6 +97,21 @@ pub fn wal_recipients(
 /// The identities in a file.
 pub fn identities_in(context: &Context, file: &Path) -> Result<Identities, Failure> {
     let bytes = read(context, file, true)?;
+    if is_private_key(&bytes) {
+        let key = PrivateKey::of_file(&bytes, None).map_err(|e| match e {
+            Error::KeyPassword { .. } => Failure::usage(
+                format!("cannot use {}: {e}", file.display()),
+                format!(
+                    "run: openssl pkcs8 -in {} -out PLAIN (with umask 077), name PLAIN, and remove it afterwards; or restore through \
+                     the server that has the certificate: longshore sql",
+                    file.display()
+                ),
+            )
+            .numbered(numbers::FILE_UNUSABLE),
+            e => unusable(file, &e.to_string()),
+        })?;
+        return Ok(Identities::new(vec![Identity::Certificate(key)]));
+    }
     let text = std::str::from_utf8(&bytes);
     let text = text.map_err(|_| unusable(file, "it is not a text"))?;
     Identities::parse(text).map_err(|e| unusable(file, &e.to_string()))

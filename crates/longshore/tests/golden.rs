@@ -1,5 +1,5 @@
 //! Goal: every version reads what an earlier version wrote.
-//! Method: the stripes of `tests/golden/v1` to `v4` are never written again. The program, and the reader that was
+//! Method: the stripes of `tests/golden/v1` to `v5` are never written again. The program, and the reader that was
 //! written from `docs/format.md` alone, verify and restore them; the results are compared with their descriptions.
 
 use std::os::unix::ffi::OsStrExt;
@@ -580,9 +580,19 @@ for name, attributes in wanted.items():
 fn secrets() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
-    for name in ["hybrid", "classic", "passphrase"] {
+    for (version, name) in [
+        ("v4", "hybrid"),
+        ("v4", "classic"),
+        ("v4", "passphrase"),
+        ("v5", "certificate"),
+    ] {
         let to = dir.path().join(name);
-        std::fs::copy(tests().join("golden/v4/secrets").join(name), &to).unwrap();
+        let from = tests()
+            .join("golden")
+            .join(version)
+            .join("secrets")
+            .join(name);
+        std::fs::copy(from, &to).unwrap();
         std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
     dir
@@ -592,7 +602,6 @@ fn secrets() -> tempfile::TempDir {
 /// from the page alone. The reader needs Python's package `cryptography`, and knows no passphrase.
 #[test]
 fn golden_encrypted_sets_open_for_their_recipients() {
-    let golden = tests().join("golden/v4");
     let secrets = secrets();
     let secret = |name: &str| secrets.path().join(name).display().to_string();
     for (media, position, description, identity) in [
@@ -606,8 +615,11 @@ fn golden_encrypted_sets_open_for_their_recipients() {
         ),
         ("classic", "1", "tree-1.txt", secret("classic")),
         ("classic_parity", "1", "tree-2.txt", secret("classic")),
+        ("certificate", "1", "tree-1.txt", secret("certificate")),
+        ("certificate", "2", "tree-2.txt", secret("certificate")),
     ] {
-        let mut all = stripes_at(golden.join(media));
+        let version = if media == "certificate" { "v5" } else { "v4" };
+        let mut all = stripes_at(tests().join("golden").join(version).join(media));
         if media == "classic_parity" {
             // One data stripe is lost.
             all.retain(|stripe| !stripe.ends_with("stripe-2"));

@@ -56,3 +56,4 @@ pub use record::{
 };
 pub use runs::{RUNS_MAX, RunOutcome, RunRecord, RunRow, RunTask};
 pub use settings::{Effect, Setting, SettingRow};
+pub use write::{CERTIFICATE, KEY_ALGORITHM};

@@ -50,6 +50,9 @@ impl Catalog {
                 continue;
             };
             let mut backup = BackupRecord::of(record.clone(), set.header, &trailer);
+            if let Err(error) = backup.read_thumbprint(&media) {
+                tracing::warn!(position = backup.header.position, %error, "set recorded without its certificate");
+            }
             match backup.read_files(&media) {
                 // The names in an encrypted set are its recipients' alone.
                 Ok(()) => {}

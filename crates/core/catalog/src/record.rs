@@ -11,6 +11,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use longshore_crypt::Thumbprint;
 use longshore_media::device::DeviceClass;
 use longshore_media::{BackupDevice, MediaSet, SetHeader, SetTrailer, StripePlace, Totals};
 use serde::Serialize;
@@ -95,6 +96,8 @@ pub struct BackupRecord {
     pub engines: Vec<EngineRecord>,
     /// The limit that held, in one word; likewise unknown of a relearned set.
     pub limit: Option<String>,
+    /// Of the certificate that an encrypted set is for.
+    pub thumbprint: Option<Thumbprint>,
 }
 
 /// The part of one engine in a backup.
@@ -128,7 +131,14 @@ impl BackupRecord {
             files: FileList::default(),
             engines: Vec::new(),
             limit: None,
+            thumbprint: None,
         }
+    }
+
+    /// Reads from the media for which certificate the set is encrypted.
+    pub fn read_thumbprint(&mut self, media: &MediaSet) -> Result<(), longshore_media::Error> {
+        self.thumbprint = media.thumbprint(self.header.position)?;
+        Ok(())
     }
 
     /// Reads the names of the set's files from the media's index, unless there are too many to be listed.

@@ -20,6 +20,10 @@ use crate::record::{
 };
 use crate::{Catalog, Error, FileList};
 
+/// `key_algorithm` of each encrypted set, and `encryptor_type` of one for a certificate, in msdb's words.
+pub const KEY_ALGORITHM: &str = "aes_256";
+pub const CERTIFICATE: &str = "CERTIFICATE";
+
 impl Catalog {
     /// Records a finished backup and returns whether it was new. A known set keeps its row; the present location of
     /// its media is recorded in any case.
@@ -35,7 +39,7 @@ impl Catalog {
 
 /// The row of the set, and whether it was created now.
 fn put_backup(tx: &Transaction, backup: &BackupRecord) -> rusqlite::Result<(i64, bool)> {
-    let media = put_media(tx, &backup.media)?;
+    let media = put_media(tx, &backup.media, backup.header.encrypted)?;
     let known = tx
         .prepare_cached("SELECT backup_set_id FROM backupset WHERE backup_set_uuid = ?1")?
         .query_row([backup.header.set.to_string()], |row| row.get(0))
@@ -77,13 +81,14 @@ fn put_engines(tx: &Transaction, set: i64, engines: &[EngineRecord]) -> rusqlite
     Ok(())
 }
 
-fn put_media(tx: &Transaction, media: &MediaRecord) -> rusqlite::Result<i64> {
+fn put_media(tx: &Transaction, media: &MediaRecord, is_encrypted: bool) -> rusqlite::Result<i64> {
     let uuid = media.uuid.to_string();
     tx.prepare_cached(
         "INSERT INTO backupmediaset (media_uuid, media_family_count, name, description, software_name,
             MTF_major_version, mirror_count, is_password_protected, is_compressed, is_encrypted)
-         VALUES (?1, ?2, ?3, ?4, ?5, 1, 1, 0, ?6, 0)
-         ON CONFLICT (media_uuid) DO UPDATE SET is_compressed = excluded.is_compressed",
+         VALUES (?1, ?2, ?3, ?4, ?5, 1, 1, 0, ?6, ?7)
+         ON CONFLICT (media_uuid) DO UPDATE SET is_compressed = excluded.is_compressed,
+            is_encrypted = excluded.is_encrypted",
     )?
     .execute(params![
         uuid,
@@ -92,6 +97,7 @@ fn put_media(tx: &Transaction, media: &MediaRecord) -> rusqlite::Result<i64> {
         text(&media.description),
         text(&media.software),
         media.compressed,
+        is_encrypted,
     ])?;
     let id = tx
         .prepare_cached("SELECT media_set_id FROM backupmediaset WHERE media_uuid = ?1")?
@@ -209,6 +215,12 @@ fn put_set(tx: &Transaction, backup: &BackupRecord, media: i64) -> rusqlite::Res
             ("is_force_offline", &false),
             ("is_copy_only", &header.copy_only),
             ("compressed_backup_size", &count(compressed_bytes)),
+            ("key_algorithm", &header.encrypted.then_some(KEY_ALGORITHM)),
+            (
+                "encryptor_thumbprint",
+                &backup.thumbprint.map(|bytes| bytes.to_vec()),
+            ),
+            ("encryptor_type", &backup.thumbprint.map(|_| CERTIFICATE)),
             ("compression_algorithm", &algorithm),
             ("longshore_start_us", &header.start_us),
             ("longshore_finish_us", &totals.finish_us),

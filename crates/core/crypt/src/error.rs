@@ -1,5 +1,7 @@
 //! Errors of keys. No message has a secret in it.
 
+use crate::text::{Thumbprint, hexadecimal};
+
 /// An error of this room.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
@@ -30,8 +32,22 @@ pub enum Error {
     #[error("{given} passphrases; a set has at most {max}")]
     Passphrases { given: usize, max: usize },
     /// No identity opens any slot.
-    #[error("{}", no_identity(*identities, *slots))]
-    NoIdentity { identities: usize, slots: usize },
+    #[error("{}", no_identity(*identities, *slots, *certificate))]
+    NoIdentity {
+        identities: usize,
+        slots: usize,
+        /// The thumbprint of the first certificate among the recipients.
+        certificate: Option<Thumbprint>,
+    },
+    /// Not a certificate, or one whose key cannot be used.
+    #[error("the certificate cannot be used: {what}")]
+    Certificate { what: &'static str },
+    /// Not a private key that can be used.
+    #[error("the private key cannot be used: {what}")]
+    PrivateKey { what: &'static str },
+    /// The password of a private key's file is wrong, is missing, or there is none.
+    #[error("{what}")]
+    KeyPassword { what: &'static str },
     /// A tag does not agree: the bytes were changed, or are not what they are taken for.
     #[error("{what} was changed: its tag does not agree")]
     Tag { what: &'static str },
@@ -41,11 +57,18 @@ pub enum Error {
 }
 
 /// Sets and segments of WAL say so.
-fn no_identity(identities: usize, slots: usize) -> String {
-    let recipients = match slots {
+fn no_identity(identities: usize, slots: usize, certificate: Option<Thumbprint>) -> String {
+    let mut recipients = match slots {
         1 => "one recipient".to_owned(),
         many => format!("{many} recipients"),
     };
+    if let Some(thumbprint) = certificate {
+        let thumbprint = hexadecimal(&thumbprint);
+        recipients += &match slots {
+            1 => format!(", a certificate with the thumbprint {thumbprint}"),
+            _ => format!(", one of them a certificate with the thumbprint {thumbprint}"),
+        };
+    }
     match identities {
         0 => format!("it is encrypted for {recipients}, and no identity was given"),
         1 => format!("it is encrypted for {recipients}, and not for the identity that was given"),

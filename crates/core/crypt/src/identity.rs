@@ -6,6 +6,8 @@
 //!
 //! Leaves to others: reading the file and who may read it (the programs), and whether a key is right (`set.rs`).
 
+use std::sync::Arc;
+
 use hpke::kem::XWing;
 use hpke::{Deserializable, Kem, Serializable};
 use x25519_dalek::{PublicKey, StaticSecret};
@@ -14,6 +16,8 @@ use zeroize::Zeroizing;
 use crate::keys::{Slot, SlotKind};
 use crate::passphrase::Passphrase;
 use crate::recipient::{PASSPHRASES_MAX, Recipient};
+use crate::rsa::{CertificateSlot, KeyId, PrivateKey};
+use crate::text::Thumbprint;
 use crate::{Error, KEY_LEN, Secret, age, random, text};
 
 const X25519: &str = "age-secret-key-";
@@ -28,6 +32,8 @@ pub enum Identity {
     X25519(StaticSecret),
     /// `AGE-SECRET-KEY-PQ-1…`
     Hybrid(Box<HybridIdentity>),
+    /// The private key of a certificate.
+    Certificate(PrivateKey),
     Passphrase(Passphrase),
 }
 
@@ -58,16 +64,20 @@ impl Identity {
         match self {
             Identity::X25519(key) => Recipient::X25519(*PublicKey::from(key).as_bytes()),
             Identity::Hybrid(key) => Recipient::Hybrid(Box::new(XWing::sk_to_pk(key))),
+            Identity::Certificate(key) => Recipient::Certificate {
+                key: key.public().clone(),
+                thumbprint: Thumbprint::default(),
+            },
             Identity::Passphrase(p) => Recipient::Passphrase(p.clone()),
         }
     }
 
-    /// The line of an identity file; `None` for a passphrase.
+    /// The line of an identity file; `None` for a passphrase and a private key.
     pub fn line(&self) -> Option<Zeroizing<String>> {
         let lower = match self {
             Identity::X25519(key) => text::encode(X25519, key.as_bytes()),
             Identity::Hybrid(key) => text::encode(HYBRID, &Zeroizing::new(key.to_bytes())),
-            Identity::Passphrase(_) => return None,
+            Identity::Certificate(_) | Identity::Passphrase(_) => return None,
         };
         let lower = Zeroizing::new(lower);
         Some(Zeroizing::new(lower.to_uppercase()))
@@ -93,19 +103,41 @@ impl Identity {
         match (self, SlotKind::from_number(slot.kind)?) {
             (Identity::X25519(key), SlotKind::Age) => age::open_x25519(&slot.bytes, key),
             (Identity::Hybrid(key), SlotKind::Age) => age::open_hybrid(&slot.bytes, key),
+            (Identity::Certificate(key), SlotKind::Certificate) => key.open(&slot.bytes),
             (Identity::Passphrase(p), SlotKind::Passphrase) => p.open(&slot.bytes),
             _ => None,
         }
     }
 }
 
+/// Finds the private key of this id, for keys that are not read before a set asks for them: those of a server's certificates.
+/// Called by any thread, for a set several times at most; it may take a while.
+pub type KeyFinder = dyn Fn(&KeyId) -> Option<PrivateKey> + Send + Sync;
+
 /// The identities that are at hand; there may be none.
-#[derive(Debug, Clone, Default)]
-pub struct Identities(Vec<Identity>);
+#[derive(Clone, Default)]
+pub struct Identities {
+    list: Vec<Identity>,
+    finder: Option<Arc<KeyFinder>>,
+}
+
+impl std::fmt::Debug for Identities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.list).finish()
+    }
+}
 
 impl Identities {
     pub fn new(list: Vec<Identity>) -> Identities {
-        Identities(list)
+        Identities { list, finder: None }
+    }
+
+    /// The same, and the keys that `finder` finds.
+    pub fn with_finder(self, finder: Arc<KeyFinder>) -> Identities {
+        Identities {
+            finder: Some(finder),
+            ..self
+        }
     }
 
     /// Reads an identity file as age writes it: one identity a line, empty lines and those that begin with `#` mean nothing.
@@ -126,17 +158,17 @@ impl Identities {
                 line: 1,
                 what: "the file has no identity",
             }),
-            false => Ok(Identities(list)),
+            false => Ok(Identities::new(list)),
         }
     }
 
     /// Adds those of another file.
     pub fn add(&mut self, more: Identities) {
-        self.0.extend(more.0);
+        self.list.extend(more.list);
     }
 
     pub fn list(&self) -> &[Identity] {
-        &self.0
+        &self.list
     }
 
     /// The first secret that `is_right` accepts, of any slot and any identity.
@@ -145,7 +177,7 @@ impl Identities {
         slots: &[Slot],
         is_right: impl Fn(&Secret) -> bool,
     ) -> Option<Secret> {
-        for identity in &self.0 {
+        for identity in &self.list {
             let tried = match identity {
                 Identity::Passphrase(_) => PASSPHRASES_MAX,
                 _ => usize::MAX,
@@ -156,7 +188,15 @@ impl Identities {
                 return Some(secret);
             }
         }
-        None
+        let finder = self.finder.as_ref()?;
+        let of_certificates = slots
+            .iter()
+            .filter(|slot| slot.kind == SlotKind::Certificate as u16);
+        let opened = of_certificates.filter_map(|slot| {
+            let key = finder(&CertificateSlot::of(&slot.bytes)?.key_id)?;
+            key.open(&slot.bytes)
+        });
+        opened.into_iter().find(|secret| is_right(secret))
     }
 }
 
@@ -164,7 +204,8 @@ impl Slot {
     fn fits(&self, identity: &Identity) -> bool {
         let kind = match identity {
             Identity::Passphrase(_) => SlotKind::Passphrase,
-            _ => SlotKind::Age,
+            Identity::Certificate(_) => SlotKind::Certificate,
+            Identity::X25519(_) | Identity::Hybrid(_) => SlotKind::Age,
         };
         self.kind == kind as u16
     }

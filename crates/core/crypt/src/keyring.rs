@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Error, Identities, IndexKeys, IndexSecret, KeyContext, Keys, SetKeys};
+use crate::{Error, Identities, IndexKeys, IndexSecret, KeyContext, KeyFinder, Keys, SetKeys};
 
 /// The most sets whose keys are kept: as many as a chain may have, and the set that is written.
 const KEPT_MAX: usize = 1_001;
@@ -40,6 +40,11 @@ impl Keyring {
     /// The same identities, without the keys of any set: for a run of a process that has several.
     pub fn for_one_run(&self) -> Keyring {
         Keyring::new(self.identities.clone(), self.required)
+    }
+
+    /// Like [`Keyring::for_one_run`], with the keys that `finder` finds.
+    pub fn with_finder(&self, finder: Arc<KeyFinder>) -> Keyring {
+        Keyring::new(self.identities.clone().with_finder(finder), self.required)
     }
 
     /// Whether sets that are not encrypted must be refused.

@@ -4,8 +4,11 @@
 //! - A slot stands whole in one record. Slots of an unknown kind are kept and skipped: the others may open the set.
 //! - All records of a set agree in everything but their slots and numbers.
 //!
-//! Leaves to others: the records' framing and order (`longshore-media`), and what is in a slot (`age.rs`, `passphrase.rs`).
+//! Leaves to others: the records' framing and order (`longshore-media`), and what is in a slot (`age.rs`, `rsa.rs`,
+//! `passphrase.rs`).
 
+use crate::rsa::CertificateSlot;
+use crate::text::Thumbprint;
 use crate::{Error, KEY_LEN};
 
 /// The most slots of one set.
@@ -27,12 +30,14 @@ const RECORDS_MAX: usize = 4;
 pub enum SlotKind {
     /// An age v1 file whose plaintext is the set's key.
     Age = 1,
+    /// The set's key under the public key of a certificate.
+    Certificate = 2,
     Passphrase = 3,
 }
 
 impl SlotKind {
     pub(crate) fn from_number(n: u16) -> Option<SlotKind> {
-        [SlotKind::Age, SlotKind::Passphrase]
+        [SlotKind::Age, SlotKind::Certificate, SlotKind::Passphrase]
             .into_iter()
             .find(|kind| *kind as u16 == n)
     }
@@ -57,6 +62,16 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// The thumbprint of the first certificate that the set is encrypted for.
+    pub fn thumbprint(&self) -> Option<Thumbprint> {
+        let of_certificates = self
+            .slots
+            .iter()
+            .filter(|slot| slot.kind == SlotKind::Certificate as u16);
+        let mut read = of_certificates.filter_map(|slot| CertificateSlot::of(&slot.bytes));
+        read.next().map(|slot| slot.thumbprint)
+    }
+
     /// The bodies of the records, in order.
     ///
     /// Errors: [`Error::TooMany`] if the slots do not fit.

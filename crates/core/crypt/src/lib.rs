@@ -19,6 +19,8 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod age;
+mod certificate;
+mod der;
 mod error;
 mod gcm;
 mod hash;
@@ -28,26 +30,31 @@ mod keyring;
 mod keys;
 mod passphrase;
 mod pieces;
+mod pkcs8;
 mod recipient;
 mod roots;
+mod rsa;
 mod service;
 mod set;
 mod tags;
 mod text;
 
+pub use certificate::{Certificate, SUBJECT_MAX};
 pub use error::Error;
-pub use identity::{Identities, Identity};
+pub use identity::{Identities, Identity, KeyFinder};
 pub use index::{Chunk, IndexKeys, IndexSecret};
 pub use keyring::Keyring;
 pub use keys::{Keys, SLOTS_MAX, Slot, SlotKind};
 pub use passphrase::Passphrase;
 pub use pieces::{PIECE_MORE, is_same_tag};
+pub use pkcs8::{FILE_MAX as KEY_FILE_MAX, is_private_key};
 pub use recipient::{Recipient, Recipients};
 pub use roots::{FamilyRoot, KeyContext, Root, SALT_LEN, TAG_LEN, block_digest, digest_of};
+pub use rsa::{CertificateKey, CertificateSlot, KeyId, PrivateKey};
 pub use service::ServiceKey;
 pub use set::{BlockSeal, FIXED_LEN, NewKey, SetKeys};
 pub use tags::{TAGS_ID_LEN, TagKey};
-pub use text::{is_identity, without_identities};
+pub use text::{Thumbprint, hexadecimal, is_identity, without_identities};
 
 /// Bytes of a set's key.
 pub const KEY_LEN: usize = 32;

@@ -58,6 +58,9 @@ impl std::fmt::Debug for Passphrase {
 }
 
 impl Passphrase {
+    /// Bytes of a wrapped secret.
+    pub const SLOT_LEN: usize = SLOT_LEN;
+
     /// A guess takes 256 MiB and three passes, about a second.
     pub fn new(text: Zeroizing<Vec<u8>>) -> Passphrase {
         let cost = Cost {
@@ -88,7 +91,10 @@ impl Passphrase {
         filled.ok().map(|()| out)
     }
 
-    pub(crate) fn wrap(&self, secret: &Secret) -> Result<Vec<u8>, Error> {
+    /// The secret as only this passphrase opens it: [`Passphrase::SLOT_LEN`] bytes.
+    ///
+    /// Errors: [`Error::Random`].
+    pub fn wrap(&self, secret: &Zeroizing<[u8; KEY_LEN]>) -> Result<Vec<u8>, Error> {
         let salt = random::<SALT_LEN>()?;
         let derived = self.derive(self.cost, &salt[..]).ok_or(Error::Random)?;
         let (key, check) = derived.split_at(KEY_LEN);
@@ -106,7 +112,8 @@ impl Passphrase {
         Ok(out)
     }
 
-    pub(crate) fn open(&self, slot: &[u8]) -> Option<Secret> {
+    /// `None`: it is another passphrase, or the bytes were changed.
+    pub fn open(&self, slot: &[u8]) -> Option<Zeroizing<[u8; KEY_LEN]>> {
         let slot: &[u8; SLOT_LEN] = slot.try_into().ok()?;
         let (head, sealed) = slot.split_at(SLOT_LEN - SEALED_LEN);
         let n =

@@ -4,7 +4,8 @@
 //! - Recipients that withstand a quantum computer are never mixed with others unknowingly: the weakest decides.
 //! - A set has one slot for each recipient.
 //!
-//! Leaves to others: the bytes of a wrapped secret (`age.rs`, `passphrase.rs`), and the record of slots (`keys.rs`).
+//! Leaves to others: the bytes of a wrapped secret (`age.rs`, `rsa.rs`, `passphrase.rs`), and the record of slots
+//! (`keys.rs`).
 
 use std::str::FromStr;
 
@@ -12,8 +13,11 @@ use hpke::Deserializable;
 use x25519_dalek::{PublicKey, StaticSecret};
 
 use crate::age::HybridKey;
+use crate::certificate::Certificate;
 use crate::keys::{SLOTS_MAX, Slot, SlotKind};
 use crate::passphrase::Passphrase;
+use crate::rsa::CertificateKey;
+use crate::text::{Thumbprint, hexadecimal};
 use crate::{Error, Secret, age, text};
 
 /// The most passphrases of one set: a reader tries no more, as each costs what its slot asks for.
@@ -30,6 +34,12 @@ pub enum Recipient {
     X25519([u8; 32]),
     /// An age recipient, `age1pq1…`: X25519 together with ML-KEM-768.
     Hybrid(Box<HybridKey>),
+    /// The owner of a certificate's private key. RSA does not withstand a quantum computer.
+    Certificate {
+        key: CertificateKey,
+        /// Zeros where the key came without its certificate.
+        thumbprint: Thumbprint,
+    },
     /// Everybody who knows a passphrase.
     Passphrase(Passphrase),
 }
@@ -74,14 +84,34 @@ impl FromStr for Recipient {
     }
 }
 
+impl From<&Certificate> for Recipient {
+    fn from(certificate: &Certificate) -> Recipient {
+        Recipient::Certificate {
+            key: certificate.public().clone(),
+            thumbprint: certificate.thumbprint(),
+        }
+    }
+}
+
 impl Recipient {
-    /// The text that names it; of a passphrase, that it is one.
+    /// The text that names it; of a passphrase and of a certificate, that it is one.
     pub fn name(&self) -> String {
         use hpke::Serializable;
         match self {
             Recipient::X25519(key) => text::encode(X25519, key),
             Recipient::Hybrid(key) => text::encode(HYBRID, &key.to_bytes()),
+            Recipient::Certificate { key, .. } => {
+                format!("a certificate with the key id {}", hexadecimal(&key.id()))
+            }
             Recipient::Passphrase(_) => "a passphrase".to_owned(),
+        }
+    }
+
+    /// The thumbprint of a certificate.
+    pub fn thumbprint(&self) -> Option<Thumbprint> {
+        match self {
+            Recipient::Certificate { thumbprint, .. } => Some(*thumbprint),
+            _ => None,
         }
     }
 
@@ -89,6 +119,9 @@ impl Recipient {
         let (kind, bytes) = match self {
             Recipient::X25519(key) => (SlotKind::Age, age::for_x25519(secret, key)?),
             Recipient::Hybrid(key) => (SlotKind::Age, age::for_hybrid(secret, key)?),
+            Recipient::Certificate { key, thumbprint } => {
+                (SlotKind::Certificate, key.wrap(secret, thumbprint)?)
+            }
             Recipient::Passphrase(p) => (SlotKind::Passphrase, p.wrap(secret)?),
         };
         Ok(Slot {
@@ -125,7 +158,7 @@ impl Recipients {
             }
         }
         let is = |f: fn(&Recipient) -> bool| list.iter().any(f);
-        let weak = is(|r| matches!(r, Recipient::X25519(_)));
+        let weak = is(|r| matches!(r, Recipient::X25519(_) | Recipient::Certificate { .. }));
         if weak && is(|r| matches!(r, Recipient::Hybrid(_))) && !mixed {
             return Err(Error::Mixed);
         }
@@ -135,6 +168,17 @@ impl Recipients {
     /// The recipients, in the order of the slots.
     pub fn list(&self) -> &[Recipient] {
         &self.0
+    }
+
+    /// The thumbprint of the first certificate among them.
+    pub fn thumbprint(&self) -> Option<Thumbprint> {
+        self.0.iter().find_map(Recipient::thumbprint)
+    }
+
+    /// Whether all of them withstand a quantum computer, as far as is known.
+    pub fn are_hybrid(&self) -> bool {
+        let mut all = self.0.iter();
+        all.all(|recipient| matches!(recipient, Recipient::Hybrid(_) | Recipient::Passphrase(_)))
     }
 
     pub(crate) fn wrap(&self, secret: &Secret) -> Result<Vec<Slot>, Error> {

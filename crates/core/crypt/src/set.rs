@@ -144,6 +144,7 @@ impl SetKeys {
             None => Err(Error::NoIdentity {
                 identities: identities.list().len(),
                 slots: keys.slots.len(),
+                certificate: keys.thumbprint(),
             }),
         }
     }

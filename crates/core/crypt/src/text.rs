@@ -1,4 +1,4 @@
-//! The texts of keys: Bech32 (BIP 173) without a limit of length, as age writes recipients and identities.
+//! The texts of keys: Bech32 (BIP 173) without a limit of length, as age writes recipients and identities, and thumbprints.
 
 use bech32::primitives::decode::CheckedHrpstring;
 use bech32::{Bech32, Checksum, Hrp};
@@ -17,6 +17,18 @@ impl Checksum for Long {
     const CHECKSUM_LENGTH: usize = Bech32::CHECKSUM_LENGTH;
     const GENERATOR_SH: [Self::MidstateRepr; 5] = Bech32::GENERATOR_SH;
     const TARGET_RESIDUE: Self::MidstateRepr = Bech32::TARGET_RESIDUE;
+}
+
+/// Bytes of a certificate's thumbprint: SHA-1, as SQL Server's.
+pub const THUMBPRINT_LEN: usize = 20;
+
+/// The SHA-1 of a whole certificate. For people and views: no decision rests on it.
+pub type Thumbprint = [u8; THUMBPRINT_LEN];
+
+/// Bytes as people compare them: `0x` and two digits for each.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02X}"));
+    format!("0x{}", digits.collect::<String>())
 }
 
 /// The beginning of every age identity, in either case.

@@ -47,7 +47,8 @@ fn each_recipient_opens_the_set_and_a_stranger_does_not() {
         refused,
         Error::NoIdentity {
             identities: 1,
-            slots: 2
+            slots: 2,
+            certificate: None
         }
     );
     let nobody = Identities::new(Vec::new());

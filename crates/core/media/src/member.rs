@@ -623,14 +623,10 @@ impl Member {
         Ok((header, records, end))
     }
 
-    /// The number of recipients that an encrypted set names: nobody needs a key to count them.
-    pub fn recipients(&self, part: &Part, position: u32) -> Result<usize, Error> {
+    /// The Keys records of an encrypted set: nobody needs a key to read them.
+    pub fn keys(&self, part: &Part, position: u32) -> Result<Keys, Error> {
         let (_, records, _) = self.sealed_start(part, position)?;
-        let keys = Keys::decode(&records);
-        Ok(keys
-            .map_err(|source| self.key_error(position, source))?
-            .slots
-            .len())
+        Keys::decode(&records).map_err(|source| self.key_error(position, source))
     }
 
     /// The parent's root in the Keys records of an encrypted set.

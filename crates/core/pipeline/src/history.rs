@@ -20,7 +20,8 @@ use longshore_codec::Algorithm;
 use longshore_landing::moved;
 use longshore_media::device::DeviceClass;
 use longshore_media::{
-    BackupDevice, BackupType, IndexSecret, MediaSet, Root, SetHeader, SetTrailer, Totals,
+    BackupDevice, BackupType, IndexSecret, MediaSet, Recipients, Root, SetHeader, SetTrailer,
+    Totals,
 };
 use longshore_source::SourceSpec;
 use uuid::Uuid;
@@ -99,6 +100,7 @@ pub fn record_backup(
         let set = media.set(finished.header.position).map_err(warning)?;
         let trailer = set.trailer.ok_or("the set has no trailer")?;
         let mut record = BackupRecord::of(MediaRecord::of(&media, devices), set.header, &trailer);
+        record.read_thumbprint(&media).map_err(warning)?;
         record.read_files(&media).map_err(warning)?;
         record
     } else {
@@ -122,6 +124,7 @@ pub fn record_backup(
             files: FileList::default(),
             engines: Vec::new(),
             limit: None,
+            thumbprint: request.encrypt_to.as_ref().and_then(Recipients::thumbprint),
         }
     };
     record.engines = finished.engines.iter().map(engine).collect();
@@ -211,7 +214,9 @@ pub fn record_restore(
         return Ok(());
     };
     let mut backup = BackupRecord::of(MediaRecord::of(media, devices), header.clone(), trailer);
+    // A pipe was read once.
     if media.stored_bytes().map_err(warning)?.is_some() {
+        backup.read_thumbprint(media).map_err(warning)?;
         backup.read_files(media).map_err(warning)?;
     }
     let restored = |path: &Path| RestoredFile {

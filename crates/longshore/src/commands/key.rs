@@ -39,6 +39,13 @@ pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
         KeyAction::New(new) => vec![made(new, context)?],
         KeyAction::Recipient(of) => {
             let identities = keys::identities_in(context, &of.file)?;
+            let is_key = |i: &Identity| matches!(i, Identity::Certificate(_));
+            if identities.list().iter().any(is_key) {
+                return Err(Failure::usage(
+                    "this is the private key of a certificate, which is no recipient of a command",
+                    "encrypt for its certificate with T-SQL: BACKUP DATABASE … WITH ENCRYPTION (ALGORITHM = AES_256, SERVER CERTIFICATE = NAME)",
+                ));
+            }
             let names = identities.list().iter().map(|i| i.recipient().name());
             names.collect()
         }

@@ -15,7 +15,8 @@ use clap::{Args, Subcommand};
 pub struct KeyOptions {
     /// Identities for backups and WAL: FILE, or passphrase:FILE. Repeatable.
     ///
-    /// The file is that of `longshore key new`, or of age-keygen. After passphrase: the first line of FILE is the passphrase.
+    /// The file is that of `longshore key new`, of age-keygen, or the private key of a certificate of T-SQL (PKCS#8 as PEM or
+    /// DER, not encrypted). After passphrase: the first line of FILE is the passphrase.
     /// Only its owner may read it. Without this option the files of `identities` in [encryption] are taken, and without
     /// those no encrypted backup can be read.
     #[arg(long, value_name = "FILE")]

@@ -104,6 +104,7 @@ pub fn backup(n: u64) -> BackupRecord {
         files,
         engines: Vec::new(),
         limit: None,
+        thumbprint: None,
     }
 }
 

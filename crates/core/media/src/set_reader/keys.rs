@@ -2,7 +2,7 @@
 //!
 //! Leaves to others: the records themselves (`member.rs`), and opening a set (`longshore-crypt`).
 
-use longshore_crypt::Root;
+use longshore_crypt::{Keys, Root, Thumbprint};
 use longshore_io::SumKey;
 
 use super::MediaSet;
@@ -22,16 +22,22 @@ impl MediaSet {
         }
     }
 
-    /// How many recipients can open the set, as its records say; 0 if it is not encrypted.
-    ///
-    /// Errors: [`Error::Key`] if the records are malformed, and those of reading.
+    /// How many recipients can open the set, as its records say; 0 if it is not encrypted. Errors: those of reading.
     pub fn recipients(&self, position: u32) -> Result<usize, Error> {
-        let member = &self.members[0];
-        let part = self.or_lost(member.part(position), position)?;
-        match part.header.as_ref().is_ok_and(|header| header.encrypted) {
-            true => member.recipients(part, position),
-            false => Ok(0),
-        }
+        Ok(self.keys(position)?.map_or(0, |keys| keys.slots.len()))
+    }
+
+    /// The thumbprint of the first certificate that the set is for, as its records say. Errors: the same.
+    pub fn thumbprint(&self, position: u32) -> Result<Option<Thumbprint>, Error> {
+        Ok(self.keys(position)?.and_then(|keys| keys.thumbprint()))
+    }
+
+    fn keys(&self, position: u32) -> Result<Option<Keys>, Error> {
+        let part = self.or_lost(self.members[0].part(position), position)?;
+        let header = part.header.as_ref().ok().filter(|header| header.encrypted);
+        header
+            .map(|_| self.members[0].keys(part, position))
+            .transpose()
     }
 
     /// The key of the set's page sums, which an encrypted set hides in its header.
