@@ -102,6 +102,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
         &[
             "io",
             "facts",
+            "crypt",
             "codec",
             "media",
             "catalog",

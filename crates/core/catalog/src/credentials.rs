@@ -1,31 +1,23 @@
 //! Credentials of a T-SQL server: keys of object stores, whose secrets are in the catalog only sealed.
 //!
-//! The key that seals them, the *service key*, is a file next to the catalog, `CATALOG.key`, which the first credential
-//! or the first encrypted backup makes. So a copy of the catalog alone opens none.
-//!
 //! Invariants
 //! - A secret is in the catalog only under the service key, bound to the credential's name and identity: one that is moved
 //!   to another row does not open.
-//! - The service key's file belongs to this user, to root or, where root runs, to the catalog's owner, and nobody else can
-//!   read it, or it is refused. Root makes it the catalog's owner's.
-//! - While sealed secrets of credentials are there, no new key takes the place of a missing one, and none is sealed under another key
+//! - While secrets or keys are sealed under it, no new key takes the place of a missing one, and nothing is sealed under another key
 //!   than theirs.
 //! - No message, and no `Debug`, has a secret in it.
 //!
-//! Leaves to others: what a credential is for (`longshore-tsql`), and the seal (`longshore-crypt`).
+//! Leaves to others: the file of the service key (`service_file.rs`), what a credential is for (`longshore-tsql`), and the
+//! seal (`longshore-crypt`).
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use longshore_crypt::ServiceKey;
-use longshore_io::{Attributes, Clock, SmallFile, Storage};
+use longshore_io::{Clock, Storage};
 use rusqlite::{OptionalExtension, Row, params};
-use zeroize::Zeroizing;
 
+use crate::service_file::ServiceFile;
 use crate::{Catalog, Error};
-
-/// The service key's file is not longer than this.
-const FILE_MAX: usize = 1 << 10;
 
 /// A credential as the catalog has it.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,126 +52,11 @@ impl Credential {
         };
         let file = ServiceFile::of(path, storage)?;
         let key = file.read()?.ok_or_else(|| file.wrong("it is missing"))?;
-        match key.open(&[&self.name, &self.identity], sealed) {
-            Ok(secret) => Ok(Some((*secret).clone())),
-            Err(_) => Err(file.wrong("it is not the key that sealed this credential")),
+        let opened = key.open(&[&self.name, &self.identity], sealed).ok();
+        match opened.and_then(|secret| String::from_utf8(secret.to_vec()).ok()) {
+            Some(secret) => Ok(Some(secret)),
+            None => Err(file.wrong("it is not the key that sealed this credential")),
         }
-    }
-}
-
-/// The path of a catalog's service key.
-pub fn service_key_path(catalog: &Path) -> PathBuf {
-    let mut path = catalog.as_os_str().to_owned();
-    path.push(".key");
-    path.into()
-}
-
-/// The file of the service key.
-pub(crate) struct ServiceFile<'a> {
-    storage: &'a dyn Storage,
-    catalog: PathBuf,
-    path: PathBuf,
-    file: SmallFile,
-}
-
-impl ServiceFile<'_> {
-    pub fn of<'a>(catalog: &Path, storage: &'a dyn Storage) -> Result<ServiceFile<'a>, Error> {
-        let path = service_key_path(catalog);
-        let failed = |why: std::io::Error| Error::ServiceKey {
-            path: path.clone(),
-            why: format!("its directory cannot be opened: {why}"),
-        };
-        let absolute = std::path::absolute(&path).map_err(failed)?;
-        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-            return Err(failed(std::io::ErrorKind::InvalidFilename.into()));
-        };
-        let dir = storage.create_dir_all(parent).map_err(failed)?;
-        let file = SmallFile::new(dir, name, FILE_MAX);
-        Ok(ServiceFile {
-            storage,
-            catalog: catalog.to_owned(),
-            path,
-            file,
-        })
-    }
-
-    pub fn wrong(&self, why: impl Into<String>) -> Error {
-        Error::ServiceKey {
-            path: self.path.clone(),
-            why: why.into(),
-        }
-    }
-
-    /// The key; `None` if there is no file.
-    pub fn read(&self) -> Result<Option<ServiceKey>, Error> {
-        let failed = |e: std::io::Error| self.wrong(format!("it cannot be read: {e}"));
-        let Some(bytes) = self.file.read().map_err(failed)? else {
-            return Ok(None);
-        };
-        let bytes = Zeroizing::new(bytes);
-        let stat = self.storage.stat(&self.path).map_err(failed)?;
-        if stat.mode & 0o077 != 0 {
-            let mode = stat.mode & 0o777;
-            return Err(self.wrong(format!("others may read it: its mode is {mode:04o}")));
-        }
-        let own = rustix::process::geteuid().as_raw();
-        let is_catalogs = || {
-            self.owner()
-                .is_some_and(|(uid, _)| own == 0 && uid == stat.uid)
-        };
-        if stat.uid != 0 && stat.uid != own && !is_catalogs() {
-            return Err(self.wrong("it belongs to another user, who can exchange it"));
-        }
-        let key = std::str::from_utf8(&bytes).ok();
-        match key.and_then(ServiceKey::of_line) {
-            Some(key) => Ok(Some(key)),
-            None => Err(self.wrong("it is no service key")),
-        }
-    }
-
-    /// The owner and the group of the catalog, if it is there.
-    fn owner(&self) -> Option<(u32, u32)> {
-        let stat = self.storage.stat(&self.catalog).ok()?;
-        Some((stat.uid, stat.gid))
-    }
-
-    /// The catalog's own user must be able to read what root makes.
-    fn hand_over(&self) -> std::io::Result<()> {
-        let (Some(owner), Some(parent), Some(name)) =
-            (self.owner(), self.path.parent(), self.path.file_name())
-        else {
-            return Ok(());
-        };
-        if rustix::process::geteuid().as_raw() != 0 || owner.0 == 0 {
-            return Ok(());
-        }
-        let attributes = Attributes {
-            owner: Some(owner),
-            ..Attributes::default()
-        };
-        let dir = self.storage.dir(parent)?;
-        dir.set_attributes(Path::new(name), &attributes)
-    }
-
-    /// The key, which is made if there is none. `may_make`: no secret needs one that is missing.
-    pub fn read_or_make(&self, may_make: bool, clock: &dyn Clock) -> Result<ServiceKey, Error> {
-        if let Some(key) = self.read()? {
-            return Ok(key);
-        }
-        if !may_make {
-            return Err(self.wrong("it is missing, and credentials are sealed under it"));
-        }
-        let new = ServiceKey::new().map_err(|e| self.wrong(e.to_string()))?;
-        let line = new.line();
-        let made = self.file.change(clock, 0o600, |before| {
-            // Another program may have made it meanwhile.
-            let after = before.is_none().then(|| line.as_bytes().to_vec());
-            Ok::<_, std::io::Error>((after, ()))
-        });
-        made.map_err(|e| self.wrong(format!("it cannot be made: {e}")))?;
-        self.hand_over()
-            .map_err(|e| self.wrong(format!("it cannot be given to the catalog's owner: {e}")))?;
-        self.read()?.ok_or_else(|| self.wrong("it is missing"))
     }
 }
 
@@ -191,6 +68,12 @@ impl Catalog {
                        FROM longshore_credential ORDER BY name";
             db.prepare_cached(sql)?.query_map([], credential)?.collect()
         })
+    }
+
+    /// Whether nothing is lost if the service key is: no credential's secret, no master key and no certificate is sealed.
+    pub(crate) fn needs_no_service_key(&self) -> Result<bool, Error> {
+        let has_secrets = self.credentials()?.iter().any(Credential::has_secret);
+        Ok(!has_secrets && self.server_keys()?.is_empty())
     }
 
     /// The sealed secret. A key is made if no secret is sealed yet; one that does not open another credential seals none.
@@ -205,7 +88,13 @@ impl Catalog {
         };
         let all = self.credentials()?;
         let file = ServiceFile::of(self.path(), storage)?;
-        let key = file.read_or_make(!all.iter().any(Credential::has_secret), clock)?;
+        let keys = self.server_keys()?;
+        let key = file.read_or_make(self.needs_no_service_key()?, clock)?;
+        keys.check_seals(&key).map_err(|name| {
+            file.wrong(format!(
+                "it is not the key that sealed the certificate '{name}'"
+            ))
+        })?;
         let mut others = all
             .iter()
             .filter(|one| !one.name.eq_ignore_ascii_case(name));
@@ -218,7 +107,7 @@ impl Catalog {
             );
             return Err(file.wrong(why));
         }
-        let sealed = key.seal(&[name, identity], secret);
+        let sealed = key.seal(&[name, identity], secret.as_bytes());
         sealed.map(Some).map_err(|e| file.wrong(e.to_string()))
     }
 

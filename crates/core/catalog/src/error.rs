@@ -76,6 +76,10 @@ pub enum Error {
     #[error("the service key {} cannot be used: {why}", path.display())]
     ServiceKey { path: PathBuf, why: String },
 
+    /// The master key and the certificates are not those that were stored last: rows were changed, swapped or put back.
+    #[error("the master key and the certificates of the catalog are not those that {} knows", path.display())]
+    KeysChanged { path: PathBuf },
+
     #[error("the configuration option '{name}' does not exist")]
     UnknownSetting { name: String },
 
@@ -104,7 +108,7 @@ impl Error {
             | Error::Foreign { .. }
             | Error::Newer { .. } => Some(3009),
             Error::Media(e) => e.number(),
-            Error::ServiceKey { .. } => None,
+            Error::ServiceKey { .. } | Error::KeysChanged { .. } => None,
             Error::UnknownSetting { .. } => Some(15123),
             Error::SettingRange { .. } => Some(15129),
         }
@@ -138,8 +142,12 @@ impl Error {
                 "the options are backup compression default, backup compression algorithm, backup checksum default, hardware offload enabled, hardware offload mode, media retention, show advanced options"
             }
             Error::SettingRange { .. } => "choose a value in the range",
+            Error::KeysChanged { .. } => {
+                "find out who changed the catalog; if you brought an older copy of it back yourself, compare sys.certificates with \
+                 your copies of the certificates, then remove the second line of this file"
+            }
             Error::ServiceKey { .. } => {
-                "bring the key's file back, readable by its owner alone (chmod 600); if it is lost, DROP CREDENTIAL each of sys.credentials, remove the file, and CREATE CREDENTIAL again"
+                "bring the key's file back, readable by its owner alone (chmod 600); if it is lost, DROP each of sys.credentials and sys.certificates and the master key, remove the file, and CREATE them again, certificates FROM FILE"
             }
         }
     }

@@ -9,7 +9,7 @@
 //! - It goes with its set's row, and with the second full backup of its chain that is made after it, whatever clocks say:
 //!   nothing here builds on older ones, and the keys of what nobody needs are not kept.
 //!
-//! Leaves to others: which sets are bases (the pipeline), the service key's file (`credentials.rs`), and what the secret
+//! Leaves to others: which sets are bases (the pipeline), the service key's file (`service_file.rs`), and what the secret
 //! opens (`longshore-crypt`).
 
 use longshore_crypt::{IndexSecret, Root};
@@ -17,8 +17,11 @@ use longshore_io::{Clock, Storage};
 use rusqlite::{OptionalExtension, params};
 use uuid::Uuid;
 
-use crate::credentials::ServiceFile;
+use crate::service_file::ServiceFile;
 use crate::{Catalog, Error};
+
+/// A secret of an index is no other secret under the same key.
+const KIND: &str = "index";
 
 /// Rows before the last but one full backup of their chain, and those whose set is gone from the history.
 const OUTDATED: &str = "DELETE FROM longshore_index WHERE backup_set_uuid NOT IN (SELECT backup_set_uuid FROM backupset)
@@ -63,11 +66,10 @@ impl Catalog {
         let (root, sealed) = match secret {
             None => (None, None),
             Some(secret) => {
-                let is_needed = self.credentials()?.iter().any(|one| one.has_secret());
                 let file = ServiceFile::of(self.path(), storage)?;
-                let key = file.read_or_make(!is_needed, clock)?;
+                let key = file.read_or_make(self.needs_no_service_key()?, clock)?;
                 let root = hex(&secret.root);
-                let sealed = key.seal(&[&id, &root], &secret.text());
+                let sealed = key.seal(&[KIND, &id, &root], secret.text().as_bytes());
                 let sealed = sealed.map_err(|e| file.wrong(e.to_string()))?;
                 (Some(root), Some(sealed))
             }
@@ -105,10 +107,11 @@ impl Catalog {
         let file = ServiceFile::of(self.path(), storage)?;
         let key = file.read()?.ok_or_else(|| file.wrong("it is missing"))?;
         let wrong = || file.wrong("it is not the key that sealed what opens the index of this set");
-        let opened = key.open(&[&set, &text], &sealed).map_err(|_| wrong())?;
+        let opened = key.open(&[KIND, &set, &text], &sealed);
+        let opened = opened.map_err(|_| wrong())?;
         let root = root_of(&text).ok_or_else(wrong)?;
-        IndexSecret::of_text(root, &opened)
-            .map(Some)
-            .ok_or_else(wrong)
+        let secret = str::from_utf8(&opened).ok();
+        let secret = secret.and_then(|secret| IndexSecret::of_text(root, secret));
+        secret.map(Some).ok_or_else(wrong)
     }
 }

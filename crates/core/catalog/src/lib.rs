@@ -26,6 +26,7 @@ mod files;
 mod forget;
 mod indexes;
 mod kept;
+mod keys;
 mod log_chain;
 mod moment;
 mod msdb;
@@ -35,16 +36,18 @@ mod rebuild;
 mod record;
 mod runs;
 mod schema;
+mod service_file;
 mod settings;
 mod write;
 
 pub use catalog::{BUSY_MAX, Catalog};
-pub use credentials::{Credential, service_key_path};
+pub use credentials::Credential;
 pub use error::Error;
 pub use files::{FileList, FileRecord};
 pub use forget::{Forget, RemovalResult};
 pub use indexes::IndexedSet;
 pub use kept::{RestoreSequence, RestoredDatabase};
+pub use keys::{KeptBy, KeptCertificate, MasterKey, ServerKeys};
 pub use log_chain::{ChainPlace, LogChain};
 pub use msdb::{flags, fork_guid, recovery_model, type_word};
 pub use place::default_path;
@@ -55,5 +58,6 @@ pub use record::{
     RestoreRecord, RestoredFile,
 };
 pub use runs::{RUNS_MAX, RunOutcome, RunRecord, RunRow, RunTask};
+pub use service_file::service_key_path;
 pub use settings::{Effect, Setting, SettingRow};
 pub use write::{CERTIFICATE, KEY_ALGORITHM};

@@ -15,10 +15,33 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
 
 /// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
-const STEPS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
+const STEPS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9];
 
 /// The schema this version writes; `PRAGMA user_version` holds the one a file has.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// The master key and the certificates of a T-SQL server (in SQL Server's master, `sys.symmetric_keys` and
+/// `sys.certificates`).
+const V9: &str = "
+CREATE TABLE longshore_master_key (
+    key_id int NOT NULL UNIQUE DEFAULT 1 CHECK (key_id = 1),
+    key_guid uniqueidentifier NOT NULL,
+    create_date datetime NOT NULL,
+    modify_date datetime NOT NULL,
+    by_service varbinary(256),
+    by_passwords varbinary(8000) NOT NULL
+);
+CREATE TABLE longshore_certificate (
+    certificate_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name nvarchar(128) NOT NULL UNIQUE COLLATE NOCASE,
+    certificate varbinary(8000) NOT NULL,
+    pvt_key_encryption_type char(2) NOT NULL,
+    private_key varbinary(8000) NOT NULL,
+    pvt_key_last_backup_date datetime,
+    seal varbinary(8000) NOT NULL
+);
+INSERT INTO sqlite_sequence (name, seq) VALUES ('longshore_certificate', 255);
+";
 
 /// What opens the indexes of encrypted sets, sealed: our own table, without a counterpart in msdb.
 const V8: &str = "

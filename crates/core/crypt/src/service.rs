@@ -1,12 +1,13 @@
-//! The key under which a server keeps small secrets of others: keys of object stores in a catalog.
+//! The keys under which a server keeps small secrets: its service key for keys of object stores and its master key, and the
+//! master key for private keys of certificates.
 //!
 //! Invariants
 //! - Each message has a key of its own, which depends on random bytes and on the message: a machine that was cloned, and
 //!   repeats its random numbers, encrypts no two messages under one key.
-//! - A sealed text opens only in the context that it was sealed in.
+//! - A sealed message opens only in the context that it was sealed in.
 //! - `Debug` shows nothing.
 //!
-//! Leaves to others: where the key and the sealed texts are (`longshore-catalog`).
+//! Leaves to others: where the keys and the sealed messages are (`longshore-catalog`).
 
 use ring::{aead, hmac};
 use zeroize::Zeroizing;
@@ -21,7 +22,7 @@ const LABEL: &[u8] = b"longshore/1/service/";
 /// The first word of the key's file.
 const WORD: &str = "longshore-service-key-1";
 
-/// A server's key.
+/// A server's key, or its master key.
 pub struct ServiceKey(Secret);
 
 impl std::fmt::Debug for ServiceKey {
@@ -64,10 +65,35 @@ impl ServiceKey {
         Some(ServiceKey(key))
     }
 
-    /// `context`: what the text belongs to; each part counts by itself.
+    /// The key itself, which is a secret.
+    pub fn bytes(&self) -> &Zeroizing<[u8; KEY_LEN]> {
+        &self.0
+    }
+
+    pub fn of_bytes(bytes: Zeroizing<[u8; KEY_LEN]>) -> ServiceKey {
+        ServiceKey(bytes)
+    }
+
+    /// A number that nobody without the key can compute for these parts; each part counts by itself.
+    pub fn proof(&self, parts: &[&[u8]]) -> [u8; KEY_LEN] {
+        let mac = hmac::Key::new(
+            hmac::HMAC_SHA256,
+            &hkdf(&self.0[..], &[], &[LABEL, b"proof"])[..],
+        );
+        let mut message = hmac::Context::with_key(&mac);
+        for part in parts {
+            message.update(&(part.len() as u64).to_le_bytes());
+            message.update(part);
+        }
+        let mut out = [0; KEY_LEN];
+        out.copy_from_slice(message.sign().as_ref());
+        out
+    }
+
+    /// `context`: what the message belongs to; each part counts by itself.
     ///
     /// Errors: [`Error::Random`].
-    pub fn seal(&self, context: &[&str], text: &str) -> Result<Vec<u8>, Error> {
+    pub fn seal(&self, context: &[&str], text: &[u8]) -> Result<Vec<u8>, Error> {
         let context = framed(context);
         let fresh = random::<SALT_LEN>()?;
         let mac = hmac::Key::new(
@@ -75,12 +101,12 @@ impl ServiceKey {
             &hkdf(&self.0[..], &[], &[LABEL, b"salt"])[..],
         );
         let mut message = hmac::Context::with_key(&mac);
-        for part in [&fresh[..], &context, text.as_bytes()] {
+        for part in [&fresh[..], &context, text] {
             message.update(&(part.len() as u64).to_le_bytes());
             message.update(part);
         }
         let salt = message.sign();
-        let mut sealed = Zeroizing::new(text.as_bytes().to_vec());
+        let mut sealed = Zeroizing::new(text.to_vec());
         self.message_key(salt.as_ref())
             .seal_in_place_append_tag(nonce(), aead::Aad::from(&context), &mut *sealed)
             .map_err(|_| Error::Random)?;
@@ -90,8 +116,8 @@ impl ServiceKey {
         Ok(out)
     }
 
-    /// Errors: [`Error::Tag`] if the key or the context is another one, or the sealed text was changed.
-    pub fn open(&self, context: &[&str], sealed: &[u8]) -> Result<Zeroizing<String>, Error> {
+    /// Errors: [`Error::Tag`] if the key or the context is another one, or the sealed message was changed.
+    pub fn open(&self, context: &[&str], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
         let wrong = || Error::Tag {
             what: "the sealed secret",
         };
@@ -103,8 +129,7 @@ impl ServiceKey {
             .message_key(salt)
             .open_in_place(nonce(), aead::Aad::from(&context), &mut bytes)
             .map_err(|_| wrong())?;
-        let text = std::str::from_utf8(plain).map_err(|_| wrong())?;
-        Ok(Zeroizing::new(text.to_owned()))
+        Ok(Zeroizing::new(plain.to_vec()))
     }
 
     fn message_key(&self, salt: &[u8]) -> aead::LessSafeKey {
@@ -136,8 +161,8 @@ mod tests {
     #[test]
     fn a_secret_opens_with_its_key_in_its_context_alone() {
         let key = ServiceKey::new().unwrap();
-        let sealed = key.seal(&["ab", "c"], "verysecret").unwrap();
-        assert_eq!(&**key.open(&["ab", "c"], &sealed).unwrap(), "verysecret");
+        let sealed = key.seal(&["ab", "c"], b"verysecret").unwrap();
+        assert_eq!(&**key.open(&["ab", "c"], &sealed).unwrap(), b"verysecret");
         for context in [&["a", "bc"][..], &["ab"], &["ab", "c", ""], &["AB", "c"]] {
             assert!(key.open(context, &sealed).is_err(), "{context:?}");
         }
@@ -149,7 +174,7 @@ mod tests {
             assert!(key.open(&["ab", "c"], &changed).is_err(), "{at}");
             assert!(key.open(&["ab", "c"], &sealed[..at]).is_err(), "{at}");
         }
-        assert_ne!(sealed, key.seal(&["ab", "c"], "verysecret").unwrap());
+        assert_ne!(sealed, key.seal(&["ab", "c"], b"verysecret").unwrap());
         assert!(!sealed.windows(6).any(|six| six == b"secret"));
         assert_eq!(format!("{key:?}"), "ServiceKey");
     }
@@ -157,9 +182,9 @@ mod tests {
     #[test]
     fn the_key_is_read_from_its_line_and_from_no_other() {
         let key = ServiceKey::new().unwrap();
-        let sealed = key.seal(&[], "x").unwrap();
+        let sealed = key.seal(&[], b"x").unwrap();
         let again = ServiceKey::of_line(&key.line()).unwrap();
-        assert_eq!(&**again.open(&[], &sealed).unwrap(), "x");
+        assert_eq!(&**again.open(&[], &sealed).unwrap(), b"x");
         let line = key.line();
         let (word, digits) = line.trim_end().split_once(' ').unwrap();
         for wrong in [

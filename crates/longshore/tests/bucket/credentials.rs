@@ -356,7 +356,7 @@ fn the_echo_shows_no_batch_about_a_credential() {
     for line in [
         "PRINT 'before'",
         "before",
-        "word CREDENTIAL is not shown",
+        "may have a secret in it is not shown",
         "PRINT 'after'",
     ] {
         assert!(said.contains(line), "{said}");
@@ -420,11 +420,7 @@ fn a_secret_is_nowhere_but_sealed_and_opens_with_the_servers_key_alone() {
     std::fs::remove_file(&key).unwrap();
     assert!(stage.sql(1, &backup("b.bak")).contains("it is missing"));
     let more = "CREATE CREDENTIAL another WITH IDENTITY = 'x', SECRET = 'verysecret'";
-    assert!(
-        stage
-            .sql(1, more)
-            .contains("credentials are sealed under it")
-    );
+    assert!(stage.sql(1, more).contains("secrets are sealed under it"));
     assert!(!key.exists());
     let line = String::from_utf8(kept.clone()).unwrap();
     let (word, digits) = line.trim_end().split_once(' ').unwrap();

@@ -1,6 +1,7 @@
 //! The program as people and scripts use it: through its own binary.
 
 mod accelerator;
+mod certificates;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;

@@ -7,6 +7,7 @@ mod ends;
 mod guarded;
 mod hostile;
 mod http;
+mod keys;
 mod locks;
 mod logins;
 mod many;

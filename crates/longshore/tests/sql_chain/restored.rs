@@ -73,6 +73,43 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
     }
 }
 
+/// Goal: a full and log sets that statements encrypted for a certificate come back on a server that has it.
+#[test]
+fn a_chain_for_a_certificate_comes_back_to_a_moment() {
+    for installation in &representatives() {
+        let stage = Stage::new(installation);
+        stage.done("CREATE MASTER KEY ENCRYPTION BY PASSWORD = 'a password'");
+        stage.done("CREATE CERTIFICATE c WITH SUBJECT = 's'");
+        let with = "WITH ENCRYPTION (ALGORITHM = AES_256, SERVER CERTIFICATE = c)";
+        stage.mark(1);
+        stage.done(&format!("BACKUP DATABASE main TO DISK = 'full.bak' {with}"));
+        stage.mark(2);
+        stage.done(&format!(
+            "BACKUP DATABASE main TO DISK = 'diff.bak' {with}, DIFFERENTIAL"
+        ));
+        stage.mark(3);
+        let before_4 = stage.now();
+        stage.mark(4);
+        stage.done(&format!("BACKUP LOG main TO DISK = 'log.bak' {with}"));
+        let kinds = "SELECT COUNT(*) FROM msdb.dbo.backupset WHERE encryptor_type = 'CERTIFICATE'";
+        assert_eq!(stage.done(kinds).lines().next().unwrap().trim(), "3");
+        std::fs::rename(stage.path("wal"), stage.path("wal-away")).unwrap();
+        stage.done(
+            "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/a', NORECOVERY",
+        );
+        stage.done("RESTORE DATABASE copy FROM DISK = 'diff.bak' WITH NORECOVERY");
+        stage.done(&format!(
+            "RESTORE LOG copy FROM DISK = 'log.bak' WITH STOPAT = '{before_4}', RECOVERY"
+        ));
+        let server = stage.recovered("a");
+        assert_eq!(markers(&server), "1 2 3", "{}", installation.major);
+        check(&server, &stage.path("a"));
+        stage.done("DROP CERTIFICATE c");
+        let (number, said) = stage.refused("RESTORE VERIFYONLY FROM DISK = 'log.bak'");
+        assert_eq!(number, 33111, "{said}");
+    }
+}
+
 /// Goal: a chain whose sets are all objects comes back to a moment, and its history is that of sets in files.
 #[test]
 fn a_chain_of_objects_comes_back_to_a_moment() {

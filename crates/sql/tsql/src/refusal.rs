@@ -8,6 +8,7 @@
 
 use std::io;
 
+use longshore_crypt::hexadecimal;
 use longshore_media::{BEGINNING, Error as Media};
 use longshore_pipeline::{ClusterError, Error, LandingError, left_lines};
 
@@ -195,9 +196,20 @@ pub fn media(error: &Media) -> Vec<Message> {
             let mix = message::COMPRESSION_MIX.with(&[&option, &option, &other]);
             with_own(mix, error)
         }
-        Media::Key { .. } | Media::EncryptionMix { .. } | Media::NotEncrypted { .. } => {
-            vec![own(error, error.hint())]
+        Media::Key {
+            source:
+                longshore_crypt::Error::NoIdentity {
+                    certificate: Some(thumbprint),
+                    ..
+                },
+            ..
+        } => {
+            let thumbprint = hexadecimal(thumbprint);
+            let first = message::NO_SERVER_CERTIFICATE.with(&[&"certificate", &thumbprint]);
+            vec![first]
         }
+        Media::EncryptionMix { .. } => with_own(message::ENCRYPTION_MIX.plain(), error),
+        Media::Key { .. } | Media::NotEncrypted { .. } => vec![own(error, error.hint())],
         Media::Busy { .. } => vec![message::SERIALIZED.plain()],
         Media::Cancelled { .. } => vec![message::ABORTED.plain()],
         Media::Exists { .. } => vec![own(error, error.hint())],

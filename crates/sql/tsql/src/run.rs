@@ -393,6 +393,7 @@ impl Session {
                 statement::drop_databases(self, names, *if_exists, out)
             }
             Statement::Credential(credential) => statement::credential(self, credential, out),
+            Statement::Key(key) => statement::key(self, key, out),
             Statement::Declare(all) => all.iter().try_for_each(|d| self.declare(d)),
             Statement::Assign {
                 variable,

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longshore_crypt::KeyId;
 use longshore_pipeline::RunContext;
 
 use crate::cursors::Cursors;
@@ -19,7 +20,7 @@ use crate::flow::{FIRST_DATABASE, Login, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
 use crate::query::{self, QueryContext, Reader, SqliteCache};
-use crate::server::{Activity, Server, SessionNumber};
+use crate::server::{Activity, OpenMaster, Server, SessionNumber};
 use crate::syntax::{Fragment, Name};
 use crate::value::Value;
 use crate::variables::Variables;
@@ -65,6 +66,8 @@ pub struct Session {
     /// The TRY blocks around the running statement, each by the nesting of its batch.
     pub(crate) tries: Vec<usize>,
     pub(crate) cursors: Cursors,
+    /// The key that OPEN MASTER KEY has opened.
+    pub(crate) master_key: Option<OpenMaster>,
     /// Kept while a batch runs.
     pub(crate) sqlite: SqliteCache,
     /// Kept while a batch runs.
@@ -95,6 +98,7 @@ impl Session {
             nesting: 0,
             tries: Vec::new(),
             cursors: Cursors::new(),
+            master_key: None,
             sqlite: SqliteCache::default(),
             reader: Reader::default(),
         }
@@ -126,6 +130,7 @@ impl Session {
             self.doomed = false;
         }
         self.cursors.clear();
+        self.master_key = None;
         self.implicit = false;
         self.aborts = false;
         self.nocount = false;
@@ -224,9 +229,12 @@ impl Session {
     /// The context with this session's cancel flag.
     pub(crate) fn context(&self) -> RunContext {
         let setup = &self.server.setup;
+        let (keys, opened) = (self.server.keys.clone(), self.master_key.clone());
+        let finder = move |id: &KeyId| keys.private_key(id, opened.as_ref());
         RunContext {
-            // Keys of sets that this server wrote are for the statement that wrote them.
-            keyring: Arc::new(setup.context.keyring.for_one_run()),
+            // Keys of sets that this server wrote are for the statement that wrote them. Certificates are looked up when a set
+            // asks for one.
+            keyring: Arc::new(setup.context.keyring.with_finder(Arc::new(finder))),
             cancel: self.cancel.clone(),
             ..setup.context.clone()
         }

@@ -242,7 +242,7 @@ fn mistakes_have_sql_servers_numbers() {
         ("DECLARE @c CURSOR = 1", 16949),
         ("DECLARE @a int, @c CURSOR, @c CURSOR", 134),
         ("FETCH NEXT c", 102),
-        ("OPEN MASTER KEY", 50002),
+        ("OPEN MASTER KEY", 102),
         ("DECLARE c int", 102),
     ] {
         let script = match script.strip_prefix("C ") {

@@ -92,6 +92,10 @@ fn every_option_of_backup_has_the_fate_that_the_table_gives_it() {
             "BACKUP DATABASE shop TO DISK = 'a.bak' WITH {}",
             written(spec)
         );
+        if spec.word == "ENCRYPTION" {
+            let keys = "CREATE MASTER KEY ENCRYPTION BY PASSWORD = 'a password'; CREATE CERTIFICATE c WITH SUBJECT = 's'";
+            run(&mut session, keys);
+        }
         let record = run(&mut session, &text);
         let last = numbers(&record).last().copied();
         if spec.word == "DIFFERENTIAL" {
@@ -334,6 +338,14 @@ fn shown_in_backup(word: &str) -> Option<Shown> {
         "COPY_ONLY" => here("BACKUP DATABASE shop TO DISK = 'a.bak' WITH COPY_ONLY"),
         "DESCRIPTION" => here("BACKUP DATABASE shop TO DISK = 'a.bak' WITH DESCRIPTION = 'x'"),
         "DIFFERENTIAL" => Some(CHAIN),
+        "ENCRYPTION" => Some(Shown::Here(
+            &[
+                "CREATE MASTER KEY ENCRYPTION BY PASSWORD = 'a password'",
+                "CREATE CERTIFICATE c WITH SUBJECT = 's'",
+            ],
+            PLAIN,
+            "BACKUP DATABASE shop TO DISK = 'a.bak' WITH ENCRYPTION (ALGORITHM = AES_256, SERVER CERTIFICATE = c)",
+        )),
         "EXPIREDATE" => {
             here("BACKUP DATABASE shop TO DISK = 'a.bak' WITH EXPIREDATE = '2099-12-31'")
         }

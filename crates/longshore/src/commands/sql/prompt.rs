@@ -136,9 +136,15 @@ impl Typed {
         Recall::Keep
     }
 
-    fn end_batch(&mut self) {
+    /// Whether lines of the batch must be forgotten after all: only together may they have a secret in them.
+    fn end_batch(&mut self) -> bool {
+        let forgets = may_have_secret(&self.batch.join("\n"));
+        if forgets {
+            self.batch.clear();
+        }
         self.kept.append(&mut self.batch);
         self.hides = false;
+        forgets
     }
 }
 
@@ -205,7 +211,9 @@ impl Prompt {
 
     /// The batch of the lines before has ended: what may be kept of it is.
     pub fn end_batch(&mut self) {
-        self.typed.end_batch();
+        if self.typed.end_batch() {
+            self.recall_kept();
+        }
     }
 
     /// Replaces the editor's history by the lines that are kept.
@@ -300,6 +308,12 @@ mod tests {
         typed.end_batch();
         assert_eq!(typed.add("SELECT 2"), Recall::Keep);
         typed.end_batch();
+        assert_eq!(typed.add("OPEN MASTER KEY DECRYPTION"), Recall::ForgetBatch);
+        assert_eq!(typed.add("BY PASSWORD = 'verysecret'"), Recall::Nothing);
+        typed.end_batch();
+        assert_eq!(typed.add("CREATE MASTER"), Recall::Keep);
+        assert_eq!(typed.add("KEY 'verysecret'"), Recall::Keep);
+        assert!(typed.end_batch());
         assert_eq!(typed.kept, ["SELECT 1", "GO", "SELECT 2"]);
     }
 

@@ -50,7 +50,7 @@ const DEPTH_MAX: usize = 16;
 /// The maximum of `GO n`: SQL Server's int.
 const TIMES_MAX: u32 = i32::MAX as u32;
 /// The echo of a batch that may have a secret in it.
-const HIDDEN: &str = "-- a batch with the word CREDENTIAL is not shown";
+const HIDDEN: &str = "-- a batch that may have a secret in it is not shown";
 
 /// The construct that is open at the end of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

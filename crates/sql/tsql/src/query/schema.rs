@@ -13,9 +13,10 @@
 //! Leaves to others: translating queries (`translate`), and storing history (`longshore-catalog`).
 
 use longshore_accelerators::{AcceleratorStatus, configured, status};
+use longshore_catalog::{KeptBy, KeptCertificate};
 use longshore_pipeline::SourceSpec;
 
-use crate::convert::type_of;
+use crate::convert::{parse_moment, type_of};
 use crate::flow::{FIRST_DATABASE, SYSTEM_DATABASES};
 use crate::message::{self, Message};
 use crate::server::Server;
@@ -250,6 +251,23 @@ pub static VIEWS: &[View] = &[
         credentials,
         "credential_id int, name nvarchar(128), credential_identity nvarchar(4000), create_date datetime, \
          modify_date datetime, target_type nvarchar(100), target_id int"
+    ),
+    sys!(
+        "certificates",
+        certificates,
+        "name nvarchar(128), certificate_id int, principal_id int, pvt_key_encryption_type char(2), \
+         pvt_key_encryption_type_desc nvarchar(60), is_active_for_begin_dialog bit, issuer_name nvarchar(442), \
+         cert_serial_number nvarchar(64), sid varbinary(85), string_sid nvarchar(128), subject nvarchar(4000), \
+         expiry_date datetime, start_date datetime, thumbprint varbinary(32), attested_by nvarchar(260), \
+         pvt_key_last_backup_date datetime, key_length int"
+    ),
+    sys!(
+        "symmetric_keys",
+        symmetric_keys,
+        "name nvarchar(128), principal_id int, symmetric_key_id int, key_length int, key_algorithm char(2), \
+         algorithm_desc nvarchar(60), create_date datetime, modify_date datetime, key_guid uniqueidentifier, \
+         key_thumbprint varbinary(32), provider_type nvarchar(120), cryptographic_provider_guid uniqueidentifier, \
+         cryptographic_provider_algid varbinary(32)"
     ),
     sys!(
         "dm_exec_requests",
@@ -537,6 +555,90 @@ fn credentials(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     };
     let all = server.kept.credentials();
     Ok(all.into_iter().map(row).collect())
+}
+
+/// Nothing of a private key.
+fn certificates(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
+    let date = |unix_s: i64| {
+        let begin = jiff::civil::DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+        match begin.checked_add(jiff::SignedDuration::from_secs(unix_s)) {
+            Ok(at) => Value::DateTime(at),
+            Err(_) => Value::Null,
+        }
+    };
+    let row = |kept: &KeptCertificate| {
+        let certificate = &kept.certificate;
+        let (code, words) = match kept.kept_by() {
+            KeptBy::Nobody => ("NA", "NO_PRIVATE_KEY"),
+            KeptBy::MasterKey => ("MK", "ENCRYPTED_BY_MASTER_KEY"),
+            KeptBy::Password => ("PW", "ENCRYPTED_BY_PASSWORD"),
+        };
+        let serial = certificate.serial.iter().map(|byte| format!("{byte:02x}"));
+        let bits = certificate.public().bits() as i64;
+        filled(
+            "certificates",
+            vec![
+                ("name", Value::text(&kept.name)),
+                ("certificate_id", kept.id.map_or(Value::Null, Value::Int)),
+                ("principal_id", Value::Int(1)),
+                ("pvt_key_encryption_type", Value::text(code)),
+                ("pvt_key_encryption_type_desc", Value::text(words)),
+                ("is_active_for_begin_dialog", Value::bit(false)),
+                ("issuer_name", Value::text(&certificate.issuer)),
+                ("cert_serial_number", Value::Text(serial.collect())),
+                ("subject", Value::text(&certificate.subject)),
+                ("expiry_date", date(certificate.expiry_s)),
+                ("start_date", date(certificate.start_s)),
+                (
+                    "thumbprint",
+                    Value::Binary(certificate.thumbprint().to_vec()),
+                ),
+                (
+                    "pvt_key_last_backup_date",
+                    date_of(kept.backed_up.as_deref()),
+                ),
+                ("key_length", Value::Int(bits)),
+            ],
+        )
+    };
+    let keys = server.keys.rows()?;
+    Ok(keys.certificates.iter().map(row).collect())
+}
+
+/// A date as the catalog has it.
+fn date_of(text: Option<&str>) -> Value {
+    let found = text.and_then(parse_moment);
+    found.map_or(Value::Null, |(at, _)| Value::DateTime(at))
+}
+
+/// The master key, and the service key if it is there. Nothing of a key.
+fn symmetric_keys(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
+    let row = |name: &str, number: i64, more: Vec<(&'static str, Value)>| {
+        let mut values = vec![
+            ("name", Value::text(name)),
+            ("principal_id", Value::Int(1)),
+            ("symmetric_key_id", Value::Int(number)),
+            ("key_length", Value::Int(256)),
+            ("key_algorithm", Value::text("A3")),
+            ("algorithm_desc", Value::text("AES_256")),
+        ];
+        values.extend(more);
+        filled("symmetric_keys", values)
+    };
+    let mut rows = Vec::new();
+    if let Some(master) = server.keys.rows()?.master {
+        let guid = uuid::Uuid::try_parse(&master.guid);
+        let more = vec![
+            ("create_date", date_of(Some(&master.created))),
+            ("modify_date", date_of(Some(&master.changed))),
+            ("key_guid", guid.map_or(Value::Null, Value::Guid)),
+        ];
+        rows.push(row("##MS_DatabaseMasterKey##", 101, more));
+    }
+    if server.keys.has_service_key() {
+        rows.push(row("##MS_ServiceMasterKey##", 102, Vec::new()));
+    }
+    Ok(rows)
 }
 
 fn backup_devices(server: &Server) -> Result<Vec<Vec<Value>>, Message> {

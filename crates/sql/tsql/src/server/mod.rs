@@ -9,6 +9,7 @@
 
 mod credentials;
 mod database;
+mod keys;
 mod persistent;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 
 pub(crate) use self::credentials::CredentialRow;
 pub use self::database::{Database, Databases, Unusable};
+pub(crate) use self::keys::{KeyError, Keys, OpenMaster, master_context, text_of_date};
 use self::persistent::PersistentState;
 use crate::convert::parse_moment;
 use crate::errorlog::ErrorLog;
@@ -101,6 +103,7 @@ pub struct Server {
     pub(crate) setup: Setup,
     pub(crate) started: DateTime,
     pub(crate) kept: PersistentState,
+    pub(crate) keys: Keys,
     pub(crate) activities: Mutex<BTreeMap<u32, Activity>>,
     /// Trace flags of all sessions (`DBCC TRACEON (…, -1)`).
     pub(crate) trace_flags: Mutex<BTreeSet<i64>>,
@@ -199,6 +202,7 @@ impl Server {
             started: local(context.clock.wall_ns() / 1000),
             log,
             kept: PersistentState::new(context),
+            keys: Keys::new(context),
             setup,
             activities: Mutex::default(),
             trace_flags: Mutex::default(),

@@ -302,7 +302,7 @@ impl PersistentState {
         let kept = self.kept.lock();
         let found = kept.credentials.iter().find(|one| one.is(name)).cloned();
         drop(kept);
-        let missing = || message::CREDENTIAL_MISSING.with(&[&"find", &name]);
+        let missing = || message::OBJECT_MISSING.with(&[&"find", &"credential", &name]);
         let found = found.ok_or_else(missing)?;
         let secret = found.secret(self.path.as_deref(), &*self.storage);
         let secret = secret.map_err(|error| {
@@ -351,7 +351,7 @@ impl PersistentState {
             catalog.change_credential((name, identity), secret, &at, tools)
         })?;
         if !changed {
-            return Err(message::CREDENTIAL_MISSING.with(&[&"alter", &name]));
+            return Err(message::OBJECT_MISSING.with(&[&"alter", &"credential", &name]));
         }
         self.put_credential(name, identity, secret, now)
     }
@@ -360,7 +360,7 @@ impl PersistentState {
     pub(crate) fn drop_credential(&self, name: &str) -> Result<(), Message> {
         let is_known = self.kept.lock().credentials.iter().any(|one| one.is(name));
         if !self.change(is_known, |catalog| catalog.drop_credential(name))? {
-            return Err(message::CREDENTIAL_MISSING.with(&[&"drop", &name]));
+            return Err(message::OBJECT_MISSING.with(&[&"drop", &"credential", &name]));
         }
         self.kept.lock().credentials.retain(|one| !one.is(name));
         Ok(())

@@ -21,7 +21,7 @@ use longshore_pipeline::{
 
 use super::device::{DEVICES_MAX, devices, is_readable, reach, recorded};
 use super::options::{CompressionChoice, Options};
-use super::{FILES_SHOWN_MAX, LOG_FILE, ground, hear, media, object, processed};
+use super::{FILES_SHOWN_MAX, LOG_FILE, encryption, ground, hear, media, object, processed};
 use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
@@ -47,6 +47,7 @@ pub(crate) fn backup(session: &mut Session, backup: &Backup, out: &mut Out) -> F
             for message in unopened.filter(|m| m.number == message::CANNOT_OPEN.number) {
                 message.state = 1;
             }
+            encryption::explain(session, &mut messages);
             // Mistakes of grammar do not end with this message.
             messages.push(message::TERMINATING.with(&[&statement]));
             let text = message::BACKUP_FAILED.with(&[&command_words(backup)]);
@@ -101,7 +102,9 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
         None => devices,
     };
     let settings = server_settings(session);
+    let encrypt_to = encryption::recipients(session, &options, out)?;
     let mut request = lower(session, &database, devices, &options, &settings)?;
+    request.encrypt_to = encrypt_to;
     if is_log {
         request.log = Some(log(session, &database)?);
     }
@@ -159,7 +162,7 @@ fn check_mirrors(backup: &Backup) -> Result<(), Message> {
 }
 
 /// Refuses a backup onto, into or over the files of a database, the catalog or a PostgreSQL data directory: 3201.
-fn check_ground(session: &Session, devices: &[DeviceSpec]) -> Result<(), Message> {
+pub(super) fn check_ground(session: &Session, devices: &[DeviceSpec]) -> Result<(), Message> {
     let storage = &*session.server.setup.context.storage;
     let plots = ground::plots(&session.server, None);
     for device in devices {
@@ -231,10 +234,6 @@ fn lower(
     request.media_description = options.media_description.clone().unwrap_or_default();
     request.copy_only = options.copy_only;
     request.parity = options.parity;
-    request.encrypt_to = match &server.encrypt_to {
-        Ok(recipients) => recipients.clone(),
-        Err(why) => return Err(refusal::unusable(why)),
-    };
     request.expires_us = expires_us(session, options, settings);
     // STOP_ON_ERROR is the default.
     request.on_change = match options.continue_after_error {

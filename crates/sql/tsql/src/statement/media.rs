@@ -8,7 +8,8 @@
 
 use std::sync::Arc;
 
-use longshore_catalog::{FileList, flags, fork_guid, recovery_model};
+use longshore_catalog::{CERTIFICATE, FileList, KEY_ALGORITHM, flags, fork_guid, recovery_model};
+use longshore_crypt::Thumbprint;
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary,
 };
@@ -262,15 +263,21 @@ pub(super) fn header_only(
     };
     let mut rows = 0;
     for set in sets.iter().filter(wanted) {
-        out.sink
-            .row(&header_row(media.header(0), set, device_type))?;
+        // A set that ends in its first records has none.
+        let thumbprint = media.thumbprint(set.header.position).ok().flatten();
+        let row = header_row(media.header(0), set, (device_type, thumbprint));
+        out.sink.row(&row)?;
         rows += 1;
     }
     out.done(Command::MediaRows, Some(rows))?;
     Ok(out.done(Command::RestoreHeaderOnly, None)?)
 }
 
-fn header_row(media: &MediaHeader, set: &SetSummary, device_type: i64) -> Vec<Value> {
+fn header_row(
+    media: &MediaHeader,
+    set: &SetSummary,
+    (device_type, thumbprint): (i64, Option<Thumbprint>),
+) -> Vec<Value> {
     let (header, trailer) = (&set.header, set.trailer.as_ref());
     let (kind, kind_text) = match header.backup_type {
         BackupType::Database => (1, "Database"),
@@ -352,9 +359,12 @@ fn header_row(media: &MediaHeader, set: &SetSummary, device_type: i64) -> Vec<Va
         Value::Guid(header.set),
         stored,
         Value::Int(0),
-        Value::Null,
-        Value::Null,
-        Value::Null,
+        match header.encrypted {
+            true => Value::text(KEY_ALGORITHM),
+            false => Value::Null,
+        },
+        thumbprint.map_or(Value::Null, |bytes| Value::Binary(bytes.to_vec())),
+        thumbprint.map_or(Value::Null, |_| Value::text(CERTIFICATE)),
         Value::Null,
         Value::Int(zone.into()),
         match media.compressed {

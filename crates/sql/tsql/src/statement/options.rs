@@ -74,6 +74,7 @@ pub struct Options {
     pub media_name: Option<String>,
     pub moves: Vec<(String, String)>,
     pub name: Option<String>,
+    pub encryption: Option<EncryptionChoice>,
     pub no_recovery: bool,
     pub replace: bool,
     pub retain_days: Option<u32>,
@@ -91,6 +92,15 @@ pub enum CompressionChoice {
         algorithm: Algorithm,
         level: Option<Level>,
     },
+}
+
+/// WITH ENCRYPTION
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncryptionChoice {
+    /// The cipher that the statement names.
+    pub algorithm: String,
+    /// The name of the certificate.
+    pub certificate: String,
 }
 
 /// SQL Server's limits for a part of an object, in bytes.
@@ -181,6 +191,7 @@ impl Options {
             Key::MediaName => self.media_name = Some(given.text(NAME_MAX)?),
             Key::Move => self.take_move(given)?,
             Key::Name => self.name = Some(given.text(NAME_MAX)?),
+            Key::Encryption => self.encryption = Some(given.encryption()?),
             Key::NoRecovery => self.no_recovery = true,
             Key::Replace => self.replace = true,
             Key::RetainDays => self.retain_days = Some(given.within(0, DAYS_MAX)? as u32),
@@ -206,7 +217,6 @@ impl Options {
             Key::BackupOptions | Key::RestoreOptions | Key::Credential => {}
             // Refused by the table before this.
             Key::DbName
-            | Key::Encryption
             | Key::FileSnapshot
             | Key::FileStream
             | Key::MediaPassword
@@ -365,6 +375,32 @@ impl OptionUse<'_> {
         match &self.setting.value {
             SettingValue::Compression(named) => compression(named),
             _ => Ok(CompressionChoice::On),
+        }
+    }
+
+    fn encryption(&self) -> Result<EncryptionChoice, Message> {
+        let SettingValue::Encryption {
+            algorithm,
+            certificate,
+            encryptor,
+        } = &self.setting.value
+        else {
+            return Err(self.invalid());
+        };
+        let refused = |text: &str| Err(message::OWN.with(&[&text]));
+        if algorithm == "TRIPLE_DES_3KEY" {
+            return refused(
+                "TRIPLE_DES_3KEY is refused: 3DES protects no backup for years; write AES_256",
+            );
+        }
+        match certificate {
+            true => Ok(EncryptionChoice {
+                algorithm: algorithm.clone(),
+                certificate: encryptor.clone(),
+            }),
+            false => refused(
+                "SERVER ASYMMETRIC KEY is refused: there are no providers of keys here; write SERVER CERTIFICATE",
+            ),
         }
     }
 

@@ -27,7 +27,7 @@ use super::options::Options;
 use super::restoring::{
     ARCHIVES_NOTHING, RestoreMessages, goes_on_archiving, request, run, say_end,
 };
-use super::{ground, hear, media, sequence};
+use super::{encryption, ground, hear, media, sequence};
 use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
@@ -55,6 +55,7 @@ pub(crate) fn restore(session: &mut Session, restore: &Restore, out: &mut Out) -
     session.leave();
     done.map_err(|stop| match stop {
         Stop::Failed(mut messages) => {
+            encryption::explain(session, &mut messages);
             messages.push(message::TERMINATING.with(&[&statement]));
             for message in messages.iter().filter(|m| m.is_error()) {
                 session.server.write_log("Restore", &message.text);
@@ -694,6 +695,7 @@ fn load_history(
         let trailer = set.trailer.unwrap_or_default();
         let about = MediaRecord::of(&media, &opened);
         let mut record = BackupRecord::of(about, set.header, &trailer);
+        record.read_thumbprint(&media)?;
         record.read_files(&media)?;
         Ok(record)
     };

@@ -7,6 +7,8 @@
 //!
 //! Leaves to others: making trees (`parser`), printing them (`print.rs`), and their meaning (`statement`, `query`).
 
+use zeroize::Zeroizing;
+
 use crate::syntax::option::Key;
 
 /// The text between two GOs.
@@ -50,6 +52,8 @@ pub enum Statement {
     },
     /// CREATE, ALTER or DROP CREDENTIAL
     Credential(Box<CredentialStatement>),
+    /// About the master key or a certificate.
+    Key(Box<KeyStatement>),
     Declare(Vec<Declaration>),
     /// `SET @variable = expression`, also with `+=` and similar operators.
     Assign {
@@ -130,13 +134,84 @@ pub struct CredentialText {
     pub secret: Option<Hidden>,
 }
 
+/// A statement about the master key or a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyStatement {
+    CreateMaster {
+        password: Hidden,
+    },
+    OpenMaster {
+        password: Hidden,
+    },
+    CloseMaster,
+    AlterMaster(MasterChange),
+    BackupMaster {
+        file: String,
+        password: Hidden,
+    },
+    RestoreMaster {
+        file: String,
+        /// Of the file.
+        decryption: Hidden,
+        /// Of the master key from now on.
+        encryption: Hidden,
+        force: bool,
+    },
+    DropMaster,
+    CreateCertificate {
+        name: String,
+        from: CertificateOrigin,
+    },
+    BackupCertificate {
+        name: String,
+        file: String,
+        private_key: Option<PrivateKeyFile>,
+    },
+    DropCertificate {
+        name: String,
+    },
+}
+
+/// ALTER MASTER KEY.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MasterChange {
+    Regenerate { force: bool, password: Hidden },
+    AddService,
+    DropService,
+    AddPassword(Hidden),
+    DropPassword(Hidden),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CertificateOrigin {
+    New {
+        /// `None`: the master key encrypts the private key.
+        password: Option<Hidden>,
+        subject: String,
+        start: Option<String>,
+        expiry: Option<String>,
+    },
+    File {
+        file: String,
+        private_key: Option<PrivateKeyFile>,
+    },
+}
+
+/// `PRIVATE KEY (…)`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateKeyFile {
+    pub file: String,
+    pub decryption: Option<Hidden>,
+    pub encryption: Option<Hidden>,
+}
+
 /// A secret. No text shows it, so it does not count in comparisons either.
 #[derive(Clone)]
-pub struct Hidden(String);
+pub struct Hidden(Zeroizing<String>);
 
 impl Hidden {
     pub fn new(secret: String) -> Hidden {
-        Hidden(secret)
+        Hidden(Zeroizing::new(secret))
     }
 
     /// For those who keep it.

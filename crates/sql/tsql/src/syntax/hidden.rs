@@ -1,11 +1,11 @@
 //! Messages about a batch that may have a secret in it.
 //!
-//! A message about a mistake shows a piece of the batch, and of a statement about a credential this piece may be the secret:
+//! A message about a mistake shows a piece of the batch, and of a statement about a credential or a key this piece may be the secret:
 //! a quotation mark too many is enough, also in another statement before it.
 //!
 //! Invariants
-//! - A batch that has the word CREDENTIAL, and CREATE or ALTER, gets messages that show words of the language only. The word SECRET may be what
-//!   was forgotten.
+//! - A batch that has the word CREDENTIAL or PASSWORD, or other words around passwords, and a word that begins such a
+//!   statement, gets messages that show words of the language only. The word SECRET or PASSWORD may be what was forgotten.
 //!
 //! Leaves to others: parsing (`parser`).
 
@@ -14,16 +14,32 @@ use crate::syntax::ast::Batch;
 use crate::syntax::parser::parse_batch;
 
 /// The words of these statements, which a message may show.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 28] = [
     "ALTER",
+    "BACKUP",
+    "BY",
+    "CERTIFICATE",
+    "CLOSE",
     "CREATE",
     "CREDENTIAL",
     "CRYPTOGRAPHIC",
+    "DECRYPTION",
     "DROP",
+    "ENCRYPTION",
+    "FILE",
     "FOR",
+    "FORCE",
+    "FROM",
     "GO",
     "IDENTITY",
+    "KEY",
+    "MASTER",
+    "OPEN",
+    "PASSWORD",
+    "PRIVATE",
     "PROVIDER",
+    "REGENERATE",
+    "RESTORE",
     "SECRET",
     "WITH",
     "SELECT",
@@ -41,7 +57,8 @@ pub fn parse(text: &str) -> Result<Batch, Message> {
 
 /// The message as it may be shown for a mistake in this batch.
 fn hidden(mut message: Message, batch: &str) -> Message {
-    let gives_one = has(batch, b"create") || has(batch, b"alter");
+    let begins: [&[u8]; 5] = [b"create", b"alter", b"open", b"backup", b"restore"];
+    let gives_one = begins.into_iter().any(|word| has(batch, word));
     if gives_one && may_have_secret(batch) {
         for mark in ['\'', '"'] {
             message.text = without_quoted(&message.text, mark);
@@ -67,10 +84,17 @@ fn without_quoted(text: &str, mark: char) -> String {
     }
 }
 
-/// Whether a text may be a part of a batch with a secret in it: it has the word CREDENTIAL, in letters of any case, also as
-/// a part of another word.
+/// Whether a text may be a part of a batch with a secret in it: it has the word CREDENTIAL or PASSWORD, in letters of any
+/// case, also as a part of another word, or words that stand around passwords, one of which may be misspelt.
 pub fn may_have_secret(text: &str) -> bool {
-    has(text, b"credential")
+    const PAIRS: [(&[u8], &[u8]); 4] = [
+        (b"master", b"key"),
+        (b"private", b"key"),
+        (b"encryption", b"by"),
+        (b"decryption", b"by"),
+    ];
+    let is_near = |(first, second): (&[u8], &[u8])| has(text, first) && has(text, second);
+    has(text, b"credential") || has(text, b"password") || PAIRS.into_iter().any(is_near)
 }
 
 fn has(text: &str, word: &[u8]) -> bool {
@@ -113,6 +137,42 @@ mod tests {
         // Other batches are told as before.
         let message = parse("USE 5").unwrap_err();
         assert!(message.text.contains('5'), "{message}");
+    }
+
+    #[test]
+    fn a_mistake_near_a_password_does_not_show_it() {
+        for batch in [
+            "CREATE MASTER KEY ENCRYPTION BY PASSWORD 'verysecret'",
+            "CREATE MASTER KEY ENCRYPTION BY PASSWORD = verysecret",
+            "CREATE MASTER KEY ENCRYPTION BY PASSWROD = 'verysecret'",
+            "CREATE MASTER KEY ENCRYPTION PASSWORD = 'verysecret'",
+            "CREATE MASTER KEY 'verysecret'",
+            "CREATE MASTER KEY ENCRYPTION BY PASSWORD = 'verysecret",
+            "OPEN MASTER KEY DECRYPTION BY PASSWORD = 'a' 'verysecret'",
+            "PRINT 'it's'; OPEN MASTER KEY DECRYPTION BY PASSWORD = 'verysecret'",
+            "CREATE CERTIFICATE c ENCRYPTION BY PASSWORD = 'a' 'verysecret' WITH SUBJECT = 's'",
+            "CREATE CERTIFICATE c FROM FILE = 'f' WITH PRIVATE KEY (FILE = 'k', PASSWRD = 'verysecret')",
+            "BACKUP CERTIFICATE c TO FILE = 'f' WITH PRIVATE KEY (FILE = 'k', ENCRYPTION BY PASSWORD = verysecret)",
+            "RESTORE MASTER KEY FROM FILE = 'f' DECRYPTION BY PASSWORD = 'a' ENCRYPTION BY PASSWORD verysecret",
+            "ALTER MASTER KEY ADD ENCRYPTION BY 'verysecret'",
+        ] {
+            let message = parse(batch).unwrap_err();
+            assert!(!message.text.contains("verysecret"), "{batch}: {message}");
+        }
+        for batch in [
+            "CREATE MASTER KEY ENCRYPTION BY PASSWORD = 'verysecret'",
+            "ALTER MASTER KEY FORCE REGENERATE WITH ENCRYPTION BY PASSWORD = 'verysecret'",
+            "RESTORE MASTER KEY FROM FILE = 'f' DECRYPTION BY PASSWORD = 'verysecret' ENCRYPTION BY PASSWORD = 'verysecret' FORCE",
+            "BACKUP CERTIFICATE c TO FILE = 'f' WITH PRIVATE KEY (FILE = 'k', DECRYPTION BY PASSWORD = 'verysecret', \
+             ENCRYPTION BY PASSWORD = 'verysecret')",
+            "CREATE CERTIFICATE c ENCRYPTION BY PASSWORD = 'verysecret' WITH SUBJECT = 's', EXPIRY_DATE = '20300101'",
+        ] {
+            let parsed = parse(batch).unwrap();
+            let shown = format!("{parsed:?} {parsed}");
+            assert!(!shown.contains("verysecret"), "{shown}");
+            let printed = parsed.to_string();
+            assert_eq!(parse(&printed).unwrap(), parsed, "{printed}");
+        }
     }
 
     #[test]

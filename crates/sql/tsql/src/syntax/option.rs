@@ -131,7 +131,7 @@ options! {
     Description "DESCRIPTION" Text [BACKUP] YES, NOT
     Differential "DIFFERENTIAL" Flag [BACKUP_DATABASE] YES, NOT
     EnableBroker "ENABLE_BROKER" Flag [RESTORE_DATABASE] NOT, SERVICE
-    Encryption "ENCRYPTION" Encryption [BACKUP] Fate::Refused("there are no certificates yet; recipients in the configuration encrypt backups"), NOT
+    Encryption "ENCRYPTION" Encryption [BACKUP] YES, NOT
     ErrorBroker "ERROR_BROKER_CONVERSATIONS" Flag [RESTORE_DATABASE] NOT, SERVICE
     ExpireDate "EXPIREDATE" Text [BACKUP] YES, NOT
     File "FILE" Integer [RESTORE VERIFY_ONLY HEADER_ONLY FILE_LIST_ONLY] NOT, YES

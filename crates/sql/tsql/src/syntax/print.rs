@@ -328,6 +328,114 @@ impl Display for CredentialStatement {
     }
 }
 
+/// The place of a password in print.
+const PASSWORD: &str = "PASSWORD = '***'";
+
+impl Display for KeyStatement {
+    /// No password is printed.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyStatement::CreateMaster { .. } => {
+                write!(f, "CREATE MASTER KEY ENCRYPTION BY {PASSWORD}")
+            }
+            KeyStatement::OpenMaster { .. } => {
+                write!(f, "OPEN MASTER KEY DECRYPTION BY {PASSWORD}")
+            }
+            KeyStatement::CloseMaster => f.write_str("CLOSE MASTER KEY"),
+            KeyStatement::AlterMaster(change) => write!(f, "ALTER MASTER KEY {change}"),
+            KeyStatement::BackupMaster { file, .. } => {
+                let file = quoted(file);
+                write!(
+                    f,
+                    "BACKUP MASTER KEY TO FILE = {file} ENCRYPTION BY {PASSWORD}"
+                )
+            }
+            KeyStatement::RestoreMaster { file, force, .. } => {
+                let file = quoted(file);
+                write!(
+                    f,
+                    "RESTORE MASTER KEY FROM FILE = {file} DECRYPTION BY {PASSWORD} ENCRYPTION BY {PASSWORD}"
+                )?;
+                f.write_str(if *force { " FORCE" } else { "" })
+            }
+            KeyStatement::DropMaster => f.write_str("DROP MASTER KEY"),
+            KeyStatement::CreateCertificate { name, from } => {
+                write!(f, "CREATE CERTIFICATE {} {from}", bracketed(name))
+            }
+            KeyStatement::BackupCertificate {
+                name,
+                file,
+                private_key,
+            } => {
+                let (name, file) = (bracketed(name), quoted(file));
+                write!(f, "BACKUP CERTIFICATE {name} TO FILE = {file}")?;
+                with_private_key(f, private_key.as_ref())
+            }
+            KeyStatement::DropCertificate { name } => {
+                write!(f, "DROP CERTIFICATE {}", bracketed(name))
+            }
+        }
+    }
+}
+
+impl Display for MasterChange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            MasterChange::Regenerate { force, .. } => {
+                f.write_str(if *force { "FORCE " } else { "" })?;
+                write!(f, "REGENERATE WITH ENCRYPTION BY {PASSWORD}")
+            }
+            MasterChange::AddService => f.write_str("ADD ENCRYPTION BY SERVICE MASTER KEY"),
+            MasterChange::DropService => f.write_str("DROP ENCRYPTION BY SERVICE MASTER KEY"),
+            MasterChange::AddPassword(_) => write!(f, "ADD ENCRYPTION BY {PASSWORD}"),
+            MasterChange::DropPassword(_) => write!(f, "DROP ENCRYPTION BY {PASSWORD}"),
+        }
+    }
+}
+
+impl Display for CertificateOrigin {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            CertificateOrigin::New {
+                password,
+                subject,
+                start,
+                expiry,
+            } => {
+                if password.is_some() {
+                    write!(f, "ENCRYPTION BY {PASSWORD} ")?;
+                }
+                write!(f, "WITH SUBJECT = {}", quoted(subject))?;
+                if let Some(start) = start {
+                    write!(f, ", START_DATE = {}", quoted(start))?;
+                }
+                match expiry {
+                    Some(expiry) => write!(f, ", EXPIRY_DATE = {}", quoted(expiry)),
+                    None => Ok(()),
+                }
+            }
+            CertificateOrigin::File { file, private_key } => {
+                write!(f, "FROM FILE = {}", quoted(file))?;
+                with_private_key(f, private_key.as_ref())
+            }
+        }
+    }
+}
+
+fn with_private_key(f: &mut Formatter<'_>, key: Option<&PrivateKeyFile>) -> fmt::Result {
+    let Some(key) = key else {
+        return Ok(());
+    };
+    write!(f, " WITH PRIVATE KEY (FILE = {}", quoted(&key.file))?;
+    if key.decryption.is_some() {
+        write!(f, ", DECRYPTION BY {PASSWORD}")?;
+    }
+    if key.encryption.is_some() {
+        write!(f, ", ENCRYPTION BY {PASSWORD}")?;
+    }
+    f.write_str(")")
+}
+
 impl Display for Statement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -353,6 +461,7 @@ impl Display for Statement {
                 joined(f, &names, ", ")
             }
             Statement::Credential(credential) => write!(f, "{credential}"),
+            Statement::Key(key) => write!(f, "{key}"),
             Statement::Declare(all) => {
                 f.write_str("DECLARE ")?;
                 joined(f, all, ", ")

@@ -57,7 +57,7 @@ impl Parser<'_> {
         Ok(CredentialText { identity, secret })
     }
 
-    fn literal(&mut self) -> Result<String, Message> {
+    pub(super) fn literal(&mut self) -> Result<String, Message> {
         match self.token.kind {
             TokenKind::Text => Ok(self.advance()?.value()),
             _ => Err(self.syntax()),

@@ -168,10 +168,9 @@ impl Parser<'_> {
             "FETCH" => return self.fetch().map(Some),
             _ => return Ok(None),
         };
-        let key = self.wrong(NOT_HERE.with(&[&format!("{word} MASTER KEY")]));
         self.advance()?;
         if self.is_word("MASTER") && self.next.is_word("KEY") && word != "DEALLOCATE" {
-            return Err(key);
+            return self.master_key(word).map(Some);
         }
         Ok(Some(verb(self.cursor_name()?)))
     }

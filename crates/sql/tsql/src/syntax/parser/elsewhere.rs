@@ -1,17 +1,14 @@
-//! Statements of T-SQL whose first word alone does not name them, and that are not supported here: keys and certificates,
-//! Service Broker, triggers, signatures.
+//! Statements of T-SQL whose first word alone does not name them, and that are not supported here: symmetric keys, Service
+//! Broker, triggers, signatures.
 
 use super::Parser;
 use crate::message::{Message, NOT_HERE};
 
-/// As the refusal names them. The first two words tell them from everything that is supported. OPEN and CLOSE MASTER KEY
-/// are in `cursor.rs`: a cursor may have the name MASTER.
+/// As the refusal names them. The first two words tell them from everything that is supported.
 const PHRASES: &[&str] = &[
     "ADD COUNTER SIGNATURE",
     "ADD SENSITIVITY CLASSIFICATION",
     "ADD SIGNATURE",
-    "BACKUP CERTIFICATE",
-    "BACKUP MASTER KEY",
     "BACKUP SERVICE MASTER KEY",
     "BACKUP SYMMETRIC KEY",
     "BEGIN CONVERSATION TIMER",
@@ -26,8 +23,6 @@ const PHRASES: &[&str] = &[
     "OPEN SYMMETRIC KEY",
     "RECEIVE *",
     "RECEIVE TOP",
-    "RESTORE CERTIFICATE",
-    "RESTORE MASTER KEY",
     "RESTORE SERVICE MASTER KEY",
     "RESTORE SYMMETRIC KEY",
     "SEND ON CONVERSATION",

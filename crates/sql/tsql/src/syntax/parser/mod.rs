@@ -14,6 +14,7 @@ mod control;
 mod credential;
 mod cursor;
 mod elsewhere;
+mod key;
 mod option;
 mod procedure;
 mod raise;
@@ -391,6 +392,9 @@ impl<'a> Parser<'a> {
         let word = self.token.raw.to_ascii_uppercase();
         let statement = match word.as_str() {
             "ALTER" | "CREATE" | "DROP" if self.is_about_credential() => self.credential()?,
+            "ALTER" | "BACKUP" | "CREATE" | "DROP" | "RESTORE" if self.is_about_key() => {
+                self.key_statement()?
+            }
             "ALTER" => self.alter()?,
             "BACKUP" => self.backup()?,
             "BEGIN" => self.begin(depth)?,
