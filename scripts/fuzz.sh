@@ -23,7 +23,9 @@ export RUSTFLAGS="--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module \
 -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
 # libdeflate includes one template several times, which looks like a duplicate definition.
 export ASAN_OPTIONS=detect_odr_violation=0
-(cd fuzz && cargo +nightly build --release --target "$triple")
+# Of few targets only their crates are built.
+read -ra chosen <<<"$(printf -- '--bin %s ' $targets)"
+(cd fuzz && cargo +nightly build --release --target "$triple" "${chosen[@]}")
 
 for target in $targets; do
     mkdir -p "fuzz/corpus/$target" fuzz/artifacts
