@@ -313,7 +313,8 @@ impl Shelf {
             }
             let kept = same.map(|same| &same.file);
             let outdated = owned.iter().copied().filter(|own| Some(&own.file) != kept);
-            archive.remove_needs(&outdated.collect::<Vec<_>>())?;
+            // A record that the store keeps asks the expires of other targets for more than is needed, which is safe.
+            let _kept = archive.remove_needs(&outdated.collect::<Vec<_>>())?;
         }
         if let Some(error) = records.unread.first() {
             return Ok(LogFate::Undecided(format!("{error}; {}", error.hint())));

@@ -944,6 +944,10 @@ fn wal_that_a_store_retains_is_told_and_leaves_no_record_with_each_run() {
         records.push(needs(one).len());
     }
     assert_eq!(records[1], records[2], "{records:?}");
+    // An operator who forgets a target is not told that it is done.
+    let archive = one.wal().unwrap().unwrap();
+    assert!(archive.forget_need(needs(one)[0].id).is_err());
+    assert_eq!(needs(one).len(), records[2]);
     // The retention has ended.
     store.heal();
     assert_eq!(removed(&expire(one, keep(1, None), false)).0, 8);

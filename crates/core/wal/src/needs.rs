@@ -309,30 +309,37 @@ impl WalArchive {
         Ok(self.place.open(&file, Wanted::All)?.is_some())
     }
 
-    /// Removes records; a crash may leave some of them.
-    pub fn remove_needs(&self, records: &[&NeedRecord]) -> Result<(), Error> {
+    /// Removes records; a crash may leave some of them. `Some`: why the store keeps one of them. It asks for more WAL than is
+    /// needed until the store lets it go.
+    ///
+    /// Errors: `Io`, and those of a store that are no refusal.
+    pub fn remove_needs(&self, records: &[&NeedRecord]) -> Result<Option<Error>, Error> {
+        let mut kept = None;
         for record in records {
             match self.place.remove(&Path::new(NEEDS).join(&record.file)) {
-                // It stays, and keeps more WAL than is needed until the store lets it go.
-                Err(Error::Store(error)) if error.is_forbidden() => {}
+                Err(Error::Store(error)) if error.is_forbidden() => {
+                    kept = Some(Error::Store(error))
+                }
                 done => done?,
             }
         }
-        match records.is_empty() {
-            true => Ok(()),
-            false => self.place.settle(Path::new(NEEDS), false),
+        if !records.is_empty() {
+            self.place.settle(Path::new(NEEDS), false)?;
         }
+        Ok(kept)
     }
 
     /// Removes the records of a target that no longer exists; returns their number.
     ///
-    /// Errors: `Io`.
+    /// Errors: `Io`; the store does not allow it.
     pub fn forget_need(&self, id: Uuid) -> Result<usize, Error> {
         let records = self.need_records()?;
         let of_it = records.read.iter().filter(|r| r.need.id == id);
         let of_it: Vec<&NeedRecord> = of_it.collect();
-        self.remove_needs(&of_it)?;
-        Ok(of_it.len())
+        match self.remove_needs(&of_it)? {
+            None => Ok(of_it.len()),
+            Some(kept) => Err(kept),
+        }
     }
 
     /// Whether all who rely on the archive have a record there.
@@ -510,7 +517,7 @@ mod tests {
             let records = archive.need_records().map_err(|_| 1_usize)?.read;
             archive.add_need(&from(9)).map_err(|_| 1_usize)?;
             let old: Vec<&NeedRecord> = records.iter().collect();
-            archive.remove_needs(&old).map_err(|_| 1_usize)
+            archive.remove_needs(&old).map(drop).map_err(|_| 1_usize)
         };
         let whole = prepared(1);
         let before = whole.steps();
