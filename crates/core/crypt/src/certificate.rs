@@ -8,6 +8,8 @@
 //! Leaves to others: where certificates are kept and what binds them (`longshore-catalog`), and whether one has expired
 //! (the callers).
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use zeroize::Zeroizing;
 
 use crate::der::{self, Element, Reader};
@@ -39,7 +41,7 @@ const NAME_PARTS: &[(u8, &str)] = &[
     (11, "OU"),
     (12, "T"),
 ];
-const DAY_S: i64 = 86_400;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// A certificate with an RSA key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -243,56 +245,21 @@ fn seconds_of(value: Element) -> Option<i64> {
         (2, short) => short + 1900,
         (_, year) => year,
     };
-    let two = |at: usize| number(&rest[at..at + 2]);
-    let (month, day) = (two(0)?, two(2)?);
-    let (hour, minute, second) = (two(4)?, two(6)?, two(8)?);
-    let is_sane = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 60;
-    let days = days_of(year, month, day);
-    is_sane.then_some(days * DAY_S + hour * 3600 + minute * 60 + second)
+    let two = |at: usize| number(&rest[at..at + 2]).and_then(|n| i8::try_from(n).ok());
+    let year = i16::try_from(year).ok()?;
+    let at = DateTime::new(year, two(0)?, two(2)?, two(4)?, two(6)?, two(8)?, 0).ok()?;
+    Some(at.duration_since(EPOCH).as_secs())
 }
 
 fn time(at_s: i64) -> Result<Zeroizing<Vec<u8>>, Error> {
-    let (year, month, day) = date_of(at_s.div_euclid(DAY_S));
-    let of_day = at_s.rem_euclid(DAY_S);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    let rest = format!("{month:02}{day:02}{hour:02}{minute:02}{second:02}Z");
-    match year {
-        1950..2050 => {
-            let text = format!("{:02}{rest}", year % 100);
-            Ok(der::value(der::UTC_TIME, &[text.as_bytes()]))
-        }
-        2050..=9999 => {
-            let text = format!("{year}{rest}");
-            Ok(der::value(der::GENERALIZED_TIME, &[text.as_bytes()]))
-        }
-        _ => Err(wrong("its times are not between the years 1950 and 9999")),
-    }
-}
-
-/// Days from 1970-01-01 to a day of the Gregorian calendar: years are counted from March, whose first day follows the leap day.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let in_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leap_days + in_year - 719_468
-}
-
-/// Year, month and day of a day since 1970-01-01.
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let since = days + 719_468;
-    let century = since.div_euclid(146_097);
-    let of_century = since.rem_euclid(146_097);
-    let year = (of_century - of_century / 1460 + of_century / 36_524 - of_century / 146_096) / 365;
-    let of_year = of_century - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = (from_march + 2) % 12 + 1;
-    let year = year + century * 400 + i64::from(month <= 2);
-    (year, month, day)
+    let at = EPOCH.checked_add(SignedDuration::from_secs(at_s)).ok();
+    let (tag, form) = match at.map(DateTime::year) {
+        Some(1950..2050) => (der::UTC_TIME, "%y%m%d%H%M%SZ"),
+        Some(2050..=9999) => (der::GENERALIZED_TIME, "%Y%m%d%H%M%SZ"),
+        _ => return Err(wrong("its times are not between the years 1950 and 9999")),
+    };
+    let text = at.map_or_else(String::new, |at| at.strftime(form).to_string());
+    Ok(der::value(tag, &[text.as_bytes()]))
 }
 
 #[cfg(test)]
@@ -316,7 +283,7 @@ mod tests {
         for wrong in ["", "CN=", &long, "a\0b"] {
             assert!(Certificate::new(&key, wrong, times).is_err(), "{wrong}");
         }
-        assert!(Certificate::new(&key, "x", (0, i64::MAX / DAY_S)).is_err());
+        assert!(Certificate::new(&key, "x", (0, i64::MAX / 86_400)).is_err());
     }
 
     #[test]
@@ -338,10 +305,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn days_and_dates_agree(day in -7_400_i64..2_932_896) {
-            let (year, month, in_month) = date_of(day);
-            prop_assert_eq!(days_of(year, month, in_month), day);
-            prop_assert!((1..=12).contains(&month) && (1..=31).contains(&in_month));
+        fn a_time_is_read_as_it_was_written(at_s in -631_152_000_i64..253_402_300_800) {
+            let written = time(at_s).unwrap();
+            prop_assert_eq!(seconds_of(Reader::new(&written).any().unwrap()), Some(at_s));
         }
 
         #[test]
@@ -360,19 +326,11 @@ mod tests {
                 let written = der::value(tag, &[text.as_bytes()]);
                 seconds_of(Reader::new(&written).any().unwrap())
             };
-            assert_eq!(of(text), Some(20_784 * DAY_S + 43_200));
+            assert_eq!(of(text), Some(20_784 * 86_400 + 43_200));
             for at in 0..text.len() - 2 {
                 let odd = format!("{}\u{e9}{}", &text[..at], &text[at + 2..]);
                 assert_eq!(of(&odd), None, "{odd}");
             }
         }
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(date_of(0), (1970, 1, 1));
-        assert_eq!(date_of(11_016), (2000, 2, 29));
-        assert_eq!(date_of(20_784), (2026, 11, 27));
-        assert_eq!(days_of(9999, 12, 31), 2_932_896);
     }
 }
