@@ -81,6 +81,7 @@ PARITY_BIT = 1 << 2
 DIFFERENTIAL = 1 << 1
 LOG = 1 << 2
 ATTRIBUTES = 1 << 4
+PAGES = 1 << 5
 ATTRIBUTES_MAX = 48 << 10
 SUMS = 1 << 3
 LINEAGE = 1 << 0
@@ -95,7 +96,7 @@ KINDS = {MEDIA: "Media", SET: "Set", MANIFEST: "Manifest", BLOCK: "Block", INDEX
 KINDS |= {KEYS: "Keys", PARITY: "Parity", ROOTS: "Roots"}
 GZIP, ZSTD, LZ4 = 1, 2, 3
 CONTAINERS = {GZIP: "gzip", ZSTD: "zstd", LZ4: "lz4"}
-ALGORITHMS = {1: ("NONE", LZ4), 2: ("MS_XPRESS", LZ4), 3: ("QAT_DEFLATE", GZIP), 4: ("ZSTD", ZSTD), 5: ("LZ4", LZ4)}
+ALGORITHMS = {1: ("NONE", LZ4), 2: ("MS_XPRESS", LZ4), 3: ("QAT_DEFLATE", GZIP), 4: ("ZSTD", ZSTD), 5: ("LZ4", LZ4), 6: ("PAGES", LZ4)}
 
 GZIP_HEAD = bytes.fromhex("1f8b08040000000000ff")
 GZIP_TAIL = bytes.fromhex("03000000000000000000")
@@ -365,6 +366,15 @@ def xpress_frame(payload, plain_len):
     return b"".join(out)
 
 
+def pages_frame(payload, plain_len):
+    need(len(payload) >= 9, "the PAGES frame ends early")
+    magic, size = struct.unpack_from("<II", payload)
+    need(magic == 0x184D2A5C, "not the frame of PAGES")
+    need(size == len(payload) - 8, "the PAGES frame and payload do not end together")
+    need(payload[8] == 0, "an unknown method of PAGES")
+    return payload[9:]
+
+
 def gzip_members(payload, plain_len):
     out, at = [], 0
     left = plain_len
@@ -438,6 +448,8 @@ def decode(algorithm, payload, plain_len):
         plain = xpress_frame(payload, plain_len)
     elif algorithm == 3:
         plain = gzip_members(payload, plain_len)
+    elif algorithm == 6:
+        plain = pages_frame(payload, plain_len)
     else:
         plain = zstd_frame(payload, plain_len)
     need(len(plain) == plain_len, f"it decodes to {len(plain)} bytes, not {plain_len}")
@@ -596,7 +608,7 @@ class SetHeader:
         f.zeros(1)
         _level, _zone, buffer_bytes, _page, flags = f.i(2), f.i(2), f.u(4), f.u(4), f.u(4)
         compatible, incompatible = f.u(8), f.u(8)
-        features(incompatible, ENCRYPTED | DIFFERENTIAL | LOG | SUMS | ATTRIBUTES)
+        features(incompatible, ENCRYPTED | DIFFERENTIAL | LOG | SUMS | ATTRIBUTES | PAGES)
         _expires = f.i(8)
         parent, _system, _timeline = f.uuid(), f.u(8), f.u(4)
         f.zeros(4)
@@ -619,7 +631,8 @@ class SetHeader:
         need(backup_type in (1, 2, 3) and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
         differential = backup_type == 2
         need(differential == (parent.int != 0), "a parent without a differential set, or the reverse")
-        of_type = incompatible & ~(ENCRYPTED | SUMS | ATTRIBUTES)
+        need(bool(incompatible & PAGES) == (algorithm == 6), "PAGES without its feature bit, or the reverse")
+        of_type = incompatible & ~(ENCRYPTED | SUMS | ATTRIBUTES | PAGES)
         need(of_type == (0, DIFFERENTIAL, LOG)[backup_type - 1], "a kind of set without its feature bit, or the reverse")
         need(1 <= position <= SETS_MAX and 1 <= buffer_bytes <= PLAIN_MAX, "a field is out of range")
         parent = parent if differential else None

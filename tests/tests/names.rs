@@ -43,13 +43,13 @@ const SEVERAL: &[(&str, &str, usize, &str)] = &[
     (
         "codec",
         "Compressor",
-        5,
+        6,
         "one algorithm each, and the choice among them",
     ),
     (
         "codec",
         "Decompressor",
-        3,
+        4,
         "one algorithm each, and the choice among them",
     ),
     (

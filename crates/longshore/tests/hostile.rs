@@ -726,7 +726,7 @@ fn every_flipped_bit_and_every_lost_end_is_found_and_its_device_is_named() {
     let rounds = from_env("LONGSHORE_FLIPS", 60);
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random(rounds);
-    for (i, algorithm) in ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"]
+    for (i, algorithm) in ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4", "PAGES"]
         .iter()
         .enumerate()
     {
@@ -740,7 +740,7 @@ fn every_flipped_bit_and_every_lost_end_is_found_and_its_device_is_named() {
             .chain(names.clone())
             .collect();
         expect(0, &verify);
-        for round in 0..rounds / 5 {
+        for round in 0..rounds / 6 {
             let stripe = &stripes[random.below(count) as usize];
             let good = std::fs::read(stripe).unwrap();
             let mut bad = good.clone();

@@ -218,12 +218,12 @@ fn rounds(journal_mode: &str, rounds: u64) {
         for stripe in &media {
             args.extend(["--to".into(), stripe.into()]);
         }
-        let algorithm = ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"];
+        let algorithm = ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4", "PAGES"];
         let size = ["64K", "256K", "1M"];
         args.extend(
             [
                 "--algorithm",
-                algorithm[random.below(5) as usize],
+                algorithm[random.below(6) as usize],
                 "--max-transfer-size",
                 size[random.below(3) as usize],
                 "--quiet",

@@ -25,7 +25,7 @@ pub enum Setting {
     /// 1: backups are compressed unless they say otherwise.
     BackupCompressionDefault,
     /// The algorithm of a compressed backup that names none: 0 not chosen (MS_XPRESS), 1 MS_XPRESS, 2 QAT_DEFLATE, 3
-    /// ZSTD, 4 LZ4 (our extension).
+    /// ZSTD, 4 LZ4 and 5 PAGES (our extensions).
     BackupCompressionAlgorithm,
     /// 1: backups verify page checksums unless they say otherwise.
     BackupChecksumDefault,
@@ -95,7 +95,7 @@ impl Setting {
             | Setting::BackupChecksumDefault
             | Setting::HardwareOffloadEnabled
             | Setting::ShowAdvancedOptions => 0..=1,
-            Setting::BackupCompressionAlgorithm => 0..=4,
+            Setting::BackupCompressionAlgorithm => 0..=5,
             Setting::HardwareOffloadMode => 0..=3,
             Setting::MediaRetention => 0..=365,
         }

@@ -11,7 +11,7 @@
 use longshore_io::is_zero;
 
 use crate::encoded::Encoded;
-use crate::{Algorithm, Error, Level, chunks, deflate, gzext, lz4, members, zstd};
+use crate::{Algorithm, Error, Level, Part, chunks, deflate, gzext, lz4, members, pages, zstd};
 
 /// Most plain bytes of one payload: 4 MiB, SQL Server's largest MAXTRANSFERSIZE.
 pub const PLAIN_LEN_MAX: usize = 4 << 20;
@@ -25,11 +25,12 @@ pub fn payload_bound(algorithm: Algorithm, plain_len: usize) -> usize {
             .map(|m| gzext::stored_len(m.len()))
             .sum(),
         Algorithm::Zstd => zstd::stored_len(plain_len),
+        Algorithm::Pages => pages::stored_len(plain_len),
     }
 }
 
 /// Compresses buffers, one at a time. One per worker thread: it owns the engines' memory (a few
-/// MiB at the named levels, tens at the highest numbers) and reuses it for every buffer.
+/// MiB at the named levels, tens at the highest numbers; [`WORKER_MEMORY`](crate::pages::WORKER_MEMORY) for `PAGES`) and reuses it for every buffer.
 pub struct Compressor {
     algorithm: Algorithm,
     engine: Engine,
@@ -43,6 +44,7 @@ enum Engine {
     Deflate(members::Compressor),
     Zstd(zstd::Compressor),
     Lz4(lz4::Compressor),
+    Pages(Box<pages::Compressor>),
 }
 
 impl Compressor {
@@ -55,6 +57,7 @@ impl Compressor {
             Algorithm::QatDeflate => Engine::Deflate(members::Compressor::new(level)),
             Algorithm::Zstd => Engine::Zstd(zstd::Compressor::new(level)),
             Algorithm::Lz4 => Engine::Lz4(lz4::Compressor::new(level)),
+            Algorithm::Pages => Engine::Pages(Box::new(pages::Compressor::new(level))),
         };
         Ok(Compressor {
             algorithm,
@@ -69,15 +72,26 @@ impl Compressor {
     /// # Panics
     /// If the lengths are not as above.
     pub fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Encoded {
+        self.compress_parts(plain, &[whole(plain)], out)
+    }
+
+    /// The same for bytes of which the caller knows what they are: `parts` cover `plain` in order. `PAGES` alone looks at
+    /// them.
+    ///
+    /// # Panics
+    /// Also if the parts' lengths do not add up to that of `plain`.
+    pub fn compress_parts(&mut self, plain: &[u8], parts: &[Part<'_>], out: &mut [u8]) -> Encoded {
         assert!(
             (1..=PLAIN_LEN_MAX).contains(&plain.len()),
             "{} plain bytes",
             plain.len()
         );
+        let covered: usize = parts.iter().map(|part| part.len).sum();
+        assert_eq!(covered, plain.len(), "bytes of parts");
         let out = &mut out[..payload_bound(self.algorithm, plain.len())];
         // NONE gains nothing from zeros.
         if matches!(self.engine, Engine::None) || !is_zero(plain) {
-            return self.engine.compress(plain, out);
+            return self.engine.compress(plain, parts, out);
         }
         if let Some(zeros) = &self.zeros
             && zeros.plain_len == plain.len()
@@ -85,7 +99,7 @@ impl Compressor {
             out[..zeros.payload.len()].copy_from_slice(&zeros.payload);
             return zeros.encoded;
         }
-        let encoded = self.engine.compress(plain, out);
+        let encoded = self.engine.compress(plain, &[whole(plain)], out);
         let payload = out[..encoded.len].into();
         self.zeros = Some(Zeros {
             plain_len: plain.len(),
@@ -96,7 +110,7 @@ impl Compressor {
     }
 
     /// The name of the engine that does the work: `isa-l`, `deflate` (our own), `libdeflate`, `miniz_oxide`, `zstd`,
-    /// `lz4`, `xpress` or `none`.
+    /// `lz4`, `xpress`, `pages` or `none`.
     pub fn engine(&self) -> &'static str {
         match &self.engine {
             Engine::None => "none",
@@ -104,12 +118,13 @@ impl Compressor {
             Engine::Zstd(_) => "zstd",
             Engine::Lz4(_) => "lz4",
             Engine::Xpress(_) => "xpress",
+            Engine::Pages(_) => "pages",
         }
     }
 }
 
 impl Engine {
-    fn compress(&mut self, plain: &[u8], out: &mut [u8]) -> Encoded {
+    fn compress(&mut self, plain: &[u8], parts: &[Part<'_>], out: &mut [u8]) -> Encoded {
         match self {
             Engine::None => Encoded {
                 len: lz4::store(plain, out),
@@ -119,7 +134,16 @@ impl Engine {
             Engine::Deflate(members) => members.compress(plain, out),
             Engine::Zstd(zstd) => zstd.compress(plain, out),
             Engine::Lz4(lz4) => lz4.compress(plain, out),
+            Engine::Pages(pages) => pages.compress(plain, parts, out),
         }
+    }
+}
+
+/// One part of which nothing is known.
+fn whole(plain: &[u8]) -> Part<'static> {
+    Part {
+        len: plain.len(),
+        layout: None,
     }
 }
 
@@ -140,6 +164,7 @@ fn check(algorithm: Algorithm, level: Level) -> Result<(), Error> {
         Algorithm::QatDeflate => deflate::LEVELS,
         Algorithm::Zstd => zstd::LEVELS,
         Algorithm::Lz4 => lz4::LEVELS,
+        Algorithm::Pages => pages::LEVELS,
     };
     if levels.contains(&level) {
         return Ok(());

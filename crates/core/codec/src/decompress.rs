@@ -1,13 +1,14 @@
 //! Decompresses payloads to buffers.
 
 use crate::lz4::{self, Blocks};
-use crate::{Algorithm, PayloadError, chunks, members, zstd};
+use crate::{Algorithm, PayloadError, chunks, members, pages, zstd};
 
 /// Restores buffers, one at a time. One per worker thread: the engines' memory is allocated on first use and reused.
 #[derive(Default)]
 pub struct Decompressor {
     members: Option<members::Decompressor>,
     zstd: Option<zstd::Decompressor>,
+    pages: Option<Box<pages::Decompressor>>,
 }
 
 impl Decompressor {
@@ -34,6 +35,10 @@ impl Decompressor {
             Algorithm::Zstd => self
                 .zstd
                 .get_or_insert_with(zstd::Decompressor::new)
+                .decompress(payload, plain),
+            Algorithm::Pages => self
+                .pages
+                .get_or_insert_with(|| Box::new(pages::Decompressor::new()))
                 .decompress(payload, plain),
         }
     }

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A compression algorithm, by SQL Server's name; `LZ4` is our extension. The number is written to media and never
+/// A compression algorithm, by SQL Server's name; `LZ4` and `PAGES` are our extensions. The number is written to media and never
 /// reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -19,15 +19,17 @@ pub enum Algorithm {
     QatDeflate = 3,
     Zstd = 4,
     Lz4 = 5,
+    Pages = 6,
 }
 
 impl Algorithm {
-    pub const ALL: [Algorithm; 5] = [
+    pub const ALL: [Algorithm; 6] = [
         Algorithm::None,
         Algorithm::MsXpress,
         Algorithm::QatDeflate,
         Algorithm::Zstd,
         Algorithm::Lz4,
+        Algorithm::Pages,
     ];
 
     /// SQL Server's spelling.
@@ -38,6 +40,7 @@ impl Algorithm {
             Algorithm::QatDeflate => "QAT_DEFLATE",
             Algorithm::Zstd => "ZSTD",
             Algorithm::Lz4 => "LZ4",
+            Algorithm::Pages => "PAGES",
         }
     }
 
@@ -80,7 +83,7 @@ pub enum Level {
     Low,
     Medium,
     High,
-    /// The algorithm's own scale: QAT_DEFLATE 1 to 12, ZSTD -7 to 22, LZ4 1 to 12, MS_XPRESS 1 to 3.
+    /// The algorithm's own scale: QAT_DEFLATE 1 to 12, ZSTD -7 to 22, LZ4 1 to 12, MS_XPRESS and PAGES 1 to 3.
     Number(i32),
 }
 
@@ -125,6 +128,7 @@ mod tests {
             ("gz", Algorithm::QatDeflate),
             ("zst", Algorithm::Zstd),
             ("LZ4", Algorithm::Lz4),
+            ("pages", Algorithm::Pages),
         ];
         for (word, algorithm) in words {
             assert_eq!(word.parse(), Ok(algorithm));

@@ -63,6 +63,7 @@ pub fn engines() -> Vec<EngineFact> {
     facts.push(fact("zstd", zstd::version(), "-", "ZSTD levels -7 to 22"));
     facts.push(fact("lz4", &lz4::version(), "-", "LZ4 levels 1 to 12"));
     facts.push(fact("xpress", "built in", "-", "MS_XPRESS levels 1 to 3"));
+    facts.push(fact("pages", "built in", "-", "PAGES levels 1 to 3"));
     facts
 }
 

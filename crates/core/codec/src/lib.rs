@@ -2,7 +2,7 @@
 //! back. Nothing here knows of devices.
 //!
 //! A *payload* is the form of one buffer in a stripe: whole members or frames of a standard container, readable by
-//! stock tools without the rest of the block.
+//! stock tools without the rest of the block, or skipped by them where no stock tool knows what is in it.
 //!
 //! | algorithm | payload | decoders |
 //! |---|---|---|
@@ -11,6 +11,7 @@
 //! | `QAT_DEFLATE` | gzip members in QATzip's gzip-ext layout | any gzip |
 //! | `ZSTD` | one zstd frame | any zstd |
 //! | `LZ4` | one LZ4 frame | any lz4 |
+//! | `PAGES` | one LZ4 skippable frame that holds pages in columns | ours |
 //!
 //! Invariants
 //! - Incompressible input is stored, in the same container: a payload is never longer than [`payload_bound`], which
@@ -35,6 +36,7 @@ mod lazy;
 mod lz4;
 mod members;
 mod pace;
+pub mod pages;
 mod window;
 pub mod xpress;
 mod zstd;
@@ -45,3 +47,4 @@ pub use door::{Algorithm, Level};
 pub use encoded::{Encoded, worth};
 pub use engines::{EngineFact, engines};
 pub use error::{Error, PayloadError};
+pub use pages::{Column, Layout, Part};

@@ -118,6 +118,7 @@ fn every_flipped_bit_of_a_frame_header_is_refused() {
         let header_len = match algorithm {
             Algorithm::None | Algorithm::Lz4 => 15,
             Algorithm::MsXpress => 12,
+            Algorithm::Pages => 8,
             Algorithm::Zstd => 4,
             Algorithm::QatDeflate => 24,
         };

@@ -33,7 +33,7 @@ const SIZES: [usize; 16] = [
     PLAIN_LEN_MAX,
 ];
 
-/// Independent readers of each payload; for MS_XPRESS none reads a whole payload.
+/// Independent readers of each payload; for MS_XPRESS and PAGES none reads a whole payload.
 fn readers(algorithm: Algorithm) -> &'static [&'static [&'static str]] {
     const GUNZIP: &str =
         "import gzip, sys; sys.stdout.buffer.write(gzip.decompress(sys.stdin.buffer.read()))";
@@ -47,7 +47,7 @@ fn readers(algorithm: Algorithm) -> &'static [&'static [&'static str]] {
         ],
         Algorithm::Zstd => &[&["zstd", "-dc"]],
         Algorithm::Lz4 | Algorithm::None => &[&["lz4", "-dc"]],
-        Algorithm::MsXpress => &[],
+        Algorithm::MsXpress | Algorithm::Pages => &[],
     }
 }
 
@@ -72,13 +72,15 @@ fn stock_tools_read_every_payload_and_two_of_them_in_a_row() {
 }
 
 #[test]
-fn stock_tools_skip_ms_xpress_payloads_and_find_no_damage() {
-    let (payload, _) = encode(Algorithm::MsXpress, Level::Low, &pages(200_000));
-    for tool in [["lz4", "-dc"], ["zstd", "-dc"]] {
-        let Some((found, ok)) = stock(&tool, &payload) else {
-            continue;
-        };
-        assert!(ok && found.is_empty(), "{tool:?}");
+fn stock_tools_skip_ms_xpress_and_pages_payloads_and_find_no_damage() {
+    for algorithm in [Algorithm::MsXpress, Algorithm::Pages] {
+        let (payload, _) = encode(algorithm, Level::Low, &pages(200_000));
+        for tool in [["lz4", "-dc"], ["zstd", "-dc"]] {
+            let Some((found, ok)) = stock(&tool, &payload) else {
+                continue;
+            };
+            assert!(ok && found.is_empty(), "{algorithm} {tool:?}");
+        }
     }
 }
 
@@ -115,6 +117,7 @@ fn every_numbered_level_comes_back_and_numbers_outside_are_refused_with_the_rang
         (Algorithm::Zstd, -7, 22),
         (Algorithm::Lz4, 1, 12),
         (Algorithm::MsXpress, 1, 3),
+        (Algorithm::Pages, 1, 3),
     ] {
         for number in lowest..=highest {
             let (payload, _) = encode(algorithm, Level::Number(number), &plain);
@@ -337,6 +340,7 @@ fn zeros_take_next_to_no_space() {
         (Algorithm::Zstd, 200),
         (Algorithm::Lz4, 6_000),
         (Algorithm::MsXpress, 6_000),
+        (Algorithm::Pages, 6_000),
     ] {
         let (payload, encoded) = encode(algorithm, Level::Low, &vec![0; 1 << 20]);
         assert!(

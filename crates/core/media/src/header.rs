@@ -60,12 +60,15 @@ pub const INCOMPATIBLE_LOG: u64 = 1 << 2;
 pub const INCOMPATIBLE_SUMS: u64 = 1 << 3;
 /// Entries may have extended attributes: incompatible bit 4 of the set header.
 pub const INCOMPATIBLE_ATTRIBUTES: u64 = 1 << 4;
+/// Payloads are of PAGES: incompatible bit 5 of the set header.
+pub const INCOMPATIBLE_PAGES: u64 = 1 << 5;
 /// Incompatible features of a set that this version understands.
 pub const SET_INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_ENCRYPTED
     | INCOMPATIBLE_DIFFERENTIAL
     | INCOMPATIBLE_LOG
     | INCOMPATIBLE_SUMS
-    | INCOMPATIBLE_ATTRIBUTES;
+    | INCOMPATIBLE_ATTRIBUTES
+    | INCOMPATIBLE_PAGES;
 /// Compatible features of a media set that this version writes: none.
 pub const COMPATIBLE_WRITTEN: u64 = 0;
 /// A lineage follows the set header's last field: compatible bit 0 of the set header.
@@ -245,6 +248,18 @@ impl BackupType {
     }
 }
 
+/// The incompatible bit of a set whose payloads are of this algorithm.
+fn algorithm_feature(algorithm: Algorithm) -> u64 {
+    match algorithm {
+        Algorithm::Pages => INCOMPATIBLE_PAGES,
+        Algorithm::None
+        | Algorithm::MsXpress
+        | Algorithm::QatDeflate
+        | Algorithm::Zstd
+        | Algorithm::Lz4 => 0,
+    }
+}
+
 /// Identifies the PostgreSQL cluster and the start of the set in its WAL. All zero for sources without WAL.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogStart {
@@ -398,7 +413,8 @@ impl SetHeader {
             true => INCOMPATIBLE_ENCRYPTED,
             false => 0,
         };
-        let incompatible = self.backup_type.feature() | attributes | sums | encrypted;
+        let pages = algorithm_feature(self.algorithm);
+        let incompatible = self.backup_type.feature() | attributes | sums | encrypted | pages;
         out.extend_from_slice(&incompatible.to_le_bytes());
         out.extend_from_slice(&self.expires_us.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(self.parent.unwrap_or_default().as_bytes());
@@ -565,13 +581,15 @@ impl SetFields {
     fn check(&self) -> Result<(bool, bool), RecordError> {
         let differential = self.backup_type == BackupType::Differential;
         let of_any = INCOMPATIBLE_ATTRIBUTES | INCOMPATIBLE_SUMS | INCOMPATIBLE_ENCRYPTED;
-        let of_type = self.incompatible & !of_any;
+        let of_algorithm = self.incompatible & INCOMPATIBLE_PAGES;
+        let of_type = self.incompatible & !(of_any | INCOMPATIBLE_PAGES);
         let fits_type =
             differential != self.parent.is_nil() && of_type == self.backup_type.feature();
+        let fits_algorithm = of_algorithm == algorithm_feature(self.algorithm);
         let in_range = (1..=SETS_MAX).contains(&self.position)
             && (1..=PLAIN_MAX as u32).contains(&self.buffer_bytes);
         let nothing_unknown = self.reserved == 0 && self.flags & !FLAG_COPY_ONLY == 0;
-        match fits_type && in_range && nothing_unknown {
+        match fits_type && fits_algorithm && in_range && nothing_unknown {
             true => Ok((
                 differential,
                 self.incompatible & INCOMPATIBLE_ATTRIBUTES != 0,

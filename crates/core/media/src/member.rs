@@ -41,12 +41,12 @@ pub(crate) struct Member {
     /// A pipe's read position: a pipe cannot be opened twice.
     pub window: Mutex<Option<Window>>,
     /// Found once: an opened media set stays as it was at the first query.
-    parts: OnceLock<Vec<Part>>,
+    parts: OnceLock<Vec<SetPart>>,
 }
 
 /// One family's part of a set, as found on the stripe.
 #[derive(Debug, Clone)]
-pub(crate) struct Part {
+pub(crate) struct SetPart {
     /// Offset of the set header, or where it should be.
     pub offset: u64,
     pub header: Result<SetHeader, RecordError>,
@@ -79,9 +79,9 @@ pub(crate) struct Seal {
     pub end: u64,
 }
 
-impl Part {
-    fn unsealed(offset: u64, header: Result<SetHeader, RecordError>) -> Part {
-        Part {
+impl SetPart {
+    fn unsealed(offset: u64, header: Result<SetHeader, RecordError>) -> SetPart {
+        SetPart {
             offset,
             header,
             seal: None,
@@ -229,7 +229,7 @@ impl Member {
     }
 
     /// All sets on this stripe in order of position; only the last can be unsealed.
-    pub fn parts(&self) -> Result<&[Part], Error> {
+    pub fn parts(&self) -> Result<&[SetPart], Error> {
         if let Some(parts) = self.parts.get() {
             return Ok(parts);
         }
@@ -272,7 +272,7 @@ impl Member {
     }
 
     /// This stripe's part of the set at a 1-based position.
-    pub fn part(&self, position: u32) -> Result<&Part, Error> {
+    pub fn part(&self, position: u32) -> Result<&SetPart, Error> {
         let parts = self.parts()?;
         let index = (position as usize).checked_sub(1);
         index
@@ -285,7 +285,7 @@ impl Member {
     }
 
     /// The parts along the chain of trailers; `None` if they do not account for every byte.
-    fn parts_backward(&self, len: u64) -> Result<Option<Vec<Part>>, Error> {
+    fn parts_backward(&self, len: u64) -> Result<Option<Vec<SetPart>>, Error> {
         let trailer_len = self.header.container.framed_len(TRAILER_LEN) as u64;
         let mut parts = Vec::new();
         let mut end = len;
@@ -308,7 +308,7 @@ impl Member {
             if offset >= at || offset < self.sets_offset {
                 return Ok(None);
             }
-            parts.push(Part {
+            parts.push(SetPart {
                 offset,
                 header: self.header_of_part(offset)?,
                 seal: Some(Seal {
@@ -338,8 +338,8 @@ impl Member {
         Ok(self.set_header_at(offset)?.map(|(header, _)| header))
     }
 
-    fn parts_forward(&self, len: u64) -> Result<Vec<Part>, Error> {
-        let mut parts: Vec<Part> = Vec::new();
+    fn parts_forward(&self, len: u64) -> Result<Vec<SetPart>, Error> {
+        let mut parts: Vec<SetPart> = Vec::new();
         let mut at = self.sets_offset;
         let mut previous = 0;
         while at < len && parts.len() < SETS_MAX as usize {
@@ -356,7 +356,7 @@ impl Member {
             };
             // Nothing but the gap in the positions tells of these.
             for _ in position + 1..next.min(SETS_MAX) {
-                let mut gap = Part::unsealed(trailer, Err(RecordError::Length));
+                let mut gap = SetPart::unsealed(trailer, Err(RecordError::Length));
                 gap.lost_trailer = Some(trailer);
                 parts.push(gap);
             }
@@ -373,8 +373,8 @@ impl Member {
         len: u64,
         position: u32,
         previous: u64,
-    ) -> Result<(Part, Option<Follower>), Error> {
-        let mut part = Part::unsealed(start, Err(RecordError::Length));
+    ) -> Result<(SetPart, Option<Follower>), Error> {
+        let mut part = SetPart::unsealed(start, Err(RecordError::Length));
         let mut at = start;
         match self.set_header_at(start)? {
             Ok((header, end)) if header.position == position => {
@@ -445,7 +445,7 @@ impl Member {
     /// Searches `place`, which ends with the stripe, for the first trailer of this part or of a later set.
     fn find_trailer(
         &self,
-        part: &Part,
+        part: &SetPart,
         place: Range<u64>,
         position: u32,
         previous: u64,
@@ -514,7 +514,7 @@ impl Member {
     /// whose first sector was not written begins with zeros up to the next sector.
     pub fn damaged_trailer(
         &self,
-        part: &Part,
+        part: &SetPart,
         position: u32,
         previous: u64,
     ) -> Result<Option<u64>, Error> {
@@ -580,7 +580,7 @@ impl Member {
     /// The first records of an encrypted set, and the keys that `keyring` has for its index.
     ///
     /// Errors: [`Error::Key`] if it has none; [`Error::Damaged`].
-    fn start(&self, part: &Part, position: u32, keyring: &Keyring) -> Result<Start, Error> {
+    fn start(&self, part: &SetPart, position: u32, keyring: &Keyring) -> Result<Start, Error> {
         let (header, records, end) = self.sealed_start(part, position)?;
         let key = |source| self.key_error(position, source);
         let keys = keyring.open_index(&header, &records).map_err(key)?;
@@ -602,7 +602,7 @@ impl Member {
     }
 
     /// The bodies of the header and of the Keys records of an encrypted set, and where they end.
-    fn sealed_start(&self, part: &Part, position: u32) -> Result<SealedStart, Error> {
+    fn sealed_start(&self, part: &SetPart, position: u32) -> Result<SealedStart, Error> {
         let record = |offset, kind| match self.record_at(offset)? {
             Ok((found, body, end)) if found == kind => Ok((body, end)),
             Ok((found, ..)) => Err(self.damaged(offset, RecordError::Kind(found as u8))),
@@ -624,7 +624,7 @@ impl Member {
     }
 
     /// The Keys records of an encrypted set: nobody needs a key to read them.
-    pub fn keys(&self, part: &Part, position: u32) -> Result<Keys, Error> {
+    pub fn keys(&self, part: &SetPart, position: u32) -> Result<Keys, Error> {
         let (_, records, _) = self.sealed_start(part, position)?;
         Keys::decode(&records).map_err(|source| self.key_error(position, source))
     }
@@ -632,7 +632,7 @@ impl Member {
     /// The parent's root in the Keys records of an encrypted set.
     pub fn parent_root(
         &self,
-        part: &Part,
+        part: &SetPart,
         position: u32,
         keyring: &Keyring,
     ) -> Result<Root, Error> {
@@ -642,7 +642,7 @@ impl Member {
     /// The keys of an encrypted set's index; they have the mask over the key of page sums in its header.
     pub fn index_keys(
         &self,
-        part: &Part,
+        part: &SetPart,
         position: u32,
         keyring: &Keyring,
     ) -> Result<Arc<IndexKeys>, Error> {
@@ -653,7 +653,7 @@ impl Member {
     /// the chunks must list as many blocks as the trailer counts, and in an encrypted set give the family's root.
     pub fn chunks(
         &self,
-        part: &Part,
+        part: &SetPart,
         seal: &Seal,
         keyring: &Keyring,
         mut each: impl FnMut(u64, Vec<Row>) -> Result<(), Error>,
@@ -755,7 +755,7 @@ impl Start {
     }
 }
 
-impl Part {
+impl SetPart {
     fn is_at(&self, position: u32) -> bool {
         self.header
             .as_ref()

@@ -117,7 +117,9 @@ impl Container {
         match algorithm {
             Algorithm::QatDeflate => Container::Gzip,
             Algorithm::Zstd => Container::Zstd,
-            Algorithm::None | Algorithm::MsXpress | Algorithm::Lz4 => Container::Lz4,
+            Algorithm::None | Algorithm::MsXpress | Algorithm::Lz4 | Algorithm::Pages => {
+                Container::Lz4
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
-use crate::member::{Member, Part, Seal};
+use crate::member::{Member, Seal, SetPart};
 use crate::parity::{Group, Place, RebuiltStripe, RowTable, StripeFault, is_of_medium, trailer_of};
 use crate::record::{Container, RecordError};
 use crate::stream::{BlockStream, Pick, PickedContent};
@@ -467,7 +467,7 @@ impl MediaSet {
             (_, false) => "NONE",
             (Container::Gzip, true) => "QAT_DEFLATE",
             (Container::Zstd, true) => "ZSTD",
-            (Container::Lz4, true) => "MS_XPRESS or LZ4",
+            (Container::Lz4, true) => "MS_XPRESS, LZ4 or PAGES",
         };
         Err(Error::ContainerMix {
             is: kind(header.container, header.compressed),
@@ -547,7 +547,7 @@ impl MediaSet {
     /// Why a set is not complete whose trailer is missing on the stripe with this index: damage, where a later set shows
     /// that the trailer was there.
     fn unsealed(&self, row: &Row, family_index: usize) -> Error {
-        let lost = |(i, part): (usize, &Option<&Part>)| Some((i, part.as_ref()?.lost_trailer?));
+        let lost = |(i, part): (usize, &Option<&SetPart>)| Some((i, part.as_ref()?.lost_trailer?));
         match row.parts.iter().enumerate().find_map(lost) {
             Some((i, offset)) => Error::TrailerDamaged {
                 device: self.device(i).to_owned(),
@@ -737,7 +737,11 @@ impl MediaSet {
         }
     }
 
-    fn sealed<'a>(&self, member: &'a Member, position: u32) -> Result<(&'a Part, &'a Seal), Error> {
+    fn sealed<'a>(
+        &self,
+        member: &'a Member,
+        position: u32,
+    ) -> Result<(&'a SetPart, &'a Seal), Error> {
         let part = self.or_lost(member.part(position), position)?;
         let seal = part.seal.as_ref().ok_or_else(|| Error::Incomplete {
             device: member.device.clone(),
@@ -768,7 +772,7 @@ impl MediaSet {
 /// One position of a media set: each family's part, in family order.
 struct Row<'a> {
     position: u32,
-    parts: Vec<Option<&'a Part>>,
+    parts: Vec<Option<&'a SetPart>>,
 }
 
 impl<'a> Row<'a> {

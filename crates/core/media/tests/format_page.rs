@@ -277,6 +277,21 @@ fn each_kind_of_set_has_its_own_feature_bit_and_no_other() {
 }
 
 #[test]
+fn the_algorithm_pages_and_its_bit_come_together() {
+    for algorithm in Algorithm::ALL {
+        let mut header = set_header();
+        header.algorithm = algorithm;
+        let mut encoded = header.encode();
+        let bits = u64::from(encoded[56]);
+        let has_bit = bits & INCOMPATIBLE_PAGES != 0;
+        assert_eq!(has_bit, algorithm == Algorithm::Pages);
+        assert_eq!(SetHeader::decode(&encoded).unwrap().algorithm, algorithm);
+        encoded[56] ^= INCOMPATIBLE_PAGES as u8;
+        assert!(SetHeader::decode(&encoded).is_err(), "{algorithm}");
+    }
+}
+
+#[test]
 fn feature_bits_are_those_of_the_code_and_no_other_is_known() {
     let listed: BTreeMap<_, _> = table("features")
         .iter()
@@ -288,6 +303,7 @@ fn feature_bits_are_those_of_the_code_and_no_other_is_known() {
         (("incompatible", "log"), INCOMPATIBLE_LOG),
         (("incompatible", "sums"), INCOMPATIBLE_SUMS),
         (("incompatible", "attributes"), INCOMPATIBLE_ATTRIBUTES),
+        (("incompatible", "pages"), INCOMPATIBLE_PAGES),
         (("compatible", "lineage"), COMPATIBLE_LINEAGE),
         (("compatible", "identity"), COMPATIBLE_IDENTITY),
     ]);
@@ -942,6 +958,17 @@ fn payloads_are_laid_out_as_in_their_tables() {
     assert_eq!((fixed, open), (12, vec!["lengths", "chunks"]));
     let chunk_len = |at| usize::from(u16::from_le_bytes([frame[at], frame[at + 1]])) + 1;
     assert_eq!(frame.len(), 12 + 4 + chunk_len(12) + chunk_len(14));
+
+    let frame = payload(Algorithm::Pages, &plain);
+    let (fixed, open) = check_fields(
+        "PAGES frame",
+        &frame,
+        &[
+            ("magic", &bytes(table("PAGES frame")[0][3])),
+            ("len", &(frame.len() as u32 - 8).to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (8, vec!["payload"]));
 
     let member = payload(Algorithm::QatDeflate, &plain);
     let rows = table("gzip member");

@@ -195,7 +195,9 @@ fn stock_tools_accept_every_stripe() {
         let (program, args): (_, &[&str]) = match algorithm {
             Algorithm::QatDeflate => ("gzip", &["-t"]),
             Algorithm::Zstd => ("zstd", &["-tq"]),
-            Algorithm::None | Algorithm::MsXpress | Algorithm::Lz4 => ("lz4", &["-tq"]),
+            Algorithm::None | Algorithm::MsXpress | Algorithm::Lz4 | Algorithm::Pages => {
+                ("lz4", &["-tq"])
+            }
         };
         if !has(program) {
             continue;

@@ -39,6 +39,7 @@ impl ServerSettings {
                 2 => Some(Algorithm::QatDeflate),
                 3 => Some(Algorithm::Zstd),
                 4 => Some(Algorithm::Lz4),
+                5 => Some(Algorithm::Pages),
                 _ => None,
             },
             retain_days: u32::try_from(value(Setting::MediaRetention)?).ok(),

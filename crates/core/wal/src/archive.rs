@@ -1098,7 +1098,8 @@ fn ending(name: WalName, form: &StorageForm) -> &'static str {
         Algorithm::QatDeflate => "gz",
         Algorithm::Zstd => "zst",
         Algorithm::None | Algorithm::Lz4 => "lz4",
-        // No stock tool knows this format.
+        // No stock tool knows these formats.
         Algorithm::MsXpress => "xpress",
+        Algorithm::Pages => "pages",
     }
 }

@@ -47,6 +47,8 @@ pub const PLAIN_MAX: u32 = 1 << 30;
 const NAME_MAX: usize = 64;
 /// The file is encrypted.
 const FEATURE_SEALED: u64 = 1;
+/// The payloads are of PAGES.
+const FEATURE_PAGES: u64 = 1 << 1;
 /// The file ends with data from an earlier use of the segment.
 const FLAG_UNFINISHED: u8 = 1;
 
@@ -119,10 +121,23 @@ pub enum WholeMark {
     },
 }
 
+/// The feature bit of a file whose payloads are of this algorithm.
+fn algorithm_feature(algorithm: Algorithm) -> u64 {
+    match algorithm {
+        Algorithm::Pages => FEATURE_PAGES,
+        Algorithm::None
+        | Algorithm::MsXpress
+        | Algorithm::QatDeflate
+        | Algorithm::Zstd
+        | Algorithm::Lz4 => 0,
+    }
+}
+
 impl Head {
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(HEAD_FIXED_LEN + NAME_MAX);
-        let features = self.sealed.map_or(0, |_| FEATURE_SEALED);
+        let sealed = self.sealed.map_or(0, |_| FEATURE_SEALED);
+        let features = sealed | algorithm_feature(self.algorithm);
         body.extend_from_slice(&features.to_le_bytes());
         body.extend_from_slice(&self.system.to_le_bytes());
         body.extend_from_slice(&self.plain_len.to_le_bytes());
@@ -144,15 +159,16 @@ impl Head {
     pub fn decode(body: &[u8]) -> Result<Head, RecordError> {
         let mut f = Fields(body);
         let features = f.u64()?;
-        if features & !FEATURE_SEALED != 0 {
-            return Err(RecordError::Feature(features & !FEATURE_SEALED));
+        let unknown = features & !(FEATURE_SEALED | FEATURE_PAGES);
+        if unknown != 0 {
+            return Err(RecordError::Feature(unknown));
         }
         let (system, plain_len, block_bytes) = (f.u64()?, f.u32()?, f.u32()?);
         let (segment_bytes, magic) = (f.u32()?, f.u16()?);
         let algorithm = Algorithm::from_number(f.u8()?).ok_or(RecordError::Field)?;
         let flags = f.u8()?;
         let name = f.text(NAME_MAX)?.parse().map_err(|_| RecordError::Field)?;
-        let sealed = match features {
+        let sealed = match features & FEATURE_SEALED {
             0 => None,
             _ => Some(SealedHead {
                 keys_len: f.u32()?,
@@ -181,6 +197,7 @@ impl Head {
         };
         let sized = (1..=PLAIN_LEN_MAX).contains(&(block_bytes as usize))
             && plain_len <= PLAIN_MAX
+            && features & FEATURE_PAGES == algorithm_feature(algorithm)
             && head.blocks() <= blocks_max
             && head.sealed.as_ref().is_none_or(is_sound);
         match sized && flags & !FLAG_UNFINISHED == 0 {

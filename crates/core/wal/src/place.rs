@@ -30,7 +30,7 @@ pub(super) use self::door::{Draft, Entry, Often, Place, Published, Stored, Wante
 use super::Error;
 
 /// The endings of archived files' names in a directory, by algorithm; the last one is that of a copy of a bucket.
-const ENDINGS: [&str; 5] = ["gz", "zst", "lz4", "xpress", IN_BUCKETS];
+const ENDINGS: [&str; 6] = ["gz", "zst", "lz4", "xpress", "pages", IN_BUCKETS];
 
 /// The ending in a bucket, whatever the algorithm: one name then has one key, which a store gives to one writer only.
 const IN_BUCKETS: &str = "wal";

@@ -23,7 +23,7 @@ use crate::spread::{RoundResults, median};
 use crate::timing::{Timing, take};
 
 /// The compared algorithms and levels; MS_XPRESS is the baseline.
-const CANDIDATES: [(Algorithm, Level); 9] = [
+const CANDIDATES: [(Algorithm, Level); 10] = [
     (Algorithm::None, Level::Low),
     (Algorithm::MsXpress, Level::Low),
     (Algorithm::QatDeflate, Level::Low),
@@ -34,6 +34,7 @@ const CANDIDATES: [(Algorithm, Level); 9] = [
     (Algorithm::Zstd, Level::Low),
     (Algorithm::Zstd, Level::Medium),
     (Algorithm::Lz4, Level::Low),
+    (Algorithm::Pages, Level::Low),
 ];
 
 const BASELINE: (Algorithm, Level) = CANDIDATES[1];

@@ -145,7 +145,7 @@ fn the_comparison_measures_every_algorithm_on_every_database() {
     assert_eq!(report.sections.len(), 2);
     for section in 0..2 {
         let ratios = column(table(&report, section), "Ratio");
-        assert_eq!(ratios.len(), 9);
+        assert_eq!(ratios.len(), 10);
         assert!(ratios.iter().all(|r| *r > Some(0.99)));
         // NONE first, then MS_XPRESS, which is the baseline of the others.
         assert!(ratios[0] < Some(1.001) && ratios[2] > Some(2.0));

@@ -89,9 +89,10 @@ pub struct Backup {
     #[arg(long, value_name = "NAME", value_parser = values::name)]
     pub database: Option<String>,
 
-    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4.
+    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD, LZ4 or PAGES.
     ///
     /// QAT_DEFLATE (the default): gzip, fast on any CPU. ZSTD: smaller at a lower speed. LZ4: fastest to restore.
+    /// PAGES: for PostgreSQL's pages, whose columns it compresses one by one; no stock tool reads the stripes.
     /// MS_XPRESS: SQL Server's default, for comparison. NONE: for data that is already compressed; checksums are
     /// kept. The default can be set in the configuration's [defaults].
     #[arg(long, short, value_name = "ALGORITHM", value_parser = values::algorithm)]
@@ -99,8 +100,8 @@ pub struct Backup {
 
     /// LOW, MEDIUM, HIGH, or a number of the algorithm's own scale.
     ///
-    /// QAT_DEFLATE 1 to 12, ZSTD -7 to 22, LZ4 1 to 12, MS_XPRESS 1 to 3. The default is LOW, as in SQL Server; it
-    /// costs the least CPU time. A higher level pays off if the device is slower than the compression.
+    /// QAT_DEFLATE 1 to 12, ZSTD -7 to 22, LZ4 1 to 12, MS_XPRESS and PAGES 1 to 3. The default is LOW, as in SQL
+    /// Server; it costs the least CPU time. A higher level pays off if the device is slower than the compression.
     #[arg(long, short, value_name = "LEVEL", value_parser = values::level, allow_hyphen_values = true)]
     pub level: Option<Level>,
 

@@ -87,7 +87,7 @@ pub struct Rebuild {
 /// Shows the server settings, or changes one.
 ///
 /// Names as in sp_configure: backup compression default, backup compression algorithm (1 MS_XPRESS,
-/// 2 QAT_DEFLATE, 3 ZSTD, 4 LZ4), backup checksum default, media retention (days), hardware offload enabled,
+/// 2 QAT_DEFLATE, 3 ZSTD, 4 LZ4, 5 PAGES), backup checksum default, media retention (days), hardware offload enabled,
 /// hardware offload mode. A setting that was never changed is 0 and leaves the choice to this program. The options of a
 /// backup and the configuration override these settings.
 #[derive(Debug, Args)]

@@ -142,7 +142,7 @@ pub struct WalPush {
     #[command(flatten)]
     pub archive: Archive,
 
-    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4; the default is the database's, else QAT_DEFLATE.
+    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD, LZ4 or PAGES; the default is the database's, else QAT_DEFLATE.
     ///
     /// The first that names one counts: this option, [database.NAME.wal], [database.NAME], [defaults]. QAT_DEFLATE is
     /// the default because any CPU compresses it quickly and `gzip -dc` reads it. ZSTD takes less space and more CPU
@@ -301,7 +301,7 @@ pub struct WalReceive {
     #[arg(long)]
     pub create_slot: bool,
 
-    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD or LZ4; the default is the database's, else QAT_DEFLATE.
+    /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD, LZ4 or PAGES; the default is the database's, else QAT_DEFLATE.
     ///
     /// The first that names one counts: this option, [database.NAME.wal], [database.NAME], [defaults]. QAT_DEFLATE is
     /// the default because any CPU compresses it quickly and `gzip -dc` reads it. ZSTD takes less space and more CPU

@@ -14,7 +14,7 @@ use crate::stage::{Stage, rows};
 fn a_database_goes_out_in_stripes_of_any_algorithm_and_comes_back_byte_for_byte() {
     let stage = Stage::new();
     let source = stage.database("app.db", 6);
-    for algorithm in ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"] {
+    for algorithm in ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4", "PAGES"] {
         for level in ["LOW", "HIGH"] {
             let name = format!("{algorithm}-{level}");
             let stripes = format!("{name}-1.bak {name}-2.bak {name}-3.bak");

@@ -84,7 +84,11 @@ const MISTAKES: [Mistake; 24] = [
     (
         "backup app.db --to app.bak --append -a LZ4",
         4,
-        &["3098", "formatted for QAT_DEFLATE", "MS_XPRESS or LZ4"],
+        &[
+            "3098",
+            "formatted for QAT_DEFLATE",
+            "MS_XPRESS, LZ4 or PAGES",
+        ],
     ),
     // Unknown names.
     (

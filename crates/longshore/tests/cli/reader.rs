@@ -15,7 +15,7 @@ fn the_independent_reader_restores_every_algorithm_without_our_code() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reader/longshore_reader.py");
     let reader = reader.display();
     assert!(Path::new(BINARY).exists());
-    for algorithm in ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"] {
+    for algorithm in ["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4", "PAGES"] {
         let to = format!("--to {algorithm}-1 --to {algorithm}-2 --to {algorithm}-3");
         stage.write("tree/version", b"one");
         stage

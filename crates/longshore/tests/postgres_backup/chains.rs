@@ -14,7 +14,7 @@ use crate::differential::{some, ways};
 use crate::live::{PLACES, SUMS, TABLES, archived, load_at, place, places_of};
 use crate::stage::{Stage, check, dump, same, succeed};
 
-const ALGORITHMS: &[&str] = &["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"];
+const ALGORITHMS: &[&str] = &["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4", "PAGES"];
 const FULL: &str = "full";
 const POINT: &str = "rest";
 
@@ -63,7 +63,7 @@ impl Round {
         let has_standby = random.below(2) == 0;
         let count = 2 + random.below(2) as usize;
         let link = |number: usize, random: &mut Random| {
-            let algorithm = ALGORITHMS[random.below(5) as usize];
+            let algorithm = ALGORITHMS[random.below(6) as usize];
             let mut options = vec!["--algorithm".to_owned(), algorithm.to_owned()];
             let mut maybe = |words: &[&str]| {
                 if random.below(3) == 0 {

@@ -16,7 +16,7 @@ use crate::copies::NOT_WHOLE;
 use crate::live::{PLACES, SUMS, TABLES, load, load_at, place, places_of};
 use crate::stage::{Stage, check, succeed};
 
-const ALGORITHMS: &[&str] = &["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"];
+const ALGORITHMS: &[&str] = &["NONE", "MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4", "PAGES"];
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ impl Round {
             1 => Fate::ServerKilled,
             _ => Fate::Undisturbed,
         };
-        let algorithm = ALGORITHMS[random.below(5) as usize];
+        let algorithm = ALGORITHMS[random.below(6) as usize];
         let mut options = ["--quiet", "--algorithm", algorithm]
             .map(str::to_owned)
             .to_vec();

@@ -41,4 +41,4 @@ pub use reply::{DoneToken, Greeting, Notice, Reply};
 pub use request::{Transaction, batch_text};
 pub use rpc::{Call, Parameter, Procedure, calls};
 pub use text::Secret;
-pub use value::{Column, DateTime, Moment, Type, Value};
+pub use value::{DateTime, Moment, ResultColumn, Type, Value};

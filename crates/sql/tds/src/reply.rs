@@ -11,7 +11,7 @@ use crate::kind::{PACKET_LEN_MAX, PACKET_LEN_MIN};
 use crate::login::Version;
 use crate::packet::{HEADER_LEN, PACKET_LEN_DEFAULT, frame};
 use crate::text::{cut, put_utf16, utf16_len};
-use crate::value::{COLLATION, Column, Type, Value};
+use crate::value::{COLLATION, ResultColumn, Type, Value};
 
 const COLMETADATA: u8 = 0x81;
 const RETURNSTATUS: u8 = 0x79;
@@ -236,7 +236,7 @@ impl Reply {
     }
 
     /// Begins a result set.
-    pub fn columns<'a>(&mut self, columns: impl ExactSizeIterator<Item = Column<'a>>) {
+    pub fn columns<'a>(&mut self, columns: impl ExactSizeIterator<Item = ResultColumn<'a>>) {
         const NULLABLE: u16 = 0x01;
         // More than any statement returns.
         let count = columns.len().min(4096);
@@ -529,7 +529,7 @@ mod tests {
         assert_eq!((bytes[0], ends), (INFO, false));
         let long = "x".repeat(3000);
         reply.columns(
-            [Column {
+            [ResultColumn {
                 name: "text",
                 kind: Type::NVarChar(None),
                 nullable: true,
@@ -550,7 +550,7 @@ mod tests {
         let row = |version: Version| {
             let mut reply = Reply::default();
             reply.set_session(51, version);
-            let column = Column {
+            let column = ResultColumn {
                 name: "n",
                 kind: Type::Int,
                 nullable: true,

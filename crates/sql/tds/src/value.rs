@@ -88,7 +88,7 @@ pub enum Value<'a> {
 
 /// A column of a result set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column<'a> {
+pub struct ResultColumn<'a> {
     pub name: &'a str,
     pub kind: Type,
     pub nullable: bool,

@@ -11,7 +11,7 @@ use longshore_codec::Algorithm;
 use super::bare::Bare;
 use super::findings::Findings;
 use super::part::{Part, Price};
-use super::rounds::{ALGORITHMS, NUL_STRIPES, Round};
+use super::rounds::{ALGORITHMS, COMPRESSING, NUL_STRIPES, Round};
 use crate::report::{
     At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
 };
@@ -222,23 +222,21 @@ fn nul(found: &Findings, goals: &mut Goals) -> Section {
             ]);
         }
     }
-    let names: Vec<String> = ALGORITHMS.iter().map(|a| a.to_string()).collect();
+    let names: Vec<String> = COMPRESSING.iter().map(|a| a.to_string()).collect();
     let of_stripes = |stripes: usize| {
-        ALGORITHMS[..3]
+        COMPRESSING
             .iter()
             .map(|&a| mid(found, |r| of_nul(r, a, stripes).map(Timing::gb_per_s)))
             .collect()
     };
-    let limits = ALGORITHMS[..3]
-        .iter()
-        .map(|&a| limit(found, |b| b.backup(a)));
+    let limits = COMPRESSING.iter().map(|&a| limit(found, |b| b.backup(a)));
     let chart = Chart {
         title: "To NUL, warm".into(),
         form: ReportFormat::Bar,
         x: Positions {
             label: "Algorithm".into(),
             unit: String::new(),
-            at: At::Names(names[..3].to_vec()),
+            at: At::Names(names),
         },
         y: Axis::new("Speed", "GB/s"),
         y_right: None,

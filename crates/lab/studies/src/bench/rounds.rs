@@ -21,12 +21,16 @@ use crate::scratch::Scratch;
 use crate::timing::{Timing, take};
 
 /// In the order of the tables.
-pub const ALGORITHMS: [Algorithm; 4] = [
+pub const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::QatDeflate,
     Algorithm::Zstd,
     Algorithm::Lz4,
+    Algorithm::Pages,
     Algorithm::None,
 ];
+
+/// Those that compress, of [`ALGORITHMS`].
+pub const COMPRESSING: &[Algorithm] = ALGORITHMS.split_at(4).0;
 
 pub const NUL_STRIPES: [usize; 2] = [1, 8];
 

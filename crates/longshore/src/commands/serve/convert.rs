@@ -46,8 +46,8 @@ pub fn kind(of: Type, newer: bool) -> tds::Type {
     }
 }
 
-pub fn column(column: &Column, newer: bool) -> tds::Column<'_> {
-    tds::Column {
+pub fn column(column: &Column, newer: bool) -> tds::ResultColumn<'_> {
+    tds::ResultColumn {
         name: &column.name,
         kind: kind(column.kind, newer),
         nullable: column.nullable,

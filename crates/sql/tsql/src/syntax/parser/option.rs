@@ -105,7 +105,7 @@ impl Parser<'_> {
     fn compression(&mut self) -> Result<Compression, Message> {
         self.expect_word("ALGORITHM")?;
         self.expect("=")?;
-        let known = ["MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4"];
+        let known = ["MS_XPRESS", "QAT_DEFLATE", "ZSTD", "LZ4", "PAGES"];
         if !known.iter().any(|a| self.is_word(a)) {
             return Err(self.syntax());
         }
