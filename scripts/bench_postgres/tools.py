@@ -73,7 +73,7 @@ def all_tools(options, cluster, store=None):
 
     ours = os.path.abspath(options.longshore)
     url = f"postgres://postgres@/postgres?host={work}&port={cluster.port}"
-    for algorithm, level in (("QAT_DEFLATE", "1"), ("ZSTD", "LOW"), ("ZSTD", "1"), ("LZ4", "1")):
+    for algorithm, level in (("QAT_DEFLATE", "1"), ("ZSTD", "LOW"), ("ZSTD", "1"), ("LZ4", "1"), ("PAGES", "LOW")):
         def backup(name, algorithm=algorithm, level=level):
             return [ours, "backup", url, "--to", f"{out}/{name}.bak", "--algorithm", algorithm, "--level", level]
 

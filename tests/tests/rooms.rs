@@ -23,7 +23,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
         &["io", "facts", "crypt", "parity", "bucket", "codec"],
     ),
     (2, "policy", &["io", "balance"]),
-    (2, "source", &["io", "facts", "pg"]),
+    (2, "source", &["io", "facts", "codec", "pg"]),
     (3, "blockcache", &["io", "policy"]),
     (3, "simulator", &["policy"]),
     (3, "catalog", &["io", "crypt", "media"]),

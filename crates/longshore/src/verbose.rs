@@ -43,6 +43,15 @@ pub fn plan(plan: &Plan) -> String {
     if let Some(rate) = plan.rate_bytes_per_s {
         line("Rate limit", format!("{rate} bytes/s"));
     }
+    if let Some(known) = plan.layouts {
+        line(
+            "Layouts",
+            format!(
+                "{} relations, Databases={}, NotAsked={}",
+                known.relations, known.databases, known.databases_not_asked
+            ),
+        );
+    }
     line("Engine", plan.engine.clone());
     for fact in engines() {
         let state = match &fact.absent {

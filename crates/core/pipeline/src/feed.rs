@@ -16,7 +16,7 @@
 //! - A based file is compared only after the job that names it was handed out; its runs cover it from 0 to its length,
 //!   in order, each byte once.
 //! - Files waiting to be compared are those of one job: no further job is cut before they are handed out.
-//! - A job's pieces fill its plain bytes from the start, in the order of its manifest's extents; in a file of pages,
+//! - A job's pieces fill its plain bytes from the start, in the order of its manifest's extents, and so do its parts; in a file of pages,
 //!   each extent is followed by room for the sums of its pages.
 //! - Every file's content is settled exactly once, after its last piece was read.
 //!
@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use longshore_codec::Layout;
 use longshore_io::Xattr;
 use longshore_media::block::MANIFEST_PLAIN_MAX;
 use longshore_media::manifest::{
@@ -39,6 +40,7 @@ use longshore_source::{self as source, Change, Content, Source};
 
 use crate::Error;
 use crate::page_sums::{HeldFile, PageSums};
+use crate::parts::Parts;
 
 /// Room that a manifest must have left for one more entry and extent.
 pub const ITEM_MAX: usize = 2 * PATH_MAX + 128;
@@ -54,15 +56,18 @@ const SPARSE_FROM: u64 = 64 << 10;
 pub struct OpenFile {
     pub path: PathBuf,
     pub content: Arc<dyn Content>,
+    /// How the rows in its pages are probably laid out.
+    pub layout: Option<Arc<Layout>>,
     /// Pieces in flight, plus one while the feed may still cut more.
     unsettled: AtomicUsize,
 }
 
 impl OpenFile {
-    pub fn new(entry: &Entry, content: Arc<dyn Content>) -> OpenFile {
+    pub fn new(entry: &Entry, content: Arc<dyn Content>, layout: Option<Arc<Layout>>) -> OpenFile {
         OpenFile {
             path: entry.path.clone(),
             content,
+            layout,
             unsettled: AtomicUsize::new(1),
         }
     }
@@ -101,6 +106,8 @@ pub struct Job {
     pub volume: usize,
     pub manifest: Vec<u8>,
     pub pieces: Vec<Piece>,
+    /// Whose its plain bytes are.
+    pub parts: Parts,
     pub plain_len: usize,
 }
 
@@ -398,6 +405,7 @@ impl<'a> Feed<'a> {
             volume,
             manifest: Vec::new(),
             pieces: Vec::new(),
+            parts: Parts::default(),
             plain_len: 0,
         };
         while job.manifest.len() + ITEM_MAX <= MANIFEST_PLAIN_MAX {
@@ -508,7 +516,7 @@ impl<'a> Feed<'a> {
         match (found.content, held) {
             (Some(content), Some((page_bytes, held))) => {
                 entry.encode(&mut job.manifest);
-                let file = OpenFile::new(&entry, content);
+                let file = OpenFile::new(&entry, content, found.layout);
                 let entry = Entry {
                     first: false,
                     xattrs: Vec::new(),
@@ -523,7 +531,7 @@ impl<'a> Feed<'a> {
                 self.scan(volume, based);
             }
             (Some(content), None) => {
-                let file = Arc::new(OpenFile::new(&entry, content));
+                let file = Arc::new(OpenFile::new(&entry, content, found.layout));
                 let data_end = if entry.len < SPARSE_FROM {
                     entry.len
                 } else {
@@ -668,6 +676,7 @@ impl Cursor {
     /// Adds pieces until the block is full or the file has ended; returns whether the file has ended.
     fn fill(&mut self, job: &mut Job, buffer_bytes: usize) -> Result<bool, source::Error> {
         self.entry.encode(&mut job.manifest);
+        job.parts.begin(self.file.layout.clone(), self.entry.len);
         self.entry.first = false;
         self.entry.xattrs.clear();
         loop {
@@ -715,6 +724,7 @@ impl Cursor {
                 at: job.plain_len,
                 sums,
             });
+            job.parts.add(len);
             job.plain_len += len;
             self.next += len as u64;
         }

@@ -19,6 +19,7 @@ use longshore_media::manifest::{EXTENT_LEN, SUM_PAGE_MIN, sums_len};
 use longshore_media::{Extent, Item, Sums};
 
 use crate::feed::{BasedFile, CARRIED_PAGES, ITEM_MAX, Job, Scan};
+use crate::parts::Parts;
 
 /// No source has smaller pages.
 const PAGE_MIN: usize = SUM_PAGE_MIN as usize;
@@ -27,6 +28,7 @@ const PAGE_MIN: usize = SUM_PAGE_MIN as usize;
 #[derive(Default)]
 pub struct BlockInput {
     manifest: Vec<u8>,
+    parts: Parts,
     plain_len: usize,
     last: Option<Arc<BasedFile>>,
 }
@@ -59,6 +61,8 @@ impl BlockInput {
             .is_some_and(|last| Arc::ptr_eq(last, &scan.based))
         {
             scan.based.entry.encode(&mut self.manifest);
+            let layout = scan.based.file.layout.clone();
+            self.parts.begin(layout, scan.based.entry.len);
             self.last = Some(scan.based.clone());
         }
         Sums {
@@ -75,6 +79,7 @@ impl BlockInput {
             };
             Item::Extent(extent).encode(&mut self.manifest);
             buffer.copy_within(run_at + range.start..run_at + range.end, self.plain_len);
+            self.parts.add(range.len());
             self.plain_len += range.len();
         }
     }
@@ -86,6 +91,7 @@ impl BlockInput {
             volume,
             manifest: self.manifest,
             pieces: Vec::new(),
+            parts: self.parts,
             plain_len: self.plain_len,
         })
     }
@@ -150,7 +156,7 @@ mod tests {
             len: len as u64,
         };
         Arc::new(BasedFile {
-            file: OpenFile::new(&entry, Arc::new(Unread)),
+            file: OpenFile::new(&entry, Arc::new(Unread), None),
             entry,
             page_bytes: page as u32,
             held: HeldFile::of(len as u64, page as u32),

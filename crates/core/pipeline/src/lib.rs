@@ -41,6 +41,7 @@ mod log;
 mod measure;
 mod observer;
 mod page_sums;
+mod parts;
 mod plan;
 mod published;
 mod report;

@@ -119,6 +119,7 @@ impl LogSource {
             about_bytes: None,
             memory_bytes: MEMORY_BYTES,
             differing: None,
+            layouts: None,
             server_started_us: None,
             trees: Vec::new(),
             volumes: vec![Volume {

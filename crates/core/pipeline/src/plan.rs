@@ -9,10 +9,12 @@
 //!
 //! Leaves to others: allocating the buffers (`longshore-io`), and the values that a request may have (`request.rs`).
 
+use longshore_codec::{Algorithm, pages};
 use longshore_io::HUGE_BYTES;
 use longshore_media::block::head_len_max;
 use longshore_media::header::payload_max;
 use longshore_media::{MediaSet, SetHeader};
+use longshore_source::LayoutCount;
 use serde::Serialize;
 
 use crate::request::{Limits, Tuning};
@@ -20,8 +22,21 @@ use crate::request::{Limits, Tuning};
 /// Buffer alignment, as direct I/O requires.
 pub const ALIGN: usize = 4096;
 const DEFAULT_BUFFER_BYTES: usize = 1 << 20;
-/// Memory of one worker's codec: the largest is an ISA-L or zstd context with its tables.
+/// Memory of one worker's codec: the largest, but for PAGES, is an ISA-L or zstd context with its tables.
 pub const WORKER_SCRATCH_BYTES: usize = 2 << 20;
+
+/// Memory of one codec of this algorithm beyond [`WORKER_SCRATCH_BYTES`].
+pub fn codec_bytes(algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::Pages => pages::WORKER_MEMORY,
+        Algorithm::None
+        | Algorithm::MsXpress
+        | Algorithm::QatDeflate
+        | Algorithm::Zstd
+        | Algorithm::Lz4 => 0,
+    }
+}
+
 /// The program itself, its thread stacks and SQLite's caches.
 const BASE_BYTES: usize = 24 << 20;
 
@@ -63,6 +78,8 @@ pub struct Plan {
     /// Resident memory stays below this many bytes.
     pub memory_bytes: u64,
     pub expected_bytes: Option<u64>,
+    /// Of a backup with PAGES from a local cluster: what the server said of its tables.
+    pub layouts: Option<LayoutsKnown>,
     /// Notices for the operator before the run starts.
     pub notices: Vec<String>,
     /// Options that were given and have no effect in this run.
@@ -108,8 +125,35 @@ impl Plan {
             rate_bytes_per_s: limits.rate_bytes_per_s,
             memory_bytes: sizes.memory_bytes,
             expected_bytes: None,
+            layouts: None,
             notices: Vec::new(),
             without_effect: without_effect.into_iter().collect(),
+        }
+    }
+}
+
+/// How much is known of the layouts of a cluster's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LayoutsKnown {
+    /// Relations whose layout is known.
+    pub relations: u64,
+    /// Databases that answered.
+    pub databases: u64,
+    /// Databases that nobody may connect to, that refused, or that did not answer in time.
+    pub databases_not_asked: u64,
+}
+
+impl From<LayoutCount> for LayoutsKnown {
+    fn from(count: LayoutCount) -> LayoutsKnown {
+        let LayoutCount {
+            relations,
+            databases,
+            databases_not_asked,
+        } = count;
+        LayoutsKnown {
+            relations,
+            databases,
+            databases_not_asked,
         }
     }
 }
@@ -146,6 +190,8 @@ pub struct Demand<'a> {
     pub buffer_bytes_of_media: Option<usize>,
     /// Each stream has 2 MiB of its own when written; when read, 1 MiB and one more for each read ahead.
     pub streams: usize,
+    /// That of [`codec_bytes`], the largest if several sets are read.
+    pub codec_bytes: usize,
 }
 
 impl Sizes {
@@ -157,6 +203,7 @@ impl Sizes {
             volumes,
             buffer_bytes_of_media,
             streams,
+            codec_bytes,
         } = *demand;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let cpu_ceiling = limits.cpu_percent.map(|p| cores as f64 * p / 100.0);
@@ -198,8 +245,14 @@ impl Sizes {
         };
         // Buffers in which workers decode, which no device reads.
         let hots = buffer_bytes_of_media.map_or(0, |bytes| pool(workers.min(cpus), bytes));
+        // Every worker of a backup compresses; of those of a restore only some decode.
+        let codecs = match buffer_bytes_of_media {
+            Some(_) => workers.min(cpus),
+            None => workers,
+        };
         let own = streams * pool(1 + read_ahead, 1 << 20)
             + workers * WORKER_SCRATCH_BYTES
+            + codecs * codec_bytes
             + hots
             + BASE_BYTES;
         let memory = pools.saturating_add(own);
@@ -268,6 +321,7 @@ mod tests {
             volumes,
             buffer_bytes_of_media,
             streams,
+            codec_bytes: 0,
         })
     }
 
@@ -285,6 +339,30 @@ mod tests {
             buffer_bytes: None,
         };
         decide(&tuning, 1, 0, Some(1 << 20), 1)
+    }
+
+    #[test]
+    fn the_codecs_of_pages_are_part_of_the_memory() {
+        for buffer_bytes_of_media in [None, Some(1 << 20)] {
+            let of = |algorithm| {
+                Sizes::decide(&Demand {
+                    tuning: &Tuning::default(),
+                    limits: &Limits::default(),
+                    devices: 1,
+                    volumes: 1,
+                    buffer_bytes_of_media,
+                    streams: 1,
+                    codec_bytes: codec_bytes(algorithm),
+                })
+            };
+            let (other, pages) = (of(Algorithm::Zstd), of(Algorithm::Pages));
+            let codecs = match buffer_bytes_of_media {
+                None => pages.workers,
+                Some(_) => pages.decoders(),
+            };
+            let more = (codecs * pages::WORKER_MEMORY) as u64;
+            assert_eq!(pages.memory_bytes, other.memory_bytes + more);
+        }
     }
 
     #[test]

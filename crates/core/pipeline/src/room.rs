@@ -124,6 +124,7 @@ mod tests {
             volumes: 1,
             buffer_bytes_of_media: media_bytes,
             streams: 1,
+            codec_bytes: 0,
         };
         room.fit(&demand, 0)
     }

@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use longshore_codec::Layout;
 use longshore_io::{Stat, Via, Xattr};
 use longshore_pg::{Lineage, Lsn, Timeline};
 
@@ -81,6 +82,8 @@ pub struct Description {
     pub memory_bytes: u64,
     /// How differences from the base are found; `None` if everything is stored.
     pub differing: Option<&'static str>,
+    /// How much is known of the layouts of tables; `None` if nobody wanted to know.
+    pub layouts: Option<LayoutCount>,
     /// When the server was started, in microseconds since the Unix epoch.
     pub server_started_us: Option<i64>,
     /// Canonical paths of local directories that belong to the source with everything below them.
@@ -89,6 +92,17 @@ pub struct Description {
     pub volumes: Vec<Volume>,
     /// Notices for the operator at the start, e.g. that commits wait during this backup.
     pub notices: Vec<String>,
+}
+
+/// How much a server said of the layouts of its tables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LayoutCount {
+    /// Relations whose layout is known.
+    pub relations: u64,
+    /// Databases that answered.
+    pub databases: u64,
+    /// Databases that nobody may connect to, that refused, or that did not answer in time.
+    pub databases_not_asked: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +136,8 @@ pub struct Entry {
     /// The file is compared in pages of this size, a power of two from 512 to 65,536; the last one ends with the file. Page
     /// sums are kept, and if a base has a file of this path, only pages that differ are stored.
     pub page_bytes: Option<u32>,
+    /// How the rows in the file's pages are probably laid out; a hint, which may be wrong.
+    pub layout: Option<Arc<Layout>>,
     /// Extended attributes, sorted by name, at most [`XATTRS_BYTES_MAX`](longshore_io::XATTRS_BYTES_MAX). Empty for a
     /// hard link: its file has them.
     pub xattrs: Vec<Xattr>,
@@ -141,6 +157,7 @@ impl Entry {
             mtime_ns: stat.mtime_ns,
             len: 0,
             page_bytes: None,
+            layout: None,
             xattrs: Vec::new(),
             content: None,
         }

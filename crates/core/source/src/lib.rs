@@ -34,8 +34,8 @@ use longshore_io::Storage;
 
 pub use base::Base;
 pub use door::{
-    Change, Content, Description, Entry, EntryKind, LogEnd, LogStart, Source, SourceKind,
-    SourceSummary, Volume,
+    Change, Content, Description, Entry, EntryKind, LayoutCount, LogEnd, LogStart, Source,
+    SourceKind, SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
 pub use options::{PostgresOptions, SourceOptions};

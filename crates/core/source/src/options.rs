@@ -63,6 +63,8 @@ pub struct PostgresOptions {
     pub fail_on_bad_page: bool,
     /// Whether the set includes configuration files from outside the data directory.
     pub configuration: bool,
+    /// Whether to ask the server how the rows of its tables are laid out.
+    pub layouts: bool,
 }
 
 impl Default for PostgresOptions {
@@ -76,6 +78,7 @@ impl Default for PostgresOptions {
             remote: false,
             fail_on_bad_page: false,
             configuration: true,
+            layouts: false,
         }
     }
 }

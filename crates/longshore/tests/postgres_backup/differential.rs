@@ -205,7 +205,7 @@ fn sets_of_a_chain_are_the_cluster() {
 }
 
 /// As [`Stage::tree`], with the tablespace in a separate directory, to which the restored link points.
-fn mapped(stage: &Stage, names: &[&str]) -> PathBuf {
+pub fn mapped(stage: &Stage, names: &[&str]) -> PathBuf {
     let (last, bases) = names.split_last().unwrap();
     let target = stage.path(&format!("{last}.restored"));
     let space = stage.path(&format!("{last}.space"));
@@ -221,7 +221,7 @@ fn mapped(stage: &Stage, names: &[&str]) -> PathBuf {
 }
 
 /// Compares the files, and those of the tablespace, which are behind a link.
-fn assert_same(stage: &Stage, target: &Path) {
+pub fn assert_same(stage: &Stage, target: &Path) {
     stage.server.psql("checkpoint");
     let strip = |tree: Tree| {
         let inside = |(path, bytes): (PathBuf, Vec<u8>)| {

@@ -8,6 +8,7 @@ mod archive;
 mod bases;
 mod branches;
 mod chains;
+mod columns;
 mod contents;
 mod copies;
 mod differential;

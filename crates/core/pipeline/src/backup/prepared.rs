@@ -20,7 +20,9 @@ use longshore_media::{
     stripe_bytes,
 };
 use longshore_pg::Lineage;
-use longshore_source::{Description, Source, SourceKind, SourceOptions, SourceSpec};
+use longshore_source::{
+    Description, PostgresOptions, Source, SourceKind, SourceOptions, SourceSpec,
+};
 use uuid::Uuid;
 
 use super::refusals::{refuse_inside, refuse_own_files, refuse_twice};
@@ -31,7 +33,7 @@ use crate::context::RunContext;
 use crate::error::Error;
 use crate::log::LogSource;
 use crate::page_sums::PageSums;
-use crate::plan::{Demand, Plan, Sizes};
+use crate::plan::{Demand, LayoutsKnown, Plan, Sizes, codec_bytes};
 use crate::request::BackupRequest;
 use crate::room::Room;
 use crate::{devices, history};
@@ -141,7 +143,11 @@ fn source_options(request: &BackupRequest) -> SourceOptions {
         volume_map: request.volume_map.clone(),
         wal_growth_limit_bytes: request.wal_growth_limit_bytes,
         trust_locks: request.trust_locks,
-        postgres: (*request.postgres).clone(),
+        postgres: PostgresOptions {
+            // Other algorithms have no use for them.
+            layouts: request.algorithm == Algorithm::Pages,
+            ..(*request.postgres).clone()
+        },
         ..SourceOptions::default()
     }
 }
@@ -204,6 +210,7 @@ fn sizes(
         volumes: about.volumes.len(),
         buffer_bytes_of_media: None,
         streams: files.count(),
+        codec_bytes: codec_bytes(request.algorithm),
     };
     let others = about.memory_bytes + devices_bytes(request, devices, about);
     let sizes = Room::now().fit(&demand, others)?;
@@ -265,6 +272,7 @@ fn plan(
         rate_bytes_per_s: request.limits.rate_bytes_per_s,
         memory_bytes: sizes.memory_bytes + about.memory_bytes,
         expected_bytes: about.expected_bytes.or(about.about_bytes),
+        layouts: about.layouts.map(LayoutsKnown::from),
         notices: about.notices.clone(),
         without_effect: Vec::new(),
     }

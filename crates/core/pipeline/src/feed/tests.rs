@@ -200,6 +200,7 @@ impl Source for Scripted {
                 .collect(),
             page_bytes: (given.kind == GivenKind::File && given.has_whole_pages())
                 .then_some(PAGE as u32),
+            layout: None,
             content,
         }))
     }
@@ -260,6 +261,7 @@ fn scripted(volumes: Vec<Vec<Given>>) -> (Scripted, Files, HeldFiles) {
             about_bytes: None,
             memory_bytes: 0,
             differing: None,
+            layouts: None,
             server_started_us: None,
             trees: Vec::new(),
             volumes: (0..queues.len()).map(volume).collect(),

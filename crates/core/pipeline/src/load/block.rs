@@ -118,7 +118,8 @@ impl BlockForm {
             _ => {
                 let room = &mut output[position.payload..];
                 let plain_crc = crc32c(&input[..n]);
-                let len = compressor.compress(&input[..n], room).len;
+                let parts = job.parts.for_codec();
+                let len = compressor.compress_parts(&input[..n], &parts, room).len;
                 Payload {
                     len_bytes: len,
                     plain_crc,

@@ -21,6 +21,7 @@ use crate::Error;
 use crate::feed::Job;
 use crate::handoff::Handoff;
 use crate::measure::lap;
+use crate::parts::Parts;
 
 impl LoadShared<'_> {
     /// One stripe's writer.
@@ -87,6 +88,7 @@ impl LoadShared<'_> {
                     volume: 0,
                     manifest,
                     pieces: Vec::new(),
+                    parts: Parts::default(),
                     plain_len: 0,
                 };
                 sequence += 1;

@@ -24,7 +24,7 @@ use crate::archived::prove_replay;
 use crate::chain::{Link, Merge};
 use crate::choice::EngineChoice;
 use crate::measure::{Counters, lap, process_cpu};
-use crate::plan::{Demand, Plan, Sizes};
+use crate::plan::{Demand, Plan, Sizes, codec_bytes};
 use crate::request::Offload;
 use crate::request::RestoreRequest;
 use crate::room::Room;
@@ -88,6 +88,7 @@ impl<'a> PreparedRestore<'a> {
             volumes: 1,
             buffer_bytes_of_media: Some(largest_buffer(&header, reading.links())),
             streams: reading.streams_max(),
+            codec_bytes: largest_codec(&header, reading.links()),
         };
         let bases = opened.bases.iter().map(MediaSet::reading_bytes);
         let devices = media.reading_bytes() + bases.sum::<u64>();
@@ -238,6 +239,15 @@ fn kind_of(header: &SetHeader) -> Result<SourceKind, Error> {
         3 => Ok(SourceKind::Postgres),
         kind => Err(Error::SourceKind { kind }),
     }
+}
+
+/// Memory of a codec that decodes the sets one after another.
+fn largest_codec(header: &SetHeader, links: &[Link]) -> usize {
+    let headers = links.iter().map(|link| &link.header).chain([header]);
+    headers
+        .map(|header| codec_bytes(header.algorithm))
+        .max()
+        .unwrap_or(0)
 }
 
 fn largest_buffer(header: &SetHeader, links: &[Link]) -> usize {

@@ -35,6 +35,7 @@ pub fn plan(expected_bytes: Option<u64>) -> Plan {
         rate_bytes_per_s: Some(1 << 30),
         memory_bytes: 1 << 30,
         expected_bytes,
+        layouts: None,
         notices: vec!["a notice".into(), String::new()],
         without_effect: vec!["an option".into()],
     }

@@ -57,6 +57,7 @@ impl Files {
             about_bytes: None,
             memory_bytes: 0,
             differing: None,
+            layouts: None,
             server_started_us: None,
             trees: plan.trees,
             volumes: plan.volumes,

@@ -18,6 +18,7 @@ use longshore_pg::{CONTROL_FILE_LEN, ClusterState, Control, ControlError, PID_FI
 
 use super::copies::DatabaseDirectory;
 use super::differs::PageSelection;
+use super::layouts::Layouts;
 use super::pages::Verifier;
 use super::rules;
 use super::session::{ServerFacts, Session};
@@ -41,6 +42,8 @@ pub(super) struct Cluster {
     pub(super) verifier: Option<Verifier>,
     /// `None`: everything is stored.
     pub(super) differing: Option<PageSelection>,
+    /// `None`: nobody wants to know how rows are laid out.
+    pub(super) layouts: Option<Layouts>,
     pub(super) dir: Arc<dyn Dir>,
     /// The data directory's canonical path.
     pub(super) path: PathBuf,

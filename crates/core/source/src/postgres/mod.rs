@@ -32,6 +32,7 @@ mod copies;
 mod describe;
 mod differs;
 mod init_forks;
+mod layouts;
 mod log_files;
 mod own_log;
 mod pages;
@@ -68,6 +69,7 @@ use cluster::{
 use describe::{MEMORY_BYTES, name_of};
 use differs::{BY_SUMMARIES, Now, PageSelection};
 use init_forks::InitForks;
+use layouts::Layouts;
 use log_files::LogFiles;
 pub use own_log::OwnLog;
 use pages::Verifier;
@@ -100,7 +102,11 @@ pub(crate) fn open(
     let session = Session::open(&*storage, server, clock.clone())?;
     match data_directory(&*storage, &*clock, &session.about) {
         Ok(found) => Ok(Box::new(Postgres::begin(
-            &*storage, session, clock, found, options,
+            (&*storage, server),
+            session,
+            clock,
+            found,
+            options,
         )?)),
         // The directory belongs to another machine or another user.
         Err(reason @ (Error::DataDirectory { .. } | Error::Io { .. })) if !base => {
@@ -155,7 +161,7 @@ struct Tail {
 
 impl Postgres {
     fn begin(
-        storage: &dyn Storage,
+        (storage, server): (&dyn Storage, &Options),
         session: Session,
         clock: Arc<dyn Clock>,
         found: DataDirectory,
@@ -196,12 +202,16 @@ impl Postgres {
             notices.extend(notice);
             differing
         });
+        let layouts = wanted
+            .layouts
+            .then(|| Layouts::ask(storage, server, &session, &*clock));
         let cluster = Arc::new(Cluster {
             session,
             clock,
             control,
             verifier,
             differing,
+            layouts,
             dir,
             path,
         });
@@ -344,6 +354,7 @@ fn describe(
 ) -> Description {
     let about = &cluster.session.about;
     let differing = cluster.differing.as_ref();
+    let layouts = cluster.layouts.as_ref();
     let control = read_control(&*cluster.dir, &cluster.path, &*cluster.clock);
     let secret = control
         .ok()
@@ -363,8 +374,11 @@ fn describe(
         page_bytes: cluster.control.page_bytes,
         expected_bytes: None,
         about_bytes: None,
-        memory_bytes: MEMORY_BYTES + differing.map_or(0, PageSelection::memory_bytes),
+        memory_bytes: MEMORY_BYTES
+            + differing.map_or(0, PageSelection::memory_bytes)
+            + layouts.map_or(0, |_| layouts::MEMORY_BYTES),
         differing: differing.map(PageSelection::method),
+        layouts: layouts.map(|layouts| layouts.count),
         server_started_us: Some(about.started_us),
         trees: Vec::new(),
         volumes: Vec::new(),

@@ -111,8 +111,8 @@ pub(super) fn must_be_real(path: &Path) -> bool {
 }
 
 /// OIDs of the tablespaces that every cluster has: pg_default and pg_global.
-const SPACE_DEFAULT: u32 = 1663;
-const SPACE_GLOBAL: u32 = 1664;
+pub(super) const SPACE_DEFAULT: u32 = 1663;
+pub(super) const SPACE_GLOBAL: u32 = 1664;
 
 /// The tablespace and database of a directory of relation files; `global` has database 0. `None` for other
 /// directories.

@@ -67,6 +67,18 @@ pub(super) struct Database {
     written_by: u32,
 }
 
+/// A database that may be asked for more than this session can see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ConnectableDatabase {
+    pub(super) oid: u32,
+    /// `None`: it is not UTF-8.
+    pub(super) name: Option<String>,
+    /// OID of the database's default tablespace.
+    pub(super) tablespace: u32,
+    /// Whether it takes connections, and this role's.
+    pub(super) may_connect: bool,
+}
+
 /// The server's result at the end of the backup.
 pub(super) struct StopResult {
     pub(super) stop: Lsn,
@@ -170,6 +182,26 @@ impl Session {
                 name: String::from_utf8_lossy(rows.bytes(row, 1).unwrap_or_default()).into_owned(),
                 tablespace: rows.value(row, 2)?,
                 written_by: rows.value(row, 3)?,
+            })
+        };
+        (0..rows.len())
+            .map(database)
+            .collect::<Result<_, _>>()
+            .map_err(misread)
+    }
+
+    /// All databases, and whether this role may connect to them.
+    pub(super) fn connectable(&self) -> Result<Vec<ConnectableDatabase>, Error> {
+        let sql = "select oid, datname, dattablespace, \
+                   datallowconn and has_database_privilege(oid, 'connect') \
+                   from pg_database order by oid";
+        let rows = self.despite_replay(|_| self.ask("list the databases of", sql))?;
+        let database = |row| {
+            Ok(ConnectableDatabase {
+                oid: rows.value(row, 0)?,
+                name: rows.text(row, 1).ok().map(str::to_owned),
+                tablespace: rows.value(row, 2)?,
+                may_connect: rows.is_true(row, 3)?,
             })
         };
         (0..rows.len())

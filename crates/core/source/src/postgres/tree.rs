@@ -430,10 +430,12 @@ pub(super) fn relation_file(
     let path = place.path.clone();
     let number = file.number;
     let (relation, _) = RelationSegment::of(&path).unzip();
-    let kind = FileClass::Relation {
-        number,
-        main: relation.filter(|_| file.fork == Fork::Main),
+    let main = relation.filter(|_| file.fork == Fork::Main);
+    let layout = match (&cluster.layouts, &main) {
+        (Some(layouts), Some(main)) => layouts.of(main),
+        _ => None,
     };
+    let kind = FileClass::Relation { number, main };
     let page_bytes = cluster.control.page_bytes;
     let has_pages = stat.len.is_multiple_of(u64::from(page_bytes));
     let content = (stat.len > 0).then(|| {
@@ -442,6 +444,7 @@ pub(super) fn relation_file(
     Entry {
         len: stat.len,
         page_bytes: has_pages.then_some(page_bytes),
+        layout,
         content,
         ..Entry::named(path, EntryKind::File, stat)
     }

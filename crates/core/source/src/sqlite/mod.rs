@@ -108,6 +108,7 @@ impl Sqlite {
             about_bytes: None,
             memory_bytes: snapshot.memory_bytes(),
             differing: None,
+            layouts: None,
             server_started_us: None,
             trees: Vec::new(),
             volumes: volumes.into_vec(),

@@ -137,6 +137,7 @@ impl Remote {
             memory_bytes: MEMORY_BYTES + LOG_MEMORY_BYTES,
             differing: None,
             // The server reads the files on its own machine.
+            layouts: None,
             server_started_us: None,
             trees: Vec::new(),
             volumes: volumes.into_vec(),
