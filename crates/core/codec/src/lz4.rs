@@ -35,7 +35,7 @@
 //!
 //! Source: LZ4 frame format 1.6.4.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int, c_void};
 
 use crate::encoded::{Encoded, worth};
 use crate::{Level, PayloadError};
@@ -153,6 +153,62 @@ fn encode_block(level: i32, plain: &[u8], room: &mut [u8]) -> Option<usize> {
         }
     };
     usize::try_from(len).ok().filter(|len| *len > 0)
+}
+
+/// LZ4's fast compressor with memory of its own, for blocks without a frame.
+pub(crate) struct Fast {
+    /// 64-bit words, as LZ4 wants it aligned.
+    state: Box<[u64]>,
+}
+
+impl Fast {
+    pub(crate) fn new() -> Fast {
+        // SAFETY: the call demands nothing; it returns a constant.
+        let len = unsafe { LZ4_sizeofState() } as usize;
+        Fast {
+            state: vec![0; len.div_ceil(8)].into(),
+        }
+    }
+
+    /// Writes the block of `plain` (at most 4 MiB) to the start of `room`, which grows as needed, if it has at most `most`
+    /// bytes; returns its length. One position in `step` is looked at where nothing was found for a while.
+    pub(crate) fn encode(
+        &mut self,
+        plain: &[u8],
+        most: usize,
+        step: i32,
+        room: &mut Vec<u8>,
+    ) -> Option<usize> {
+        if room.len() < most {
+            room.resize(most, 0);
+        }
+        // SAFETY: lz4.h demands a state of LZ4_sizeofState() bytes, aligned to eight: `new` made it of words. Both ranges are
+        // those of slices that hold the lengths given.
+        let len = unsafe {
+            LZ4_compress_fast_extState(
+                self.state.as_mut_ptr().cast(),
+                plain.as_ptr().cast(),
+                room.as_mut_ptr().cast(),
+                plain.len() as c_int,
+                most as c_int,
+                step,
+            )
+        };
+        usize::try_from(len).ok().filter(|len| *len > 0)
+    }
+}
+
+// Not among the declarations of `lz4-sys`, but in the library that it builds.
+unsafe extern "C" {
+    fn LZ4_sizeofState() -> c_int;
+    fn LZ4_compress_fast_extState(
+        state: *mut c_void,
+        source: *const c_char,
+        dest: *mut c_char,
+        source_len: c_int,
+        dest_len: c_int,
+        acceleration: c_int,
+    ) -> c_int;
 }
 
 /// Which blocks a payload may have.
@@ -286,7 +342,8 @@ pub(crate) fn version() -> String {
     )
 }
 
-fn decode_block(block: &[u8], room: &mut [u8]) -> Option<usize> {
+/// Decodes one block without a frame; returns how much of `room` it filled.
+pub(crate) fn decode_block(block: &[u8], room: &mut [u8]) -> Option<usize> {
     // SAFETY: lz4.h demands that both ranges are valid for the lengths given: they are those of two slices, and a length
     // that no c_int holds would become a smaller or a negative one, which is refused. The safe decoder neither reads nor
     // writes beyond them, whatever the block holds.

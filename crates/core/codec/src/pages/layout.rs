@@ -1,39 +1,48 @@
-//! What a caller knows of the bytes that it has compressed: hints, on which nothing depends but speed and size.
-
-/// How one table's rows are laid out: pg_attribute's attlen and attalign for every attribute number, dropped ones too.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Layout(Box<[Column]>);
+//! What a caller may say about a buffer: which of its bytes are rows of which table.
+//!
+//! Invariants
+//! - A layout is a hint. Whatever it says, a payload gives its plain bytes back.
+//!
+//! Source: `pg_attribute` of PostgreSQL's documentation ("System Catalogs").
 
 /// One attribute of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// Above 0: its bytes; -1: a varlena; -2: a C string.
+    /// `pg_attribute.attlen`: bytes of a value, -1 if each value has its own length, -2 for a string that ends in a
+    /// zero byte.
     pub len: i16,
-    /// 1, 2, 4 or 8.
+    /// `pg_attribute.attalign` in bytes: 1, 2, 4 or 8.
     pub align: u8,
 }
 
-/// One piece of a buffer: bytes of one file. The parts of a buffer cover it, in order.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    pub len: usize,
-    /// `None`: it is not known.
-    pub layout: Option<&'a Layout>,
+/// How the rows of one table are laid out: one [`Column`] for each attribute number, dropped ones too.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Layout {
+    columns: Box<[Column]>,
 }
 
-/// PostgreSQL's own limit.
-const COLUMNS_MAX: usize = 1_600;
-
 impl Layout {
-    /// `None`: there is no column, or more than 1,600.
+    /// The most attributes that a table of PostgreSQL has.
+    pub const COLUMNS_MAX: usize = 1600;
+
+    /// `None` if there are no columns, or more than [`Layout::COLUMNS_MAX`].
     pub fn new(columns: impl Into<Box<[Column]>>) -> Option<Layout> {
         let columns = columns.into();
-        (1..=COLUMNS_MAX)
+        (1..=Layout::COLUMNS_MAX)
             .contains(&columns.len())
-            .then_some(Layout(columns))
+            .then_some(Layout { columns })
     }
 
     pub fn columns(&self) -> &[Column] {
-        &self.0
+        &self.columns
     }
+}
+
+/// A run of bytes of a buffer that comes from one file. The parts of a buffer cover it, in order.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// Bytes.
+    pub len: usize,
+    /// The layout of the table whose main fork these bytes are.
+    pub layout: Option<&'a Layout>,
 }

@@ -1,86 +1,185 @@
-//! PAGES payloads: database pages in columns, in an LZ4 skippable frame. No stock tool reads them.
+//! PAGES payloads: PostgreSQL's pages as columns, each in the form that suits it.
+//!
+//! A row's values of one column resemble each other, and its headers resemble the next row's. So pages are taken apart: line
+//! pointers and headers are predicted, values become columns and planes of bytes, index keys and row addresses lie together.
+//! What a stream then holds is coded by how often its bytes occur, and only text is searched for matches.
 //!
 //! | offset | size | value |
 //! |---|---|---|
 //! | 0 | 4 | `5c 2a 4d 18`: skippable frame 12 |
 //! | 4 | 4 | bytes that follow |
-//! | 8 | 1 | 0: the plain bytes follow as they are |
+//! | 8 | 1 | 0: the plain bytes follow. 1: groups follow (`group.rs`) |
+//! | 9 | | |
+//!
+//! All numbers are little-endian. No stock tool reads a group, hence a frame that stock tools skip.
 //!
 //! Invariants
-//! - A payload is never longer than [`stored_len`].
-//! - A payload is accepted only if its frame and its plain bytes end exactly where the payload and the buffer end.
+//! - A payload is complete: the layout that it needs is in it.
+//! - A layout that does not fit costs size and time, and nothing else.
+//! - The streams of a payload decode to at most [`EXPANSION_MAX`] times the plain bytes and [`EXPANSION_MORE`].
 
-use crate::encoded::Encoded;
+use crate::encoded::{Encoded, worth};
 use crate::{Level, PayloadError};
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod column;
+mod cursor;
+mod group;
+mod heap;
+mod huffman;
+mod index;
+mod kernel;
 mod layout;
+mod lz;
+mod page;
+mod planes;
+mod store;
+mod stream;
 
 pub use layout::{Column, Layout, Part};
 
 const MAGIC: u32 = 0x184d_2a5c;
-const FRAME_HEADER_LEN: usize = 8;
-/// The most bytes that a payload has more than its plain bytes.
-const OVERHEAD: usize = 64;
-/// Memory of one worker's compressor or decompressor.
-pub const WORKER_MEMORY: usize = 16 << 20;
+const FRAME_HEADER: usize = 8;
+const STORED: u8 = 0;
+const GROUPS: u8 = 1;
+/// Bytes before the plain bytes of a stored payload.
+const HEADER: usize = FRAME_HEADER + 1;
+
+/// How much longer the streams may be than the buffer: an empty value of a byte has two bytes of lengths, for example.
+const EXPANSION_MAX: usize = 6;
+const EXPANSION_MORE: usize = 64 << 10;
 
 pub(crate) const LEVELS: std::ops::RangeInclusive<i32> = 1..=3;
 
-/// Length of the longest payload of `plain_len` bytes.
+/// Length of a payload that stores `plain_len` bytes.
 pub(crate) fn stored_len(plain_len: usize) -> usize {
-    plain_len + OVERHEAD
+    HEADER + plain_len
 }
 
+/// Bytes that one compressor or decompressor has besides the buffers, for buffers of 1 MiB.
+pub const WORKER_MEMORY: usize = 16 << 20;
+
 /// One worker's compressor.
-pub(crate) struct Compressor;
+pub(crate) struct Compressor {
+    coder: stream::Coder,
+    group: group::Group,
+    out: Vec<u8>,
+}
 
 impl Compressor {
-    pub(crate) fn new(_: Level) -> Compressor {
-        Compressor
+    pub(crate) fn new(level: Level) -> Compressor {
+        let level = match level {
+            Level::Number(..=1) => Level::Low,
+            Level::Number(2) => Level::Medium,
+            Level::Number(_) => Level::High,
+            named => named,
+        };
+        Compressor {
+            coder: stream::Coder::new(level),
+            group: group::Group::default(),
+            out: Vec::new(),
+        }
     }
 
-    /// Writes the payload for `plain` into `out`, which holds it stored.
-    pub(crate) fn compress(&mut self, plain: &[u8], _: &[Part<'_>], out: &mut [u8]) -> Encoded {
-        let len = FRAME_HEADER_LEN + 1 + plain.len();
+    /// Writes the payload for `plain`, which `parts` cover, into `out`, which holds it stored.
+    pub(crate) fn compress(&mut self, plain: &[u8], parts: &[Part<'_>], out: &mut [u8]) -> Encoded {
+        self.out.clear();
+        let mut rest = plain;
+        for part in merged(parts) {
+            let (bytes, after) = rest.split_at(part.len.min(rest.len()));
+            self.group
+                .put(&mut self.coder, bytes, part.layout, &mut self.out);
+            rest = after;
+        }
+        if !rest.is_empty() {
+            self.group.put(&mut self.coder, rest, None, &mut self.out);
+        }
+        let stored = HEADER + self.out.len() > worth(plain.len());
+        let (method, bytes) = match stored {
+            true => (STORED, plain),
+            false => (GROUPS, &self.out[..]),
+        };
+        let len = HEADER + bytes.len();
         out[..4].copy_from_slice(&MAGIC.to_le_bytes());
-        out[4..8].copy_from_slice(&((len - FRAME_HEADER_LEN) as u32).to_le_bytes());
-        out[8] = 0;
-        out[9..len].copy_from_slice(plain);
-        Encoded { len, stored: true }
+        out[4..FRAME_HEADER].copy_from_slice(&((len - FRAME_HEADER) as u32).to_le_bytes());
+        out[FRAME_HEADER] = method;
+        out[HEADER..len].copy_from_slice(bytes);
+        Encoded { len, stored }
     }
+}
+
+/// Parts of whole pages without a layout are one part.
+fn merged<'a>(parts: &'a [Part<'a>]) -> impl Iterator<Item = Part<'a>> {
+    const PAGE: usize = 1 << page::SIZE_BITS_USUAL;
+    let joins = |a: &Part<'_>, b: &Part<'_>| {
+        let whole = |part: &Part<'_>| part.layout.is_none() && part.len % PAGE == 0;
+        whole(a) && whole(b)
+    };
+    parts
+        .chunk_by(joins)
+        .map(|chunk| Part {
+            len: chunk.iter().map(|part| part.len).sum(),
+            layout: chunk[0].layout,
+        })
+        .filter(|part| part.len > 0)
 }
 
 /// One worker's decompressor.
-pub(crate) struct Decompressor;
+pub(crate) struct Decompressor {
+    decoder: stream::Decoder,
+    group: group::Ungroup,
+}
 
 impl Decompressor {
     pub(crate) fn new() -> Decompressor {
-        Decompressor
+        Decompressor {
+            decoder: stream::Decoder::new(),
+            group: group::Ungroup::default(),
+        }
     }
 
-    /// Decodes one frame that fills `payload` and gives exactly `plain.len()` bytes.
+    /// Decodes a payload that gives exactly `plain.len()` bytes.
     pub(crate) fn decompress(
         &mut self,
         payload: &[u8],
         plain: &mut [u8],
     ) -> Result<(), PayloadError> {
-        let number = |at: usize| {
-            let bytes = payload.get(at..at + 4).and_then(|b| b.try_into().ok());
-            bytes.map(u32::from_le_bytes)
+        let Some((header, bytes)) = payload.split_at_checked(HEADER) else {
+            return Err(PayloadError::at(payload.len(), "payload ends early"));
         };
-        if number(0) != Some(MAGIC) {
-            return Err(PayloadError::at(0, "not the skippable frame of PAGES"));
+        if header[..4] != MAGIC.to_le_bytes() {
+            return Err(PayloadError::at(0, "not a frame of PAGES"));
         }
-        if number(4).is_none_or(|n| n as usize != payload.len() - FRAME_HEADER_LEN) {
+        if page::u32_at(header, 4) as usize != payload.len() - FRAME_HEADER {
             return Err(PayloadError::at(4, "frame and payload do not end together"));
         }
-        if payload.get(8) != Some(&0) {
-            return Err(PayloadError::at(8, "unknown method"));
+        match header[FRAME_HEADER] {
+            STORED if bytes.len() == plain.len() => {
+                plain.copy_from_slice(bytes);
+                Ok(())
+            }
+            STORED => Err(PayloadError::at(
+                HEADER,
+                "payload does not hold the plain length",
+            )),
+            GROUPS => self.groups(bytes, plain).map_err(|e| e.shifted(HEADER)),
+            _ => Err(PayloadError::at(FRAME_HEADER, "a method that is not known")),
         }
-        if payload.len() - 9 != plain.len() {
-            return Err(PayloadError::at(9, "another plain length"));
+    }
+
+    fn groups(&mut self, bytes: &[u8], plain: &mut [u8]) -> Result<(), PayloadError> {
+        let allowance = EXPANSION_MAX * plain.len() + EXPANSION_MORE;
+        let mut cursor = cursor::Cursor::new(bytes, allowance);
+        let mut filled = 0;
+        while filled < plain.len() {
+            filled += self
+                .group
+                .get(&mut self.decoder, &mut cursor, &mut plain[filled..])?;
         }
-        plain.copy_from_slice(&payload[9..]);
-        Ok(())
+        match cursor.is_at_end() {
+            true => Ok(()),
+            false => Err(cursor.error("bytes after the last group")),
+        }
     }
 }

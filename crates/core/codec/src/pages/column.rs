@@ -1,0 +1,482 @@
+//! Values of one kind: of one attribute, or of one field of headers, items and pointers.
+//!
+//! Values of one width:
+//!
+//! | form | bytes after it | content |
+//! |---|---|---|
+//! | 0 | | no values |
+//! | 1 | stream | the values, one after the other |
+//! | 2 | number, `width` streams | planes (`planes.rs`); the number's bits are the lanes that are differences |
+//! | 3 | count n, n values, two streams | one byte for each value: its number in the list, or 255 and it is the next of the second stream |
+//!
+//! Values that each have a length are the two streams of their lengths (`heap.rs` says what is in them), and then:
+//!
+//! | form | bytes after it | content |
+//! |---|---|---|
+//! | 0 | | no value has a byte |
+//! | 1 | stream | the values, one after the other |
+//! | 2 | w, w streams | planes of values filled up with zeros to w bytes, at most 8 |
+//! | 3 | count n, n lengths, n values, two streams | as form 3 above |
+//!
+//! Invariants
+//! - A value of form 3 has the length that the streams of lengths say.
+//!
+//! Leaves to others: how a stream is coded (`stream.rs`).
+
+use super::cursor::{Cursor, put_number};
+use super::huffman::entropy_of;
+use super::planes::{LANE, differences, join, split, sum};
+use super::store::Store;
+use super::stream::{Coder, Decoder};
+use crate::PayloadError;
+
+const NOTHING: u8 = 0;
+const WHOLE: u8 = 1;
+const PLANES: u8 = 2;
+const LISTED: u8 = 3;
+
+/// A list's number of a value that is not in it.
+const OTHER: u8 = 255;
+/// Values that are looked at to see whether a list is worth trying, and the most different ones among them.
+const LOOKED_AT: usize = 128;
+const DIFFERENT: usize = 40;
+/// Slots of the table that finds a value in its list.
+const SLOTS: usize = 4096;
+/// The longest value in a list.
+const LISTED_MAX: usize = 64;
+/// The widest values that become planes.
+pub(super) const PLANES_MAX: usize = 64;
+/// The longest values with lengths of their own that become planes.
+const SHORT: usize = 8;
+
+/// Memory for the work on one column.
+#[derive(Default)]
+pub(super) struct Room {
+    differences: Vec<u8>,
+    planes: Vec<u8>,
+    numbers: Vec<u8>,
+    others: Store,
+}
+
+/// Lengths and bytes of values that each have a length.
+#[derive(Default)]
+pub(super) struct Values {
+    pub(super) bytes: Store,
+    /// The low byte of each length.
+    pub(super) low: Store,
+    /// The rest of it, and how its header was.
+    pub(super) high: Store,
+}
+
+fn enough(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if memory.len() < len {
+        memory.resize(len, 0);
+    }
+    &mut memory[..len]
+}
+
+/// Appends `values`, each of `width` bytes.
+pub(super) fn put_fixed(
+    coder: &mut Coder,
+    room: &mut Room,
+    values: &[u8],
+    width: usize,
+    out: &mut Vec<u8>,
+) {
+    if values.is_empty() {
+        return out.push(NOTHING);
+    }
+    if width == 1 {
+        out.push(WHOLE);
+        return coder.put(values, out);
+    }
+    if width > PLANES_MAX {
+        out.push(WHOLE);
+        return coder.put_text(values, out);
+    }
+    if width >= 8 && width <= 16 && put_list(coder, room, values, Lengths::Same(width), out) {
+        return;
+    }
+    let rows = values.len() / width;
+    let (lanes, cost) = lanes_and_cost(values, width);
+    if width > 8 && values.len() >= 16384 {
+        let sample = &values[rows / 2 * width..];
+        let sample = &sample[..sample.len().min(8192)];
+        if coder.matched(sample) < cost * (sample.len() / width) as f32 / 8.0 * 0.9 {
+            out.push(WHOLE);
+            return coder.put_text(values, out);
+        }
+    }
+    let values = if lanes == 0 {
+        values
+    } else {
+        let room = enough(&mut room.differences, values.len());
+        differences(values, width, lanes, room);
+        room
+    };
+    let planes = enough(&mut room.planes, values.len());
+    split(coder.kernel, values, width, planes);
+    out.push(PLANES);
+    put_number(out, lanes as usize);
+    for plane in planes.chunks(rows) {
+        coder.put(plane, out);
+    }
+}
+
+/// Which lanes are better as differences, and about how many bits a value then has, by values in the middle.
+fn lanes_and_cost(values: &[u8], width: usize) -> (u32, f32) {
+    const SAMPLE: usize = 128;
+    let rows = values.len() / width;
+    let from = if rows > 600 { rows / 2 } else { 0 };
+    let sample = &values[from * width..rows.min(from + SAMPLE) * width];
+    if sample.is_empty() {
+        return (0, 0.0);
+    }
+    let plane = |values: &[u8], at: usize| entropy_of(values[at..].iter().step_by(width));
+    if width % LANE != 0 {
+        return (0, (0..width).map(|at| plane(sample, at)).sum());
+    }
+    let mut different = vec![0; sample.len()];
+    differences(sample, width, u32::MAX, &mut different);
+    let different = if rows > 64 {
+        &different[width..]
+    } else {
+        sample
+    };
+    let (mut lanes, mut cost) = (0, 0.0);
+    for lane in 0..width / LANE {
+        let bytes = lane * LANE..(lane + 1) * LANE;
+        let as_is: f32 = bytes.clone().map(|at| plane(sample, at)).sum();
+        let changed: f32 = bytes.map(|at| plane(different, at)).sum();
+        if rows > 64 && changed < as_is - 0.5 {
+            lanes |= 1 << lane;
+            cost += changed;
+        } else {
+            cost += as_is;
+        }
+    }
+    (lanes, cost)
+}
+
+/// Appends values with their lengths.
+pub(super) fn put_values(coder: &mut Coder, room: &mut Room, values: &Values, out: &mut Vec<u8>) {
+    let (bytes, low, high) = (values.bytes.used(), values.low.used(), values.high.used());
+    coder.put(low, out);
+    coder.put(high, out);
+    if bytes.is_empty() {
+        return out.push(NOTHING);
+    }
+    let short = high.iter().all(|high| *high == 0);
+    let longest = usize::from(coder.kernel.highest(low));
+    if short && longest <= LISTED_MAX && put_list(coder, room, bytes, Lengths::Each(low), out) {
+        return;
+    }
+    if short && longest <= SHORT {
+        let rows = low.len();
+        let filled = enough(&mut room.differences, 8 * rows);
+        let mut at = 0;
+        for (value, len) in filled.as_chunks_mut::<8>().0.iter_mut().zip(low) {
+            let len = usize::from(*len);
+            *value = match bytes.get(at..at + 8) {
+                Some(word) => {
+                    let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+                    (word & !(u64::MAX.checked_shl(8 * len as u32).unwrap_or(0))).to_le_bytes()
+                }
+                None => {
+                    let mut value = [0; 8];
+                    value[..len].copy_from_slice(&bytes[at..at + len]);
+                    value
+                }
+            };
+            at += len;
+        }
+        let planes = enough(&mut room.planes, 8 * rows);
+        split(coder.kernel, filled, 8, planes);
+        out.push(PLANES);
+        out.push(longest as u8);
+        for plane in planes.chunks(rows).take(longest) {
+            coder.put(plane, out);
+        }
+        return;
+    }
+    out.push(WHOLE);
+    coder.put_text(bytes, out);
+}
+
+/// The lengths of the values of a column.
+#[derive(Clone, Copy)]
+enum Lengths<'a> {
+    Same(usize),
+    Each(&'a [u8]),
+}
+
+impl Lengths<'_> {
+    fn rows(self, bytes: usize) -> usize {
+        match self {
+            Lengths::Same(width) => bytes / width,
+            Lengths::Each(lengths) => lengths.len(),
+        }
+    }
+
+    fn of(self, row: usize) -> usize {
+        match self {
+            Lengths::Same(width) => width,
+            Lengths::Each(lengths) => usize::from(lengths[row]),
+        }
+    }
+}
+
+fn hash(value: &[u8]) -> usize {
+    let first = lowest(value);
+    let last = lowest(&value[value.len().saturating_sub(8)..]);
+    let mixed = (first ^ value.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ last.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    (mixed >> 52) as usize
+}
+
+fn lowest(value: &[u8]) -> u64 {
+    match value.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => value
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+/// Appends the values as numbers in a list of different ones, if there are few. Nothing is appended otherwise.
+fn put_list(
+    coder: &mut Coder,
+    room: &mut Room,
+    bytes: &[u8],
+    lengths: Lengths<'_>,
+    out: &mut Vec<u8>,
+) -> bool {
+    let rows = lengths.rows(bytes.len());
+    if rows < 256 || !repeats(bytes, lengths, rows) {
+        return false;
+    }
+    let mut slots = [OTHER; SLOTS];
+    let mut list: Vec<&[u8]> = Vec::with_capacity(usize::from(OTHER));
+    let numbers = enough(&mut room.numbers, rows);
+    room.others.clear();
+    let mut at = 0;
+    for (row, number) in numbers.iter_mut().enumerate() {
+        let len = lengths.of(row);
+        let value = &bytes[at..at + len];
+        at += len;
+        let slot = &mut slots[hash(value)];
+        if *slot != OTHER && list[usize::from(*slot)] == value {
+            *number = *slot;
+        } else if *slot == OTHER && list.len() < usize::from(OTHER) {
+            *slot = list.len() as u8;
+            *number = *slot;
+            list.push(value);
+        } else {
+            *number = OTHER;
+            room.others.extend(value);
+            if room.others.len() * 8 > at + 65536 {
+                return false;
+            }
+        }
+    }
+    out.push(LISTED);
+    out.push(list.len() as u8);
+    if let Lengths::Each(_) = lengths {
+        out.extend(list.iter().map(|value| value.len() as u8));
+    }
+    for value in &list {
+        out.extend_from_slice(value);
+    }
+    coder.put(numbers, out);
+    coder.put(room.others.used(), out);
+    true
+}
+
+/// Whether values that are spread over the column have few different ones among them.
+fn repeats(bytes: &[u8], lengths: Lengths<'_>, rows: usize) -> bool {
+    let mut seen: Vec<u64> = Vec::with_capacity(DIFFERENT);
+    let step = match lengths {
+        Lengths::Same(_) => rows / LOOKED_AT,
+        Lengths::Each(_) => 1,
+    };
+    let mut at = 0;
+    for row in 0..LOOKED_AT {
+        let len = lengths.of(row * step);
+        if let Lengths::Same(width) = lengths {
+            at = row * step * width;
+        }
+        let value = &bytes[at..at + len];
+        at += len;
+        let last = lowest(&value[value.len().saturating_sub(8)..]);
+        let mixed = lowest(value).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ last ^ len as u64;
+        if !seen.contains(&mixed) {
+            if seen.len() == DIFFERENT {
+                return false;
+            }
+            seen.push(mixed);
+        }
+    }
+    true
+}
+
+/// Memory for decoding one column.
+#[derive(Default)]
+pub(super) struct Decoded {
+    stream: Vec<u8>,
+    planes: Vec<u8>,
+    numbers: Vec<u8>,
+}
+
+/// Replaces `values` by the next column of values of `width` bytes.
+pub(super) fn get_fixed(
+    decoder: &mut Decoder,
+    cursor: &mut Cursor<'_>,
+    room: &mut Decoded,
+    width: usize,
+    values: &mut Vec<u8>,
+) -> Result<(), PayloadError> {
+    let at = cursor.at();
+    match cursor.byte()? {
+        NOTHING => values.clear(),
+        WHOLE => decoder.get(cursor, values)?,
+        PLANES if width <= PLANES_MAX => {
+            let lanes = cursor.number()? as u32;
+            let rows = get_planes(decoder, cursor, room, width)?;
+            values.resize(rows * width, 0);
+            join(decoder.kernel, &room.planes, width, values);
+            sum(values, width, lanes);
+        }
+        LISTED => {
+            let count = usize::from(cursor.byte()?);
+            let list = cursor.take(count * width)?;
+            decoder.get(cursor, &mut room.numbers)?;
+            decoder.get(cursor, &mut room.stream)?;
+            let mut others = room.stream.chunks_exact(width);
+            cursor.charge(room.numbers.len() * width)?;
+            values.clear();
+            values.reserve(room.numbers.len() * width);
+            for number in &room.numbers {
+                let number = usize::from(*number);
+                let value = match list.get(number * width..(number + 1) * width) {
+                    Some(value) => Some(value),
+                    None if number == usize::from(OTHER) => others.next(),
+                    None => None,
+                };
+                let Some(value) = value else {
+                    return Err(PayloadError::at(at, "a value is not in its list"));
+                };
+                values.extend_from_slice(value);
+            }
+        }
+        _ => {
+            return Err(PayloadError::at(
+                at,
+                "a column has a form that is not known",
+            ));
+        }
+    }
+    match values.len().is_multiple_of(width) {
+        true => Ok(()),
+        false => Err(PayloadError::at(at, "a column ends within a value")),
+    }
+}
+
+/// Reads `count` planes; returns the bytes of each.
+fn get_planes(
+    decoder: &mut Decoder,
+    cursor: &mut Cursor<'_>,
+    room: &mut Decoded,
+    count: usize,
+) -> Result<usize, PayloadError> {
+    room.planes.clear();
+    let mut rows = 0;
+    for i in 0..count {
+        let at = cursor.at();
+        decoder.get(cursor, &mut room.stream)?;
+        if i == 0 {
+            rows = room.stream.len();
+        }
+        if room.stream.len() != rows {
+            return Err(PayloadError::at(at, "planes have different lengths"));
+        }
+        room.planes.extend_from_slice(&room.stream);
+    }
+    Ok(rows)
+}
+
+/// The next column of values that each have a length.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) bytes: Vec<u8>,
+    pub(super) low: Vec<u8>,
+    pub(super) high: Vec<u8>,
+}
+
+/// Replaces `values` by the next column of values with lengths.
+pub(super) fn get_values(
+    decoder: &mut Decoder,
+    cursor: &mut Cursor<'_>,
+    room: &mut Decoded,
+    values: &mut Read,
+) -> Result<(), PayloadError> {
+    decoder.get(cursor, &mut values.low)?;
+    decoder.get(cursor, &mut values.high)?;
+    let at = cursor.at();
+    let wrong = |what| PayloadError::at(at, what);
+    if values.low.len() != values.high.len() {
+        return Err(wrong("lengths have lost a half"));
+    }
+    match cursor.byte()? {
+        NOTHING => values.bytes.clear(),
+        WHOLE => decoder.get(cursor, &mut values.bytes)?,
+        PLANES => {
+            let width = usize::from(cursor.byte()?);
+            if width > SHORT {
+                return Err(wrong("values in planes are too long"));
+            }
+            let rows = get_planes(decoder, cursor, room, width)?;
+            if rows != values.low.len() || values.low.iter().any(|len| usize::from(*len) > width) {
+                return Err(wrong("planes and lengths do not belong together"));
+            }
+            room.numbers.resize(rows * width, 0);
+            join(decoder.kernel, &room.planes, width, &mut room.numbers);
+            values.bytes.clear();
+            values.bytes.reserve(rows * width);
+            for (value, len) in room.numbers.chunks_exact(width).zip(&values.low) {
+                values.bytes.extend_from_slice(&value[..usize::from(*len)]);
+            }
+        }
+        LISTED => {
+            let count = usize::from(cursor.byte()?);
+            let lengths = cursor.take(count)?;
+            let mut list = Vec::with_capacity(count);
+            for len in lengths {
+                list.push(cursor.take(usize::from(*len))?);
+            }
+            decoder.get(cursor, &mut room.numbers)?;
+            decoder.get(cursor, &mut room.stream)?;
+            if room.numbers.len() != values.low.len() {
+                return Err(wrong("a list and its lengths do not belong together"));
+            }
+            cursor.charge(values.low.iter().map(|len| usize::from(*len)).sum())?;
+            values.bytes.clear();
+            let mut others = &room.stream[..];
+            for (number, len) in room.numbers.iter().zip(&values.low) {
+                let len = usize::from(*len);
+                let value = match list.get(usize::from(*number)) {
+                    Some(value) if value.len() == len => value,
+                    None if *number == OTHER && len <= others.len() => {
+                        let (value, rest) = others.split_at(len);
+                        others = rest;
+                        value
+                    }
+                    _ => return Err(wrong("a value is not in its list")),
+                };
+                values.bytes.extend_from_slice(value);
+            }
+        }
+        _ => return Err(wrong("a column has a form that is not known")),
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Numbers of variable length, and reading within bounds.
+//!
+//! Invariants
+//! - A cursor reads no byte beyond its end, whatever the bytes say.
+//! - The plain bytes that a payload's streams promise together are bounded before any of them is decoded.
+
+use crate::PayloadError;
+
+/// Appends `value` in groups of seven bits, the lowest first; each byte but the last has its top bit set.
+pub(super) fn put_number(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads a payload from its start to its end.
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// How many more bytes the streams of this payload may decode to.
+    allowance: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a [u8], allowance: usize) -> Cursor<'a> {
+        Cursor {
+            bytes,
+            at: 0,
+            allowance,
+        }
+    }
+
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// What is not read yet.
+    pub(super) fn rest(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    pub(super) fn error(&self, what: &'static str) -> PayloadError {
+        PayloadError::at(self.at, what)
+    }
+
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], PayloadError> {
+        let Some(bytes) = self.bytes[self.at..].get(..len) else {
+            return Err(PayloadError::at(self.bytes.len(), "payload ends early"));
+        };
+        self.at += len;
+        Ok(bytes)
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, PayloadError> {
+        Ok(self.take(1)?[0])
+    }
+
+    /// A number of at most four groups, which is below 2^28.
+    pub(super) fn number(&mut self) -> Result<usize, PayloadError> {
+        let mut value = 0;
+        for shift in [0, 7, 14, 21] {
+            let byte = self.byte()?;
+            value |= usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.error("a number has more than four bytes"))
+    }
+
+    /// A number of plain bytes, taken off the allowance.
+    pub(super) fn promised(&mut self) -> Result<usize, PayloadError> {
+        let len = self.number()?;
+        self.charge(len)?;
+        Ok(len)
+    }
+
+    /// Takes `len` plain bytes off the allowance.
+    pub(super) fn charge(&mut self, len: usize) -> Result<(), PayloadError> {
+        match self.allowance.checked_sub(len) {
+            Some(left) => {
+                self.allowance = left;
+                Ok(())
+            }
+            None => Err(self.error("streams are longer than the buffer can need")),
+        }
+    }
+}

@@ -1,0 +1,913 @@
+//! Rows of a table: a heap page as line pointers, tuple headers and columns.
+//!
+//! The lengths of a column's values without one width are two bytes each. The high one is 0 for a value with a header of
+//! one byte; bit 7 is set for one of four bytes, and then bit 6 if it is compressed, and the bits below are bits 8 to 13 of
+//! the length; 0x40 alone is a pointer to TOAST. The low one has the lowest bits of the length, without the header.
+//!
+//! Invariants
+//! - A page is taken apart only if `join` gives it back byte for byte; else nothing is kept of it.
+//!
+//! Source: "Database Page Layout" and "TOAST" of PostgreSQL's documentation, htup_details.h and varatt.h.
+
+use std::ops::Range;
+
+use super::column::{Read, Values};
+use super::kernel::Kernel;
+use super::layout::Column;
+use super::page::{Head, POINTER_NORMAL, Pointer, align8, word_at};
+use super::store::Store;
+
+/// Tables with more columns are not taken apart.
+pub(super) const COLUMNS_MAX: usize = 128;
+
+/// Bytes of a tuple's header without its bitmap.
+const HEADER: usize = 23;
+pub(super) const HEADER_STORED: usize = 24;
+/// `varatt_external` with its tag, after the byte 1: the only pointer that is on disk.
+const EXTERNAL: usize = 17;
+const EXTERNAL_TAG: u8 = 18;
+
+const LONG: u8 = 0x80;
+const COMPRESSED: u8 = 0x40;
+const TOASTED: u8 = 0x40;
+/// Bits 8 to 13 of a length.
+const REST: u8 = 0x3f;
+const LENGTH_MAX: usize = 1 << 14;
+
+/// A tuple's flags: which header it has, and whether it has a bitmap of NULLs.
+const SAME: u8 = 0;
+const BEFORE: u8 = 1;
+const OTHER: u8 = 2;
+const HAS_NULLS: u8 = 4;
+
+/// What of a header's last eight bytes is kept: not `t_hoff`, not the first byte of the bitmap, and not the bit that says
+/// that there is one.
+const KEPT: u64 = 0x0000_fffe_ffff_ffff;
+
+/// A tuple's header: three words.
+type Header = [u64; 3];
+
+/// Headers seen last, over all pages of a group.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Recent {
+    last: Header,
+    before: Header,
+}
+
+/// Where a tuple is. No page has more than 32 KiB.
+#[derive(Clone, Copy, Default)]
+struct Tuple {
+    start: u16,
+    end: u16,
+    /// Bytes before its values.
+    header: u16,
+    /// Its line pointer's index.
+    index: u16,
+}
+
+impl Tuple {
+    fn start(self) -> usize {
+        usize::from(self.start)
+    }
+
+    fn end(self) -> usize {
+        usize::from(self.end)
+    }
+}
+
+/// What heap pages became.
+#[derive(Default)]
+pub(super) struct Rows {
+    recent: Recent,
+    /// One byte for each tuple.
+    pub(super) flags: Store,
+    /// Headers that are not among the last two, [`HEADER_STORED`] bytes each.
+    pub(super) headers: Store,
+    /// Line pointers of pages whose order is not the usual one.
+    pub(super) pointers: Store,
+    /// The bitmaps of all tuples of pages that have NULLs: all first bytes, all second ones.
+    pub(super) nulls: Vec<Store>,
+    pub(super) columns: Vec<Values>,
+    /// Bytes of holes, between tuples, and after them.
+    pub(super) rest: Store,
+    marks: Vec<[usize; 3]>,
+    tuples: Vec<Tuple>,
+    /// Which attributes each tuple has, if some tuple has not all.
+    present: Vec<u128>,
+    /// The tuples' numbers by their places, on a page with an unusual order.
+    order: Vec<usize>,
+    offsets: Vec<u32>,
+}
+
+/// What a page needs besides its columns.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Form {
+    /// Its line pointers are kept.
+    pub(super) pointers: bool,
+    /// Bytes between or after tuples are kept.
+    pub(super) gaps: bool,
+    /// The bitmaps of its tuples are kept.
+    pub(super) nulls: bool,
+}
+
+/// Brings bytes into the core's cache, many lines at a time: rows are then read one after the other.
+#[inline(always)]
+fn touch(bytes: &[u8]) {
+    const LINE: usize = 64;
+    std::hint::black_box(bytes.iter().step_by(LINE).fold(0, |all, byte| all ^ byte));
+}
+
+/// All of `count` bits.
+fn all(count: usize) -> u128 {
+    match count {
+        128.. => u128::MAX,
+        count => (1 << count) - 1,
+    }
+}
+
+impl Rows {
+    pub(super) fn clear(&mut self) {
+        self.recent = Recent::default();
+        for store in [
+            &mut self.flags,
+            &mut self.headers,
+            &mut self.pointers,
+            &mut self.rest,
+        ] {
+            store.clear();
+        }
+        self.nulls.iter_mut().for_each(Store::clear);
+        for column in &mut self.columns {
+            column.bytes.clear();
+            column.low.clear();
+            column.high.clear();
+        }
+    }
+
+    /// Takes `page` apart, whose head is plausible and which has no special space. `None`, and nothing is kept, if it is not
+    /// exactly as `columns` say.
+    pub(super) fn split(
+        &mut self,
+        kernel: Kernel,
+        page: &[u8],
+        head: &Head,
+        columns: &[Column],
+    ) -> Option<Form> {
+        if self.columns.len() < columns.len() {
+            self.columns.resize_with(columns.len(), Values::default);
+        }
+        let recent = self.recent;
+        let lens = [self.flags.len(), self.headers.len(), self.pointers.len()];
+        self.marks.clear();
+        self.marks.extend(
+            self.columns[..columns.len()]
+                .iter()
+                .map(|c| [c.bytes.len(), c.low.len(), c.high.len()]),
+        );
+        let form = self.attempt(kernel, page, head, columns);
+        if form.is_none() {
+            self.recent = recent;
+            self.flags.truncate(lens[0]);
+            self.headers.truncate(lens[1]);
+            self.pointers.truncate(lens[2]);
+            for (column, mark) in self.columns.iter_mut().zip(&self.marks) {
+                column.bytes.truncate(mark[0]);
+                column.low.truncate(mark[1]);
+                column.high.truncate(mark[2]);
+            }
+        }
+        form
+    }
+
+    fn attempt(
+        &mut self,
+        kernel: Kernel,
+        page: &[u8],
+        head: &Head,
+        columns: &[Column],
+    ) -> Option<Form> {
+        touch(&page[head.upper..]);
+        let usual = self.find_tuples(page, head)?;
+        if self.tuples.is_empty() {
+            return None;
+        }
+        let (nulls, filled) = self.take_headers(page, columns.len())?;
+        self.offsets.clear();
+        let data = self
+            .tuples
+            .iter()
+            .map(|tuple| u32::from(tuple.start + tuple.header));
+        self.offsets.extend(data);
+        let present = &self.present;
+        let (every, any) = match present.is_empty() {
+            true => (u128::MAX, u128::MAX),
+            false => present.iter().fold((u128::MAX, 0), |(every, any), bits| {
+                (every & bits, any | bits)
+            }),
+        };
+        for (i, column) in columns.iter().enumerate() {
+            if any >> i & 1 == 0 {
+                continue;
+            }
+            let whole = every >> i & 1 == 1;
+            let mut walk = Walk {
+                kernel,
+                page,
+                present: &self.present,
+                offsets: &mut self.offsets,
+                column: i,
+                align: usize::from(column.align) - 1,
+            };
+            let values = &mut self.columns[i];
+            match (column.len, whole) {
+                (1, true) => walk.fixed::<1>(&mut values.bytes)?,
+                (2, true) => walk.fixed::<2>(&mut values.bytes)?,
+                (4, true) => walk.fixed::<4>(&mut values.bytes)?,
+                (8, true) => walk.fixed::<8>(&mut values.bytes)?,
+                (16, true) => walk.fixed::<16>(&mut values.bytes)?,
+                (1.., _) => walk.fixed_or_null(column.len as usize, &mut values.bytes)?,
+                _ => walk.values(values, whole)?,
+            }
+        }
+        let ends = self.tuples.iter().map(|tuple| u32::from(tuple.end));
+        if !self.offsets.iter().copied().eq(ends) {
+            return None;
+        }
+        let form = Form {
+            pointers: !usual,
+            gaps: filled || self.has_gaps(page, head),
+            nulls,
+        };
+        self.keep(page, head, columns.len(), form);
+        Some(form)
+    }
+
+    /// Keeps the tuples' headers; says whether there are bitmaps of NULLs, and whether bytes after a tuple are not zeros.
+    fn take_headers(&mut self, page: &[u8], columns: usize) -> Option<(bool, bool)> {
+        let full = all(columns);
+        let (mut nulls, mut filled) = (false, 0);
+        self.present.clear();
+        let flags = self.flags.room(self.tuples.len());
+        for (i, (tuple, flag)) in self.tuples.iter_mut().zip(flags).enumerate() {
+            let (at, end) = (tuple.start(), tuple.end());
+            filled |= between(page, end, align8(end));
+            let fixed: &[u8; HEADER_STORED] = page[at..at + HEADER_STORED].try_into().expect("24");
+            let header = [word_at(fixed, 0), word_at(fixed, 8), word_at(fixed, 16)];
+            let attributes = attributes(&header);
+            if attributes == 0 || attributes > columns {
+                return None;
+            }
+            let has_nulls = header[2] >> 32 & 1 == 1;
+            let start = (header[2] >> 48) as usize & 0xff;
+            let mut present = all(attributes);
+            if has_nulls {
+                present = bitmap(&page[at..end], attributes, start)?;
+                nulls = true;
+            } else if start != HEADER_STORED || fixed[HEADER] != 0 {
+                return None;
+            }
+            if present != full && self.present.len() < i {
+                self.present.resize(i, full);
+            }
+            if present != full || !self.present.is_empty() {
+                self.present.push(present);
+            }
+            tuple.header = start as u16;
+            let header = normal(header, tuple.index);
+            let known = self.recent.find(header);
+            *flag = known | if has_nulls { HAS_NULLS } else { 0 };
+            if known == OTHER {
+                for word in header {
+                    self.headers.push(word.to_le_bytes());
+                }
+            }
+        }
+        self.flags.advance(self.tuples.len());
+        Some((nulls, filled != 0))
+    }
+
+    /// Finds the tuples; says whether they lie as PostgreSQL places them: one below the other, in order, without a gap.
+    fn find_tuples(&mut self, page: &[u8], head: &Head) -> Option<bool> {
+        self.tuples.clear();
+        let (mut below, mut usual) = (head.size, true);
+        for index in 0..head.pointers() {
+            let pointer = Pointer::at(page, index);
+            if pointer.state() != POINTER_NORMAL {
+                if pointer.len() != 0 {
+                    return None;
+                }
+                usual = false;
+                continue;
+            }
+            let (at, end) = (pointer.offset(), pointer.offset() + pointer.len());
+            if pointer.len() < HEADER_STORED || at < head.upper || end > head.size || at % 8 != 0 {
+                return None;
+            }
+            below = below.wrapping_sub(align8(pointer.len()));
+            usual &= at == below;
+            self.tuples.push(Tuple {
+                start: at as u16,
+                end: end as u16,
+                header: 0,
+                index: index as u16,
+            });
+        }
+        self.order.clear();
+        if usual && below == head.upper {
+            return Some(true);
+        }
+        // In another order, they must not overlap.
+        self.order.extend(0..self.tuples.len());
+        self.order.sort_unstable_by_key(|i| self.tuples[*i].start);
+        let mut end = head.upper;
+        for i in &self.order {
+            let tuple = self.tuples[*i];
+            if tuple.start() < end {
+                return None;
+            }
+            end = align8(tuple.end());
+        }
+        Some(false)
+    }
+
+    /// Whether a byte that is not zero lies between the tuples.
+    fn has_gaps(&self, page: &[u8], head: &Head) -> bool {
+        let mut gaps = self.gaps(head);
+        gaps.any(|gap| page[gap].iter().any(|byte| *byte != 0))
+    }
+
+    /// Every run of bytes from `pd_upper` on that no tuple with its filling covers; only a page with an unusual order has
+    /// some.
+    fn gaps(&self, head: &Head) -> impl Iterator<Item = Range<usize>> {
+        let starts = self.order.iter().map(|i| self.tuples[*i].start());
+        let starts = starts.chain((!self.order.is_empty()).then_some(head.size));
+        let ends = self.order.iter().map(|i| align8(self.tuples[*i].end()));
+        let ends = std::iter::once(head.upper).chain(ends);
+        ends.zip(starts).map(|(end, start)| end..start)
+    }
+
+    fn keep(&mut self, page: &[u8], head: &Head, columns: usize, form: Form) {
+        if form.pointers {
+            self.pointers.extend(&page[Head::LEN..head.lower]);
+        }
+        if form.nulls {
+            let bytes = columns.div_ceil(8);
+            if self.nulls.len() < bytes {
+                self.nulls.resize_with(bytes, Store::default);
+            }
+            for (i, nulls) in self.nulls[..bytes].iter_mut().enumerate() {
+                for present in &self.present {
+                    nulls.push([(present >> (8 * i)) as u8]);
+                }
+            }
+        }
+        if form.gaps {
+            for tuple in &self.tuples {
+                self.rest.extend(&page[tuple.end()..align8(tuple.end())]);
+            }
+            let mut rest = std::mem::take(&mut self.rest);
+            self.gaps(head).for_each(|gap| rest.extend(&page[gap]));
+            self.rest = rest;
+        }
+    }
+}
+
+/// The attributes of a tuple that are there, by its bitmap of NULLs; `None` if the header is not as PostgreSQL makes it.
+fn bitmap(tuple: &[u8], attributes: usize, start: usize) -> Option<u128> {
+    let len = attributes.div_ceil(8);
+    if start != align8(HEADER + len) || start > tuple.len() {
+        return None;
+    }
+    let (bytes, after) = tuple[HEADER..start].split_at(len);
+    let mut bits = [0; 16];
+    bits[..len].copy_from_slice(bytes);
+    let bits = u128::from_le_bytes(bits);
+    let exact = bits & !all(attributes) == 0 && after.iter().all(|byte| *byte == 0);
+    exact.then_some(bits)
+}
+
+/// `HeapTupleHeaderGetNatts`: attributes that the tuple has, of which some may be NULL.
+fn attributes(header: &Header) -> usize {
+    (header[2] >> 16) as usize & 0x7ff
+}
+
+/// The header without what follows from its place and its bitmap.
+fn normal(header: Header, index: u16) -> Header {
+    [
+        header[0],
+        header[1],
+        (header[2] & KEPT) ^ (u64::from(index) + 1),
+    ]
+}
+
+impl Recent {
+    #[inline(always)]
+    fn find(&mut self, header: Header) -> u8 {
+        if header == self.last {
+            return SAME;
+        }
+        if header == self.before {
+            return BEFORE;
+        }
+        self.before = self.last;
+        self.last = header;
+        OTHER
+    }
+}
+
+/// One column of a page: reads its values, and moves the offsets behind them.
+struct Walk<'a> {
+    kernel: Kernel,
+    page: &'a [u8],
+    /// As that of [`Rows`].
+    present: &'a [u128],
+    offsets: &'a mut [u32],
+    column: usize,
+    /// Its alignment less one.
+    align: usize,
+}
+
+impl Walk<'_> {
+    fn has(&self, tuple: usize) -> bool {
+        self.present[tuple] >> self.column & 1 == 1
+    }
+
+    /// All tuples have a value of `N` bytes.
+    fn fixed<const N: usize>(&mut self, out: &mut Store) -> Option<()> {
+        let len = self.offsets.len() * N;
+        let room = &mut out.room(len)[..len];
+        if N == 4 {
+            self.kernel
+                .fixed_four(self.page, self.offsets, self.align, room)?;
+        } else {
+            fixed::<N>(self.page, self.offsets, self.align, room)?;
+        }
+        out.advance(len);
+        Some(())
+    }
+
+    fn fixed_or_null(&mut self, len: usize, out: &mut Store) -> Option<()> {
+        let mut filling = 0;
+        for i in 0..self.offsets.len() {
+            if !self.has(i) {
+                continue;
+            }
+            let offset = self.offsets[i] as usize;
+            let at = (offset + self.align) & !self.align;
+            let value = self.page.get(at..at + len)?;
+            out.extend(value);
+            filling |= between(self.page, offset, at);
+            self.offsets[i] = (at + len) as u32;
+        }
+        (filling == 0).then_some(())
+    }
+
+    /// Values with lengths of their own. `whole`: all tuples have one.
+    fn values(&mut self, out: &mut Values, whole: bool) -> Option<()> {
+        let rows = self.offsets.len();
+        // The values of one column of a page are not longer than the page.
+        let bytes = out.bytes.room(self.page.len() + 128);
+        let low = &mut out.low.room(rows)[..rows];
+        let high = out.high.room(rows);
+        if whole && let Some(longest) = self.kernel.short_lengths(self.page, self.offsets, low) {
+            high[..rows].fill(0);
+            let (page, offsets) = (self.page, &mut *self.offsets);
+            let used = match longest {
+                ..=8 => copy_short::<8>(page, offsets, low, bytes)?,
+                ..=16 => copy_short::<16>(page, offsets, low, bytes)?,
+                ..=32 => copy_short::<32>(page, offsets, low, bytes)?,
+                ..=64 => copy_short::<64>(page, offsets, low, bytes)?,
+                _ => copy_short::<128>(page, offsets, low, bytes)?,
+            };
+            out.bytes.advance(used);
+            out.low.advance(rows);
+            out.high.advance(rows);
+            return Some(());
+        }
+        let (mut used, mut row) = (0, 0);
+        for i in 0..rows {
+            if !whole && !self.has(i) {
+                continue;
+            }
+            let offset = self.offsets[i] as usize;
+            let first = *self.page.get(offset)?;
+            let (at, len, how) = match first & 1 == 1 && first != 1 {
+                true => (offset + 1, usize::from(first >> 1) - 1, 0),
+                false => self.long(offset)?,
+            };
+            low[row] = len as u8;
+            high[row] = how;
+            row += 1;
+            copy(self.page, at, len, bytes.get_mut(used..)?)?;
+            used += len;
+            self.offsets[i] = (at + len) as u32;
+        }
+        out.bytes.advance(used);
+        out.low.advance(row);
+        out.high.advance(row);
+        Some(())
+    }
+
+    /// A value whose header is not one byte with a length: where it begins, its length, and the high byte that says so.
+    fn long(&self, offset: usize) -> Option<(usize, usize, u8)> {
+        if self.page[offset] == 1 {
+            let tagged = *self.page.get(offset + 1)? == EXTERNAL_TAG;
+            return tagged.then_some((offset + 1, EXTERNAL, TOASTED));
+        }
+        let at = (offset + self.align) & !self.align;
+        if between(self.page, offset, at) != 0 {
+            return None;
+        }
+        let header = u32::from_le_bytes(self.page.get(at..at + 4)?.try_into().ok()?);
+        let len = ((header >> 2) as usize).checked_sub(4)?;
+        if header & 1 == 1 || len >= LENGTH_MAX {
+            return None;
+        }
+        let compressed = if header & 2 == 2 { COMPRESSED } else { 0 };
+        Some((at + 4, len, LONG | compressed | (len >> 8) as u8))
+    }
+}
+
+/// As [`Kernel::fixed_four`], for values of `N` bytes.
+pub(super) fn fixed<const N: usize>(
+    page: &[u8],
+    offsets: &mut [u32],
+    align: usize,
+    out: &mut [u8],
+) -> Option<()> {
+    let mut filling = 0;
+    for (offset, value) in offsets.iter_mut().zip(out.as_chunks_mut::<N>().0) {
+        let at = (*offset as usize + align) & !align;
+        *value = page.get(at..at + N)?.try_into().ok()?;
+        filling |= between(page, *offset as usize, at);
+        *offset = (at + N) as u32;
+    }
+    (filling == 0).then_some(())
+}
+
+/// Copies the values at `offsets` with these lengths, none above `N`, one behind the other; returns the bytes of all.
+fn copy_short<const N: usize>(
+    page: &[u8],
+    offsets: &mut [u32],
+    lengths: &[u8],
+    out: &mut [u8],
+) -> Option<usize> {
+    let mut used = 0;
+    for (offset, len) in offsets.iter_mut().zip(lengths) {
+        let (at, len) = (*offset as usize, usize::from(*len));
+        let room = out.get_mut(used..used + N)?;
+        match page.get(at..at + N) {
+            Some(piece) => room.copy_from_slice(piece),
+            None => room
+                .get_mut(..len)?
+                .copy_from_slice(page.get(at..at + len)?),
+        }
+        used += len;
+        *offset = (at + len) as u32;
+    }
+    Some(used)
+}
+
+/// Copies `len` bytes of the page, and perhaps some more, in pieces of a fixed size where that is possible.
+#[inline(always)]
+fn copy(page: &[u8], at: usize, len: usize, out: &mut [u8]) -> Option<()> {
+    const PIECE: usize = 32;
+    if len <= PIECE
+        && let Some(piece) = page.get(at..at + PIECE)
+        && let Some(out) = out.get_mut(..PIECE)
+    {
+        out.copy_from_slice(piece);
+        return Some(());
+    }
+    out.get_mut(..len)?.copy_from_slice(page.get(at..at + len)?);
+    Some(())
+}
+
+/// The bytes from `start` to `end`, at most seven, in the top of a word: 0 if they are zeros. At least eight bytes lie
+/// before `end`.
+#[inline(always)]
+fn between(page: &[u8], start: usize, end: usize) -> u64 {
+    word_at(page, end - 8) >> 1 >> (63 - 8 * (end - start))
+}
+
+/// Streams from which heap pages are put together, and how far they are used.
+#[derive(Default)]
+pub(super) struct Parts {
+    recent: Recent,
+    pub(super) flags: Taken,
+    pub(super) headers: Taken,
+    pub(super) pointers: Taken,
+    pub(super) nulls: Vec<Taken>,
+    pub(super) columns: Vec<Part>,
+    pub(super) rest: Taken,
+    tuples: Vec<Tuple>,
+    /// Which attributes each tuple has.
+    present: Vec<u128>,
+    heads: Vec<Header>,
+    offsets: Vec<usize>,
+}
+
+/// A stream of which the first bytes are used up.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Taken {
+    pub(super) fn rewind(&mut self) {
+        self.used = 0;
+    }
+
+    pub(super) fn is_used_up(&self) -> bool {
+        self.used == self.bytes.len()
+    }
+
+    pub(super) fn take(&mut self, len: usize) -> Option<&[u8]> {
+        let taken = self.bytes.get(self.used..self.used + len)?;
+        self.used += len;
+        Some(taken)
+    }
+}
+
+/// A column, and how far it is used. For values of one width, `values.bytes` has them.
+#[derive(Default)]
+pub(super) struct Part {
+    pub(super) values: Read,
+    row: usize,
+    at: usize,
+}
+
+impl Part {
+    pub(super) fn rewind(&mut self) {
+        (self.row, self.at) = (0, 0);
+    }
+
+    pub(super) fn is_used_up(&self, column: &Column) -> bool {
+        self.at == self.values.bytes.len() && (column.len > 0 || self.row == self.values.low.len())
+    }
+}
+
+/// How a value with a length of its own lies in a tuple.
+#[derive(Clone, Copy)]
+struct Stored {
+    /// Its header is aligned.
+    aligned: bool,
+    /// Bytes of its header, and the header.
+    header: (usize, u32),
+    len: usize,
+}
+
+impl Stored {
+    #[inline(always)]
+    fn of(low: u8, high: u8) -> Option<Stored> {
+        let len = usize::from(low);
+        let (aligned, header, len) = match high {
+            0 if len < 127 => (false, (1, (low as u32 + 1) << 1 | 1), len),
+            TOASTED if len == EXTERNAL => (false, (1, 1), len),
+            LONG.. => {
+                let len = len | usize::from(high & REST) << 8;
+                let compressed = u32::from(high & COMPRESSED != 0) << 1;
+                (true, (4, ((len + 4) as u32) << 2 | compressed), len)
+            }
+            _ => return None,
+        };
+        Some(Stored {
+            aligned,
+            header,
+            len,
+        })
+    }
+}
+
+impl Parts {
+    /// Makes everything unused, for `columns` columns.
+    pub(super) fn rewind(&mut self, columns: usize) {
+        self.recent = Recent::default();
+        let streams = [
+            &mut self.flags,
+            &mut self.headers,
+            &mut self.pointers,
+            &mut self.rest,
+        ];
+        streams.into_iter().for_each(Taken::rewind);
+        self.nulls.resize_with(columns.div_ceil(8), Taken::default);
+        self.nulls.iter_mut().for_each(Taken::rewind);
+        if self.columns.len() < columns {
+            self.columns.resize_with(columns, Part::default);
+        }
+        self.columns.iter_mut().for_each(Part::rewind);
+    }
+
+    /// Puts a page together whose head is in `page` and whose other bytes are zeros. `None` if the streams do not fit it.
+    pub(super) fn join(
+        &mut self,
+        page: &mut [u8],
+        head: &Head,
+        form: Form,
+        columns: &[Column],
+    ) -> Option<()> {
+        if form.pointers {
+            let pointers = self.pointers.take(head.lower - Head::LEN)?;
+            page[Head::LEN..head.lower].copy_from_slice(pointers);
+        }
+        let any = self.take_headers(page, head, form, columns)?;
+        self.offsets.clear();
+        self.offsets
+            .extend(self.tuples.iter().map(|tuple| usize::from(tuple.header)));
+        for (i, column) in columns.iter().enumerate() {
+            if any >> i & 1 == 1 {
+                self.measure(i, column)?;
+            }
+        }
+        self.place(page, head, form)?;
+        for (i, column) in columns.iter().enumerate() {
+            if any >> i & 1 == 1 {
+                self.write(page, i, column)?;
+            }
+        }
+        if form.gaps {
+            self.fill_gaps(page, head, form)?;
+        }
+        Some(())
+    }
+
+    /// Reads the tuples' headers; returns which attributes some tuple has.
+    fn take_headers(
+        &mut self,
+        page: &[u8],
+        head: &Head,
+        form: Form,
+        columns: &[Column],
+    ) -> Option<u128> {
+        self.tuples.clear();
+        let normal =
+            |index: &usize| !form.pointers || Pointer::at(page, *index).state() == POINTER_NORMAL;
+        let tuples = (0..head.pointers()).filter(normal).map(|index| Tuple {
+            index: index as u16,
+            ..Tuple::default()
+        });
+        self.tuples.extend(tuples);
+        self.present.clear();
+        self.heads.clear();
+        let flags = self.flags.take(self.tuples.len())?;
+        let mut any = 0;
+        for (tuple, flag) in self.tuples.iter_mut().zip(flags) {
+            let header = match flag & 3 {
+                SAME => self.recent.last,
+                BEFORE => self.recent.before,
+                OTHER => {
+                    let bytes = self.headers.take(HEADER_STORED)?;
+                    let header = [word_at(bytes, 0), word_at(bytes, 8), word_at(bytes, 16)];
+                    self.recent.before = std::mem::replace(&mut self.recent.last, header);
+                    header
+                }
+                _ => return None,
+            };
+            let has_nulls = flag & HAS_NULLS != 0;
+            let attributes = attributes(&header);
+            if attributes == 0 || attributes > columns.len() || *flag > HAS_NULLS | OTHER {
+                return None;
+            }
+            let mut present = all(attributes);
+            if form.nulls {
+                let mut bits = [0; 16];
+                for (byte, nulls) in bits.iter_mut().zip(&mut self.nulls) {
+                    *byte = nulls.take(1)?[0];
+                }
+                present &= u128::from_le_bytes(bits);
+            } else if has_nulls {
+                return None;
+            }
+            any |= present;
+            self.present.push(present);
+            let start = match has_nulls {
+                true => align8(HEADER + attributes.div_ceil(8)),
+                false => HEADER_STORED,
+            };
+            tuple.header = start as u16;
+            self.heads.push([
+                header[0],
+                header[1],
+                (header[2] ^ (u64::from(tuple.index) + 1)) & KEPT
+                    | u64::from(has_nulls) << 32
+                    | (start as u64) << 48,
+            ]);
+        }
+        Some(any)
+    }
+
+    /// Moves the offsets, which count from each tuple's start, behind the values of a column.
+    fn measure(&mut self, column: usize, layout: &Column) -> Option<()> {
+        let align = usize::from(layout.align) - 1;
+        let part = &self.columns[column];
+        let mut row = part.row;
+        for (present, offset) in self.present.iter().zip(&mut self.offsets) {
+            if present >> column & 1 == 0 {
+                continue;
+            }
+            if layout.len > 0 {
+                *offset = ((*offset + align) & !align) + layout.len as usize;
+                continue;
+            }
+            let stored = Stored::of(*part.values.low.get(row)?, part.values.high[row])?;
+            row += 1;
+            let at = if stored.aligned {
+                (*offset + align) & !align
+            } else {
+                *offset
+            };
+            *offset = at + stored.header.0 + stored.len;
+        }
+        Some(())
+    }
+
+    /// Gives each tuple its place, and writes line pointers and headers. `offsets` are the tuples' lengths, and then where
+    /// their values begin.
+    fn place(&mut self, page: &mut [u8], head: &Head, form: Form) -> Option<()> {
+        let mut below = head.size;
+        let tuples = self.tuples.iter_mut().zip(&self.heads).zip(&self.present);
+        for (((tuple, header), present), offset) in tuples.zip(&mut self.offsets) {
+            let len = *offset;
+            let index = usize::from(tuple.index);
+            let start = if form.pointers {
+                let pointer = Pointer::at(page, index);
+                (pointer.len() == len).then_some(())?;
+                pointer.offset()
+            } else {
+                below = below.checked_sub(align8(len))?;
+                Pointer::normal(below, len).put(page, index);
+                below
+            };
+            (start >= head.upper && start % 8 == 0).then_some(())?;
+            let bytes = page.get_mut(start..start + len)?;
+            (tuple.start, tuple.end) = (start as u16, (start + len) as u16);
+            let (fixed, rest) = bytes.split_at_mut_checked(HEADER_STORED)?;
+            for (bytes, word) in fixed.as_chunks_mut::<8>().0.iter_mut().zip(header) {
+                *bytes = word.to_le_bytes();
+            }
+            if header[2] >> 32 & 1 == 1 {
+                let bits = present.to_le_bytes();
+                let len = attributes(header).div_ceil(8);
+                fixed[HEADER] = bits[0];
+                rest.get_mut(..len - 1)?.copy_from_slice(&bits[1..len]);
+            }
+            *offset = start + usize::from(tuple.header);
+        }
+        (form.pointers || below == head.upper).then_some(())
+    }
+
+    fn write(&mut self, page: &mut [u8], column: usize, layout: &Column) -> Option<()> {
+        let align = usize::from(layout.align) - 1;
+        let part = &mut self.columns[column];
+        let bytes = &part.values.bytes[..];
+        for (present, offset) in self.present.iter().zip(&mut self.offsets) {
+            if present >> column & 1 == 0 {
+                continue;
+            }
+            let (at, len) = if layout.len > 0 {
+                ((*offset + align) & !align, layout.len as usize)
+            } else {
+                let stored =
+                    Stored::of(*part.values.low.get(part.row)?, part.values.high[part.row])?;
+                part.row += 1;
+                let at = if stored.aligned {
+                    (*offset + align) & !align
+                } else {
+                    *offset
+                };
+                let (header_len, header) = stored.header;
+                page.get_mut(at..at + header_len)?
+                    .copy_from_slice(&header.to_le_bytes()[..header_len]);
+                (at + header_len, stored.len)
+            };
+            page.get_mut(at..at + len)?
+                .copy_from_slice(bytes.get(part.at..part.at + len)?);
+            part.at += len;
+            *offset = at + len;
+        }
+        Some(())
+    }
+
+    fn fill_gaps(&mut self, page: &mut [u8], head: &Head, form: Form) -> Option<()> {
+        for tuple in &self.tuples {
+            let gap = tuple.end()..align8(tuple.end());
+            page[gap.clone()].copy_from_slice(self.rest.take(gap.len())?);
+        }
+        if !form.pointers {
+            return Some(());
+        }
+        self.tuples.sort_unstable_by_key(|tuple| tuple.start);
+        let mut covered = head.upper;
+        let places = self
+            .tuples
+            .iter()
+            .map(|tuple| (tuple.start(), align8(tuple.end())));
+        for (start, end) in places.chain([(head.size, head.size)]) {
+            let gap = page.get_mut(covered..start)?;
+            gap.copy_from_slice(self.rest.take(gap.len())?);
+            covered = end;
+        }
+        Some(())
+    }
+}

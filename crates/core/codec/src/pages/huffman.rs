@@ -1,0 +1,486 @@
+//! One stream of bytes in Huffman codes: histogram, codes, and the two directions.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | last symbol that has a code | 1 |
+//! | code lengths of symbols 0 to the last, in nibbles, the low nibble first | until all have a length |
+//! | lengths of the first three bit streams, if there are four | numbers |
+//! | the bit streams | |
+//!
+//! A nibble of 1 to 11 is a length. 0 and a nibble n are n + 1 symbols without a code. 12 and a nibble n repeat the last
+//! length n + 3 times. A last nibble that is not needed is 0.
+//!
+//! Plain bytes below [`FOUR_FROM`] are one bit stream. Others are four: each has a quarter of the plain bytes, rounded up,
+//! the last has what is left. A bit stream begins with the highest bit of its first byte; codes are canonical, in order of
+//! length and then of symbol; what is left of the last byte is zero bits.
+//!
+//! Invariants
+//! - Lengths fill the code space exactly, also on decoding, so every bit pattern is a code.
+//! - Decoding accepts a stream only if its codes end in the last byte.
+//!
+//! Leaves to others: whether a stream is worth it (`stream.rs`).
+
+use std::sync::LazyLock;
+
+use super::kernel::Kernel;
+use crate::PayloadError;
+use crate::huffman::lengths;
+
+use super::cursor::{Cursor, put_number};
+
+/// Longest code.
+pub(super) const BITS_MAX: usize = 11;
+/// Longest code of a stream below [`SHORT`]: its decoding table is filled in less time.
+const BITS_MAX_SHORT: usize = 9;
+const SHORT: usize = 8192;
+/// From this length on there are four bit streams, which a processor codes at the same time.
+const FOUR_FROM: usize = 256;
+
+/// How often each byte occurs.
+pub(super) type Counts = [u32; 256];
+
+/// Counts one in `every` pieces of 64 bytes, and with 1 all bytes.
+pub(super) fn count(bytes: &[u8], every: usize) -> Counts {
+    let mut tables = [[0u32; 256]; 4];
+    let mut pieces = bytes.chunks_exact(64);
+    for piece in pieces.by_ref().step_by(every) {
+        for word in piece.as_chunks::<8>().0 {
+            let word = u64::from_le_bytes(*word);
+            for (byte, table) in (0..8).zip([0, 1, 2, 3, 0, 1, 2, 3]) {
+                tables[table][(word >> (8 * byte)) as usize & 0xff] += 1;
+            }
+        }
+    }
+    let [mut sum, a, b, c] = tables;
+    for (i, sum) in sum.iter_mut().enumerate() {
+        *sum += a[i] + b[i] + c[i];
+    }
+    if every == 1 {
+        for byte in pieces.remainder() {
+            sum[usize::from(*byte)] += 1;
+        }
+    }
+    sum
+}
+
+/// The entropy in bits for each byte, 0 to 8.
+pub(super) fn entropy(counts: &Counts) -> f32 {
+    let total: u32 = counts.iter().sum();
+    if total == 0 {
+        return 0.0;
+    }
+    let weighed = &**WEIGHED;
+    let sum: f32 = counts
+        .iter()
+        .map(|count| match weighed.get(*count as usize) {
+            Some(value) => *value,
+            None => *count as f32 * (*count as f32).log2(),
+        })
+        .sum();
+    let total = total as f32;
+    ((total * total.log2() - sum) / total).max(0.0)
+}
+
+/// The entropy of a few bytes.
+pub(super) fn entropy_of<'a>(bytes: impl Iterator<Item = &'a u8> + Clone) -> f32 {
+    let weighed = &**WEIGHED;
+    let mut counts = [0u16; 256];
+    let mut total = 0;
+    for byte in bytes.clone() {
+        counts[usize::from(*byte)] += 1;
+        total += 1;
+    }
+    let mut sum = 0.0;
+    for byte in bytes {
+        let count = std::mem::take(&mut counts[usize::from(*byte)]);
+        sum += weighed[usize::from(count)];
+    }
+    let whole = total as f32;
+    ((whole * whole.log2() - sum) / whole).max(0.0)
+}
+
+/// x · log2 x.
+static WEIGHED: LazyLock<Box<[f32]>> = LazyLock::new(|| {
+    let weighed = |x: u16| f32::from(x) * f32::from(x.max(1)).log2();
+    (0..4096).map(weighed).collect()
+});
+
+/// Codes of all symbols; what has no code has length 0.
+pub(super) struct Codes {
+    pub(super) lengths: [u8; 256],
+    pub(super) codes: [u16; 256],
+}
+
+impl Codes {
+    /// For at least two symbols that occur.
+    fn new(counts: &Counts, len: usize) -> Codes {
+        let lengths = if len < SHORT {
+            lengths::<256, BITS_MAX_SHORT>(counts)
+        } else {
+            lengths::<256, BITS_MAX>(counts)
+        };
+        let mut codes = [0; 256];
+        let mut next = first_codes(&lengths);
+        for (code, length) in codes.iter_mut().zip(lengths) {
+            if length > 0 {
+                *code = next[usize::from(length)];
+                next[usize::from(length)] += 1;
+            }
+        }
+        Codes { lengths, codes }
+    }
+}
+
+/// The first code of each length.
+fn first_codes(lengths: &[u8; 256]) -> [u16; BITS_MAX + 2] {
+    let mut of_length = [0u16; BITS_MAX + 1];
+    for length in lengths {
+        of_length[usize::from(*length)] += 1;
+    }
+    of_length[0] = 0;
+    let mut next = [0; BITS_MAX + 2];
+    for length in 1..=BITS_MAX {
+        next[length + 1] = (next[length] + of_length[length]) << 1;
+    }
+    next
+}
+
+/// Appends `plain` (at least two different bytes) in codes for `counts`, which may come from a sample.
+///
+/// `room` is memory to work in; it grows as needed.
+pub(super) fn encode(
+    kernel: Kernel,
+    plain: &[u8],
+    counts: &Counts,
+    sampled: bool,
+    room: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) {
+    let mut counts = *counts;
+    if sampled {
+        let mut known = counts.map(|count| if count > 0 { 255 } else { 0 });
+        kernel.complete(&mut known, plain);
+        for (count, known) in counts.iter_mut().zip(known) {
+            *count = 4 * *count + u32::from(known & 1);
+        }
+    }
+    let highest = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+    let codes = Codes::new(&counts, plain.len());
+    put_lengths(&codes.lengths, highest, out);
+    let segment = segment_len(plain.len());
+    let each = segment * BITS_MAX / 8 + STREAM_SLACK;
+    if room.len() < 4 * each {
+        room.resize(4 * each, 0);
+    }
+    if plain.len() < FOUR_FROM {
+        let len = encode_one(&codes, plain, room);
+        out.extend_from_slice(&room[..len]);
+        return;
+    }
+    let (a, rest) = plain.split_at(segment);
+    let (b, rest) = rest.split_at(segment);
+    let (c, d) = rest.split_at(segment);
+    let (ra, rest) = room.split_at_mut(each);
+    let (rb, rest) = rest.split_at_mut(each);
+    let (rc, rd) = rest.split_at_mut(each);
+    let lens = kernel.encode_four(&codes, [a, b, c, d], [ra, rb, rc, rd]);
+    for len in &lens[..3] {
+        put_number(out, *len);
+    }
+    for (stream, len) in room.chunks(each).zip(lens) {
+        out.extend_from_slice(&stream[..len]);
+    }
+}
+
+/// Bytes that a stream's memory has beyond its longest codes: the last stores are of eight bytes each.
+pub(super) const STREAM_SLACK: usize = 16;
+
+/// Writes one bit stream to the start of `out`; returns its length.
+pub(super) fn encode_one(codes: &Codes, plain: &[u8], out: &mut [u8]) -> usize {
+    let mut writer = Writer::default();
+    for symbols in plain.chunks(4) {
+        let (mut bits, mut len) = (0u64, 0);
+        for symbol in symbols {
+            let length = u32::from(codes.lengths[usize::from(*symbol)]);
+            bits = bits << length | u64::from(codes.codes[usize::from(*symbol)]);
+            len += length;
+        }
+        writer.put(out, bits, len);
+    }
+    writer.end()
+}
+
+/// Where a bit stream ends so far.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Writer {
+    /// Whole bytes written.
+    at: usize,
+    /// The bits after them, from the top.
+    word: u64,
+    pending: u32,
+}
+
+impl Writer {
+    /// Appends the lowest `len` bits (1 to 56) of `bits`, above which there are none.
+    #[inline(always)]
+    pub(super) fn put(&mut self, out: &mut [u8], bits: u64, len: u32) {
+        let pending = self.pending + len;
+        self.word |= bits << (64 - pending);
+        out[self.at..self.at + 8].copy_from_slice(&self.word.to_be_bytes());
+        self.at += pending as usize >> 3;
+        self.word <<= pending & !7 & 63;
+        self.pending = pending & 7;
+    }
+
+    /// The length of the stream.
+    pub(super) fn end(self) -> usize {
+        self.at + usize::from(self.pending > 0)
+    }
+}
+
+/// Plain bytes of each bit stream but the last.
+fn segment_len(len: usize) -> usize {
+    if len < FOUR_FROM {
+        len
+    } else {
+        len.div_ceil(4)
+    }
+}
+
+fn put_lengths(lengths: &[u8; 256], highest: usize, out: &mut Vec<u8>) {
+    out.push(highest as u8);
+    let lengths = &lengths[..=highest];
+    let mut nibbles = Nibbles { out, half: None };
+    let mut at = 0;
+    let mut last = None;
+    while at < lengths.len() {
+        let length = lengths[at];
+        let run = lengths[at..].iter().take_while(|l| **l == length).count();
+        at += match length {
+            0 => {
+                let run = run.min(16);
+                nibbles.put(0);
+                nibbles.put(run as u8 - 1);
+                run
+            }
+            _ if last == Some(length) && run >= 3 => {
+                let run = run.min(18);
+                nibbles.put(12);
+                nibbles.put(run as u8 - 3);
+                run
+            }
+            _ => {
+                nibbles.put(length);
+                last = Some(length);
+                1
+            }
+        };
+    }
+    if let Some(low) = nibbles.half {
+        nibbles.out.push(low);
+    }
+}
+
+struct Nibbles<'a> {
+    out: &'a mut Vec<u8>,
+    half: Option<u8>,
+}
+
+impl Nibbles<'_> {
+    fn put(&mut self, nibble: u8) {
+        match self.half.take() {
+            None => self.half = Some(nibble),
+            Some(low) => self.out.push(low | nibble << 4),
+        }
+    }
+}
+
+fn get_lengths(cursor: &mut Cursor<'_>) -> Result<[u8; 256], PayloadError> {
+    let count = usize::from(cursor.byte()?) + 1;
+    let mut lengths = [0; 256];
+    let (mut at, mut last) = (0, 0);
+    let mut half = None;
+    let mut nibble = |cursor: &mut Cursor<'_>| match half.take() {
+        Some(high) => Ok::<u8, PayloadError>(high),
+        None => {
+            let byte = cursor.byte()?;
+            half = Some(byte >> 4);
+            Ok(byte & 15)
+        }
+    };
+    while at < count {
+        let (length, run) = match nibble(cursor)? {
+            0 => (0, usize::from(nibble(cursor)?) + 1),
+            12 if last != 0 => (last, usize::from(nibble(cursor)?) + 3),
+            length @ 1..=11 => {
+                last = length;
+                (length, 1)
+            }
+            _ => return Err(cursor.error("a code length is impossible")),
+        };
+        if run > count - at {
+            return Err(cursor.error("more code lengths than symbols"));
+        }
+        lengths[at..at + run].fill(length);
+        at += run;
+    }
+    if half.is_some_and(|nibble| nibble != 0) {
+        return Err(cursor.error("a nibble after the code lengths is not zero"));
+    }
+    let space: usize = lengths
+        .iter()
+        .filter(|l| **l > 0)
+        .map(|l| 1 << (BITS_MAX - usize::from(*l)))
+        .sum();
+    if space != 1 << BITS_MAX {
+        return Err(cursor.error("code lengths do not fill the code space"));
+    }
+    Ok(lengths)
+}
+
+/// For each [`BITS_MAX`] bits: the symbol, and eight bits above it the length of its code.
+pub(super) type Table = [u16; 1 << BITS_MAX];
+
+/// Fills the table; returns the number of bits that choose an entry.
+fn fill(lengths: &[u8; 256], table: &mut Table) -> u32 {
+    let bits = usize::from(*lengths.iter().max().expect("256 lengths"));
+    let mut next = first_codes(lengths);
+    for (symbol, length) in lengths.iter().enumerate() {
+        let length = usize::from(*length);
+        if length == 0 {
+            continue;
+        }
+        let span = 1 << (bits - length);
+        let start = usize::from(next[length]) * span;
+        next[length] += 1;
+        table[start..start + span].fill((length as u16) << 8 | symbol as u16);
+    }
+    bits as u32
+}
+
+/// Decodes `plain.len()` bytes from what is left of `cursor`, to its end.
+pub(super) fn decode(
+    mut cursor: Cursor<'_>,
+    table: &mut Table,
+    plain: &mut [u8],
+) -> Result<(), PayloadError> {
+    let lengths = get_lengths(&mut cursor)?;
+    let bits = fill(&lengths, table);
+    let segment = segment_len(plain.len());
+    let damaged = |at| PayloadError::at(at, "codes do not end where their stream ends");
+    if plain.len() < FOUR_FROM {
+        let at = cursor.at();
+        let stream = cursor.take(cursor.rest())?;
+        let mut reader = Bits::new(stream);
+        reader.decode(table, bits, plain);
+        return reader.ended().then_some(()).ok_or(damaged(at));
+    }
+    let sizes = [cursor.number()?, cursor.number()?, cursor.number()?];
+    let at = cursor.at();
+    let mut streams = [&[][..]; 4];
+    for (stream, size) in streams.iter_mut().zip(sizes) {
+        *stream = cursor.take(size)?;
+    }
+    streams[3] = cursor.take(cursor.rest())?;
+    let (a, rest) = plain.split_at_mut(segment);
+    let (b, rest) = rest.split_at_mut(segment);
+    let (c, d) = rest.split_at_mut(segment);
+    let mut readers = streams.map(Bits::new);
+    decode_four(&mut readers, table, bits, [a, b, c, d]);
+    match readers.iter().all(Bits::ended) {
+        true => Ok(()),
+        false => Err(damaged(at)),
+    }
+}
+
+/// Symbols between two refills: their codes fit the bits that a refill leaves.
+const STEP: usize = 5;
+
+fn decode_four(readers: &mut [Bits<'_>; 4], table: &Table, bits: u32, plain: [&mut [u8]; 4]) {
+    let [a, b, c, d] = plain;
+    let mut done = 0;
+    {
+        let [ra, rb, rc, rd] = readers;
+        let steps = a.as_chunks_mut::<STEP>().0.iter_mut();
+        let steps = steps.zip(b.as_chunks_mut::<STEP>().0);
+        let steps = steps.zip(c.as_chunks_mut::<STEP>().0);
+        let steps = steps.zip(d.as_chunks_mut::<STEP>().0);
+        for (((a, b), c), d) in steps {
+            if !(ra.refill() && rb.refill() && rc.refill() && rd.refill()) {
+                break;
+            }
+            for i in 0..STEP {
+                a[i] = ra.symbol(table, bits);
+                b[i] = rb.symbol(table, bits);
+                c[i] = rc.symbol(table, bits);
+                d[i] = rd.symbol(table, bits);
+            }
+            done += STEP;
+        }
+    }
+    for (reader, plain) in readers.iter_mut().zip([a, b, c, d]) {
+        reader.decode(table, bits, &mut plain[done..]);
+    }
+}
+
+/// Bits of one stream, the highest bit of each byte first.
+struct Bits<'a> {
+    bytes: &'a [u8],
+    /// The byte that the next refill reads first. Beyond the end, zeros are read.
+    at: usize,
+    /// The next bits, from the top.
+    word: u64,
+    /// How many bits of `word` are known.
+    known: u32,
+}
+
+impl<'a> Bits<'a> {
+    fn new(bytes: &'a [u8]) -> Bits<'a> {
+        Bits {
+            bytes,
+            at: 0,
+            word: 0,
+            known: 0,
+        }
+    }
+
+    /// Makes at least 56 bits known. False within the last eight bytes, where nothing is done.
+    #[inline(always)]
+    fn refill(&mut self) -> bool {
+        let Some(next) = self.bytes.get(self.at..self.at + 8) else {
+            return false;
+        };
+        let next: [u8; 8] = next.try_into().expect("eight bytes");
+        self.word |= u64::from_be_bytes(next) >> self.known;
+        self.at += (63 - self.known as usize) >> 3;
+        self.known |= 56;
+        true
+    }
+
+    #[inline(always)]
+    fn symbol(&mut self, table: &Table, bits: u32) -> u8 {
+        let entry = table[(self.word >> (64 - bits)) as usize & ((1 << BITS_MAX) - 1)];
+        let length = u32::from(entry >> 8);
+        self.word <<= length & 15;
+        self.known = self.known.wrapping_sub(length);
+        entry as u8
+    }
+
+    fn decode(&mut self, table: &Table, bits: u32, plain: &mut [u8]) {
+        for symbol in plain {
+            while self.known < BITS_MAX as u32 {
+                let byte = self.bytes.get(self.at).copied().unwrap_or(0);
+                self.word |= u64::from(byte) << (56 - self.known);
+                self.at += 1;
+                self.known += 8;
+            }
+            *symbol = self.symbol(table, bits);
+        }
+    }
+
+    /// Whether what was read ends in the last byte, and the bits after it are zeros.
+    fn ended(&self) -> bool {
+        let read = 8 * self.at - self.known as usize;
+        read.div_ceil(8) == self.bytes.len() && self.word == 0
+    }
+}

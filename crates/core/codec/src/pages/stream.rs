@@ -1,0 +1,477 @@
+//! One stream of bytes, in the form that makes it smallest for its time.
+//!
+//! | mode | bytes after it | content |
+//! |---|---|---|
+//! | 0 | | nothing |
+//! | 1 | n, n bytes | the bytes |
+//! | 2 | n, one byte | the byte, n times |
+//! | 3 | n, c, c bytes | Huffman codes (`huffman.rs`) |
+//! | 4 | n, c, c bytes | one byte and its exceptions |
+//! | 5 | n, five streams | LZ4's sequences: tokens, further lengths, literals, low and high bytes of offsets (`lz.rs`) |
+//! | 6 | n, c, c bytes | a zstd frame |
+//! | 7 | n, c, c bytes | an LZ4 block |
+//!
+//! n and c are numbers (`cursor.rs`); n is the stream's plain length.
+//!
+//! Exceptions: the byte that most of the stream is, then for each other byte how far it is from the one before, or
+//! from the start, as bytes of 255 and a lower one that are added up, and the byte.
+//!
+//! Invariants
+//! - Decoding gives n bytes or an error, and takes no more memory than the cursor's allowance.
+//! - The streams within mode 5 are of modes 0 to 4.
+//!
+//! Leaves to others: which streams there are (`group.rs`).
+
+use super::cursor::{Cursor, put_number};
+use super::huffman::{self, Counts, Table, count, entropy};
+use super::kernel::Kernel;
+use super::lz::{self, Sequences};
+use crate::{Level, PayloadError, lz4, zstd};
+
+const NOTHING: u8 = 0;
+const STORED: u8 = 1;
+const CONSTANT: u8 = 2;
+const HUFFMAN: u8 = 3;
+const EXCEPTIONS: u8 = 4;
+const SEQUENCES: u8 = 5;
+const ZSTD: u8 = 6;
+const LZ4: u8 = 7;
+
+/// Above this entropy, in bits for each byte, a stream is stored.
+const STORED_ABOVE: f32 = 7.8;
+/// Below this entropy, codes of at least one bit waste space.
+const SHORT_CODES: f32 = 0.35;
+/// Fewer bytes are not searched for matches.
+const SEARCHED_FROM: usize = 2048;
+/// Fewer bytes are searched as a whole, more by a sample first.
+const SAMPLED_FROM: usize = 32768;
+
+/// Appends streams to a payload. One for each worker.
+pub(super) struct Coder {
+    pub(super) kernel: Kernel,
+    level: Level,
+    lz4: lz4::Fast,
+    zstd: zstd::Compressor,
+    sequences: Sequences,
+    room: Vec<u8>,
+    block: Vec<u8>,
+}
+
+/// What a search for matches gained in a sample.
+struct Sampled {
+    /// Bytes as Huffman codes.
+    coded: f32,
+    /// Bytes as sequences.
+    matched: f32,
+}
+
+impl Coder {
+    pub(super) fn new(level: Level) -> Coder {
+        Coder {
+            kernel: Kernel::best(),
+            level,
+            lz4: lz4::Fast::new(),
+            zstd: zstd::Compressor::new(level),
+            sequences: Sequences::default(),
+            room: Vec::new(),
+            block: Vec::new(),
+        }
+    }
+
+    /// Appends a stream whose bytes resemble each other by how often they occur, as planes do.
+    pub(super) fn put(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        let Some((first, _)) = plain.split_first() else {
+            return out.push(NOTHING);
+        };
+        if is_constant(plain, *first) {
+            out.push(CONSTANT);
+            put_number(out, plain.len());
+            return out.push(*first);
+        }
+        let every = match plain.len() {
+            16384.. => 8,
+            4096.. => 4,
+            _ => 1,
+        };
+        let counts = count(plain, every);
+        let bits = entropy(&counts);
+        if bits > STORED_ABOVE {
+            return put_stored(plain, out);
+        }
+        if self.put_exceptions(plain, &counts, out) {
+            return;
+        }
+        if bits < SHORT_CODES && plain.len() >= SEARCHED_FROM && self.put_lz4(plain, out) {
+            return;
+        }
+        self.put_huffman(plain, &counts, every > 1, out);
+    }
+
+    fn put_huffman(&mut self, plain: &[u8], counts: &Counts, sampled: bool, out: &mut Vec<u8>) {
+        let symbols = counts.iter().filter(|count| **count > 0).count();
+        if !sampled && symbols < 2 || plain.len() < 16 {
+            return put_stored(plain, out);
+        }
+        let start = out.len();
+        out.push(HUFFMAN);
+        put_number(out, plain.len());
+        put_coded(out, |out| {
+            huffman::encode(self.kernel, plain, counts, sampled, &mut self.room, out)
+        });
+        if out.len() - start >= plain.len() {
+            out.truncate(start);
+            put_stored(plain, out);
+        }
+    }
+
+    /// Appends the stream as one byte and exceptions, if nearly all bytes are that one.
+    fn put_exceptions(&mut self, plain: &[u8], counts: &Counts, out: &mut Vec<u8>) -> bool {
+        let total: u32 = counts.iter().sum();
+        let highest = counts.iter().fold(0, |highest, count| highest.max(*count));
+        if highest < total - total / 32 || plain.len() < 64 {
+            return false;
+        }
+        let most = counts
+            .iter()
+            .position(|count| *count == highest)
+            .unwrap_or(0) as u8;
+        let limit = plain.len() / 2;
+        self.block.clear();
+        self.block.push(most);
+        let mut last = 0;
+        for (i, piece) in plain.chunks(64).enumerate() {
+            if is_constant(piece, most) {
+                continue;
+            }
+            for (k, byte) in piece.iter().enumerate().filter(|(_, byte)| **byte != most) {
+                let at = 64 * i + k;
+                let mut gap = at - last;
+                while gap >= 255 {
+                    self.block.push(255);
+                    gap -= 255;
+                }
+                self.block.extend([gap as u8, *byte]);
+                last = at;
+            }
+            if self.block.len() > limit {
+                return false;
+            }
+        }
+        out.push(EXCEPTIONS);
+        put_number(out, plain.len());
+        put_number(out, self.block.len());
+        out.extend_from_slice(&self.block);
+        true
+    }
+
+    fn put_lz4(&mut self, plain: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(len) = self.lz4.encode(plain, plain.len() - 1, 1, &mut self.block) else {
+            return false;
+        };
+        out.push(LZ4);
+        put_number(out, plain.len());
+        put_number(out, len);
+        out.extend_from_slice(&self.block[..len]);
+        true
+    }
+
+    /// Appends a stream that may repeat itself, as text does. `spare` is how many bytes may be spent on speed.
+    pub(super) fn put_text(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        if plain.len() < SEARCHED_FROM {
+            return self.put(plain, out);
+        }
+        if plain.len() < SAMPLED_FROM {
+            return self.put_short_text(plain, out);
+        }
+        let window = (plain.len() / 8).clamp(8192, 65536);
+        let sample = &plain[(plain.len() - window) / 2..][..window];
+        let Sampled { coded, matched } = self.sampled(sample);
+        if matched > coded * self.search_below() {
+            return self.put(plain, out);
+        }
+        if self.level != Level::Low && self.put_zstd(plain, out) {
+            return;
+        }
+        if !self.put_sequences(plain, out) {
+            self.put(plain, out);
+        }
+    }
+
+    /// Searches all of a short text, and then decides.
+    fn put_short_text(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        let coded = estimate(plain, 1);
+        let most = plain.len() - 1;
+        let Some(len) = self.lz4.encode(plain, most, 1, &mut self.block) else {
+            return self.put(plain, out);
+        };
+        self.sequences.split(&self.block[..len]);
+        let parts = self.sequences.parts();
+        let matched: f32 = parts.map(|part| estimate(part, 1)).iter().sum();
+        if matched > coded * self.search_below() {
+            return self.put(plain, out);
+        }
+        self.put_split(plain.len(), out);
+    }
+
+    fn search_below(&self) -> f32 {
+        std::env::var("SB")
+            .ok()
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(match self.level {
+                Level::Low => 0.55,
+                _ => 0.95,
+            })
+    }
+
+    /// About how many bytes these take as sequences.
+    pub(super) fn matched(&mut self, sample: &[u8]) -> f32 {
+        self.sampled(sample).matched
+    }
+
+    fn sampled(&mut self, sample: &[u8]) -> Sampled {
+        let every = if sample.len() > 16384 { 4 } else { 1 };
+        let coded = estimate(sample, every);
+        let Some(len) = self
+            .lz4
+            .encode(sample, sample.len() - 1, 1, &mut self.block)
+        else {
+            return Sampled {
+                coded,
+                matched: f32::INFINITY,
+            };
+        };
+        self.sequences.split(&self.block[..len]);
+        let matched = self
+            .sequences
+            .parts()
+            .map(|part| estimate(part, 1))
+            .iter()
+            .sum();
+        Sampled { coded, matched }
+    }
+
+    fn put_sequences(&mut self, plain: &[u8], out: &mut Vec<u8>) -> bool {
+        let step = match self.level {
+            Level::Low => 4,
+            _ => 1,
+        };
+        let Some(len) = self
+            .lz4
+            .encode(plain, plain.len() - 1, step, &mut self.block)
+        else {
+            return false;
+        };
+        self.sequences.split(&self.block[..len]);
+        self.put_split(plain.len(), out);
+        true
+    }
+
+    /// Appends the sequences that were split last, of `len` plain bytes.
+    fn put_split(&mut self, len: usize, out: &mut Vec<u8>) {
+        let sequences = std::mem::take(&mut self.sequences);
+        out.push(SEQUENCES);
+        put_number(out, len);
+        for part in sequences.parts() {
+            self.put_inner(part, out);
+        }
+        self.sequences = sequences;
+    }
+
+    /// As [`Coder::put`], without matches.
+    fn put_inner(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        let Some((first, _)) = plain.split_first() else {
+            return out.push(NOTHING);
+        };
+        if is_constant(plain, *first) {
+            out.push(CONSTANT);
+            put_number(out, plain.len());
+            return out.push(*first);
+        }
+        let every = if plain.len() >= 32768 { 4 } else { 1 };
+        let counts = count(plain, every);
+        if entropy(&counts) > STORED_ABOVE {
+            return put_stored(plain, out);
+        }
+        self.put_huffman(plain, &counts, every > 1, out);
+    }
+
+    /// Appends bytes of which nothing is known.
+    pub(super) fn put_any(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        if plain.len() < 64 || !self.put_zstd(plain, out) {
+            put_stored(plain, out);
+        }
+    }
+
+    fn put_zstd(&mut self, plain: &[u8], out: &mut Vec<u8>) -> bool {
+        let bound = zstd::stored_len(plain.len());
+        if self.block.len() < bound {
+            self.block.resize(bound, 0);
+        }
+        let frame = self.zstd.compress(plain, &mut self.block[..bound]);
+        if frame.stored {
+            return false;
+        }
+        out.push(ZSTD);
+        put_number(out, plain.len());
+        put_number(out, frame.len);
+        out.extend_from_slice(&self.block[..frame.len]);
+        true
+    }
+}
+
+/// Bytes that Huffman codes would take, by the entropy, with their lengths.
+fn estimate(bytes: &[u8], every: usize) -> f32 {
+    entropy(&count(bytes, every)) / 8.0 * bytes.len() as f32
+}
+
+pub(super) fn is_constant(bytes: &[u8], value: u8) -> bool {
+    let (pieces, rest) = bytes.as_chunks::<64>();
+    rest.iter().all(|byte| *byte == value)
+        && pieces
+            .iter()
+            .all(|piece| piece.iter().fold(0, |other, byte| other | (byte ^ value)) == 0)
+}
+
+fn put_stored(plain: &[u8], out: &mut Vec<u8>) {
+    out.push(STORED);
+    put_number(out, plain.len());
+    out.extend_from_slice(plain);
+}
+
+/// Appends what `put` appends, behind its length.
+fn put_coded(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    put(out);
+    let len = out.len() - start;
+    let mut number = Vec::with_capacity(4);
+    put_number(&mut number, len);
+    out.splice(start..start, number);
+}
+
+/// Takes streams from a payload. One for each worker.
+pub(super) struct Decoder {
+    pub(super) kernel: Kernel,
+    table: Box<Table>,
+    zstd: zstd::Decompressor,
+    parts: [Vec<u8>; 5],
+}
+
+impl Decoder {
+    pub(super) fn new() -> Decoder {
+        Decoder {
+            kernel: Kernel::best(),
+            table: Box::new([0; 1 << huffman::BITS_MAX]),
+            zstd: zstd::Decompressor::new(),
+            parts: Default::default(),
+        }
+    }
+
+    /// Replaces `plain` by the next stream.
+    pub(super) fn get(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        plain: &mut Vec<u8>,
+    ) -> Result<(), PayloadError> {
+        let at = cursor.at();
+        match cursor.byte()? {
+            SEQUENCES => {
+                let len = cursor.promised()?;
+                let mut parts = std::mem::take(&mut self.parts);
+                for part in &mut parts {
+                    let mode = cursor.byte()?;
+                    self.inner(mode, cursor, part)?;
+                }
+                plain.resize(len, 0);
+                let [a, b, c, d, e] = &parts;
+                let joined = lz::join([a, b, c, d, e], plain);
+                self.parts = parts;
+                joined.ok_or(PayloadError::at(at, "sequences do not give their length"))
+            }
+            ZSTD => {
+                let (len, frame) = framed(cursor)?;
+                plain.resize(len, 0);
+                let start = cursor.at() - frame.len();
+                self.zstd
+                    .decompress(frame, plain)
+                    .map_err(|e| e.shifted(start))
+            }
+            LZ4 => {
+                let (len, block) = framed(cursor)?;
+                plain.resize(len, 0);
+                match lz4::decode_block(block, plain) {
+                    Some(decoded) if decoded == len => Ok(()),
+                    _ => Err(PayloadError::at(at, "LZ4 block does not give its length")),
+                }
+            }
+            mode => self.inner(mode, cursor, plain),
+        }
+    }
+
+    fn inner(
+        &mut self,
+        mode: u8,
+        cursor: &mut Cursor<'_>,
+        plain: &mut Vec<u8>,
+    ) -> Result<(), PayloadError> {
+        match mode {
+            NOTHING => plain.clear(),
+            STORED => {
+                let len = cursor.promised()?;
+                plain.clear();
+                plain.extend_from_slice(cursor.take(len)?);
+            }
+            CONSTANT => {
+                let len = cursor.promised()?;
+                plain.clear();
+                plain.resize(len, cursor.byte()?);
+            }
+            HUFFMAN => {
+                let (len, coded) = framed(cursor)?;
+                plain.resize(len, 0);
+                let start = cursor.at() - coded.len();
+                return huffman::decode(Cursor::new(coded, 0), &mut self.table, plain)
+                    .map_err(|e| e.shifted(start));
+            }
+            EXCEPTIONS => {
+                let (len, coded) = framed(cursor)?;
+                plain.clear();
+                let Some((most, gaps)) = coded.split_first() else {
+                    return Err(cursor.error("exceptions without their byte"));
+                };
+                plain.resize(len, *most);
+                if !excepted(gaps, plain) {
+                    return Err(cursor.error("an exception lies outside its stream"));
+                }
+            }
+            _ => return Err(cursor.error("a stream has a mode that is not known")),
+        }
+        Ok(())
+    }
+}
+
+/// The plain length and the coded bytes.
+fn framed<'a>(cursor: &mut Cursor<'a>) -> Result<(usize, &'a [u8]), PayloadError> {
+    let len = cursor.promised()?;
+    let coded = cursor.number()?;
+    if len == 0 {
+        return Err(cursor.error("a coded stream is empty"));
+    }
+    Ok((len, cursor.take(coded)?))
+}
+
+fn excepted(mut gaps: &[u8], plain: &mut [u8]) -> bool {
+    let mut at = 0;
+    while let [gap, rest @ ..] = gaps {
+        at += usize::from(*gap);
+        gaps = rest;
+        if *gap == 255 {
+            continue;
+        }
+        let ([byte, rest @ ..], Some(place)) = (gaps, plain.get_mut(at)) else {
+            return false;
+        };
+        *place = *byte;
+        gaps = rest;
+    }
+    true
+}
