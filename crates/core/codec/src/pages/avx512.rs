@@ -378,9 +378,31 @@ pub(super) fn split(values: &[u8], width: usize, planes: &mut [u8]) -> usize {
         match width {
             4 => split_wide::<4, 16>(&OF_FOUR, values, planes),
             8 => split_wide::<8, 8>(&OF_EIGHT, values, planes),
+            16.. if width % 8 == 0 => split_wider(width, values, planes),
             _ => 0,
         }
     }
+}
+
+/// Eight rows and eight columns at a time.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn split_wider(width: usize, values: &[u8], planes: &mut [u8]) -> usize {
+    let rows = values.len() / width;
+    let index = load(&OF_EIGHT);
+    let eights = values.chunks_exact(8 * width).enumerate();
+    for (i, values) in eights {
+        for column in (0..width).step_by(8) {
+            let mut block = [0; PIECE];
+            for (row, part) in block.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                part.copy_from_slice(&values[row * width + column..][..8]);
+            }
+            let block = bytes(_mm512_permutexvar_epi8(index, load(&block)));
+            for (k, part) in block.as_chunks::<8>().0.iter().enumerate() {
+                planes[(column + k) * rows + 8 * i..][..8].copy_from_slice(part);
+            }
+        }
+    }
+    rows / 8 * 8
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]

@@ -23,8 +23,9 @@
 //!
 //! Leaves to others: how a stream is coded (`stream.rs`).
 
-use super::cursor::{Cursor, put_number};
+use super::cursor::Cursor;
 use super::huffman::entropy_of;
+use super::out::Out;
 use super::planes::{LANE, differences, join, split, sum};
 use super::store::Store;
 use super::stream::{Coder, Decoder};
@@ -81,7 +82,7 @@ pub(super) fn put_fixed(
     room: &mut Room,
     values: &[u8],
     width: usize,
-    out: &mut Vec<u8>,
+    out: &mut Out<'_>,
 ) {
     if values.is_empty() {
         return out.push(NOTHING);
@@ -117,7 +118,7 @@ pub(super) fn put_fixed(
     let planes = enough(&mut room.planes, values.len());
     split(coder.kernel, values, width, planes);
     out.push(PLANES);
-    put_number(out, lanes as usize);
+    out.number(lanes as usize);
     for plane in planes.chunks(rows) {
         coder.put(plane, out);
     }
@@ -159,7 +160,7 @@ fn lanes_and_cost(values: &[u8], width: usize) -> (u32, f32) {
 }
 
 /// Appends values with their lengths.
-pub(super) fn put_values(coder: &mut Coder, room: &mut Room, values: &Values, out: &mut Vec<u8>) {
+pub(super) fn put_values(coder: &mut Coder, room: &mut Room, values: &Values, out: &mut Out<'_>) {
     let (bytes, low, high) = (values.bytes.used(), values.low.used(), values.high.used());
     coder.put(low, out);
     coder.put(high, out);
@@ -226,12 +227,30 @@ impl Lengths<'_> {
     }
 }
 
-fn hash(value: &[u8]) -> usize {
-    let first = lowest(value);
-    let last = lowest(&value[value.len().saturating_sub(8)..]);
-    let mixed = (first ^ value.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ last.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-    (mixed >> 52) as usize
+/// A value of a list. Up to 16 bytes, its first and last eight and its length are the whole of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    first: u64,
+    last: u64,
+    len: usize,
+}
+
+impl Key {
+    #[inline(always)]
+    fn of(value: &[u8]) -> Key {
+        let first = lowest(value);
+        let last = match value.last_chunk::<8>() {
+            Some(word) => u64::from_le_bytes(*word),
+            None => first,
+        };
+        Key { first, last, len: value.len() }
+    }
+
+    fn slot(self) -> usize {
+        let mixed = (self.first ^ self.len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ self.last.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+        (mixed >> 52) as usize
+    }
 }
 
 fn lowest(value: &[u8]) -> u64 {
@@ -250,7 +269,7 @@ fn put_list(
     room: &mut Room,
     bytes: &[u8],
     lengths: Lengths<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Out<'_>,
 ) -> bool {
     let rows = lengths.rows(bytes.len());
     if rows < 256 || !repeats(bytes, lengths, rows) {
@@ -258,6 +277,7 @@ fn put_list(
     }
     let mut slots = [OTHER; SLOTS];
     let mut list: Vec<&[u8]> = Vec::with_capacity(usize::from(OTHER));
+    let mut keys: Vec<Key> = Vec::with_capacity(usize::from(OTHER));
     let numbers = enough(&mut room.numbers, rows);
     room.others.clear();
     let mut at = 0;
@@ -265,13 +285,16 @@ fn put_list(
         let len = lengths.of(row);
         let value = &bytes[at..at + len];
         at += len;
-        let slot = &mut slots[hash(value)];
-        if *slot != OTHER && list[usize::from(*slot)] == value {
+        let key = Key::of(value);
+        let slot = &mut slots[key.slot()];
+        let known = keys.get(usize::from(*slot)) == Some(&key);
+        if known && (len <= 16 || list[usize::from(*slot)] == value) {
             *number = *slot;
         } else if *slot == OTHER && list.len() < usize::from(OTHER) {
             *slot = list.len() as u8;
             *number = *slot;
             list.push(value);
+            keys.push(key);
         } else {
             *number = OTHER;
             room.others.extend(value);
@@ -283,10 +306,10 @@ fn put_list(
     out.push(LISTED);
     out.push(list.len() as u8);
     if let Lengths::Each(_) = lengths {
-        out.extend(list.iter().map(|value| value.len() as u8));
+        list.iter().for_each(|value| out.push(value.len() as u8));
     }
     for value in &list {
-        out.extend_from_slice(value);
+        out.extend(value);
     }
     coder.put(numbers, out);
     coder.put(room.others.used(), out);
@@ -439,13 +462,17 @@ pub(super) fn get_values(
             if rows != values.low.len() || values.low.iter().any(|len| usize::from(*len) > width) {
                 return Err(wrong("planes and lengths do not belong together"));
             }
-            room.numbers.resize(rows * width, 0);
-            join(decoder.kernel, &room.planes, width, &mut room.numbers);
-            values.bytes.clear();
-            values.bytes.reserve(rows * width);
-            for (value, len) in room.numbers.chunks_exact(width).zip(&values.low) {
-                values.bytes.extend_from_slice(&value[..usize::from(*len)]);
+            room.planes.resize(rows * SHORT, 0);
+            room.numbers.resize(rows * SHORT, 0);
+            join(decoder.kernel, &room.planes, SHORT, &mut room.numbers);
+            let total = values.low.iter().map(|len| usize::from(*len)).sum();
+            values.bytes.resize(total + SHORT, 0);
+            let mut at = 0;
+            for (value, len) in room.numbers.as_chunks::<SHORT>().0.iter().zip(&values.low) {
+                values.bytes[at..at + SHORT].copy_from_slice(value);
+                at += usize::from(*len);
             }
+            values.bytes.truncate(total);
         }
         LISTED => {
             let count = usize::from(cursor.byte()?);
@@ -459,24 +486,54 @@ pub(super) fn get_values(
             if room.numbers.len() != values.low.len() {
                 return Err(wrong("a list and its lengths do not belong together"));
             }
-            cursor.charge(values.low.iter().map(|len| usize::from(*len)).sum())?;
-            values.bytes.clear();
-            let mut others = &room.stream[..];
-            for (number, len) in room.numbers.iter().zip(&values.low) {
-                let len = usize::from(*len);
-                let value = match list.get(usize::from(*number)) {
-                    Some(value) if value.len() == len => value,
-                    None if *number == OTHER && len <= others.len() => {
-                        let (value, rest) = others.split_at(len);
-                        others = rest;
-                        value
-                    }
-                    _ => return Err(wrong("a value is not in its list")),
-                };
-                values.bytes.extend_from_slice(value);
+            let total = values.low.iter().map(|len| usize::from(*len)).sum();
+            cursor.charge(total)?;
+            let longest = list.iter().map(|value| value.len()).max().unwrap_or(0);
+            let out = &mut values.bytes;
+            let (numbers, low, others) = (&room.numbers[..], &values.low[..], &room.stream[..]);
+            match longest {
+                ..=8 => unlist::<8>(&list, numbers, low, others, total, out),
+                ..=32 => unlist::<32>(&list, numbers, low, others, total, out),
+                _ => unlist::<256>(&list, numbers, low, others, total, out),
             }
+            .ok_or(wrong("a value is not in its list"))?;
         }
         _ => return Err(wrong("a column has a form that is not known")),
     }
     Ok(())
+}
+
+/// Writes `total` bytes of values to `out`, each by its number in `list` or from `others`. No value of the list is longer
+/// than `N`: so many bytes are copied each time.
+fn unlist<const N: usize>(
+    list: &[&[u8]],
+    numbers: &[u8],
+    lengths: &[u8],
+    mut others: &[u8],
+    total: usize,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let mut padded = vec![[0; N]; list.len()];
+    for (padded, value) in padded.iter_mut().zip(list) {
+        padded[..value.len()].copy_from_slice(value);
+    }
+    out.resize(total + N, 0);
+    let mut at = 0;
+    for (number, len) in numbers.iter().zip(lengths) {
+        let len = usize::from(*len);
+        match padded.get(usize::from(*number)) {
+            Some(value) if list[usize::from(*number)].len() == len => {
+                out[at..at + N].copy_from_slice(value);
+            }
+            None if *number == OTHER => {
+                let (value, rest) = others.split_at_checked(len)?;
+                out[at..at + len].copy_from_slice(value);
+                others = rest;
+            }
+            _ => return None,
+        }
+        at += len;
+    }
+    out.truncate(total);
+    others.is_empty().then_some(())
 }

@@ -1,19 +1,10 @@
-//! Numbers of variable length, and reading within bounds.
+//! Reading a payload within bounds.
 //!
 //! Invariants
 //! - A cursor reads no byte beyond its end, whatever the bytes say.
 //! - The plain bytes that a payload's streams promise together are bounded before any of them is decoded.
 
 use crate::PayloadError;
-
-/// Appends `value` in groups of seven bits, the lowest first; each byte but the last has its top bit set.
-pub(super) fn put_number(out: &mut Vec<u8>, mut value: usize) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
 
 /// Reads a payload from its start to its end.
 pub(super) struct Cursor<'a> {

@@ -34,11 +34,12 @@
 //! Leaves to others: rows (`heap.rs`), items (`index.rs`), columns (`column.rs`), streams (`stream.rs`).
 
 use super::column::{Decoded, Room, get_fixed, get_values, put_fixed, put_values};
-use super::cursor::{Cursor, put_number};
+use super::cursor::Cursor;
 use super::heap::{self, COLUMNS_MAX, Form, HEADER_STORED, Rows, Taken};
 use super::index::{self, ADDRESS_STORED, Items, KEYS, Order};
 use super::kernel::Kernel;
 use super::layout::{Column, Layout};
+use super::out::Out;
 use super::page::{Head, SIZE_BITS, SIZE_BITS_USUAL, size_bits};
 use super::store::Store;
 use super::stream::{Coder, Decoder, is_constant};
@@ -90,7 +91,7 @@ impl Group {
         coder: &mut Coder,
         bytes: &[u8],
         layout: Option<&Layout>,
-        out: &mut Vec<u8>,
+        out: &mut Out<'_>,
     ) {
         let bits = bytes
             .chunks(1 << SIZE_BITS.start())
@@ -170,13 +171,13 @@ impl Group {
         }
     }
 
-    fn write(&mut self, coder: &mut Coder, bits: u8, columns: &[Column], out: &mut Vec<u8>) {
+    fn write(&mut self, coder: &mut Coder, bits: u8, columns: &[Column], out: &mut Out<'_>) {
         out.push(bits);
-        put_number(out, self.forms.len());
-        put_number(out, columns.len());
+        out.number(self.forms.len());
+        out.number(columns.len());
         for column in columns {
             let len = usize::try_from(column.len).unwrap_or(0);
-            put_number(out, len << 2 | column.align.trailing_zeros() as usize);
+            out.number(len << 2 | column.align.trailing_zeros() as usize);
         }
         let Group {
             forms,
@@ -187,7 +188,7 @@ impl Group {
             room,
         } = self;
         coder.put(forms.used(), out);
-        let mut fixed = |coder: &mut Coder, store: &Store, width, out: &mut Vec<u8>| {
+        let mut fixed = |coder: &mut Coder, store: &Store, width, out: &mut Out<'_>| {
             put_fixed(coder, room, store.used(), width, out)
         };
         fixed(coder, heads, Head::LEN, out);
@@ -223,7 +224,7 @@ fn bits_of(form: Form) -> u8 {
     bit(form.pointers, POINTERS) | bit(form.nulls, NULLS) | bit(form.gaps, GAPS)
 }
 
-fn put_other(coder: &mut Coder, bytes: &[u8], out: &mut Vec<u8>) {
+fn put_other(coder: &mut Coder, bytes: &[u8], out: &mut Out<'_>) {
     if !bytes.is_empty() {
         out.push(OTHER_BYTES);
         coder.put_any(bytes, out);

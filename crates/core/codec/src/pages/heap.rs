@@ -403,10 +403,12 @@ fn normal(header: Header, index: u16) -> Header {
 impl Recent {
     #[inline(always)]
     fn find(&mut self, header: Header) -> u8 {
-        if header == self.last {
+        // Word by word: an array is compared in memory, where it was just written in other pieces.
+        let differ = |a: &Header| (a[0] ^ header[0]) | (a[1] ^ header[1]) | (a[2] ^ header[2]);
+        if differ(&self.last) == 0 {
             return SAME;
         }
-        if header == self.before {
+        if differ(&self.before) == 0 {
             return BEFORE;
         }
         self.before = self.last;
@@ -711,19 +713,19 @@ impl Parts {
             let pointers = self.pointers.take(head.lower - Head::LEN)?;
             page[Head::LEN..head.lower].copy_from_slice(pointers);
         }
-        let any = self.take_headers(page, head, form, columns)?;
+        let (every, any) = self.take_headers(page, head, form, columns)?;
         self.offsets.clear();
         self.offsets
             .extend(self.tuples.iter().map(|tuple| usize::from(tuple.header)));
         for (i, column) in columns.iter().enumerate() {
             if any >> i & 1 == 1 {
-                self.measure(i, column)?;
+                self.measure(i, column, every >> i & 1 == 1)?;
             }
         }
         self.place(page, head, form)?;
         for (i, column) in columns.iter().enumerate() {
             if any >> i & 1 == 1 {
-                self.write(page, i, column)?;
+                self.write(page, i, column, every >> i & 1 == 1)?;
             }
         }
         if form.gaps {
@@ -732,14 +734,14 @@ impl Parts {
         Some(())
     }
 
-    /// Reads the tuples' headers; returns which attributes some tuple has.
+    /// Reads the tuples' headers; returns which attributes all tuples have, and which some have.
     fn take_headers(
         &mut self,
         page: &[u8],
         head: &Head,
         form: Form,
         columns: &[Column],
-    ) -> Option<u128> {
+    ) -> Option<(u128, u128)> {
         self.tuples.clear();
         let normal =
             |index: &usize| !form.pointers || Pointer::at(page, *index).state() == POINTER_NORMAL;
@@ -751,7 +753,7 @@ impl Parts {
         self.present.clear();
         self.heads.clear();
         let flags = self.flags.take(self.tuples.len())?;
-        let mut any = 0;
+        let (mut every, mut any) = (u128::MAX, 0);
         for (tuple, flag) in self.tuples.iter_mut().zip(flags) {
             let header = match flag & 3 {
                 SAME => self.recent.last,
@@ -779,6 +781,7 @@ impl Parts {
             } else if has_nulls {
                 return None;
             }
+            every &= present;
             any |= present;
             self.present.push(present);
             let start = match has_nulls {
@@ -794,13 +797,19 @@ impl Parts {
                     | (start as u64) << 48,
             ]);
         }
-        Some(any)
+        Some((every, any))
     }
 
     /// Moves the offsets, which count from each tuple's start, behind the values of a column.
-    fn measure(&mut self, column: usize, layout: &Column) -> Option<()> {
+    fn measure(&mut self, column: usize, layout: &Column, whole: bool) -> Option<()> {
         let align = usize::from(layout.align) - 1;
         let part = &self.columns[column];
+        if let (Ok(len), true) = (usize::try_from(layout.len), whole) {
+            for offset in &mut self.offsets {
+                *offset = ((*offset + align) & !align) + len;
+            }
+            return Some(());
+        }
         let mut row = part.row;
         for (present, offset) in self.present.iter().zip(&mut self.offsets) {
             if present >> column & 1 == 0 {
@@ -810,14 +819,16 @@ impl Parts {
                 *offset = ((*offset + align) & !align) + layout.len as usize;
                 continue;
             }
-            let stored = Stored::of(*part.values.low.get(row)?, part.values.high[row])?;
+            let (low, high) = (*part.values.low.get(row)?, part.values.high[row]);
             row += 1;
-            let at = if stored.aligned {
-                (*offset + align) & !align
-            } else {
-                *offset
+            *offset += match high {
+                0 => 1 + usize::from(low),
+                _ => {
+                    let stored = Stored::of(low, high)?;
+                    let filling = if stored.aligned { offset.wrapping_neg() & align } else { 0 };
+                    filling + stored.header.0 + stored.len
+                }
             };
-            *offset = at + stored.header.0 + stored.len;
         }
         Some(())
     }
@@ -857,35 +868,75 @@ impl Parts {
         (form.pointers || below == head.upper).then_some(())
     }
 
-    fn write(&mut self, page: &mut [u8], column: usize, layout: &Column) -> Option<()> {
+    /// Writes the values of a column, and moves the offsets behind them. A copy may write more, up to the end of its tuple:
+    /// the columns after it and zeros for what is between them come later.
+    fn write(&mut self, page: &mut [u8], column: usize, layout: &Column, whole: bool) -> Option<()> {
+        match (layout.len, whole) {
+            (4, true) => return self.write_fixed::<4>(page, column, layout),
+            (8, true) => return self.write_fixed::<8>(page, column, layout),
+            _ => {}
+        }
         let align = usize::from(layout.align) - 1;
         let part = &mut self.columns[column];
         let bytes = &part.values.bytes[..];
-        for (present, offset) in self.present.iter().zip(&mut self.offsets) {
+        let tuples = self.tuples.iter().zip(&self.present);
+        for ((tuple, present), offset) in tuples.zip(&mut self.offsets) {
             if present >> column & 1 == 0 {
                 continue;
             }
             let (at, len) = if layout.len > 0 {
-                ((*offset + align) & !align, layout.len as usize)
+                let at = (*offset + align) & !align;
+                page.get_mut(*offset..at)?.fill(0);
+                (at, layout.len as usize)
             } else {
-                let stored =
-                    Stored::of(*part.values.low.get(part.row)?, part.values.high[part.row])?;
+                let (low, high) = (*part.values.low.get(part.row)?, part.values.high[part.row]);
                 part.row += 1;
-                let at = if stored.aligned {
-                    (*offset + align) & !align
+                if high == 0 && low < 127 {
+                    *page.get_mut(*offset)? = (low + 1) << 1 | 1;
+                    (*offset + 1, usize::from(low))
                 } else {
-                    *offset
-                };
-                let (header_len, header) = stored.header;
-                page.get_mut(at..at + header_len)?
-                    .copy_from_slice(&header.to_le_bytes()[..header_len]);
-                (at + header_len, stored.len)
+                    let stored = Stored::of(low, high)?;
+                    let at = if stored.aligned { (*offset + align) & !align } else { *offset };
+                    page.get_mut(*offset..at)?.fill(0);
+                    let (header_len, header) = stored.header;
+                    page.get_mut(at..at + header_len)?
+                        .copy_from_slice(&header.to_le_bytes()[..header_len]);
+                    (at + header_len, stored.len)
+                }
             };
-            page.get_mut(at..at + len)?
-                .copy_from_slice(bytes.get(part.at..part.at + len)?);
+            const PIECE: usize = 32;
+            if len <= PIECE
+                && at + PIECE <= tuple.end()
+                && let Some(piece) = bytes.get(part.at..part.at + PIECE)
+            {
+                page.get_mut(at..at + PIECE)?.copy_from_slice(piece);
+            } else {
+                page.get_mut(at..at + len)?
+                    .copy_from_slice(bytes.get(part.at..part.at + len)?);
+            }
             part.at += len;
             *offset = at + len;
         }
+        Some(())
+    }
+
+    fn write_fixed<const N: usize>(
+        &mut self,
+        page: &mut [u8],
+        column: usize,
+        layout: &Column,
+    ) -> Option<()> {
+        let align = usize::from(layout.align) - 1;
+        let part = &mut self.columns[column];
+        let len = N * self.offsets.len();
+        let values = part.values.bytes.get(part.at..part.at + len)?;
+        for (offset, value) in self.offsets.iter_mut().zip(values.as_chunks::<N>().0) {
+            let at = (*offset + align) & !align;
+            page.get_mut(*offset..at)?.fill(0);
+            page.get_mut(at..at + N)?.copy_from_slice(value);
+            *offset = at + N;
+        }
+        part.at += len;
         Some(())
     }
 

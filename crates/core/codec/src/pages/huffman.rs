@@ -26,7 +26,8 @@ use super::kernel::Kernel;
 use crate::PayloadError;
 use crate::huffman::lengths;
 
-use super::cursor::{Cursor, put_number};
+use super::cursor::Cursor;
+use super::out::{Out, number_len};
 
 /// Longest code.
 pub(super) const BITS_MAX: usize = 11;
@@ -41,6 +42,12 @@ pub(super) type Counts = [u32; 256];
 
 /// Counts one in `every` pieces of 64 bytes, and with 1 all bytes.
 pub(super) fn count(bytes: &[u8], every: usize) -> Counts {
+    let mut sum = [0; 256];
+    if bytes.len() < 512 {
+        bytes.iter().for_each(|byte| sum[usize::from(*byte)] += 1);
+        return sum;
+    }
+    // Equal bytes that follow one another are counted in different tables: each table waits for its last store.
     let mut tables = [[0u32; 256]; 4];
     let mut pieces = bytes.chunks_exact(64);
     for piece in pieces.by_ref().step_by(every) {
@@ -51,9 +58,9 @@ pub(super) fn count(bytes: &[u8], every: usize) -> Counts {
             }
         }
     }
-    let [mut sum, a, b, c] = tables;
+    let [a, b, c, d] = &tables;
     for (i, sum) in sum.iter_mut().enumerate() {
-        *sum += a[i] + b[i] + c[i];
+        *sum = a[i] + b[i] + c[i] + d[i];
     }
     if every == 1 {
         for byte in pieces.remainder() {
@@ -70,13 +77,17 @@ pub(super) fn entropy(counts: &Counts) -> f32 {
         return 0.0;
     }
     let weighed = &**WEIGHED;
-    let sum: f32 = counts
-        .iter()
-        .map(|count| match weighed.get(*count as usize) {
-            Some(value) => *value,
-            None => *count as f32 * (*count as f32).log2(),
-        })
-        .sum();
+    // Sums that do not wait for one another.
+    let mut sums = [0.0; 8];
+    for counts in counts.as_chunks::<8>().0 {
+        for (sum, count) in sums.iter_mut().zip(counts) {
+            *sum += match weighed.get(*count as usize) {
+                Some(value) => *value,
+                None => *count as f32 * (*count as f32).log2(),
+            };
+        }
+    }
+    let sum: f32 = sums.iter().sum();
     let total = total as f32;
     ((total * total.log2() - sum) / total).max(0.0)
 }
@@ -145,50 +156,74 @@ fn first_codes(lengths: &[u8; 256]) -> [u16; BITS_MAX + 2] {
     next
 }
 
-/// Appends `plain` (at least two different bytes) in codes for `counts`, which may come from a sample.
-///
-/// `room` is memory to work in; it grows as needed.
-pub(super) fn encode(
-    kernel: Kernel,
-    plain: &[u8],
-    counts: &Counts,
-    sampled: bool,
-    room: &mut Vec<u8>,
-    out: &mut Vec<u8>,
-) {
-    let mut counts = *counts;
-    if sampled {
-        let mut known = counts.map(|count| if count > 0 { 255 } else { 0 });
-        kernel.complete(&mut known, plain);
-        for (count, known) in counts.iter_mut().zip(known) {
-            *count = 4 * *count + u32::from(known & 1);
+/// A stream in Huffman codes that is not written yet.
+pub(super) struct Coded<'a> {
+    lengths: Vec<u8>,
+    streams: [&'a [u8]; 4],
+    /// How many of the streams there are: one or four.
+    count: usize,
+}
+
+impl<'a> Coded<'a> {
+    /// `plain` (at least two different bytes) in codes for `counts`, which may come from a sample. `room` is memory to work
+    /// in; it grows as needed.
+    pub(super) fn new(
+        kernel: Kernel,
+        plain: &[u8],
+        counts: &Counts,
+        sampled: bool,
+        room: &'a mut Vec<u8>,
+    ) -> Coded<'a> {
+        let mut counts = *counts;
+        if sampled {
+            let mut known = counts.map(|count| if count > 0 { 255 } else { 0 });
+            kernel.complete(&mut known, plain);
+            for (count, known) in counts.iter_mut().zip(known) {
+                *count = 4 * *count + u32::from(known & 1);
+            }
         }
+        let highest = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+        let codes = Codes::new(&counts, plain.len());
+        let lengths = written_lengths(&codes.lengths, highest);
+        let segment = segment_len(plain.len());
+        let each = segment * BITS_MAX / 8 + STREAM_SLACK;
+        if room.len() < 4 * each {
+            room.resize(4 * each, 0);
+        }
+        let mut streams = [&[][..]; 4];
+        if plain.len() < FOUR_FROM {
+            let len = encode_one(&codes, plain, room);
+            streams[0] = &room[..len];
+            return Coded { lengths, streams, count: 1 };
+        }
+        let (a, rest) = plain.split_at(segment);
+        let (b, rest) = rest.split_at(segment);
+        let (c, d) = rest.split_at(segment);
+        let (ra, rest) = room.split_at_mut(each);
+        let (rb, rest) = rest.split_at_mut(each);
+        let (rc, rd) = rest.split_at_mut(each);
+        let lens = kernel.encode_four(&codes, [a, b, c, d], [ra, rb, rc, rd]);
+        for ((stream, room), len) in streams.iter_mut().zip(room.chunks(each)).zip(lens) {
+            *stream = &room[..len];
+        }
+        Coded { lengths, streams, count: 4 }
     }
-    let highest = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
-    let codes = Codes::new(&counts, plain.len());
-    put_lengths(&codes.lengths, highest, out);
-    let segment = segment_len(plain.len());
-    let each = segment * BITS_MAX / 8 + STREAM_SLACK;
-    if room.len() < 4 * each {
-        room.resize(4 * each, 0);
+
+    /// The lengths of the bit streams but the last.
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.streams[..self.count - 1].iter().map(|stream| stream.len())
     }
-    if plain.len() < FOUR_FROM {
-        let len = encode_one(&codes, plain, room);
-        out.extend_from_slice(&room[..len]);
-        return;
+
+    /// Bytes that [`Coded::put`] appends.
+    pub(super) fn len(&self) -> usize {
+        let streams: usize = self.streams.iter().map(|stream| stream.len()).sum();
+        self.lengths.len() + self.sizes().map(number_len).sum::<usize>() + streams
     }
-    let (a, rest) = plain.split_at(segment);
-    let (b, rest) = rest.split_at(segment);
-    let (c, d) = rest.split_at(segment);
-    let (ra, rest) = room.split_at_mut(each);
-    let (rb, rest) = rest.split_at_mut(each);
-    let (rc, rd) = rest.split_at_mut(each);
-    let lens = kernel.encode_four(&codes, [a, b, c, d], [ra, rb, rc, rd]);
-    for len in &lens[..3] {
-        put_number(out, *len);
-    }
-    for (stream, len) in room.chunks(each).zip(lens) {
-        out.extend_from_slice(&stream[..len]);
+
+    pub(super) fn put(&self, out: &mut Out<'_>) {
+        out.extend(&self.lengths);
+        self.sizes().for_each(|size| out.number(size));
+        self.streams.iter().for_each(|stream| out.extend(stream));
     }
 }
 
@@ -247,7 +282,9 @@ fn segment_len(len: usize) -> usize {
     }
 }
 
-fn put_lengths(lengths: &[u8; 256], highest: usize, out: &mut Vec<u8>) {
+/// The code lengths as they are written.
+fn written_lengths(lengths: &[u8; 256], highest: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(160);
     out.push(highest as u8);
     let lengths = &lengths[..=highest];
     let mut nibbles = Nibbles { out, half: None };
@@ -276,17 +313,16 @@ fn put_lengths(lengths: &[u8; 256], highest: usize, out: &mut Vec<u8>) {
             }
         };
     }
-    if let Some(low) = nibbles.half {
-        nibbles.out.push(low);
-    }
+    nibbles.out.extend(nibbles.half);
+    nibbles.out
 }
 
-struct Nibbles<'a> {
-    out: &'a mut Vec<u8>,
+struct Nibbles {
+    out: Vec<u8>,
     half: Option<u8>,
 }
 
-impl Nibbles<'_> {
+impl Nibbles {
     fn put(&mut self, nibble: u8) {
         match self.half.take() {
             None => self.half = Some(nibble),
@@ -341,9 +377,25 @@ fn get_lengths(cursor: &mut Cursor<'_>) -> Result<[u8; 256], PayloadError> {
 /// For each [`BITS_MAX`] bits: the symbol, and eight bits above it the length of its code.
 pub(super) type Table = [u16; 1 << BITS_MAX];
 
-/// Fills the table; returns the number of bits that choose an entry.
-fn fill(lengths: &[u8; 256], table: &mut Table) -> u32 {
-    let bits = usize::from(*lengths.iter().max().expect("256 lengths"));
+/// Memory for decoding.
+pub(super) struct Tables {
+    table: Box<Table>,
+    pairs: Box<Pairs>,
+}
+
+impl Tables {
+    pub(super) fn new() -> Tables {
+        Tables {
+            table: Box::new([0; 1 << BITS_MAX]),
+            pairs: Box::new([0; 1 << BITS_MAX]),
+        }
+    }
+}
+
+/// Fills the table; returns the number of bits that choose an entry: those of the longest code, or `all`.
+fn fill(lengths: &[u8; 256], all: bool, table: &mut Table) -> u32 {
+    let longest = lengths.iter().fold(0, |longest, length| longest.max(*length));
+    let bits = if all { BITS_MAX } else { usize::from(longest) };
     let mut next = first_codes(lengths);
     for (symbol, length) in lengths.iter().enumerate() {
         let length = usize::from(*length);
@@ -361,11 +413,13 @@ fn fill(lengths: &[u8; 256], table: &mut Table) -> u32 {
 /// Decodes `plain.len()` bytes from what is left of `cursor`, to its end.
 pub(super) fn decode(
     mut cursor: Cursor<'_>,
-    table: &mut Table,
+    tables: &mut Tables,
     plain: &mut [u8],
 ) -> Result<(), PayloadError> {
+    let Tables { table, pairs } = tables;
     let lengths = get_lengths(&mut cursor)?;
-    let bits = fill(&lengths, table);
+    let paired = plain.len() >= PAIRED_FROM;
+    let bits = fill(&lengths, paired, table);
     let segment = segment_len(plain.len());
     let damaged = |at| PayloadError::at(at, "codes do not end where their stream ends");
     if plain.len() < FOUR_FROM {
@@ -386,14 +440,19 @@ pub(super) fn decode(
     let (b, rest) = rest.split_at_mut(segment);
     let (c, d) = rest.split_at_mut(segment);
     let mut readers = streams.map(Bits::new);
-    decode_four(&mut readers, table, bits, [a, b, c, d]);
+    if paired {
+        fill_pairs(table, pairs);
+        decode_four_by_pairs(&mut readers, table, pairs, [a, b, c, d]);
+    } else {
+        decode_four(&mut readers, table, bits, [a, b, c, d]);
+    }
     match readers.iter().all(Bits::ended) {
         true => Ok(()),
         false => Err(damaged(at)),
     }
 }
 
-/// Symbols between two refills: their codes fit the bits that a refill leaves.
+/// Symbols, or pairs of them, between two refills: their codes fit the bits that a refill leaves.
 const STEP: usize = 5;
 
 fn decode_four(readers: &mut [Bits<'_>; 4], table: &Table, bits: u32, plain: [&mut [u8]; 4]) {
@@ -420,6 +479,78 @@ fn decode_four(readers: &mut [Bits<'_>; 4], table: &Table, bits: u32, plain: [&m
     }
     for (reader, plain) in readers.iter_mut().zip([a, b, c, d]) {
         reader.decode(table, bits, &mut plain[done..]);
+    }
+}
+
+/// For each [`BITS_MAX`] bits: one or two symbols in the low bytes, then the bits of their codes, and in the top byte how
+/// many symbols they are.
+pub(super) type Pairs = [u32; 1 << BITS_MAX];
+
+/// Streams from this length on are worth a table of pairs.
+const PAIRED_FROM: usize = 16 << 10;
+
+/// `table` is filled for [`BITS_MAX`] bits.
+fn fill_pairs(table: &Table, pairs: &mut Pairs) {
+    for (index, pair) in pairs.iter_mut().enumerate() {
+        let first = table[index];
+        let first_len = first >> 8;
+        let second = table[index << first_len & ((1 << BITS_MAX) - 1)];
+        let len = first_len + (second >> 8);
+        *pair = match usize::from(len) <= BITS_MAX {
+            true => u32::from(first & 0xff) | u32::from(second & 0xff) << 8 | u32::from(len) << 16 | 2 << 24,
+            false => u32::from(first & 0xff) | u32::from(first_len) << 16 | 1 << 24,
+        };
+    }
+}
+
+fn decode_four_by_pairs(
+    readers: &mut [Bits<'_>; 4],
+    table: &Table,
+    pairs: &Pairs,
+    mut plain: [&mut [u8]; 4],
+) {
+    const ROOM: usize = 2 * STEP;
+    let mut at = [0; 4];
+    {
+        let [a, b, c, d] = &mut plain;
+        let [ra, rb, rc, rd] = readers;
+        let [ia, ib, ic, id] = &mut at;
+        loop {
+            let (Some(a), Some(b), Some(c), Some(d)) = (
+                a.get_mut(*ia..*ia + ROOM),
+                b.get_mut(*ib..*ib + ROOM),
+                c.get_mut(*ic..*ic + ROOM),
+                d.get_mut(*id..*id + ROOM),
+            ) else {
+                break;
+            };
+            if !(ra.refill() && rb.refill() && rc.refill() && rd.refill()) {
+                break;
+            }
+            let mut used = [0; 4];
+            for _ in 0..STEP {
+                ra.pair(pairs, a, &mut used[0]);
+                rb.pair(pairs, b, &mut used[1]);
+                rc.pair(pairs, c, &mut used[2]);
+                rd.pair(pairs, d, &mut used[3]);
+            }
+            *ia += used[0];
+            *ib += used[1];
+            *ic += used[2];
+            *id += used[3];
+        }
+    }
+    for ((reader, plain), mut at) in readers.iter_mut().zip(plain).zip(at) {
+        while let Some(room) = plain.get_mut(at..at + ROOM)
+            && reader.refill()
+        {
+            let mut used = 0;
+            for _ in 0..STEP {
+                reader.pair(pairs, room, &mut used);
+            }
+            at += used;
+        }
+        reader.decode(table, BITS_MAX as u32, &mut plain[at..]);
     }
 }
 
@@ -464,6 +595,16 @@ impl<'a> Bits<'a> {
         self.word <<= length & 15;
         self.known = self.known.wrapping_sub(length);
         entry as u8
+    }
+
+    #[inline(always)]
+    fn pair(&mut self, pairs: &Pairs, room: &mut [u8], used: &mut usize) {
+        let pair = pairs[(self.word >> (64 - BITS_MAX)) as usize & ((1 << BITS_MAX) - 1)];
+        room[*used..*used + 2].copy_from_slice(&(pair as u16).to_le_bytes());
+        let len = pair >> 16 & 0xff;
+        self.word <<= len & 15;
+        self.known = self.known.wrapping_sub(len);
+        *used += (pair >> 24) as usize;
     }
 
     fn decode(&mut self, table: &Table, bits: u32, plain: &mut [u8]) {

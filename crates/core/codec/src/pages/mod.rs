@@ -18,6 +18,8 @@
 //! - A layout that does not fit costs size and time, and nothing else.
 //! - The streams of a payload decode to at most [`EXPANSION_MAX`] times the plain bytes and [`EXPANSION_MORE`].
 
+use out::Out;
+
 use crate::encoded::{Encoded, worth};
 use crate::{Level, PayloadError};
 
@@ -32,6 +34,7 @@ mod index;
 mod kernel;
 mod layout;
 mod lz;
+mod out;
 mod page;
 mod planes;
 mod store;
@@ -64,7 +67,6 @@ pub const WORKER_MEMORY: usize = 16 << 20;
 pub(crate) struct Compressor {
     coder: stream::Coder,
     group: group::Group,
-    out: Vec<u8>,
 }
 
 impl Compressor {
@@ -78,34 +80,35 @@ impl Compressor {
         Compressor {
             coder: stream::Coder::new(level),
             group: group::Group::default(),
-            out: Vec::new(),
         }
     }
 
     /// Writes the payload for `plain`, which `parts` cover, into `out`, which holds it stored.
     pub(crate) fn compress(&mut self, plain: &[u8], parts: &[Part<'_>], out: &mut [u8]) -> Encoded {
-        self.out.clear();
+        let most = worth(plain.len()).saturating_sub(HEADER);
+        let (header, room) = out.split_at_mut(HEADER);
+        let mut groups = Out::new(&mut room[..most]);
         let mut rest = plain;
         for part in merged(parts) {
             let (bytes, after) = rest.split_at(part.len.min(rest.len()));
-            self.group
-                .put(&mut self.coder, bytes, part.layout, &mut self.out);
+            self.group.put(&mut self.coder, bytes, part.layout, &mut groups);
             rest = after;
+            if groups.is_full() {
+                break;
+            }
         }
-        if !rest.is_empty() {
-            self.group.put(&mut self.coder, rest, None, &mut self.out);
-        }
-        let stored = HEADER + self.out.len() > worth(plain.len());
-        let (method, bytes) = match stored {
-            true => (STORED, plain),
-            false => (GROUPS, &self.out[..]),
+        let stored = groups.is_full();
+        let len = match stored {
+            true => plain.len(),
+            false => groups.len(),
         };
-        let len = HEADER + bytes.len();
-        out[..4].copy_from_slice(&MAGIC.to_le_bytes());
-        out[4..FRAME_HEADER].copy_from_slice(&((len - FRAME_HEADER) as u32).to_le_bytes());
-        out[FRAME_HEADER] = method;
-        out[HEADER..len].copy_from_slice(bytes);
-        Encoded { len, stored }
+        if stored {
+            room[..len].copy_from_slice(plain);
+        }
+        header[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        header[4..FRAME_HEADER].copy_from_slice(&((len + 1) as u32).to_le_bytes());
+        header[FRAME_HEADER] = if stored { STORED } else { GROUPS };
+        Encoded { len: HEADER + len, stored }
     }
 }
 

@@ -22,10 +22,11 @@
 //!
 //! Leaves to others: which streams there are (`group.rs`).
 
-use super::cursor::{Cursor, put_number};
-use super::huffman::{self, Counts, Table, count, entropy};
+use super::cursor::Cursor;
+use super::huffman::{self, Counts, Tables, count, entropy};
 use super::kernel::Kernel;
 use super::lz::{self, Sequences};
+use super::out::Out;
 use crate::{Level, PayloadError, lz4, zstd};
 
 const NOTHING: u8 = 0;
@@ -79,13 +80,13 @@ impl Coder {
     }
 
     /// Appends a stream whose bytes resemble each other by how often they occur, as planes do.
-    pub(super) fn put(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn put(&mut self, plain: &[u8], out: &mut Out<'_>) {
         let Some((first, _)) = plain.split_first() else {
             return out.push(NOTHING);
         };
         if is_constant(plain, *first) {
             out.push(CONSTANT);
-            put_number(out, plain.len());
+            out.number(plain.len());
             return out.push(*first);
         }
         let every = match plain.len() {
@@ -107,25 +108,23 @@ impl Coder {
         self.put_huffman(plain, &counts, every > 1, out);
     }
 
-    fn put_huffman(&mut self, plain: &[u8], counts: &Counts, sampled: bool, out: &mut Vec<u8>) {
+    fn put_huffman(&mut self, plain: &[u8], counts: &Counts, sampled: bool, out: &mut Out<'_>) {
         let symbols = counts.iter().filter(|count| **count > 0).count();
         if !sampled && symbols < 2 || plain.len() < 16 {
             return put_stored(plain, out);
         }
-        let start = out.len();
-        out.push(HUFFMAN);
-        put_number(out, plain.len());
-        put_coded(out, |out| {
-            huffman::encode(self.kernel, plain, counts, sampled, &mut self.room, out)
-        });
-        if out.len() - start >= plain.len() {
-            out.truncate(start);
-            put_stored(plain, out);
+        let codes = huffman::Coded::new(self.kernel, plain, counts, sampled, &mut self.room);
+        if codes.len() >= plain.len() {
+            return put_stored(plain, out);
         }
+        out.push(HUFFMAN);
+        out.number(plain.len());
+        out.number(codes.len());
+        codes.put(out);
     }
 
     /// Appends the stream as one byte and exceptions, if nearly all bytes are that one.
-    fn put_exceptions(&mut self, plain: &[u8], counts: &Counts, out: &mut Vec<u8>) -> bool {
+    fn put_exceptions(&mut self, plain: &[u8], counts: &Counts, out: &mut Out<'_>) -> bool {
         let total: u32 = counts.iter().sum();
         let highest = counts.iter().fold(0, |highest, count| highest.max(*count));
         if highest < total - total / 32 || plain.len() < 64 {
@@ -158,32 +157,32 @@ impl Coder {
             }
         }
         out.push(EXCEPTIONS);
-        put_number(out, plain.len());
-        put_number(out, self.block.len());
-        out.extend_from_slice(&self.block);
+        out.number(plain.len());
+        out.number(self.block.len());
+        out.extend(&self.block);
         true
     }
 
-    fn put_lz4(&mut self, plain: &[u8], out: &mut Vec<u8>) -> bool {
+    fn put_lz4(&mut self, plain: &[u8], out: &mut Out<'_>) -> bool {
         let Some(len) = self.lz4.encode(plain, plain.len() - 1, 1, &mut self.block) else {
             return false;
         };
         out.push(LZ4);
-        put_number(out, plain.len());
-        put_number(out, len);
-        out.extend_from_slice(&self.block[..len]);
+        out.number(plain.len());
+        out.number(len);
+        out.extend(&self.block[..len]);
         true
     }
 
     /// Appends a stream that may repeat itself, as text does. `spare` is how many bytes may be spent on speed.
-    pub(super) fn put_text(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn put_text(&mut self, plain: &[u8], out: &mut Out<'_>) {
         if plain.len() < SEARCHED_FROM {
             return self.put(plain, out);
         }
         if plain.len() < SAMPLED_FROM {
             return self.put_short_text(plain, out);
         }
-        let window = (plain.len() / 8).clamp(8192, 65536);
+        let window = (plain.len() / 16).clamp(8192, 65536);
         let sample = &plain[(plain.len() - window) / 2..][..window];
         let Sampled { coded, matched } = self.sampled(sample);
         if matched > coded * self.search_below() {
@@ -198,7 +197,7 @@ impl Coder {
     }
 
     /// Searches all of a short text, and then decides.
-    fn put_short_text(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+    fn put_short_text(&mut self, plain: &[u8], out: &mut Out<'_>) {
         let coded = estimate(plain, 1);
         let most = plain.len() - 1;
         let Some(len) = self.lz4.encode(plain, most, 1, &mut self.block) else {
@@ -250,9 +249,9 @@ impl Coder {
         Sampled { coded, matched }
     }
 
-    fn put_sequences(&mut self, plain: &[u8], out: &mut Vec<u8>) -> bool {
+    fn put_sequences(&mut self, plain: &[u8], out: &mut Out<'_>) -> bool {
         let step = match self.level {
-            Level::Low => 4,
+            Level::Low => 8,
             _ => 1,
         };
         let Some(len) = self
@@ -267,10 +266,10 @@ impl Coder {
     }
 
     /// Appends the sequences that were split last, of `len` plain bytes.
-    fn put_split(&mut self, len: usize, out: &mut Vec<u8>) {
+    fn put_split(&mut self, len: usize, out: &mut Out<'_>) {
         let sequences = std::mem::take(&mut self.sequences);
         out.push(SEQUENCES);
-        put_number(out, len);
+        out.number(len);
         for part in sequences.parts() {
             self.put_inner(part, out);
         }
@@ -278,13 +277,13 @@ impl Coder {
     }
 
     /// As [`Coder::put`], without matches.
-    fn put_inner(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+    fn put_inner(&mut self, plain: &[u8], out: &mut Out<'_>) {
         let Some((first, _)) = plain.split_first() else {
             return out.push(NOTHING);
         };
         if is_constant(plain, *first) {
             out.push(CONSTANT);
-            put_number(out, plain.len());
+            out.number(plain.len());
             return out.push(*first);
         }
         let every = if plain.len() >= 32768 { 4 } else { 1 };
@@ -296,13 +295,13 @@ impl Coder {
     }
 
     /// Appends bytes of which nothing is known.
-    pub(super) fn put_any(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn put_any(&mut self, plain: &[u8], out: &mut Out<'_>) {
         if plain.len() < 64 || !self.put_zstd(plain, out) {
             put_stored(plain, out);
         }
     }
 
-    fn put_zstd(&mut self, plain: &[u8], out: &mut Vec<u8>) -> bool {
+    fn put_zstd(&mut self, plain: &[u8], out: &mut Out<'_>) -> bool {
         let bound = zstd::stored_len(plain.len());
         if self.block.len() < bound {
             self.block.resize(bound, 0);
@@ -312,9 +311,9 @@ impl Coder {
             return false;
         }
         out.push(ZSTD);
-        put_number(out, plain.len());
-        put_number(out, frame.len);
-        out.extend_from_slice(&self.block[..frame.len]);
+        out.number(plain.len());
+        out.number(frame.len);
+        out.extend(&self.block[..frame.len]);
         true
     }
 }
@@ -332,26 +331,16 @@ pub(super) fn is_constant(bytes: &[u8], value: u8) -> bool {
             .all(|piece| piece.iter().fold(0, |other, byte| other | (byte ^ value)) == 0)
 }
 
-fn put_stored(plain: &[u8], out: &mut Vec<u8>) {
+fn put_stored(plain: &[u8], out: &mut Out<'_>) {
     out.push(STORED);
-    put_number(out, plain.len());
-    out.extend_from_slice(plain);
-}
-
-/// Appends what `put` appends, behind its length.
-fn put_coded(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    put(out);
-    let len = out.len() - start;
-    let mut number = Vec::with_capacity(4);
-    put_number(&mut number, len);
-    out.splice(start..start, number);
+    out.number(plain.len());
+    out.extend(plain);
 }
 
 /// Takes streams from a payload. One for each worker.
 pub(super) struct Decoder {
     pub(super) kernel: Kernel,
-    table: Box<Table>,
+    tables: Tables,
     zstd: zstd::Decompressor,
     parts: [Vec<u8>; 5],
 }
@@ -360,7 +349,7 @@ impl Decoder {
     pub(super) fn new() -> Decoder {
         Decoder {
             kernel: Kernel::best(),
-            table: Box::new([0; 1 << huffman::BITS_MAX]),
+            tables: Tables::new(),
             zstd: zstd::Decompressor::new(),
             parts: Default::default(),
         }
@@ -429,7 +418,7 @@ impl Decoder {
                 let (len, coded) = framed(cursor)?;
                 plain.resize(len, 0);
                 let start = cursor.at() - coded.len();
-                return huffman::decode(Cursor::new(coded, 0), &mut self.table, plain)
+                return huffman::decode(Cursor::new(coded, 0), &mut self.tables, plain)
                     .map_err(|e| e.shifted(start));
             }
             EXCEPTIONS => {
