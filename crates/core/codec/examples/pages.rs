@@ -83,9 +83,9 @@ fn main() {
         let mut total = 0;
         for tallies in &mut runs {
             total = 0;
-            for (i, plain) in bytes.chunks(std::env::var("CH").map_or(1 << 20, |c| c.parse().unwrap())).enumerate().step_by(step) {
+            for (i, plain) in bytes.chunks(1 << 20).enumerate().step_by(step) {
                 total += plain.len();
-                let number = numbers.get(i * std::env::var("CH").map_or(1 << 20, |c| c.parse().unwrap()) >> 20).copied().unwrap_or(0);
+                let number = numbers.get(i).copied().unwrap_or(0);
                 let layout = number.checked_sub(1).map(|n| &layouts[n]);
                 let parts = [Part {
                     len: plain.len(),
@@ -107,7 +107,9 @@ fn main() {
                         continue;
                     }
                     for _ in 0..std::env::var("DEC").map_or(0, |n| n.parse().unwrap()) {
-                        decoder.decompress(candidate.1, &out[..encoded.len], back).unwrap();
+                        decoder
+                            .decompress(candidate.1, &out[..encoded.len], back)
+                            .unwrap();
                     }
                     let began = cpu_seconds();
                     decoder

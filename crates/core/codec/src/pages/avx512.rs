@@ -156,12 +156,13 @@ fn encode_four_wide(codes: &Codes, plain: [&[u8]; 4], out: &mut [&mut [u8]; 4]) 
     let common = pieces[3].len();
     let [oa, ob, oc, od] = out;
     let [mut wa, mut wb, mut wc, mut wd] = writers;
-    for i in 0..common {
+    let [pa, pb, pc, pd] = pieces;
+    for (((a, b), c), d) in pa.iter().zip(pb).zip(pc).zip(pd) {
         let joined: [Joined; 4] = [
-            wide.joined(&pieces[0][i]),
-            wide.joined(&pieces[1][i]),
-            wide.joined(&pieces[2][i]),
-            wide.joined(&pieces[3][i]),
+            wide.joined(a),
+            wide.joined(b),
+            wide.joined(c),
+            wide.joined(d),
         ];
         if let [
             Joined::Eights(ba, la),
@@ -378,7 +379,7 @@ pub(super) fn split(values: &[u8], width: usize, planes: &mut [u8]) -> usize {
         match width {
             4 => split_wide::<4, 16>(&OF_FOUR, values, planes),
             8 => split_wide::<8, 8>(&OF_EIGHT, values, planes),
-            16.. if width % 8 == 0 => split_wider(width, values, planes),
+            16.. if width.is_multiple_of(8) => split_wider(width, values, planes),
             _ => 0,
         }
     }

@@ -95,7 +95,7 @@ pub(super) fn put_fixed(
         out.push(WHOLE);
         return coder.put_text(values, out);
     }
-    if width >= 8 && width <= 16 && put_list(coder, room, values, Lengths::Same(width), out) {
+    if (8..=16).contains(&width) && put_list(coder, room, values, Lengths::Same(width), out) {
         return;
     }
     let rows = values.len() / width;
@@ -134,7 +134,7 @@ fn lanes_and_cost(values: &[u8], width: usize) -> (u32, f32) {
         return (0, 0.0);
     }
     let plane = |values: &[u8], at: usize| entropy_of(values[at..].iter().step_by(width));
-    if width % LANE != 0 {
+    if !width.is_multiple_of(LANE) {
         return (0, (0..width).map(|at| plane(sample, at)).sum());
     }
     let mut different = vec![0; sample.len()];
@@ -243,7 +243,11 @@ impl Key {
             Some(word) => u64::from_le_bytes(*word),
             None => first,
         };
-        Key { first, last, len: value.len() }
+        Key {
+            first,
+            last,
+            len: value.len(),
+        }
     }
 
     fn slot(self) -> usize {
@@ -492,8 +496,8 @@ pub(super) fn get_values(
             let out = &mut values.bytes;
             let (numbers, low, others) = (&room.numbers[..], &values.low[..], &room.stream[..]);
             match longest {
-                ..=8 => unlist::<8>(&list, numbers, low, others, total, out),
-                ..=32 => unlist::<32>(&list, numbers, low, others, total, out),
+                0..=8 => unlist::<8>(&list, numbers, low, others, total, out),
+                9..=32 => unlist::<32>(&list, numbers, low, others, total, out),
                 _ => unlist::<256>(&list, numbers, low, others, total, out),
             }
             .ok_or(wrong("a value is not in its list"))?;

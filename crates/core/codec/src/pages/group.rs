@@ -59,6 +59,9 @@ const POINTERS: u8 = 16;
 const NULLS: u8 = 32;
 const GAPS: u8 = 64;
 
+/// Values with lengths of their own count as text if they are longer on average.
+const TEXT_FROM: usize = 16;
+
 /// Bytes of a line pointer, of an item's length, and of a column of heads.
 const POINTER: usize = 4;
 const LENGTH: usize = 2;
@@ -179,6 +182,7 @@ impl Group {
             let len = usize::try_from(column.len).unwrap_or(0);
             out.number(len << 2 | column.align.trailing_zeros() as usize);
         }
+        coder.set_spare(self.spare(columns));
         let Group {
             forms,
             heads,
@@ -216,6 +220,24 @@ impl Group {
                 Err(_) => put_values(coder, room, values, out),
             }
         }
+    }
+}
+
+impl Group {
+    /// About how many bytes the columns that are no text save against zstd: three in ten of their plain bytes.
+    fn spare(&self, columns: &[Column]) -> usize {
+        let (rows, items) = (&self.rows, &self.items);
+        let mut saved =
+            self.heads.len() + items.heads.len() + items.steps.len() + rows.headers.len();
+        saved += rows.flags.len() * HEADER_STORED;
+        saved += items.keys.iter().map(Store::len).sum::<usize>();
+        for (column, values) in columns.iter().zip(&rows.columns) {
+            let is_text = column.len < 0 && values.bytes.len() > TEXT_FROM * values.low.len();
+            if !is_text {
+                saved += values.bytes.len() + values.low.len();
+            }
+        }
+        saved * 3 / 10
     }
 }
 

@@ -300,7 +300,11 @@ impl Rows {
                 continue;
             }
             let (at, end) = (pointer.offset(), pointer.offset() + pointer.len());
-            if pointer.len() < HEADER_STORED || at < head.upper || end > head.size || at % 8 != 0 {
+            if pointer.len() < HEADER_STORED
+                || at < head.upper
+                || end > head.size
+                || !at.is_multiple_of(8)
+            {
                 return None;
             }
             below = below.wrapping_sub(align8(pointer.len()));
@@ -475,10 +479,10 @@ impl Walk<'_> {
             high[..rows].fill(0);
             let (page, offsets) = (self.page, &mut *self.offsets);
             let used = match longest {
-                ..=8 => copy_short::<8>(page, offsets, low, bytes)?,
-                ..=16 => copy_short::<16>(page, offsets, low, bytes)?,
-                ..=32 => copy_short::<32>(page, offsets, low, bytes)?,
-                ..=64 => copy_short::<64>(page, offsets, low, bytes)?,
+                0..=8 => copy_short::<8>(page, offsets, low, bytes)?,
+                9..=16 => copy_short::<16>(page, offsets, low, bytes)?,
+                17..=32 => copy_short::<32>(page, offsets, low, bytes)?,
+                33..=64 => copy_short::<64>(page, offsets, low, bytes)?,
                 _ => copy_short::<128>(page, offsets, low, bytes)?,
             };
             out.bytes.advance(used);
@@ -825,7 +829,11 @@ impl Parts {
                 0 => 1 + usize::from(low),
                 _ => {
                     let stored = Stored::of(low, high)?;
-                    let filling = if stored.aligned { offset.wrapping_neg() & align } else { 0 };
+                    let filling = if stored.aligned {
+                        offset.wrapping_neg() & align
+                    } else {
+                        0
+                    };
                     filling + stored.header.0 + stored.len
                 }
             };
@@ -850,7 +858,7 @@ impl Parts {
                 Pointer::normal(below, len).put(page, index);
                 below
             };
-            (start >= head.upper && start % 8 == 0).then_some(())?;
+            (start >= head.upper && start.is_multiple_of(8)).then_some(())?;
             let bytes = page.get_mut(start..start + len)?;
             (tuple.start, tuple.end) = (start as u16, (start + len) as u16);
             let (fixed, rest) = bytes.split_at_mut_checked(HEADER_STORED)?;
@@ -870,7 +878,13 @@ impl Parts {
 
     /// Writes the values of a column, and moves the offsets behind them. A copy may write more, up to the end of its tuple:
     /// the columns after it and zeros for what is between them come later.
-    fn write(&mut self, page: &mut [u8], column: usize, layout: &Column, whole: bool) -> Option<()> {
+    fn write(
+        &mut self,
+        page: &mut [u8],
+        column: usize,
+        layout: &Column,
+        whole: bool,
+    ) -> Option<()> {
         match (layout.len, whole) {
             (4, true) => return self.write_fixed::<4>(page, column, layout),
             (8, true) => return self.write_fixed::<8>(page, column, layout),
@@ -896,7 +910,11 @@ impl Parts {
                     (*offset + 1, usize::from(low))
                 } else {
                     let stored = Stored::of(low, high)?;
-                    let at = if stored.aligned { (*offset + align) & !align } else { *offset };
+                    let at = if stored.aligned {
+                        (*offset + align) & !align
+                    } else {
+                        *offset
+                    };
                     page.get_mut(*offset..at)?.fill(0);
                     let (header_len, header) = stored.header;
                     page.get_mut(at..at + header_len)?

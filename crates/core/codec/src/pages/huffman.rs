@@ -194,7 +194,11 @@ impl<'a> Coded<'a> {
         if plain.len() < FOUR_FROM {
             let len = encode_one(&codes, plain, room);
             streams[0] = &room[..len];
-            return Coded { lengths, streams, count: 1 };
+            return Coded {
+                lengths,
+                streams,
+                count: 1,
+            };
         }
         let (a, rest) = plain.split_at(segment);
         let (b, rest) = rest.split_at(segment);
@@ -206,12 +210,18 @@ impl<'a> Coded<'a> {
         for ((stream, room), len) in streams.iter_mut().zip(room.chunks(each)).zip(lens) {
             *stream = &room[..len];
         }
-        Coded { lengths, streams, count: 4 }
+        Coded {
+            lengths,
+            streams,
+            count: 4,
+        }
     }
 
     /// The lengths of the bit streams but the last.
     fn sizes(&self) -> impl Iterator<Item = usize> {
-        self.streams[..self.count - 1].iter().map(|stream| stream.len())
+        self.streams[..self.count - 1]
+            .iter()
+            .map(|stream| stream.len())
     }
 
     /// Bytes that [`Coded::put`] appends.
@@ -394,7 +404,9 @@ impl Tables {
 
 /// Fills the table; returns the number of bits that choose an entry: those of the longest code, or `all`.
 fn fill(lengths: &[u8; 256], all: bool, table: &mut Table) -> u32 {
-    let longest = lengths.iter().fold(0, |longest, length| longest.max(*length));
+    let longest = lengths
+        .iter()
+        .fold(0, |longest, length| longest.max(*length));
     let bits = if all { BITS_MAX } else { usize::from(longest) };
     let mut next = first_codes(lengths);
     for (symbol, length) in lengths.iter().enumerate() {
@@ -497,7 +509,12 @@ fn fill_pairs(table: &Table, pairs: &mut Pairs) {
         let second = table[index << first_len & ((1 << BITS_MAX) - 1)];
         let len = first_len + (second >> 8);
         *pair = match usize::from(len) <= BITS_MAX {
-            true => u32::from(first & 0xff) | u32::from(second & 0xff) << 8 | u32::from(len) << 16 | 2 << 24,
+            true => {
+                u32::from(first & 0xff)
+                    | u32::from(second & 0xff) << 8
+                    | u32::from(len) << 16
+                    | 2 << 24
+            }
             false => u32::from(first & 0xff) | u32::from(first_len) << 16 | 1 << 24,
         };
     }
@@ -515,15 +532,12 @@ fn decode_four_by_pairs(
         let [a, b, c, d] = &mut plain;
         let [ra, rb, rc, rd] = readers;
         let [ia, ib, ic, id] = &mut at;
-        loop {
-            let (Some(a), Some(b), Some(c), Some(d)) = (
-                a.get_mut(*ia..*ia + ROOM),
-                b.get_mut(*ib..*ib + ROOM),
-                c.get_mut(*ic..*ic + ROOM),
-                d.get_mut(*id..*id + ROOM),
-            ) else {
-                break;
-            };
+        while let (Some(a), Some(b), Some(c), Some(d)) = (
+            a.get_mut(*ia..*ia + ROOM),
+            b.get_mut(*ib..*ib + ROOM),
+            c.get_mut(*ic..*ic + ROOM),
+            d.get_mut(*id..*id + ROOM),
+        ) {
             if !(ra.refill() && rb.refill() && rc.refill() && rd.refill()) {
                 break;
             }

@@ -142,10 +142,10 @@ impl Items {
                 continue;
             }
             let whole = len >= HEAD && at >= head.upper && at + len <= head.special;
-            if !whole || at % 8 != 0 {
+            if !whole || !at.is_multiple_of(8) {
                 return None;
             }
-            let normal = pointer.0 == Pointer::normal(at, len).0 && len % 8 == 0;
+            let normal = pointer.0 == Pointer::normal(at, len).0 && len.is_multiple_of(8);
             below = below.wrapping_sub(len);
             falling &= normal && at == below;
             if index > 0 {
@@ -194,7 +194,7 @@ impl Items {
 
     fn key(&mut self, key: &[u8]) {
         match self.keys.get_mut((key.len() / 8).wrapping_sub(1)) {
-            Some(column) if key.len() % 8 == 0 => column.extend(key),
+            Some(column) if key.len().is_multiple_of(8) => column.extend(key),
             _ => self.long.extend(key),
         }
     }
@@ -306,7 +306,7 @@ impl Parts {
 
     fn key(&mut self, key: &mut [u8]) -> Option<()> {
         let column = match self.keys.get_mut((key.len() / 8).wrapping_sub(1)) {
-            Some(column) if key.len() % 8 == 0 => column,
+            Some(column) if key.len().is_multiple_of(8) => column,
             _ => &mut self.long,
         };
         key.copy_from_slice(column.take(key.len())?);

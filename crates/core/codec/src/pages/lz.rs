@@ -8,76 +8,85 @@
 //!
 //! Source: LZ4 block format, lz4_Block_format.md of LZ4 1.9.4.
 
+use super::store::Store;
+
 /// The parts of an LZ4 block.
 #[derive(Default)]
 pub(super) struct Sequences {
-    pub(super) tokens: Vec<u8>,
+    tokens: Store,
     /// Bytes of lengths that a token has no room for: of its literals, and then of its match.
-    pub(super) lengths: Vec<u8>,
-    pub(super) literals: Vec<u8>,
-    pub(super) offsets_low: Vec<u8>,
-    pub(super) offsets_high: Vec<u8>,
+    lengths: Store,
+    literals: Store,
+    offsets_low: Store,
+    offsets_high: Store,
 }
 
 impl Sequences {
     /// Takes a block apart that LZ4 has made.
     pub(super) fn split(&mut self, mut block: &[u8]) {
-        for part in self.parts_mut() {
+        let Sequences {
+            tokens,
+            lengths,
+            literals,
+            offsets_low,
+            offsets_high,
+        } = self;
+        for part in [&mut *tokens, lengths, literals, offsets_low, offsets_high] {
             part.clear();
         }
         while let [token, rest @ ..] = block {
-            self.tokens.push(*token);
+            tokens.push([*token]);
             block = rest;
-            let mut literals = usize::from(token >> 4);
-            if literals == 15 {
-                literals += self.further(&mut block);
+            let mut run = usize::from(token >> 4);
+            if run == 15 {
+                run += further(lengths, &mut block);
             }
-            let (run, rest) = block.split_at(literals);
-            self.literals.extend_from_slice(run);
-            block = rest;
+            if run <= PIECE
+                && let Some(piece) = block.first_chunk::<PIECE>()
+            {
+                literals.room(PIECE)[..PIECE].copy_from_slice(piece);
+                literals.advance(run);
+            } else {
+                literals.extend(&block[..run]);
+            }
+            block = &block[run..];
             if let [low, high, rest @ ..] = block {
-                self.offsets_low.push(*low);
-                self.offsets_high.push(*high);
+                offsets_low.push([*low]);
+                offsets_high.push([*high]);
                 block = rest;
                 if token & 15 == 15 {
-                    self.further(&mut block);
+                    further(lengths, &mut block);
                 }
             }
         }
     }
 
-    fn further(&mut self, block: &mut &[u8]) -> usize {
-        let mut sum = 0;
-        while let [byte, rest @ ..] = *block {
-            *block = rest;
-            self.lengths.push(*byte);
-            sum += usize::from(*byte);
-            if *byte != 255 {
-                break;
-            }
-        }
-        sum
-    }
-
-    pub(super) fn parts_mut(&mut self) -> [&mut Vec<u8>; 5] {
-        [
-            &mut self.tokens,
-            &mut self.lengths,
-            &mut self.literals,
-            &mut self.offsets_low,
-            &mut self.offsets_high,
-        ]
-    }
-
     pub(super) fn parts(&self) -> [&[u8]; 5] {
-        [
-            &self.tokens,
-            &self.lengths,
-            &self.literals,
-            &self.offsets_low,
-            &self.offsets_high,
-        ]
+        let Sequences {
+            tokens,
+            lengths,
+            literals,
+            offsets_low,
+            offsets_high,
+        } = self;
+        [tokens, lengths, literals, offsets_low, offsets_high].map(Store::used)
     }
+}
+
+/// Short runs are copied as so many bytes.
+const PIECE: usize = 16;
+
+fn further(lengths: &mut Store, block: &mut &[u8]) -> usize {
+    let mut sum = 0;
+    while let [byte, rest @ ..] = *block {
+        *block = rest;
+        lengths.push([*byte]);
+        sum += usize::from(*byte);
+        if *byte != 255 {
+            break;
+        }
+    }
+    sum
 }
 
 const MATCH_MIN: usize = 4;
@@ -95,7 +104,7 @@ pub(super) fn join(parts: [&[u8]; 5], plain: &mut [u8]) -> Option<()> {
         let offset = usize::from(u16::from_le_bytes([*low, *high]));
         let mut len = usize::from(token & 15);
         if len == 15 {
-            len += further(&mut lengths)?;
+            len += length(&mut lengths)?;
         }
         len += MATCH_MIN;
         let from = at.checked_sub(offset)?;
@@ -137,7 +146,7 @@ fn copy_literals(
         return Some(at + len);
     }
     if len == 15 {
-        len += further(lengths)?;
+        len += length(lengths)?;
     }
     let (run, rest) = literals.split_at_checked(len)?;
     plain.get_mut(at..at + len)?.copy_from_slice(run);
@@ -145,7 +154,7 @@ fn copy_literals(
     Some(at + len)
 }
 
-fn further(lengths: &mut &[u8]) -> Option<usize> {
+fn length(lengths: &mut &[u8]) -> Option<usize> {
     let mut sum = 0;
     loop {
         let (byte, rest) = lengths.split_first()?;

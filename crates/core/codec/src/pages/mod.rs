@@ -91,7 +91,8 @@ impl Compressor {
         let mut rest = plain;
         for part in merged(parts) {
             let (bytes, after) = rest.split_at(part.len.min(rest.len()));
-            self.group.put(&mut self.coder, bytes, part.layout, &mut groups);
+            self.group
+                .put(&mut self.coder, bytes, part.layout, &mut groups);
             rest = after;
             if groups.is_full() {
                 break;
@@ -108,7 +109,10 @@ impl Compressor {
         header[..4].copy_from_slice(&MAGIC.to_le_bytes());
         header[4..FRAME_HEADER].copy_from_slice(&((len + 1) as u32).to_le_bytes());
         header[FRAME_HEADER] = if stored { STORED } else { GROUPS };
-        Encoded { len: HEADER + len, stored }
+        Encoded {
+            len: HEADER + len,
+            stored,
+        }
     }
 }
 
@@ -116,7 +120,7 @@ impl Compressor {
 fn merged<'a>(parts: &'a [Part<'a>]) -> impl Iterator<Item = Part<'a>> {
     const PAGE: usize = 1 << page::SIZE_BITS_USUAL;
     let joins = |a: &Part<'_>, b: &Part<'_>| {
-        let whole = |part: &Part<'_>| part.layout.is_none() && part.len % PAGE == 0;
+        let whole = |part: &Part<'_>| part.layout.is_none() && part.len.is_multiple_of(PAGE);
         whole(a) && whole(b)
     };
     parts

@@ -46,9 +46,9 @@ impl Head {
             && head.lower <= head.upper
             && head.upper <= head.special
             && head.special <= size
-            && head.lower % POINTER_LEN == 0
-            && head.upper % 8 == 0
-            && head.special % 8 == 0;
+            && head.lower.is_multiple_of(POINTER_LEN)
+            && head.upper.is_multiple_of(8)
+            && head.special.is_multiple_of(8);
         plausible.then_some(head)
     }
 

@@ -159,7 +159,7 @@ mod tests {
                     assert_eq!(back, values, "{width} {rows}");
                 }
                 for lanes in [0, 1, 2, u32::MAX] {
-                    if width == LANE && lanes & 1 == 0 || width % LANE != 0 {
+                    if width == LANE && lanes & 1 == 0 || !width.is_multiple_of(LANE) {
                         continue;
                     }
                     differences(&values, width, lanes, &mut back);
