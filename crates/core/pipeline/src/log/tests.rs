@@ -23,6 +23,7 @@ fn source(disk: &SimDisk, numbers: &[u64]) -> Box<LogSource> {
         about_bytes: None,
         memory_bytes: MEMORY_BYTES,
         differing: None,
+        layouts: None,
         server_started_us: None,
         trees: Vec::new(),
         volumes: vec![Volume {
