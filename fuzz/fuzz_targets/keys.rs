@@ -1,13 +1,13 @@
-//! Key records, identities and recipients: no bytes panic, and what is read is written again as it was.
+//! Key records, identities, recipients, signing keys and signers: no bytes panic, and what is read is written again as it was.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use longshore_crypt::{Identities, Keys, Recipient};
+use longshore_crypt::{Identities, Keys, Recipient, Signer, SigningKey};
 
 fuzz_target!(|input: (u8, Vec<Vec<u8>>)| {
     let (kind, parts) = input;
     let text = || parts.first().map(|bytes| String::from_utf8_lossy(bytes));
-    match kind % 3 {
+    match kind % 5 {
         0 => {
             let Ok(keys) = Keys::decode(&parts) else {
                 return;
@@ -20,6 +20,16 @@ fuzz_target!(|input: (u8, Vec<Vec<u8>>)| {
             for identity in read.iter().flat_map(|identities| identities.list()) {
                 let name = identity.recipient().name();
                 assert_eq!(name.parse::<Recipient>().unwrap().name(), name);
+            }
+        }
+        2 => {
+            if let Some(key) = text().and_then(|text| SigningKey::parse(&text).ok()) {
+                assert_eq!(SigningKey::parse(&key.line()).unwrap().signer(), key.signer());
+            }
+        }
+        3 => {
+            if let Some(signer) = text().and_then(|text| text.parse::<Signer>().ok()) {
+                assert_eq!(signer.to_string().parse(), Ok(signer));
             }
         }
         _ => {

@@ -19,6 +19,7 @@ from longshore_reader import BECH32, BECH32_STEPS, LABELS, M64, Keys, expand, hi
 SET_KEY, SET = bytes(range(32)), bytes(range(100, 116))
 HEADER = SET + b"the rest of the body of a set header"
 IDENTITY, EPHEMERAL, FILE_KEY, PASSPHRASE = bytes(range(50, 82)), bytes(range(90, 122)), bytes(range(16)), b"correct horse"
+SIGNING = bytes(range(150, 182))
 
 
 def highway256(key, data):
@@ -121,6 +122,17 @@ def tags():
                 tag=mac(of[b"tag"], covered)[:16])
 
 
+def signatures(root, records, end):
+    """Of the set, and of a file of WAL with these records and this end; the head's body is that of the set header."""
+    own = primitive("asymmetric.ed25519", "Ed25519PrivateKey").from_private_bytes(SIGNING)
+    parts = b"".join(le(len(part), 4) + part for part in (HEADER, b"".join(records), end))
+    seed, signer = bech32("longshore-signing-key-", SIGNING).upper(), bech32("lssigner", own.public_key().public_bytes_raw())
+    return dict(
+        key=seed, signer=signer, set=own.sign(b"longshore/1/signature" + sha256(HEADER) + root),
+        wal=own.sign(b"longshore/1/wal-signature" + sha256(parts)),
+    )
+
+
 def vectors():
     context = Keys.parse(HEADER, records(bytes(32))).context
     prk = mac(context, SET_KEY)
@@ -142,7 +154,7 @@ def vectors():
         family=dict(known=known, chunks=framed, root=roots[0]),
         trailer=dict(whole=whole, families=roots, root=root, start=start, mac=mac(of["mac"], start, root)),
         wal=dict(pieces=[piece(of, 0, b"\1\2\3\4a payload"), piece(of, 1, b"\0\0\0\0")], end=end, mac=mac(of["mac"], b"w", end)),
-        tags=tags(),
+        tags=tags(), signatures=signatures(root, records(of["commit"]), end),
     )
 
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use longshore_crypt::{
     Error, Identities, Identity, Keyring, Passphrase, PrivateKey, Recipient, Recipients,
-    is_identity, is_private_key,
+    is_private_key, is_secret,
 };
 use longshore_io::{OpenHow, Via};
 use longshore_terminal::failure::Failure;
@@ -174,7 +174,7 @@ pub fn recipients(
 pub fn refuse_secret(text: &str) -> Result<(), Failure> {
     let rest = text.strip_prefix('@').unwrap_or(text);
     let rest = rest.strip_prefix(PASSPHRASE).unwrap_or(rest);
-    match is_identity(rest) {
+    match is_secret(rest) {
         false => Ok(()),
         true => Err(Failure::usage(
             "an identity stands where the name of its file belongs; it is secret",

@@ -14,6 +14,9 @@ pub enum Error {
     /// A line of an identity file is no identity.
     #[error("line {line} of the identities: {what}")]
     Identity { line: usize, what: &'static str },
+    /// A text that should be a signer is none, or there are too many or too few of them.
+    #[error("not a signer: {what}")]
+    Signer { what: &'static str },
     /// Recipients that must not be mixed.
     #[error(
         "recipients that withstand a quantum computer (age1pq1…) and others are named together; the weakest decides"

@@ -1,4 +1,4 @@
-//! The identities of a run, and the keys of the sets that they have opened.
+//! The identities of a run, the keys of the sets that they have opened, and whose signatures count.
 //!
 //! Invariants
 //! - A set is opened once in a run, however many stripes it has: a passphrase may take a second each time.
@@ -10,7 +10,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Error, Identities, IndexKeys, IndexSecret, KeyContext, KeyFinder, Keys, SetKeys};
+use crate::{
+    Error, Identities, IndexKeys, IndexSecret, KeyContext, KeyFinder, Keys, SetKeys, Signers,
+    SigningKey,
+};
 
 /// The most sets whose keys are kept: as many as a chain may have, and the set that is written.
 const KEPT_MAX: usize = 1_001;
@@ -20,6 +23,8 @@ const KEPT_MAX: usize = 1_001;
 pub struct Keyring {
     identities: Identities,
     required: bool,
+    signers: Arc<Signers>,
+    signing: Option<Arc<SigningKey>>,
     opened: Mutex<VecDeque<Arc<SetKeys>>>,
     /// Sets whose index alone can be read, by their identifiers.
     indexes: Mutex<HashMap<[u8; 16], Arc<IndexKeys>>>,
@@ -32,24 +37,53 @@ impl Keyring {
         Keyring {
             identities,
             required,
-            opened: Mutex::default(),
-            indexes: Mutex::default(),
+            ..Keyring::default()
+        }
+    }
+
+    /// Whose signatures count.
+    pub fn with_signers(self, signers: Arc<Signers>) -> Keyring {
+        Keyring { signers, ..self }
+    }
+
+    /// The same, without the keys of any set, for a run that signs what it writes with this key.
+    pub fn signing_with(&self, signing: Option<Arc<SigningKey>>) -> Keyring {
+        Keyring {
+            signing,
+            ..self.for_one_run()
         }
     }
 
     /// The same identities, without the keys of any set: for a run of a process that has several.
     pub fn for_one_run(&self) -> Keyring {
-        Keyring::new(self.identities.clone(), self.required)
+        self.with_identities(self.identities.clone())
     }
 
     /// Like [`Keyring::for_one_run`], with the keys that `finder` finds.
     pub fn with_finder(&self, finder: Arc<KeyFinder>) -> Keyring {
-        Keyring::new(self.identities.clone().with_finder(finder), self.required)
+        self.with_identities(self.identities.clone().with_finder(finder))
+    }
+
+    fn with_identities(&self, identities: Identities) -> Keyring {
+        Keyring {
+            signing: self.signing.clone(),
+            ..Keyring::new(identities, self.required).with_signers(self.signers.clone())
+        }
     }
 
     /// Whether sets that are not encrypted must be refused.
     pub fn requires_encryption(&self) -> bool {
         self.required
+    }
+
+    /// Whose signatures count.
+    pub fn signers(&self) -> &Arc<Signers> {
+        &self.signers
+    }
+
+    /// The key with which this run signs what it writes; `None`: it signs nothing.
+    pub fn signing_key(&self) -> Option<&Arc<SigningKey>> {
+        self.signing.as_ref()
     }
 
     /// The keys of a set whose header and Keys records have these bodies.

@@ -2,7 +2,7 @@
 //!
 //! Every set has a key of its own, 32 random bytes that are nowhere stored as they are. [`Recipients`] wrap it into *slots*,
 //! [`Identities`] take it out of one again. From it and from the set's header [`SetKeys`] derives one key for each block,
-//! one for each chunk of the index, and one for the trailers; [`IndexKeys`] are the second kind alone. `docs/format.md` specifies every byte.
+//! one for each chunk of the index, and one for the trailers; [`IndexKeys`] are the second kind alone. A [`SigningKey`] shows who wrote a set. `docs/format.md` specifies every byte.
 //!
 //! Invariants
 //! - One derived key encrypts one message. Which key it is depends on the message itself, so a machine that was cloned or
@@ -36,6 +36,7 @@ mod roots;
 mod rsa;
 mod service;
 mod set;
+mod sign;
 mod tags;
 mod text;
 
@@ -53,8 +54,12 @@ pub use roots::{FamilyRoot, KeyContext, Root, SALT_LEN, TAG_LEN, block_digest, d
 pub use rsa::{CertificateKey, CertificateSlot, KeyId, PrivateKey};
 pub use service::ServiceKey;
 pub use set::{BlockSeal, FIXED_LEN, NewKey, SetKeys};
+pub use sign::{
+    SIGNATURE_KIND, SIGNATURE_LEN, SIGNER_LEN, Signature, SignatureState, Signed, Signer, Signers,
+    SigningKey, StoredSignature,
+};
 pub use tags::{TAGS_ID_LEN, TagKey};
-pub use text::{Thumbprint, hexadecimal, is_identity, without_identities};
+pub use text::{Thumbprint, hexadecimal, is_secret, without_secrets};
 
 /// Bytes of a set's key.
 pub const KEY_LEN: usize = 32;

@@ -57,7 +57,7 @@ impl FromStr for Recipient {
     /// Reads `age1…` and `age1pq1…`.
     fn from_str(text: &str) -> Result<Recipient, Error> {
         let bad = |what| Error::Recipient { what };
-        if text::is_identity(text) {
+        if text::is_secret(text) {
             return Err(bad(
                 "this is an identity, which is secret; name its recipient",
             ));

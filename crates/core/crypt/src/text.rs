@@ -31,22 +31,27 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     format!("0x{}", digits.collect::<String>())
 }
 
-/// The beginning of every age identity, in either case.
-const SECRET: &str = "AGE-";
+/// The prefix of a signing key.
+pub const SIGNING_KEY: &str = "longshore-signing-key-";
 
-/// Whether a word may be an identity, which no message repeats.
-pub fn is_identity(word: &str) -> bool {
-    let begin = word.get(..SECRET.len());
-    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(SECRET))
+/// The beginnings of every age identity and every signing key, in either case.
+const SECRETS: [&str; 2] = ["age-", SIGNING_KEY];
+
+/// Whether a word may be an identity or a signing key, which no message repeats.
+pub fn is_secret(word: &str) -> bool {
+    SECRETS.iter().any(|secret| {
+        let begin = word.get(..secret.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(secret))
+    })
 }
 
-/// A parser's message, which may repeat what was read, without the identities in it.
-pub fn without_identities(message: &str) -> String {
+/// A parser's message, which may repeat what was read, without the identities and the signing keys in it.
+pub fn without_secrets(message: &str) -> String {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut shown = String::new();
     for part in message.split_inclusive(|c| !is_inside(c)) {
         let word = part.trim_end_matches(|c| !is_inside(c));
-        match is_identity(word) {
+        match is_secret(word) {
             true => shown.extend(["…", &part[word.len()..]]),
             false => shown.push_str(part),
         }
@@ -72,15 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_keeps_all_but_identities() {
-        let message =
-            "invalid type: string \"age-secret-key-1qq\", expected a list; AGE-SECRET-KEY-PQ-1x";
+    fn a_message_keeps_all_but_secrets() {
+        let message = "invalid type: string \"age-secret-key-1qq\", expected a list; AGE-SECRET-KEY-PQ-1x, LONGSHORE-SIGNING-KEY-1qq";
         assert_eq!(
-            without_identities(message),
-            "invalid type: string \"…\", expected a list; …"
+            without_secrets(message),
+            "invalid type: string \"…\", expected a list; …, …"
         );
         for plain in ["", "the age of a backup, age1qq", "é-AGE, ä"] {
-            assert_eq!(without_identities(plain), plain);
+            assert_eq!(without_secrets(plain), plain);
         }
     }
 }

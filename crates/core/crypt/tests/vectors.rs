@@ -4,7 +4,8 @@
 //! Not covered: that the file is what that program makes (`cli/reader.rs` of the program runs it), and hybrid recipients.
 
 use longshore_crypt::{
-    Chunk, FamilyRoot, Identities, Identity, Keys, Passphrase, SALT_LEN, SetKeys, TAG_LEN, TagKey,
+    Chunk, FamilyRoot, Identities, Identity, Keys, Passphrase, SALT_LEN, SetKeys, Signed,
+    SigningKey, TAG_LEN, TagKey,
 };
 use serde_json::Value;
 
@@ -165,4 +166,24 @@ fn wal_and_its_tags_are_the_specified_ones() {
         key.tag(name, at, &bytes(&tags["plain"])),
         array(&tags["tag"])
     );
+}
+
+#[test]
+fn signatures_are_the_specified_ones() {
+    let vectors = vectors();
+    let given = &vectors["signatures"];
+    let key = SigningKey::parse(given["key"].as_str().unwrap()).unwrap();
+    assert_eq!(key.signer().to_string(), given["signer"].as_str().unwrap());
+    assert_eq!(&**key.line(), given["key"].as_str().unwrap());
+    let (header, records) = (bytes(&vectors["header"]), records(&vectors).concat());
+    let root = array(&vectors["trailer"]["root"]);
+    let end = bytes(&vectors["wal"]["end"]);
+    for (name, what) in [
+        ("set", Signed::set(&header, &root)),
+        ("wal", Signed::wal(&header, &records, &end)),
+    ] {
+        let signature = key.sign(&what);
+        assert_eq!(signature.bytes, array::<64>(&given[name]), "{name}");
+        assert!(signature.is_of(&what));
+    }
 }

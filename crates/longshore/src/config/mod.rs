@@ -20,7 +20,7 @@ use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
 
 use longshore_codec::{Algorithm, Level};
-use longshore_crypt::without_identities;
+use longshore_crypt::without_secrets;
 use longshore_io::{Storage, Via};
 use longshore_media::header::IDENTITY_MAX;
 use longshore_media::{ServerUrl, only_path};
@@ -819,7 +819,7 @@ fn check_command(path: Option<&Path>) -> String {
 
 /// The failure for a configuration that cannot be parsed: `path` is the file's, if the mistake is in one.
 fn refusal(path: Option<&Path>, place: &str, message: &str) -> Failure {
-    let what = without_identities(&message.replace('\n', "; "));
+    let what = without_secrets(&message.replace('\n', "; "));
     let hint = format!(
         "docs/configuration.md describes the keys; correct this one, then run `{}`",
         check_command(path)
