@@ -23,7 +23,8 @@ or `--passphrase-file FILE`, whose first line is a passphrase. Without one `veri
 key, and says so. An encrypted set is restored to DIRECTORY.unproven, which gets its name when all
 families agreed, and is removed if they do not. `verify` and `restore` print the root of such a set; an
 encrypted differential set is restored with `--parent-root`, the root that was printed for its parent (64
-zeros for one that is not encrypted).
+zeros for one that is not encrypted). With `--signer lssigner1...` a set that none of these signed is damage; a
+signature is compared wherever a set is opened, or a signer is named.
 
 This is one file on purpose: in an emergency it is copied, alone, to a machine that has stripes and Python.
 Its parts are in the order of a reader's work, each under a line: limits, checksums, payloads, records, page
@@ -954,18 +955,18 @@ BECH32_STEPS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 
 def bech32(text):
     """Prefix and bytes of a Bech32 string of any length (BIP 173)."""
-    need(text in (text.lower(), text.upper()) and "1" in text, "not an identity of age")
+    need(text in (text.lower(), text.upper()) and "1" in text, "neither an identity of age nor a signer")
     prefix, _, digits = text.lower().rpartition("1")
-    need(all(c in BECH32 for c in digits) and len(digits) >= 6, "not an identity of age")
+    need(all(c in BECH32 for c in digits) and len(digits) >= 6, "neither an identity of age nor a signer")
     values, check = [BECH32.index(c) for c in digits], 1
     for value in [ord(c) >> 5 for c in prefix] + [0] + [ord(c) & 31 for c in prefix] + values:
         top, check = check >> 25, (check & 0x1FFFFFF) << 5 ^ value
         for i, step in enumerate(BECH32_STEPS):
             check ^= step if top >> i & 1 else 0
-    need(check == 1, "an identity of age with a wrong checksum")
+    need(check == 1, "an identity of age or a signer with a wrong checksum")
     bits = "".join(f"{value:05b}" for value in values[:-6])
     whole = len(bits) // 8 * 8
-    need(len(bits) - whole < 5 and "1" not in bits[whole:], "not an identity of age")
+    need(len(bits) - whole < 5 and "1" not in bits[whole:], "neither an identity of age nor a signer")
     return prefix, bytes(int(bits[at : at + 8], 2) for at in range(0, whole, 8))
 
 
@@ -1192,6 +1193,7 @@ class Opened:
 class Keys:
     """All Keys records of a set."""
 
+    header: bytes
     bodies: list
     parent_root: bytes
     commitment: bytes
@@ -1215,7 +1217,7 @@ class Keys:
         need(len(slots) <= SLOTS_MAX, "too many slots")
         parts = [b"longshore/1/context", header] + [body[:40] + bytes(32) + body[72:] for body in bodies]
         context = sha256(*(le(len(part), 4) + part for part in parts))
-        return Keys(bodies, *same[0], slots, context)
+        return Keys(header, bodies, *same[0], slots, context)
 
 
 class Proof:
@@ -1252,8 +1254,8 @@ class Proof:
         need(packed is not None, "the tag of an index chunk is wrong")
         return packed
 
-    def end(self, roots, trailer, body):
-        """Compares the roots, and with keys the MAC of the trailer."""
+    def end(self, roots, claim, trailer, body):
+        """Compares the roots, with keys the MAC of the trailer, and with keys or signers the signature."""
         found = self.hash.copy()
         found.update(b"e" + le(self.blocks, 8))
         need(found.digest() == roots[self.part.stripe.media.family - 1], "the root of the family is another")
@@ -1270,6 +1272,33 @@ class Proof:
         need(root == trailer.root, "the root of the set is another")
         if self.opened:
             need(hmac.compare_digest(mac(self.opened.of["mac"], body[:124], root), trailer.mac), "the MAC of the trailer is wrong")
+        if self.opened or SIGNERS:
+            self.part.signer = signed_by(b"longshore/1/signature" + sha256(self.part.keys.header) + root, claim)
+
+
+# The signers of the command line; without any, none is required.
+SIGNERS = set()
+PRIME = 2**255 - 19
+# The second coordinate of the points of order 8; those of smaller order are 0, 1 and -1.
+EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+
+
+def signed_by(message, claim):
+    """The signer of the message; None without a signature that is known, where none is required."""
+    if not isinstance(claim, tuple):
+        need(not SIGNERS, f"its signature is of kind {claim}" if claim else "it is not signed")
+        return None
+    signer, signature = claim
+    y = int.from_bytes(signer, "little") & (1 << 255) - 1
+    need(y < PRIME and y not in (0, 1, PRIME - 1, EIGHTH, PRIME - EIGHTH), "a signer that everybody could sign for")
+    public = primitive("asymmetric.ed25519", "Ed25519PublicKey").from_public_bytes(signer)
+    invalid = importlib.import_module("cryptography.exceptions").InvalidSignature
+    try:
+        public.verify(signature, message)
+    except invalid:
+        raise Bad("its signature is wrong") from None
+    need(not SIGNERS or signer in SIGNERS, f"it is signed by {signer.hex()}, who was not named")
+    return signer
 
 
 def open_manifest(block, stored, opened):
@@ -1295,15 +1324,20 @@ def open_payload(block, payload, opened):
 
 
 def parse_roots(body, header, families):
-    """The roots of all families."""
+    """The roots of all families, and the signature: None, signer and signature, or a kind that is not known."""
     f = Fields(body)
     need(f.uuid() == header.set, "a Roots record of another set")
     need(f.u(2) == families, "a Roots record for another number of families")
-    signature = f.u(1)
-    f.take(41) if signature else f.zeros(41)
+    kind = f.u(1)
+    if kind > 1:
+        f.take(41)
+    else:
+        f.zeros(9)
+        signer = bytes(f.take(32)) if kind else f.zeros(32)
     roots = [bytes(f.take(32)) for _ in range(families)]
-    f.end(signature)
-    return roots
+    claim = (signer, bytes(f.take(64))) if kind == 1 else kind or None
+    f.end(kind > 1)
+    return roots, claim
 
 
 # ---------------------------------------------------------------- stripes
@@ -1460,7 +1494,7 @@ class Part:
     def __init__(self, stripe, offset):
         self.stripe, self.offset = stripe, offset
         self.header = self.damage = self.trailer = self.trailer_offset = self.end = None
-        self.keys, self.content_offset, self.has_roots = None, None, False
+        self.keys, self.content_offset, self.has_roots, self.signer = None, None, False, None
 
     def read_keys(self, at):
         """Reads the Keys records at `at`, which only encrypted sets have; returns where the content begins."""
@@ -1808,7 +1842,7 @@ def blocks(part, opened=None):
                 rows, raw = [], 0
             elif kind == ROOTS and proof:
                 need(not rows and parts == 0, "the last index chunk or block is missing")
-                roots = parse_roots(body, header, stripe.media.family_count)
+                roots, claim = parse_roots(body, header, stripe.media.family_count)
             elif kind == TRAILER:
                 trailer = Trailer.parse(body)
                 need(here == part.trailer_offset, "a trailer in the wrong place")
@@ -1817,7 +1851,7 @@ def blocks(part, opened=None):
                 need((trailer.index_offset, trailer.index_len) == chunk_place, "the trailer does not know the index")
                 if proof:
                     need(roots is not None, "the Roots record is missing")
-                    proof.end(roots, trailer, bytes(body))
+                    proof.end(roots, claim, trailer, bytes(body))
                 need(proof or not any(trailer.mac + trailer.root), "a root or MAC of a set that is not encrypted")
                 return
             else:
@@ -2193,10 +2227,11 @@ def verdict(row, opened, good):
         return "damaged"
     if not row.keys():
         return "valid"
-    root = row.parts[0].trailer.root.hex()
+    root, signer = row.parts[0].trailer.root.hex(), row.parts[0].signer
+    by = f", signed by {signer.hex()}" if signer else ""
     if opened:
-        return f"valid, encrypted, root {root}"
-    return f"encrypted and not opened: checksums, roots and totals agree, tags and MAC were not compared; root {root}"
+        return f"valid, encrypted, root {root}{by}"
+    return f"encrypted and not opened: checksums, roots and totals agree, tags and MAC were not compared; root {root}{by}"
 
 
 def run_restore(stripes, options, keyring, note):
@@ -2246,7 +2281,9 @@ def restore_encrypted(row, options, keyring, note):
         if not note.count:
             tree.finish()
             os.rename(unproven, root)
-            print(f"set {row.position}: restored, root {row.parts[0].trailer.root.hex()}")
+            signer = row.parts[0].signer
+            by = f", signed by {signer.hex()}" if signer else ""
+            print(f"set {row.position}: restored, root {row.parts[0].trailer.root.hex()}{by}")
     finally:
         if os.path.lexists(unproven):
             shutil.rmtree(unproven)
@@ -2263,12 +2300,16 @@ def main():
     parser.add_argument("--parent-root", type=str.lower, help="root of that parent; of encrypted differential sets")
     parser.add_argument("--identity", action="append", default=[], help="file with identities of age")
     parser.add_argument("--passphrase-file", action="append", default=[], help="file whose first line is a passphrase")
+    parser.add_argument("--signer", action="append", default=[], help="who must have signed the set: lssigner1...")
     options = parser.parse_args()
     if (options.command == "restore") != (options.to is not None):
         parser.error("restore needs --to, the other commands do not")
     note = Findings()
     try:
         keyring = Keyring(options.identity, options.passphrase_file)
+        for prefix, signer in map(bech32, options.signer):
+            need(prefix == "lssigner" and len(signer) == 32, "not a signer")
+            SIGNERS.add(signer)
     except (Bad, UnicodeDecodeError) as error:
         parser.error(str(error))
     try:

@@ -1,4 +1,4 @@
-//! From files to keys: identities, recipients, passphrases.
+//! From files to keys: identities, recipients, passphrases, signing keys and signers.
 //!
 //! Invariants
 //! - A file with a secret that others may read is refused, as are one that others may change, and one that is no regular
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_crypt::{
-    Error, Identities, Identity, Keyring, Passphrase, PrivateKey, Recipient, Recipients,
-    is_private_key, is_secret,
+    Error, Identities, Identity, Keyring, Passphrase, PrivateKey, Recipient, Recipients, Signer,
+    Signers, SigningKey, is_private_key, is_secret,
 };
 use longshore_io::{OpenHow, Via};
 use longshore_terminal::failure::Failure;
@@ -27,7 +27,7 @@ const FILE_MAX: usize = 1 << 20;
 /// The word before the name of a file that has a passphrase.
 const PASSPHRASE: &str = "passphrase:";
 
-/// What opens encrypted sets: of the options, or else of the configuration.
+/// What opens encrypted sets, and whose signatures count: of the options, or else of the configuration.
 pub fn keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, Failure> {
     let configured = &context.config.encryption;
     let files = match options.identity.is_empty() {
@@ -45,8 +45,107 @@ pub fn keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, 
             None => identities_in(context, Path::new(file))?,
         });
     }
-    let required = options.require_encryption || configured.require;
-    Ok(Arc::new(Keyring::new(identities, required)))
+    with_rules(context, options, identities)
+}
+
+/// These identities, with the rules of the options and the configuration for what is read.
+fn with_rules(
+    context: &Context,
+    options: &KeyOptions,
+    identities: Identities,
+) -> Result<Arc<Keyring>, Failure> {
+    let required = options.require_encryption || context.config.encryption.require;
+    let signers = Arc::new(signers(context, options)?);
+    Ok(Arc::new(
+        Keyring::new(identities, required).with_signers(signers),
+    ))
+}
+
+/// Whose signatures count.
+///
+/// Errors: a text is no signer; signatures are required, and nobody is named.
+pub fn signers(context: &Context, options: &KeyOptions) -> Result<Signers, Failure> {
+    let configured = &context.config.encryption;
+    let texts = match options.signer.is_empty() {
+        true => &configured.signers,
+        false => &options.signer,
+    };
+    let signers = texts.iter().map(|text| text.parse::<Signer>());
+    let required = options.require_signature || configured.require_signature;
+    let signers = signers.collect::<Result<Vec<_>, _>>();
+    let signers = signers.and_then(|list| Signers::new(list, required));
+    signers.map_err(|e| {
+        Failure::usage(
+            e.to_string(),
+            "write lssigner1… in --signer or in `signers` of [encryption]; `longshore key recipient FILE` prints it where the signing key is",
+        )
+    })
+}
+
+/// The key that signs what is written; `None`: nothing is signed. `named`: the option's file. `encrypts`: whether what is
+/// written is encrypted, without which there is nothing to sign.
+///
+/// Errors: the file cannot be used; a signature is required, and would be missing or count for nothing.
+pub fn signing_key(
+    context: &Context,
+    (named, options): (Option<&Path>, &KeyOptions),
+    encrypts: bool,
+) -> Result<Option<Arc<SigningKey>>, Failure> {
+    let configured = context.config.encryption.sign.as_deref();
+    let file = named.or(configured);
+    let signers = signers(context, options)?;
+    let to_encrypt = "add `recipients` to [encryption] or to the target, or name one with --encrypt-to: an encrypted backup alone has digests \
+                      that a signature can be of";
+    let Some(file) = file else {
+        return match signers.required() {
+            false => Ok(None),
+            true => Err(Failure::usage(
+                "a signature is required, and there is no key to sign with",
+                "make one with `longshore key new --signing FILE`, and name it as `sign` in [encryption] or with --sign",
+            )),
+        };
+    };
+    refuse_secret(&file.to_string_lossy())?;
+    if !encrypts {
+        return match named.is_some() || signers.required() {
+            false => Ok(None),
+            true => Err(Failure::usage(
+                "what is not encrypted cannot be signed",
+                to_encrypt,
+            )),
+        };
+    }
+    let key = signing_key_in(context, file)?;
+    let signer = key.signer();
+    match signers.required() && !signers.trusts(&signer) {
+        false => Ok(Some(Arc::new(key))),
+        true => Err(Failure::usage(
+            format!(
+                "{} signs as {signer}, who is not among the signers that are trusted here: what is written would be refused",
+                file.display()
+            ),
+            "add it to `signers` in [encryption], or to --signer",
+        )),
+    }
+}
+
+/// The signing key in a file.
+pub fn signing_key_in(context: &Context, file: &Path) -> Result<SigningKey, Failure> {
+    let bytes = read(context, file, true)?;
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| unusable(file, "it is not a text"))?;
+    SigningKey::parse(text).map_err(|e| {
+        let hint = "correct the file, or name another one; `longshore key new --signing FILE` makes a signing key";
+        let what = format!("cannot use {}: {e}", file.display());
+        Failure::usage(what, hint).numbered(numbers::FILE_UNUSABLE)
+    })
+}
+
+/// Whether a file has a signing key, and no identities.
+pub fn is_signing_key(context: &Context, file: &Path) -> Result<bool, Failure> {
+    let bytes = read(context, file, true)?;
+    let text = std::str::from_utf8(&bytes).unwrap_or_default();
+    Ok(SigningKey::is_in(text))
 }
 
 /// The files of identities, of the options or else of the configuration; no passphrases.
@@ -65,8 +164,7 @@ pub fn lenient_keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Ke
     match keyring(context, options) {
         Err(_) if options.identity.is_empty() => {
             tracing::info!("the identities of the configuration cannot be read here");
-            let required = options.require_encryption || context.config.encryption.require;
-            Ok(Arc::new(Keyring::new(Identities::default(), required)))
+            with_rules(context, options, Identities::default())
         }
         opened => opened,
     }
@@ -177,8 +275,8 @@ pub fn refuse_secret(text: &str) -> Result<(), Failure> {
     match is_secret(rest) {
         false => Ok(()),
         true => Err(Failure::usage(
-            "an identity stands where the name of its file belongs; it is secret",
-            "write it to a file (chmod 600), name that file, and make a new identity: others may have seen this one",
+            "an identity or a signing key stands where the name of its file belongs; it is secret",
+            "write it to a file (chmod 600), name that file, and make a new one: others may have seen this one",
         )),
     }
 }

@@ -1,5 +1,5 @@
 //! Goal: every version reads what an earlier version wrote.
-//! Method: the stripes of `tests/golden/v1` to `v5` are never written again. The program, and the reader that was
+//! Method: the stripes of `tests/golden/v1` to `v6` are never written again. The program, and the reader that was
 //! written from `docs/format.md` alone, verify and restore them; the results are compared with their descriptions.
 
 use std::os::unix::ffi::OsStrExt;
@@ -617,8 +617,13 @@ fn golden_encrypted_sets_open_for_their_recipients() {
         ("classic_parity", "1", "tree-2.txt", secret("classic")),
         ("certificate", "1", "tree-1.txt", secret("certificate")),
         ("certificate", "2", "tree-2.txt", secret("certificate")),
+        ("signed", "1", "tree-2.txt", secret("classic")),
     ] {
-        let version = if media == "certificate" { "v5" } else { "v4" };
+        let version = match media {
+            "certificate" => "v5",
+            "signed" => "v6",
+            _ => "v4",
+        };
         let mut all = stripes_at(tests().join("golden").join(version).join(media));
         if media == "classic_parity" {
             // One data stripe is lost.
@@ -651,6 +656,44 @@ fn golden_encrypted_sets_open_for_their_recipients() {
         {
             succeeds(&run(&mut python).unwrap());
             assert_eq!(describe(&by_reader), described(description), "{media}");
+        }
+    }
+}
+
+/// The signer of the signed set, and another one.
+const SIGNERS: [&str; 2] = [
+    "lssigner1h8dhu4cnsp73770pwp7q8phm7w23tckx8fsxmvl7lvg45wtapfsq9dug87",
+    "lssigner13r95ylmy6q3zy52h98e6zmf0wk9my5jc0my5yxs8cc73tyecp6kqc653gk",
+];
+
+/// Goal: a signature that was made once counts for ever, for the program and for the reader, and for its signer alone.
+#[test]
+fn a_golden_signature_is_its_signers_alone() {
+    let golden = tests().join("golden/v6");
+    let mut command = Command::new("sha256sum");
+    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
+    if let Some(output) = run(command.current_dir(&golden)) {
+        succeeds(&output);
+    }
+    let all = stripes_at(golden.join("signed"));
+    let has_it = run(Command::new("python3").args(["-c", "import cryptography"]));
+    let has_it = has_it.is_some_and(|has_it| has_it.status.success());
+    for (signer, code) in SIGNERS.into_iter().zip([0, 4]) {
+        let args = [
+            "verify",
+            "--stored",
+            "--require-signature",
+            "--signer",
+            signer,
+        ];
+        assert_eq!(longshore(&args, &all).status.code(), Some(code), "{signer}");
+        let reader = tests().join("reader/longshore_reader.py");
+        let mut python = Command::new("python3");
+        python.arg("-B").arg(reader);
+        python.args(["verify", "--signer", signer]).args(&all);
+        if has_it {
+            let read = run(&mut python).unwrap();
+            assert_eq!(read.status.success(), code == 0, "{read:?}");
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::header::{MediaHeader, SetHeader, SetTrailer, payload_max};
 use crate::member::{Member, media_header};
 use crate::parity::{self, ParityStripe, StripeFault};
 use crate::set_reader::{MediaSet, SetSummary};
-use crate::stream::BlockStream;
+use crate::stream::{BlockStream, Reading};
 use crate::window::Window;
 
 /// Called after each read of a stripe with the number of its bytes, by several threads at once. It may wait, to hold a
@@ -350,7 +350,7 @@ pub(crate) fn copy_stripe(
     if media_header(&mut window)? != member.header {
         return Err(damaged("its header has changed since it was opened"));
     }
-    let mut stream = BlockStream::begin(window, &member.header, expected.position, None)?;
+    let mut stream = BlockStream::begin(window, &member.header, expected.position, Reading::Copy)?;
     if stream.header() != expected {
         return Err(damaged("its header is not that of the other stripes"));
     }
@@ -382,7 +382,7 @@ pub(crate) fn look_through(
 ) -> Result<(), Error> {
     let mut window = Window::new(member.device.clone(), member.read.clone(), 0)?;
     let is_same = media_header(&mut window)? == member.header;
-    let mut stream = BlockStream::begin(window, &member.header, expected.position, None)?;
+    let mut stream = BlockStream::begin(window, &member.header, expected.position, Reading::Copy)?;
     if !is_same || stream.header() != expected {
         return Err(Error::SetDamaged {
             device: member.device.clone(),

@@ -1,7 +1,8 @@
-//! What encrypted sets have in addition: Roots records, and the checks of a stripe that is read.
+//! What encrypted sets have in addition: Roots records with their signatures, and the checks of a stripe that is read.
 //!
 //! Invariants
-//! - A reader without a key still compares all digests and roots. Only the MAC of a trailer and the tags need one.
+//! - A reader without a key still compares all digests and roots, and the signature. Only the MAC of a trailer and the tags
+//!   need one.
 //! - A stripe's root is taken of what was read, in the order of the stripe, never of what the stripe says.
 //!
 //! Leaves to others: what is computed (`longshore-crypt`), the order of records (`stream.rs`, `member.rs`), and how a damaged
@@ -9,30 +10,49 @@
 
 use std::sync::Arc;
 
-use longshore_crypt::{FamilyRoot, IndexKeys, KeyContext, Root, SetKeys};
+use longshore_crypt::{
+    FamilyRoot, IndexKeys, KeyContext, Keyring, Root, SIGNATURE_KIND, SIGNATURE_LEN, SIGNER_LEN,
+    SetKeys, Signature, SignatureState, Signed, Signer, Signers, StoredSignature,
+};
 use uuid::Uuid;
 
+use crate::Error;
 use crate::header::{FAMILIES_MAX, MediaHeader, SetTrailer};
 use crate::record::{Fields, RecordError};
 
 /// Bytes of a Roots record's body before the roots.
 pub const ROOTS_HEAD_LEN: usize = 60;
+/// Bytes before the signer, after the signature's kind.
+const SIGNER_AT: usize = ROOTS_HEAD_LEN - SIGNER_LEN;
 
-/// The roots of all families of a set; the last record before each trailer.
+/// The roots of all families of a set, and who signed them; the last record before each trailer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     pub set: Uuid,
     pub families: Vec<Root>,
+    pub claim: StoredSignature,
 }
 
 impl Roots {
+    /// Bytes of a record's body.
+    pub fn body_len(families: usize, is_signed: bool) -> usize {
+        let signature = if is_signed { SIGNATURE_LEN } else { 0 };
+        ROOTS_HEAD_LEN + families * 32 + signature
+    }
+
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(ROOTS_HEAD_LEN + self.families.len() * 32);
+        let mut out = Vec::with_capacity(Roots::body_len(self.families.len(), true));
         out.extend_from_slice(self.set.as_bytes());
         out.extend_from_slice(&(self.families.len() as u16).to_le_bytes());
-        // Kept for a signature: its kind, a counter, and the root of the set that was signed before.
-        out.resize(ROOTS_HEAD_LEN, 0);
+        let signature = match &self.claim {
+            StoredSignature::Ed25519(signature) => Some(signature),
+            StoredSignature::None | StoredSignature::Unknown(_) => None,
+        };
+        out.push(signature.map_or(0, |_| SIGNATURE_KIND));
+        out.resize(SIGNER_AT, 0);
+        out.extend_from_slice(signature.map_or(&[0; SIGNER_LEN], |s| s.signer.as_bytes()));
         self.families.iter().for_each(|r| out.extend_from_slice(r));
+        out.extend_from_slice(signature.map_or(&[][..], |s| &s.bytes));
         out
     }
 
@@ -40,9 +60,14 @@ impl Roots {
         let mut f = Fields(body);
         let set = Uuid::from_bytes(f.array()?);
         let count = f.u16()?;
-        let signature = f.u8()?;
-        match signature {
+        let kind = f.u8()?;
+        let mut signer = [0; SIGNER_LEN];
+        match kind {
             0 => f.zeros(ROOTS_HEAD_LEN - 19)?,
+            SIGNATURE_KIND => {
+                f.zeros(SIGNER_AT - 19)?;
+                signer = f.array()?;
+            }
             _ => f.bytes(ROOTS_HEAD_LEN - 19).map(drop)?,
         }
         if !(1..=FAMILIES_MAX).contains(&count) {
@@ -50,11 +75,64 @@ impl Roots {
         }
         let families = (0..count).map(|_| f.array());
         let families = families.collect::<Result<Vec<Root>, _>>()?;
-        // A later version's signature follows; this one knows none, and takes the set for unsigned.
-        if signature == 0 {
+        let claim = match kind {
+            0 => StoredSignature::None,
+            SIGNATURE_KIND => StoredSignature::Ed25519(Signature {
+                signer: Signer::from_bytes(signer),
+                bytes: f.array()?,
+            }),
+            // A later version's signature follows. Where none is required, the set counts as unsigned.
+            kind => StoredSignature::Unknown(kind),
+        };
+        if !matches!(claim, StoredSignature::Unknown(_)) {
             f.end()?;
         }
-        Ok(Roots { set, families })
+        Ok(Roots {
+            set,
+            families,
+            claim,
+        })
+    }
+}
+
+/// Refuses a set that is not encrypted, and so cannot be signed, where all sets must be.
+pub(crate) fn check_plain(keyring: &Keyring, device: &str, position: u32) -> Result<(), Error> {
+    let device = device.to_owned();
+    if keyring.requires_encryption() {
+        return Err(Error::NotEncrypted { device, position });
+    }
+    match keyring.signers().required() {
+        false => Ok(()),
+        true => Err(Error::Unsigned {
+            device,
+            position,
+            what: SignatureState::Unsigned,
+        }),
+    }
+}
+
+/// Why a stripe is refused at its end.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Damaged(&'static str),
+    Unsigned(SignatureState),
+}
+
+impl Refused {
+    pub fn of(self, device: &str, position: u32) -> Error {
+        let device = device.to_owned();
+        match self {
+            Refused::Damaged(what) => Error::SetDamaged {
+                device,
+                position,
+                what: what.into(),
+            },
+            Refused::Unsigned(what) => Error::Unsigned {
+                device,
+                position,
+                what,
+            },
+        }
     }
 }
 
@@ -65,6 +143,9 @@ pub(crate) struct StripeCheck {
     pub keys: Option<Arc<SetKeys>>,
     /// `None` if the stored bytes alone are checked.
     pub index: Option<Arc<IndexKeys>>,
+    signers: Arc<Signers>,
+    /// The body of the set's header.
+    header: Vec<u8>,
     context: KeyContext,
     commitment: Root,
     pub root: FamilyRoot,
@@ -81,12 +162,15 @@ impl StripeCheck {
         header: &[u8],
         records: &[Vec<u8>],
         keys: Option<Arc<SetKeys>>,
+        signers: &Arc<Signers>,
     ) -> StripeCheck {
         let head = records.first().and_then(|body| body.get(40..72));
         StripeCheck {
             commitment: head.and_then(|c| c.try_into().ok()).unwrap_or_default(),
             index: keys.as_ref().map(|keys| keys.index().clone()),
             keys,
+            signers: signers.clone(),
+            header: header.to_vec(),
             context: KeyContext::of(header, records),
             root: FamilyRoot::new(&media.known()),
             family_index: usize::from(media.family) - 1,
@@ -101,10 +185,11 @@ impl StripeCheck {
         header: &[u8],
         records: &[Vec<u8>],
         index: Arc<IndexKeys>,
+        signers: &Arc<Signers>,
     ) -> StripeCheck {
         StripeCheck {
             index: Some(index),
-            ..StripeCheck::new(media, header, records, None)
+            ..StripeCheck::new(media, header, records, None, signers)
         }
     }
 
@@ -127,25 +212,40 @@ impl StripeCheck {
             .set_root(&self.commitment, &trailer.whole(), families)
     }
 
-    /// Compares everything that was read with the trailer; what is wrong, in words.
-    pub fn end(&self, trailer: &SetTrailer) -> Result<(), &'static str> {
+    /// Compares everything that was read with the trailer, and the signature with all of it.
+    pub fn end(&self, trailer: &SetTrailer) -> Result<(), Refused> {
+        let own = self.roots.as_ref().map(|roots| {
+            let own = roots.families.get(self.family_index);
+            own == Some(&self.root.clone().finish())
+        });
+        if own == Some(false) {
+            return Err(Refused::Damaged(
+                "its blocks or its index are not those that were written: its root differs",
+            ));
+        }
+        let state = self.signature(trailer).map_err(Refused::Damaged)?;
+        if let (Some(keys), Some(proof)) = (&self.index, &trailer.proof) {
+            keys.check_trailer(&trailer.start(), &proof.root, &proof.mac)
+                .map_err(|_| Refused::Damaged("its trailer was not written with its key"))?;
+        }
+        match self.signers.refuse(&state) {
+            false => Ok(()),
+            true => Err(Refused::Unsigned(state)),
+        }
+    }
+
+    /// Whose the set is that has these headers, roots and totals. No block need be read for that; what is wrong, in words.
+    pub fn signature(&self, trailer: &SetTrailer) -> Result<SignatureState, &'static str> {
         let (Some(roots), Some(proof)) = (&self.roots, &trailer.proof) else {
             return Err("it is encrypted and has no roots");
         };
-        let own = roots.families.get(self.family_index);
-        if roots.set != trailer.set || own != Some(&self.root.clone().finish()) {
-            return Err(
-                "its blocks or its index are not those that were written: its root differs",
-            );
+        if roots.set != trailer.set {
+            return Err("its roots are those of another set");
         }
         if self.set_root(trailer, &roots.families) != proof.root {
             return Err("its header, its recipients or its totals were changed: its root differs");
         }
-        match &self.index {
-            None => Ok(()),
-            Some(keys) => keys
-                .check_trailer(&trailer.start(), &proof.root, &proof.mac)
-                .map_err(|_| "its trailer was not written with its key"),
-        }
+        let signed = Signed::set(&self.header, &proof.root);
+        Ok(self.signers.judge(&signed, &roots.claim))
     }
 }

@@ -9,6 +9,7 @@
 
 use std::io;
 
+use longshore_crypt::SignatureState;
 use uuid::Uuid;
 
 use crate::record::RecordError;
@@ -158,6 +159,16 @@ pub enum Error {
     #[error("backup set {position} on device {device} is not encrypted, and must be")]
     NotEncrypted { device: String, position: u32 },
 
+    /// Its signature is wrong, or a trusted one was asked for.
+    #[error(
+        "backup set {position} on device {device} is not taken for that of a trusted signer: {what}"
+    )]
+    Unsigned {
+        device: String,
+        position: u32,
+        what: SignatureState,
+    },
+
     #[error("device {device} is in use by another backup")]
     Busy { device: String },
 
@@ -290,6 +301,20 @@ fn place(action: &str, offset: u64) -> String {
     }
 }
 
+/// The next step where a signature is refused.
+fn hint_of_signature(what: &SignatureState) -> &'static str {
+    match what {
+        SignatureState::Wrong(_) => {
+            "somebody changed it, or put it there: use another copy of this stripe, or an earlier backup"
+        }
+        SignatureState::Unknown(_) => "restore with the version that wrote it, or a later one",
+        _ => {
+            "find out who put it there; if it is yours, name its signer (--signer, or `signers` in [encryption]), or restore it \
+             without `require_signature`"
+        }
+    }
+}
+
 /// The hint for an error of the operating system on a device.
 fn io_hint(kind: io::ErrorKind) -> &'static str {
     match kind {
@@ -368,6 +393,7 @@ impl Error {
             | Error::Exists { .. }
             | Error::Key { .. }
             | Error::NotEncrypted { .. }
+            | Error::Unsigned { .. }
             | Error::Occupied { .. }
             | Error::NoDevice { .. }
             | Error::NoParity { .. }
@@ -382,7 +408,7 @@ impl Error {
             Error::Key { source, .. } => {
                 !matches!(source, longshore_crypt::Error::Malformed { .. })
             }
-            Error::NotEncrypted { .. } => true,
+            Error::NotEncrypted { .. } | Error::Unsigned { .. } => true,
             _ => false,
         }
     }
@@ -439,6 +465,7 @@ impl Error {
             Error::NotEncrypted { .. } => {
                 "find out who put it there; restore it without require_encryption if it is yours"
             }
+            Error::Unsigned { what, .. } => hint_of_signature(what),
             Error::ContainerMix { .. } => {
                 "append with the algorithm of the media set, or start a new one with --format"
             }

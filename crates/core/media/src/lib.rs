@@ -47,7 +47,8 @@ pub use header::{
 };
 pub use longshore_bucket::{Access, Address, S3Server, Scheme, ServerUrl, Standing};
 pub use longshore_crypt::{
-    Error as KeyError, IndexSecret, Keyring, NewKey, Recipients, Root, SetKeys, Thumbprint,
+    Error as KeyError, IndexSecret, Keyring, NewKey, Recipients, Root, SetKeys, SignatureState,
+    Signer, SigningKey, Thumbprint,
 };
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use parity::StripeFault;

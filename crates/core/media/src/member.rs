@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use uuid::Uuid;
 
-use longshore_crypt::{IndexKeys, Keyring, Keys, Root};
+use longshore_crypt::{IndexKeys, Keyring, Keys, Root, SignatureState, Signers};
 
 use crate::Error;
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
-use crate::encrypted::StripeCheck;
+use crate::encrypted::{StripeCheck, check_plain};
 use crate::header::{BlockHeader, MediaHeader, SETS_MAX, SetHeader, SetTrailer, TRAILER_LEN};
 use crate::index::{self, ChunkOwner, Row, StoredChunk};
 use crate::record::{Container, HEAD_LEN, MAGIC, PREFIX_MAX, RecordError, RecordKind};
@@ -587,7 +587,13 @@ impl Member {
         let parent_root = Keys::decode(&records).map_err(key)?.parent_root;
         Ok(Start {
             parent_root,
-            check: StripeCheck::of_index(&self.header, &header, &records, keys.clone()),
+            check: StripeCheck::of_index(
+                &self.header,
+                &header,
+                &records,
+                keys.clone(),
+                keyring.signers(),
+            ),
             keys,
             end,
         })
@@ -670,11 +676,10 @@ impl Member {
         }
         let mut start = match is_encrypted {
             true => Some(self.start(part, position, keyring)?),
-            false if keyring.requires_encryption() => {
-                let device = self.device.clone();
-                return Err(Error::NotEncrypted { device, position });
+            false => {
+                check_plain(keyring, &self.device, position)?;
+                None
             }
-            false => None,
         };
         let mut places = Vec::new();
         let mut at = (seal.trailer.index_offset, seal.trailer.index_len);
@@ -707,20 +712,50 @@ impl Member {
             each(place.0, rows)?;
         }
         if let Some(start) = &mut start {
-            match self.record_at(end)? {
-                Ok((RecordKind::Roots, body, next)) if next == seal.offset => {
-                    let roots = start.check.roots(&body);
-                    roots.map_err(|e| self.damaged(end, e))?;
-                }
-                Ok(_) => return Err(self.damaged(end, RecordError::Field)),
-                Err(what) => return Err(self.damaged(end, what)),
-            }
-            start.check.end(&seal.trailer).map_err(set_damaged)?;
+            self.read_roots(&mut start.check, end, seal)?;
+            let ended = start.check.end(&seal.trailer);
+            ended.map_err(|refused| refused.of(&self.device, position))?;
         }
         match blocks == seal.trailer.blocks_here {
             true => Ok(()),
             false => Err(set_damaged("its index does not list all of its blocks")),
         }
+    }
+
+    /// Reads the Roots record, which is at this offset, and the last one before the trailer.
+    fn read_roots(&self, check: &mut StripeCheck, at: u64, seal: &Seal) -> Result<(), Error> {
+        match self.record_at(at)? {
+            Ok((RecordKind::Roots, body, next)) if next == seal.offset => {
+                check.roots(&body).map_err(|e| self.damaged(at, e))
+            }
+            Ok(_) => Err(self.damaged(at, RecordError::Field)),
+            Err(what) => Err(self.damaged(at, what)),
+        }
+    }
+
+    /// Whose a complete set is, as its header, its roots and its trailer tell.
+    pub fn signature(
+        &self,
+        part: &SetPart,
+        seal: &Seal,
+        signers: &Arc<Signers>,
+    ) -> Result<SignatureState, Error> {
+        if !self.header.encrypted {
+            return Ok(SignatureState::Unsigned);
+        }
+        let trailer = &seal.trailer;
+        let (header, records, end) = self.sealed_start(part, trailer.position)?;
+        let mut check = StripeCheck::new(&self.header, &header, &records, None, signers);
+        let roots_at = match trailer.index_len {
+            0 => end,
+            len => trailer.index_offset.saturating_add(u64::from(len)),
+        };
+        self.read_roots(&mut check, roots_at, seal)?;
+        check.signature(trailer).map_err(|what| Error::SetDamaged {
+            device: self.device.clone(),
+            position: trailer.position,
+            what: what.into(),
+        })
     }
 }
 

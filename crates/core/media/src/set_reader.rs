@@ -22,7 +22,7 @@ use crate::manifest::{self, Item};
 use crate::member::{Member, Seal, SetPart};
 use crate::parity::{Group, Place, RebuiltStripe, RowTable, StripeFault, is_of_medium, trailer_of};
 use crate::record::{Container, RecordError};
-use crate::stream::{BlockStream, Pick, PickedContent};
+use crate::stream::{BlockStream, Pick, PickedContent, Reading};
 use crate::window::Window;
 use crate::{BEGINNING, Error};
 
@@ -633,27 +633,20 @@ impl MediaSet {
 
     /// The blocks of one family of the set at `position` (1-based).
     pub fn stream(&self, family_index: usize, position: u32) -> Result<BlockStream, Error> {
-        self.blocks(family_index, position, Some(&self.keyring))
+        self.blocks(family_index, position, Reading::Contents(&self.keyring))
     }
 
     /// The same without any key: manifests and payloads of an encrypted set stay closed. Its stored checksums and its roots
-    /// are compared all the same.
+    /// are compared all the same, and so is its signature.
     pub fn stored_stream(&self, family_index: usize, position: u32) -> Result<BlockStream, Error> {
-        let stream = self.blocks(family_index, position, None)?;
-        match stream.header().encrypted || !self.keyring.requires_encryption() {
-            true => Ok(stream),
-            false => Err(Error::NotEncrypted {
-                device: self.device(family_index).to_owned(),
-                position,
-            }),
-        }
+        self.blocks(family_index, position, Reading::Stored(&self.keyring))
     }
 
     fn blocks(
         &self,
         family_index: usize,
         position: u32,
-        keyring: Option<&Arc<Keyring>>,
+        reading: Reading<'_>,
     ) -> Result<BlockStream, Error> {
         let member = &self.members[family_index];
         let kept = member
@@ -669,14 +662,28 @@ impl MediaSet {
             }
         };
         let stream = self.or_lost(
-            BlockStream::begin(window, &member.header, position, keyring),
+            BlockStream::begin(window, &member.header, position, reading),
             position,
         )?;
         // A pipe shows its end only when it is read.
-        let seal = match member.read.len_bytes()? {
-            Some(_) => member.part(position)?.seal.as_ref(),
+        let part = match member.read.len_bytes()? {
+            Some(_) => Some(member.part(position)?),
             None => None,
         };
+        let seal = part.and_then(|part| part.seal.as_ref());
+        // Before any block is read, where it can be told; what is read is compared at the end.
+        if let (Some(part), Some(seal), Reading::Stored(keys) | Reading::Contents(keys)) =
+            (part, seal, reading)
+            && keys.signers().required()
+            && let Ok(what) = member.signature(part, seal, keys.signers())
+            && keys.signers().refuse(&what)
+        {
+            return Err(Error::Unsigned {
+                device: member.device.clone(),
+                position,
+                what,
+            });
+        }
         Ok(match seal {
             Some(seal) => stream.expect(&seal.trailer, seal.offset),
             None => stream,

@@ -16,7 +16,7 @@
 use std::io;
 use std::sync::Arc;
 
-use longshore_crypt::{IndexSecret, NewKey, Root, SetKeys};
+use longshore_crypt::{IndexSecret, NewKey, Root, SetKeys, Signed, SigningKey, StoredSignature};
 use longshore_io::Via;
 use uuid::Uuid;
 
@@ -68,6 +68,8 @@ pub struct EncryptTo {
     pub key: Arc<NewKey>,
     /// The root of the set that a differential one differs from; zeros if there is none, or it is not encrypted.
     pub parent_root: Root,
+    /// Signs the set; `None`: it is not signed.
+    pub sign: Option<Arc<SigningKey>>,
 }
 
 /// The parity stripes of a new media set: the last ones of its devices.
@@ -141,6 +143,7 @@ pub struct SetWriter {
     pub families: Vec<FamilyWriter>,
     /// Those of an encrypted set: blocks are encrypted with them.
     pub keys: Option<Arc<SetKeys>>,
+    sign: Option<Arc<SigningKey>>,
     rows: Option<Arc<Rows>>,
 }
 
@@ -316,6 +319,7 @@ impl SetWriter {
             container,
             families,
             keys,
+            sign: set.encryption.and_then(|to| to.sign),
             rows,
         })
     }
@@ -330,18 +334,13 @@ impl SetWriter {
     pub fn seal_and_tell(self, totals: &Totals, tell: &mut dyn FnMut()) -> Result<Sealed, Error> {
         let mut families = self.families;
         let roots: Option<Vec<Root>> = families.iter().map(FamilyWriter::root).collect();
-        if let Some(roots) = &roots {
-            let roots = Roots {
-                set: self.header.set,
-                families: roots.clone(),
-            };
-            // A trailer promises all that is before it, these included.
-            for family in &mut families {
-                family.put_roots(&roots)?;
-            }
-        }
         let blocks_total = families.iter().map(FamilyWriter::blocks).sum();
-        let stored = families.iter().map(|f| f.stored_bytes()).sum();
+        let mut stored: u64 = families.iter().map(|f| f.stored_bytes()).sum();
+        if roots.is_some() {
+            // The signature is over the totals, which count the records that have it.
+            let body = Roots::body_len(families.len(), self.sign.is_some());
+            stored += (families.len() * self.container.framed_len(body)) as u64;
+        }
         let whole = SetTrailer {
             set: self.header.set,
             position: self.header.position,
@@ -356,10 +355,25 @@ impl SetWriter {
             ..SetTrailer::default()
         };
         let sealing = self.keys.as_ref().zip(roots);
-        let index = sealing.map(|(keys, roots)| {
+        let mut index = None;
+        if let Some((keys, roots)) = sealing {
             let root = keys.set_root(&whole.whole(), &roots);
-            keys.index_secret(root)
-        });
+            index = Some(keys.index_secret(root));
+            let signed = Signed::set(&self.header.encode(), &root);
+            let claim = self
+                .sign
+                .as_ref()
+                .map(|key| StoredSignature::Ed25519(key.sign(&signed)));
+            let roots = Roots {
+                set: self.header.set,
+                families: roots,
+                claim: claim.unwrap_or_default(),
+            };
+            // A trailer promises all that is before it, these included.
+            for family in &mut families {
+                family.put_roots(&roots)?;
+            }
+        }
         let root = index.as_ref().map(|index| index.root);
         for family in &mut families {
             family.put_trailer(&whole, root)?;

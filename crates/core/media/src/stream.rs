@@ -10,13 +10,13 @@
 use std::sync::Arc;
 
 use longshore_codec::Algorithm;
-use longshore_crypt::{Keyring, Keys, Root};
+use longshore_crypt::{Keyring, Keys, Root, Signers};
 use longshore_io::{crc32c, crc32c_append};
 
 use crate::Error;
 use crate::block::{ENCRYPTED_MANIFEST_EXTRA, Encrypted, HeadReader, stored_seal};
 use crate::device::FamilyRead;
-use crate::encrypted::StripeCheck;
+use crate::encrypted::{StripeCheck, check_plain};
 use crate::header::{BlockHeader, MediaHeader, SetHeader, SetTrailer};
 use crate::index::{self, ChunkOwner};
 use crate::record::{Container, RecordError, RecordKind};
@@ -121,14 +121,33 @@ impl PickedBlock {
     }
 }
 
+/// The purpose for which a set is read.
+#[derive(Clone, Copy)]
+pub(crate) enum Reading<'a> {
+    /// A copy, which takes the set as it is.
+    Copy,
+    /// Checks of its stored bytes, and of its signature if it must have one.
+    Stored(&'a Keyring),
+    /// Its contents.
+    Contents(&'a Keyring),
+}
+
+impl Reading<'_> {
+    fn signers(&self) -> Arc<Signers> {
+        match self {
+            Reading::Copy => Arc::default(),
+            Reading::Stored(keyring) | Reading::Contents(keyring) => keyring.signers().clone(),
+        }
+    }
+}
+
 impl BlockStream {
-    /// `window` is at the set header of position `position` or, in a pipe, before it. `keyring` opens an encrypted set;
-    /// without one only its stored bytes are read and checked.
+    /// `window` is at the set header of position `position` or, in a pipe, before it.
     pub(crate) fn begin(
         mut window: Window,
         media: &MediaHeader,
         position: u32,
-        keyring: Option<&Arc<Keyring>>,
+        reading: Reading<'_>,
     ) -> Result<BlockStream, Error> {
         let container = media.container;
         let mut framed = Vec::new();
@@ -155,14 +174,16 @@ impl BlockStream {
                         {
                             return Err(bad(&window, offset, RecordError::Field));
                         }
-                        if !header.encrypted && keyring.is_some_and(|k| k.requires_encryption()) {
-                            let device = window.device().to_owned();
-                            return Err(Error::NotEncrypted { device, position });
-                        }
                         let body = body.to_vec();
-                        let check = match header.encrypted {
-                            true => Some(check_of(&mut window, media, position, &body, keyring)?),
-                            false => None,
+                        let check = match (header.encrypted, reading) {
+                            (true, _) => {
+                                Some(check_of(&mut window, media, position, &body, reading)?)
+                            }
+                            (false, Reading::Copy) => None,
+                            (false, Reading::Stored(keyring) | Reading::Contents(keyring)) => {
+                                check_plain(keyring, window.device(), position)?;
+                                None
+                            }
                         };
                         return Ok(BlockStream {
                             window,
@@ -537,7 +558,9 @@ impl BlockStream {
             return Err(self.set_damaged("its index or its last block is missing"));
         }
         match (&self.check, &trailer.proof) {
-            (Some(check), _) => check.end(trailer).map_err(|what| self.set_damaged(what)),
+            (Some(check), _) => check
+                .end(trailer)
+                .map_err(|refused| refused.of(self.window.device(), self.header.position)),
             (None, None) => Ok(()),
             (None, Some(_)) => Err(self.set_damaged("its trailer is that of an encrypted set")),
         }
@@ -550,7 +573,7 @@ fn check_of(
     media: &MediaHeader,
     position: u32,
     header: &[u8],
-    keyring: Option<&Arc<Keyring>>,
+    reading: Reading<'_>,
 ) -> Result<StripeCheck, Error> {
     let device = window.device().to_owned();
     let key = |source| Error::Key {
@@ -573,14 +596,15 @@ fn check_of(
         }
         records.push(body);
     }
-    let keys = match keyring {
-        Some(keyring) => Some(keyring.open(header, &records).map_err(key)?),
-        None => {
+    let keys = match reading {
+        Reading::Contents(keyring) => Some(keyring.open(header, &records).map_err(key)?),
+        Reading::Copy | Reading::Stored(_) => {
             Keys::decode(&records).map_err(key)?;
             None
         }
     };
-    Ok(StripeCheck::new(media, header, &records, keys))
+    let signers = reading.signers();
+    Ok(StripeCheck::new(media, header, &records, keys, &signers))
 }
 
 fn bad(window: &Window, offset: u64, what: RecordError) -> Error {

@@ -2,14 +2,17 @@
 //! however well the checksums fit.
 //! Method: sets are written with the crate's own parts, taken apart into records, changed, and put together with right
 //! checksums, offsets and counts; then they are read by everything that reads sets.
-//! Not covered: ciphers and slots (`longshore-crypt`), and writers who know a recipient: they can make a set of their own.
+//! Not covered: ciphers and slots (`longshore-crypt`), and without signatures writers who know a recipient: they can make a
+//! set of their own.
 
 mod support;
 
 use std::sync::Arc;
 
 use longshore_codec::Algorithm;
-use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients};
+use longshore_crypt::{
+    Identities, Identity, Keyring, NewKey, Recipients, SignatureState, Signed, Signers, SigningKey,
+};
 use longshore_kit::Random;
 use longshore_kit::random::from_env;
 use longshore_media::record::{Container, RecordKind};
@@ -37,9 +40,219 @@ fn shape(identity: &Identity, algorithm: Algorithm) -> Shape {
         encryption: Some(EncryptTo {
             key: Arc::new(NewKey::wrapped(&recipients).unwrap()),
             parent_root: [0; 32],
+            sign: None,
         }),
         ..Shape::new(Disposition::New, algorithm, 50)
     }
+}
+
+/// The stripes of a set for this identity that is signed, or not.
+fn signed(identity: &Identity, sign: Option<&Arc<SigningKey>>) -> Vec<Vec<u8>> {
+    let mut shape = shape(identity, Algorithm::Zstd);
+    let encryption = shape.encryption.as_mut().unwrap();
+    encryption.sign = sign.cloned();
+    media(STRIPES, &[(shape, small_tree())])
+}
+
+/// Opens sets, and demands a signature of this key.
+fn strict(identity: &Identity, key: &SigningKey) -> Arc<Keyring> {
+    let signers = Signers::new(vec![key.signer()], true).unwrap();
+    let identities = Identities::new(vec![identity.clone()]);
+    Arc::new(Keyring::new(identities, false).with_signers(Arc::new(signers)))
+}
+
+/// The state of a set's signature, as its headers and trailers tell it.
+fn state(stripes: &[Vec<u8>], keyring: &Arc<Keyring>) -> SignatureState {
+    let media = MediaSet::open(&devices(stripes)).unwrap();
+    media.with_keyring(keyring).signature(1).unwrap()
+}
+
+/// Why a set is refused that every way of reading must refuse for its signature.
+fn refused(stripes: &[Vec<u8>], keyring: &Arc<Keyring>) -> SignatureState {
+    let media = MediaSet::open(&devices(stripes)).unwrap();
+    let media = media.with_keyring(keyring);
+    let mut found = Vec::new();
+    let mut take = |refused: Result<(), Error>| match refused {
+        Err(Error::Unsigned { what, .. }) => found.push(what),
+        other => panic!("{other:?}"),
+    };
+    take(media.items(1, |_| {}));
+    take(media.stream_of(0, 1, &|_: &[Item]| true).map(drop));
+    for stored in [true, false] {
+        let stream = match stored {
+            true => media.stored_stream(0, 1),
+            false => media.stream(0, 1),
+        };
+        take(stream.and_then(|mut stream| {
+            let mut payload = vec![0; 4096];
+            while stream.next(&mut payload)?.is_some() {}
+            Ok(())
+        }));
+    }
+    assert!(found.iter().all(|what| *what == found[0]), "{found:?}");
+    found[0]
+}
+
+#[test]
+fn where_a_signature_is_required_a_set_without_a_trusted_one_is_refused_by_all_who_read_it() {
+    let identity = identity();
+    let (own, other) = (SigningKey::new().unwrap(), SigningKey::new().unwrap());
+    let (own, other) = (Arc::new(own), Arc::new(other));
+    let (strict, open) = (strict(&identity, &own), keyring(&identity));
+    let genuine = signed(&identity, Some(&own));
+    let right = [expected(&small_tree())];
+    assert_eq!(read_all_with(&devices(&genuine), &strict).unwrap(), right);
+    assert_eq!(accepted(&genuine, 0, genuine[0].clone(), &strict).len(), 3);
+    assert_eq!(
+        state(&genuine, &strict),
+        SignatureState::Trusted(own.signer())
+    );
+    assert_eq!(
+        state(&genuine, &open),
+        SignatureState::Stranger(own.signer())
+    );
+
+    let forged = signed(&identity, Some(&other));
+    let unsigned = signed(&identity, None);
+    let plain = Shape::new(Disposition::New, Algorithm::Zstd, 50);
+    let plain = media(STRIPES, &[(plain, small_tree())]);
+    for (stripes, expected) in [
+        (forged, SignatureState::Stranger(other.signer())),
+        (unsigned, SignatureState::Unsigned),
+        (plain, SignatureState::Unsigned),
+    ] {
+        assert_eq!(refused(&stripes, &strict), expected);
+        assert_eq!(state(&stripes, &strict), expected);
+        // Nobody else cares.
+        assert_eq!(read_all_with(&devices(&stripes), &open).unwrap(), right);
+    }
+}
+
+/// A set, with this done to the body of the Roots record of each stripe.
+fn with_roots(stripes: &[Vec<u8>], change: &dyn Fn(&mut Vec<u8>)) -> Vec<Vec<u8>> {
+    let changed = stripes.iter().map(|stripe| {
+        let mut pieces = take_apart(Container::Zstd, stripe);
+        let at = places(&pieces, RecordKind::Roots)[0];
+        change(&mut pieces[at].body);
+        mend(Container::Zstd, &mut pieces);
+        put_together(Container::Zstd, &pieces)
+    });
+    changed.collect()
+}
+
+/// Goal: a signature is of one set, and no bit of it can be changed; nobody can take it away or replace it by his own.
+#[test]
+fn a_signature_that_is_changed_removed_replaced_or_of_another_set_is_refused() {
+    let identity = identity();
+    let (own, other) = (SigningKey::new().unwrap(), SigningKey::new().unwrap());
+    let own = Arc::new(own);
+    let (strict, open) = (strict(&identity, &own), keyring(&identity));
+    let genuine = signed(&identity, Some(&own));
+    let pieces = take_apart(Container::Zstd, &genuine[0]);
+    let roots = pieces[places(&pieces, RecordKind::Roots)[0]].body.clone();
+    let signature_at = 60 + 32 * STRIPES;
+    assert_eq!(roots.len(), signature_at + 64);
+    // Every bit of the signer and of the signature, with all checksums right.
+    let wrong = (28..60).chain(signature_at..roots.len());
+    for at in wrong
+        .flat_map(|byte| (0..8).map(move |bit| (byte, bit)))
+        .step_by(3)
+    {
+        let changed = with_roots(&genuine, &|body| body[at.0] ^= 1 << at.1);
+        for keyring in [&strict, &open] {
+            let found = refused(&changed, keyring);
+            assert!(matches!(found, SignatureState::Wrong(_)), "{at:?}: {found}");
+        }
+    }
+    for at in 19..28 {
+        let changed = with_roots(&genuine, &|body| body[at] = 1);
+        assert!(accepted(&changed, 0, changed[0].clone(), &open).is_empty());
+    }
+    // A kind of later versions: unsigned for this one.
+    let later = with_roots(&genuine, &|body| body[18] = 2);
+    assert_eq!(refused(&later, &strict), SignatureState::Unknown(2));
+    assert_eq!(accepted(&later, 0, later[0].clone(), &open).len(), 3);
+    // Without it the totals are others, which the trailer's MAC covers.
+    let without = with_roots(&genuine, &|body| {
+        body.truncate(signature_at);
+        body[18..60].fill(0);
+    });
+    let by = accepted(&without, 0, without[0].clone(), &strict);
+    assert!(by.is_empty(), "{by:?}");
+    let by = accepted(&without, 0, without[0].clone(), &open);
+    assert!(!by.contains(&"a whole read"), "{by:?}");
+
+    // Of another set of the same signer.
+    let second = signed(&identity, Some(&own));
+    let pieces = take_apart(Container::Zstd, &second[0]);
+    let theirs = pieces[places(&pieces, RecordKind::Roots)[0]].body.clone();
+    let taken = with_roots(&genuine, &|body| {
+        body[signature_at..].copy_from_slice(&theirs[signature_at..]);
+    });
+    assert_eq!(
+        refused(&taken, &strict),
+        SignatureState::Wrong(own.signer())
+    );
+    // By who has only the stripes, and signs them once more.
+    let pieces = take_apart(Container::Zstd, &genuine[0]);
+    let header = &pieces[places(&pieces, RecordKind::Set)[0]].body;
+    let root = &pieces.last().unwrap().body[156..188];
+    let again = other.sign(&Signed::set(header, root.try_into().unwrap()));
+    let resigned = |signer: [u8; 32]| {
+        with_roots(&genuine, &|body| {
+            body[28..60].copy_from_slice(&signer);
+            body[signature_at..].copy_from_slice(&again.bytes);
+        })
+    };
+    let found = refused(&resigned(*other.signer().as_bytes()), &strict);
+    assert_eq!(found, SignatureState::Stranger(other.signer()));
+    let found = refused(&resigned(*own.signer().as_bytes()), &strict);
+    assert_eq!(found, SignatureState::Wrong(own.signer()));
+}
+
+/// Goal: a signature is of the header and the totals, also where no block is read: retention counts by them.
+#[test]
+fn a_signature_is_of_what_a_list_shows() {
+    let identity = identity();
+    let key = Arc::new(SigningKey::new().unwrap());
+    let strict = strict(&identity, &key);
+    let genuine = signed(&identity, Some(&key));
+    let listed = |stripes: &[Vec<u8>]| {
+        let media = MediaSet::open(&devices(stripes))?.with_keyring(&strict);
+        // An expiry, a time, a total: what decides without any block.
+        media.set(1)?;
+        media.signature(1)
+    };
+    let pieces = take_apart(Container::Zstd, &genuine[0]);
+    let mut tried = 0;
+    for kind in [RecordKind::Set, RecordKind::Keys, RecordKind::Trailer] {
+        let at = places(&pieces, kind)[0];
+        for byte in 0..pieces[at].body.len() {
+            let changed: Vec<Vec<u8>> = genuine
+                .iter()
+                .map(|stripe| {
+                    let mut pieces = take_apart(Container::Zstd, stripe);
+                    let at = places(&pieces, kind)[0];
+                    pieces[at].body[byte] ^= 1;
+                    mend(Container::Zstd, &mut pieces);
+                    put_together(Container::Zstd, &pieces)
+                })
+                .collect();
+            // Fields of one stripe alone: its counts, its chain of checksums, its place, its MAC.
+            let is_own = kind == RecordKind::Trailer
+                && [32..56, 96..112, 124..156]
+                    .iter()
+                    .any(|own| own.contains(&byte));
+            if changed == genuine || is_own {
+                continue;
+            }
+            tried += 1;
+            let found = listed(&changed);
+            let is_trusted = matches!(found, Ok(SignatureState::Trusted(_)));
+            assert!(!is_trusted, "{kind:?} byte {byte}");
+        }
+    }
+    assert!(tried > 200, "{tried}");
 }
 
 /// Media with one set of the small tree, and what opens it.
@@ -99,7 +312,8 @@ fn no_name_and_no_content_is_in_the_stripes() {
 /// Goal: whoever has no key copies and compares stored bytes, and the copy opens.
 #[test]
 fn a_copy_needs_no_key_and_finds_what_rotted() {
-    let (stripes, keyring) = set(Algorithm::Zstd);
+    let (identity, key) = (identity(), Arc::new(SigningKey::new().unwrap()));
+    let (stripes, keyring) = (signed(&identity, Some(&key)), strict(&identity, &key));
     let copied = |stripes: &[Vec<u8>]| {
         let slots: Vec<Slot> = (0..STRIPES).map(|_| Slot::default()).collect();
         let to: Vec<_> = slots.iter().map(|s| Arc::new(s.clone()) as _).collect();
@@ -219,7 +433,7 @@ fn is_free(one: &[Piece], other: &[Piece]) -> bool {
         let mut body = piece.body.clone();
         match piece.kind {
             RecordKind::Media => body.truncate(48),
-            RecordKind::Roots if body.len() >= roots && body[18] != 0 => {
+            RecordKind::Roots if body.len() >= roots && body[18] > 1 => {
                 body[18..60].fill(0);
                 body.truncate(roots);
             }
@@ -268,7 +482,12 @@ fn random_changes_behind_right_checksums_open_nothing() {
     let right = [expected(&small_tree())];
     let (mut tried, mut harmless) = (0, 0);
     let sets = [Algorithm::Zstd, Algorithm::QatDeflate, Algorithm::Lz4].map(|algorithm| {
-        let set = set(algorithm);
+        // One of them is signed, and has to be.
+        let (identity, key) = (identity(), Arc::new(SigningKey::new().unwrap()));
+        let set = match algorithm {
+            Algorithm::Zstd => (signed(&identity, Some(&key)), strict(&identity, &key)),
+            _ => set(algorithm),
+        };
         let container = MediaSet::open(&devices(&set.0)).unwrap().container();
         // Refusals are due to changes, not to how stripes are taken apart and put together.
         for stripe in &set.0 {

@@ -2,6 +2,7 @@
 //! Method: as in `format_page.rs`.
 //! Not covered: keys and ciphers, which the independent reader computes from the page.
 
+use longshore_crypt::{Signature, Signer, StoredSignature};
 use longshore_media::header::ENCRYPTED_EXTRA;
 use longshore_media::{block, manifest, record};
 use uuid::Uuid;
@@ -47,6 +48,7 @@ fn records_of_encrypted_sets_are_laid_out_as_in_their_tables() {
     let roots = longshore_media::encrypted::Roots {
         set: Uuid::from_bytes([1; 16]),
         families: vec![[8; 32], [9; 32]],
+        claim: StoredSignature::None,
     };
     let body = roots.encode();
     let (fixed, open) = check_fields(
@@ -60,6 +62,28 @@ fn records_of_encrypted_sets_are_laid_out_as_in_their_tables() {
     );
     assert_eq!((fixed, open), (60, vec!["roots"]));
     assert_eq!(body[fixed..], [[8; 32], [9; 32]].concat());
+    let signature = Signature {
+        signer: Signer::from_bytes([2; 32]),
+        bytes: [3; 64],
+    };
+    let signed = longshore_media::encrypted::Roots {
+        claim: StoredSignature::Ed25519(signature),
+        ..roots
+    };
+    let body = signed.encode();
+    let (fixed, open) = check_fields(
+        "signed roots record",
+        &body,
+        &[
+            ("set", &[1; 16]),
+            ("families", &2u16.to_le_bytes()),
+            ("signature", &[1]),
+            ("signer", &[2; 32]),
+        ],
+    );
+    assert_eq!((fixed, open), (60, vec!["roots", "bytes"]));
+    assert_eq!(body[fixed + 64..], [3; 64]);
+    assert_eq!(longshore_media::encrypted::Roots::decode(&body), Ok(signed));
     let mut check = Vec::new();
     manifest::put_check(6, &mut check);
     let (fixed, open) = check_fields(

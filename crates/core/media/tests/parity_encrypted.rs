@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use longshore_codec::Algorithm;
-use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients};
+use longshore_crypt::{
+    Identities, Identity, Keyring, NewKey, Recipients, SignatureState, Signers, SigningKey,
+};
 use longshore_io::crc32c;
 use longshore_kit::Random;
 use longshore_kit::random::from_env;
@@ -22,28 +24,31 @@ use support::{
     Content, Input, Shape, Slot, devices, expected, media, read_all, read_all_with, small_tree,
 };
 
-fn encryption(identity: &Identity) -> EncryptTo {
+fn encryption(identity: &Identity, sign: &Arc<SigningKey>) -> EncryptTo {
     let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
     EncryptTo {
         key: Arc::new(NewKey::wrapped(&recipients).unwrap()),
         parent_root: [0; 32],
+        sign: Some(sign.clone()),
     }
 }
 
-/// Media of `data` and `parity` stripes with one encrypted set, and what opens it.
+/// Media of `data` and `parity` stripes with one encrypted set, and what opens it, if its signature is there.
 fn set(data: usize, parity: u16, inputs: &[Input]) -> (Vec<Vec<u8>>, Arc<Keyring>) {
     let identity = Identity::new_hybrid().unwrap();
+    let sign = Arc::new(SigningKey::new().unwrap());
     let shape = Shape {
         parity: ParityPlan {
             count: parity,
             row_bytes: ROW,
         },
-        encryption: Some(encryption(&identity)),
+        encryption: Some(encryption(&identity, &sign)),
         ..Shape::new(Disposition::New, Algorithm::Zstd, 3000)
     };
     let all = data + usize::from(parity);
     let identities = Identities::new(vec![identity]);
-    let keyring = Arc::new(Keyring::new(identities, true));
+    let signers = Arc::new(Signers::new(vec![sign.signer()], true).unwrap());
+    let keyring = Arc::new(Keyring::new(identities, true).with_signers(signers));
     (media(all, &[(shape, inputs.to_vec())]), keyring)
 }
 
@@ -87,6 +92,9 @@ fn an_encrypted_set_is_read_and_repaired_without_any_stripes_that_parity_stands_
                 read(&all_there(&again), &keyring).unwrap(),
                 [expected(&inputs)]
             );
+            let opened = MediaSet::open(&devices(&again)).unwrap();
+            let signature = opened.with_keyring(&keyring).signature(1).unwrap();
+            assert!(matches!(signature, SignatureState::Trusted(_)), "{what}");
         }
     }
 }

@@ -256,6 +256,9 @@ pub struct VerifiedSet {
     pub stored_bytes: u64,
     /// Whether the set was made from files that changed meanwhile; the set itself may be valid.
     pub made_damaged: bool,
+    /// Whose it is, in one word; `None` if that cannot be told, as from a pipe.
+    pub signature: Option<&'static str>,
+    pub signer: Option<String>,
     /// Whether it holds only WAL.
     pub is_log: bool,
     /// The set that it is compared with.

@@ -404,6 +404,11 @@ impl Verification<'_> {
 
 fn verified(read: UnloadedSet, (media, position): SetAt, undamaged: bool) -> VerifiedSet {
     let trailer = read.trailer.as_ref();
+    let is_pipe = media.stored_bytes().is_ok_and(|bytes| bytes.is_none());
+    let signature = match is_pipe {
+        true => None,
+        false => media.signature(position).ok(),
+    };
     VerifiedSet {
         set: read.header.set,
         position,
@@ -417,6 +422,8 @@ fn verified(read: UnloadedSet, (media, position): SetAt, undamaged: bool) -> Ver
         plain_bytes: read.plain_bytes,
         stored_bytes: trailer.map_or(0, |t| t.stored_bytes_total),
         made_damaged: trailer.is_some_and(|t| t.damaged),
+        signature: signature.map(|state| state.word()),
+        signer: signature.and_then(|state| Some(state.signer()?.to_string())),
         database: read.header.database,
     }
 }

@@ -14,7 +14,9 @@ use common::{
     verify_with,
 };
 use longshore_codec::Algorithm;
-use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients};
+use longshore_crypt::{
+    Identities, Identity, Keyring, NewKey, Recipients, Signer, Signers, SigningKey,
+};
 use longshore_io::Via;
 use longshore_media::{
     BackupDevice, DeviceSpec, Disposition, EncryptTo, MediaSet, SetHeader, SetPlan, SetWriter,
@@ -152,11 +154,76 @@ fn neither_a_parent_nor_a_child_is_replaced_by_another_set_of_its_identifier() {
     let encryption = EncryptTo {
         key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
         parent_root: [0; 32],
+        sign: None,
     };
     forge(&full, header_of(&full), Some(encryption));
     let refused = restored("wrong").unwrap_err().to_string();
     assert!(refused.contains("other content"), "{refused}");
     assert!(!dir.path().join("wrong").exists());
+}
+
+/// Goal: a chain is as much worth as the least of its sets: where one of them is a stranger's, none of it is restored, and no
+/// differential backup is made on it.
+#[test]
+fn a_chain_with_a_set_of_somebody_who_is_not_trusted_is_neither_restored_nor_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("a"), common::content(1, 300_000)).unwrap();
+    let keys = keys_of(false);
+    let [own, other] = [(), ()].map(|()| Arc::new(SigningKey::new().unwrap()));
+    let machine = |sign: &Arc<SigningKey>, trusted: &[Signer]| {
+        let signers = Signers::new(trusted.to_vec(), !trusted.is_empty()).unwrap();
+        let keyring = keys.reading.keyring.for_one_run();
+        let keyring = keyring.with_signers(Arc::new(signers));
+        RunContext {
+            keyring: Arc::new(keyring.signing_with(Some(sign.clone()))),
+            ..context()
+        }
+    };
+    let request = |to: &[DeviceSpec], base: Option<&[DeviceSpec]>| {
+        let spec = SourceSpec::Files(vec![source.clone()]);
+        let mut request = backup_request(spec, to.to_vec(), Algorithm::Zstd);
+        request.encrypt_to = Some(keys.recipients.clone());
+        request.page_sums = true;
+        request.base = base.map(|base| BaseRequest {
+            against: Against::LastFull,
+            devices: base.to_vec(),
+        });
+        request
+    };
+    let [full, theirs, child, mixed] =
+        ["full", "theirs", "child", "mixed"].map(|name| devices(dir.path(), name));
+    let strict = || machine(&own, &[own.signer()]);
+    let lenient = || machine(&own, &[]);
+    backup(&strict(), request(&full, None)).unwrap();
+    backup(&machine(&other, &[]), request(&theirs, None)).unwrap();
+    std::fs::write(source.join("b"), b"new").unwrap();
+    backup(&strict(), request(&child, Some(&full))).unwrap();
+    // A machine that requires nothing made a child of the stranger's full backup; its own is signed as it is to be.
+    backup(&lenient(), request(&mixed, Some(&theirs))).unwrap();
+    let restored = |by: &RunContext, child: &[DeviceSpec], base: &[DeviceSpec], name: &str| {
+        let target = dir.path().join(name);
+        let mut request = restore_request(child.to_vec(), &target);
+        request.bases = base.to_vec();
+        restore(by, request).map(|_| target)
+    };
+    let target = restored(&strict(), &child, &full, "right").unwrap();
+    assert_eq!(describe(&target), describe(&source));
+    restored(&lenient(), &mixed, &theirs, "unasked").unwrap();
+    let refused = restored(&strict(), &mixed, &theirs, "wrong").unwrap_err();
+    assert!(refused.is_closed(), "{refused}");
+    assert!(!dir.path().join("wrong").exists());
+    let everybody = machine(&own, &[own.signer(), other.signer()]);
+    restored(&everybody, &mixed, &theirs, "both").unwrap();
+    let to = devices(dir.path(), "more");
+    let refused = backup(&strict(), request(&to, Some(&theirs))).unwrap_err();
+    let told = format!("{refused:?}");
+    assert!(
+        told.contains("Unsigned") || told.contains("not trusted"),
+        "{told}"
+    );
+    assert!(!dir.path().join("more/s0.bak").exists());
 }
 
 /// Goal: a machine that has recipients alone makes differential backups of its own sets, and of no others.
@@ -238,6 +305,7 @@ fn a_machine_without_an_identity_differs_from_its_own_sets_and_from_no_others() 
     let encrypted = EncryptTo {
         key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
         parent_root: [0; 32],
+        sign: None,
     };
     // An identity opens what anybody encrypted for it, and does not help here.
     let with_identity = RunContext {

@@ -538,6 +538,7 @@ fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
 mod tests {
     use super::*;
     use crate::chain::tests::{diff, full};
+    use crate::shelf::{BackupEntry, BackupState};
     use longshore_wal::LogRange;
 
     const DAY: i64 = 86_400;
@@ -559,6 +560,25 @@ mod tests {
     fn kept(sets: &[SetFacts], policy: Policy, now: i64) -> Vec<bool> {
         let decision = decide(sets, &policy, now * 1_000_000);
         (0..sets.len()).map(|i| decision.is_kept(i)).collect()
+    }
+
+    /// Goal: a list of signers with a mistake in it, which makes strangers of the machine's own backups, costs no WAL.
+    #[test]
+    fn a_backup_that_is_refused_for_its_signature_is_no_reason_to_remove_anything() {
+        let entry = |is_strangers| BackupEntry {
+            label: "20270131T020000Z-full-1a2b3c4d".parse().unwrap(),
+            state: BackupState::Foreign {
+                what: String::new(),
+                is_strangers,
+            },
+            devices: Vec::new(),
+            bytes: 0,
+            readers: Vec::new(),
+            imprint: String::new(),
+        };
+        assert_eq!(entry(true).facts().health, Health::Unknown);
+        assert_eq!(entry(false).facts().health, Health::Foreign);
+        assert!(entry(true).is_strangers() && !entry(false).is_strangers());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longshore_io::{Clock, Storage, side_by_side};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, Keyring, MediaSet, SetHeader,
-    SetTrailer, StripeFault,
+    SetTrailer, SignatureState, StripeFault,
 };
 
 use longshore_pg::{Earlier, Lsn, Recovery};
@@ -48,7 +48,7 @@ pub struct Shelf {
     pub database: String,
     /// The WAL archive of the database; `None`: next to its backups.
     pub archive: Option<PathBuf>,
-    /// Reads the WAL archive, if it is encrypted.
+    /// Reads the WAL archive, if it is encrypted, and knows whose backups count.
     pub keyring: Arc<Keyring>,
     pub(crate) place: Arc<dyn Place>,
 }
@@ -74,9 +74,12 @@ pub enum BackupState {
     Damaged {
         what: String,
     },
-    /// Stripes of several sets under one label, of another database, or of a set that already has a label.
+    /// Stripes of several sets under one label, of another database, of a set that already has a label, or of somebody who
+    /// is not trusted.
     Foreign {
         what: String,
+        /// Whether its signature is refused: anybody may have put it there, so it is not the newest backup, either.
+        is_strangers: bool,
     },
     /// Written by a newer version, or unreachable now.
     Unknown {
@@ -95,6 +98,8 @@ pub struct Complete {
     pub faults: Vec<StripeFault>,
     /// How many recipients can open it; 0 if it is not encrypted, `None` if its records do not tell.
     pub recipients: Option<usize>,
+    /// Whose it is; `None` where nobody is trusted, so that nobody has looked.
+    pub signature: Option<SignatureState>,
 }
 
 /// One backup on a shelf.
@@ -189,6 +194,17 @@ impl BackupEntry {
         }
     }
 
+    /// Whether it is refused for its signature.
+    pub fn is_strangers(&self) -> bool {
+        matches!(
+            self.state,
+            BackupState::Foreign {
+                is_strangers: true,
+                ..
+            }
+        )
+    }
+
     pub fn facts(&self) -> SetFacts {
         let begun_us = self.label.begun_us();
         let mut facts = SetFacts {
@@ -201,6 +217,10 @@ impl BackupEntry {
                 BackupState::Abandoned => Health::Abandoned,
                 BackupState::Missing { .. } => Health::Missing,
                 BackupState::Damaged { .. } => Health::Broken,
+                // It may be the machine's own, of before signatures, and others may need it and its WAL.
+                BackupState::Foreign {
+                    is_strangers: true, ..
+                } => Health::Unknown,
                 BackupState::Foreign { .. } => Health::Foreign,
                 BackupState::Unknown { .. } => Health::Unknown,
                 BackupState::Removing => Health::Removing,
@@ -505,18 +525,35 @@ impl Shelf {
 
     /// The state according to the stripes themselves.
     fn state(&self, devices: &[Arc<dyn BackupDevice>], any_finished: bool) -> BackupState {
-        let media = MediaSet::open(devices);
-        let read = media.and_then(|media| {
+        let signers = self.keyring.signers();
+        let read = MediaSet::open(devices).and_then(|media| {
+            let media = media.with_keyring(&self.keyring);
             let set = media.set(0)?;
             let stored_bytes = media.stored_bytes()?.unwrap_or(0);
             // A verification tells what is wrong with these records.
             let recipients = media.recipients(set.header.position).ok();
-            Ok((set, stored_bytes, media.faults(), recipients))
+            let judged = (set.trailer.is_some() && signers.any())
+                .then(|| media.signature(set.header.position))
+                .transpose();
+            // Where no signature is needed, a verification tells what is wrong with this record, too.
+            let signature = match judged {
+                Err(error) if signers.required() => return Err(error),
+                judged => judged.ok().flatten(),
+            };
+            Ok((set, stored_bytes, media.faults(), (recipients, signature)))
         });
         match read {
-            Ok((set, stored_bytes, faults, recipients)) => match set.trailer {
+            Ok((set, stored_bytes, faults, (recipients, signature))) => match set.trailer {
+                Some(_) if signature.is_some_and(|found| signers.refuse(&found)) => {
+                    let what = signature.map_or(String::new(), |found| found.to_string());
+                    BackupState::Foreign {
+                        what,
+                        is_strangers: true,
+                    }
+                }
                 Some(_) if set.header.database != self.database => BackupState::Foreign {
                     what: format!("it is a backup of {:?}", set.header.database),
+                    is_strangers: false,
                 },
                 Some(trailer) => BackupState::Complete(Box::new(Complete {
                     header: set.header,
@@ -524,6 +561,7 @@ impl Shelf {
                     stored_bytes,
                     faults,
                     recipients,
+                    signature,
                 })),
                 None => BackupState::Abandoned,
             },
@@ -584,7 +622,19 @@ impl Shelf {
     pub fn lease(&self, label: Option<&str>) -> Result<BackupLease, Error> {
         let listing = self.list()?;
         let index = self.choose(&listing, label)?;
-        self.lease_listed(&listing, index)
+        let mut lease = self.lease_listed(&listing, index)?;
+        if label.is_none() {
+            // Labels of one second tell no order.
+            let begun_us = lease.label.begun_us();
+            let newer = |set: &&BackupEntry| set.label.begun_us() >= begun_us;
+            let strange = listing.sets.iter().filter(newer);
+            let strange = strange.filter(|set| set.is_strangers());
+            lease.passed.extend(strange.map(|set| SkippedBackup {
+                label: set.label.clone(),
+                why: set.state.text(),
+            }));
+        }
+        Ok(lease)
     }
 
     /// The backup with which a recovery begins ([`recover::choose`]), or the one with this label if it is suitable,
@@ -749,6 +799,9 @@ impl Shelf {
         // A set that was never a backup cannot be the latest one; a backup that is broken must be reported, not
         // skipped.
         let Some(latest) = listing.sets.iter().rposition(was_backup) else {
+            if let Some(strange) = listing.sets.iter().rposition(BackupEntry::is_strangers) {
+                return Ok(strange);
+            }
             return Err(Error::Nothing {
                 target: self.target.name.clone(),
                 database: self.database.clone(),
@@ -895,10 +948,11 @@ fn writing(by: String) -> BackupState {
 
 /// Whether it was whole once.
 fn was_backup(set: &BackupEntry) -> bool {
-    !matches!(
+    let is_none = matches!(
         set.state,
         BackupState::Writing { .. } | BackupState::Abandoned | BackupState::Removing
-    )
+    );
+    !is_none && !set.is_strangers()
 }
 
 impl BackupState {
@@ -912,7 +966,10 @@ impl BackupState {
             BackupState::Complete(c) if c.trailer.damaged => {
                 "complete; marked: made from files that changed, or from damaged ones".into()
             }
-            BackupState::Complete(_) => "complete".into(),
+            BackupState::Complete(c) => match c.signature {
+                Some(signature) => format!("complete; {signature}"),
+                None => "complete".into(),
+            },
             BackupState::Writing {
                 by,
                 has_ended: false,
@@ -938,7 +995,7 @@ impl BackupState {
                 )
             }
             BackupState::Damaged { what } => format!("damaged: {what}"),
-            BackupState::Foreign { what } => format!("foreign: {what}"),
+            BackupState::Foreign { what, .. } => format!("foreign: {what}"),
             BackupState::Unknown { what } => format!("cannot be judged: {what}"),
             BackupState::Removing => "being removed".into(),
         }
@@ -995,7 +1052,10 @@ fn tell_copies(sets: &mut [BackupEntry]) {
             "it is a copy of {}, the same backup under another label: retention does not count it, and never removes it",
             sets[original].label
         );
-        sets[copy].state = BackupState::Foreign { what };
+        sets[copy].state = BackupState::Foreign {
+            what,
+            is_strangers: false,
+        };
     }
 }
 
@@ -1011,6 +1071,7 @@ fn broken(error: MediaError) -> BackupState {
         | MediaError::FamilyTwice { .. }
         | MediaError::FamilyCount { .. } => BackupState::Foreign {
             what: error.to_string(),
+            is_strangers: false,
         },
         MediaError::Missing { .. }
         | MediaError::Empty { .. }
@@ -1031,6 +1092,7 @@ fn broken(error: MediaError) -> BackupState {
         | MediaError::Key { .. }
         | MediaError::EncryptionMix { .. }
         | MediaError::NotEncrypted { .. }
+        | MediaError::Unsigned { .. }
         | MediaError::Busy { .. }
         | MediaError::Exists { .. }
         | MediaError::NotExpired { .. }

@@ -265,6 +265,7 @@ fn own_of_media(error: &longshore_media::Error) -> u32 {
         longshore_media::Error::Exists { .. } => numbers::DEVICE_HOLDS_DATA,
         longshore_media::Error::Key { .. } => numbers::KEY_MISSING,
         longshore_media::Error::NotEncrypted { .. } => numbers::NOT_ENCRYPTED,
+        longshore_media::Error::Unsigned { .. } => numbers::NOT_SIGNED,
         _ => numbers::STORE,
     }
 }
@@ -295,6 +296,7 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         Wal::Store(_) => (Exit::Media, numbers::STORE),
         Wal::Unopened { .. } => (Exit::Media, numbers::KEY_MISSING),
         Wal::NotSealed { .. } => (Exit::Media, numbers::NOT_ENCRYPTED),
+        Wal::Unsigned { .. } => (Exit::Media, numbers::NOT_SIGNED),
         Wal::OtherHistory { .. } => (Exit::Media, numbers::ARCHIVE),
         Wal::Keys { .. } | Wal::Untagged { .. } | Wal::ClearPart { .. } => {
             (Exit::Usage, numbers::REQUEST)

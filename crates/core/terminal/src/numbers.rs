@@ -53,6 +53,8 @@ pub const STORE: u32 = 50122;
 pub const KEY_MISSING: u32 = 50123;
 /// A backup is not encrypted, and must be.
 pub const NOT_ENCRYPTED: u32 = 50124;
+/// A backup is not signed by somebody who is trusted, and must be, or its signature is wrong.
+pub const NOT_SIGNED: u32 = 50125;
 
 /// A target cannot be used, or does not say which backup is meant.
 pub const TARGET: u32 = 50130;

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longshore_codec::Algorithm;
-use longshore_crypt::{Keyring, Root, TagKey};
+use longshore_crypt::{Keyring, Root, Signers, TagKey};
 use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via};
 use longshore_pg::wal::{
     History, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, is_page_at, is_same_history,
@@ -210,6 +210,11 @@ impl WalArchive {
         self
     }
 
+    /// Whose signatures count for who reads it.
+    pub fn signers(&self) -> &Signers {
+        self.keys.keyring.signers()
+    }
+
     pub(super) fn has_identities(&self) -> bool {
         self.keys.keyring.has_identities()
     }
@@ -232,6 +237,24 @@ impl WalArchive {
     /// Errors: those of [`WalArchive::is_sealed`].
     pub fn unsealed(&self) -> Result<Option<SegmentName>, Error> {
         self.end_that(|head| head.sealed.is_none())
+    }
+
+    /// A segment at an end of its run that is refused for its signature, and why.
+    ///
+    /// Errors: those of [`WalArchive::is_sealed`].
+    pub fn unsigned(&self) -> Result<Option<(SegmentName, Error)>, Error> {
+        for run in self.runs()?.iter().rev() {
+            for name in [run.span.last, run.span.first] {
+                let found = self.find(WalName::Segment(name));
+                match found.and_then(|found| found.map_or(Ok(()), |file| file.check_signature())) {
+                    Err(e @ Error::Unsigned { .. }) => return Ok(Some((name, e))),
+                    Err(e @ (Error::Io { .. } | Error::Store(_))) => return Err(e),
+                    // A damaged segment is told where it is needed, or by a verification.
+                    Ok(()) | Err(_) => {}
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the archive has a segment of this timeline.
@@ -853,6 +876,8 @@ impl WalArchive {
                 false => Err(other()),
             };
         }
+        // A file that nobody here would be given back is not there already.
+        object.check_signature()?;
         let is_same = object.head().plain_len == judged.len
             && self.is_content(&object.ends, Some(object), (out, 0))?;
         match is_same {
@@ -1004,7 +1029,7 @@ impl WalArchive {
     pub(super) fn is_content_of(&self, out: &Outgoing) -> Result<bool, Error> {
         match self.find(out.name)? {
             Some(object) => {
-                object.check_is_sealed()?;
+                object.check_rules()?;
                 self.check_history_of(&object)?;
                 self.is_same(&object, out)
             }
@@ -1024,7 +1049,8 @@ impl WalArchive {
                 | Error::Store(_)
                 | Error::Damaged { .. }
                 | Error::Unopened { .. }
-                | Error::NotSealed { .. }),
+                | Error::NotSealed { .. }
+                | Error::Unsigned { .. }),
             ) => Err(e),
             Ok(Same::UpTo(_)) | Err(_) => Ok(false),
         }

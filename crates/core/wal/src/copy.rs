@@ -10,7 +10,8 @@
 //! - Before anything is copied, the last segment that both have of each timeline is compared: two branches of a cluster
 //!   have the same names, and a border between two segments can agree by chance. A timeline of which nothing can be
 //!   compared is refused.
-//! - A file that cannot be read is told and left out, as the first archive lacks it; nothing else is.
+//! - A file that cannot be read, or whose signature is refused, is told and left out, as the first archive lacks it; nothing
+//!   else is.
 //!
 //! Leaves to others: what a push refuses (`archive.rs`), and from where on WAL is needed (`longshore-repository`).
 
@@ -157,6 +158,7 @@ impl WalArchive {
     ) -> Result<PushResult, CopyError> {
         let here = CopyError::Here;
         let object = self.object_for(name, Wanted::All).map_err(here)?;
+        object.check_signature().map_err(here)?;
         let history = match name.segment().map(|segment| segment.timeline) {
             Some(timeline) if known.contains(&timeline) => {
                 let history = match histories.get(&timeline) {
@@ -274,7 +276,10 @@ pub fn copy_wal(
             // Without it nothing is known of the rest.
             Err(CopyError::Here(error)) if todo.compared.contains(name) => return Err(error),
             Err(CopyError::Here(
-                error @ (Error::Damaged { .. } | Error::Missing { .. } | Error::Newer { .. }),
+                error @ (Error::Damaged { .. }
+                | Error::Missing { .. }
+                | Error::Newer { .. }
+                | Error::Unsigned { .. }),
             )) => {
                 copied.unreadable.push(error);
                 continue;

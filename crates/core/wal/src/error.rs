@@ -13,6 +13,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use longshore_crypt::SignatureState;
 use longshore_media::record::RecordError;
 use longshore_pg::wal::{NotHistory, NotRecords, NotWal, WalName};
 use longshore_pg::{Lsn, SegmentName, Timeline};
@@ -256,6 +257,10 @@ pub enum Error {
     #[error("{} is not encrypted, and must be", path.display())]
     NotSealed { path: PathBuf },
 
+    /// Its signature is wrong, or a trusted one was asked for.
+    #[error("{} is not taken for a trusted signer's: {what}", path.display())]
+    Unsigned { path: PathBuf, what: SignatureState },
+
     /// No key for a new file, or nobody to encrypt it for.
     #[error("cannot encrypt {}", path.display())]
     Keys {
@@ -440,6 +445,7 @@ impl Error {
             Error::Newer { .. } => "read it with a later version",
             Error::Unopened { .. }
             | Error::NotSealed { .. }
+            | Error::Unsigned { .. }
             | Error::Keys { .. }
             | Error::Untagged { .. }
             | Error::ClearPart { .. }
@@ -463,6 +469,15 @@ impl Error {
             Error::NotSealed { .. } => {
                 "find out who put it there; if it is of the time before the archive was encrypted, read it without `require` in [encryption]"
             }
+            Error::Unsigned { what, .. } => match what {
+                SignatureState::Wrong(_) => {
+                    "somebody changed it, or put it there: take the file from another copy of the archive"
+                }
+                _ => {
+                    "find out who put it there; if it is yours, name its signer (--signer, or `signers` in [encryption]), or read it without \
+                     `require_signature`"
+                }
+            },
             Error::Keys { .. } => {
                 "name other recipients: age1pq1… or age1… (--encrypt-to, or `recipients` in [encryption])"
             }

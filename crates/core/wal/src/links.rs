@@ -185,6 +185,7 @@ impl WalArchive {
                     | Error::Newer { .. }
                     | Error::Unopened { .. }
                     | Error::NotSealed { .. }
+                    | Error::Unsigned { .. }
                     | Error::OtherHistory { .. },
                 ) => {}
                 Err(e) => return Err(e),

@@ -13,7 +13,10 @@
 //! (`sealed.rs`), and the framing of records (`longshore-media`).
 
 use longshore_codec::{Algorithm, PLAIN_LEN_MAX, payload_bound};
-use longshore_crypt::{PIECE_MORE, Root, TAG_LEN, TAGS_ID_LEN};
+use longshore_crypt::{
+    PIECE_MORE, Root, SIGNATURE_LEN, SIGNER_LEN, Signature, Signer, StoredSignature, TAG_LEN,
+    TAGS_ID_LEN,
+};
 use longshore_io::{crc32c, crc32c_join};
 use longshore_media::Container;
 use longshore_media::record::{BODY_MAX, Fields, RecordError, RecordKind};
@@ -45,10 +48,15 @@ pub const KEYS_MAX: usize = 1 << 16;
 pub const PLAIN_MAX: u32 = 1 << 30;
 /// Longest name.
 const NAME_MAX: usize = 64;
+/// The most blocks of a signed file.
+pub const SIGNED_BLOCKS_MAX: usize =
+    (BODY_MAX - SEALED_END_FIXED_LEN - MAC_LEN - SIGNATURE_LEN) / SEALED_ROW_LEN;
 /// The file is encrypted.
 const FEATURE_SEALED: u64 = 1;
 /// The payloads are of PAGES.
 const FEATURE_PAGES: u64 = 1 << 1;
+/// The file is signed, too.
+const FEATURE_SIGNED: u64 = 1 << 2;
 /// The file ends with data from an earlier use of the segment.
 const FLAG_UNFINISHED: u8 = 1;
 
@@ -79,6 +87,20 @@ pub struct SealedHead {
     pub keys_len: u32,
     /// SHA-256 of the history of the file's timeline, without remarks; zeros if the writer had none.
     pub history: Root,
+    /// `None`: the file is not signed.
+    pub signer: Option<Signer>,
+}
+
+impl SealedHead {
+    /// Bytes of its fields in the head.
+    fn len(&self) -> usize {
+        4 + self.history.len() + self.signer.map_or(0, |_| SIGNER_LEN)
+    }
+
+    /// Bytes of the signature at the end of the file.
+    fn signature_len(&self) -> usize {
+        self.signer.map_or(0, |_| SIGNATURE_LEN)
+    }
 }
 
 /// The mark by which plain bytes are compared with a block's.
@@ -118,6 +140,8 @@ pub enum WholeMark {
         tags: [u8; TAGS_ID_LEN],
         /// The MAC of everything before it in the body.
         mac: Root,
+        /// The signature of a signed file.
+        signature: Option<[u8; SIGNATURE_LEN]>,
     },
 }
 
@@ -136,7 +160,11 @@ fn algorithm_feature(algorithm: Algorithm) -> u64 {
 impl Head {
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(HEAD_FIXED_LEN + NAME_MAX);
-        let sealed = self.sealed.map_or(0, |_| FEATURE_SEALED);
+        let sealed = match self.sealed.map(|sealed| sealed.signer) {
+            None => 0,
+            Some(None) => FEATURE_SEALED,
+            Some(Some(_)) => FEATURE_SEALED | FEATURE_SIGNED,
+        };
         let features = sealed | algorithm_feature(self.algorithm);
         body.extend_from_slice(&features.to_le_bytes());
         body.extend_from_slice(&self.system.to_le_bytes());
@@ -152,6 +180,7 @@ impl Head {
         if let Some(sealed) = &self.sealed {
             body.extend_from_slice(&sealed.keys_len.to_le_bytes());
             body.extend_from_slice(&sealed.history);
+            body.extend_from_slice(sealed.signer.as_ref().map_or(&[][..], |s| s.as_bytes()));
         }
         body
     }
@@ -159,7 +188,7 @@ impl Head {
     pub fn decode(body: &[u8]) -> Result<Head, RecordError> {
         let mut f = Fields(body);
         let features = f.u64()?;
-        let unknown = features & !(FEATURE_SEALED | FEATURE_PAGES);
+        let unknown = features & !(FEATURE_SEALED | FEATURE_PAGES | FEATURE_SIGNED);
         if unknown != 0 {
             return Err(RecordError::Feature(unknown));
         }
@@ -168,11 +197,17 @@ impl Head {
         let algorithm = Algorithm::from_number(f.u8()?).ok_or(RecordError::Field)?;
         let flags = f.u8()?;
         let name = f.text(NAME_MAX)?.parse().map_err(|_| RecordError::Field)?;
-        let sealed = match features & FEATURE_SEALED {
+        let sealed = match features & (FEATURE_SEALED | FEATURE_SIGNED) {
             0 => None,
+            // The digests that a signature is of are those of an encrypted file.
+            FEATURE_SIGNED => return Err(RecordError::Field),
             _ => Some(SealedHead {
                 keys_len: f.u32()?,
                 history: f.array()?,
+                signer: match features & FEATURE_SIGNED {
+                    0 => None,
+                    _ => Some(Signer::from_bytes(f.array()?)),
+                },
             }),
         };
         f.end()?;
@@ -189,6 +224,7 @@ impl Head {
         };
         let blocks_max = match &head.sealed {
             None => BLOCKS_MAX,
+            Some(sealed) if sealed.signer.is_some() => SIGNED_BLOCKS_MAX,
             Some(_) => SEALED_BLOCKS_MAX,
         };
         // A history is read where there is no key, to find out which WAL is needed.
@@ -234,7 +270,7 @@ impl Head {
     /// Bytes of the file before the Keys records, or before the first block if there are none.
     pub fn len_of_head(&self) -> usize {
         let body = HEAD_FIXED_LEN + 2 + self.name.to_string().len();
-        let body = body + self.sealed.map_or(0, |sealed| 4 + sealed.history.len());
+        let body = body + self.sealed.as_ref().map_or(0, SealedHead::len);
         self.container().preamble().len() + self.container().framed_len(body)
     }
 
@@ -248,7 +284,10 @@ impl Head {
     pub fn len_after(&self) -> usize {
         let (fixed, row) = match &self.sealed {
             None => (END_FIXED_LEN, ROW_LEN),
-            Some(_) => (SEALED_END_FIXED_LEN + MAC_LEN, SEALED_ROW_LEN),
+            Some(sealed) => (
+                SEALED_END_FIXED_LEN + MAC_LEN + sealed.signature_len(),
+                SEALED_ROW_LEN,
+            ),
         };
         self.container().framed_len(fixed + row * self.blocks())
     }
@@ -296,17 +335,44 @@ impl End {
                 body.extend_from_slice(&tag);
             }
         }
-        if let WholeMark::Sealed { mac, .. } = &self.whole {
+        if let WholeMark::Sealed { mac, signature, .. } = &self.whole {
             body.extend_from_slice(mac);
+            body.extend_from_slice(signature.as_ref().map_or(&[][..], |s| &s[..]));
         }
         body
     }
 
     /// The bytes that the MAC of an encrypted file's end is over.
     pub fn authenticated(&self) -> Vec<u8> {
-        let mut body = self.encode();
+        let mut body = self.signed();
         body.truncate(body.len().saturating_sub(MAC_LEN));
         body
+    }
+
+    /// The bytes that the signature of a signed file's end is over: all before it.
+    pub fn signed(&self) -> Vec<u8> {
+        let mut body = self.encode();
+        let signature = match &self.whole {
+            WholeMark::Sealed { signature, .. } => signature.map_or(0, |s| s.len()),
+            WholeMark::Crc(_) => 0,
+        };
+        body.truncate(body.len().saturating_sub(signature));
+        body
+    }
+
+    /// The signature that the file says that it has.
+    pub fn claim(&self, head: &Head) -> StoredSignature {
+        let signer = head.sealed.and_then(|sealed| sealed.signer);
+        match (signer, self.whole) {
+            (
+                Some(signer),
+                WholeMark::Sealed {
+                    signature: Some(bytes),
+                    ..
+                },
+            ) => StoredSignature::Ed25519(Signature { signer, bytes }),
+            _ => StoredSignature::None,
+        }
     }
 
     /// All bytes after the last block.
@@ -334,6 +400,7 @@ impl End {
             true => WholeMark::Sealed {
                 tags: f.array()?,
                 mac: [0; MAC_LEN],
+                signature: None,
             },
         };
         let mut rows = Vec::with_capacity(head.blocks());
@@ -359,8 +426,11 @@ impl End {
             len += u64::from(stored_len);
             rows.push(row);
         }
-        if let WholeMark::Sealed { mac, .. } = &mut whole {
+        if let WholeMark::Sealed { mac, signature, .. } = &mut whole {
             *mac = f.array()?;
+            if head.sealed.is_some_and(|sealed| sealed.signer.is_some()) {
+                *signature = Some(f.array()?);
+            }
         }
         f.end()?;
         let is_whole = match whole {

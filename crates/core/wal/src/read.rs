@@ -218,9 +218,10 @@ impl WalArchive {
 
     /// Opens a file of the archive for reading.
     ///
-    /// Errors: `Missing`; `Damaged`, `Newer`, `Io`.
+    /// Errors: `Missing`; `Unsigned`, `Damaged`, `Newer`, `Io`.
     pub fn open_file(&self, name: WalName) -> Result<ArchiveReader, Error> {
         let object = self.object(name)?;
+        object.check_signature()?;
         if self.keys.keyring.has_identities() {
             self.check_history_of(&object)?;
         }

@@ -1,4 +1,4 @@
-//! Encryption of a file on its way into the archive.
+//! Encryption of a file on its way into the archive, and its signature.
 //!
 //! A host that archives has public keys alone: it can read nothing that is in the archive already. So that it still finds
 //! out whether the archive has a file's very bytes, each block has a tag that only servers of the cluster can make.
@@ -15,7 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_crypt::{
-    NewKey, Recipients, Root, SALT_LEN, SetKeys, TAG_LEN, TAGS_ID_LEN, TagKey, digest_of,
+    NewKey, Recipients, Root, SALT_LEN, SetKeys, Signed, SigningKey, TAG_LEN, TAGS_ID_LEN, TagKey,
+    digest_of,
 };
 use longshore_media::Container;
 use longshore_media::record::{ENCRYPTED_MAGIC, RecordKind};
@@ -40,6 +41,9 @@ pub(super) fn history_digest(timeline: Timeline, text: &[u8]) -> Root {
 pub(super) struct Sealing {
     keys: SetKeys,
     tags: Option<Arc<TagKey>>,
+    sign: Option<Arc<SigningKey>>,
+    /// The body of the head.
+    head: Vec<u8>,
     name: String,
     /// The Keys records, framed.
     pub(super) records: Vec<u8>,
@@ -63,14 +67,17 @@ impl Sealing {
         let key = NewKey::wrapped(recipients).map_err(failed)?;
         let lens = key.record_lens().map_err(failed)?;
         let keys_len: usize = lens.iter().map(|len| container.framed_len(*len)).sum();
+        let sign = keys.keyring.signing_key().cloned();
         head.sealed = Some(SealedHead {
             keys_len: keys_len as u32,
             history,
+            signer: sign.as_ref().map(|key| key.signer()),
         });
-        let made = SetKeys::create(&head.encode(), &key, [0; 32]);
+        let body = head.encode();
+        let made = SetKeys::create(&body, &key, [0; 32]);
         let (own, bodies) = made.map_err(failed)?;
         // Any identity would not do: this file must be readable here.
-        let is_readable = || keys.keyring.open_once(&head.encode(), &bodies).is_ok();
+        let is_readable = || keys.keyring.open_once(&body, &bodies).is_ok();
         if keys.tags.is_none() && !is_readable() {
             return Err(Error::Untagged {
                 path: path.to_owned(),
@@ -83,7 +90,9 @@ impl Sealing {
         Ok(Sealing {
             keys: own,
             tags: keys.tags.clone(),
+            sign,
             name: head.name.to_string(),
+            head: body,
             records,
         })
     }
@@ -116,13 +125,23 @@ impl Sealing {
     /// The end of the file.
     pub(super) fn end(&self, head_crc: u32, rows: Vec<Row>) -> End {
         let tags = self.tags.as_deref().map_or([0; TAGS_ID_LEN], TagKey::id);
-        let whole = |mac| WholeMark::Sealed { tags, mac };
+        let whole = |mac, signature| WholeMark::Sealed {
+            tags,
+            mac,
+            signature,
+        };
         let mut end = End {
             head_crc,
-            whole: whole([0; MAC_LEN]),
+            whole: whole([0; MAC_LEN], None),
             rows,
         };
-        end.whole = whole(self.keys.end_mac(&end.authenticated()));
+        let mac = self.keys.end_mac(&end.authenticated());
+        end.whole = whole(mac, None);
+        let signed = |key: &Arc<SigningKey>| {
+            let what = Signed::wal(&self.head, &self.records, &end.signed());
+            key.sign(&what).bytes
+        };
+        end.whole = whole(mac, self.sign.as_ref().map(signed));
         end
     }
 }

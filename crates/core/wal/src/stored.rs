@@ -6,7 +6,7 @@
 //! - No length in the file is believed before it was checked.
 //! - Stored bytes reach a decoder only if their checksum is right, and plain bytes reach the caller only if theirs is.
 //! - Nothing of an encrypted file reaches the caller before its key was proved by its head, its slots and its end; and
-//!   nothing of one that is not encrypted where all must be.
+//!   nothing of one that is not encrypted, or not signed, where all must be.
 //!
 //! Leaves to others: the layout (`object.rs`), encrypting (`sealed.rs`), and finding files (`archive.rs`).
 
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use longshore_codec::Decompressor;
-use longshore_crypt::{Keyring, SetKeys};
+use longshore_crypt::{Keyring, SetKeys, SignatureState, Signed, StoredSignature};
 use longshore_io::crc32c;
 use longshore_media::record::{ENCRYPTED_MAGIC, RecordError, RecordKind};
 use longshore_pg::wal::{WalName, is_same_history};
@@ -74,17 +74,48 @@ impl Object {
         &self.ends.head
     }
 
-    /// Refuses a file that is not encrypted where all must be.
+    /// Refuses a file that is not encrypted, or that no trusted signer signed, where all must be.
     ///
-    /// Errors: `NotSealed`.
-    pub(super) fn check_is_sealed(&self) -> Result<(), Error> {
+    /// Errors: `NotSealed`, `Unsigned`; `Damaged`, `Io`.
+    pub(super) fn check_rules(&self) -> Result<(), Error> {
         let head = self.head();
-        match self.keyring.requires_encryption() && head.sealed.is_none() && head.holds_more() {
-            true => Err(Error::NotSealed {
+        if self.keyring.requires_encryption() && head.sealed.is_none() && head.holds_more() {
+            return Err(Error::NotSealed {
                 path: self.path.clone(),
-            }),
-            false => Ok(()),
+            });
         }
+        self.check_signature()
+    }
+
+    /// Refuses a wrong signature, and where one is required a file without a trusted one. Histories have none: they are read
+    /// where there is no key, and a file's head has the digest of its own.
+    ///
+    /// Errors: `Unsigned`; `Damaged`, `Io`.
+    pub(super) fn check_signature(&self) -> Result<(), Error> {
+        if !self.head().holds_more() {
+            return Ok(());
+        }
+        let found = self.signature()?;
+        match self.keyring.signers().refuse(&found) {
+            false => Ok(()),
+            true => Err(Error::Unsigned {
+                path: self.path.clone(),
+                what: found,
+            }),
+        }
+    }
+
+    /// Whose the file is. None of its blocks is read for that: the key that its slots commit to proves them.
+    ///
+    /// Errors: `Damaged`, `Io`.
+    pub(super) fn signature(&self) -> Result<SignatureState, Error> {
+        let (head, end) = (&self.ends.head, &self.ends.end);
+        let claim = end.claim(head);
+        if claim == StoredSignature::None {
+            return Ok(SignatureState::Unsigned);
+        }
+        let signed = Signed::wal(&head.encode(), &self.framed_records()?, &end.signed());
+        Ok(self.keyring.signers().judge(&signed, &claim))
     }
 
     /// Whether its blocks can be read here: it is not encrypted, or an identity opens it.
@@ -151,15 +182,16 @@ impl Object {
 
     /// The keys of an encrypted file, proved by its head, its slots and its end.
     ///
-    /// Errors: `Unopened`, `Damaged`, `Io`.
+    /// Errors: `Unopened`, `NotSealed`, `Unsigned`, `Damaged`, `Io`.
     fn keys(&self) -> Result<Option<&SetKeys>, Error> {
         let WholeMark::Sealed { mac, .. } = &self.ends.end.whole else {
-            self.check_is_sealed()?;
+            self.check_rules()?;
             return Ok(None);
         };
         if let Some(keys) = self.keys.get() {
             return Ok(Some(keys));
         }
+        self.check_rules()?;
         let unopened = |source| Error::Unopened {
             path: self.path.clone(),
             source,
@@ -172,12 +204,18 @@ impl Object {
         Ok(Some(self.keys.get_or_init(|| keys)))
     }
 
-    /// The bodies of the Keys records.
-    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let damaged = |what| Error::malformed(self.path.clone(), what);
+    /// The Keys records as they are in the file.
+    fn framed_records(&self) -> Result<Vec<u8>, Error> {
         let from = self.head().len_of_head();
         let mut bytes = vec![0; self.head().len_before() - from];
         self.file.read_exact_at(&mut bytes, from as u64)?;
+        Ok(bytes)
+    }
+
+    /// The bodies of the Keys records.
+    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let damaged = |what| Error::malformed(self.path.clone(), what);
+        let bytes = self.framed_records()?;
         let container = self.head().container();
         let (mut rest, mut bodies) = (&bytes[..], Vec::new());
         while !rest.is_empty() {

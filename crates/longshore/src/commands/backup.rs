@@ -148,7 +148,15 @@ fn run_against(
     let name = name.unwrap_or_else(|| name_of(&request.source));
     let lines = RunLines::begin(context.output, kind.head(&name), kind.fields(&name));
     let mut run_context = context.run_context().equipped(&request.offload);
-    run_context.keyring = keys::keyring(context, &options.keys)?;
+    let encrypts = request.encrypt_to.is_some();
+    let sign = keys::signing_key(context, (options.sign.as_deref(), &options.keys), encrypts)?;
+    if sign.is_none() && context.config.encryption.sign.is_some() {
+        context
+            .output
+            .note("the backup is not encrypted, and so it is not signed, either");
+    }
+    let keyring = keys::keyring(context, &options.keys)?;
+    run_context.keyring = Arc::new(keyring.signing_with(sign));
     if !options.keys.identity.is_empty() && request.base.is_none() && !options.verify {
         context.output.note(
             "--identity has no effect here: only a differential backup's base and --verify are read with it",

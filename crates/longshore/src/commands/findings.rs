@@ -78,7 +78,7 @@ pub fn of(context: &Context) -> Vec<String> {
     found
 }
 
-/// Files of keys that are missing or that others may read, texts that are no recipients, and targets without any.
+/// Files of keys that are missing or that others may read, texts that are no recipients or signers, and targets without any.
 fn of_encryption(context: &Context) -> Vec<String> {
     let refused = |table: String, failure: Failure| {
         let causes: String = failure.causes.iter().map(|c| format!(": {c}")).collect();
@@ -92,6 +92,11 @@ fn of_encryption(context: &Context) -> Vec<String> {
         found.push(refused("encryption".to_owned(), failure));
     }
     let config = &context.config;
+    let sign = config.encryption.sign.is_some() || config.encryption.require_signature;
+    // Its file is read here by whoever makes backups.
+    if sign && let Err(failure) = keys::signing_key(context, (None, &KeyOptions::default()), true) {
+        found.push(refused("encryption".to_owned(), failure));
+    }
     for (name, target) in &config.target {
         if target.recipients.is_none() {
             continue;

@@ -1,14 +1,14 @@
-//! `key`: new identities, and their recipients.
+//! `key`: new identities and signing keys, their recipients and signers.
 //!
 //! Invariants
-//! - An identity is written once and never shown. Recipients, which are printed, are public.
-//! - A failed run leaves no part of an identity.
+//! - A key is written once and never shown. Recipients and signers, which are printed, are public.
+//! - A failed run leaves no part of a key.
 //!
 //! Leaves to others: reading identities (`keys.rs` of the program), and making them (`longshore-crypt`).
 
 use std::path::Path;
 
-use longshore_crypt::{Error, Identity};
+use longshore_crypt::{Error, Identity, SigningKey};
 use longshore_io::{OpenHow, Via};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
@@ -22,9 +22,11 @@ use crate::options::{Key, KeyAction, KeyNew, KeyRecipient};
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
-    /// The file with the identities.
+    /// The file with the keys.
     file: String,
     recipients: Vec<String>,
+    /// Of a signing key, which has no recipient.
+    signer: Option<String>,
 }
 
 pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
@@ -35,8 +37,26 @@ pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
         KeyAction::New(_) => "key_new",
         KeyAction::Recipient(_) => "key_recipient",
     };
+    let mut signer = None;
     let recipients = match &options.action {
-        KeyAction::New(new) => vec![made(new, context)?],
+        KeyAction::New(new) => {
+            let name = made(new, context)?;
+            match new.signing {
+                true => {
+                    signer = Some(name);
+                    Vec::new()
+                }
+                false => vec![name],
+            }
+        }
+        KeyAction::Recipient(of) if keys::is_signing_key(context, &of.file)? => {
+            signer = Some(
+                keys::signing_key_in(context, &of.file)?
+                    .signer()
+                    .to_string(),
+            );
+            Vec::new()
+        }
         KeyAction::Recipient(of) => {
             let identities = keys::identities_in(context, &of.file)?;
             let is_key = |i: &Identity| matches!(i, Identity::Certificate(_));
@@ -50,28 +70,40 @@ pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
             names.collect()
         }
     };
-    context.output.say(&(recipients.join("\n") + "\n"));
+    let names: Vec<&str> = recipients
+        .iter()
+        .chain(&signer)
+        .map(String::as_str)
+        .collect();
+    context.output.say(&(names.join("\n") + "\n"));
     let exit = context.output.done();
     let answer = Answer {
         action,
         file: file.display().to_string(),
         recipients,
+        signer,
     };
     context.output.json(exit, answer);
     Ok(exit)
 }
 
-/// Writes a new identity; returns its recipient.
-fn made(options: &KeyNew, context: &Context) -> Result<String, Failure> {
+/// The public name of a new key, and the line of its file.
+fn generated(options: &KeyNew) -> Result<(String, Zeroizing<String>), Error> {
+    if options.signing {
+        let key = SigningKey::new()?;
+        return Ok((key.signer().to_string(), key.line()));
+    }
     let identity = match options.classic {
         true => Identity::new_x25519(),
         false => Identity::new_hybrid(),
-    };
-    let made = identity.and_then(|identity| {
-        let line = identity.line().ok_or(Error::Random)?;
-        Ok((identity.recipient().name(), line))
-    });
-    let (recipient, line) = made.map_err(|e| {
+    }?;
+    let line = identity.line().ok_or(Error::Random)?;
+    Ok((identity.recipient().name(), line))
+}
+
+/// Writes a new key; returns its recipient or its signer.
+fn made(options: &KeyNew, context: &Context) -> Result<String, Failure> {
+    let (name, line) = generated(options).map_err(|e| {
         Failure::new(
             Exit::Internal,
             numbers::INTERNAL,
@@ -79,15 +111,10 @@ fn made(options: &KeyNew, context: &Context) -> Result<String, Failure> {
             "run the command again; if it stays, check that getrandom(2) works",
         )
     })?;
-    let text = format!(
-        "# longshore key new\n# public key: {recipient}\n{}\n",
-        &*line
-    );
+    let text = format!("# longshore key new\n# public key: {name}\n{}\n", &*line);
     write(context, &options.file, &Zeroizing::new(text)).map_err(|e| {
         let hint = match e.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                "name another file: an identity is never overwritten"
-            }
+            std::io::ErrorKind::AlreadyExists => "name another file: a key is never overwritten",
             _ => "name a file in a directory where you can write",
         };
         let what = format!("cannot write {}", options.file.display());
@@ -95,7 +122,7 @@ fn made(options: &KeyNew, context: &Context) -> Result<String, Failure> {
             .numbered(numbers::FILE_UNUSABLE)
             .because(e)
     })?;
-    Ok(recipient)
+    Ok(name)
 }
 
 /// Writes a new file that only its owner can read, durably.
@@ -114,6 +141,6 @@ fn write(context: &Context, path: &Path, text: &str) -> std::io::Result<()> {
         .write_all_at(text.as_bytes(), 0, Via::Cache)
         .and_then(|()| file.sync())
         .and_then(|()| dir.sync(Path::new("")));
-    // Half an identity would be taken for one that must not be overwritten.
+    // Half a key would be taken for one that must not be overwritten.
     written.inspect_err(|_| drop(dir.remove_file(name)))
 }

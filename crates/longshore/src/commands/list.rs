@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::devices;
 use super::shelves::{BranchRow, Row};
 use crate::context::Context;
-use crate::keys::keyring;
+use crate::keys::{keyring, lenient_keyring};
 use crate::options::{KeyOptions, List, Media};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{PIECE_BYTES, Table, bytes, moment};
@@ -61,6 +61,9 @@ struct Set {
     degraded: bool,
     copy_only: bool,
     encrypted: bool,
+    /// Whose it is, in one word; `None` if that cannot be told.
+    signature: Option<&'static str>,
+    signer: Option<String>,
     algorithm: String,
     level: String,
     start_us: i64,
@@ -127,6 +130,7 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
         let media = media.with_keyring(&keyring(context, &options.keys)?);
         return files(&media, options.position.unwrap_or(0), context);
     }
+    let media = media.with_keyring(&lenient_keyring(context, &options.keys)?);
     let all = media.sets()?;
     // These are not sets: unreadable data at the position of a set.
     for error in media.unreadable()? {
@@ -143,7 +147,7 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     let sets: Vec<Set> = all
         .iter()
         .filter(|s| options.position.is_none_or(|p| p == s.header.position))
-        .map(|summary| set(summary, !media.faults().is_empty()))
+        .map(|summary| set(summary, &media))
         .collect();
     let answer = Sets {
         action: "list",
@@ -167,6 +171,7 @@ fn refuse_keys(options: &KeyOptions) -> Result<(), Failure> {
     let given = [
         ("--identity", !options.identity.is_empty()),
         ("--require-encryption", options.require_encryption),
+        ("--require-signature", options.require_signature),
     ];
     let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) else {
         return Ok(());
@@ -250,8 +255,11 @@ fn label(device: &str, header: &MediaHeader) -> Label {
     }
 }
 
-fn set(summary: &SetSummary, degraded: bool) -> Set {
+fn set(summary: &SetSummary, media: &MediaSet) -> Set {
     let (header, trailer) = (&summary.header, summary.trailer.as_ref());
+    let degraded = !media.faults().is_empty();
+    // A verification tells what is wrong with these records.
+    let signature = trailer.and_then(|_| media.signature(header.position).ok());
     Set {
         position: header.position,
         set: header.set.to_string(),
@@ -269,6 +277,8 @@ fn set(summary: &SetSummary, degraded: bool) -> Set {
         degraded,
         copy_only: header.copy_only,
         encrypted: header.encrypted,
+        signature: signature.map(|state| state.word()),
+        signer: signature.and_then(|state| Some(state.signer()?.to_string())),
         algorithm: header.algorithm.to_string(),
         level: header.level.to_string(),
         start_us: header.start_us,
@@ -382,7 +392,13 @@ fn sets_text(answer: &Sets) -> String {
             plain(&s.name),
         ]);
     }
-    text + "\n" + &table.to_string()
+    text += &format!("\n{table}");
+    for s in &answer.sets {
+        if let (Some(signer), Some(word)) = (&s.signer, s.signature) {
+            text += &format!("set {} is signed by {signer} ({word})\n", s.position);
+        }
+    }
+    text
 }
 
 /// Streams the names: a set may hold millions.
@@ -393,7 +409,7 @@ fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Fai
     if output.json {
         let head = Files {
             action: "files",
-            listed_set: set(&summary, !media.faults().is_empty()),
+            listed_set: set(&summary, media),
         };
         let mut stream = output.json_stream(&head, "files");
         let read = media.items(position, |item| {

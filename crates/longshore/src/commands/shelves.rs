@@ -206,6 +206,9 @@ pub struct Row {
     /// As it was named when it was made; `None` without a name.
     pub name: Option<String>,
     pub description: Option<String>,
+    /// Whose it is, in one word; `None` where no signers are configured.
+    pub signature: Option<&'static str>,
+    pub signer: Option<String>,
     /// Labels of the backups that it depends on, parent first.
     pub needed: Vec<String>,
     pub used_by: Vec<String>,
@@ -276,6 +279,8 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
             algorithm: complete.map(|c| c.header.algorithm.to_string()),
             name: complete.and_then(|c| given(&c.header.name)),
             description: complete.and_then(|c| given(&c.header.description)),
+            signature: complete.and_then(|c| Some(c.signature?.word())),
+            signer: complete.and_then(|c| Some(c.signature?.signer()?.to_string())),
             needed: needs,
             used_by: set.readers.iter().map(Holder::text).collect(),
             log: complete.and_then(|c| {

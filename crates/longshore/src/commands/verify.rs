@@ -374,9 +374,18 @@ fn stored(set: &VerifiedSet) -> String {
         Some(_) => " It is differential; the sets that it needs were not looked at.",
     };
     format!(
-        "The stored bytes of the backup set on file {} have their checksums; nothing was decoded.{more}\n",
-        set.position
+        "The stored bytes of the backup set on file {} have their checksums; nothing was decoded.{more}{}\n",
+        set.position,
+        signed(set)
     )
+}
+
+/// By whom a set is signed, and whether that counts here.
+fn signed(set: &VerifiedSet) -> String {
+    match (&set.signer, set.signature) {
+        (Some(signer), Some(word)) => format!(" It is signed by {signer} ({word})."),
+        _ => String::new(),
+    }
 }
 
 /// The certain and the uncertain facts about a set.
@@ -393,7 +402,11 @@ fn valid(set: &VerifiedSet) -> String {
             " It is differential; its chain, backup set {parent} and the sets that it needs, was not checked."
         ),
     };
-    format!("The backup set on file {} is valid.{more}\n", set.position)
+    format!(
+        "The backup set on file {} is valid.{more}{}\n",
+        set.position,
+        signed(set)
+    )
 }
 
 fn table(report: &VerifyReport) -> Table {

@@ -320,7 +320,7 @@ impl Serve {
     ];
 }
 
-/// The recipients of backups, and the identities that open backups here.
+/// The recipients of backups, the identities that open backups here, and signatures.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Encryption {
@@ -333,10 +333,25 @@ pub struct Encryption {
     /// Whether backups that are not encrypted are refused, when they are made and when they are read.
     #[serde(default)]
     pub require: bool,
+    /// The file with the key that signs what is made here.
+    pub sign: Option<PathBuf>,
+    /// Whose signatures count: `lssigner1…`.
+    #[serde(default)]
+    pub signers: Vec<String>,
+    /// Whether backups that none of them signed are refused, when they are made and when they are read.
+    #[serde(default)]
+    pub require_signature: bool,
 }
 
 impl Encryption {
-    pub const KEYS: &[&str] = &["recipients", "identities", "require"];
+    pub const KEYS: &[&str] = &[
+        "recipients",
+        "identities",
+        "require",
+        "sign",
+        "signers",
+        "require_signature",
+    ];
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]

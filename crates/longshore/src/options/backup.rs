@@ -8,6 +8,7 @@
 //! Leaves to others: the meaning of the options (`backup.rs` in `commands`).
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use longshore_codec::{Algorithm, Level};
@@ -121,6 +122,13 @@ pub struct Backup {
     /// not encrypted.
     #[arg(long, value_name = "RECIPIENT")]
     pub encrypt_to: Vec<String>,
+
+    /// Sign it with the key in this file, so that readers can tell whose it is.
+    ///
+    /// `longshore key new --signing FILE` makes the key; only its owner may read the file. Encrypted backups alone can be signed.
+    /// The default is `sign` of [encryption].
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub sign: Option<PathBuf>,
 
     #[command(flatten)]
     pub keys: KeyOptions,

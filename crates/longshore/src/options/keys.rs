@@ -28,6 +28,20 @@ pub struct KeyOptions {
     /// default they are read, unless [encryption] has `require = true`.
     #[arg(long, hide_short_help = true)]
     pub require_encryption: bool,
+
+    /// Trust what this signer signed: lssigner1... Repeatable.
+    ///
+    /// `longshore key new --signing FILE` makes a signer, on the machine that makes the backups. Without this option `signers`
+    /// of [encryption] are trusted. Signatures of others count as none.
+    #[arg(long, value_name = "SIGNER", hide_short_help = true)]
+    pub signer: Vec<String>,
+
+    /// Refuse backups and WAL that no trusted signer signed.
+    ///
+    /// Recipients are public: a person who can write to the media could otherwise put an encrypted backup of their own there,
+    /// which would be the newest one. By default they are read, unless [encryption] has `require_signature = true`.
+    #[arg(long, hide_short_help = true)]
+    pub require_signature: bool,
 }
 
 const TEACH: &str = "\
@@ -36,17 +50,20 @@ Examples:
       on the machine where restores are made; prints the recipient for the database host
   longshore key recipient /root/longshore-identity
       the recipient again
+  longshore key new --signing /etc/longshore/signing-key
+      on the database host, whose backups are then signed; prints the signer for those who read them
   longshore backup app.db --to app.bak --encrypt-to age1pq1...
       on the database host, which cannot read its own backups afterwards
 
 Not for: passphrases, which need no file but their own (--encrypt-to passphrase:FILE), and not for
 getting back what was encrypted for a lost identity: nothing can.";
 
-/// Makes the keys of encrypted backups.
+/// Makes the keys of encrypted and of signed backups.
 ///
 /// A backup is encrypted for one or more recipients, which are public, and is opened with the identity of one of them,
 /// which is secret. Both are those of age (age-encryption.org). Keep copies of the identity at two places, away from the
-/// backups: without it they cannot be read.
+/// backups: without it they cannot be read. A signing key shows who made a backup: it is on the machine that makes them, and
+/// its public half, the signer, with those who read them.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH)]
 pub struct Key {
@@ -58,8 +75,9 @@ const TEACH_NEW: &str = "\
 Examples:
   longshore key new /root/longshore-identity
   longshore key new --classic /root/identity-for-rage
+  longshore key new --signing /etc/longshore/signing-key
 
-Not for: the database host, which needs the recipient only.";
+Not for: identities on the database host, which needs the recipient only.";
 
 const TEACH_RECIPIENT: &str = "\
 Examples:
@@ -70,14 +88,14 @@ Not for: finding out for whom a backup is encrypted; no recipient can be told fr
 
 #[derive(Debug, Subcommand)]
 pub enum KeyAction {
-    /// Writes a new identity to a file, and prints its recipient.
+    /// Writes a new identity or signing key to a file, and prints its recipient or signer.
     ///
     /// The file must not exist; only its owner can read it.
     #[command(after_long_help = TEACH_NEW)]
     New(KeyNew),
-    /// Prints the recipients of the identities in a file.
+    /// Prints the recipients of the identities in a file, or the signer of a signing key.
     ///
-    /// One line for each identity.
+    /// One line for each.
     #[command(after_long_help = TEACH_RECIPIENT)]
     Recipient(KeyRecipient),
 }
@@ -94,11 +112,18 @@ pub struct KeyNew {
     /// kept for years may be read by one. age 1.3 or later opens it.
     #[arg(long)]
     pub classic: bool,
+
+    /// Make a signing key (Ed25519), and print its signer (lssigner1...).
+    ///
+    /// `sign` of [encryption], or --sign, names the file on the machine that makes backups; `signers`, or --signer, the signer
+    /// wherever they are read. It opens nothing.
+    #[arg(long, conflicts_with = "classic")]
+    pub signing: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct KeyRecipient {
-    /// The file with identities.
+    /// The file with identities, or with a signing key.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }

@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
+use longshore_crypt::Signers;
 use longshore_pipeline::{
     ClusterOptions, DatabaseChoice, Lsn, Recovery, RecoverySettings, RecoveryTarget, SpaceOptions,
     TargetAction, Timeline, TimelineChoice,
@@ -301,7 +302,7 @@ impl ClusterArgs {
                 .wal_archive
                 .as_deref()
                 // The restore itself adds what it finds out about the archive.
-                .map(|path| archive_command(path, &[], None))),
+                .map(|path| archive_command(path, &[], None, &Signers::default()))),
             takes_name: self.restore_command.is_none() && self.wal_archive.is_some(),
             end_command: None,
             not_ahead: false,
@@ -317,8 +318,14 @@ fn past_us() -> Option<jiff::Timestamp> {
 
 /// How a restored server fetches its log from this archive, but for the name of the restore ([`Recovery::named`]). It
 /// runs the command in its data directory, so all paths are absolute. `identities`: files that open the archive.
-/// `config`: the file that has the archive's server, where its address names one.
-pub fn archive_command(archive: &Path, identities: &[PathBuf], config: Option<&Path>) -> String {
+/// `config`: the file that has the archive's server, where its address names one. `signers`: whose signatures the restore
+/// demands, so that the server demands them, too.
+pub fn archive_command(
+    archive: &Path,
+    identities: &[PathBuf],
+    config: Option<&Path>,
+    signers: &Signers,
+) -> String {
     let (archive, past) = match is_in_bucket(archive) {
         true => (archive.to_owned(), past_us()),
         false => {
@@ -336,6 +343,10 @@ pub fn archive_command(archive: &Path, identities: &[PathBuf], config: Option<&P
         let absolute = std::path::absolute(file);
         let absolute = absolute.unwrap_or_else(|_| file.clone());
         keys.push_str(&format!(" --identity {}", word(&absolute)));
+    }
+    if signers.required() {
+        let named = signers.list().iter().map(|s| format!(" --signer {s}"));
+        keys.extend(named.chain([" --require-signature".to_owned()]));
     }
     let config = config.map(|file| format!(" --config {}", word(file)));
     let config = config.unwrap_or_default();
@@ -355,5 +366,16 @@ mod tests {
     #[test]
     fn a_path_is_one_word_whatever_is_in_it() {
         assert_eq!(word(Path::new("/a b/it's 5%")), "'/a b/it'\\''s 5%%'");
+    }
+
+    /// Goal: WAL is fetched under the rules of the restore, which no configuration of the server's user need have.
+    #[test]
+    fn a_restored_server_demands_the_signatures_that_the_restore_demanded() {
+        let text = "lssigner13r95ylmy6q3zy52h98e6zmf0wk9my5jc0my5yxs8cc73tyecp6kqc653gk";
+        let signers = |required| Signers::new(vec![text.parse().unwrap()], required).unwrap();
+        let command = |required| archive_command(Path::new("/a"), &[], None, &signers(required));
+        let option = format!(" --signer {text} --require-signature ");
+        assert!(command(true).contains(&option), "{}", command(true));
+        assert!(!command(false).contains("sign"), "{}", command(false));
     }
 }

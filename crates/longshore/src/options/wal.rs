@@ -173,6 +173,13 @@ pub struct WalPush {
     #[arg(long, value_name = "RECIPIENT")]
     pub encrypt_to: Vec<String>,
 
+    /// Sign it with the key in this file, so that readers can tell whose it is.
+    ///
+    /// `longshore key new --signing FILE` makes the key; only its owner may read the file. Encrypted WAL alone can be signed.
+    /// The default is `sign` of [encryption].
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub sign: Option<PathBuf>,
+
     #[command(flatten)]
     pub keys: KeyOptions,
 
@@ -324,6 +331,13 @@ pub struct WalReceive {
     /// the target, else of [encryption], unless [database.NAME.wal] has `encrypt = false`; without any, WAL is not encrypted.
     #[arg(long, value_name = "RECIPIENT")]
     pub encrypt_to: Vec<String>,
+
+    /// Sign it with the key in this file, so that readers can tell whose it is.
+    ///
+    /// `longshore key new --signing FILE` makes the key; only its owner may read the file. Encrypted WAL alone can be signed.
+    /// The default is `sign` of [encryption].
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub sign: Option<PathBuf>,
 
     #[command(flatten)]
     pub keys: KeyOptions,

@@ -33,6 +33,7 @@ mod readme;
 mod replacing;
 mod repository;
 mod runs;
+mod signed;
 mod stage;
 mod status;
 mod stock;

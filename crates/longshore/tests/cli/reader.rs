@@ -1,4 +1,5 @@
-//! The independent reader, written from docs/format.md alone, restores what the program wrote.
+//! Goal: the independent reader, written from docs/format.md alone, restores what the program wrote, and tells whose it is.
+//! Method: sets of every algorithm, encrypted, signed and not, are compared with what was backed up.
 
 use std::path::Path;
 
@@ -85,4 +86,31 @@ fn the_independent_reader_opens_encrypted_sets_without_our_code() {
                 .exits(0);
         }
     }
+    // Whose it is needs no identity.
+    let key = |name: &str| {
+        let made = stage.line(&format!("key new --signing {name}"));
+        made.exits(0).out.trim().to_owned()
+    };
+    let (own, other) = (key("own"), key("other"));
+    stage
+        .shell(
+            "longshore backup tree --to s1 --to s2 --sign own \
+             --encrypt-to \"$(longshore key recipient classic)\"",
+        )
+        .exits(0);
+    let verify = |rest: &str| stage.shell(&format!("python3 {reader} verify {rest} s1 s2"));
+    verify(&format!("--signer {own}"))
+        .exits(0)
+        .says("signed by");
+    verify(&format!(
+        "--identity classic --signer {other} --signer {own}"
+    ))
+    .exits(0);
+    verify(&format!("--signer {other}"))
+        .exits(1)
+        .says("who was not named");
+    let unsigned = format!(
+        "python3 {reader} verify --signer {own} classic-ZSTD-1 classic-ZSTD-2 classic-ZSTD-3"
+    );
+    stage.shell(&unsigned).exits(1).says("it is not signed");
 }

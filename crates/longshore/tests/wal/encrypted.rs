@@ -4,7 +4,7 @@
 //! Not covered: recoveries (`postgres_restore/encrypted.rs`).
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use longshore_kit::Server;
 
@@ -114,6 +114,156 @@ fn options_say_for_whom_wal_is_encrypted_and_who_reads_it() {
         &run_receive(&server, &archive, &["--identity", "nothing"]),
         2,
     );
+}
+
+/// The file of a new signing key of this name, and its signer.
+fn signing(server: &Server, name: &str) -> (String, String) {
+    let file = beside(server, name);
+    let made = run(server, &["key", "new", "--signing", &file]);
+    exits(&made, 0);
+    let signer = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    (file, signer)
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
+fn options_say_who_signs_wal_and_whose_signatures_count() {
+    let Some(server) = stopped() else { return };
+    let archive = new_archive(&server, "archive");
+    let names = wal_files(&server);
+    let (id, to) = identity(&server, "id");
+    let (key, signer) = signing(&server, "key");
+    let (other, stranger) = signing(&server, "other");
+    let path = |name: &str| format!("pg_wal/{name}");
+    let push = |name: &str, more: &[&str]| {
+        let file = path(name);
+        let args = [
+            "wal",
+            "push",
+            &file,
+            "--archive",
+            &archive,
+            "--encrypt-to",
+            &to,
+        ];
+        run(&server, &[&args[..], more].concat())
+    };
+    let get = |name: &str, more: &[&str]| {
+        let args = [
+            "wal",
+            "get",
+            name,
+            "pg_wal/R",
+            "--archive",
+            &archive,
+            "--identity",
+            &id,
+        ];
+        run(&server, &[&args[..], more].concat())
+    };
+    let strict = ["--signer", &signer, "--require-signature"];
+    exits(
+        &push(&names[0], &[&["--sign", &key][..], &strict].concat()),
+        0,
+    );
+    exits(
+        &push(&names[0], &[&["--sign", &key][..], &strict].concat()),
+        0,
+    );
+    exits(&get(&names[0], &strict), 0);
+    exits(&get(&names[0], &[]), 0);
+    let theirs = ["--signer", &stranger, "--require-signature"];
+    let refused = exits(&get(&names[0], &theirs), NO_ANSWER);
+    assert!(
+        refused.contains("50125") && refused.contains(&signer),
+        "{refused}"
+    );
+    // So says a reader that was written from the page alone.
+    let reader = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/reader/longshore_wal_reader.py"
+    );
+    let by_reader = |signer: &str| {
+        let mut python = Command::new("python3");
+        let file = sealed(&archive, &names[0]);
+        python.arg("-B").arg(reader).arg(file);
+        let read = python
+            .args(["--identity", &id, "--signer", signer])
+            .output();
+        read.unwrap()
+    };
+    let has_it = Command::new("python3")
+        .args(["-c", "import cryptography"])
+        .output();
+    if has_it.is_ok_and(|has_it| has_it.status.success()) {
+        let read = by_reader(&signer);
+        let own = std::fs::read(server.data_dir().join(path(&names[0]))).unwrap();
+        assert!(
+            read.status.success() && read.stdout == own,
+            "{}",
+            text(&read)
+        );
+        let refused = by_reader(&stranger);
+        assert!(!refused.status.success(), "{}", text(&refused));
+    }
+    // Another writer's, and nobody's.
+    exits(&push(&names[1], &["--sign", &other]), 0);
+    exits(&push(&names[2], &[]), 0);
+    let got = server.data_dir().join("pg_wal/R");
+    std::fs::remove_file(&got).unwrap();
+    for name in &names[1..3] {
+        let refused = exits(&get(name, &strict), NO_ANSWER);
+        assert!(refused.contains("50125"), "{refused}");
+        assert!(!got.exists());
+        // A file that no recovery would be given is not there already.
+        let again = push(name, &[&["--sign", &key][..], &strict].concat());
+        let refused = exits(&again, 4);
+        assert!(refused.contains("50125"), "{refused}");
+    }
+    let list = |more: &[&str]| {
+        let args = [
+            "wal",
+            "list",
+            "--verify",
+            "--archive",
+            &archive,
+            "--identity",
+            &id,
+        ];
+        run(&server, &[&args[..], more].concat())
+    };
+    exits(&list(&[]), 0);
+    let refused = exits(&list(&strict), 4);
+    assert!(
+        refused.contains("not taken for a trusted signer's"),
+        "{refused}"
+    );
+
+    // Nothing is written that would be refused.
+    let refused = exits(&push(&names[3], &strict), 2);
+    assert!(refused.contains("key new --signing"), "{refused}");
+    let refused = exits(
+        &push(&names[3], &[&["--sign", &other][..], &strict].concat()),
+        2,
+    );
+    assert!(refused.contains("would be refused"), "{refused}");
+    let plain = [
+        "wal",
+        "push",
+        &path(&names[3]),
+        "--archive",
+        &archive,
+        "--sign",
+        &key,
+    ];
+    let refused = exits(&run(&server, &plain), 2);
+    assert!(refused.contains("cannot be signed"), "{refused}");
+    for more in [&["--sign", &key][..], &strict] {
+        let refused = exits(&run_receive(&server, &archive, more), 2);
+        let is_named =
+            refused.contains("cannot be signed") || refused.contains("key new --signing");
+        assert!(is_named, "{refused}");
+    }
 }
 
 fn run_receive(server: &Server, archive: &str, more: &[&str]) -> Output {

@@ -212,7 +212,7 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::Key { .. } | Media::NotEncrypted { .. } => vec![own(error, error.hint())],
         Media::Busy { .. } => vec![message::SERIALIZED.plain()],
         Media::Cancelled { .. } => vec![message::ABORTED.plain()],
-        Media::Exists { .. } => vec![own(error, error.hint())],
+        Media::Exists { .. } | Media::Unsigned { .. } => vec![own(error, error.hint())],
         Media::NotExpired { device, until, .. } => {
             vec![message::NOT_EXPIRED.with(&[device, &expiry(until)])]
         }

@@ -2,7 +2,7 @@
 //!
 //! Leaves to others: the records themselves (`member.rs`), and opening a set (`longshore-crypt`).
 
-use longshore_crypt::{Keys, Root, Thumbprint};
+use longshore_crypt::{Keys, Root, SignatureState, Thumbprint};
 use longshore_io::SumKey;
 
 use super::MediaSet;
@@ -20,6 +20,27 @@ impl MediaSet {
             true => Ok(Some(member.parent_root(part, position, &self.keyring)?)),
             false => Ok(None),
         }
+    }
+
+    /// Whose a complete set is, as its headers, roots and trailers tell: no block is read for that. A stripe whose signature
+    /// a trusted signer made speaks for all, as each stripe names the roots of all.
+    ///
+    /// Errors: those of reading, of a set without any stripe that can be judged.
+    pub fn signature(&self, position: u32) -> Result<SignatureState, Error> {
+        let signers = self.keyring.signers();
+        let mut found: Option<Result<SignatureState, Error>> = None;
+        for member in &self.members {
+            let judged = self
+                .sealed(member, position)
+                .and_then(|(part, seal)| member.signature(part, seal, signers));
+            match (&found, &judged) {
+                (_, Ok(SignatureState::Trusted(_))) => return judged,
+                (None, _) | (Some(Err(_)), Ok(_)) => found = Some(judged),
+                _ => {}
+            }
+        }
+        // A media set has at least one member.
+        found.unwrap_or(Ok(SignatureState::Unsigned))
     }
 
     /// How many recipients can open the set, as its records say; 0 if it is not encrypted. Errors: those of reading.

@@ -114,6 +114,7 @@ impl<'a> PreparedBackup<'a> {
         set_plan.encryption = key.map(|key| EncryptTo {
             key: Arc::new(key),
             parent_root,
+            sign: context.keyring.signing_key().cloned(),
         });
         Ok(PreparedBackup {
             decided: Decisions {

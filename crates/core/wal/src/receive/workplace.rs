@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longshore_crypt::SignatureState;
 use longshore_io::{Clock, Dir, File, OpenHow, Reservation, Via};
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
@@ -262,6 +263,12 @@ impl WalArchive {
         };
         if self.keys.keyring.requires_encryption() {
             return Err(Error::NotSealed { path: from });
+        }
+        if self.keys.keyring.signers().required() {
+            return Err(Error::Unsigned {
+                path: from,
+                what: SignatureState::Unsigned,
+            });
         }
         let target = path.join(to);
         // The first try removes what a killed process left.

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use longshore_codec::Algorithm;
+use longshore_crypt::Signer;
 use longshore_io::SimDisk;
 use longshore_media::Container;
 use longshore_media::record::RecordKind;
@@ -155,9 +156,18 @@ fn sealed_head() -> Head {
         sealed: Some(SealedHead {
             keys_len: 700,
             history: [7; 32],
+            signer: None,
         }),
         ..head()
     }
+}
+
+fn signed_head() -> Head {
+    let sealed = sealed_head().sealed.map(|sealed| SealedHead {
+        signer: Some(Signer::from_bytes([9; 32])),
+        ..sealed
+    });
+    Head { sealed, ..head() }
 }
 
 fn end(head: &Head) -> End {
@@ -169,6 +179,7 @@ fn end(head: &Head) -> End {
             true => WholeMark::Sealed {
                 tags: [5; 8],
                 mac: [6; 32],
+                signature: head.sealed.and_then(|s| s.signer).map(|_| [8; 64]),
             },
         },
         rows: vec![
@@ -203,7 +214,7 @@ fn records_changed_at_random_with_right_checksums_are_refused_or_read_without_ha
             break;
         }
         rounds += 1;
-        let own = [head(), sealed_head()][random.below(2) as usize].clone();
+        let own = [head(), sealed_head(), signed_head()][random.below(3) as usize].clone();
         let mut body = own.encode();
         let end = end(&own);
         mangle(&mut body, &mut random);

@@ -2,9 +2,11 @@
 //! Method: encoders are given values that occur only once; the bytes at each documented offset must be that value.
 
 use longshore_codec::Algorithm;
+use longshore_crypt::Signer;
 use longshore_wal::object::{
     BLOCKS_MAX, END_FIXED_LEN, End, HEAD_FIXED_LEN, Head, MAC_LEN, PLAIN_MAX, PlainMark, ROW_LEN,
-    Row, SEALED_BLOCKS_MAX, SEALED_END_FIXED_LEN, SEALED_ROW_LEN, SealedHead, WholeMark,
+    Row, SEALED_BLOCKS_MAX, SEALED_END_FIXED_LEN, SEALED_ROW_LEN, SIGNED_BLOCKS_MAX, SealedHead,
+    WholeMark,
 };
 
 use super::support::name;
@@ -109,6 +111,7 @@ fn an_encrypted_file_is_laid_out_as_the_page_says() {
     let sealed = SealedHead {
         keys_len: 0x6162_6364,
         history: [0x71; 32],
+        signer: None,
     };
     let head = Head {
         sealed: Some(sealed),
@@ -135,6 +138,7 @@ fn an_encrypted_file_is_laid_out_as_the_page_says() {
         whole: WholeMark::Sealed {
             tags: [0x51; 8],
             mac: [0x61; 32],
+            signature: None,
         },
         rows: vec![row; 2],
     };
@@ -159,6 +163,30 @@ fn an_encrypted_file_is_laid_out_as_the_page_says() {
     assert_eq!(bytes[bytes.len() - MAC_LEN..], [0x61; 32]);
     assert_eq!(end.authenticated(), bytes[..bytes.len() - MAC_LEN]);
     assert!(PAGE.contains(&format!("at most {SEALED_BLOCKS_MAX} blocks")));
+
+    let signed = Head {
+        sealed: Some(SealedHead {
+            signer: Some(Signer::from_bytes([0x81; 32])),
+            ..sealed
+        }),
+        ..head
+    };
+    let bytes = signed.encode();
+    assert_eq!(bytes[..8], 5u64.to_le_bytes());
+    assert_eq!(bytes[bytes.len() - 32..], [0x81; 32]);
+    assert_eq!(sizes("signed wal head"), [("32", "signer")]);
+    let whole = WholeMark::Sealed {
+        tags: [0x51; 8],
+        mac: [0x61; 32],
+        signature: Some([0x91; 64]),
+    };
+    let signed = End { whole, ..end };
+    let bytes = signed.encode();
+    assert_eq!(sizes("signed wal end"), [("64", "signature")]);
+    assert_eq!(bytes[bytes.len() - 64..], [0x91; 64]);
+    assert_eq!(signed.signed(), bytes[..bytes.len() - 64]);
+    assert_eq!(signed.authenticated(), bytes[..bytes.len() - 96]);
+    assert!(PAGE.contains(&format!("at most {SIGNED_BLOCKS_MAX} if it is signed")));
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_codec::Algorithm;
-use longshore_crypt::{Identities, Identity, Keyring, Recipients, TagKey};
+use longshore_crypt::{
+    Identities, Identity, Keyring, Recipients, SignatureState, Signers, SigningKey, TagKey,
+};
 use longshore_io::SimDisk;
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
@@ -18,6 +20,7 @@ use super::support::*;
 struct Keys {
     identities: Identities,
     recipients: Arc<Recipients>,
+    sign: Arc<SigningKey>,
 }
 
 fn keys() -> Keys {
@@ -26,6 +29,7 @@ fn keys() -> Keys {
     Keys {
         identities: Identities::new(vec![identity]),
         recipients: Arc::new(recipients),
+        sign: Arc::new(SigningKey::new().unwrap()),
     }
 }
 
@@ -40,6 +44,203 @@ impl Keys {
     fn keyring(&self, required: bool) -> Arc<Keyring> {
         Arc::new(Keyring::new(self.identities.clone(), required))
     }
+
+    /// Opens files, and demands a signature of these keys' signer.
+    fn strict(&self) -> Arc<Keyring> {
+        let signers = Signers::new(vec![self.sign.signer()], true).unwrap();
+        let keyring = Keyring::new(self.identities.clone(), false);
+        Arc::new(keyring.with_signers(Arc::new(signers)))
+    }
+
+    /// The archive as a server without an identity sees it, which signs, and demands signatures.
+    fn signing(&self, disk: &SimDisk) -> WalArchive {
+        let signers = Signers::new(vec![self.sign.signer()], true).unwrap();
+        let keyring = Keyring::default().with_signers(Arc::new(signers));
+        let keyring = Arc::new(keyring.signing_with(Some(self.sign.clone())));
+        server(disk).with_keyring(&keyring)
+    }
+}
+
+/// An archive with this segment, which the signer of `keys` signed.
+fn signed(algorithm: Algorithm, keys: &Keys, bytes: &[u8]) -> (SimDisk, PathBuf) {
+    let disk = disk(1);
+    let out = outgoing(&disk, name(1, 3), bytes);
+    let pushed = keys
+        .signing(&disk)
+        .push(&out, &keys.form(algorithm), &*clock());
+    let pushed = pushed.unwrap();
+    assert!(matches!(pushed, PushResult::Stored { .. }), "{pushed:?}");
+    let path = stored(&disk, name(1, 3));
+    (disk, path)
+}
+
+fn why(refused: Error) -> SignatureState {
+    match refused {
+        Error::Unsigned { what, .. } => what,
+        other => panic!("{other}"),
+    }
+}
+
+/// Goal: where a signature is required, nothing is given out, taken for there, or copied that no trusted signer signed.
+#[test]
+fn a_segment_without_a_trusted_signature_is_neither_read_nor_taken_for_there() {
+    let (keys, stranger) = (keys(), self::keys());
+    let theirs = Keys {
+        sign: stranger.sign.clone(),
+        identities: keys.identities.clone(),
+        recipients: keys.recipients.clone(),
+    };
+    let bytes = segment(1, 3, 3);
+    for algorithm in [Algorithm::Zstd, Algorithm::None] {
+        let (disk, _) = signed(algorithm, &keys, &bytes);
+        assert_eq!(read(&disk, &keys.strict(), name(1, 3)).unwrap(), bytes);
+        assert_eq!(read(&disk, &keys.keyring(true), name(1, 3)).unwrap(), bytes);
+        reader(&disk, &keys.strict()).verify(name(1, 3)).unwrap();
+        assert!(keys.signing(&disk).unsigned().unwrap().is_none());
+        // It is there already, for its server, which reads nothing.
+        let again = outgoing(&disk, name(1, 3), &bytes);
+        let pushed = keys
+            .signing(&disk)
+            .push(&again, &keys.form(algorithm), &*clock());
+        assert!(matches!(pushed, Ok(PushResult::Already)), "{pushed:?}");
+    }
+    let unsigned = sealed(Algorithm::Zstd, &keys, &bytes).0;
+    let forged = signed(Algorithm::Zstd, &theirs, &bytes).0;
+    let plain = disk(1);
+    push(&plain, name(1, 3), &bytes).unwrap();
+    for (disk, expected) in [
+        (unsigned, SignatureState::Unsigned),
+        (forged, SignatureState::Stranger(stranger.sign.signer())),
+        (plain, SignatureState::Unsigned),
+    ] {
+        assert_eq!(
+            read(&disk, &keys.keyring(false), name(1, 3)).unwrap(),
+            bytes
+        );
+        assert_eq!(
+            why(read(&disk, &keys.strict(), name(1, 3)).unwrap_err()),
+            expected
+        );
+        let strict = reader(&disk, &keys.strict());
+        assert_eq!(why(strict.verify(name(1, 3)).unwrap_err()), expected);
+        let (named, refused) = strict.unsigned().unwrap().unwrap();
+        assert_eq!(
+            (WalName::Segment(named), why(refused)),
+            (name(1, 3), expected)
+        );
+        // Its server does not take it for its own, although the bytes are.
+        let again = outgoing(&disk, name(1, 3), &bytes);
+        let form = keys.form(Algorithm::Zstd);
+        let pushed = keys.signing(&disk).push(&again, &form, &*clock());
+        assert_eq!(why(pushed.unwrap_err()), expected);
+        // A copy leaves it out, and tells.
+        let other = Path::new("/other");
+        mark_at(&disk, other);
+        let to = WalArchive::open(&disk, other).unwrap();
+        let todo = strict.lacking(Some(&to), &|_, _, _| true).unwrap();
+        let copied = copy_wal(&strict, &to, &todo, &form, &*clock(), &|| true).unwrap();
+        assert_eq!((copied.files, copied.unreadable.len()), (0, 1));
+    }
+    // A segment that a receiver was filling is not encrypted, and so it is not signed.
+    let disk = disk(1);
+    push(&disk, name(1, 3), &bytes).unwrap();
+    let partial = format!("receiving/{}.partial", name(1, 4));
+    disk.write_file(Path::new(ARCHIVE).join(partial), &segment(1, 4, 4))
+        .unwrap();
+    let to = Path::new("/restored");
+    disk.write_file(to.join("lost+found/.keep"), b"").unwrap();
+    let dir = longshore_io::Storage::dir(&disk, to).unwrap();
+    let WalName::Segment(wanted) = name(1, 4) else {
+        panic!()
+    };
+    let strict = reader(&disk, &keys.strict());
+    let refused = strict.fetch_partial(wanted, &dir, to, "RECOVERYXLOG", &*clock());
+    assert_eq!(why(refused.unwrap_err()), SignatureState::Unsigned);
+}
+
+/// The checksums of a file's records, and of its head in its end, made to fit.
+fn mended(mut file: Vec<u8>) -> Vec<u8> {
+    let framing = |bytes: &mut [u8], from: usize, len: usize| {
+        let record = &mut bytes[from + 8..from + len];
+        let crc = longshore_io::crc32c_append(longshore_io::crc32c(&record[..12]), &record[16..]);
+        record[12..16].copy_from_slice(&crc.to_le_bytes());
+    };
+    let first = u32::from_le_bytes(file[4..8].try_into().unwrap()) as usize + 8;
+    if !(32..=file.len()).contains(&first) {
+        return file;
+    }
+    framing(&mut file, 0, first);
+    let Ok(head) = Head::parse(&file) else {
+        return file;
+    };
+    let (start, before, after) = (head.len_of_head(), head.len_before(), head.len_after());
+    if before + after > file.len() || before - start < 32 {
+        return file;
+    }
+    framing(&mut file, start, before - start);
+    let end_at = file.len() - after;
+    let crc = longshore_io::crc32c(&head.encode());
+    file[end_at + 8 + 16..][..4].copy_from_slice(&crc.to_le_bytes());
+    framing(&mut file, end_at, after);
+    file
+}
+
+/// Goal: no byte that a signature covers can be changed, also where nobody has an identity; and it is of one name and one file.
+#[test]
+fn a_signature_of_a_segment_is_of_its_head_its_slots_and_its_end() {
+    let keys = keys();
+    let bytes = segment(1, 3, 3);
+    let (disk, path) = signed(Algorithm::Zstd, &keys, &bytes);
+    let whole = disk.read_file(&path).unwrap();
+    assert!(mended(whole.clone()) == whole);
+    let head = Head::parse(&whole).unwrap();
+    let end_at = whole.len() - head.len_after();
+    let refused_by_all = |changed: &[u8], what: &str| {
+        disk.write_file(&path, changed).unwrap();
+        for keyring in [keys.strict(), keys.keyring(true)] {
+            assert!(read(&disk, &keyring, name(1, 3)).is_err(), "{what}");
+        }
+        // Its server reads nothing, and finds it out all the same.
+        let again = outgoing(&disk, name(1, 3), &bytes);
+        let pushed = keys
+            .signing(&disk)
+            .push(&again, &keys.form(Algorithm::Zstd), &*clock());
+        assert!(pushed.is_err(), "{what}");
+    };
+    let ends = (0..head.len_before()).chain(end_at..whole.len());
+    for at in ends.filter(|at| *at < 160 || at % 11 == 0 || *at + 120 > whole.len()) {
+        let mut changed = whole.clone();
+        changed[at] ^= 1 << (at % 8);
+        let changed = mended(changed);
+        if changed != whole {
+            refused_by_all(&changed, &format!("byte {at}"));
+        }
+    }
+
+    // The signature of another file of the signer, and another signer's of this one.
+    let other = signed(Algorithm::Zstd, &keys, &segment(1, 3, 4));
+    let other = other.0.read_file(&other.1).unwrap();
+    let mut taken = whole.clone();
+    let at = whole.len() - 64;
+    taken[at..].copy_from_slice(&other[other.len() - 64..]);
+    refused_by_all(&mended(taken), "of another file");
+
+    // Without the signature, in the form of a file that never had one.
+    let mut bare = head.clone();
+    bare.sealed.as_mut().unwrap().signer = None;
+    let end = longshore_wal::object::End::parse(&head, &whole[end_at..], whole.len() as u64);
+    let mut end = end.unwrap();
+    if let longshore_wal::object::WholeMark::Sealed { signature, .. } = &mut end.whole {
+        *signature = None;
+    }
+    end.head_crc = longshore_io::crc32c(&bare.encode());
+    let middle = &whole[head.len_of_head()..end_at];
+    let stripped = [&bare.framed()[..], middle, &end.framed(&bare)].concat();
+    disk.write_file(&path, &stripped).unwrap();
+    let found = why(read(&disk, &keys.strict(), name(1, 3)).unwrap_err());
+    assert_eq!(found, SignatureState::Unsigned);
+    let refused = read(&disk, &keys.keyring(false), name(1, 3)).unwrap_err();
+    assert!(matches!(refused, Error::Unopened { .. }), "{refused}");
 }
 
 /// The tags of the servers of one cluster.

@@ -88,6 +88,13 @@ impl<'a> Archive<'a> {
             );
             notes.bad("log", text);
         }
+        if self.context.config.encryption.require_signature
+            && let Ok(Some(archive)) = self.open()
+            && let Ok(Some((name, why))) = archive.unsigned()
+        {
+            let text = format!("{name} and perhaps others: {why}: nothing is recovered with them");
+            notes.bad("log", text);
+        }
         match runs {
             Err(e) => notes.bad("log", told(&Failure::from(e))),
             Ok(_) if self.with_backups => {}

@@ -110,6 +110,7 @@ pub fn of(
         Some(database) if parts => {
             let found = source(database, None, (Wanted::Parts, keyring), options, context)?;
             devices::remark(&found.lease, context);
+            tell_skipped(&found.lease, context);
             let stripes = (found.lease.devices.clone(), devices::bases(&found.lease));
             Ok(RestorePoint {
                 _lease: Some(found.lease),
@@ -213,7 +214,8 @@ fn command_for(archive: &WalArchive, identities: &[PathBuf], context: &Context) 
             )),
         }
     }
-    archive_command(archive.path(), identities, config.as_deref())
+    let signers = archive.signers();
+    archive_command(archive.path(), identities, config.as_deref(), signers)
 }
 
 fn of_database(
@@ -236,10 +238,7 @@ fn of_database(
         context,
     )?;
     devices::remark(&lease, context);
-    for passed in &lease.passed {
-        let (label, why) = (&passed.label, &passed.why);
-        context.output.warn(&format!("{label} is skipped: {why}"));
-    }
+    tell_skipped(&lease, context);
     let mut cluster = args.lower();
     let mut proven = None;
     if let Some(log) = lease.facts.log.as_ref().filter(|_| args.writes_settings()) {
@@ -276,6 +275,13 @@ struct Source {
     shelf: Shelf,
     archive: Option<WalArchive>,
     lease: BackupLease,
+}
+
+fn tell_skipped(lease: &BackupLease, context: &Context) {
+    for passed in &lease.passed {
+        let (label, why) = (&passed.label, &passed.why);
+        context.output.warn(&format!("{label} is skipped: {why}"));
+    }
 }
 
 /// Looks at the database's target, and at its copies for a backup that is known and not whole there. It never takes an older
@@ -626,7 +632,8 @@ fn recovery(
             if let Some(warning) = proven.warning() {
                 context.output.warn(&warning);
             }
-            if shelf.keyring.requires_encryption()
+            let (rules, signers) = (&shelf.keyring, shelf.keyring.signers());
+            if (rules.requires_encryption() || signers.required())
                 && log.last().0 != proven.timeline
                 && !archive.has_segments_of(proven.timeline)?
             {

@@ -90,11 +90,17 @@ pub fn setup(
         }
         _ => Probe::look(),
     };
+    // A host that only restores may have nobody to encrypt for, and no key to sign with.
+    let rules = KeyOptions::default();
+    let (sign, encrypt_to) = match keys::signing_key(context, (None, &rules), true) {
+        Ok(sign) => (sign, keys::recipients(context, &[], (None, false))),
+        Err(failure) => (None, Err(failure)),
+    };
     Ok(Setup {
         memory: Memory::unbounded(),
         name: facts::host_name(),
         context: RunContext {
-            keyring: keys::keyring(context, &KeyOptions::default())?,
+            keyring: Arc::new(keys::keyring(context, &rules)?.signing_with(sign)),
             ..context.run_context()
         },
         databases: Arc::new(named),
@@ -112,8 +118,7 @@ pub fn setup(
             algorithm: defaults.algorithm,
             level: defaults.level,
         },
-        // A host that only restores may have nobody to encrypt for.
-        encrypt_to: keys::recipients(context, &[], (None, false)).map_err(|failure| Unusable {
+        encrypt_to: encrypt_to.map_err(|failure| Unusable {
             text: failure.text,
             hint: failure.hint,
             place: None,

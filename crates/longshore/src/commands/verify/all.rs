@@ -846,6 +846,6 @@ fn text(database: &VerifiedDatabase) -> String {
 fn is_closed(failure: &Failure) -> bool {
     matches!(
         failure.number,
-        numbers::KEY_MISSING | numbers::NOT_ENCRYPTED
+        numbers::KEY_MISSING | numbers::NOT_ENCRYPTED | numbers::NOT_SIGNED
     )
 }

@@ -235,8 +235,10 @@ impl LogVerification<'_, '_> {
                     self.found.damaged_segments.push(told(&error))
                 }
                 Err(
-                    error
-                    @ (Error::Newer { .. } | Error::Unopened { .. } | Error::NotSealed { .. }),
+                    error @ (Error::Newer { .. }
+                    | Error::Unopened { .. }
+                    | Error::NotSealed { .. }
+                    | Error::Unsigned { .. }),
                 ) => self.found.closed_segments.push(told(&error)),
                 Err(error) => return Err(error.into()),
             }

@@ -1,13 +1,17 @@
-//! The form in which WAL is stored.
+//! The form in which WAL is stored, and the key that signs it.
 //!
 //! A level and an algorithm come from one place: the first that names either of them has both.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use longshore_codec::{Algorithm, Level};
+use longshore_crypt::Keyring;
 use longshore_wal::StorageForm;
 
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
-use crate::keys::wal_recipients;
+use crate::keys::{lenient_keyring, signing_key, wal_recipients};
 use crate::options::{Archive, KeyOptions};
 use longshore_terminal::failure::Failure;
 
@@ -79,4 +83,18 @@ pub fn sealed_form(
         recipients,
         ..form(asked, archive.database.as_deref(), context)
     })
+}
+
+/// The keys of a writer of WAL of this form.
+///
+/// Errors: those of [`lenient_keyring`] and [`signing_key`].
+pub fn signing_keyring(
+    context: &Context,
+    (named, options): (Option<&Path>, &KeyOptions),
+    form: &StorageForm,
+) -> Result<Arc<Keyring>, Failure> {
+    let sign = signing_key(context, (named, options), form.recipients.is_some())?;
+    Ok(Arc::new(
+        lenient_keyring(context, options)?.signing_with(sign),
+    ))
 }

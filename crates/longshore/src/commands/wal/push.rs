@@ -15,10 +15,9 @@ use serde::Serialize;
 
 use super::ahead::{LookAheadSettings, start_ahead};
 use super::follow;
-use super::form::sealed_form;
+use super::form::{sealed_form, signing_keyring};
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
-use crate::keys::lenient_keyring;
 use crate::options::WalPush;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
@@ -66,7 +65,8 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         verify: options.verify,
         ..sealed_form(asked, &options.archive, keys, context)?
     };
-    let keyring = lenient_keyring(context, &options.keys)?;
+    let sign = (options.sign.as_deref(), &options.keys);
+    let keyring = signing_keyring(context, sign, &form)?;
     // Also where new files are not encrypted: those that are there may be.
     let open = || -> Result<WalArchive, Error> {
         let archive = location.open(context)?;

@@ -16,12 +16,11 @@ use longshore_pipeline::SourceSpec;
 use longshore_wal::{Event, Progress, ReceivePlan, receive};
 use serde::Serialize;
 
-use super::form::sealed_form;
+use super::form::{sealed_form, signing_keyring};
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::ends::RunLines;
 use crate::commands::source;
 use crate::context::Context;
-use crate::keys::lenient_keyring;
 use crate::options::WalReceive;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
@@ -55,7 +54,8 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
     let plan = plan(options, context)?;
     let place = ArchiveLocation::of(&options.archive, context)?;
     let archive = place.open(context)?;
-    let archive = archive.with_keyring(&lenient_keyring(context, &options.keys)?);
+    let sign = (options.sign.as_deref(), &options.keys);
+    let archive = archive.with_keyring(&signing_keyring(context, sign, &plan.form)?);
     let stop = interrupt::cancel_flag();
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let output = context.output;

@@ -22,7 +22,7 @@ const CIPHER: &str = "AES_256";
 
 /// For whom a backup is encrypted; `None`: it is not.
 ///
-/// Errors: 15151, 3096; the configuration's recipients cannot be used.
+/// Errors: 15151, 3096; the configuration's recipients or its signing key cannot be used, or a signature would be missing.
 pub fn recipients(
     session: &Session,
     options: &Options,
@@ -33,6 +33,11 @@ pub fn recipients(
         Err(why) => return Err(refusal::unusable(why).into()),
     };
     let Some(wanted) = &options.encryption else {
+        if configured.is_none() && session.context().keyring.signers().required() {
+            let text = "a signature is required, and what is not encrypted cannot be signed; add WITH ENCRYPTION, or `recipients` to the \
+                        configuration";
+            return Err(message::OWN.with(&[&text]).into());
+        }
         return Ok(configured);
     };
     let row = session.server.keys.certificate(&wanted.certificate)?;

@@ -166,7 +166,11 @@ impl Status {
 fn hidden(config: &Config) -> Vec<String> {
     let passwords = config.database.values();
     let passwords = passwords.filter_map(|database| database.password_file.as_ref());
-    let own = [&config.serve.key, &config.serve.logins];
+    let own = [
+        &config.serve.key,
+        &config.serve.logins,
+        &config.encryption.sign,
+    ];
     let keys = config.target.values();
     let keys = keys.filter_map(|target| target.credentials_file.as_ref());
     let paths = passwords.chain(keys).chain(own.into_iter().flatten());
