@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use longshore_codec::{Algorithm, Level};
+use longshore_crypt::Signer;
 use longshore_io::{OpenHow, SimClock, SimDisk, Storage};
 use longshore_media::record::RecordKind;
 use longshore_pg::wal::{SegmentHeader, WalName};
@@ -134,6 +135,7 @@ fn parts(kind: u8, of_head: &[Change], of_end: &[Change]) {
     let sealed = (kind & 4 != 0).then_some(SealedHead {
         keys_len: 700,
         history: [7; 32],
+        signer: (kind & 8 != 0).then_some(Signer::from_bytes([9; 32])),
     });
     let head = Head {
         system: 7,
@@ -161,6 +163,7 @@ fn parts(kind: u8, of_head: &[Change], of_end: &[Change]) {
             Some(_) => WholeMark::Sealed {
                 tags: [5; 8],
                 mac: [6; 32],
+                signature: head.sealed.and_then(|s| s.signer).map(|_| [8; 64]),
             },
         },
         rows: vec![row; 4],
