@@ -301,7 +301,6 @@ impl Ungroup {
         if self.forms.bytes.len() != count {
             return Err(wrong("a group has not one form for each page"));
         }
-        plain.fill(0);
         for i in 0..count {
             let form = self.forms.bytes[i];
             self.page(&mut plain[i * size..(i + 1) * size], form)
@@ -384,14 +383,17 @@ impl Ungroup {
         Ok(())
     }
 
-    /// Puts together one page, whose bytes are zeros.
+    /// Puts together one page, whatever its bytes are.
     fn page(&mut self, page: &mut [u8], form: u8) -> Option<()> {
         match form {
             PLAIN => {
                 page.copy_from_slice(self.plain.take(page.len())?);
                 return Some(());
             }
-            ZEROS => return Some(()),
+            ZEROS => {
+                page.fill(0);
+                return Some(());
+            }
             _ => {}
         }
         page[..Head::LEN].copy_from_slice(self.heads.take(Head::LEN)?);
@@ -403,11 +405,13 @@ impl Ungroup {
         };
         if form == AROUND {
             copy(Head::LEN..head.lower, page)?;
+            page[head.lower..head.upper].fill(0);
             return copy(head.upper..head.size, page);
         }
         copy(head.special..head.size, page)?;
-        if form & HOLE != 0 {
-            copy(head.lower..head.upper, page)?;
+        match form & HOLE {
+            0 => page[head.lower..head.upper].fill(0),
+            _ => copy(head.lower..head.upper, page)?,
         }
         let pointers = form & POINTERS != 0;
         match form & !HOLE {

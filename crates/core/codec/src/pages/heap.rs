@@ -705,7 +705,7 @@ impl Parts {
         self.columns.iter_mut().for_each(Part::rewind);
     }
 
-    /// Puts a page together whose head is in `page` and whose other bytes are zeros. `None` if the streams do not fit it.
+    /// Puts a page together whose head, hole and special space are in `page`. `None` if the streams do not fit it.
     pub(super) fn join(
         &mut self,
         page: &mut [u8],
@@ -716,6 +716,7 @@ impl Parts {
         if form.pointers {
             let pointers = self.pointers.take(head.lower - Head::LEN)?;
             page[Head::LEN..head.lower].copy_from_slice(pointers);
+            page[head.upper..head.special].fill(0);
         }
         let (every, any) = self.take_headers(page, head, form, columns)?;
         self.offsets.clear();
@@ -859,9 +860,12 @@ impl Parts {
                 below
             };
             (start >= head.upper && start.is_multiple_of(8)).then_some(())?;
-            let bytes = page.get_mut(start..start + len)?;
             (tuple.start, tuple.end) = (start as u16, (start + len) as u16);
-            let (fixed, rest) = bytes.split_at_mut_checked(HEADER_STORED)?;
+            page.get_mut(start + len..start + align8(len))?.fill(0);
+            let bytes = &mut page[start..start + len];
+            let (header_bytes, _) = bytes.split_at_mut_checked(usize::from(tuple.header))?;
+            let (fixed, rest) = header_bytes.split_at_mut_checked(HEADER_STORED)?;
+            rest.fill(0);
             for (bytes, word) in fixed.as_chunks_mut::<8>().0.iter_mut().zip(header) {
                 *bytes = word.to_le_bytes();
             }

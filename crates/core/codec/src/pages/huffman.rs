@@ -384,7 +384,7 @@ fn get_lengths(cursor: &mut Cursor<'_>) -> Result<[u8; 256], PayloadError> {
     Ok(lengths)
 }
 
-/// For each [`BITS_MAX`] bits: the symbol, and eight bits above it the length of its code.
+/// For each [`BITS_MAX`] bits: the length of the code, and eight bits above it the symbol.
 pub(super) type Table = [u16; 1 << BITS_MAX];
 
 /// Memory for decoding.
@@ -417,7 +417,7 @@ fn fill(lengths: &[u8; 256], all: bool, table: &mut Table) -> u32 {
         let span = 1 << (bits - length);
         let start = usize::from(next[length]) * span;
         next[length] += 1;
-        table[start..start + span].fill((length as u16) << 8 | symbol as u16);
+        table[start..start + span].fill(length as u16 | (symbol as u16) << 8);
     }
     bits as u32
 }
@@ -494,8 +494,8 @@ fn decode_four(readers: &mut [Bits<'_>; 4], table: &Table, bits: u32, plain: [&m
     }
 }
 
-/// For each [`BITS_MAX`] bits: one or two symbols in the low bytes, then the bits of their codes, and in the top byte how
-/// many symbols they are.
+/// For each [`BITS_MAX`] bits, from the low byte to the high one: the bits of one code or two, the one or two symbols, and
+/// how many they are.
 pub(super) type Pairs = [u32; 1 << BITS_MAX];
 
 /// Streams from this length on are worth a table of pairs.
@@ -504,19 +504,14 @@ const PAIRED_FROM: usize = 16 << 10;
 /// `table` is filled for [`BITS_MAX`] bits.
 fn fill_pairs(table: &Table, pairs: &mut Pairs) {
     for (index, pair) in pairs.iter_mut().enumerate() {
-        let first = table[index];
-        let first_len = first >> 8;
-        let second = table[index << first_len & ((1 << BITS_MAX) - 1)];
-        let len = first_len + (second >> 8);
-        *pair = match usize::from(len) <= BITS_MAX {
-            true => {
-                u32::from(first & 0xff)
-                    | u32::from(second & 0xff) << 8
-                    | u32::from(len) << 16
-                    | 2 << 24
-            }
-            false => u32::from(first & 0xff) | u32::from(first_len) << 16 | 1 << 24,
-        };
+        let [first_len, first] = table[index].to_le_bytes();
+        let second = index << first_len & ((1 << BITS_MAX) - 1);
+        let [second_len, second] = table[second].to_le_bytes();
+        let len = first_len + second_len;
+        *pair = u32::from_le_bytes(match usize::from(len) <= BITS_MAX {
+            true => [len, first, second, 2],
+            false => [first_len, first, 0, 1],
+        });
     }
 }
 
@@ -605,20 +600,19 @@ impl<'a> Bits<'a> {
     #[inline(always)]
     fn symbol(&mut self, table: &Table, bits: u32) -> u8 {
         let entry = table[(self.word >> (64 - bits)) as usize & ((1 << BITS_MAX) - 1)];
-        let length = u32::from(entry >> 8);
-        self.word <<= length & 15;
-        self.known = self.known.wrapping_sub(length);
-        entry as u8
+        self.word <<= entry & 63;
+        self.known = self.known.wrapping_sub(u32::from(entry & 63));
+        (entry >> 8) as u8
     }
 
     #[inline(always)]
     fn pair(&mut self, pairs: &Pairs, room: &mut [u8], used: &mut usize) {
         let pair = pairs[(self.word >> (64 - BITS_MAX)) as usize & ((1 << BITS_MAX) - 1)];
-        room[*used..*used + 2].copy_from_slice(&(pair as u16).to_le_bytes());
-        let len = pair >> 16 & 0xff;
-        self.word <<= len & 15;
-        self.known = self.known.wrapping_sub(len);
-        *used += (pair >> 24) as usize;
+        self.word <<= pair & 63;
+        self.known = self.known.wrapping_sub(pair & 63);
+        let [_, first, second, count] = pair.to_le_bytes();
+        room[*used..*used + 2].copy_from_slice(&[first, second]);
+        *used += usize::from(count);
     }
 
     fn decode(&mut self, table: &Table, bits: u32, plain: &mut [u8]) {

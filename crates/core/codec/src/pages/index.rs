@@ -232,7 +232,7 @@ impl Parts {
             .chain(keys)
     }
 
-    /// Puts a page together whose head is in `page` and whose other bytes are zeros. `None` if the streams do not fit it.
+    /// Puts a page together whose head, hole and special space are in `page`. `None` if the streams do not fit it.
     pub(super) fn join(&mut self, page: &mut [u8], head: &Head, order: Order) -> Option<()> {
         let count = head.pointers();
         self.places.clear();
