@@ -3,7 +3,7 @@
 //! | part | form |
 //! |---|---|
 //! | kind | 0: other bytes. 12 to 15: pages of 2^kind bytes |
-//! | other bytes | a stream, and nothing else |
+//! | other bytes | a stream of mode 1 or 6, and nothing else |
 //! | pages | number |
 //! | columns of the layout | number; 0: no layout |
 //! | each column | number: twice the bits of its alignment's logarithm, and above them the bytes of a value, or 0 |
@@ -75,7 +75,14 @@ pub(super) struct Group {
     items: Items,
     plain: Store,
     room: Room,
+    /// The layout whose pages are text above all, and how many more of its groups are not taken apart.
+    text: Option<(Vec<Column>, usize)>,
 }
+
+/// Where so much of a group went to zstd, in tenths, taking it apart costs time and gains nothing.
+const TEXT_TENTHS: usize = 8;
+/// Groups of the same layout that are then left as they are, before one is looked at again.
+const LEFT_AS_TEXT: usize = 7;
 
 /// The columns of a layout that pages can be taken apart by.
 fn usable(layout: Option<&Layout>) -> &[Column] {
@@ -104,11 +111,27 @@ impl Group {
         let size = 1 << bits;
         let (pages, rest) = bytes.split_at(bytes.len() / size * size);
         let columns = usable(layout);
-        if !pages.is_empty() && self.split(coder.kernel, pages, size, columns) {
-            self.write(coder, bits, columns, out);
-            put_other(coder, rest, out);
-        } else {
-            put_other(coder, bytes, out);
+        if pages.is_empty()
+            || self.is_left_as_text(columns)
+            || !self.split(coder.kernel, pages, size, columns)
+        {
+            return put_other(coder, bytes, out);
+        }
+        let before = coder.zstd_bytes();
+        self.write(coder, bits, columns, out);
+        put_other(coder, rest, out);
+        if (coder.zstd_bytes() - before) * 10 >= TEXT_TENTHS * pages.len() {
+            self.text = Some((columns.to_vec(), LEFT_AS_TEXT));
+        }
+    }
+
+    fn is_left_as_text(&mut self, columns: &[Column]) -> bool {
+        match &mut self.text {
+            Some((text, left)) if text == columns && *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -190,6 +213,7 @@ impl Group {
             items,
             plain,
             room,
+            text: _,
         } = self;
         coder.put(forms.used(), out);
         let mut fixed = |coder: &mut Coder, store: &Store, width, out: &mut Out<'_>| {
@@ -277,16 +301,7 @@ impl Ungroup {
         let wrong = |what| PayloadError::at(at, what);
         let kind = cursor.byte()?;
         if kind == OTHER_BYTES {
-            decoder.get(cursor, &mut self.plain.bytes)?;
-            let bytes = &self.plain.bytes;
-            if bytes.is_empty() {
-                return Err(wrong("a group has no bytes"));
-            }
-            let Some(plain) = plain.get_mut(..bytes.len()) else {
-                return Err(wrong("groups are longer than the buffer"));
-            };
-            plain.copy_from_slice(bytes);
-            return Ok(bytes.len());
+            return decoder.get_other(cursor, plain);
         }
         if !SIZE_BITS.contains(&kind) {
             return Err(wrong("a group has a kind that is not known"));

@@ -61,6 +61,8 @@ pub(super) struct Coder {
     level: Level,
     /// Bytes that may be spent on speed.
     spare: f32,
+    /// Plain bytes that zstd was given.
+    zstd_bytes: usize,
     lz4: lz4::Fast,
     zstd: zstd::Compressor,
     sequences: Sequences,
@@ -89,6 +91,7 @@ impl Coder {
             kernel: Kernel::best(),
             level,
             spare: 0.0,
+            zstd_bytes: 0,
             lz4: lz4::Fast::new(),
             zstd: zstd::Compressor::new(level),
             sequences: Sequences::default(),
@@ -198,6 +201,11 @@ impl Coder {
             Level::Low => spare as f32,
             _ => 0.0,
         };
+    }
+
+    /// Plain bytes that zstd was given so far.
+    pub(super) fn zstd_bytes(&self) -> usize {
+        self.zstd_bytes
     }
 
     /// Appends a stream that may repeat itself, as text does.
@@ -317,6 +325,7 @@ impl Coder {
         if self.block.len() < bound {
             self.block.resize(bound, 0);
         }
+        self.zstd_bytes += plain.len();
         let frame = self.zstd.compress(plain, &mut self.block[..bound]);
         if frame.stored {
             return false;
@@ -364,6 +373,33 @@ impl Decoder {
             zstd: zstd::Decompressor::new(),
             parts: Default::default(),
         }
+    }
+
+    /// Reads the next stream, of at least one byte, into the start of `plain`; returns its length. Only the two modes that
+    /// are written for bytes of which nothing is known.
+    pub(super) fn get_other(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        plain: &mut [u8],
+    ) -> Result<usize, PayloadError> {
+        let mode = cursor.byte()?;
+        let len = cursor.promised()?;
+        let Some(plain) = plain.get_mut(..len).filter(|plain| !plain.is_empty()) else {
+            return Err(cursor.error("groups are longer than the buffer, or empty"));
+        };
+        match mode {
+            STORED => plain.copy_from_slice(cursor.take(len)?),
+            ZSTD => {
+                let coded = cursor.number()?;
+                let frame = cursor.take(coded)?;
+                let start = cursor.at() - coded;
+                self.zstd
+                    .decompress(frame, plain)
+                    .map_err(|e| e.shifted(start))?;
+            }
+            _ => return Err(cursor.error("other bytes are neither stored nor a zstd frame")),
+        }
+        Ok(len)
     }
 
     /// Replaces `plain` by the next stream.
