@@ -44,6 +44,37 @@ pub(crate) fn lengths<const SYMBOLS: usize, const BITS_MAX: usize>(
     lengths
 }
 
+/// Sorts entries whose symbols rise already. For many of them with counts below 2^16 it takes two passes over the bytes of
+/// the counts: half the time of a sort by comparisons.
+fn sort<const SYMBOLS: usize>(order: &mut [u32; SYMBOLS], used: usize) {
+    let most = order[..used]
+        .iter()
+        .fold(0, |most, entry| most.max(*entry >> SYMBOL_BITS));
+    if used < 64 || most >= 1 << 16 {
+        order[..used].sort_unstable();
+        return;
+    }
+    let mut other = [0u32; SYMBOLS];
+    pass(&order[..used], &mut other, SYMBOL_BITS);
+    pass(&other[..used], order, SYMBOL_BITS + 8);
+}
+
+/// Writes `from` to `to` in the order of the eight bits from `shift` on; equal ones keep their order.
+fn pass(from: &[u32], to: &mut [u32], shift: u32) {
+    let digit = |entry: &u32| (*entry >> shift) as usize & 0xff;
+    let mut starts = [0usize; 256];
+    from.iter().for_each(|entry| starts[digit(entry)] += 1);
+    let mut start = 0;
+    for place in &mut starts {
+        start += std::mem::replace(place, start);
+    }
+    for entry in from {
+        let place = &mut starts[digit(entry)];
+        to[*place] = *entry;
+        *place += 1;
+    }
+}
+
 /// Fills `order` with the symbols that occur, rarest first; returns their number.
 fn sort_by_count<const SYMBOLS: usize>(
     counts: &[u32; SYMBOLS],
@@ -56,7 +87,7 @@ fn sort_by_count<const SYMBOLS: usize>(
             used += 1;
         }
     }
-    order[..used].sort_unstable();
+    sort(order, used);
     for entry in &mut order[..used] {
         *entry &= (1 << SYMBOL_BITS) - 1;
     }
