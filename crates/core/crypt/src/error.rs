@@ -15,7 +15,7 @@ pub enum Error {
     #[error("line {line} of the identities: {what}")]
     Identity { line: usize, what: &'static str },
     /// A text that should be a signer is none, or there are too many or too few of them.
-    #[error("not a signer: {what}")]
+    #[error("signers: {what}")]
     Signer { what: &'static str },
     /// Recipients that must not be mixed.
     #[error(
