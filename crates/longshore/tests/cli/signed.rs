@@ -71,7 +71,8 @@ fn a_forged_backup_is_neither_restored_nor_counted_where_signatures_are_required
     let genuine = stage.names("disk1/sales");
     let was = std::fs::read(stage.path("app.db")).unwrap();
 
-    // The stranger's are newer, and have other contents.
+    // The stranger's are newer, and have other contents. Labels have seconds.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     let database = rusqlite::Connection::open(stage.path("app.db")).unwrap();
     database
         .execute_batch("DELETE FROM item WHERE id % 2 = 0")
@@ -136,13 +137,19 @@ fn a_forged_backup_is_neither_restored_nor_counted_where_signatures_are_required
     assert!(!stage.path("no").exists());
 
     // The next backup builds on the machine's own, copies are of them, and others do not expire them.
-    stage.line("backup sales --differential").exits(0);
+    stage
+        .line("backup sales --differential")
+        .exits(5)
+        .says("is not used as the base");
     let rows = backups(&stage);
     let is_new = |row: &&Value| !all.iter().any(|label| row["label"] == **label);
     let needed = rows.iter().find(is_new).unwrap()["needed"].as_array();
     let is_own = |label: &Value| genuine.iter().any(|own| *label == **own);
     assert!(needed.unwrap().iter().all(is_own), "{needed:?}");
-    stage.line("copy sales --to second").exits(0);
+    stage
+        .line("copy sales --to second")
+        .exits(5)
+        .says("is not copied");
     let copied = stage.names("disk3/sales");
     let forged = all.iter().filter(|label| !genuine.contains(label));
     assert!(!copied.is_empty(), "nothing was copied");
