@@ -558,6 +558,9 @@ impl Config {
         if let Some(path) = &self.catalog.path {
             check("catalog", path.as_os_str())?;
         }
+        if let Some(path) = &self.encryption.sign {
+            check("encryption", path.as_os_str())?;
+        }
         let serve = &self.serve;
         let one = [
             &serve.certificate,
@@ -1121,6 +1124,7 @@ mod tests {
             ("[serve]", "logins", false),
             ("[serve]", "directories", true),
             ("[serve]", "backup_directory", false),
+            ("[encryption]", "sign", false),
             ("[catalog]", "path", false),
         ];
         for (table, key, is_list) in settings {
