@@ -5,6 +5,7 @@
 //! - [`help`]: what the help of a program's options must say;
 //! - [`random`]: numbers and content from a seed;
 //! - [`alloc`]: an allocator that counts;
+//! - [`pages`]: pages of PostgreSQL from a seed;
 //! - [`place`]: directories for servers and their backups;
 //! - [`tree`]: directories as values that can be compared;
 //! - [`postgres`]: PostgreSQL servers, and what judges them.
@@ -13,6 +14,7 @@
 
 pub mod alloc;
 pub mod help;
+pub mod pages;
 pub mod place;
 pub mod postgres;
 pub mod program;

@@ -221,14 +221,14 @@ fn unknown_wide(known: &[u8; 256], pieces: &[[u8; PIECE]], from: usize) -> Optio
 /// Rows that are read at a time.
 const ROWS: usize = 16;
 
-/// As `Walk::fixed` of `heap.rs`, for four bytes.
+/// As `fixed` of `heap.rs`, for four bytes. `align` is at most 3: up to four bytes before a value are looked at.
 pub(super) fn fixed_four(
     page: &[u8],
     offsets: &mut [u32],
     align: u32,
     out: &mut [u8],
 ) -> Option<()> {
-    assert!(is_available() && page.len() >= 8 && page.len() <= 1 << 20);
+    assert!(is_available() && align < 4 && page.len() >= 8 && page.len() <= 1 << 20);
     // SAFETY: a caller of a function with target features must have them; that was just asked.
     unsafe { fixed_four_wide(page, offsets, align, out) }
 }

@@ -172,8 +172,9 @@ pub(super) fn put_values(coder: &mut Coder, room: &mut Room, values: &Values, ou
     if short && longest <= LISTED_MAX && put_list(coder, room, bytes, Lengths::Each(low), out) {
         return;
     }
-    if short && longest <= SHORT {
-        let rows = low.len();
+    // Filled up they must not be so long that a decoder refuses them (`EXPANSION_MAX`).
+    let rows = low.len();
+    if short && longest <= SHORT && longest * rows <= 4 * (bytes.len() + rows) {
         let filled = enough(&mut room.differences, 8 * rows);
         let mut at = 0;
         for (value, len) in filled.as_chunks_mut::<8>().0.iter_mut().zip(low) {

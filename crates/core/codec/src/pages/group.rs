@@ -140,7 +140,7 @@ impl Group {
         for store in [&mut self.forms, &mut self.heads, &mut self.plain] {
             store.clear();
         }
-        self.rows.clear();
+        self.rows.clear(columns.len());
         self.items.clear();
         let mut gained = false;
         for page in pages.chunks_exact(size) {

@@ -100,7 +100,7 @@ pub(super) struct Rows {
 }
 
 /// What a page needs besides its columns.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Form {
     /// Its line pointers are kept.
     pub(super) pointers: bool,
@@ -126,7 +126,11 @@ fn all(count: usize) -> u128 {
 }
 
 impl Rows {
-    pub(super) fn clear(&mut self) {
+    /// Makes everything empty, for `columns` columns.
+    pub(super) fn clear(&mut self, columns: usize) {
+        if self.columns.len() < columns {
+            self.columns.resize_with(columns, Values::default);
+        }
         self.recent = Recent::default();
         for store in [
             &mut self.flags,
@@ -153,9 +157,6 @@ impl Rows {
         head: &Head,
         columns: &[Column],
     ) -> Option<Form> {
-        if self.columns.len() < columns.len() {
-            self.columns.resize_with(columns.len(), Values::default);
-        }
         let recent = self.recent;
         let lens = [self.flags.len(), self.headers.len(), self.pointers.len()];
         self.marks.clear();
@@ -283,6 +284,10 @@ impl Rows {
             }
         }
         self.flags.advance(self.tuples.len());
+        if nulls && self.present.is_empty() {
+            // Bitmaps may say that nothing is missing; they are kept all the same.
+            self.present.resize(self.tuples.len(), full);
+        }
         Some((nulls, filled != 0))
     }
 
@@ -435,7 +440,8 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn has(&self, tuple: usize) -> bool {
-        self.present[tuple] >> self.column & 1 == 1
+        let present = self.present.get(tuple);
+        present.is_none_or(|bits| bits >> self.column & 1 == 1)
     }
 
     /// All tuples have a value of `N` bytes.
@@ -454,9 +460,14 @@ impl Walk<'_> {
 
     fn fixed_or_null(&mut self, len: usize, out: &mut Store) -> Option<()> {
         let mut filling = 0;
+        // The values of one column of a page are not longer than the page.
+        let most = out.len() + self.page.len();
         for i in 0..self.offsets.len() {
             if !self.has(i) {
                 continue;
+            }
+            if out.len() > most {
+                return None;
             }
             let offset = self.offsets[i] as usize;
             let at = (offset + self.align) & !self.align;

@@ -2,7 +2,8 @@
 //!
 //! An item is the row's address (six bytes), two bytes with its length and flags, and a key. Equal keys of a B-tree share
 //! one item with a list of row addresses behind the key. Keys are sorted by their length, up to [`KEY_MAX`] bytes; all
-//! keys of a length are a column.
+//! keys of a length are a column. Where line pointers are kept, the bytes between items follow those that are left behind
+//! the lists of the page.
 //!
 //! Invariants
 //! - A page is taken apart only if `join` gives it back byte for byte; else nothing is kept of it.
@@ -25,7 +26,7 @@ const ADDRESS: usize = 6;
 pub(super) const ADDRESS_STORED: usize = 8;
 
 /// How the line pointers of a page are found again.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// The first item is the highest on the page, and so on.
     Falling,
@@ -78,7 +79,7 @@ fn put_address(bytes: &mut [u8], address: u64) {
 }
 
 impl Items {
-    pub(super) fn clear(&mut self) {
+    fn stores(&mut self) -> impl Iterator<Item = &mut Store> {
         let Items {
             lengths,
             heads,
@@ -90,10 +91,13 @@ impl Items {
             rest,
             order: _,
         } = self;
-        for store in [lengths, heads, pointers, firsts, steps, long, rest] {
-            store.clear();
-        }
-        keys.iter_mut().for_each(Store::clear);
+        [lengths, heads, pointers, firsts, steps, long, rest]
+            .into_iter()
+            .chain(keys)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.stores().for_each(Store::clear);
     }
 
     /// Takes `page` apart, whose head is plausible. `None`, and nothing is kept, if its line pointers are not those of items.
@@ -102,13 +106,6 @@ impl Items {
         let count = head.pointers();
         if order == Order::Other {
             self.pointers.extend(&page[Head::LEN..head.lower]);
-            let mut covered = head.upper;
-            for (at, index) in &self.order {
-                let at = usize::from(*at);
-                self.rest.extend(&page[covered..at]);
-                covered = at + Pointer::at(page, usize::from(*index)).len();
-            }
-            self.rest.extend(&page[covered..head.special]);
         }
         for index in 0..count {
             let pointer = Pointer::at(page, index);
@@ -119,6 +116,15 @@ impl Items {
                 self.lengths.push((pointer.len() as u16).to_le_bytes());
             }
             self.item(&page[pointer.offset()..][..pointer.len()]);
+        }
+        if order == Order::Other {
+            let mut covered = head.upper;
+            for (at, index) in &self.order {
+                let at = usize::from(*at);
+                self.rest.extend(&page[covered..at]);
+                covered = at + Pointer::at(page, usize::from(*index)).len();
+            }
+            self.rest.extend(&page[covered..head.special]);
         }
         Some(order)
     }

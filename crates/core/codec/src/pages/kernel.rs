@@ -60,7 +60,9 @@ impl Kernel {
     ) -> Option<()> {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => super::avx512::fixed_four(page, offsets, align as u32, out),
+            Kernel::Avx512 if align < 4 => {
+                super::avx512::fixed_four(page, offsets, align as u32, out)
+            }
             _ => super::heap::fixed::<4>(page, offsets, align, out),
         }
     }

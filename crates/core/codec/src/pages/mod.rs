@@ -39,6 +39,8 @@ mod page;
 mod planes;
 mod store;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use layout::{Column, Layout, Part};
 
