@@ -15,11 +15,11 @@
 //! |---|---|---|
 //! | 0 | | no value has a byte |
 //! | 1 | stream | the values, one after the other |
-//! | 2 | w, w streams | planes of values filled up with zeros to w bytes, at most 8 |
+//! | 2 | w, w streams | planes of values filled up with zeros to w bytes, 1 to 8 |
 //! | 3 | count n, n lengths, n values, two streams | as form 3 above |
 //!
 //! Invariants
-//! - A value of form 3 has the length that the streams of lengths say.
+//! - A value of form 3 has the length that the low bytes of lengths say.
 //!
 //! Leaves to others: how a stream is coded (`stream.rs`).
 
@@ -59,6 +59,13 @@ pub(super) struct Room {
     others: Store,
 }
 
+impl Room {
+    pub(super) fn memory(&self) -> usize {
+        let room = [&self.differences, &self.planes, &self.numbers];
+        room.map(Vec::capacity).iter().sum::<usize>() + self.others.memory()
+    }
+}
+
 /// Lengths and bytes of values that each have a length.
 #[derive(Default)]
 pub(super) struct Values {
@@ -67,6 +74,12 @@ pub(super) struct Values {
     pub(super) low: Store,
     /// The rest of it, and how its header was.
     pub(super) high: Store,
+}
+
+impl Values {
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.memory() + self.low.memory() + self.high.memory()
+    }
 }
 
 fn enough(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
@@ -356,6 +369,13 @@ pub(super) struct Decoded {
     numbers: Vec<u8>,
 }
 
+impl Decoded {
+    pub(super) fn memory(&self) -> usize {
+        let room = [&self.stream, &self.planes, &self.numbers];
+        room.map(Vec::capacity).iter().sum()
+    }
+}
+
 /// Replaces `values` by the next column of values of `width` bytes.
 pub(super) fn get_fixed(
     decoder: &mut Decoder,
@@ -395,6 +415,9 @@ pub(super) fn get_fixed(
                     return Err(PayloadError::at(at, "a value is not in its list"));
                 };
                 values.extend_from_slice(value);
+            }
+            if others.next().is_some() || !others.remainder().is_empty() {
+                return Err(PayloadError::at(at, "a list has more values than it needs"));
             }
         }
         _ => {
@@ -441,11 +464,18 @@ pub(super) struct Read {
     pub(super) high: Vec<u8>,
 }
 
-/// Replaces `values` by the next column of values with lengths.
+impl Read {
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.low.capacity() + self.high.capacity()
+    }
+}
+
+/// Replaces `values` by the next column of values with lengths, which are no more than `most`.
 pub(super) fn get_values(
     decoder: &mut Decoder,
     cursor: &mut Cursor<'_>,
     room: &mut Decoded,
+    most: usize,
     values: &mut Read,
 ) -> Result<(), PayloadError> {
     decoder.get(cursor, &mut values.low)?;
@@ -455,13 +485,16 @@ pub(super) fn get_values(
     if values.low.len() != values.high.len() {
         return Err(wrong("lengths have lost a half"));
     }
+    if values.low.len() > most {
+        return Err(wrong("a column has more values than there are tuples"));
+    }
     match cursor.byte()? {
         NOTHING => values.bytes.clear(),
         WHOLE => decoder.get(cursor, &mut values.bytes)?,
         PLANES => {
             let width = usize::from(cursor.byte()?);
-            if width > SHORT {
-                return Err(wrong("values in planes are too long"));
+            if !(1..=SHORT).contains(&width) {
+                return Err(wrong("values in planes have an impossible width"));
             }
             let rows = get_planes(decoder, cursor, room, width)?;
             if rows != values.low.len() || values.low.iter().any(|len| usize::from(*len) > width) {

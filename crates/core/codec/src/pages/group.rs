@@ -95,6 +95,12 @@ fn usable(layout: Option<&Layout>) -> &[Column] {
 }
 
 impl Group {
+    /// Bytes of memory that it holds.
+    pub(super) fn memory(&mut self) -> usize {
+        let own = [&self.forms, &self.heads, &self.plain].map(Store::memory);
+        own.iter().sum::<usize>() + self.rows.memory() + self.items.memory() + self.room.memory()
+    }
+
     /// Appends `bytes` as one group, or two: a last piece that is no whole page is one of its own.
     pub(super) fn put(
         &mut self,
@@ -290,6 +296,13 @@ pub(super) struct Ungroup {
 }
 
 impl Ungroup {
+    /// Bytes of memory that it holds.
+    pub(super) fn memory(&mut self) -> usize {
+        let own = [&self.forms, &self.heads, &self.plain].map(Taken::memory);
+        let items: usize = self.items.streams().map(|taken| taken.memory()).sum();
+        own.iter().sum::<usize>() + self.rows.memory() + items + self.room.memory()
+    }
+
     /// Reads a group into the start of `plain`; returns how many bytes it had.
     pub(super) fn get(
         &mut self,
@@ -312,7 +325,7 @@ impl Ungroup {
             return Err(wrong("groups are longer than the buffer"));
         };
         self.read_columns(cursor)?;
-        self.read_streams(decoder, cursor)?;
+        self.read_streams(decoder, cursor, count * size)?;
         if self.forms.bytes.len() != count {
             return Err(wrong("a group has not one form for each page"));
         }
@@ -350,6 +363,7 @@ impl Ungroup {
         &mut self,
         decoder: &mut Decoder,
         cursor: &mut Cursor<'_>,
+        pages_len: usize,
     ) -> Result<(), PayloadError> {
         let Ungroup {
             columns,
@@ -372,6 +386,10 @@ impl Ungroup {
             };
         fixed(decoder, cursor, heads, Head::LEN)?;
         decoder.get(cursor, &mut rows.flags.bytes)?;
+        let tuples = rows.flags.bytes.len();
+        if tuples * HEADER_STORED > pages_len {
+            return Err(cursor.error("more tuples than their pages hold"));
+        }
         fixed(decoder, cursor, &mut rows.headers, HEADER_STORED)?;
         fixed(decoder, cursor, &mut rows.pointers, POINTER)?;
         for nulls in &mut rows.nulls {
@@ -392,7 +410,7 @@ impl Ungroup {
         for (column, part) in columns.iter().zip(&mut rows.columns) {
             match usize::try_from(column.len) {
                 Ok(width) => get_fixed(decoder, cursor, room, width, &mut part.values.bytes)?,
-                Err(_) => get_values(decoder, cursor, room, &mut part.values)?,
+                Err(_) => get_values(decoder, cursor, room, tuples, &mut part.values)?,
             }
         }
         Ok(())

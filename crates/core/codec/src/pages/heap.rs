@@ -126,6 +126,12 @@ fn all(count: usize) -> u128 {
 }
 
 impl Rows {
+    pub(super) fn memory(&self) -> usize {
+        let stores = [&self.flags, &self.headers, &self.pointers, &self.rest];
+        let stores = stores.into_iter().chain(&self.nulls).map(Store::memory);
+        stores.sum::<usize>() + self.columns.iter().map(Values::memory).sum::<usize>()
+    }
+
     /// Makes everything empty, for `columns` columns.
     pub(super) fn clear(&mut self, columns: usize) {
         if self.columns.len() < columns {
@@ -636,6 +642,10 @@ impl Taken {
         self.used = 0;
     }
 
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(super) fn is_used_up(&self) -> bool {
         self.used == self.bytes.len()
     }
@@ -698,6 +708,13 @@ impl Stored {
 }
 
 impl Parts {
+    pub(super) fn memory(&self) -> usize {
+        let streams = [&self.flags, &self.headers, &self.pointers, &self.rest];
+        let streams = streams.into_iter().chain(&self.nulls).map(Taken::memory);
+        let columns = self.columns.iter().map(|part| part.values.memory());
+        streams.chain(columns).sum()
+    }
+
     /// Makes everything unused, for `columns` columns.
     pub(super) fn rewind(&mut self, columns: usize) {
         self.recent = Recent::default();

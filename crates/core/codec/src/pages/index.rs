@@ -96,6 +96,10 @@ impl Items {
             .chain(keys)
     }
 
+    pub(super) fn memory(&mut self) -> usize {
+        self.stores().map(|store| store.memory()).sum()
+    }
+
     pub(super) fn clear(&mut self) {
         self.stores().for_each(Store::clear);
     }
@@ -272,6 +276,9 @@ impl Parts {
                 below = below.wrapping_sub(len);
                 (below, len)
             }));
+        if below != head.upper || count == 0 {
+            return None;
+        }
         if order == Order::FirstLast {
             let (_, first) = *self.places.first()?;
             for place in &mut self.places {

@@ -65,6 +65,11 @@ pub(crate) fn stored_len(plain_len: usize) -> usize {
 /// Bytes that one compressor or decompressor has besides the buffers, for buffers of 1 MiB.
 pub const WORKER_MEMORY: usize = 16 << 20;
 
+/// Memory that stays for the next buffer. A store grows to what its column needs, and another table has other columns.
+fn kept_max(plain_len: usize) -> usize {
+    WORKER_MEMORY.max(8 * plain_len)
+}
+
 /// One worker's compressor.
 pub(crate) struct Compressor {
     coder: stream::Coder,
@@ -105,6 +110,9 @@ impl Compressor {
             true => plain.len(),
             false => groups.len(),
         };
+        if self.group.memory() > kept_max(plain.len()) {
+            self.group = group::Group::default();
+        }
         if stored {
             room[..len].copy_from_slice(plain);
         }
@@ -172,7 +180,14 @@ impl Decompressor {
                 HEADER,
                 "payload does not hold the plain length",
             )),
-            GROUPS => self.groups(bytes, plain).map_err(|e| e.shifted(HEADER)),
+            GROUPS => {
+                let result = self.groups(bytes, plain);
+                if self.group.memory() + self.decoder.memory() > kept_max(plain.len()) {
+                    self.group = group::Ungroup::default();
+                    self.decoder.forget();
+                }
+                result.map_err(|e| e.shifted(HEADER))
+            }
             _ => Err(PayloadError::at(FRAME_HEADER, "a method that is not known")),
         }
     }

@@ -27,6 +27,11 @@ impl Store {
         self.used = self.used.min(len);
     }
 
+    /// Bytes that it holds, used or not.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(super) fn used(&self) -> &[u8] {
         &self.bytes[..self.used]
     }

@@ -402,6 +402,15 @@ impl Decoder {
         Ok(len)
     }
 
+    /// Bytes of memory that streams of sequences left.
+    pub(super) fn memory(&self) -> usize {
+        self.parts.iter().map(Vec::capacity).sum()
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.parts = Default::default();
+    }
+
     /// Replaces `plain` by the next stream.
     pub(super) fn get(
         &mut self,

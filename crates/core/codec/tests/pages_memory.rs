@@ -1,0 +1,118 @@
+//! Goal: the codec of PAGES needs the memory that is promised for a worker, and bytes of a payload cost no more than its
+//! plain length allows.
+//! Method: an allocator counts. Tables come whose values are in other columns each time, and payloads that fill another
+//! stream each time.
+//! Not covered: what the program needs besides.
+
+use std::sync::Mutex;
+
+use longshore_codec::pages::WORKER_MEMORY;
+use longshore_codec::{
+    Algorithm, Column, Compressor, Decompressor, Layout, Level, Part, payload_bound,
+};
+use longshore_kit::Random;
+use longshore_kit::alloc::{self, Counting};
+use longshore_kit::pages::Table;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test at a time: the counters are the process's.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn many_tables_cost_what_one_costs() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let mut random = Random(8);
+    let mut plain = Vec::with_capacity(MIB);
+    let mut out = vec![0; payload_bound(Algorithm::Pages, MIB)];
+    let mut back = vec![0; MIB];
+    let (mut compressor, mut decompressor) = (None, Decompressor::new());
+    alloc::reset();
+    let before = alloc::peak();
+    for round in 0..14 {
+        // All bytes are in one column, another one each time.
+        let mut attributes = vec![(1, 1); 1 + 8 * round];
+        attributes.push((-1, 4));
+        attributes.resize(121, (1, 1));
+        let columns = attributes.iter().map(|(len, align)| Column {
+            len: *len,
+            align: *align,
+        });
+        let layout = Layout::new(columns.collect::<Vec<_>>()).unwrap();
+        let mut table = Table::with(&mut random, attributes);
+        plain.clear();
+        while plain.len() < MIB {
+            plain.extend(table.page(&mut random, 8192));
+        }
+        let parts = [Part {
+            len: MIB,
+            layout: Some(&layout),
+        }];
+        let compressor = compressor
+            .get_or_insert_with(|| Compressor::new(Algorithm::Pages, Level::Medium).unwrap());
+        let encoded = compressor.compress_parts(&plain, &parts, &mut out);
+        let payload = &out[..encoded.len];
+        let result = decompressor.decompress(Algorithm::Pages, payload, &mut back);
+        assert_eq!(result, Ok(()));
+        assert!(back == plain);
+    }
+    let used = alloc::peak() - before;
+    assert!(used < 2 * WORKER_MEMORY, "{} MiB", used / MIB);
+}
+
+fn number(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// A group of one page of 8 KiB, and 128 columns with lengths of their own; stream `which` promises `len` bytes.
+fn promise(which: usize, len: usize) -> Vec<u8> {
+    let mut payload = vec![0x5c, 0x2a, 0x4d, 0x18, 0, 0, 0, 0, 1, 13, 1];
+    number(&mut payload, 128);
+    payload.extend([2; 128]);
+    // What each stream or column begins with: a column of its own form, a stream within it.
+    let columns = [1, 3, 4, 22, 23, 24, 25, 26];
+    for at in 0..38 + 3 * 128 {
+        let is_column =
+            columns.contains(&at) || (27..35).contains(&at) || at >= 38 && (at - 38) % 3 == 2;
+        if at != which {
+            payload.push(0);
+            continue;
+        }
+        if is_column {
+            payload.push(1);
+        }
+        payload.push(2);
+        number(&mut payload, len);
+        payload.push(7);
+    }
+    let follow = (payload.len() - 8) as u32;
+    payload[4..8].copy_from_slice(&follow.to_le_bytes());
+    payload
+}
+
+#[test]
+fn promises_of_payloads_cost_no_more_than_their_plain_length_allows() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let mut decompressor = Decompressor::new();
+    let mut back = vec![0; MIB / 4];
+    // All that a payload may promise.
+    let most = 6 * back.len() + (64 << 10);
+    alloc::reset();
+    let before = alloc::peak();
+    for which in 0..38 + 3 * 128 {
+        for len in [most, most + 1, (1 << 28) - 1] {
+            let payload = promise(which, len);
+            let result = decompressor.decompress(Algorithm::Pages, &payload, &mut back);
+            assert!(result.is_err());
+        }
+    }
+    let used = alloc::peak() - before;
+    assert!(used < WORKER_MEMORY + 4 * MIB, "{} MiB", used / MIB);
+}
