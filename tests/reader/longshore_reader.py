@@ -367,13 +367,485 @@ def xpress_frame(payload, plain_len):
     return b"".join(out)
 
 
+class Taken:
+    """Bytes that are used up from their start."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, size):
+        need(self.at + size <= len(self.data), "a stream of pages has less than they need")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def ended(self):
+        return self.at == len(self.data)
+
+
+def code_lengths(data):
+    """The lengths of a Huffman stream's codes, and where its bits begin."""
+    at, half = 1, None
+
+    def nibble():
+        nonlocal at, half
+        if half is not None:
+            value, half = half, None
+            return value
+        need(at < len(data), "code lengths end early")
+        value, half = data[at] & 15, data[at] >> 4
+        at += 1
+        return value
+
+    need(data, "a Huffman stream is empty")
+    count, lengths, last = data[0] + 1, [], 0
+    while len(lengths) < count:
+        value = nibble()
+        if value == 0:
+            lengths += [0] * (nibble() + 1)
+        elif value == 12:
+            need(last, "code lengths begin with a repetition")
+            lengths += [last] * (nibble() + 3)
+        else:
+            need(value <= 11, "a code length is impossible")
+            lengths.append(value)
+            last = value
+    need(len(lengths) == count, "more code lengths than symbols")
+    need(not half, "a nibble after the code lengths is not zero")
+    return lengths, at
+
+
+def huffman_bits(data, count, table, bits):
+    out, word, known, at = bytearray(count), 0, 0, 0
+    for i in range(count):
+        while known < bits:
+            word = word << 8 | (data[at] if at < len(data) else 0)
+            at += 1
+            known += 8
+        out[i], size = table[word >> known - bits]
+        known -= size
+        word &= (1 << known) - 1
+    need((8 * at - known + 7) // 8 == len(data) and word == 0, "codes do not end where their bits end")
+    return out
+
+
+def huffman_stream(data, plain_len):
+    lengths, at = code_lengths(data)
+    bits = max(lengths)
+    table = []
+    for size in range(1, bits + 1):
+        for symbol, length in enumerate(lengths):
+            if length == size:
+                table += [(symbol, size)] * (1 << bits - size)
+    need(bits and len(table) == 1 << bits, "code lengths do not fill the code space")
+    if plain_len < 256:
+        return huffman_bits(data[at:], plain_len, table, bits)
+    cursor = Groups(data, 0)
+    cursor.at = at
+    sizes = [cursor.number() for _ in range(3)]
+    sizes.append(len(data) - cursor.at - sum(sizes))
+    need(sizes[3] >= 0, "a Huffman stream ends early")
+    quarter, out = (plain_len + 3) // 4, bytearray()
+    for i, size in enumerate(sizes):
+        count = quarter if i < 3 else plain_len - 3 * quarter
+        out += huffman_bits(cursor.take(size), count, table, bits)
+    return out
+
+
+class Groups:
+    """What follows the method of a PAGES frame."""
+
+    def __init__(self, data, allowed):
+        self.data, self.at, self.allowed = data, 0, allowed
+
+    def take(self, size):
+        need(self.at + size <= len(self.data), "a PAGES payload ends early")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def byte(self):
+        return self.take(1)[0]
+
+    def number(self):
+        value = 0
+        for shift in (0, 7, 14, 21):
+            byte = self.byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise Bad("a number has more than four bytes")
+
+    def charge(self, size):
+        self.allowed -= size
+        need(self.allowed >= 0, "streams are longer than the plain bytes can need")
+        return size
+
+    def promised(self):
+        return self.charge(self.number())
+
+    # Streams.
+
+    def stream(self):
+        mode = self.byte()
+        if mode == 5:
+            return self.sequences()
+        if mode not in (6, 7):
+            return self.simple_stream(mode)
+        size, coded = self.coded()
+        if mode == 6:
+            return zstd_frame(coded, size)
+        plain = bytearray()
+        lz4_block(coded, plain, size)
+        need(len(plain) == size, "an LZ4 block does not give its length")
+        return plain
+
+    def coded(self):
+        size = self.promised()
+        need(size, "a coded stream is empty")
+        return size, self.take(self.number())
+
+    def simple_stream(self, mode):
+        if mode == 0:
+            return b""
+        if mode == 1:
+            return self.take(self.promised())
+        if mode == 2:
+            size = self.promised()
+            return self.take(1) * size
+        need(mode in (3, 4), "a stream has a mode that is not known")
+        size, coded = self.coded()
+        if mode == 3:
+            return huffman_stream(coded, size)
+        need(coded, "exceptions without their byte")
+        plain, place, at = bytearray(coded[:1] * size), 0, 1
+        while at < len(coded):
+            place += coded[at]
+            at += 1
+            if coded[at - 1] < 255:
+                need(at < len(coded) and place < size, "an exception is outside its stream")
+                plain[place] = coded[at]
+                at += 1
+        return plain
+
+    def sequences(self):
+        size = self.promised()
+        tokens, lengths, literals, low, high = (Taken(self.simple_stream(self.byte())) for _ in range(5))
+        out = bytearray()
+
+        def more(base):
+            byte = 255 if base == 15 else 0
+            while byte == 255:
+                byte = lengths.take(1)[0]
+                base += byte
+            return base
+
+        need(tokens.data, "sequences without a token")
+        while True:
+            token = tokens.take(1)[0]
+            out += literals.take(more(token >> 4))
+            if tokens.ended():
+                break
+            distance = low.take(1)[0] | high.take(1)[0] << 8
+            copy_match(out, 0, distance, more(token & 15) + 4, size)
+        streams = (lengths, literals, low, high)
+        need(token & 15 == 0 and all(s.ended() for s in streams), "sequences have bytes left")
+        need(len(out) == size, "sequences do not give their length")
+        return out
+
+    # Columns.
+
+    def planes(self, width):
+        planes = [self.stream() for _ in range(width)]
+        need(len({len(plane) for plane in planes}) == 1, "planes have different lengths")
+        values = bytearray(width * len(planes[0]))
+        for i, plane in enumerate(planes):
+            values[i::width] = plane
+        return values
+
+    def fixed(self, width):
+        """A column of values of `width` bytes, one after the other."""
+        form = self.byte()
+        values = b""
+        if form == 1:
+            values = self.stream()
+        elif form == 2:
+            need(width <= 64, "planes of a column that is too wide")
+            lanes = self.number()
+            values = self.planes(width)
+            for lane in range(width // 4):
+                if lanes >> lane & 1:
+                    before = 0
+                    for at in range(4 * lane, len(values), width):
+                        before = before + int.from_bytes(values[at : at + 4], "little") & 0xFFFFFFFF
+                        values[at : at + 4] = before.to_bytes(4, "little")
+        elif form == 3:
+            listed = Taken(self.take(width * self.byte()))
+            numbers, others = self.stream(), Taken(self.stream())
+            self.charge(width * len(numbers))
+            listed = [listed.take(width) for _ in range(len(listed.data) // width)]
+            values = b"".join(self.listed(listed, number, others, width) for number in numbers)
+            need(others.ended(), "a list has more values than it needs")
+        else:
+            need(form == 0, "a column has a form that is not known")
+        need(len(values) % width == 0, "a column ends within a value")
+        return Taken(values)
+
+    @staticmethod
+    def listed(values, number, others, size):
+        if number == 255:
+            return others.take(size)
+        need(number < len(values) and len(values[number]) == size, "a value is not in its list")
+        return values[number]
+
+    def values(self, most):
+        """A column of values with lengths: low bytes, high bytes, values."""
+        low, high = self.stream(), self.stream()
+        need(len(low) <= most, "a column has more values than there are tuples")
+        need(len(low) == len(high), "lengths have lost a half")
+        return Taken(low), Taken(high), Taken(self.values_of(low))
+
+    def values_of(self, low):
+        form = self.byte()
+        values = b""
+        if form == 1:
+            values = self.stream()
+        elif form == 2:
+            width = self.byte()
+            need(1 <= width <= 8, "values in planes have an impossible width")
+            filled = self.planes(width)
+            need(len(filled) == width * len(low) and max(low, default=0) <= width, "planes do not fit their lengths")
+            values = b"".join(filled[width * i : width * i + size] for i, size in enumerate(low))
+        elif form == 3:
+            values = [self.take(size) for size in self.take(self.byte())]
+            numbers, others = self.stream(), Taken(self.stream())
+            need(len(numbers) == len(low), "a list does not fit its lengths")
+            self.charge(sum(low))
+            values = b"".join(self.listed(values, n, others, size) for n, size in zip(numbers, low))
+            need(others.ended(), "a list has more values than it needs")
+        else:
+            need(form == 0, "a column has a form that is not known")
+        return values
+
+    # Groups and pages.
+
+    def group(self, left):
+        kind = self.byte()
+        if kind == 0:
+            need(self.data[self.at : self.at + 1] in (b"\1", b"\6"), "other bytes are neither stored nor a zstd frame")
+            plain = self.stream()
+            need(plain, "a group has no bytes")
+            return plain
+        need(12 <= kind <= 15, "a group has a kind that is not known")
+        size, count = 1 << kind, self.number()
+        need(0 < count * size <= left, "groups are longer than the plain bytes")
+        columns = self.number()
+        need(columns <= 128, "a layout has too many columns")
+        columns = [(number >> 2, 1 << (number & 3)) for number in (self.number() for _ in range(columns))]
+        need(all(width < 1 << 15 for width, _ in columns), "a column is too wide")
+        forms = self.stream()
+        need(len(forms) == count, "a group has not one form for each page")
+        parts = PageParts(self, columns, size * count)
+        plain = b"".join(parts.page(form, size) for form in forms)
+        need(parts.ended(), "streams have more than their pages need")
+        return plain
+
+
+class PageParts:
+    """Streams and columns of a group, of which pages are put together in order."""
+
+    def __init__(self, groups, columns, size):
+        self.columns, self.recent = columns, [bytes(24), bytes(24)]
+        self.heads = groups.fixed(24)
+        self.flags = Taken(groups.stream())
+        tuples = len(self.flags.data)
+        need(24 * tuples <= size, "more tuples than their pages hold")
+        self.headers, self.pointers = groups.fixed(24), groups.fixed(4)
+        self.nulls = [Taken(groups.stream()) for _ in range((len(columns) + 7) // 8)]
+        self.row_gaps = Taken(groups.stream())
+        self.lengths, self.item_heads, self.item_pointers = groups.fixed(2), groups.fixed(8), groups.fixed(4)
+        self.firsts, self.steps = groups.fixed(8), groups.fixed(8)
+        self.keys = [groups.fixed(8 * (i + 1)) for i in range(8)]
+        self.other_keys, self.item_gaps = Taken(groups.stream()), Taken(groups.stream())
+        self.plain = Taken(groups.stream())
+        self.values = [groups.fixed(width) if width else groups.values(tuples) for width, _ in columns]
+
+    def ended(self):
+        own = (part for part in vars(self).values() if isinstance(part, Taken))
+        values = (part for value in self.values for part in (value if isinstance(value, tuple) else (value,)))
+        return all(part.ended() for part in (*own, *self.nulls, *self.keys, *values))
+
+    def page(self, form, size):
+        if form == 0:
+            return self.plain.take(size)
+        page = bytearray(size)
+        if form == 1:
+            return page
+        page[:24] = self.heads.take(24)
+        lower, upper, special, version = struct.unpack_from("<4H", page, 12)
+        ordered = 24 <= lower <= upper <= special <= size
+        need(ordered and version == size | 4 and lower % 4 == upper % 8 == special % 8 == 0, "the head of a page is impossible")
+        if form == 2:
+            page[24:lower] = self.plain.take(lower - 24)
+            page[upper:] = self.plain.take(size - upper)
+            return page
+        page[special:] = self.plain.take(size - special)
+        if form & 8:
+            page[lower:upper] = self.plain.take(upper - lower)
+        form &= ~8
+        if form & 7 == 3 and form < 128:
+            self.rows(page, (lower, upper), form & 16, form & 32, form & 64)
+        else:
+            need(form in (4, 5, 20), "a page has a form that is not known")
+            self.items(page, (lower, upper, special), form)
+        return page
+
+    def tuple(self, index, has_bitmaps):
+        flag = self.flags.take(1)[0]
+        known, has_bitmap = flag & 3, flag & 4
+        need(known < 3 and flag < 8, "a tuple has flags that are not known")
+        if known == 2:
+            self.recent = [self.headers.take(24), self.recent[0]]
+        words = struct.unpack("<3Q", self.recent[1 if known == 1 else 0])
+        last = (words[2] ^ index + 1) & 0x0000_FFFE_FFFF_FFFF
+        count = words[2] >> 16 & 0x7FF
+        need(1 <= count <= len(self.columns), "a tuple has an impossible number of attributes")
+        present = (1 << count) - 1
+        need(has_bitmaps or not has_bitmap, "a tuple with a bitmap on a page without")
+        if has_bitmaps:
+            present &= int.from_bytes(b"".join(nulls.take(1) for nulls in self.nulls), "little")
+        bitmap = (count + 7) // 8 if has_bitmap else 1
+        begin = (23 + bitmap + 7) // 8 * 8
+        last |= (1 << 32 if has_bitmap else 0) | begin << 48
+        out = bytearray(struct.pack("<3Q", words[0], words[1], last))[:23]
+        out += present.to_bytes(16, "little")[:bitmap] if has_bitmap else b"\0"
+        out += bytes(begin - len(out))
+        for column, (width, align) in enumerate(self.columns):
+            if present >> column & 1:
+                self.value(out, self.values[column], width, align)
+        return out
+
+    @staticmethod
+    def value(out, values, width, align):
+        if width:
+            out += bytes(-len(out) % align)
+            out += values.take(width)
+            return
+        low, high, values = values
+        low, high = low.take(1)[0], high.take(1)[0]
+        if high >= 128:
+            size = low | (high & 63) << 8
+            out += bytes(-len(out) % align)
+            out += (size + 4 << 2 | (2 if high & 64 else 0)).to_bytes(4, "little")
+        else:
+            need(high == 0 and low < 127 or high == 64 and low == 17, "a value has an impossible length")
+            size = low
+            out.append(1 if high else low + 1 << 1 | 1)
+        out += values.take(size)
+
+    def rows(self, page, places, has_pointers, has_bitmaps, has_gaps):
+        lower, upper = places
+        indexes = range((lower - 24) // 4)
+        if has_pointers:
+            page[24:lower] = self.pointers.take(lower - 24)
+            indexes = [i for i in indexes if page_pointer(page, i)[1] == 1]
+        below, used = len(page), []
+        for index in indexes:
+            row = self.tuple(index, has_bitmaps)
+            if has_pointers:
+                start, _, size = page_pointer(page, index)
+                need(size == len(row), "a line pointer has another length than its tuple")
+            else:
+                below -= (len(row) + 7) // 8 * 8
+                start = below
+                need(start >= upper, "tuples are longer than their page")
+                set_page_pointer(page, index, start, len(row))
+            end = start + len(row)
+            need(start >= upper and start % 8 == 0 and end <= len(page), "a tuple is outside its page")
+            page[start:end] = row
+            used.append((start, end))
+        need(has_pointers or below == upper, "tuples do not fill their page")
+        if not has_gaps:
+            return
+        for _, end in used:
+            filled = (end + 7) // 8 * 8
+            page[end:filled] = self.row_gaps.take(filled - end)
+        if has_pointers:
+            covered = upper
+            for start, end in [*sorted(used), (len(page), len(page))]:
+                need(covered <= start, "tuples overlap")
+                page[covered:start] = self.row_gaps.take(start - covered)
+                covered = (end + 7) // 8 * 8
+
+    def items(self, page, places, form):
+        lower, upper, special = places
+        count = (lower - 24) // 4
+        if form == 20:
+            page[24:lower] = self.item_pointers.take(lower - 24)
+            pointers = [page_pointer(page, i) for i in range(count)]
+            used = [(start, size) for start, _, size in pointers if size]
+        else:
+            need(count, "a page of items has none")
+            sizes = struct.unpack(f"<{count}H", self.lengths.take(2 * count))
+            used, below = [], special
+            for i, size in enumerate(sizes):
+                if form == 5 and i == 0:
+                    used.append((upper, size))
+                    continue
+                below -= size
+                used.append((below, size))
+            need(below - (sizes[0] if form == 5 else 0) == upper, "items do not fill their page")
+        for i, (start, size) in enumerate(used):
+            need(8 <= size and 0 <= start and start + size <= len(page), "an item is outside its page")
+            page[start : start + size] = self.item(size)
+            if form != 20:
+                set_page_pointer(page, i, start, size)
+        if form == 20:
+            covered = upper
+            for start, size in [*sorted(used), (special, 0)]:
+                need(covered <= start, "items overlap")
+                page[covered:start] = self.item_gaps.take(start - covered)
+                covered = start + size
+
+    def item(self, size):
+        head = self.item_heads.take(8)
+        high, low, number, info = struct.unpack("<4H", head)
+        at, count = high << 16 | low, number & 0xFFF
+        if not (info & 0x2000 and number & 0x2000 and count and at >= 8 and at + 6 * count <= size):
+            return head + self.key(size - 8)
+        out = head + self.key(at - 8)
+        address = int.from_bytes(self.firsts.take(8), "little")
+        for i in range(count):
+            if i:
+                address += int.from_bytes(self.steps.take(8), "little")
+            out += struct.pack("<3H", address >> 32 & 0xFFFF, address >> 16 & 0xFFFF, address & 0xFFFF)
+        return out + self.item_gaps.take(size - len(out))
+
+    def key(self, size):
+        return (self.keys[size // 8 - 1] if size in range(8, 65, 8) else self.other_keys).take(size)
+
+
+def page_pointer(page, index):
+    """Offset, state and length of a line pointer."""
+    (word,) = struct.unpack_from("<I", page, 24 + 4 * index)
+    return word & 0x7FFF, word >> 15 & 3, word >> 17
+
+
+def set_page_pointer(page, index, offset, size):
+    struct.pack_into("<I", page, 24 + 4 * index, offset | 1 << 15 | size << 17)
+
+
 def pages_frame(payload, plain_len):
     need(len(payload) >= 9, "the PAGES frame ends early")
     magic, size = struct.unpack_from("<II", payload)
     need(magic == 0x184D2A5C, "not the frame of PAGES")
     need(size == len(payload) - 8, "the PAGES frame and payload do not end together")
-    need(payload[8] == 0, "an unknown method of PAGES")
-    return payload[9:]
+    if payload[8] == 0:
+        return payload[9:]
+    need(payload[8] == 1, "an unknown method of PAGES")
+    groups, out = Groups(bytes(payload[9:]), 6 * plain_len + 65_536), bytearray()
+    while len(out) < plain_len:
+        out += groups.group(plain_len - len(out))
+    need(groups.at == len(groups.data), "bytes behind the last group")
+    return bytes(out)
 
 
 def gzip_members(payload, plain_len):

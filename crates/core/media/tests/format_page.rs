@@ -966,9 +966,10 @@ fn payloads_are_laid_out_as_in_their_tables() {
         &[
             ("magic", &bytes(table("PAGES frame")[0][3])),
             ("len", &(frame.len() as u32 - 8).to_le_bytes()),
+            ("method", &[1]),
         ],
     );
-    assert_eq!((fixed, open), (8, vec!["payload"]));
+    assert_eq!((fixed, open), (9, vec!["rest"]));
 
     let member = payload(Algorithm::QatDeflate, &plain);
     let rows = table("gzip member");

@@ -4,6 +4,7 @@
 //! server's, and restored servers are started and checked with PostgreSQL's tools.
 //! Not covered: servers under load, which `soak.rs` and `chains.rs` have; what a payload looks like, which is the codec's.
 
+use std::path::Path;
 use std::process::Command;
 
 use longshore_kit::{Server, Stop, installations, representatives};
@@ -137,6 +138,37 @@ fn tables_of_every_form_come_back_from_columns() {
         same(&found, &dump(server));
         check(&restored, &target);
     }
+}
+
+/// Goal: what docs/format.md says suffices to read columns of a cluster.
+#[test]
+fn the_independent_reader_restores_a_cluster_from_columns() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let server = &stage.server;
+    // One database is enough, and faster to read than three.
+    for statement in [
+        "update pg_database set datistemplate = false",
+        "drop database template0",
+        "drop database template1",
+        "create table nulls as select g as a, case when g % 3 = 0 then g end as b, md5(g::text) as c, 'low'::name as d
+           from generate_series(1, 2000) g",
+        "create index on nulls (b); create index on nulls (c)",
+        "alter table nulls add column e text; update nulls set e = repeat('e', a % 200) where a % 7 = 0",
+    ] {
+        server.psql(statement);
+    }
+    settle(server);
+    succeed(&mut stage.in_columns(&["columns"]));
+    let reader =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/reader/longshore_reader.py");
+    let target = stage.path("read");
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(reader).args(["restore", "--to"]);
+    succeed(command.arg(&target).arg(stage.path("columns")));
+    stage.assert_same_files(&target);
 }
 
 /// What goes on after the compression is the same for every algorithm: parity, encryption, copies, parts of a set, chains.
