@@ -225,6 +225,7 @@ mod tests {
                     if !gathered.has_room(run_max, buffer_bytes) {
                         let plain_len = gathered.plain_len();
                         let job = std::mem::take(&mut gathered).into_job(0, || 0).unwrap();
+                        prop_assert_eq!(job.parts.len(), plain_len);
                         blocks.push((job.manifest, buffer[..plain_len].to_vec()));
                     }
                     let at = gathered.plain_len();
@@ -237,6 +238,7 @@ mod tests {
             }
             let plain_len = gathered.plain_len();
             if let Some(job) = gathered.into_job(0, || 0) {
+                prop_assert_eq!(job.parts.len(), plain_len);
                 blocks.push((job.manifest, buffer[..plain_len].to_vec()));
             }
             let mut summed: Vec<Vec<u64>> = files.iter().map(|f| vec![0; f.len()]).collect();

@@ -41,6 +41,12 @@ impl Parts {
         self.joins = true;
     }
 
+    /// The bytes that they cover.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|(len, _)| len).sum()
+    }
+
     /// As the codec takes them.
     pub fn for_codec(&self) -> Vec<Part<'_>> {
         let parts = self.parts.iter();

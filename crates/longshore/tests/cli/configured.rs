@@ -181,6 +181,13 @@ fn server_settings_choose_if_no_option_does() {
         .line("backup app.db --to b.bak -a ZSTD")
         .exits(0)
         .says("ZSTD");
+    let setting = ["catalog", "settings", "backup compression algorithm", "5"];
+    stage.run(&setting).exits(0);
+    stage
+        .line("backup app.db --to c.bak")
+        .exits(0)
+        .says("PAGES");
+    stage.line("list c.bak").exits(0).says("PAGES");
     let wrong = ["catalog", "settings", "backup compression algorithm", "9"];
     stage.run(&wrong).exits(2);
     stage

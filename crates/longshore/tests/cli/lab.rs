@@ -164,7 +164,7 @@ fn a_comparison_has_the_source_stripes_rounds_and_directories_asked_for() {
     );
     assert!(stage.names("out").is_empty(), "stripes are removed");
     let table = &report["sections"][0]["table"];
-    assert_eq!(table["row_values"].as_array().unwrap().len(), 9);
+    assert_eq!(table["row_values"].as_array().unwrap().len(), 10);
     assert!(!report["summary"].as_str().unwrap().contains("Quick run"));
 
     let report = reported(

@@ -57,6 +57,36 @@ fn a_batch_continues_after_a_failed_backup() {
 }
 
 #[test]
+fn pages_is_an_algorithm_of_statements_settings_media_and_history() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a.bak' WITH COMPRESSION (ALGORITHM = PAGES, LEVEL = HIGH)",
+    );
+    run(
+        &mut session,
+        "EXEC sp_configure 'backup compression algorithm', 5; RECONFIGURE; \
+         BACKUP DATABASE shop TO DISK = 'b.bak' WITH COMPRESSION",
+    );
+    for media in ["a.bak", "b.bak"] {
+        let header = run(
+            &mut session,
+            &format!("RESTORE HEADERONLY FROM DISK = '{media}'"),
+        );
+        let mut columns = header.columns().iter();
+        let at = columns.position(|c| c.name == "CompressionAlgorithm");
+        assert_eq!(common::rows(&header)[0][at.unwrap()], "PAGES", "{media}");
+        run(
+            &mut session,
+            &format!("RESTORE VERIFYONLY FROM DISK = '{media}'"),
+        );
+    }
+    let counted = "SELECT COUNT(*) FROM msdb.dbo.backupset WHERE compression_algorithm = 'PAGES'";
+    assert_eq!(value(&mut session, counted), "2");
+}
+
+#[test]
 fn media_say_of_themselves_what_was_written() {
     let stage = Stage::new();
     let mut session = stage.session();

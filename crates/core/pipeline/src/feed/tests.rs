@@ -310,6 +310,7 @@ fn run(volumes: Vec<Vec<Given>>, choices: &[u8]) -> Run {
         }
         match in_hand.swap_remove(choose(in_hand.len())) {
             Work::Job(job) => {
+                assert_eq!(job.parts.len(), job.plain_len);
                 for piece in &job.pieces {
                     log.lock().push(Event::Read(piece.file.path.clone()));
                     let told = piece.file.piece_done().unwrap();
