@@ -152,6 +152,7 @@ impl Catalog {
         self.restored_databases()?;
         self.sequences()?;
         self.credentials()?;
+        self.objects()?;
         Ok(())
     }
 

@@ -15,10 +15,37 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4c53_4843;
 
 /// Step *n* leads from schema *n* to *n* + 1. Released steps never change.
-const STEPS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9];
+const STEPS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10];
 
 /// The schema this version writes; `PRAGMA user_version` holds the one a file has.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// Procedures and tables of a T-SQL server (in each of SQL Server's databases `sys.objects` and `sys.sql_modules`), and
+/// the rows of the tables. Numbers begin above those of views.
+const V10: &str = "
+CREATE TABLE longshore_object (
+    object_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    database_name nvarchar(128) NOT NULL COLLATE NOCASE,
+    name nvarchar(128) NOT NULL COLLATE NOCASE,
+    type char(2) NOT NULL,
+    create_date datetime NOT NULL,
+    modify_date datetime NOT NULL,
+    definition nvarchar(4000) NOT NULL,
+    uses_ansi_nulls bit NOT NULL,
+    uses_quoted_identifier bit NOT NULL,
+    version bigint NOT NULL,
+    last_identity bigint,
+    last_row bigint NOT NULL,
+    UNIQUE (database_name, name)
+);
+CREATE TABLE longshore_row (
+    object_id int NOT NULL,
+    row_id bigint NOT NULL,
+    row_values nvarchar(4000) NOT NULL,
+    PRIMARY KEY (object_id, row_id)
+) WITHOUT ROWID;
+INSERT INTO sqlite_sequence (name, seq) VALUES ('longshore_object', 1000000);
+";
 
 /// The master key and the certificates of a T-SQL server (in SQL Server's master, `sys.symmetric_keys` and
 /// `sys.certificates`).

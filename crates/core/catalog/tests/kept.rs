@@ -208,7 +208,7 @@ fn a_catalog_from_before_gets_what_it_lacks() {
              DROP INDEX restorehistory_by_time; ALTER TABLE backupset DROP COLUMN longshore_lineage;
              ALTER TABLE backupset DROP COLUMN longshore_limit; DROP TABLE longshore_run;
              DROP TABLE longshore_credential; DROP TABLE longshore_master_key; DROP TABLE longshore_certificate;
-             DROP TABLE longshore_index;
+             DROP TABLE longshore_index; DROP TABLE longshore_object; DROP TABLE longshore_row;
              PRAGMA user_version = 2",
         )
         .unwrap();

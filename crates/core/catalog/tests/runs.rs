@@ -134,12 +134,13 @@ fn a_catalog_of_the_schema_before_gets_the_table_and_keeps_its_rows() {
     older
         .execute_batch(
             "DROP TABLE longshore_run; DROP TABLE longshore_credential; DROP TABLE longshore_index;
-             DROP TABLE longshore_master_key; DROP TABLE longshore_certificate; PRAGMA user_version = 5",
+             DROP TABLE longshore_master_key; DROP TABLE longshore_certificate;
+             DROP TABLE longshore_object; DROP TABLE longshore_row; PRAGMA user_version = 5",
         )
         .unwrap();
     drop(older);
     let catalog = open(&path);
-    assert_eq!(rows(&sqlite(&path), "PRAGMA user_version"), ["9"]);
+    assert_eq!(rows(&sqlite(&path), "PRAGMA user_version"), ["10"]);
     assert_eq!(catalog.history(&all()).unwrap().len(), 1);
     assert_eq!(catalog.runs(&all()).unwrap(), []);
     catalog.record_run(&run(1)).unwrap();

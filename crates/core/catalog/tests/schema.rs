@@ -100,7 +100,7 @@ fn a_new_catalog_says_what_it_is_keeps_a_write_ahead_log_and_is_not_changed_by_o
         rows(&db, "PRAGMA application_id"),
         [0x4c53_4843.to_string()]
     );
-    assert_eq!(rows(&db, "PRAGMA user_version"), ["9"]);
+    assert_eq!(rows(&db, "PRAGMA user_version"), ["10"]);
     assert_eq!(rows(&db, "PRAGMA journal_mode"), ["wal"]);
     drop(db);
     let before = std::fs::read(&path).unwrap();
