@@ -17,6 +17,7 @@ mod page_shown;
 mod prometheus;
 mod raw;
 mod requests;
+mod routines;
 mod stage;
 
 #[path = "../sql/answers.rs"]

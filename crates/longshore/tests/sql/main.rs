@@ -106,6 +106,26 @@ fn the_statements_of_maintenance_procedures() {
 }
 
 #[test]
+fn a_maintenance_solution_installs_once_and_runs() {
+    let stage = Stage::new();
+    stage.check("solution");
+    // The next program finds its procedures and its table.
+    let again = stage.sql(&[
+        "-W",
+        "-h",
+        "-1",
+        "-Q",
+        "EXEC dbo.BackupAll 'shop'; SELECT COUNT(*) FROM WorkLog",
+    ]);
+    assert!(
+        text(&again.stdout).contains("Outcome: Succeeded"),
+        "{}",
+        text(&again.stdout)
+    );
+    assert!(text(&again.stdout).lines().any(|line| line == "4"));
+}
+
+#[test]
 fn refusals_are_those_of_the_real_server() {
     let stage = Stage::new();
     stage.check("negative");

@@ -45,6 +45,8 @@ pub struct Notice<'a> {
     pub class: u8,
     pub text: &'a str,
     pub server: &'a str,
+    /// Empty outside of one.
+    pub procedure: &'a str,
     pub line: u32,
     pub is_error: bool,
 }
@@ -291,7 +293,7 @@ impl Reply {
         data.extend((utf16_len(text) as u16).to_le_bytes());
         put_utf16(&mut data, text);
         put_short(&mut data, notice.server);
-        put_short(&mut data, "");
+        put_short(&mut data, notice.procedure);
         data.extend(notice.line.to_le_bytes());
         self.sized(&data);
     }
@@ -521,6 +523,7 @@ mod tests {
             class: 0,
             text: "10 percent processed.",
             server: "HARBOUR",
+            procedure: "",
             line: 1,
             is_error: false,
         });
@@ -583,6 +586,7 @@ mod tests {
             class: 16,
             text: &long,
             server: &long,
+            procedure: "",
             line: 1,
             is_error: true,
         });

@@ -25,20 +25,57 @@ pub fn check<'a>(
     batch: &'a Batch,
     declared: impl IntoIterator<Item = String>,
     reader: &Reader,
-) -> Result<Vec<&'a Declaration>, Message> {
+) -> Result<Vec<Declared<'a>>, Message> {
     let mut check = Check {
         reader,
         declared: declared.into_iter().collect(),
         cursors: BTreeSet::new(),
+        tables: BTreeSet::new(),
         declarations: Vec::new(),
         labels: Labels::default(),
         loops: 0,
         catches: 0,
+        returns: false,
         is_located: false,
     };
     check.all(&batch.statements)?;
     check.labels.check()?;
     Ok(check.declarations)
+}
+
+/// A variable or a table variable, as a batch declares it.
+#[derive(Debug, Clone, Copy)]
+pub enum Declared<'a> {
+    Variable(&'a Declaration),
+    Table(&'a str, &'a TableSpec),
+}
+
+/// The declarations of statements that were checked before.
+pub fn declarations(all: &[LocatedStatement]) -> Vec<Declared<'_>> {
+    let mut found = Vec::new();
+    let mut rest: Vec<&LocatedStatement> = all.iter().rev().collect();
+    while let Some(located) = rest.pop() {
+        match &located.statement {
+            Statement::Declare(all) => found.extend(all.iter().map(Declared::Variable)),
+            Statement::DeclareTable { variable, table } => {
+                found.push(Declared::Table(variable, table));
+            }
+            Statement::If {
+                then, otherwise, ..
+            } => {
+                rest.extend(otherwise.iter().map(|o| &**o));
+                rest.push(then);
+            }
+            Statement::While { body, .. } => rest.push(body),
+            Statement::Block(all) => rest.extend(all.iter().rev()),
+            Statement::Try { body, catch } => {
+                rest.extend(catch.iter().rev());
+                rest.extend(body.iter().rev());
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Whether a declared type is that of a cursor variable.
@@ -78,17 +115,29 @@ impl Labels {
     }
 }
 
+/// Whether a table's name follows this text.
+fn is_table(before: &str) -> bool {
+    let word = before.trim_end().rsplit(' ').next().unwrap_or_default();
+    ["FROM", "JOIN"]
+        .iter()
+        .any(|w| word.eq_ignore_ascii_case(w))
+}
+
 struct Check<'a, 'b> {
     reader: &'b Reader,
     declared: BTreeSet<String>,
     /// The variables of these that are cursors.
     cursors: BTreeSet<String>,
-    declarations: Vec<&'a Declaration>,
+    /// Table variables.
+    tables: BTreeSet<String>,
+    declarations: Vec<Declared<'a>>,
     labels: Labels,
     /// CATCH blocks around the current statement.
     catches: usize,
     /// WHILE statements around the current one. Loops of an outer batch do not count.
     loops: usize,
+    /// Whether RETURN may have a value.
+    returns: bool,
     /// Whether the mistake that was found has its line; otherwise its statement's counts.
     is_located: bool,
 }
@@ -130,7 +179,8 @@ impl<'a> Check<'a, '_> {
             Statement::Print(value) | Statement::ExecuteText(value) => self.expression(value),
             Statement::Query(query) => self.read(QuerySource::Query(query)),
             Statement::Execute(execute) => {
-                execute.code.iter().try_for_each(|c| self.variable(c))?;
+                let names = execute.code.iter().chain(&execute.name_in);
+                names.into_iter().try_for_each(|c| self.variable(c))?;
                 let values = execute.arguments.iter().filter_map(|a| a.value.as_ref());
                 values.into_iter().try_for_each(|v| self.operand(v))
             }
@@ -194,7 +244,8 @@ impl<'a> Check<'a, '_> {
                     Some(_) => Err(message::LABEL_TWICE.with(&[label])),
                 }
             }
-            Statement::ReturnValue(_) => Err(message::RETURN_VALUE.plain()),
+            Statement::ReturnValue(_) if !self.returns => Err(message::RETURN_VALUE.plain()),
+            Statement::ReturnValue(value) => self.expression(value),
             Statement::Raise(raise) => {
                 let first = [&raise.message, &raise.severity, &raise.state];
                 let mut all = first.into_iter().chain(&raise.arguments);
@@ -223,7 +274,112 @@ impl<'a> Check<'a, '_> {
                 }
                 fetch.into.iter().try_for_each(|name| self.variable(name))
             }
+            data => self.data(data),
+        }
+    }
+
+    /// The same for tables, changes of rows and procedures.
+    fn data(&mut self, statement: &'a Statement) -> Result<(), Message> {
+        match statement {
+            Statement::DeclareTable { variable, table } => {
+                let name = variable.to_lowercase();
+                if self.declared.contains(&name) || !self.tables.insert(name) {
+                    return Err(message::DECLARED_TWICE.with(&[variable]));
+                }
+                self.declarations.push(Declared::Table(variable, table));
+                self.defaults(table)
+            }
+            Statement::CreateTable { table, .. } => self.defaults(table),
+            Statement::AlterTable {
+                change: TableChange::Add(table),
+                ..
+            } => self.defaults(table),
+            Statement::Insert(insert) => self.insert(insert),
+            Statement::Update(update) => {
+                self.target(&update.table)?;
+                for set in &update.sets {
+                    set.variable.iter().try_for_each(|v| self.variable(v))?;
+                    set.value.iter().try_for_each(|v| self.named(v))?;
+                }
+                let rest = [&update.with, &update.top, &update.rest];
+                rest.into_iter().flatten().try_for_each(|f| self.named(f))
+            }
+            Statement::Delete(delete) => {
+                self.target(&delete.table)?;
+                let rest = [&delete.with, &delete.top, &delete.rest];
+                rest.into_iter().flatten().try_for_each(|f| self.named(f))
+            }
+            Statement::Routine(routine) => {
+                let mut declared = BTreeSet::new();
+                for parameter in &routine.parameters {
+                    statement::type_of(&parameter.kind)?;
+                    if !declared.insert(parameter.name.to_lowercase()) {
+                        return Err(message::DECLARED_TWICE.with(&[&parameter.name]));
+                    }
+                }
+                let mut inner = Check {
+                    reader: self.reader,
+                    declared,
+                    cursors: BTreeSet::new(),
+                    tables: BTreeSet::new(),
+                    declarations: Vec::new(),
+                    labels: Labels::default(),
+                    loops: 0,
+                    catches: 0,
+                    returns: true,
+                    is_located: false,
+                };
+                let checked = inner.all(&routine.body).and_then(|()| inner.labels.check());
+                checked.inspect_err(|_| self.is_located = true)
+            }
             _ => Ok(()),
+        }
+    }
+
+    fn defaults(&mut self, table: &'a TableSpec) -> Result<(), Message> {
+        let mut defaults = table.columns.iter().filter_map(|c| c.default.as_ref());
+        defaults.try_for_each(|default| self.expression(default))
+    }
+
+    fn insert(&mut self, insert: &'a Insert) -> Result<(), Message> {
+        self.target(&insert.table)?;
+        insert.with.iter().try_for_each(|with| self.named(with))?;
+        match &insert.source {
+            InsertSource::Values(rows) => {
+                let mut values = rows.iter().flatten().flatten();
+                values.try_for_each(|value| self.expression(value))
+            }
+            InsertSource::Query(query) if insert.with.is_some() => self.named(query),
+            InsertSource::Query(query) => self.read(QuerySource::Query(query)),
+            InsertSource::Execute(executed) => self.one(executed),
+            InsertSource::DefaultValues => Ok(()),
+        }
+    }
+
+    /// A table that is changed. Errors: 1087.
+    fn target(&self, name: &[String]) -> Result<(), Message> {
+        match name {
+            [name] if name.starts_with('@') && !self.tables.contains(lower_case(name).as_ref()) => {
+                Err(message::TABLE_NOT_DECLARED.with(&[name]))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The variables that a part of a statement names.
+    fn named(&mut self, part: &Fragment) -> Result<(), Message> {
+        let found = variables(&part.text, |name, at| {
+            let declared = self.any_variable(name);
+            declared.map_err(|m| m.at_line(part.line_at(at)))
+        });
+        found.inspect_err(|_| self.is_located = true)
+    }
+
+    /// A variable of any kind.
+    fn any_variable(&self, name: &str) -> Result<(), Message> {
+        match self.tables.contains(lower_case(name).as_ref()) {
+            true => Ok(()),
+            false => self.variable(name),
         }
     }
 
@@ -304,7 +460,7 @@ impl<'a> Check<'a, '_> {
             (true, None) => {}
             (false, _) => statement::type_of(&declaration.kind).map(drop)?,
         }
-        self.declarations.push(declaration);
+        self.declarations.push(Declared::Variable(declaration));
         if let Some(value) = &declaration.value {
             self.expression(value)?;
         }
@@ -385,7 +541,10 @@ impl<'a> Check<'a, '_> {
 
     fn read(&mut self, asked: QuerySource) -> Result<(), Message> {
         let named = variables(asked.written(), |name, at| {
-            let declared = self.variable(name);
+            let declared = match is_table(&asked.written()[..at]) {
+                true => self.target(std::slice::from_ref(&name.to_owned())),
+                false => self.any_variable(name),
+            };
             declared.map_err(|m| m.at_line(asked.line_at(at)))
         });
         let checked = named.and_then(|()| query::check(self.reader, asked));

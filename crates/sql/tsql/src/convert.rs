@@ -228,6 +228,9 @@ pub fn type_of(name: &str, sizes: &[Option<u32>]) -> Option<Type> {
         "varchar" => long(1, LENGTH_MAX).map(Type::VarChar),
         "nvarchar" => long(1, NATIONAL_MAX).map(Type::NVarChar),
         "sysname" => plain(Type::nvarchar(128)),
+        // Kept as texts, and not checked.
+        "xml" | "ntext" => plain(Type::NVarChar(None)),
+        "text" => plain(Type::VarChar(None)),
         "binary" => length(1, LENGTH_MAX).map(Type::Binary),
         "varbinary" => long(1, LENGTH_MAX).map(Type::VarBinary),
         "uniqueidentifier" => plain(Type::UniqueIdentifier),

@@ -8,6 +8,8 @@
 //!
 //! Leaves to others: running statements (`run.rs`), and the state of the session (`session.rs`).
 
+use std::sync::Arc;
+
 use crate::message::{self, Message};
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::value::{Type, Value};
@@ -26,8 +28,8 @@ pub struct Outcome {
     /// The highest severity of the messages sent.
     pub severity_max: u8,
     /// The return status of the last procedure called: 0 if it succeeded. On failure, for `sp_executesql` the number
-    /// of the last error of its batch, for every other procedure 1.
-    pub status: u32,
+    /// of the last error of its batch, for every other procedure 1; for one that a script created, what its RETURN says.
+    pub status: i32,
     /// A message of severity 20 or higher ended the session: its client gets nothing more after this answer.
     pub ended: bool,
 }
@@ -125,6 +127,10 @@ pub(crate) struct Out<'a> {
     pub(crate) outcome: Outcome,
     /// The last error sent since the running procedure was called.
     pub(crate) last_error: u32,
+    /// The value of RETURN of the procedure that just ended.
+    pub(crate) returned: Option<i32>,
+    /// The procedure that runs.
+    pub(crate) procedure: Option<Arc<str>>,
 }
 
 impl Out<'_> {
@@ -138,6 +144,7 @@ impl Out<'_> {
 
     pub fn say(&mut self, message: Message) -> Result<(), ReceiverGone> {
         self.count(&message);
+        let message = message.in_procedure(self.procedure.as_deref());
         self.sink.message(&message.at_line(self.line))
     }
 
@@ -150,9 +157,13 @@ impl Out<'_> {
             _ => None,
         };
         let error = unsaid.map_or(self.last_error, |m| m.number);
-        self.outcome.status = match is_batch {
-            true => error,
+        let usual = match is_batch {
+            true => i32::try_from(error).unwrap_or(i32::MAX),
             false => (error != 0).into(),
+        };
+        self.outcome.status = match flow.is_ok() && !is_batch {
+            true => std::mem::take(&mut self.returned).unwrap_or(usual),
+            false => usual,
         };
         if self.last_error == 0 {
             self.last_error = before;
@@ -161,7 +172,7 @@ impl Out<'_> {
     }
 
     /// The return status of the procedure that ran last.
-    pub fn status(&self) -> u32 {
+    pub fn status(&self) -> i32 {
         self.outcome.status
     }
 

@@ -41,6 +41,7 @@ mod settings;
 mod sink;
 mod statement;
 pub mod syntax;
+mod tables;
 mod value;
 mod variables;
 

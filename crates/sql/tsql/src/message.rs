@@ -27,6 +27,8 @@ pub struct Message {
     pub text: String,
     /// The line of the statement in its batch, from 1.
     pub line: u32,
+    /// The procedure that the statement is in.
+    pub procedure: Option<String>,
 }
 
 impl Message {
@@ -40,6 +42,14 @@ impl Message {
             SEVERITY_INFO_MAX => 0,
             severity => severity,
         }
+    }
+
+    /// The same message in a procedure, unless it came from another one.
+    pub fn in_procedure(mut self, procedure: Option<&str>) -> Message {
+        if self.procedure.is_none() {
+            self.procedure = procedure.map(str::to_owned);
+        }
+        self
     }
 
     pub fn at_line(mut self, line: u32) -> Message {
@@ -57,12 +67,14 @@ impl Display for Message {
                 severity,
                 state,
                 line,
+                procedure,
                 ..
             } = self;
-            writeln!(
-                f,
-                "Msg {number}, Level {severity}, State {state}, Line {line}"
-            )?;
+            write!(f, "Msg {number}, Level {severity}, State {state}")?;
+            if let Some(procedure) = procedure {
+                write!(f, ", Procedure {procedure}")?;
+            }
+            writeln!(f, ", Line {line}")?;
         }
         f.write_str(&self.text)
     }
@@ -93,6 +105,7 @@ impl MessageTemplate {
             state: self.state,
             text,
             line: 1,
+            procedure: None,
         }
     }
 

@@ -8,19 +8,24 @@
 //! Leaves to others: parsing (`syntax`), and what a statement does (`statement`, `query`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::check::{check, is_cursor};
+use longshore_catalog::CatalogObject;
+
+use crate::check::{Declared, check, declarations, is_cursor};
 use crate::convert::convert_from;
 use crate::flow::{Argument, Flow, Out, Outcome, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
-use crate::query;
+use crate::query::{self, BatchPlace};
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::statement;
 use crate::syntax::{
-    Declaration, Fragment, LocatedStatement, Operand, Statement, Transaction, parse, unheard_of,
+    Declaration, Fragment, LocatedStatement, Operand, Routine, Statement, Transaction, parse,
+    unheard_of,
 };
+use crate::tables::TableShape;
 use crate::value::{Type, Value};
 use crate::variables::Variables;
 
@@ -108,10 +113,16 @@ impl Session {
             nocount: self.nocount,
             outcome: Outcome::default(),
             last_error: 0,
+            returned: None,
+            procedure: None,
         };
+        self.place.level = 0;
+        self.place.procedure = 0;
+        self.in_procedure = false;
         self.tries.clear();
         self.caught.clear();
         self.cursors.begin();
+        self.tables.begin();
         self.rest();
         self.server.kept.refresh();
         let claimed = self.server.setup.memory.claim(0);
@@ -126,6 +137,8 @@ impl Session {
         self.leave();
         self.tries.clear();
         self.cursors.end();
+        self.tables.end();
+        self.compiled.clear();
         // A session that waits for its client keeps no database in memory.
         self.sqlite.drop_it();
         self.reader.forget();
@@ -160,28 +173,103 @@ impl Session {
         self.statements(&batch.statements, out)
     }
 
-    /// A nested batch: a text in a variable.
+    /// A nested batch: a text in a variable. `levels`: how many it adds to `@@NESTLEVEL`.
     pub(crate) fn nested(
         &mut self,
         text: &str,
         variables: BTreeMap<String, Variable>,
+        levels: i64,
         out: &mut Out,
     ) -> Result<BTreeMap<String, Variable>, Stop> {
+        let place = BatchPlace {
+            level: self.place.level + levels,
+            scope_identity: None,
+            ..self.place
+        };
+        let database = self.database.clone();
+        // A text is no part of the procedure that runs it.
+        let procedure = out.procedure.take();
+        let is_inner = std::mem::replace(&mut self.in_procedure, false);
+        let done = self.inside((text.len(), variables), place, &database, out, |s, out| {
+            s.batch(text, out)
+        });
+        self.in_procedure = is_inner;
+        out.procedure = procedure;
+        done
+    }
+
+    /// A procedure that a script has created; returns its variables and the value of its RETURN.
+    pub(crate) fn routine(
+        &mut self,
+        object: &CatalogObject,
+        routine: &Routine,
+        variables: BTreeMap<String, Variable>,
+        database: &str,
+        out: &mut Out,
+    ) -> Result<(BTreeMap<String, Variable>, Option<i32>), Stop> {
+        let place = BatchPlace {
+            level: self.place.level + 1,
+            procedure: object.id,
+            scope_identity: None,
+            ..self.place
+        };
+        let name: Arc<str> = object.name.as_str().into();
+        let outer = out.procedure.replace(name);
+        let is_inner = std::mem::replace(&mut self.in_procedure, true);
+        let before = self.returned.take();
+        let done = self.inside((0, variables), place, database, out, |s, out| {
+            for declared in declarations(&routine.body) {
+                s.hoist(declared)?;
+            }
+            s.statements(&routine.body, out)
+        });
+        let returned = std::mem::replace(&mut self.returned, before);
+        self.in_procedure = is_inner;
+        out.procedure = outer;
+        Ok((done?, returned))
+    }
+
+    /// Runs a batch inside of the running one: with variables, cursors and tables of its own, in a database. Options
+    /// that it sets end with it.
+    fn inside(
+        &mut self,
+        (len, variables): (usize, BTreeMap<String, Variable>),
+        place: BatchPlace,
+        database: &str,
+        out: &mut Out,
+        run: impl FnOnce(&mut Session, &mut Out) -> Flow,
+    ) -> Result<BTreeMap<String, Variable>, Stop> {
         if self.nesting >= NESTING_MAX {
-            return Err(message::NESTED_TOO_DEEPLY.plain().into());
+            return Err(message::CALLS_TOO_DEEP.with(&[&NESTING_MAX]).into());
         }
         let claim = self.server.setup.memory.claim(0)?;
-        let outside = self.variables.bytes() + text.len();
+        let outside = self.variables.bytes() + len;
         let variables = Variables::new(variables, outside, claim)?;
         let outer = std::mem::replace(&mut self.variables, variables);
+        let outer_place = std::mem::replace(&mut self.place, place);
+        let outer_database = std::mem::replace(&mut self.database, database.to_owned());
+        let options = (self.nocount, self.aborts, self.implicit);
         let line = out.line;
         self.nesting += 1;
         // The state after its last statement is the state after the calling statement.
         self.error = 0;
         self.cursors.begin();
-        let flow = self.batch(text, out);
+        self.tables.begin();
+        let flow = run(self, out);
+        self.tables.end();
         self.cursors.end();
         self.nesting -= 1;
+        (self.nocount, self.aborts, self.implicit) = options;
+        out.nocount = self.nocount;
+        self.place = BatchPlace {
+            identity: self.place.identity,
+            ..outer_place
+        };
+        let inner_database = std::mem::replace(&mut self.database, outer_database);
+        if inner_database != *database {
+            let (from, to) = (&inner_database, &self.database);
+            out.sink.database_changed(from, to)?;
+        }
         // A failure has its line in the nested text.
         let failed = match &flow {
             Err(Stop::Failed(messages) | Stop::Unresolved(messages)) => {
@@ -303,7 +391,11 @@ impl Session {
         let said: Vec<_> = match statement {
             // The lines are those of the error that is raised again.
             Statement::Throw(None) => messages,
-            _ => messages.into_iter().map(|m| m.at_line(line)).collect(),
+            _ => {
+                let procedure = out.procedure.as_deref();
+                let located = messages.into_iter().map(|m| m.at_line(line));
+                located.map(|m| m.in_procedure(procedure)).collect()
+            }
         };
         let last = said.iter().rev().find(|m| m.is_error());
         self.error = last.map_or(0, |m| m.number);
@@ -339,8 +431,7 @@ impl Session {
         let is_error = messages.iter().any(Message::is_error);
         let aborts = self.aborts && is_error && how != Failure::Raised;
         if aborts {
-            self.transactions = 0;
-            self.doomed = false;
+            self.roll_back();
         }
         let (ends_all, ends_own) = match how {
             Failure::Thrown => (true, false),
@@ -372,16 +463,32 @@ impl Session {
 
     /// 3998: a batch does not leave a transaction that can only be rolled back.
     fn roll_back_doomed(&mut self, out: &mut Out) -> Flow {
-        self.doomed = false;
-        self.transactions = 0;
+        self.roll_back();
         let rolled_back = vec![message::UNCOMMITTABLE_AT_END.plain()];
         self.fail(rolled_back, Failure::Usual, out)
     }
 
-    fn execute(&mut self, statement: &Statement, out: &mut Out) -> Flow {
+    /// The open transaction ends, and rows of tables are what they were before it.
+    fn roll_back(&mut self) {
+        self.transactions = 0;
+        self.doomed = false;
+        self.undo();
+    }
+
+    pub(crate) fn execute(&mut self, statement: &Statement, out: &mut Out) -> Flow {
         match statement {
-            Statement::Backup(backup) => statement::backup(self, backup, out),
-            Statement::Restore(restore) => statement::restore(self, restore, out),
+            Statement::Backup(backup) => {
+                self.running = backup.to_string();
+                let done = statement::backup(self, backup, out);
+                self.running.clear();
+                done
+            }
+            Statement::Restore(restore) => {
+                self.running = restore.to_string();
+                let done = statement::restore(self, restore, out);
+                self.running.clear();
+                done
+            }
             Statement::HardwareOffload(offload) => statement::hardware_offload(self, offload, out),
             Statement::Reconfigure { .. } => statement::reconfigure(self, out),
             Statement::Use(name) => self.use_database(name, out),
@@ -419,7 +526,7 @@ impl Session {
                     Value::Null => String::new(),
                     value => value.to_string(),
                 };
-                self.nested(&text, BTreeMap::new(), out)?;
+                self.nested(&text, BTreeMap::new(), 1, out)?;
                 Ok(())
             }
             Statement::Dbcc(dbcc) => statement::dbcc(self, dbcc, out),
@@ -445,7 +552,7 @@ impl Session {
             Statement::Break => Err(Stop::Break),
             Statement::Continue => Err(Stop::Continue),
             Statement::Return => Err(Stop::Return),
-            Statement::ReturnValue(_) => Err(message::RETURN_VALUE.plain().into()),
+            Statement::ReturnValue(value) => self.return_value(value, out),
             Statement::Goto(label) => Err(Stop::Goto(label.clone())),
             Statement::Label(_) => Ok(()),
             Statement::Raise(raise) => statement::raise(self, raise, out),
@@ -453,6 +560,56 @@ impl Session {
             Statement::Throw(None) => statement::rethrow(self),
             Statement::Wait { until, time } => statement::wait(self, *until, time),
             cursor => self.cursor_statement(cursor, out),
+        }
+    }
+
+    /// RETURN with a value: NULL is 0, and a warning in SQL Server.
+    fn return_value(&mut self, value: &Fragment, out: &mut Out) -> Flow {
+        if !self.in_procedure {
+            return Err(message::RETURN_VALUE.plain().into());
+        }
+        let status = match self.value_as(value, Type::Int)? {
+            Value::Int(n) => i32::try_from(n).unwrap_or(i32::MAX),
+            _ => {
+                let name = out.procedure.as_deref().unwrap_or_default();
+                out.say(message::RETURN_NULL.with(&[&name]))?;
+                0
+            }
+        };
+        self.returned = Some(status);
+        Err(Stop::Return)
+    }
+
+    fn data_statement(&mut self, statement: &Statement, out: &mut Out) -> Flow {
+        match statement {
+            // Its table was made before the batch ran.
+            Statement::DeclareTable { .. } => Ok(()),
+            Statement::Insert(insert) => statement::insert(self, insert, out),
+            Statement::Update(update) => statement::update(self, update, out),
+            Statement::Delete(delete) => statement::delete(self, delete, out),
+            Statement::Truncate(name) => statement::truncate(self, name, out),
+            Statement::IdentityInsert { table, on } => {
+                statement::identity_insert(self, table, *on, out)
+            }
+            Statement::CreateTable { name, table } => {
+                statement::create_table(self, name, table, out)
+            }
+            Statement::AlterTable { name, change } => {
+                statement::alter_table(self, name, change, out)
+            }
+            Statement::DropObjects {
+                kind,
+                if_exists,
+                names,
+            } => statement::drop_objects(self, *kind, names, *if_exists, out),
+            Statement::CreateIndex(index) => statement::create_index(self, index, out),
+            Statement::DropIndex {
+                if_exists,
+                name,
+                table,
+            } => statement::drop_index(self, (name, table), *if_exists, out),
+            Statement::Routine(routine) => statement::create_routine(self, routine, out),
+            _ => Ok(()),
         }
     }
 
@@ -468,7 +625,7 @@ impl Session {
             Statement::CloseCursor(name) => cursor::close(self, name),
             Statement::DeallocateCursor(name) => cursor::deallocate(self, name),
             Statement::Fetch(fetch) => cursor::fetch(self, fetch, out),
-            _ => Ok(()),
+            data => self.data_statement(data, out),
         }
     }
 
@@ -539,7 +696,18 @@ impl Session {
     }
 
     /// Declares a variable before its batch runs: a declaration is one for the whole batch, wherever it stands.
-    fn hoist(&mut self, declaration: &Declaration) -> Flow {
+    fn hoist(&mut self, declared: Declared) -> Flow {
+        let declaration = match declared {
+            Declared::Table(name, spec) => {
+                let shape = TableShape::of(spec.clone(), Vec::new(), name)?;
+                if !shape.foreign.is_empty() {
+                    let what = "FOREIGN KEY of a table variable";
+                    return Err(message::NOT_HERE.with(&[&what]).into());
+                }
+                return Ok(self.tables.declare(name, shape)?);
+            }
+            Declared::Variable(declaration) => declaration,
+        };
         let name = &declaration.variable;
         if is_cursor(&declaration.kind) {
             self.cursors.declare_variable(name);
@@ -589,9 +757,15 @@ impl Session {
             (Transaction::Commit, 0) => return Err(message::NOTHING_TO_COMMIT.plain()),
             (Transaction::Rollback, 0) => return Err(message::NOTHING_TO_ROLL_BACK.plain()),
             (Transaction::Commit, open) => open - 1,
-            (Transaction::Rollback, _) => 0,
+            (Transaction::Rollback, _) => {
+                self.undo();
+                0
+            }
         };
         self.doomed &= self.transactions > 0;
+        if self.transactions == 0 {
+            self.tables.forget_changes();
+        }
         Ok(())
     }
 
@@ -639,7 +813,6 @@ impl Session {
 
 /// Statements that leave `@@ERROR` unchanged: IF, loops, blocks and calls keep the value of the last statement inside,
 /// and a declaration without a value does nothing.
-/// and a declaration without a value does nothing.
 fn keeps_error(statement: &Statement) -> bool {
     match statement {
         Statement::If { .. }
@@ -652,6 +825,7 @@ fn keeps_error(statement: &Statement) -> bool {
         // It has set its own.
         | Statement::Raise(_) => true,
         Statement::Declare(all) => all.iter().all(|d| d.value.is_none()),
+        Statement::DeclareTable { .. } => true,
         _ => false,
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Leaves to others: running batches (`run.rs`), and what all sessions share (`server`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,15 +19,24 @@ use crate::cursors::Cursors;
 use crate::flow::{FIRST_DATABASE, Login, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
-use crate::query::{self, QueryContext, Reader, SqliteCache};
+use crate::query::{self, BatchPlace, QueryContext, Reader, SqliteCache};
 use crate::server::{Activity, OpenMaster, Server, SessionNumber};
-use crate::syntax::{Fragment, Name};
+use crate::syntax::{Fragment, Name, Routine};
+use crate::tables::{Change, SessionTables, TableId, TableRow};
 use crate::value::Value;
 use crate::variables::Variables;
 
 /// The most bytes that parsed statements take, for each byte of their text: the shortest statements are the worst
 /// (`tests/memory.rs` measures it).
 const READ_FACTOR: usize = 128;
+
+/// A procedure that has been read.
+pub(crate) struct Compiled {
+    pub definition: String,
+    pub routine: Arc<Routine>,
+    /// For the tree.
+    pub _claim: Claim,
+}
 
 /// One client's connection. Not shared between threads; its [`Session::cancel_flag`] is.
 pub struct Session {
@@ -66,6 +75,18 @@ pub struct Session {
     /// The TRY blocks around the running statement, each by the nesting of its batch.
     pub(crate) tries: Vec<usize>,
     pub(crate) cursors: Cursors,
+    pub(crate) tables: SessionTables,
+    pub(crate) place: BatchPlace,
+    /// The value of RETURN.
+    pub(crate) returned: Option<i32>,
+    /// Whether the running batch is that of a procedure: then RETURN may have a value.
+    pub(crate) in_procedure: bool,
+    /// The procedures that have run, while the outermost batch runs.
+    pub(crate) compiled: BTreeMap<i64, Compiled>,
+    /// The table that takes values for the column that numbers rows (`SET IDENTITY_INSERT`).
+    pub(crate) identity_insert: Option<String>,
+    /// The statement that runs, without its secrets, for views.
+    pub(crate) running: String,
     /// The key that OPEN MASTER KEY has opened.
     pub(crate) master_key: Option<OpenMaster>,
     /// Kept while a batch runs.
@@ -76,7 +97,16 @@ pub struct Session {
 
 impl Session {
     pub fn new(server: Arc<Server>, login: Login) -> Session {
+        // A claim of nothing always fits.
+        let claim = server.setup.memory.claim(0).unwrap_or_default();
         Session {
+            tables: SessionTables::new(claim),
+            place: BatchPlace::default(),
+            returned: None,
+            in_procedure: false,
+            compiled: BTreeMap::new(),
+            identity_insert: None,
+            running: String::new(),
             number: SessionNumber::take(&server),
             server,
             login,
@@ -106,10 +136,9 @@ impl Session {
 
     /// The same, ended by a flag of another owner, such as Ctrl-C's.
     pub fn with_cancel(server: Arc<Server>, login: Login, cancel: Arc<AtomicBool>) -> Session {
-        Session {
-            cancel,
-            ..Session::new(server, login)
-        }
+        let mut session = Session::new(server, login);
+        session.cancel = cancel;
+        session
     }
 
     /// Makes the database in use the login's, to which [`Session::reset`] returns.
@@ -128,8 +157,12 @@ impl Session {
         if !keep_transactions {
             self.transactions = 0;
             self.doomed = false;
+            self.undo();
         }
         self.cursors.clear();
+        self.tables.clear();
+        self.place = BatchPlace::default();
+        self.identity_insert = None;
         self.master_key = None;
         self.implicit = false;
         self.aborts = false;
@@ -220,6 +253,10 @@ impl Session {
             doomed: self.doomed,
             caught: self.caught.last(),
             cursors: &self.cursors,
+            tables: &self.tables,
+            made: &[],
+            tracks_rows: false,
+            place: self.place,
             cancel: &self.cancel,
             sqlite_cache: &self.sqlite,
             reader: &self.reader,
@@ -260,6 +297,7 @@ impl Session {
             database: database.to_owned(),
             start: self.server.now(),
             percent: None,
+            text: self.running.clone(),
         };
         self.server.activities.lock().insert(self.id(), activity);
     }
@@ -272,5 +310,37 @@ impl Session {
 
     pub(crate) fn leave(&self) {
         self.server.activities.lock().remove(&self.id());
+    }
+
+    /// Puts the rows back that the open transaction has changed. A failure is logged: the transaction is over.
+    pub(crate) fn undo(&mut self) {
+        if let Err(refused) = undone(self) {
+            let text = format!("rows of tables were not rolled back: {}", refused.text);
+            self.server.write_log("Server", &text);
+        }
+    }
+}
+
+/// Errors: the catalog cannot be written.
+fn undone(session: &mut Session) -> Result<(), Message> {
+    let mut tables: BTreeMap<TableId, Vec<(i64, Option<TableRow>)>> = BTreeMap::new();
+    for ((table, number), row) in session.tables.take_changes() {
+        tables.entry(table).or_default().push((number, row));
+    }
+    for (table, before) in tables {
+        match table {
+            TableId::Variable(id) | TableId::Temporary(id) => {
+                session.tables.apply(id, Change::back_to(before))?;
+            }
+            TableId::Stored(id) => session.server.kept.put_back(id, before)?,
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Session {
+    /// A client that leaves has rolled back.
+    fn drop(&mut self) {
+        self.undo();
     }
 }

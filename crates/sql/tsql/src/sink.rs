@@ -32,6 +32,9 @@ pub enum Command {
     /// A batch that did not compile, and statements whose number is unknown.
     Other = 0,
     Select = 193,
+    Insert = 195,
+    Delete = 196,
+    Update = 197,
     Execute = 224,
     BackupDatabase = 228,
     /// RESTORE DATABASE and RESTORE LOG.
@@ -48,7 +51,7 @@ pub enum Command {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoneEvent {
     pub command: Command,
-    /// Rows sent; `None` without a result set, and after SET NOCOUNT ON.
+    /// Rows sent or changed; `None` for other statements, and after SET NOCOUNT ON.
     pub rows: Option<u64>,
     /// It failed; its messages said why. The batch may continue.
     pub error: bool,

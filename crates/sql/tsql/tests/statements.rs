@@ -728,11 +728,17 @@ fn a_device_that_cannot_be_made_and_one_that_is_not_there_differ_in_state() {
         let first = record.messages().next().unwrap();
         (first.number, first.state)
     };
-    let nowhere = stage.path("nowhere/a.bak").display().to_string();
+    // No directory can be made there.
+    let nowhere = "/proc/nowhere/a.bak";
     let backup = format!("BACKUP DATABASE shop TO DISK = '{nowhere}'");
     assert_eq!(state(&backup), (3201, 1));
     let restore = format!("RESTORE HEADERONLY FROM DISK = '{nowhere}'");
     assert_eq!(state(&restore), (3201, 2));
+    // Below a directory that is there, BACKUP makes others.
+    let below = stage.path("new/deep/a.bak");
+    let backup = format!("BACKUP DATABASE shop TO DISK = '{}'", below.display());
+    assert!(!numbers(&run(&mut session, &backup)).contains(&3013));
+    assert!(below.exists());
 }
 
 #[test]

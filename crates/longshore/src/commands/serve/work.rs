@@ -62,6 +62,8 @@ pub struct Worker {
     next_handle: i32,
     /// A message ended the session.
     ended: bool,
+    /// Whether the procedure that was just called has failed; `None`: none was.
+    has_failed: Option<bool>,
 }
 
 impl Worker {
@@ -74,6 +76,7 @@ impl Worker {
             claim,
             next_handle: 1,
             ended: false,
+            has_failed: None,
         }
     }
 
@@ -192,8 +195,10 @@ impl Worker {
                 sink.refuse(message::PROCEDURE_UNKNOWN.with(&[&name]))?
             }
         };
+        // A procedure's own status does not say that it failed.
+        let error = self.has_failed.take().unwrap_or(status != 0);
         wire.say(|reply| {
-            reply.return_status(i32::try_from(status).unwrap_or(i32::MAX));
+            reply.return_status(status);
             for (i, argument) in arguments.iter().enumerate().filter(|(_, a)| a.output) {
                 let name = argument.name.as_deref().unwrap_or_default();
                 let Variable { kind, value } = &argument.variable;
@@ -205,7 +210,7 @@ impl Worker {
             reply.procedure_ended(longshore_tds::DoneToken {
                 command: Command::Execute as u16,
                 rows: None,
-                error: status != 0,
+                error,
             });
         })
     }
@@ -215,7 +220,7 @@ impl Worker {
         &mut self,
         arguments: &mut Vec<Argument>,
         sink: &mut Answer,
-    ) -> Result<u32, ReceiverGone> {
+    ) -> Result<i32, ReceiverGone> {
         let passed = arguments.split_off(3);
         // `sp_executesql` takes the statement first.
         let mut all: Vec<_> = arguments.iter().skip(1).rev().map(unnamed).collect();
@@ -230,7 +235,7 @@ impl Worker {
         &mut self,
         arguments: &mut Vec<Argument>,
         sink: &mut Answer,
-    ) -> Result<u32, ReceiverGone> {
+    ) -> Result<i32, ReceiverGone> {
         let told = arguments.get(1).and_then(|call| text(call).ok().flatten());
         let Some(told) = told else {
             let missing = message::PARAMETER_MISSING.with(&[&"sp_prepexecrpc", &"@rpccall"]);
@@ -266,10 +271,14 @@ impl Worker {
         procedure: &str,
         arguments: &mut [Argument],
         sink: &mut Answer,
-    ) -> Result<u32, ReceiverGone> {
+    ) -> Result<i32, ReceiverGone> {
         let outcome = self.session.call(procedure, arguments, sink)?;
         self.ended |= outcome.ended;
-        Ok(outcome.status.max(outcome.failed().into()))
+        self.has_failed = Some(outcome.failed());
+        Ok(match outcome.status {
+            0 => outcome.failed().into(),
+            status => status,
+        })
     }
 
     fn prepared_len(&self) -> usize {
@@ -287,7 +296,7 @@ impl Worker {
         &mut self,
         arguments: &mut [Argument],
         sink: &mut Answer,
-    ) -> Result<u32, ReceiverGone> {
+    ) -> Result<i32, ReceiverGone> {
         let [handle, parameters, statement, ..] = arguments else {
             let missing = message::PARAMETER_MISSING.with(&[&"sp_prepare", &"@stmt"]);
             return sink.refuse(missing);
@@ -333,7 +342,7 @@ impl Worker {
         &mut self,
         arguments: &mut Vec<Argument>,
         sink: &mut Answer,
-    ) -> Result<u32, ReceiverGone> {
+    ) -> Result<i32, ReceiverGone> {
         let handle = handle_of(arguments);
         let Some(prepared) = self.prepared.get(&handle).cloned() else {
             return sink.refuse(message::NOT_PREPARED.with(&[&handle]));
@@ -412,6 +421,7 @@ pub fn notice<'a>(message: &'a Message, server: &'a str) -> Notice<'a> {
         class: message.class(),
         text: &message.text,
         server,
+        procedure: message.procedure.as_deref().unwrap_or_default(),
         line: message.line,
         is_error: message.is_error(),
     }
@@ -446,7 +456,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Reports why a call fails; returns its return status.
-    fn refuse(&mut self, why: Message) -> Result<u32, ReceiverGone> {
+    fn refuse(&mut self, why: Message) -> Result<i32, ReceiverGone> {
         self.message(&why)?;
         self.failed()?;
         Ok(1)

@@ -142,6 +142,7 @@ mod tests {
             state: 1,
             text: "Incorrect syntax near 'x'.".into(),
             line: 3,
+            procedure: None,
         };
         let file = Some("q.sql");
         let said = lines(&error, BatchOrigin { file, line: 7 });

@@ -192,10 +192,22 @@ impl Sink for Show<'_> {
             .collect();
         let text = text.join("\n");
         let text = match message.is_error() {
-            true => format!(
-                "Msg {}, Level {}, State {}, Server {}, Line {}\n{text}\n",
-                message.number, message.severity, message.state, self.style.server, message.line
-            ),
+            true => {
+                let procedure = message
+                    .procedure
+                    .as_deref()
+                    .map(longshore_terminal::text::plain);
+                let procedure =
+                    procedure.map_or(String::new(), |name| format!(" Procedure {name},"));
+                format!(
+                    "Msg {}, Level {}, State {}, Server {},{procedure} Line {}\n{text}\n",
+                    message.number,
+                    message.severity,
+                    message.state,
+                    self.style.server,
+                    message.line
+                )
+            }
             false => format!("{text}\n"),
         };
         let aside = match self.style.to_stderr {

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::plan::{MadeTable, QueryPlan};
 use super::reader::Reader;
-use super::schema::View;
 use super::sqlite::{Sqlite, SqliteCache};
 use crate::cursors::Cursors;
 use crate::flow::{Login, Variable};
 use crate::message::Message;
 use crate::server::Server;
+use crate::tables::SessionTables;
 use crate::variables::Variables;
 
 /// A session's state, lent for one query.
@@ -37,6 +38,12 @@ pub(crate) struct QueryContext<'a> {
     /// The message that a CATCH block handles.
     pub caught: Option<&'a Message>,
     pub cursors: &'a Cursors,
+    pub tables: &'a SessionTables,
+    /// Tables of the statement that asks.
+    pub made: &'a [MadeTable],
+    /// Whether the query says which rows of a table are changed: then common table expressions pass on the rows' numbers.
+    pub tracks_rows: bool,
+    pub place: BatchPlace,
     pub cancel: &'a Arc<AtomicBool>,
     pub sqlite_cache: &'a SqliteCache,
     pub reader: &'a Reader,
@@ -51,13 +58,27 @@ impl<'a> QueryContext<'a> {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// A database in memory with the rows of these views.
-    pub fn sqlite(&self, views: &[&'static View]) -> Result<Box<Sqlite>, Message> {
-        self.sqlite_cache.take(self.server, self.cancel, views)
+    /// A database in memory with the rows that a plan reads.
+    pub fn sqlite(&self, plan: &QueryPlan) -> Result<Box<Sqlite>, Message> {
+        self.sqlite_cache
+            .take(self.server, self.tables, self.cancel, plan)
     }
 
-    /// Keeps a database that was opened for these views for the next query, if it may.
-    pub fn give_back(&self, sqlite: Box<Sqlite>, views: &[&'static View]) {
-        self.sqlite_cache.give_back(sqlite, views);
+    /// Keeps a database that was opened for this plan for the next query, if it may.
+    pub fn give_back(&self, sqlite: Box<Sqlite>, plan: &QueryPlan) {
+        self.sqlite_cache.give_back(sqlite, plan);
     }
+}
+
+/// Where a batch runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BatchPlace {
+    /// `@@NESTLEVEL`
+    pub level: i64,
+    /// `@@PROCID`
+    pub procedure: i64,
+    /// `SCOPE_IDENTITY()`
+    pub scope_identity: Option<i64>,
+    /// `@@IDENTITY`
+    pub identity: Option<i64>,
 }

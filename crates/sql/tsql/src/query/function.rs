@@ -24,6 +24,7 @@ use rusqlite::types::ValueRef;
 use super::cell::{check_whole, kept, plain};
 use super::like::like;
 use super::moment::{self, DatePart};
+use super::texts;
 use crate::convert::{
     convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest, type_of,
 };
@@ -80,6 +81,13 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_sqrt", 1, square_root),
     ("ts_isnumeric", 1, is_numeric),
     ("ts_isdate", 1, is_date),
+    ("ts_parsename", 2, texts::parse_name),
+    ("ts_patindex", 2, texts::pattern_index),
+    ("ts_concat_ws", -1, texts::concat_between),
+    ("ts_translate", 3, texts::translate),
+    ("ts_datefromparts", 3, texts::date_from_parts),
+    ("ts_format", 3, texts::format),
+    ("ts_level", 2, texts::next_level),
 ];
 
 /// The code of a function of ours.

@@ -43,7 +43,21 @@ pub fn global(context: &QueryContext, name: &str) -> Result<(Type, Value), Messa
         "@@ERROR" => whole(context.error.into()),
         "@@ROWCOUNT" => whole(i64::try_from(context.row_count).unwrap_or(i64::MAX)),
         "@@TRANCOUNT" => whole(context.transactions.into()),
-        "@@NESTLEVEL" => whole(0),
+        "@@NESTLEVEL" => whole(context.place.level),
+        "@@PROCID" => whole(context.place.procedure),
+        "@@IDENTITY" => {
+            let value = context.place.identity.map_or(Value::Null, Value::Int);
+            (Type::numeric(38, 0), value)
+        }
+        "@@DATEFIRST" => whole(7),
+        "@@DBTS" => (Type::VarBinary(Some(8)), Value::Binary(vec![0; 8])),
+        "@@LANGID" => whole(0),
+        "@@LOCK_TIMEOUT" => whole(-1),
+        "@@MAX_CONNECTIONS" => whole(32_767),
+        "@@MICROSOFTVERSION" => whole(0x1000_108C),
+        "@@OPTIONS" => whole(5496),
+        "@@REMSERVER" => (Type::nvarchar(128), Value::Null),
+        "@@TEXTSIZE" => whole(-1),
         "@@SPID" => whole(context.id.into()),
         "@@SERVERNAME" => text(context.server.setup.name.clone()),
         "@@SERVICENAME" => text("LONGSHORE".to_owned()),

@@ -27,6 +27,7 @@ mod known;
 mod like;
 mod moment;
 mod number;
+mod objects;
 mod parse;
 mod plan;
 mod reader;
@@ -35,24 +36,41 @@ mod sql;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod translate;
+
+use std::sync::Arc;
+
+use sqlparser::ast::Query;
 
 use crate::flow::Variable;
 use crate::message::{self, Message};
 use crate::syntax::{Fragment, Operand};
 use crate::value::{Type, Value};
 
-pub(crate) use context::QueryContext;
+pub(crate) use context::{BatchPlace, QueryContext};
 pub(crate) use known::{text_kind, value_of};
-pub(crate) use plan::QueryPlan;
+pub(crate) use plan::{MadeTable, QueryPlan};
 pub(crate) use reader::{QuerySource, Reader};
 pub use schema::{VIEWS, View};
 pub(crate) use sqlite::{Sqlite, SqliteCache};
+pub(crate) use texts::parts as name_parts;
+pub(crate) use translate::{ROW_NUMBER, parts};
 
 /// Finds the meaning of a query. Errors: what cannot be read or is not known here.
 pub(crate) fn prepare(context: &QueryContext, query: &Fragment) -> Result<QueryPlan, Message> {
     let parsed = context.reader.by_text(QuerySource::Query(query))?;
     translate::query(context, &parsed, &[])
+}
+
+/// The tree of a query. Errors: what cannot be read.
+pub(crate) fn read(context: &QueryContext, query: &Fragment) -> Result<Arc<Query>, Message> {
+    context.reader.by_text(QuerySource::Query(query))
+}
+
+/// The meaning of a tree. Errors: what is not known here.
+pub(crate) fn plan_of(context: &QueryContext, query: &Query) -> Result<QueryPlan, Message> {
+    translate::query(context, query, &[])
 }
 
 /// Errors: what cannot be read.
@@ -111,7 +129,7 @@ fn one(context: &QueryContext, asked: QuerySource) -> Result<Variable, Message> 
     let [column] = plan.columns.as_slice() else {
         return Err(message::SYNTAX.with(&[&","]));
     };
-    let sqlite = context.sqlite(&plan.views)?;
+    let sqlite = context.sqlite(&plan)?;
     let mut first = None;
     let mut more = false;
     let ran = sqlite.run(&plan, &mut |mut row| {
@@ -121,7 +139,7 @@ fn one(context: &QueryContext, asked: QuerySource) -> Result<Variable, Message> 
         }
         Ok(())
     });
-    context.give_back(sqlite, &plan.views);
+    context.give_back(sqlite, &plan);
     match ran {
         Ok(_) if more => Err(message::SUBQUERY_ROWS.plain()),
         Ok(_) => Ok(Variable {

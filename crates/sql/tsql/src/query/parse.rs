@@ -10,7 +10,7 @@
 //!
 //! Leaves to others: keeping trees and lines of a batch (`reader.rs`), and what a tree means (`translate`).
 
-use sqlparser::ast::{Query, Statement as Parsed};
+use sqlparser::ast::{Expr, Ident, Query, Setting, Statement as Parsed, Value as Literal};
 use sqlparser::dialect::MsSqlDialect;
 use sqlparser::parser::Parser;
 
@@ -45,6 +45,8 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
     }
     let mut tokens = crate::syntax::tokens(text)?;
     check_runs(&tokens)?;
+    let (hints, blanked) = hints(&mut tokens, text)?;
+    let text = blanked.as_deref().unwrap_or(text);
     let has_money = spell_money(&mut tokens);
     let written_out = compound(&tokens, has_money);
     let read = written_out.as_ref().map_or(text, |w| w.text.as_str());
@@ -63,9 +65,71 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
         ParseError { message, at }
     })?;
     match (statements.pop(), statements.is_empty()) {
-        (Some(Parsed::Query(query)), true) => Ok(*query),
+        (Some(Parsed::Query(mut query)), true) => {
+            query.settings = hints;
+            Ok(*query)
+        }
         _ => Err(message::SYNTAX.with(&[&near(text)]).into()),
     }
+}
+
+/// The setting of a query that has OPTION (MAXRECURSION n).
+pub(super) const MAX_RECURSION: &str = "MAXRECURSION";
+
+/// Takes OPTION (…) from the end of a text, for which the parser has no words. Hints about plans have no effect here; a
+/// recursion's limit becomes a setting of the query. Errors: 50002 for another hint.
+fn hints(
+    tokens: &mut Vec<FragmentToken>,
+    text: &str,
+) -> Result<(Option<Vec<Setting>>, Option<String>), Message> {
+    let mut depth = 0_usize;
+    let mut found = None;
+    for (i, token) in tokens.iter().enumerate() {
+        match token.raw.as_str() {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            word if depth == 0 && token.is_word && word.eq_ignore_ascii_case("OPTION") => {
+                found = Some(i);
+            }
+            _ => {}
+        }
+    }
+    let is_hint = |i: &usize| tokens.get(i + 1).is_some_and(|t| t.raw == "(");
+    let Some(begin) = found.filter(is_hint) else {
+        return Ok((None, None));
+    };
+    let words = tokens.split_off(begin);
+    let at = words[0].at;
+    let inner = &words[2..words.len().saturating_sub(1).max(2)];
+    let mut limit = None;
+    for hint in inner.split(|t| t.raw == ",") {
+        let all: Vec<_> = hint.iter().map(|t| t.raw.to_ascii_uppercase()).collect();
+        let all: Vec<_> = all.iter().map(String::as_str).collect();
+        match all.as_slice() {
+            [MAX_RECURSION, number] => limit = Some((*number).to_owned()),
+            ["RECOMPILE"]
+            | ["MAXDOP" | "FAST", _]
+            | ["FORCE", "ORDER"]
+            | ["KEEP", "PLAN"]
+            | ["KEEPFIXED", "PLAN"]
+            | ["HASH" | "LOOP" | "MERGE", "JOIN"]
+            | ["HASH" | "ORDER", "GROUP"]
+            | ["OPTIMIZE", "FOR", ..]
+            | ["USE", "HINT", ..] => {}
+            other => {
+                let what = format!("OPTION ({})", other.join(" "));
+                return Err(message::NOT_HERE.with(&[&what]));
+            }
+        }
+    }
+    let setting = |number: String| Setting {
+        key: Ident::new(MAX_RECURSION),
+        value: Expr::Value(Literal::Number(number, false).into()),
+    };
+    Ok((
+        limit.map(|number| vec![setting(number)]),
+        Some(text[..at].to_owned()),
+    ))
 }
 
 /// The tokens between commas and parentheses become a left-leaning tree, as deep as there are operators.
@@ -154,7 +218,9 @@ fn compound(tokens: &[FragmentToken], changed: bool) -> Option<WrittenOut> {
     let mut depth = 0_usize;
     let mut begun = Vec::new();
     for (i, FragmentToken { is_word, raw, at }) in tokens.iter().enumerate() {
-        let ends_list = *is_word && LIST_ENDS.iter().any(|w| raw.eq_ignore_ascii_case(w));
+        let is_within = i > 0 && tokens[i - 1].raw.eq_ignore_ascii_case("WITHIN");
+        let ends_list =
+            *is_word && !is_within && LIST_ENDS.iter().any(|w| raw.eq_ignore_ascii_case(w));
         let is_end = raw == "," || ends_list || raw == ")";
         if is_end && begun.last() == Some(&depth) {
             begun.pop();

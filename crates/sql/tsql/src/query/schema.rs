@@ -16,6 +16,7 @@ use longshore_accelerators::{AcceleratorStatus, configured, status};
 use longshore_catalog::{KeptBy, KeptCertificate};
 use longshore_pipeline::SourceSpec;
 
+use super::objects;
 use crate::convert::{parse_moment, type_of};
 use crate::flow::{FIRST_DATABASE, SYSTEM_DATABASES};
 use crate::message::{self, Message};
@@ -30,6 +31,8 @@ pub enum RowOrigin {
     Catalog,
     /// Computed when a query needs them.
     Made(fn(&Server) -> Result<Vec<Vec<Value>>, Message>),
+    /// The same for a database, by its name.
+    OfDatabase(fn(&Server, &str) -> Result<Vec<Vec<Value>>, Message>),
 }
 
 /// A view that queries can name.
@@ -78,8 +81,8 @@ impl View {
         all
     }
 
-    /// The view of these name parts: `[[database.]schema.]name`; omitted parts are empty.
-    pub fn find(parts: &[String], database: &str) -> Option<&'static View> {
+    /// The view of these name parts, `[[database.]schema.]name`, and its database; omitted parts are empty.
+    pub fn find(parts: &[String], database: &str) -> Option<(&'static View, String)> {
         let (name, before) = parts.split_last()?;
         let mut before = before.iter().rev().map(String::as_str);
         let schema = before.next().unwrap_or("");
@@ -88,13 +91,14 @@ impl View {
             return None;
         }
         let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
-        VIEWS.iter().find(|view| {
+        let found = VIEWS.iter().find(|view| {
             let here = view.database.is_none_or(|d| same(d, place));
             // A name without a schema means `dbo`.
             let in_schema =
                 same(schema, view.schema) || (schema.is_empty() && view.schema == "dbo");
             here && in_schema && same(name, view.name)
-        })
+        });
+        found.map(|view| (view, place.to_owned()))
     }
 }
 
@@ -126,6 +130,30 @@ macro_rules! sys {
             name: $name,
             declared: $declared,
             rows: RowOrigin::Made($rows),
+        }
+    };
+}
+
+macro_rules! nothing_of_msdb {
+    ($name:literal, $declared:literal) => {
+        View {
+            database: Some("msdb"),
+            schema: "dbo",
+            name: $name,
+            declared: $declared,
+            rows: RowOrigin::OfDatabase(objects::nothing),
+        }
+    };
+}
+
+macro_rules! of_database {
+    ($name:literal, $rows:expr, $declared:literal) => {
+        View {
+            database: None,
+            schema: "sys",
+            name: $name,
+            declared: $declared,
+            rows: RowOrigin::OfDatabase($rows),
         }
     };
 }
@@ -293,6 +321,263 @@ pub static VIEWS: &[View] = &[
         backup_devices,
         "name nvarchar(128), type tinyint, type_desc nvarchar(60), physical_name nvarchar(260)"
     ),
+    of_database!(
+        "objects",
+        objects::objects,
+        "name nvarchar(128), object_id int, principal_id int, schema_id int, parent_object_id int, type char(2), \
+         type_desc nvarchar(60), create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, \
+         is_schema_published bit"
+    ),
+    of_database!(
+        "all_objects",
+        objects::objects,
+        "name nvarchar(128), object_id int, principal_id int, schema_id int, parent_object_id int, type char(2), \
+         type_desc nvarchar(60), create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, \
+         is_schema_published bit"
+    ),
+    of_database!(
+        "procedures",
+        objects::procedures,
+        "name nvarchar(128), object_id int, principal_id int, schema_id int, parent_object_id int, type char(2), \
+         type_desc nvarchar(60), create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, \
+         is_schema_published bit, is_auto_executed bit, is_execution_replicated bit, \
+         is_repl_serializable_only bit, skips_repl_constraints bit"
+    ),
+    of_database!(
+        "tables",
+        objects::tables,
+        "name nvarchar(128), object_id int, principal_id int, schema_id int, parent_object_id int, type char(2), \
+         type_desc nvarchar(60), create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, \
+         is_schema_published bit, lob_data_space_id int, max_column_id_used int, uses_ansi_nulls bit, \
+         temporal_type tinyint, temporal_type_desc nvarchar(60), is_external bit, is_memory_optimized bit"
+    ),
+    of_database!(
+        "columns",
+        objects::columns,
+        "object_id int, name nvarchar(128), column_id int, system_type_id tinyint, user_type_id int, \
+         max_length smallint, precision tinyint, scale tinyint, collation_name nvarchar(128), is_nullable bit, \
+         is_ansi_padded bit, is_identity bit, is_computed bit"
+    ),
+    of_database!(
+        "indexes",
+        objects::indexes,
+        "object_id int, name nvarchar(128), index_id int, type tinyint, type_desc nvarchar(60), is_unique bit, \
+         data_space_id int, is_primary_key bit, is_unique_constraint bit, is_disabled bit"
+    ),
+    of_database!(
+        "foreign_keys",
+        objects::foreign_keys,
+        "name nvarchar(128), object_id int, schema_id int, parent_object_id int, type char(2), \
+         type_desc nvarchar(60), referenced_object_id int, is_disabled bit, is_not_trusted bit"
+    ),
+    of_database!(
+        "sql_modules",
+        objects::modules,
+        "object_id int, definition nvarchar(4000), uses_ansi_nulls bit, uses_quoted_identifier bit, \
+         is_schema_bound bit, uses_database_collation bit, is_recompiled bit, null_on_null_input bit, \
+         execute_as_principal_id int, uses_native_compilation bit"
+    ),
+    of_database!(
+        "schemas",
+        objects::schemas,
+        "name nvarchar(128), schema_id int, principal_id int"
+    ),
+    of_database!(
+        "database_files",
+        objects::nothing,
+        "file_id int, file_guid uniqueidentifier, type tinyint, type_desc nvarchar(60), data_space_id int, \
+         name nvarchar(128), physical_name nvarchar(260), state tinyint, state_desc nvarchar(60), size int, \
+         max_size int, growth int, is_media_read_only bit, is_read_only bit, is_sparse bit, is_percent_growth bit"
+    ),
+    of_database!(
+        "parameters",
+        objects::nothing,
+        "object_id int, name nvarchar(128), parameter_id int, system_type_id tinyint, user_type_id int, \
+         max_length smallint, precision tinyint, scale tinyint, is_output bit, has_default_value bit"
+    ),
+    of_database!(
+        "triggers",
+        objects::nothing,
+        "name nvarchar(128), object_id int, parent_class tinyint, parent_id int, type char(2), is_disabled bit"
+    ),
+    of_database!(
+        "views",
+        objects::nothing,
+        "name nvarchar(128), object_id int, schema_id int, type char(2), create_date datetime, modify_date datetime"
+    ),
+    of_database!(
+        "database_principals",
+        objects::nothing,
+        "name nvarchar(128), principal_id int, type char(1), type_desc nvarchar(60), default_schema_name nvarchar(128)"
+    ),
+    of_database!(
+        "filegroups",
+        objects::nothing,
+        "name nvarchar(128), data_space_id int, type char(2), type_desc nvarchar(60), is_default bit, is_read_only bit"
+    ),
+    of_database!(
+        "dm_os_host_info",
+        objects::host,
+        "host_platform nvarchar(256), host_distribution nvarchar(256), host_release nvarchar(256), \
+         host_service_pack_level nvarchar(256), host_sku int, os_language_version int"
+    ),
+    of_database!(
+        "dm_exec_sessions",
+        objects::sessions,
+        "session_id smallint, login_time datetime, host_name nvarchar(128), program_name nvarchar(128), \
+         login_name nvarchar(128), status nvarchar(30), database_id smallint, is_user_process bit, \
+         original_login_name nvarchar(128), contained_availability_group_id uniqueidentifier"
+    ),
+    of_database!(
+        "dm_hadr_database_replica_states",
+        objects::nothing,
+        "database_id int, group_id uniqueidentifier, replica_id uniqueidentifier, group_database_id uniqueidentifier, \
+         is_local bit, is_primary_replica bit, synchronization_state tinyint, synchronization_state_desc nvarchar(60), \
+         synchronization_health tinyint, synchronization_health_desc nvarchar(60), database_state tinyint, \
+         is_suspended bit"
+    ),
+    of_database!(
+        "dm_hadr_availability_replica_states",
+        objects::nothing,
+        "replica_id uniqueidentifier, group_id uniqueidentifier, is_local bit, role tinyint, role_desc nvarchar(60), \
+         operational_state tinyint, connected_state tinyint, synchronization_health tinyint"
+    ),
+    of_database!(
+        "availability_groups",
+        objects::nothing,
+        "group_id uniqueidentifier, name nvarchar(128), resource_id nvarchar(40), \
+         automated_backup_preference tinyint, automated_backup_preference_desc nvarchar(60), is_distributed bit, \
+         is_contained bit"
+    ),
+    of_database!(
+        "availability_replicas",
+        objects::nothing,
+        "replica_id uniqueidentifier, group_id uniqueidentifier, replica_server_name nvarchar(256), \
+         endpoint_url nvarchar(256), availability_mode tinyint, failover_mode tinyint, \
+         secondary_role_allow_connections tinyint, secondary_role_allow_connections_desc nvarchar(60)"
+    ),
+    of_database!(
+        "availability_databases_cluster",
+        objects::nothing,
+        "group_id uniqueidentifier, group_database_id uniqueidentifier, database_name nvarchar(128)"
+    ),
+    of_database!(
+        "dm_hadr_cluster",
+        objects::nothing,
+        "cluster_name nvarchar(128), quorum_type tinyint, quorum_type_desc nvarchar(60), quorum_state tinyint"
+    ),
+    of_database!(
+        "dm_hadr_physical_seeding_stats",
+        objects::nothing,
+        "local_physical_seeding_id uniqueidentifier, remote_physical_seeding_id uniqueidentifier, \
+         local_database_id int, local_database_name nvarchar(128), internal_state_desc nvarchar(60), \
+         start_time_utc datetime, end_time_utc datetime"
+    ),
+    of_database!(
+        "database_mirroring",
+        objects::mirroring,
+        "database_id int, mirroring_guid uniqueidentifier, mirroring_state tinyint, mirroring_state_desc nvarchar(60), \
+         mirroring_role tinyint, mirroring_role_desc nvarchar(60), mirroring_partner_name nvarchar(128), \
+         mirroring_partner_instance nvarchar(128)"
+    ),
+    of_database!(
+        "database_recovery_status",
+        objects::nothing,
+        "database_id int, database_guid uniqueidentifier, family_guid uniqueidentifier, \
+         last_log_backup_lsn numeric(25,0), recovery_fork_guid uniqueidentifier, \
+         first_recovery_fork_guid uniqueidentifier, fork_point_lsn numeric(25,0)"
+    ),
+    of_database!(
+        "dm_db_file_space_usage",
+        objects::nothing,
+        "database_id smallint, file_id smallint, filegroup_id smallint, total_page_count bigint, \
+         allocated_extent_page_count bigint, unallocated_extent_page_count bigint, modified_extent_page_count bigint"
+    ),
+    of_database!(
+        "dm_database_encryption_keys",
+        objects::nothing,
+        "database_id int, encryption_state int, create_date datetime, key_algorithm nvarchar(32), key_length int, \
+         encryptor_thumbprint varbinary(20), encryptor_type nvarchar(32), percent_complete real"
+    ),
+    of_database!(
+        "asymmetric_keys",
+        objects::nothing,
+        "name nvarchar(128), principal_id int, asymmetric_key_id int, algorithm_desc nvarchar(60), key_length int, \
+         thumbprint varbinary(32)"
+    ),
+    of_database!(
+        "server_principals",
+        objects::nothing,
+        "name nvarchar(128), principal_id int, sid varbinary(85), type char(1), type_desc nvarchar(60), \
+         is_disabled bit, create_date datetime, modify_date datetime, default_database_name nvarchar(128)"
+    ),
+    of_database!(
+        "sysobjects",
+        objects::sysobjects,
+        "name nvarchar(128), id int, xtype char(2), uid smallint, parent_obj int, crdate datetime, type char(2)"
+    ),
+    View {
+        database: None,
+        schema: "dbo",
+        name: "sysobjects",
+        declared: "name nvarchar(128), id int, xtype char(2), uid smallint, parent_obj int, crdate datetime, type char(2)",
+        rows: RowOrigin::OfDatabase(objects::sysobjects),
+    },
+    View {
+        database: Some("master"),
+        schema: "dbo",
+        name: "sysdatabases",
+        declared: "name nvarchar(128), dbid smallint, sid varbinary(85), mode smallint, status int, crdate datetime, \
+                   cmptlevel tinyint, filename nvarchar(260), version smallint",
+        rows: RowOrigin::OfDatabase(sysdatabases),
+    },
+    of_database!(
+        "sysdatabases",
+        sysdatabases,
+        "name nvarchar(128), dbid smallint, sid varbinary(85), mode smallint, status int, crdate datetime, \
+         cmptlevel tinyint, filename nvarchar(260), version smallint"
+    ),
+    nothing_of_msdb!(
+        "suspect_pages",
+        "database_id int, file_id int, page_id bigint, event_type int, error_count int, last_update_date datetime"
+    ),
+    nothing_of_msdb!(
+        "sysjobs",
+        "job_id uniqueidentifier, originating_server_id int, name nvarchar(128), enabled tinyint, \
+         description nvarchar(512), start_step_id int, category_id int, owner_sid varbinary(85), \
+         date_created datetime, date_modified datetime, version_number int"
+    ),
+    nothing_of_msdb!(
+        "sysjobhistory",
+        "instance_id int, job_id uniqueidentifier, step_id int, step_name nvarchar(128), sql_message_id int, \
+         sql_severity int, message nvarchar(4000), run_status int, run_date int, run_time int, run_duration int, \
+         server nvarchar(128)"
+    ),
+    nothing_of_msdb!(
+        "sysjobsteps",
+        "job_id uniqueidentifier, step_id int, step_name nvarchar(128), subsystem nvarchar(40), \
+         command nvarchar(4000), database_name nvarchar(128)"
+    ),
+    nothing_of_msdb!(
+        "sysjobactivity",
+        "session_id int, job_id uniqueidentifier, run_requested_date datetime, start_execution_date datetime, \
+         stop_execution_date datetime, next_scheduled_run_date datetime"
+    ),
+    nothing_of_msdb!(
+        "sysmaintplan_plans",
+        "id uniqueidentifier, name nvarchar(128), create_date datetime, description nvarchar(512), owner nvarchar(128)"
+    ),
+    nothing_of_msdb!(
+        "log_shipping_primary_databases",
+        "primary_id uniqueidentifier, primary_database nvarchar(128), backup_directory nvarchar(500), \
+         backup_share nvarchar(500), backup_retention_period int, last_backup_file nvarchar(500), \
+         last_backup_date datetime"
+    ),
+    nothing_of_msdb!(
+        "log_shipping_secondary_databases",
+        "secondary_database nvarchar(128), secondary_id uniqueidentifier, restore_delay int, restore_all bit, \
+         restore_mode bit, last_restored_file nvarchar(500), last_restored_date datetime"
+    ),
     sys!(
         "messages",
         messages,
@@ -379,16 +664,10 @@ pub(super) fn database_id(server: &Server, name: &str) -> Option<i64> {
     Some(found as i64 + DATABASE_FIRST)
 }
 
-/// `DB_NAME`.
-pub(super) fn database_name(server: &Server, id: i64) -> Option<String> {
-    let system = usize::try_from(id - 1)
-        .ok()
-        .and_then(|i| SYSTEM_DATABASES.get(i));
-    if let Some(name) = system {
-        return Some((*name).to_owned());
-    }
-    let i = usize::try_from(id - DATABASE_FIRST).ok()?;
-    server.database_names().get(i).cloned()
+/// The names of all databases, SQL Server's own first.
+pub(super) fn database_names(server: &Server) -> Vec<String> {
+    let own = SYSTEM_DATABASES.iter().map(|name| (*name).to_owned());
+    own.chain(server.database_names()).collect()
 }
 
 /// A row of a view that has a value for some of its columns and NULL for all others.
@@ -406,11 +685,13 @@ fn filled(view: &str, values: Vec<(&str, Value)>) -> Vec<Value> {
     row.into_iter().map(|(_, value)| value).collect()
 }
 
-/// Only databases that statements can back up; SQL Server's own are not listed.
+/// Databases that statements can back up, and master: maintenance solutions run commands from it, if it is there. SQL
+/// Server's other own databases are not listed.
 fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
-    let row = |(i, name): (usize, String)| {
+    let row = |(id, name): (i64, String)| {
         let restoring = server.kept.sequence(&name).is_some();
         let (state, state_desc) = match server.database(&name) {
+            _ if id < DATABASE_FIRST => (0, "ONLINE"),
             _ if restoring => (1, "RESTORING"),
             Ok(Some(_)) => (0, "ONLINE"),
             Ok(None) | Err(_) => (6, "OFFLINE"),
@@ -425,7 +706,7 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             vec![
                 ("physical_database_name", Value::text(name.as_str())),
                 ("name", Value::Text(name)),
-                ("database_id", Value::Int(i as i64 + DATABASE_FIRST)),
+                ("database_id", Value::Int(id)),
                 ("create_date", Value::DateTime(server.started)),
                 ("compatibility_level", Value::Int(160)),
                 ("user_access", Value::Int(0)),
@@ -455,8 +736,34 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             ],
         )
     };
-    let names = server.database_names();
-    Ok(names.into_iter().enumerate().map(row).collect())
+    let own = (1, FIRST_DATABASE.to_owned());
+    let names = server.database_names().into_iter();
+    let others = names.enumerate();
+    let others = others.map(|(i, name)| (i as i64 + DATABASE_FIRST, name));
+    Ok(std::iter::once(own).chain(others).map(row).collect())
+}
+
+/// The same databases in an older form.
+fn sysdatabases(server: &Server, _: &str) -> Result<Vec<Vec<Value>>, Message> {
+    let row = |row: Vec<Value>| {
+        let mut first = row.into_iter();
+        let name = first.next().unwrap_or(Value::Null);
+        let id = first.next().unwrap_or(Value::Null);
+        let started = Value::DateTime(server.started);
+        let (none, level) = (Value::Null, Value::Int(160));
+        vec![
+            name,
+            id,
+            none.clone(),
+            Value::Int(0),
+            Value::Int(0),
+            started,
+            level,
+            none.clone(),
+            none,
+        ]
+    };
+    Ok(databases(server)?.into_iter().map(row).collect())
 }
 
 /// One row for each database whose data is one file or directory; sizes in pages of 8 KiB.
@@ -526,6 +833,7 @@ fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
                 ("start_time", Value::DateTime(activity.start)),
                 ("status", Value::text("running")),
                 ("command", Value::text(activity.command)),
+                ("sql_handle", Value::Binary(id.to_be_bytes().into())),
                 ("database_id", database.map_or(Value::Null, Value::Int)),
                 ("blocking_session_id", Value::Int(0)),
                 ("percent_complete", Value::Float(percent as f64)),
@@ -715,7 +1023,7 @@ mod tests {
     fn names_find_their_views_from_where_they_are_seen() {
         let find = |name: &str, database: &str| {
             let parts: Vec<_> = name.split('.').map(str::to_owned).collect();
-            View::find(&parts, database).map(|v| v.name)
+            View::find(&parts, database).map(|(v, _)| v.name)
         };
         assert_eq!(find("msdb.dbo.backupset", "shop"), Some("backupset"));
         assert_eq!(find("MSDB..BackupSet", "shop"), Some("backupset"));

@@ -18,12 +18,13 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::cell::{cell, typed};
 use super::function::StepVariables;
-use super::plan::QueryPlan;
+use super::plan::{QueryPlan, UsedRows, UsedTable};
 use super::schema::{RowOrigin, View};
 use super::{collation, function};
 use crate::flow::{Stop, Variable};
 use crate::message::{self, Message};
 use crate::server::Server;
+use crate::tables::{SessionTables, TableId, TableRow};
 use crate::value::Value;
 use crate::variables::{Sum, VALUE_MAX, too_much};
 
@@ -53,22 +54,23 @@ impl SqliteCache {
         self.0.set(None);
     }
 
-    /// The database that was kept if no view is needed, else one with the views' rows.
+    /// The database that was kept if nothing is read, else one with the rows of views and tables.
     pub fn take(
         &self,
         server: &Server,
+        tables: &SessionTables,
         cancel: &Arc<AtomicBool>,
-        views: &[&'static View],
+        plan: &QueryPlan,
     ) -> Result<Box<Sqlite>, Message> {
-        match self.0.take().filter(|_| views.is_empty()) {
+        match self.0.take().filter(|_| plan.is_alone()) {
             Some(kept) => Ok(kept),
-            None => Ok(Box::new(Sqlite::open(server, cancel, views)?)),
+            None => Ok(Box::new(Sqlite::open(server, tables, cancel, plan)?)),
         }
     }
 
-    /// Keeps a database for the next expression. One with views is not kept: their rows belong to one moment.
-    pub fn give_back(&self, sqlite: Box<Sqlite>, views: &[&'static View]) {
-        if views.is_empty() {
+    /// Keeps a database for the next expression. One with rows is not kept: they belong to one moment.
+    pub fn give_back(&self, sqlite: Box<Sqlite>, plan: &QueryPlan) {
+        if plan.is_alone() {
             self.0.set(Some(sqlite));
         }
     }
@@ -77,9 +79,11 @@ impl SqliteCache {
 impl Sqlite {
     fn open(
         server: &Server,
+        tables: &SessionTables,
         cancel: &Arc<AtomicBool>,
-        views: &[&'static View],
+        plan: &QueryPlan,
     ) -> Result<Sqlite, Message> {
+        let views = &plan.views;
         let refusal = Arc::new(Mutex::new(None));
         let steps = StepVariables::default();
         let prepare = || -> rusqlite::Result<Connection> {
@@ -107,6 +111,9 @@ impl Sqlite {
             if let RowOrigin::Made(make) = view.rows {
                 fill(&db, view, &make(server)?)?;
             }
+        }
+        for table in &plan.tables {
+            load(&db, server, tables, table)?;
         }
         db.pragma_update(None, "query_only", true)
             .map_err(|e| failed(&e))?;
@@ -187,6 +194,58 @@ fn failed(error: &rusqlite::Error) -> Message {
 /// The name of a filled view's table.
 pub fn table_of(view: &View) -> String {
     format!("{}_{}", view.schema, view.name)
+}
+
+/// Puts a table's rows, and their numbers as its last column, where the query finds them.
+fn load(
+    db: &Connection,
+    server: &Server,
+    tables: &SessionTables,
+    table: &UsedTable,
+) -> Result<(), Message> {
+    let wrong = |e| failed(&e);
+    let names: Vec<_> = (0..=table.columns).map(|i| format!("c{i}")).collect();
+    let (name, names) = (table.name(), names.join(", "));
+    db.execute_batch(&format!("CREATE TABLE {name} ({names})"))
+        .map_err(wrong)?;
+    let marks = vec!["?"; table.columns + 1].join(", ");
+    let insert = format!("INSERT INTO {name} VALUES ({marks})");
+    let mut insert = db.prepare(&insert).map_err(wrong)?;
+    let mut put = |number: i64, row: &TableRow| -> Result<(), Message> {
+        let mut cells = Vec::with_capacity(table.columns + 1);
+        for value in row.iter().take(table.columns) {
+            cells.push(cell(value)?);
+        }
+        cells.push(number.into());
+        insert
+            .execute(rusqlite::params_from_iter(cells))
+            .map_err(wrong)?;
+        Ok(())
+    };
+    match &table.rows {
+        UsedRows::Made(rows) => {
+            for (row, number) in rows.iter().zip(1..) {
+                put(number, row)?;
+            }
+        }
+        UsedRows::Table(TableId::Stored(id)) => {
+            let object = server.kept.object_of(*id);
+            let object = object.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&name]))?;
+            let loaded = server.kept.rows(&object)?;
+            let _claim = server.setup.memory.claim(loaded.rows.bytes())?;
+            for (number, row) in loaded.rows.iter() {
+                put(number, row)?;
+            }
+        }
+        UsedRows::Table(TableId::Variable(id) | TableId::Temporary(id)) => {
+            let found = tables.get(*id);
+            let found = found.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&name]))?;
+            for (number, row) in found.rows.iter() {
+                put(number, row)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn fill(db: &Connection, view: &View, rows: &[Vec<Value>]) -> Result<(), Message> {

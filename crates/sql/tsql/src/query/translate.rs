@@ -9,12 +9,18 @@
 //! (`translate/call.rs`) and grouping (`translate/grouped.rs`); running the SQL (`sqlite.rs`).
 
 mod call;
+mod common;
 mod comparison;
 mod expression;
 mod grouped;
+mod lookup;
 mod reach;
 mod state;
+mod table_function;
 mod tables;
+
+pub(crate) use state::ROW_NUMBER;
+pub(crate) use tables::parts;
 
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
@@ -32,8 +38,8 @@ use crate::value::{Column, Type, Value};
 use grouped::{Condition, TranslatedSelect};
 use reach::Reach;
 use state::{
-    Common, Item, NamedTable, SelectFindings, SelectPurpose, SelectedColumns, Stepwise, Translator,
-    TypedSql, column_alias, direction, folded, not_here, position, renamed,
+    Item, NamedTable, Passed, SelectFindings, SelectPurpose, SelectedColumns, Stepwise, Translator,
+    TypedSql, column_alias, direction, folded, is_hidden, not_here, position,
 };
 
 /// Finds the meaning of a query, in which marks stand for the literals. Errors: names that are not there, constructs
@@ -52,6 +58,7 @@ pub(super) fn query(
         steps: selected.steps,
         values: translator.values.into_iter().map(Value::from).collect(),
         views: translator.views,
+        tables: translator.tables,
     })
 }
 
@@ -139,21 +146,8 @@ impl Translator<'_> {
         let mut parts = Vec::new();
         if let Some(with) = &query.with {
             for cte in &with.cte_tables {
-                let selected = self.query(&cte.query)?;
-                let columns = renamed(selected.columns, &cte.alias.columns)?;
-                let alias = self.new_alias();
-                let names: Vec<_> = (0..columns.len()).map(column_alias).collect();
-                parts.push(format!(
-                    "{alias}({}) AS ({})",
-                    names.join(", "),
-                    selected.sql
-                ));
-                let name = cte.alias.name.value.clone();
-                self.commons.push(Common {
-                    name,
-                    alias,
-                    columns,
-                });
+                let part = self.common(cte, query)?;
+                parts.push(part);
             }
         }
         let mut selected = match query.body.as_ref() {
@@ -167,7 +161,7 @@ impl Translator<'_> {
         self.commons.truncate(before);
         parts.append(&mut selected.with);
         if !parts.is_empty() {
-            selected.sql = format!("WITH {} {}", parts.join(", "), selected.sql);
+            selected.sql = format!("WITH RECURSIVE {} {}", parts.join(", "), selected.sql);
         }
         Ok(selected)
     }
@@ -292,9 +286,10 @@ impl Translator<'_> {
         if select.into.is_some() {
             return Err(not_here("SELECT INTO"));
         }
+        let passes = self.passes.take();
         let (from, reach) = self.watched(|t| t.from(&select.from))?;
         let wanted = wanted.filter(|_| !reach.is_outside(self.scopes.len() - 1));
-        let done = self.select_within(select, orders, &from, wanted, limit);
+        let done = self.select_within(select, orders, &from, (wanted, passes), limit);
         self.scopes.pop();
         done
     }
@@ -377,12 +372,13 @@ impl Translator<'_> {
         select: &Select,
         orders: &[&OrderByExpr],
         from: &str,
-        wanted: Option<SelectPurpose>,
+        (wanted, passes): (Option<SelectPurpose>, Option<Passed>),
         limit: impl FnOnce(&mut Self) -> Result<String, Message>,
     ) -> Result<SelectedColumns, Message> {
         let (values, variables) = (self.values.len(), self.variables.clone());
         let outer = std::mem::take(&mut self.seen);
-        let ((items, assigns), item_reach) = self.watched(|t| t.projection(select))?;
+        let ((mut items, assigns), item_reach) = self.watched(|t| t.projection(select))?;
+        items.extend(passes.and_then(|passed| self.passed(passed, select)));
         let seen = std::mem::replace(&mut self.seen, outer);
         if assigns
             .iter()
@@ -435,6 +431,34 @@ impl Translator<'_> {
             with,
             ..SelectedColumns::new(sql, columns)
         })
+    }
+
+    /// The column that a SELECT passes on for the server, if it has one.
+    fn passed(&mut self, passed: Passed, select: &Select) -> Option<Item> {
+        match passed {
+            Passed::Level => {
+                let recursion = self.recursion.as_ref()?;
+                let common = self.commons.last()?;
+                let (at, limit) = (column_alias(common.columns.len() - 1), recursion.limit);
+                let sql = format!("ts_level({}{at}, {limit})", recursion.prefix);
+                Some((String::new(), TypedSql::of(sql, Type::Int)))
+            }
+            Passed::Rows => {
+                let is_grouped = match &select.group_by {
+                    GroupByExpr::Expressions(by, _) => !by.is_empty(),
+                    GroupByExpr::All(_) => true,
+                };
+                let is_distinct = !matches!(&select.distinct, None | Some(Distinct::All));
+                let tables = self.scopes.last()?;
+                let table = tables.first().filter(|_| tables.len() == 1)?;
+                let at = table.columns.iter().position(|c| c.name == ROW_NUMBER)?;
+                if is_grouped || is_distinct || self.seen.aggregate && !self.seen.window {
+                    return None;
+                }
+                let sql = format!("{}{}", table.prefix, column_alias(at));
+                Some((ROW_NUMBER.to_owned(), TypedSql::of(sql, Type::BigInt)))
+            }
+        }
     }
 
     /// A SELECT whose items set variables and read them. Its rows are made first, in their order; then each is
@@ -701,6 +725,7 @@ fn variable(expr: &Expr) -> Option<&str> {
 fn all_of(table: &NamedTable) -> Vec<Item> {
     let columns = table.columns.iter().enumerate();
     columns
+        .filter(|(_, column)| !is_hidden(column))
         .map(|(i, column)| {
             let sql = format!("{}{}", table.prefix, column_alias(i));
             (column.name.clone(), TypedSql::of(sql, column.kind))

@@ -10,7 +10,9 @@
 mod credentials;
 mod database;
 mod keys;
+pub(crate) mod objects;
 mod persistent;
+mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -84,6 +86,8 @@ pub(crate) struct Activity {
     pub database: String,
     pub start: DateTime,
     pub percent: Option<u8>,
+    /// The statement, without its secrets.
+    pub text: String,
 }
 
 /// A statement that a session runs now, for other views than `sys.dm_exec_requests`.
@@ -235,6 +239,11 @@ impl Server {
     /// Local time, to the millisecond.
     pub(crate) fn now(&self) -> DateTime {
         local(self.setup.context.clock.wall_ns() / 1000)
+    }
+
+    /// The numbers of the sessions that are there.
+    pub(crate) fn session_numbers(&self) -> Vec<u32> {
+        self.sessions.lock().live.iter().copied().collect()
     }
 
     /// The rows of `sys.dm_exec_requests`.

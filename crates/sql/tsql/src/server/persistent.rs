@@ -1,4 +1,5 @@
-//! State that outlives the program: logical devices, restored databases, restores that wait for more, credentials.
+//! State that outlives the program: logical devices, restored databases, restores that wait for more, credentials,
+//! procedures and tables.
 //!
 //! Invariants
 //! - The catalog stores it, for every server that uses the catalog; this is a copy. A change is stored before it is in
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 use super::credentials::{CredentialRow, KeptCredential, put_plain, text_of};
 use super::database::Database;
+use super::objects::{InMemory, StoredObject};
 use crate::message::{self, Message, NO_CATALOG};
 use crate::value::DateTime;
 
@@ -28,7 +30,7 @@ const SQLITE: u8 = 2;
 const POSTGRES: u8 = 3;
 
 #[derive(Default)]
-struct Kept {
+pub(super) struct Kept {
     /// Logical devices (`sp_addumpdevice`): name to path.
     devices: BTreeMap<String, PathBuf>,
     /// Databases that a restore has made and that are not in the configuration.
@@ -37,6 +39,8 @@ struct Kept {
     clusters: BTreeMap<String, PathBuf>,
     sequences: BTreeMap<String, RestoreSequence>,
     credentials: Vec<KeptCredential>,
+    pub(super) objects: Vec<Arc<StoredObject>>,
+    pub(super) memory: InMemory,
     /// Lengths and times of the catalog's files when they were read.
     stamp: [Option<(u64, i64)>; 2],
 }
@@ -61,6 +65,8 @@ impl Kept {
             .collect();
         let credentials = catalog.credentials()?;
         self.credentials = credentials.into_iter().map(KeptCredential::of).collect();
+        let objects = catalog.objects()?.into_iter();
+        self.objects = objects.map(|o| Arc::new(StoredObject::of(o))).collect();
         Ok(())
     }
 
@@ -95,8 +101,8 @@ pub(crate) struct PersistentState {
     storage: Arc<dyn Storage>,
     clock: Arc<dyn Clock>,
     /// The catalog's; `None`: there is none.
-    path: Option<PathBuf>,
-    kept: Mutex<Kept>,
+    pub(super) path: Option<PathBuf>,
+    pub(super) kept: Mutex<Kept>,
 }
 
 impl PersistentState {
@@ -153,7 +159,7 @@ impl PersistentState {
     }
 
     /// Changes the catalog, if one is configured.
-    fn change<T>(
+    pub(super) fn change<T>(
         &self,
         usual: T,
         change: impl FnOnce(&Catalog) -> Result<T, Error>,

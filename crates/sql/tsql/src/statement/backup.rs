@@ -22,7 +22,7 @@ use longshore_pipeline::{
 use super::device::{DEVICES_MAX, devices, is_readable, reach, recorded};
 use super::options::{CompressionChoice, Options};
 use super::{FILES_SHOWN_MAX, LOG_FILE, encryption, ground, hear, media, object, processed};
-use crate::flow::{Flow, Out, Stop};
+use crate::flow::{Flow, Out, SYSTEM_DATABASES, Stop};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
 use crate::refusal;
@@ -97,6 +97,7 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     check_ground(session, &devices)?;
     check_mirrors(backup)?;
     let options = Options::of(session, &backup.options, statement, &devices)?;
+    make_directories(session, &devices);
     let devices = match options.part_bytes {
         Some(bytes) => devices.into_iter().map(|d| in_parts_of(d, bytes)).collect(),
         None => devices,
@@ -130,6 +131,13 @@ fn existing(session: &Session, name: &str) -> Result<Database, Message> {
         return Err(message::IN_RESTORE.with(&[&waiting.database]));
     }
     let found = session.server.database(name);
+    let is_system = SYSTEM_DATABASES
+        .iter()
+        .any(|own| own.eq_ignore_ascii_case(name));
+    if is_system && matches!(found, Ok(None)) {
+        let what = format!("a backup of {name} (the catalog's file has what is in it)");
+        return Err(message::NOT_HERE.with(&[&what]));
+    }
     let database = found
         .map_err(|e| refusal::unusable(&e))?
         .ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))?;
@@ -178,6 +186,28 @@ pub(super) fn check_ground(session: &Session, devices: &[DeviceSpec]) -> Result<
         }
     }
     Ok(())
+}
+
+/// Makes the missing directories above files, below one that is there: maintenance solutions make none on Linux. Where that
+/// fails, opening the device says why.
+fn make_directories(session: &Session, devices: &[DeviceSpec]) {
+    let storage = &*session.server.setup.context.storage;
+    for device in devices {
+        let DeviceSpec::File(path) = device else {
+            continue;
+        };
+        let Some(parent) = path.parent() else {
+            continue;
+        };
+        let is_there = |above: &&std::path::Path| storage.stat(above).is_ok();
+        let nearest = parent.ancestors().find(is_there);
+        if nearest.is_some_and(|above| above != parent && above.parent().is_some()) {
+            let made = storage.create_dir_all(parent);
+            if let Err(error) = made {
+                tracing::debug!(%error, "directories for a backup were not made");
+            }
+        }
+    }
 }
 
 /// A catalog that cannot be read never fails a statement that moves bytes.

@@ -85,11 +85,11 @@ pub(crate) fn open(session: &mut Session, name: &CursorName) -> Flow {
     let plan = std::mem::take(&mut cursor.plan);
     let database = session.database.clone();
     session.enter("OPEN CURSOR", &database);
-    if !plan.views.is_empty() {
+    if !plan.is_alone() {
         session.begin_implicitly();
     }
     let mut rows = Vec::new();
-    let opened = session.query_context().sqlite(&plan.views);
+    let opened = session.query_context().sqlite(&plan);
     let ran = match opened {
         Ok(sqlite) => {
             let ran = sqlite.run(&plan, &mut |row| {
@@ -97,7 +97,7 @@ pub(crate) fn open(session: &mut Session, name: &CursorName) -> Flow {
                 rows.push(row);
                 Ok(())
             });
-            session.query_context().give_back(sqlite, &plan.views);
+            session.query_context().give_back(sqlite, &plan);
             ran.map(drop)
         }
         Err(refused) => Err(refused.into()),

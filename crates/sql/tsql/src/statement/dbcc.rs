@@ -2,6 +2,11 @@
 //!
 //! Any number is accepted, as in SQL Server. The ones with an effect: 3213 shows the buffers of backups (`trace.rs`),
 //! 3604 sends such lines to the client, 3605 to the log, 3226 keeps successful backups out of the log.
+//!
+//! Invariants
+//! - A command of SQL Server's that is not supported here is refused by name (50002), any other word with 2526.
+//!
+//! Leaves to others: the effects of trace flags (`trace.rs`, `backup.rs`).
 
 use crate::convert::convert;
 use crate::flow::{Flow, Out};
@@ -13,6 +18,28 @@ use crate::value::{Column, Type, Value};
 
 /// Among the flags it means: for all sessions.
 const EVERYWHERE: i64 = -1;
+
+/// Commands of SQL Server's that are not supported here.
+const ELSEWHERE: &[&str] = &[
+    "CHECKALLOC",
+    "CHECKCATALOG",
+    "CHECKDB",
+    "CHECKIDENT",
+    "CHECKTABLE",
+    "DBREINDEX",
+    "DROPCLEANBUFFERS",
+    "FREEPROCCACHE",
+    "INDEXDEFRAG",
+    "INPUTBUFFER",
+    "LOGINFO",
+    "OPENTRAN",
+    "SHOW_STATISTICS",
+    "SHRINKDATABASE",
+    "SHRINKFILE",
+    "SQLPERF",
+    "UPDATEUSAGE",
+    "USEROPTIONS",
+];
 
 pub(crate) fn dbcc(session: &mut Session, dbcc: &Dbcc, out: &mut Out) -> Flow {
     let flags = dbcc
@@ -29,6 +56,9 @@ pub(crate) fn dbcc(session: &mut Session, dbcc: &Dbcc, out: &mut Out) -> Flow {
         "TRACEON" => change(session, &flags?, true),
         "TRACEOFF" => change(session, &flags?, false),
         "TRACESTATUS" => show(session, &flags?, out)?,
+        known if ELSEWHERE.contains(&known) => {
+            return Err(message::NOT_HERE.with(&[&format!("DBCC {known}")]).into());
+        }
         _ => return Err(message::DBCC_UNKNOWN.plain().into()),
     }
     if !dbcc.options.iter().any(|o| o == "NO_INFOMSGS") {

@@ -175,14 +175,7 @@ pub fn named_path(session: &Session, name: &str) -> Result<PathBuf, Message> {
 /// Refuses paths that no statement of this server may reach (3201), from a statement, the catalog or a set. `shown`:
 /// the path's name in the message.
 pub fn reach(session: &Session, path: &Path, shown: &dyn Display) -> Result<(), Message> {
-    let setup = &session.server.setup;
-    let Some(directories) = &setup.directories else {
-        return Ok(());
-    };
-    let storage = &*setup.context.storage;
-    let real = ground::real(storage, path);
-    let is_below = |directory: &PathBuf| real.starts_with(ground::real(storage, directory));
-    match directories.iter().any(is_below) {
+    match ground::is_reachable(&session.server, path) {
         true => Ok(()),
         false => Err(message::CANNOT_OPEN.with(&[&shown, &"5(Access is denied.)"])),
     }
@@ -201,20 +194,8 @@ pub fn disk_path(directory: &Path, name: &str) -> Result<PathBuf, Message> {
     let Ok(name) = only_path(OsStr::new(name)) else {
         return Err(message::OWN.with(&[&object::NO_PATH]));
     };
-    let name = &*name.to_string_lossy();
-    let bytes = name.as_bytes();
-    if bytes.len() > 1 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' {
-        let below = name[2..].replace('\\', "/");
-        return match (bytes[0], below.starts_with('/')) {
-            (b'C' | b'c', true) => Ok(below.into()),
-            _ => Err(refused("3(The system cannot find the path specified.)")),
-        };
-    }
-    let path = match name.contains('/') {
-        true => PathBuf::from(name),
-        false => PathBuf::from(name.replace('\\', "/")),
-    };
-    Ok(directory.join(path))
+    let found = ground::path_of(directory, &name.to_string_lossy());
+    found.ok_or_else(|| refused("3(The system cannot find the path specified.)"))
 }
 
 #[cfg(test)]

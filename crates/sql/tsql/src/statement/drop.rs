@@ -54,7 +54,7 @@ fn one(session: &Session, name: &str, if_exists: bool, out: &mut Out) -> Flow {
     if let Some(waiting) = server.kept.sequence(name) {
         return abandon(session, waiting, out);
     }
-    let missing = || message::DROP_MISSING.with(&[&name]);
+    let missing = || message::DROP_MISSING.with(&[&"database", &name]);
     let mut names = server.database_names().into_iter();
     let Some(known) = names.find(|n| n.eq_ignore_ascii_case(name)) else {
         return match if_exists {

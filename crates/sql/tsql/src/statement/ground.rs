@@ -26,6 +26,50 @@ const SERVER_OWNER: &str = "master";
 /// Suffixes of SQLite's files next to a database.
 const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
+/// The path of a name on disk: as in SQL Server on Linux, backslashes separate names and drive C: is the root. `None`:
+/// another drive.
+pub fn path_of(directory: &Path, name: &str) -> Option<PathBuf> {
+    let bytes = name.as_bytes();
+    if bytes.len() > 1 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' {
+        let below = name[2..].replace('\\', "/");
+        let is_root = matches!(bytes[0], b'C' | b'c') && below.starts_with('/');
+        return is_root.then(|| below.into());
+    }
+    let path = match name.contains('/') {
+        true => PathBuf::from(name),
+        false => PathBuf::from(name.replace('\\', "/")),
+    };
+    Some(directory.join(path))
+}
+
+/// Whether statements of this server may name a path.
+pub fn is_reachable(server: &Server, path: &Path) -> bool {
+    let Some(directories) = &server.setup.directories else {
+        return true;
+    };
+    let storage = &*server.setup.context.storage;
+    let real = real(storage, path);
+    let is_below = |directory: &PathBuf| real.starts_with(self::real(storage, directory));
+    directories.iter().any(is_below)
+}
+
+/// What there is under a name: whether it is a file, a directory, and has a directory above it. Nothing is known about
+/// what statements may not name.
+pub fn existence(server: &Server, name: &str) -> [bool; 3] {
+    let setup = &server.setup;
+    let storage = &*setup.context.storage;
+    let path = path_of(&setup.backup_directory, name);
+    let Some(path) = path.filter(|path| !name.is_empty() && is_reachable(server, path)) else {
+        return [false; 3];
+    };
+    let path = real(storage, &path);
+    let kind = |path: &Path| storage.stat(path).ok().map(|stat| stat.kind);
+    let own = kind(&path);
+    let above = path.parent().and_then(kind);
+    let is_dir = |kind| kind == Some(FileKind::Dir);
+    [own.is_some() && !is_dir(own), is_dir(own), is_dir(above)]
+}
+
 /// A path and the database that it belongs to.
 pub struct Plot {
     pub path: PathBuf,

@@ -1,7 +1,15 @@
 //! The effects of statements: one file for each family.
+//!
+//! Invariants
+//! - A statement gets the session and the place of its results, and says how the batch goes on ([`Flow`]).
+//!
+//! Leaves to others: which statement runs next (`run.rs`), and the meaning of queries (`query`).
+//!
+//! [`Flow`]: crate::flow::Flow
 
 mod arguments;
 mod backup;
+mod change;
 mod configure;
 mod credential;
 pub(crate) mod cursor;
@@ -9,8 +17,10 @@ mod dbcc;
 mod device;
 mod drop;
 mod encryption;
+mod files;
+mod foreign;
 mod format;
-mod ground;
+pub(crate) mod ground;
 mod key;
 mod media;
 mod object;
@@ -18,10 +28,14 @@ mod operand;
 mod options;
 mod procedure;
 mod raise;
+mod reports;
 mod restore;
 mod restoring;
+mod routine;
 mod select;
 mod sequence;
+mod table;
+mod target;
 mod trace;
 mod wait;
 
@@ -37,6 +51,7 @@ use crate::syntax::TypeName;
 use crate::value::Type;
 
 pub(crate) use backup::backup;
+pub(crate) use change::{delete, identity_insert, insert, truncate, update};
 pub(crate) use configure::{hardware_offload, reconfigure};
 pub(crate) use credential::credential;
 pub(crate) use dbcc::dbcc;
@@ -45,7 +60,11 @@ pub(crate) use key::key;
 pub(crate) use procedure::{call, execute};
 pub(crate) use raise::{raise, rethrow, throw};
 pub(crate) use restore::restore;
+pub(crate) use routine::create as create_routine;
 pub(crate) use select::select;
+pub(crate) use table::{
+    alter as alter_table, create as create_table, create_index, drop_index, drop_objects,
+};
 pub(crate) use wait::wait;
 
 /// Up to this many files each have their own line (4035); a database with more has one line in all.

@@ -8,17 +8,19 @@
 //! the call.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use longshore_catalog::Forget;
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::device::{device_path, named_path};
-use super::{configure, ground};
+use super::{configure, files, ground, reports, routine};
 use crate::convert::convert;
 use crate::flow::{Argument, Flow, Out, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
 use crate::query;
 use crate::refusal;
+use crate::server::objects::StoredObject;
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{Execute, Statement, parse};
@@ -44,8 +46,18 @@ const PROCEDURES: &[Procedure] = &[
     ),
     ("sp_dropdevice", sp_dropdevice),
     (EXECUTE_SQL, sp_executesql),
+    ("sp_helpdb", reports::help_database),
+    ("sp_helptext", routine::help_text),
+    ("sp_maintplan_delete_log", reports::purge_nothing),
+    ("sp_MSforeachdb", reports::for_each_database),
+    ("sp_purge_jobhistory", reports::purge_nothing),
     ("sp_readerrorlog", sp_readerrorlog),
+    ("sp_who", reports::who),
     ("xp_create_subdir", xp_create_subdir),
+    ("xp_delete_file", files::delete_files),
+    ("xp_dirtree", files::directory_tree),
+    ("xp_fileexist", files::file_exists),
+    ("xp_fixeddrives", files::drives),
     ("xp_readerrorlog", sp_readerrorlog),
 ];
 
@@ -68,7 +80,11 @@ pub(crate) fn call(
         },
         _ => return Err(unknown().into()),
     };
-    let procedure = find(name).ok_or_else(unknown)?;
+    let found = find(name);
+    let own = match found {
+        Some(_) => None,
+        None => Some(routine::find(session, name).ok_or_else(unknown)?),
+    };
     let passed = arguments
         .iter()
         .enumerate()
@@ -81,7 +97,22 @@ pub(crate) fn call(
         procedure: name.last().cloned().unwrap_or_default(),
         passed: passed.collect(),
     };
-    perform(session, procedure, &arguments, out)
+    match (found, own) {
+        (Some(procedure), _) => perform(session, procedure, &arguments, out),
+        (None, Some(own)) => perform_own(session, &own, &arguments, out),
+        (None, None) => Err(unknown().into()),
+    }
+}
+
+/// Runs a procedure that a script has created.
+fn perform_own(
+    session: &mut Session,
+    own: &Arc<StoredObject>,
+    arguments: &Arguments,
+    out: &mut Out,
+) -> Flow {
+    session.error = 0;
+    out.procedure(false, |out| routine::run(session, own, arguments, out))
 }
 
 /// Runs a procedure; `@@ERROR` after it is that of its last statement.
@@ -96,21 +127,34 @@ fn perform(
     out.procedure(name == EXECUTE_SQL, |out| run(session, arguments, out))
 }
 
+/// The name of the procedure that EXEC names, or that its variable has.
+fn name_of(session: &Session, execute: &Execute) -> Result<Vec<String>, Message> {
+    let Some(variable) = &execute.name_in else {
+        return Ok(execute.procedure.clone());
+    };
+    let name = text(&session.variable(variable)?.value);
+    let parts = query::name_parts(&name);
+    let mut parts = parts.ok_or_else(|| message::PROCEDURE_UNKNOWN.with(&[&name]))?;
+    parts.reverse();
+    Ok(parts)
+}
+
 pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -> Flow {
-    let spelled = execute.procedure.join(".");
-    let unknown = || message::PROCEDURE_UNKNOWN.with(&[&spelled]);
     if let Some(code) = &execute.code {
         session.variable(code)?;
     }
-    let Some(procedure) = find(&execute.procedure) else {
-        // SQL Server leaves the variable unchanged, and a script that checks only the variable assumes success.
-        return fail_with(
-            session,
-            execute,
-            message::PROCEDURE_UNKNOWN.number,
-            unknown().into(),
-        );
+    let name = name_of(session, execute)?;
+    let found = find(&name);
+    let own = match found {
+        Some(_) => None,
+        None => routine::find(session, &name),
     };
+    if found.is_none() && own.is_none() {
+        let unknown = message::PROCEDURE_UNKNOWN.with(&[&name.join(".")]);
+        // SQL Server leaves the variable unchanged, and a script that checks only the variable assumes success.
+        let number = i32::try_from(unknown.number).unwrap_or(i32::MAX);
+        return fail_with(session, execute, number, unknown.into());
+    }
     let mut passed = Vec::with_capacity(execute.arguments.len());
     let mut sum = Sum::default();
     for argument in &execute.arguments {
@@ -128,11 +172,17 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
         });
     }
     let arguments = Arguments {
-        procedure: execute.procedure.last().cloned().unwrap_or_default(),
+        procedure: name.last().cloned().unwrap_or_default(),
         passed,
     };
     session.variables.reserve(sum.bytes())?;
-    let flow = perform(session, procedure, &arguments, out);
+    let flow = match (found, &own) {
+        (Some(procedure), _) => in_database(session, &name, |session| {
+            perform(session, procedure, &arguments, out)
+        }),
+        (None, Some(own)) => perform_own(session, own, &arguments, out),
+        (None, None) => Ok(()),
+    };
     session.variables.give_back(sum.bytes());
     match flow {
         Ok(()) => set_code(session, execute, out.status()),
@@ -141,8 +191,31 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
     }
 }
 
+/// Runs a procedure of the server's in the database that its name has: `[shop].sys.sp_executesql`. Errors: 911.
+fn in_database(
+    session: &mut Session,
+    name: &[String],
+    run: impl FnOnce(&mut Session) -> Flow,
+) -> Flow {
+    let place = name.iter().rev().nth(2).filter(|place| !place.is_empty());
+    let Some(place) = place else {
+        return run(session);
+    };
+    let names = session.server.database_names();
+    let mut known = SYSTEM_DATABASES
+        .iter()
+        .copied()
+        .chain(names.iter().map(String::as_str));
+    let database = known.find(|known| known.eq_ignore_ascii_case(place));
+    let database = database.ok_or_else(|| message::DATABASE_MISSING.with(&[place]))?;
+    let outer = std::mem::replace(&mut session.database, database.to_owned());
+    let done = run(session);
+    session.database = outer;
+    done
+}
+
 /// `EXEC @code = procedure`: the variable gets the return status.
-fn set_code(session: &mut Session, execute: &Execute, status: u32) -> Flow {
+fn set_code(session: &mut Session, execute: &Execute, status: i32) -> Flow {
     match &execute.code {
         Some(code) => {
             let kind = session.variable(code)?.kind;
@@ -154,7 +227,7 @@ fn set_code(session: &mut Session, execute: &Execute, status: u32) -> Flow {
 }
 
 /// The same for a failed call. In a TRY block the statement ends without a return status.
-fn fail_with(session: &mut Session, execute: &Execute, status: u32, stop: Stop) -> Flow {
+fn fail_with(session: &mut Session, execute: &Execute, status: i32, stop: Stop) -> Flow {
     if !session.tries() {
         set_code(session, execute, status)?;
     }
@@ -165,11 +238,12 @@ fn find(name: &[String]) -> Option<&'static Procedure> {
     let (last, before) = name.split_last()?;
     let mut before = before.iter().rev();
     let schema = before.next().map_or("", String::as_str);
-    let database = before.next().map_or("", String::as_str);
+    // Every database sees them; which one a name has is checked before they run.
+    let _database = before.next();
     let is = |word: &str, known: &[&str]| {
         word.is_empty() || known.iter().any(|k| k.eq_ignore_ascii_case(word))
     };
-    if before.next().is_some() || !is(schema, &["dbo", "sys"]) || !is(database, &SYSTEM_DATABASES) {
+    if before.next().is_some() || !is(schema, &["dbo", "sys"]) {
         return None;
     }
     PROCEDURES
@@ -382,7 +456,7 @@ fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
         back.extend(argument.output.clone().map(|to| (name, to)));
     }
     let batch = text(batch.value.as_ref().unwrap_or(&Value::Null));
-    let after = session.nested(&batch, variables, out)?;
+    let after = session.nested(&batch, variables, 2, out)?;
     for (from, to) in back {
         if let Some(variable) = after.get(&from) {
             let kind = session.variable(&to)?.kind;

@@ -115,6 +115,7 @@ fn raised(session: &Session, raise: &Raise) -> Result<Message, Message> {
         state,
         text,
         line: 1,
+        procedure: None,
     })
 }
 
@@ -171,6 +172,7 @@ pub(crate) fn throw(session: &Session, throw: &Throw) -> Flow {
         state: (state & 0xff) as u8,
         text: cut(text),
         line: 1,
+        procedure: None,
     }
     .into())
 }

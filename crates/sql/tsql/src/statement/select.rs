@@ -1,26 +1,92 @@
-//! SELECT: its rows go to the client, or into variables (`SELECT @a = …`).
+//! SELECT: its rows go to the client, into variables (`SELECT @a = …`), or into a new table (`SELECT … INTO`).
+//!
+//! Invariants
+//! - A SELECT … INTO makes its table only where its query has a meaning, and each column a name (1038).
 //!
 //! Leaves to others: the query's meaning and its rows (`query`).
 
+use sqlparser::ast::{Expr, Query, SetExpr};
+
+use super::{change, table};
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out};
+use crate::message::{self, Message};
 use crate::query::{self, QueryPlan, Sqlite};
 use crate::session::Session;
 use crate::sink::Command;
-use crate::syntax::Fragment;
+use crate::syntax::{ColumnSpec, Fragment, TableSpec, TypeName};
+use crate::value::Type;
 
 pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> Flow {
-    let plan = query::prepare(&session.query_context(), query)?;
+    let tree = query::read(&session.query_context(), query)?;
+    if let Some((table, tree)) = into(&tree)? {
+        return select_into(session, &table, &tree, out);
+    }
+    let plan = query::plan_of(&session.query_context(), &tree)?;
     let database = session.database.clone();
     // Before the rows of views are made: one of them shows this activity.
     session.enter("SELECT", &database);
-    if !plan.views.is_empty() {
+    if !plan.is_alone() {
         session.begin_implicitly();
     }
-    let sqlite = session.query_context().sqlite(&plan.views)?;
+    let sqlite = session.query_context().sqlite(&plan)?;
     let done = run(session, &sqlite, &plan, out);
-    session.query_context().give_back(sqlite, &plan.views);
+    session.query_context().give_back(sqlite, &plan);
     done
+}
+
+/// The table of SELECT … INTO, and the query without it.
+fn into(tree: &Query) -> Result<Option<(Vec<String>, Query)>, Message> {
+    let SetExpr::Select(select) = &*tree.body else {
+        return Ok(None);
+    };
+    let Some(into) = &select.into else {
+        return Ok(None);
+    };
+    let name = match into.targets.as_slice() {
+        [Expr::Identifier(name)] => vec![name.value.clone()],
+        [Expr::CompoundIdentifier(names)] => names.iter().map(|n| n.value.clone()).collect(),
+        _ => return Err(message::SYNTAX.with(&[&"INTO"])),
+    };
+    let mut plain = tree.clone();
+    if let SetExpr::Select(select) = &mut *plain.body {
+        select.into = None;
+    }
+    Ok(Some((name, plain)))
+}
+
+/// Makes a table of a query's columns, with its rows. Errors: 1038 for a column without a name, 2705, 2714.
+fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut Out) -> Flow {
+    let plan = query::plan_of(&session.query_context(), tree)?;
+    let mut spec = TableSpec::default();
+    for column in &plan.columns {
+        if column.name.is_empty() {
+            return Err(message::NAME_EMPTY.plain().into());
+        }
+        let declared = match column.kind {
+            // A literal NULL is an int.
+            Type::SqlVariant => Type::Int,
+            kind => kind,
+        };
+        let text = declared.to_string();
+        let (kind, sizes) = text.split_once('(').unwrap_or((&text, ""));
+        let sizes = sizes
+            .trim_end_matches(')')
+            .split(',')
+            .filter(|s| !s.is_empty());
+        spec.columns.push(ColumnSpec {
+            name: column.name.clone(),
+            kind: TypeName {
+                name: kind.to_owned(),
+                sizes: sizes.map(|s| s.parse().ok()).collect(),
+            },
+            nullable: Some(true),
+            identity: None,
+            default: None,
+        });
+    }
+    table::make(session, name, &spec)?;
+    change::fill(session, name, &plan, out)
 }
 
 fn run(session: &mut Session, sqlite: &Sqlite, plan: &QueryPlan, out: &mut Out) -> Flow {

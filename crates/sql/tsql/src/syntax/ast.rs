@@ -88,8 +88,8 @@ pub enum Statement {
     Break,
     Continue,
     Return,
-    /// `RETURN value`: only a procedure may, so a batch that has one is refused.
-    ReturnValue(Operand),
+    /// `RETURN value`: only a procedure may, so another batch that has one is refused.
+    ReturnValue(Fragment),
     Raise(Box<Raise>),
     /// `None`: the error that the CATCH block handles is raised again.
     Throw(Option<Box<Throw>>),
@@ -111,6 +111,198 @@ pub enum Statement {
     CloseCursor(CursorName),
     DeallocateCursor(CursorName),
     Fetch(Box<Fetch>),
+    CreateTable {
+        name: Vec<String>,
+        table: TableSpec,
+    },
+    /// `DECLARE @variable TABLE (…)`
+    DeclareTable {
+        variable: String,
+        table: TableSpec,
+    },
+    AlterTable {
+        name: Vec<String>,
+        change: TableChange,
+    },
+    /// DROP TABLE, DROP PROCEDURE
+    DropObjects {
+        kind: ObjectKind,
+        if_exists: bool,
+        names: Vec<Vec<String>>,
+    },
+    CreateIndex(Box<IndexSpec>),
+    DropIndex {
+        if_exists: bool,
+        name: String,
+        table: Vec<String>,
+    },
+    Truncate(Vec<String>),
+    /// SET IDENTITY_INSERT
+    IdentityInsert {
+        table: Vec<String>,
+        on: bool,
+    },
+    Insert(Box<Insert>),
+    Update(Box<Update>),
+    Delete(Box<Delete>),
+    /// CREATE or ALTER PROCEDURE
+    Routine(Box<Routine>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    Table,
+    Procedure,
+}
+
+/// The columns and the constraints of a table.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TableSpec {
+    pub columns: Vec<ColumnSpec>,
+    pub constraints: Vec<ConstraintSpec>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnSpec {
+    pub name: String,
+    pub kind: TypeName,
+    /// `None`: not said.
+    pub nullable: Option<bool>,
+    /// Its seed and its increment.
+    pub identity: Option<(i64, i64)>,
+    pub default: Option<Fragment>,
+}
+
+/// PRIMARY KEY, UNIQUE or FOREIGN KEY.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConstraintSpec {
+    pub name: Option<String>,
+    pub kind: ConstraintKind,
+    pub columns: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConstraintKind {
+    Primary,
+    Unique,
+    Foreign {
+        table: Vec<String>,
+        columns: Vec<String>,
+    },
+}
+
+/// ALTER TABLE
+#[derive(Debug, Clone, PartialEq)]
+pub enum TableChange {
+    Add(TableSpec),
+    AlterColumn(ColumnSpec),
+    DropColumns(Vec<String>),
+    DropConstraints(Vec<String>),
+    /// `CHECK CONSTRAINT`, `NOCHECK CONSTRAINT`; `None`: ALL.
+    Check {
+        on: bool,
+        name: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexSpec {
+    pub name: String,
+    pub unique: bool,
+    pub table: Vec<String>,
+    pub columns: Vec<String>,
+}
+
+/// INSERT
+#[derive(Debug, Clone, PartialEq)]
+pub struct Insert {
+    /// The WITH clause before it.
+    pub with: Option<Fragment>,
+    /// A table variable has one part, with its @.
+    pub table: Vec<String>,
+    pub columns: Vec<String>,
+    pub output: Option<OutputClause>,
+    pub source: InsertSource,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum InsertSource {
+    /// `None`: DEFAULT.
+    Values(Vec<Vec<Option<Fragment>>>),
+    Query(Fragment),
+    /// EXEC, also of a text.
+    Execute(Box<LocatedStatement>),
+    DefaultValues,
+}
+
+/// UPDATE
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    pub with: Option<Fragment>,
+    pub top: Option<Fragment>,
+    /// Its name, or an alias of the FROM clause.
+    pub table: Vec<String>,
+    pub sets: Vec<SetClause>,
+    pub output: Option<OutputClause>,
+    /// `FROM … WHERE …`
+    pub rest: Option<Fragment>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetClause {
+    /// A variable that gets the value, too.
+    pub variable: Option<String>,
+    /// Empty: only the variable is set.
+    pub column: String,
+    /// Empty, `+`, `-`, `*`, `/` or `%`.
+    pub operator: String,
+    /// `None`: DEFAULT.
+    pub value: Option<Fragment>,
+}
+
+/// DELETE
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delete {
+    pub with: Option<Fragment>,
+    pub top: Option<Fragment>,
+    pub table: Vec<String>,
+    pub output: Option<OutputClause>,
+    pub rest: Option<Fragment>,
+}
+
+/// OUTPUT
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputClause {
+    pub items: Fragment,
+    /// The table of INTO and its columns.
+    pub into: Option<(Vec<String>, Vec<String>)>,
+}
+
+/// CREATE or ALTER PROCEDURE, which is a batch of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Routine {
+    pub verb: RoutineVerb,
+    pub name: Vec<String>,
+    pub parameters: Vec<RoutineParameter>,
+    pub body: Vec<LocatedStatement>,
+    /// The whole batch.
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoutineVerb {
+    Create,
+    Alter,
+    CreateOrAlter,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoutineParameter {
+    /// With its @.
+    pub name: String,
+    pub kind: TypeName,
+    pub default: Option<Operand>,
+    pub output: bool,
 }
 
 /// A statement about a credential.
@@ -346,6 +538,22 @@ impl Fragment {
         Fragment::at_lines(text, vec![(0, 1)])
     }
 
+    /// A text that a statement on this line means.
+    pub(crate) fn at_line(text: String, line: u32) -> Fragment {
+        Fragment::at_lines(text, vec![(0, line)])
+    }
+
+    /// The same behind another text.
+    pub(crate) fn after(&self, text: &str) -> Fragment {
+        let moved = self.breaks.iter();
+        let moved = moved.map(|(at, line)| (at + text.len() as u32, *line));
+        Fragment {
+            text: format!("{text}{}", self.text),
+            line: self.line,
+            breaks: moved.collect(),
+        }
+    }
+
     /// `lines`: offsets of tokens in `text` and their lines, in ascending order, the first token's first.
     pub(crate) fn at_lines(text: String, mut lines: Vec<(u32, u32)>) -> Fragment {
         let line = match lines.is_empty() {
@@ -532,6 +740,8 @@ pub struct Execute {
     pub code: Option<String>,
     /// The parts of its name; omitted parts are empty.
     pub procedure: Vec<String>,
+    /// A variable that has the name, instead.
+    pub name_in: Option<String>,
     pub arguments: Vec<Argument>,
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod lexer;
 mod option;
 mod parser;
 mod print;
+mod print_data;
 mod set;
 mod wait;
 

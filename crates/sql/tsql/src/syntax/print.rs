@@ -13,7 +13,7 @@ use crate::syntax::ast::*;
 use crate::syntax::option::Key;
 use crate::syntax::parser::word_of;
 
-fn bracketed(name: &str) -> String {
+pub(super) fn bracketed(name: &str) -> String {
     format!("[{}]", name.replace(']', "]]"))
 }
 
@@ -22,7 +22,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Parts with a separator.
-fn joined<T: Display>(f: &mut Formatter<'_>, all: &[T], between: &str) -> fmt::Result {
+pub(super) fn joined<T: Display>(f: &mut Formatter<'_>, all: &[T], between: &str) -> fmt::Result {
     for (i, one) in all.iter().enumerate() {
         if i > 0 {
             f.write_str(between)?;
@@ -40,7 +40,7 @@ fn with(f: &mut Formatter<'_>, options: &[Setting]) -> fmt::Result {
     Ok(())
 }
 
-fn statements(f: &mut Formatter<'_>, all: &[LocatedStatement]) -> fmt::Result {
+pub(super) fn statements(f: &mut Formatter<'_>, all: &[LocatedStatement]) -> fmt::Result {
     all.iter()
         .try_for_each(|located| writeln!(f, "{};", located.statement))
 }
@@ -285,7 +285,10 @@ impl Display for Execute {
             false => bracketed(part),
         };
         let names: Vec<_> = self.procedure.iter().map(name).collect();
-        f.write_str(&names.join("."))?;
+        match &self.name_in {
+            Some(variable) => f.write_str(variable)?,
+            None => f.write_str(&names.join("."))?,
+        }
         if !self.arguments.is_empty() {
             f.write_char(' ')?;
             joined(f, &self.arguments, ", ")?;
@@ -551,6 +554,71 @@ fn print_procedural(f: &mut Formatter<'_>, statement: &Statement) -> fmt::Result
         Statement::CloseCursor(name) => write!(f, "CLOSE {name}"),
         Statement::DeallocateCursor(name) => write!(f, "DEALLOCATE {name}"),
         Statement::Fetch(fetch) => write!(f, "{fetch}"),
+        data => print_data(f, data),
+    }
+}
+
+/// A name of several parts; a table variable is one without brackets.
+pub(super) fn dotted(name: &[String]) -> String {
+    let part = |part: &String| match part.as_str() {
+        "" => String::new(),
+        variable if variable.starts_with('@') && name.len() == 1 => variable.to_owned(),
+        part => bracketed(part),
+    };
+    let parts: Vec<_> = name.iter().map(part).collect();
+    parts.join(".")
+}
+
+/// The same for tables, procedures and changes of rows.
+fn print_data(f: &mut Formatter<'_>, statement: &Statement) -> fmt::Result {
+    let exists = |if_exists: &bool| if *if_exists { "IF EXISTS " } else { "" };
+    match statement {
+        Statement::CreateTable { name, table } => {
+            write!(f, "CREATE TABLE {} ({table})", dotted(name))
+        }
+        Statement::DeclareTable { variable, table } => {
+            write!(f, "DECLARE {variable} TABLE ({table})")
+        }
+        Statement::AlterTable { name, change } => {
+            write!(f, "ALTER TABLE {} {change}", dotted(name))
+        }
+        Statement::DropObjects {
+            kind,
+            if_exists,
+            names,
+        } => {
+            let word = match kind {
+                ObjectKind::Table => "TABLE",
+                ObjectKind::Procedure => "PROCEDURE",
+            };
+            let names: Vec<_> = names.iter().map(|name| dotted(name)).collect();
+            let names = names.join(", ");
+            write!(f, "DROP {word} {}{names}", exists(if_exists))
+        }
+        Statement::CreateIndex(index) => {
+            let unique = if index.unique { "UNIQUE " } else { "" };
+            let (name, table) = (bracketed(&index.name), dotted(&index.table));
+            let columns: Vec<_> = index.columns.iter().map(|c| bracketed(c)).collect();
+            let columns = columns.join(", ");
+            write!(f, "CREATE {unique}INDEX {name} ON {table} ({columns})")
+        }
+        Statement::DropIndex {
+            if_exists,
+            name,
+            table,
+        } => {
+            let (name, table) = (bracketed(name), dotted(table));
+            write!(f, "DROP INDEX {}{name} ON {table}", exists(if_exists))
+        }
+        Statement::Truncate(name) => write!(f, "TRUNCATE TABLE {}", dotted(name)),
+        Statement::IdentityInsert { table, on } => {
+            let word = if *on { "ON" } else { "OFF" };
+            write!(f, "SET IDENTITY_INSERT {} {word}", dotted(table))
+        }
+        Statement::Insert(insert) => write!(f, "{insert}"),
+        Statement::Update(update) => write!(f, "{update}"),
+        Statement::Delete(delete) => write!(f, "{delete}"),
+        Statement::Routine(routine) => f.write_str(&routine.text),
         _ => Ok(()),
     }
 }

@@ -55,6 +55,7 @@ fn message(severity: u8, text: &str) -> SinkEvent {
         state: 1,
         text: text.into(),
         line: 3,
+        procedure: None,
     })
 }
 

@@ -24,8 +24,10 @@ use crate::message::{self, Message};
 use crate::query::collation::Collation;
 use crate::query::known::version;
 use crate::query::number::{average, sum, wider};
-use crate::query::schema::{database_id, database_name};
+use crate::query::objects::constraint_id;
+use crate::query::schema::database_id;
 use crate::query::sql::{Node, Parameter, Sql};
+use crate::query::texts;
 use crate::server::Server;
 use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
@@ -70,6 +72,11 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
     ("TRIM", 1, 1, "t", "trim", TEXT),
     ("UPPER", 1, 1, "t", "ts_upper", TEXT),
     ("YEAR", 1, 1, "v", "year", Type::Int),
+    ("CONCAT_WS", 3, 254, "t", "ts_concat_ws", TEXT),
+    ("DATEFROMPARTS", 3, 3, "v", "ts_datefromparts", Type::Date),
+    ("PARSENAME", 2, 2, "tv", "ts_parsename", NAME),
+    ("PATINDEX", 2, 2, "t", "ts_patindex", Type::Int),
+    ("TRANSLATE", 3, 3, "t", "ts_translate", TEXT),
 ];
 
 /// The type of a text made of these: two bytes per character if one of them has that, `max` if the first is.
@@ -91,10 +98,14 @@ impl Translator<'_> {
             [ObjectNamePart::Identifier(name)] => name.value.to_ascii_uppercase(),
             _ => match tables::parts(&function.name).as_slice() {
                 [name] => name.to_ascii_uppercase(),
+                [.., schema, name] if schema.eq_ignore_ascii_case("sys") => {
+                    name.to_ascii_uppercase()
+                }
                 names => return Err(message::NOT_RECOGNIZED.with(&[&names.join("."), &FUNCTION])),
             },
         };
-        if function.filter.is_some() || !function.within_group.is_empty() {
+        let orders_texts = name == "STRING_AGG" && function.within_group.len() == 1;
+        if function.filter.is_some() || !(function.within_group.is_empty() || orders_texts) {
             return Err(not_here("FILTER or WITHIN GROUP"));
         }
         if let Some(over) = &function.over {
@@ -110,8 +121,19 @@ impl Translator<'_> {
         if let Some(typed) = self.of_choice(&name, &arguments)? {
             return Ok(typed);
         }
-        if let Some((kind, value)) = self.of_server(&name, &arguments)? {
+        let is_known = |expr: &&Expr| match expr {
+            Expr::Value(_) | Expr::Prefixed { .. } => true,
+            Expr::Identifier(word) => word.value.starts_with('@'),
+            Expr::Function(_) => true,
+            _ => false,
+        };
+        if arguments.iter().all(is_known)
+            && let Some((kind, value)) = self.of_server(&name, &arguments)?
+        {
             return Ok(TypedSql::of(self.bind_long(value)?, kind));
+        }
+        if let Some(typed) = self.of_object(&name, &arguments)? {
+            return Ok(typed);
         }
         self.simple(&name, &arguments)
     }
@@ -226,7 +248,15 @@ impl Translator<'_> {
                 return Err(message::ARGUMENT_COUNT.with(&[&"string_agg", &2]));
             };
             let (value, between) = (self.as_text(value)?, self.as_text(between)?);
-            let sql = format!("group_concat({value}, {between})");
+            let mut orders = Vec::new();
+            for order in &function.within_group {
+                orders.push(folded(&self.expression(&order.expr)?) + direction(order));
+            }
+            let order = match orders.is_empty() {
+                true => String::new(),
+                false => format!(" ORDER BY {}", orders.join(", ")),
+            };
+            let sql = format!("group_concat({value}, {between}{order})");
             return Ok(TypedSql::of(sql, Type::NVarChar(None)));
         }
         let [argument] = arguments.as_slice() else {
@@ -264,6 +294,15 @@ impl Translator<'_> {
             "ROW_NUMBER" | "RANK" | "DENSE_RANK" => {
                 TypedSql::of(format!("{}()", name.to_lowercase()), Type::BigInt)
             }
+            "NTILE" => {
+                let arguments = plain_arguments(function)?;
+                let [count] = arguments.as_slice() else {
+                    return Err(message::ARGUMENT_COUNT.with(&[&"ntile", &1]));
+                };
+                let count = self.expression(count)?.sql;
+                TypedSql::of(format!("ntile({count})"), Type::BigInt)
+            }
+            "LAG" | "LEAD" | "FIRST_VALUE" | "LAST_VALUE" => self.neighbour(name, function)?,
             _ => self
                 .aggregate(name, function)?
                 .ok_or_else(|| message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]))?,
@@ -286,6 +325,27 @@ impl Translator<'_> {
         }
         let sql = format!("{} OVER ({})", base.sql, parts.join(" ")).into();
         Ok(TypedSql { sql, ..base })
+    }
+
+    /// LAG, LEAD and their kin.
+    fn neighbour(&mut self, name: &str, function: &Function) -> Result<TypedSql, Message> {
+        let arguments = plain_arguments(function)?;
+        let most = if matches!(name, "LAG" | "LEAD") { 3 } else { 1 };
+        let (Some(value), true) = (arguments.first(), arguments.len() <= most) else {
+            return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &most]));
+        };
+        let value = self.expression(value)?;
+        let kind = value.kind;
+        let mut all = vec![value.sql.to_string()];
+        for (i, argument) in arguments.iter().enumerate().skip(1) {
+            let argument = self.expression(argument)?;
+            all.push(match i {
+                1 => argument.sql.to_string(),
+                _ => self.widened(argument, kind).to_string(),
+            });
+        }
+        let sql = format!("{}({})", name.to_lowercase(), all.join(", "));
+        Ok(TypedSql::new(sql, kind))
     }
 
     fn of_dates(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<TypedSql>, Message> {
@@ -414,6 +474,37 @@ impl Translator<'_> {
                 let sql = Sql::call("iif", [condition, yes, no]);
                 Ok(Some(TypedSql::new(sql, kind)))
             }
+            ("CHOOSE", [index, _, ..]) => {
+                let index = self.expression(index)?.sql;
+                let mut all = Vec::new();
+                for argument in &arguments[1..] {
+                    all.push(self.expression(argument)?);
+                }
+                let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
+                let mut branches = Vec::new();
+                for (value, number) in all.into_iter().zip(1..) {
+                    let number = self.bind(Value::Int(number));
+                    let is = index.clone().binary("=", number);
+                    branches.push((is, self.widened(value, kind)));
+                }
+                Ok(Some(TypedSql::new(Sql::case(branches, None), kind)))
+            }
+            ("FORMAT", [value, pattern] | [value, pattern, _]) => {
+                let value = self.expression(value)?;
+                let pattern = self.as_text(pattern)?;
+                let word = if value.kind().is_moment() { "m" } else { "n" };
+                if !value.kind().is_moment() && !value.kind().is_number() {
+                    let kind = value.kind();
+                    return Err(message::ARGUMENT_TYPE.with(&[
+                        &kind as &dyn std::fmt::Display,
+                        &1,
+                        &"format",
+                    ]));
+                }
+                let word = self.bind(Value::text(word));
+                let sql = Sql::call("ts_format", [value.sql, word, pattern]);
+                Ok(Some(TypedSql::of(sql, Type::NVarChar(Some(4000)))))
+            }
             _ => Ok(None),
         }
     }
@@ -452,30 +543,19 @@ impl Translator<'_> {
             ))),
             ("IS_SRVROLEMEMBER" | "HAS_DBACCESS", [_]) => Ok(Some((Type::Int, Value::Int(1)))),
             ("HAS_PERMS_BY_NAME", [_, _, _]) => Ok(Some((Type::Int, Value::Int(1)))),
-            ("OBJECT_ID", [name, ..]) => {
-                let name = self.constant(name)?.to_string();
-                let parts: Vec<_> = name
-                    .split('.')
-                    .map(|p| p.trim_matches(['[', ']']).to_owned())
-                    .collect();
-                let view = crate::query::View::find(&parts, context.database);
-                let at = view.and_then(|v| {
-                    crate::query::VIEWS
-                        .iter()
-                        .position(|known| std::ptr::eq(known, v))
-                });
-                Ok(Some((
-                    Type::Int,
-                    at.map_or(Value::Null, |i| Value::Int(i as i64 + 1)),
-                )))
+            ("OBJECT_ID", [name]) => self.object_id(name, None).map(Some),
+            ("OBJECT_ID", [name, kind]) => self.object_id(name, Some(kind)).map(Some),
+            ("SCOPE_IDENTITY", []) => {
+                let value = context.place.scope_identity;
+                let value = value.map_or(Value::Null, Value::Int);
+                Ok(Some((Type::numeric(38, 0), value)))
             }
-            ("DB_NAME", [id]) => match self.constant(id)? {
-                Value::Int(id) => {
-                    let name = database_name(context.server, id);
-                    Ok(Some((NAME, name.map_or(Value::Null, Value::Text))))
-                }
-                _ => Ok(Some((NAME, Value::Null))),
-            },
+            ("IS_MEMBER" | "IS_ROLEMEMBER", [_]) => Ok(Some((Type::Int, Value::Int(1)))),
+            ("FN_HADR_BACKUP_IS_PREFERRED_REPLICA", [_]) => Ok(Some((Type::Bit, Value::Int(1)))),
+            ("ERROR_PROCEDURE", []) => {
+                let name = context.caught.and_then(|m| m.procedure.clone());
+                Ok(Some((NAME, name.map_or(Value::Null, Value::Text))))
+            }
             ("XACT_STATE", []) => {
                 let state = match (context.transactions, context.doomed) {
                     (0, _) => 0,
@@ -499,8 +579,41 @@ impl Translator<'_> {
         }
     }
 
+    /// `OBJECT_ID('[dbo].[CommandLog]', 'U')`
+    fn object_id(&mut self, name: &Expr, kind: Option<&Expr>) -> Result<(Type, Value), Message> {
+        let context = self.context;
+        let name = self.constant(name)?.to_string();
+        let kind = match kind {
+            Some(kind) => Some(self.constant(kind)?.to_string().trim().to_ascii_uppercase()),
+            None => None,
+        };
+        let fits = |found: &str| kind.as_deref().is_none_or(|kind| kind == found.trim());
+        let mut parts = texts::parts(&name).unwrap_or_default();
+        parts.reverse();
+        let last = parts.last().cloned().unwrap_or_default();
+        let id = if last.starts_with('#') {
+            let is_there =
+                parts.len() == 1 || parts[0].is_empty() || parts[0].eq_ignore_ascii_case("tempdb");
+            let found = context
+                .tables
+                .temporary(&last)
+                .filter(|_| is_there && fits("U"));
+            found.map(|id| -i64::from(id) - 1)
+        } else if let Some(found) = context.server.kept.named(&parts, context.database) {
+            fits(&found.object.kind).then_some(found.object.id)
+        } else if let Some((view, _)) = crate::query::View::find(&parts, context.database) {
+            let mut all = crate::query::VIEWS.iter();
+            let at = all.position(|known| std::ptr::eq(known, view));
+            at.filter(|_| fits("V")).map(|i| i as i64 + 1)
+        } else {
+            let found = constraint_id(context.server, context.database, &last);
+            found.filter(|_| kind.is_none() || fits("F") || fits("PK") || fits("UQ"))
+        };
+        Ok((Type::Int, id.map_or(Value::Null, Value::Int)))
+    }
+
     /// An argument whose value is known before the query runs: a literal or a variable.
-    fn constant(&mut self, expr: &Expr) -> Result<Value, Message> {
+    pub(super) fn constant(&mut self, expr: &Expr) -> Result<Value, Message> {
         let typed = self.expression(expr)?;
         let at = match typed.sql.node {
             Node::Bound(number) => number.checked_sub(1),
@@ -541,7 +654,6 @@ fn of_caught(caught: Option<&Message>, name: &str) -> Option<(Type, Value)> {
             let text = caught.map(|m| Value::text(m.text.as_str()));
             (Type::NVarChar(Some(4000)), text)
         }
-        "ERROR_PROCEDURE" => (NAME, None),
         _ => return None,
     };
     Some((kind, value.unwrap_or(Value::Null)))
@@ -555,6 +667,16 @@ fn server_property(server: &Server, property: &str) -> (Type, Value) {
         // The version of SQL Server whose language this is.
         "PRODUCTVERSION" => text("16.0.4236.2"),
         "PRODUCTMAJORVERSION" => text("16"),
+        "PRODUCTMINORVERSION" => text("0"),
+        "PRODUCTBUILD" => text("4236"),
+        "INSTANCENAME" => (NAME, Value::Null),
+        "INSTANCEDEFAULTDATAPATH" | "INSTANCEDEFAULTLOGPATH" => (NAME, Value::Null),
+        "EDITIONID" => (Type::BigInt, Value::Int(1_804_890_536)),
+        "ISFULLTEXTINSTALLED"
+        | "ISINTEGRATEDSECURITYONLY"
+        | "ISLOCALDB"
+        | "ISPOLYBASEINSTALLED"
+        | "ISXTPSUPPORTED" => (Type::Int, Value::Int(0)),
         "PRODUCTLEVEL" => text("RTM"),
         "EDITION" => text("Longshore"),
         // Enterprise's number: the edition excludes nothing of the backup language.

@@ -14,6 +14,7 @@ use super::reach::Reach;
 use crate::message::{self, Message};
 use crate::query::collation::Collation;
 use crate::query::context::QueryContext;
+use crate::query::plan::UsedTable;
 use crate::query::schema::View;
 use crate::query::sql::{Parameter, Sql};
 use crate::syntax;
@@ -92,6 +93,12 @@ pub(super) struct Translator<'a> {
     /// The number of each variable among them: it is bound once, however often it occurs.
     pub(super) variables: BTreeMap<String, usize>,
     pub(super) views: Vec<&'static View>,
+    /// The tables that it reads.
+    pub(super) tables: Vec<UsedTable>,
+    /// The common table expression whose own query is being translated.
+    pub(super) recursion: Option<Recursion>,
+    /// The column that the next SELECT has in addition to its own.
+    pub(super) passes: Option<Passed>,
     /// Tables that can be named; those of the innermost SELECT are last.
     pub(super) scopes: Vec<Vec<NamedTable>>,
     pub(super) commons: Vec<Common>,
@@ -104,6 +111,33 @@ pub(super) struct Translator<'a> {
     /// The scopes of the columns that were named since somebody began to look.
     pub(super) reach: Reach,
     pub(super) stepwise: Option<Stepwise>,
+}
+
+/// A common table expression that its own query names.
+#[derive(Debug, Clone)]
+pub(super) struct Recursion {
+    pub(super) name: String,
+    /// The prefix of its columns where its query names it; empty before.
+    pub(super) prefix: String,
+    /// The number of levels.
+    pub(super) limit: i64,
+}
+
+/// A column that a common table expression has for the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// The numbers of its table's rows.
+    Rows,
+    /// The level of the recursion.
+    Level,
+}
+
+/// The column with a row's number. No script has reason to write such a name.
+pub(crate) const ROW_NUMBER: &str = "\u{1}row";
+
+/// Whether a column is there for the server only.
+pub(super) fn is_hidden(column: &Column) -> bool {
+    column.name.starts_with('\u{1}')
 }
 
 /// Findings in a select list.
@@ -181,6 +215,9 @@ impl<'a> Translator<'a> {
             sum: Sum::default(),
             variables: BTreeMap::new(),
             views: Vec::new(),
+            tables: Vec::new(),
+            recursion: None,
+            passes: None,
             scopes: Vec::new(),
             commons: Vec::new(),
             aliases: 0,
@@ -299,7 +336,7 @@ pub(super) fn renamed(
     if names.is_empty() {
         return Ok(columns);
     }
-    if names.len() != columns.len() {
+    if names.len() != columns.iter().filter(|c| !is_hidden(c)).count() {
         return Err(message::UNION_COLUMNS.plain());
     }
     for (column, name) in columns.iter_mut().zip(names) {

@@ -3,7 +3,7 @@
 //! Invariants
 //! - Tables of a FROM become the innermost scope of names; whoever asks for the scope removes it again. After an error
 //!   there is none.
-//! - A name that is no view is refused with SQL Server's message, and a kind of table or join that is not known here by
+//! - A name that is no table and no view is refused with SQL Server's message, and a kind of table or join that is not known here by
 //!   name.
 //! - Two tables of one FROM have different names.
 //!
@@ -14,11 +14,13 @@ use sqlparser::ast::{
     TableWithJoins,
 };
 
-use super::state::{NamedTable, Translator, column_alias, not_here, quoted, renamed};
+use super::state::{NamedTable, ROW_NUMBER, Translator, column_alias, not_here, quoted, renamed};
 use crate::message::{self, Message};
+use crate::query::plan::UsedRows;
 use crate::query::schema::{RowOrigin, View};
 use crate::query::sqlite::table_of;
-use crate::value::Type;
+use crate::tables::TableId;
+use crate::value::{Column, Type};
 
 /// The parts of a name; omitted ones (`msdb..backupset`) are empty.
 pub fn parts(name: &ObjectName) -> Vec<String> {
@@ -69,7 +71,7 @@ impl Translator<'_> {
             JoinOperator::FullOuter(on) => ("FULL JOIN", Some(on)),
             JoinOperator::CrossJoin(_) => ("CROSS JOIN", None),
             JoinOperator::CrossApply | JoinOperator::OuterApply => {
-                return Err(not_here("APPLY"));
+                return self.applied(join);
             }
             _ => return Err(not_here("this kind of join")),
         };
@@ -82,8 +84,14 @@ impl Translator<'_> {
         Ok(format!(" {word} {right}{on}"))
     }
 
-    fn factor(&mut self, factor: &TableFactor) -> Result<String, Message> {
+    pub(super) fn factor(&mut self, factor: &TableFactor) -> Result<String, Message> {
         match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: Some(arguments),
+                ..
+            } => self.table_function(name, alias.as_ref(), &arguments.args),
             TableFactor::Table {
                 name,
                 alias,
@@ -137,6 +145,11 @@ impl Translator<'_> {
             _ => None,
         };
         if let Some(common) = common {
+            if let Some(recursion) = &mut self.recursion
+                && recursion.name.eq_ignore_ascii_case(&common.name)
+            {
+                recursion.prefix = format!("{own_alias}.");
+            }
             let sql = format!("{} AS {own_alias}", common.alias);
             self.add(NamedTable {
                 name: called,
@@ -146,8 +159,19 @@ impl Translator<'_> {
             })?;
             return Ok(sql);
         }
-        let view = View::find(&parts, self.context.database);
-        let view = view.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&parts.join(".")]))?;
+        let alias = own_alias;
+        if let Some(found) = self.own_table(&parts)? {
+            let (columns, rows) = found;
+            return self.from_rows(called, alias, columns, rows);
+        }
+        let own_alias = alias;
+        let found = View::find(&parts, self.context.database);
+        let (view, place) =
+            found.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&parts.join(".")]))?;
+        if let RowOrigin::OfDatabase(rows) = view.rows {
+            let rows = rows(self.context.server, &place)?;
+            return self.from_rows(called, own_alias, view.columns(), UsedRows::Made(rows));
+        }
         if !self.views.iter().any(|v| std::ptr::eq(*v, view)) {
             self.views.push(view);
         }
@@ -157,6 +181,61 @@ impl Translator<'_> {
             prefix: format!("{own_alias}."),
             columns: view.columns(),
             view: Some(view),
+        })?;
+        Ok(sql)
+    }
+
+    /// A table variable, a temporary table, a table of the statement that asks, or one that outlives the session. Errors:
+    /// 1087.
+    fn own_table(&self, parts: &[String]) -> Result<Option<(Vec<Column>, UsedRows)>, Message> {
+        let context = &self.context;
+        let last = parts.last().map_or("", String::as_str);
+        if let [name] = parts {
+            if let Some(made) = context
+                .made
+                .iter()
+                .find(|m| m.name.eq_ignore_ascii_case(name))
+            {
+                let rows = made.rows.iter().map(|(_, row)| row.clone());
+                return Ok(Some((made.columns.clone(), UsedRows::Made(rows.collect()))));
+            }
+            if name.starts_with('@') {
+                let id = context.tables.variable(name);
+                let id = id.ok_or_else(|| message::TABLE_NOT_DECLARED.with(&[name]))?;
+                let table = context.tables.get(id).map(|t| t.shape.result_columns());
+                let rows = UsedRows::Table(TableId::Variable(id));
+                return Ok(table.map(|columns| (columns, rows)));
+            }
+        }
+        if last.starts_with('#') {
+            let id = context.tables.temporary(last);
+            let found = id.and_then(|id| Some((id, context.tables.get(id)?)));
+            return Ok(found.map(|(id, table)| {
+                let rows = UsedRows::Table(TableId::Temporary(id));
+                (table.shape.result_columns(), rows)
+            }));
+        }
+        let found = context.server.kept.named(parts, context.database);
+        let found = found.filter(|o| o.table.is_some());
+        Ok(found.map(|o| (o.columns(), UsedRows::Table(TableId::Stored(o.object.id)))))
+    }
+
+    /// Rows that SQLite gets for this query, under a name of the query.
+    pub(super) fn from_rows(
+        &mut self,
+        called: String,
+        own_alias: String,
+        mut columns: Vec<Column>,
+        rows: UsedRows,
+    ) -> Result<String, Message> {
+        let table = self.use_table(columns.len(), rows);
+        let sql = format!("{table} AS {own_alias}");
+        columns.push(Column::new(ROW_NUMBER, Type::BigInt));
+        self.add(NamedTable {
+            name: called,
+            prefix: format!("{own_alias}."),
+            columns,
+            view: None,
         })?;
         Ok(sql)
     }
@@ -189,7 +268,7 @@ impl Translator<'_> {
         }
     }
 
-    fn add(&mut self, table: NamedTable) -> Result<(), Message> {
+    pub(super) fn add(&mut self, table: NamedTable) -> Result<(), Message> {
         let Some(scope) = self.scopes.last_mut() else {
             return Ok(());
         };

@@ -18,12 +18,21 @@ impl Parser<'_> {
         if self.names_cursor() {
             return self.declare_cursor();
         }
-        Ok(Statement::Declare(self.list(Self::declaration)?))
+        let first = self.variable()?;
+        self.take_word("AS")?;
+        if self.is_word("TABLE") {
+            return self.declare_table(first);
+        }
+        let mut all = vec![self.declaration_of(first)?];
+        while self.take(",")? {
+            let variable = self.variable()?;
+            self.take_word("AS")?;
+            all.push(self.declaration_of(variable)?);
+        }
+        Ok(Statement::Declare(all))
     }
 
-    fn declaration(&mut self) -> Result<Declaration, Message> {
-        let variable = self.variable()?;
-        self.take_word("AS")?;
+    fn declaration_of(&mut self, variable: String) -> Result<Declaration, Message> {
         let kind = self.type_name()?;
         let value = match self.take("=")? {
             true => Some(self.fragment(true)?),
@@ -36,8 +45,12 @@ impl Parser<'_> {
         })
     }
 
-    fn type_name(&mut self) -> Result<TypeName, Message> {
-        let name = self.identifier()?.to_ascii_lowercase();
+    pub(super) fn type_name(&mut self) -> Result<TypeName, Message> {
+        let mut name = self.identifier()?.to_ascii_lowercase();
+        // `sys.sysname`, `[dbo].[Flag]`
+        if self.take(".")? {
+            name = self.identifier()?.to_ascii_lowercase();
+        }
         let mut sizes = Vec::new();
         if self.take("(")? {
             sizes = self.list(|p| {
@@ -76,6 +89,14 @@ impl Parser<'_> {
 
     /// `SET NOCOUNT, XACT_ABORT ON`, `SET LANGUAGE us_english`, `SET LOCK_TIMEOUT 1000`
     fn set_option(&mut self) -> Result<Statement, Message> {
+        if self.take_word("IDENTITY_INSERT")? {
+            let table = self.names(super::change::TABLE_PARTS_MAX)?;
+            let on = self.take_word("ON")?;
+            if !on {
+                self.expect_word("OFF")?;
+            }
+            return Ok(Statement::IdentityInsert { table, on });
+        }
         let mut words = Vec::new();
         loop {
             match self.token.kind {
@@ -194,24 +215,18 @@ impl Parser<'_> {
         Ok(Statement::While { condition, body })
     }
 
-    /// RETURN ends a batch. With a value it is parsed, so that the refusal has its number.
+    /// RETURN ends a batch. A value is an expression.
     pub(super) fn returning(&mut self) -> Result<Statement, Message> {
         self.advance()?;
-        let mut open = 0;
-        while self.take("(")? {
-            open += 1;
-            if open > crate::syntax::DEPTH_MAX {
-                return Err(self.wrong(crate::message::NESTED_TOO_DEEPLY.plain()));
-            }
-        }
-        let value = match self.token.kind {
-            TokenKind::Number | TokenKind::Variable | TokenKind::Text => self.argument_operand()?,
-            _ if open > 0 || self.is("-") => self.argument_operand()?,
-            _ => return Ok(Statement::Return),
+        let has_value = match self.token.kind {
+            TokenKind::Number | TokenKind::Variable | TokenKind::Text => true,
+            TokenKind::Symbol => self.is("(") || self.is("-") || self.is("+"),
+            TokenKind::Word => !super::is_any(&self.token, super::STATEMENTS) && !self.is_label(),
+            _ => false,
         };
-        for _ in 0..open {
-            self.expect(")")?;
-        }
-        Ok(Statement::ReturnValue(value))
+        Ok(match has_value {
+            true => Statement::ReturnValue(self.fragment(false)?),
+            false => Statement::Return,
+        })
     }
 }

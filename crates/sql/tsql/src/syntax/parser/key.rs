@@ -225,7 +225,7 @@ impl Parser<'_> {
         Ok(Hidden::new(self.literal()?))
     }
 
-    fn not_here(&self, what: &str) -> Message {
+    pub(super) fn not_here(&self, what: &str) -> Message {
         self.wrong(NOT_HERE.with(&[&what]))
     }
 }

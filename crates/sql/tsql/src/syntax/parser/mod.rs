@@ -10,6 +10,7 @@
 //! `query`).
 
 mod backup;
+mod change;
 mod control;
 mod credential;
 mod cursor;
@@ -19,7 +20,9 @@ mod option;
 mod procedure;
 mod raise;
 mod restore;
+mod routine;
 mod server;
+mod table;
 
 pub(super) use cursor::word_of;
 
@@ -51,17 +54,16 @@ struct Parser<'a> {
     /// The line of `line_at`: lines are counted only forwards.
     line: u32,
     line_at: usize,
+    /// Whether a statement was read before the current one.
+    has_statements: bool,
 }
 
 /// Words that begin T-SQL statements that are not supported here; T-SQL does not allow them as names either.
 const ELSEWHERE: &[&str] = &[
     "BULK",
     "CHECKPOINT",
-    "CREATE",
-    "DELETE",
     "DENY",
     "GRANT",
-    "INSERT",
     "KILL",
     "LINENO",
     "MERGE",
@@ -71,8 +73,6 @@ const ELSEWHERE: &[&str] = &[
     "SAVE",
     "SETUSER",
     "SHUTDOWN",
-    "TRUNCATE",
-    "UPDATE",
     "UPDATETEXT",
     "WRITETEXT",
 ];
@@ -157,6 +157,7 @@ impl<'a> Parser<'a> {
             last: first,
             line: 1,
             line_at: 0,
+            has_statements: false,
         })
     }
 
@@ -347,6 +348,7 @@ impl<'a> Parser<'a> {
             }
             let first = all.is_empty() && depth == 0;
             all.push(self.statement(first, depth)?);
+            self.has_statements = true;
         }
     }
 
@@ -362,7 +364,10 @@ impl<'a> Parser<'a> {
 
     fn statement_of(&mut self, first: bool, depth: usize) -> Result<Statement, Message> {
         let token = self.token;
-        if self.is("(") || (token.is_word("WITH") && self.begins_name()) {
+        if token.is_word("WITH") && self.begins_name() {
+            return self.query_or_change();
+        }
+        if self.is("(") {
             return Ok(Statement::Query(self.fragment(false)?));
         }
         if token.kind == TokenKind::Word {
@@ -395,17 +400,21 @@ impl<'a> Parser<'a> {
             "ALTER" | "BACKUP" | "CREATE" | "DROP" | "RESTORE" if self.is_about_key() => {
                 self.key_statement()?
             }
+            "ALTER" | "CREATE" if self.is_about_routine() => self.routine(depth)?,
             "ALTER" => self.alter()?,
             "BACKUP" => self.backup()?,
             "BEGIN" => self.begin(depth)?,
             "BREAK" => self.bare(Statement::Break)?,
             "COMMIT" => self.transaction(Transaction::Commit)?,
             "CONTINUE" => self.bare(Statement::Continue)?,
+            "CREATE" => self.create()?,
             "DBCC" => self.dbcc()?,
             "DECLARE" => self.declare()?,
-            "DROP" => self.drop_database()?,
+            "DELETE" => self.delete(None)?,
+            "DROP" => self.drop()?,
             "EXEC" | "EXECUTE" => self.execute()?,
             "IF" => self.if_else(depth)?,
+            "INSERT" => self.insert(None)?,
             "PRINT" => {
                 self.advance()?;
                 Statement::Print(self.fragment(false)?)
@@ -416,6 +425,8 @@ impl<'a> Parser<'a> {
             "ROLLBACK" => self.transaction(Transaction::Rollback)?,
             "SELECT" => Statement::Query(self.fragment(false)?),
             "SET" => self.set()?,
+            "TRUNCATE" => self.truncate()?,
+            "UPDATE" => self.update(None)?,
             "USE" => {
                 self.advance()?;
                 Statement::Use(self.identifier()?)
@@ -440,12 +451,22 @@ impl<'a> Parser<'a> {
     /// Tokens up to the end of a query or an expression: a `;`, a statement's first word, an unmatched closing
     /// parenthesis, or a comma if `commas_end`.
     fn fragment(&mut self, commas_end: bool) -> Result<Fragment, Message> {
+        self.fragment_to(commas_end, &[])
+    }
+
+    /// The same, also ended by one of these words outside of parentheses.
+    fn fragment_to(
+        &mut self,
+        commas_end: bool,
+        stops: &'static [&'static str],
+    ) -> Result<Fragment, Message> {
         let mut text = String::new();
         let mut lines: Vec<(u32, u32)> = Vec::new();
         let mut open = Open {
             parens: 0,
             cases: 0,
             awaits_select: self.is_word("WITH"),
+            stops,
         };
         while !open.ends(self, text.is_empty(), commas_end)? {
             if !text.is_empty() {
@@ -493,6 +514,8 @@ struct Open {
     cases: usize,
     /// The query of a WITH clause follows its parentheses.
     awaits_select: bool,
+    /// Words that end the fragment.
+    stops: &'static [&'static str],
 }
 
 impl Open {
@@ -533,6 +556,9 @@ impl Open {
         }
         if self.parens > 0 {
             return Ok(false);
+        }
+        if self.cases == 0 && !is_first && is_any(&token, self.stops) {
+            return Ok(true);
         }
         // A label, and the end of a cursor's query.
         if parser.is_label() || parser.is_for_cursor() {

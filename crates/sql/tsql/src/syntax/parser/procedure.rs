@@ -35,16 +35,10 @@ impl Parser<'_> {
     }
 
     pub(super) fn procedure(&mut self, code: Option<String>) -> Result<Statement, Message> {
-        let mut procedure = vec![self.identifier()?];
-        while self.take(".")? {
-            if procedure.len() == PARTS_MAX {
-                return Err(self.syntax());
-            }
-            // `master..sp_configure`
-            procedure.push(match self.is(".") {
-                true => String::new(),
-                false => self.identifier()?,
-            });
+        let (mut name_in, mut procedure) = (None, Vec::new());
+        match self.token.kind == TokenKind::Variable {
+            true => name_in = Some(self.variable()?),
+            false => procedure = self.names(PARTS_MAX)?,
         }
         let mut arguments: Vec<Argument> = Vec::new();
         if self.begins_argument() {
@@ -55,11 +49,31 @@ impl Parser<'_> {
         if let Some(i) = named.and_then(|from| after(from).map(|i| from + i)) {
             return Err(self.wrong(POSITIONAL_AFTER_NAMED.with(&[&(i + 1)])));
         }
+        if self.is_word("WITH") && self.next.is_word("RECOMPILE") {
+            self.advance()?;
+            self.advance()?;
+        }
         Ok(Statement::Execute(Execute {
             code,
             procedure,
+            name_in,
             arguments,
         }))
+    }
+
+    /// A name of several parts. Omitted ones, as in `master..sp_configure`, are empty.
+    pub(super) fn names(&mut self, most: usize) -> Result<Vec<String>, Message> {
+        let mut all = vec![self.identifier()?];
+        while self.take(".")? {
+            if all.len() == most {
+                return Err(self.syntax());
+            }
+            all.push(match self.is(".") {
+                true => String::new(),
+                false => self.identifier()?,
+            });
+        }
+        Ok(all)
     }
 
     fn begins_argument(&self) -> bool {
@@ -97,7 +111,7 @@ impl Parser<'_> {
     }
 
     /// A literal or a variable, not an expression; an unquoted word is a text.
-    fn argument_value(&mut self) -> Result<Operand, Message> {
+    pub(super) fn argument_value(&mut self) -> Result<Operand, Message> {
         let negative = self.take("-")?;
         let token = self.token;
         let sign = if negative { "-" } else { "" };

@@ -1,4 +1,5 @@
-//! Parses ALTER SERVER CONFIGURATION, ALTER and DROP DATABASE, RECONFIGURE and DBCC.
+//! Parses ALTER and DROP by what they are about, ALTER SERVER CONFIGURATION, ALTER and DROP DATABASE, RECONFIGURE and
+//! DBCC.
 //!
 //! Invariants
 //! - Nothing is executed.
@@ -18,6 +19,9 @@ impl Parser<'_> {
         self.advance()?;
         if self.take_word("DATABASE")? {
             return self.alter_database();
+        }
+        if self.take_word("TABLE")? {
+            return self.alter_table();
         }
         if !self.is_word("SERVER") {
             let what = self.token.raw.chars().take(NEAR_MAX).collect::<String>();
@@ -77,8 +81,11 @@ impl Parser<'_> {
         Ok(Statement::AlterAccess { database, access })
     }
 
-    pub(super) fn drop_database(&mut self) -> Result<Statement, Message> {
+    pub(super) fn drop(&mut self) -> Result<Statement, Message> {
         self.advance()?;
+        if let Some(dropped) = self.drop_object()? {
+            return Ok(dropped);
+        }
         if !self.is_word("DATABASE") && self.token.kind == TokenKind::Word {
             let what = self.token.raw.chars().take(NEAR_MAX).collect::<String>();
             return Err(self.wrong(NOT_HERE.with(&[&format!("DROP {}", what.to_uppercase())])));

@@ -1,0 +1,340 @@
+//! Rows of the views about what a database has: its procedures, its tables and their columns; and of views about things
+//! that a server here never has.
+//!
+//! Invariants
+//! - A database's objects are those that scripts have created in it.
+//! - A row has a value, or NULL, for each column that the view declares.
+//!
+//! Leaves to others: the views' columns (`schema.rs`), and keeping objects (`server/stored.rs`).
+
+use std::sync::Arc;
+
+use crate::convert::parse_moment;
+use crate::message::Message;
+use crate::server::Server;
+use crate::server::objects::StoredObject;
+use crate::tables::{KeyKind, TableShape};
+use crate::value::{Type, Value};
+
+type Rows = Result<Vec<Vec<Value>>, Message>;
+
+/// The number of the schema `dbo`.
+const DBO: i64 = 1;
+
+/// Nothing of this kind exists here.
+pub(super) fn nothing(_: &Server, _: &str) -> Rows {
+    Ok(Vec::new())
+}
+
+fn of(server: &Server, database: &str) -> Vec<Arc<StoredObject>> {
+    let mut all = server.kept.objects();
+    all.retain(|o| o.object.database.eq_ignore_ascii_case(database));
+    all
+}
+
+fn date(text: &str) -> Value {
+    parse_moment(text).map_or(Value::Null, |(at, _)| Value::DateTime(at))
+}
+
+fn type_words(kind: &str) -> &'static str {
+    match kind {
+        "P" => "SQL_STORED_PROCEDURE",
+        _ => "USER_TABLE",
+    }
+}
+
+/// The columns that the views about objects begin with.
+fn head(o: &StoredObject) -> Vec<Value> {
+    let object = &o.object;
+    let no = Value::bit(false);
+    vec![
+        Value::text(object.name.as_str()),
+        Value::Int(object.id),
+        Value::Null,
+        Value::Int(DBO),
+        Value::Int(0),
+        Value::text(format!("{:<2}", object.kind)),
+        Value::text(type_words(&object.kind)),
+        date(&object.created),
+        date(&object.changed),
+        no.clone(),
+        no.clone(),
+        no,
+    ]
+}
+
+fn with(mut row: Vec<Value>, more: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    row.extend(more);
+    row
+}
+
+/// The keys of a table as `sys.objects` has them: a number next to their table's, as they have none of their own.
+fn key_id(table: i64, place: usize) -> i64 {
+    -(table * 1000 + place as i64 + 1) % i64::from(i32::MAX)
+}
+
+pub(super) fn objects(server: &Server, database: &str) -> Rows {
+    let mut rows = Vec::new();
+    for o in of(server, database) {
+        rows.push(head(&o));
+        let Some(shape) = &o.table else {
+            continue;
+        };
+        let keys = shape.keys.iter().enumerate();
+        let keys = keys.filter_map(|(i, key)| match key.kind {
+            KeyKind::Primary => Some((i, &key.name, "PK", "PRIMARY_KEY_CONSTRAINT")),
+            KeyKind::Unique => Some((i, &key.name, "UQ", "UNIQUE_CONSTRAINT")),
+            KeyKind::Index => None,
+        });
+        let foreign = shape.foreign.iter().enumerate();
+        let foreign = foreign.map(|(i, key)| {
+            let place = shape.keys.len() + i;
+            (place, &key.name, "F ", "FOREIGN_KEY_CONSTRAINT")
+        });
+        for (place, name, kind, words) in keys.chain(foreign) {
+            let mut row = head(&o);
+            row[0] = Value::text(name.as_str());
+            row[1] = Value::Int(key_id(o.object.id, place));
+            row[4] = Value::Int(o.object.id);
+            row[5] = Value::text(kind);
+            row[6] = Value::text(words);
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+pub(super) fn procedures(server: &Server, database: &str) -> Rows {
+    let all = of(server, database).into_iter();
+    let all = all.filter(|o| o.table.is_none() && o.object.kind == "P");
+    let row = |o: Arc<StoredObject>| with(head(&o), vec![Value::bit(false); 4]);
+    Ok(all.map(row).collect())
+}
+
+fn tables_of(server: &Server, database: &str) -> Vec<(Arc<StoredObject>, Arc<TableShape>)> {
+    let all = of(server, database).into_iter();
+    all.filter_map(|o| o.table.clone().map(|table| (o, table)))
+        .collect()
+}
+
+pub(super) fn tables(server: &Server, database: &str) -> Rows {
+    let row = |(o, shape): (Arc<StoredObject>, Arc<TableShape>)| {
+        let more = [
+            Value::Int(0),
+            Value::Int(shape.columns.len() as i64),
+            Value::bit(true),
+            Value::Int(0),
+            Value::text("NON_TEMPORAL_TABLE"),
+            Value::bit(false),
+            Value::bit(false),
+        ];
+        with(head(&o), more)
+    };
+    Ok(tables_of(server, database).into_iter().map(row).collect())
+}
+
+/// `system_type_id`, the length in bytes, the precision and the scale of a type, as `sys.columns` has them.
+fn facts(kind: Type) -> [i64; 4] {
+    let length = |n: Option<u16>, bytes: i64| n.map_or(-1, |n| i64::from(n) * bytes);
+    match kind {
+        Type::Bit => [104, 1, 1, 0],
+        Type::TinyInt => [48, 1, 3, 0],
+        Type::SmallInt => [52, 2, 5, 0],
+        Type::Int => [56, 4, 10, 0],
+        Type::BigInt => [127, 8, 19, 0],
+        Type::Numeric { precision, scale } => {
+            let bytes = match precision {
+                0..=9 => 5,
+                10..=19 => 9,
+                20..=28 => 13,
+                _ => 17,
+            };
+            [108, bytes, precision.into(), scale.into()]
+        }
+        Type::Money => [60, 8, 19, 4],
+        Type::SmallMoney => [122, 4, 10, 4],
+        Type::Float => [62, 8, 53, 0],
+        Type::Date => [40, 3, 10, 0],
+        Type::Time(scale) => [41, 5, 16, scale.into()],
+        Type::SmallDateTime => [58, 4, 16, 0],
+        Type::DateTime => [61, 8, 23, 3],
+        Type::DateTime2(scale) => [42, 8, 27, scale.into()],
+        Type::DateTimeOffset(scale) => [43, 10, 34, scale.into()],
+        Type::Char(n) => [175, n.into(), 0, 0],
+        Type::NChar(n) => [239, i64::from(n) * 2, 0, 0],
+        Type::VarChar(n) => [167, length(n, 1), 0, 0],
+        Type::NVarChar(n) => [231, length(n, 2), 0, 0],
+        Type::Binary(n) => [173, n.into(), 0, 0],
+        Type::VarBinary(n) => [165, length(n, 1), 0, 0],
+        Type::UniqueIdentifier => [36, 16, 0, 0],
+        Type::SqlVariant => [98, 8016, 0, 0],
+    }
+}
+
+pub(super) fn columns(server: &Server, database: &str) -> Rows {
+    let mut rows = Vec::new();
+    for (o, shape) in tables_of(server, database) {
+        for (column, number) in shape.columns.iter().zip(1..) {
+            let [type_id, length, precision, scale] = facts(column.kind);
+            let collation = match column.kind.is_text() {
+                true => Value::text("SQL_Latin1_General_CP1_CI_AS"),
+                false => Value::Null,
+            };
+            rows.push(vec![
+                Value::Int(o.object.id),
+                Value::text(column.name.as_str()),
+                Value::Int(number),
+                Value::Int(type_id),
+                Value::Int(type_id),
+                Value::Int(length),
+                Value::Int(precision),
+                Value::Int(scale),
+                collation,
+                Value::bit(column.nullable),
+                Value::bit(true),
+                Value::bit(column.identity.is_some()),
+                Value::bit(false),
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+pub(super) fn indexes(server: &Server, database: &str) -> Rows {
+    let mut rows = Vec::new();
+    for (o, shape) in tables_of(server, database) {
+        let keys = shape.keys.iter().map(|k| (k.name.clone(), Some(k.kind)));
+        let plain = shape.indexes.iter().filter(|i| !i.unique);
+        let plain = plain.map(|i| (i.name.clone(), None));
+        for ((name, kind), number) in keys.chain(plain).zip(1..) {
+            let is = |wanted| Value::bit(kind == Some(wanted));
+            rows.push(vec![
+                Value::Int(o.object.id),
+                Value::Text(name),
+                Value::Int(number),
+                Value::Int(2),
+                Value::text("NONCLUSTERED"),
+                Value::bit(kind.is_some()),
+                Value::Int(1),
+                is(KeyKind::Primary),
+                is(KeyKind::Unique),
+                Value::bit(false),
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+pub(super) fn foreign_keys(server: &Server, database: &str) -> Rows {
+    let mut rows = Vec::new();
+    for (o, shape) in tables_of(server, database) {
+        for (i, key) in shape.foreign.iter().enumerate() {
+            let other = server.kept.named(&key.table, database);
+            rows.push(vec![
+                Value::text(key.name.as_str()),
+                Value::Int(key_id(o.object.id, shape.keys.len() + i)),
+                Value::Int(DBO),
+                Value::Int(o.object.id),
+                Value::text("F "),
+                Value::text("FOREIGN_KEY_CONSTRAINT"),
+                other.map_or(Value::Null, |o| Value::Int(o.object.id)),
+                Value::bit(false),
+                Value::bit(false),
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+/// The number of a foreign key, for `OBJECT_ID`.
+pub(super) fn constraint_id(server: &Server, database: &str, name: &str) -> Option<i64> {
+    let all = tables_of(server, database);
+    all.iter().find_map(|(o, shape)| {
+        let keys = shape.keys.iter().map(|k| &k.name);
+        let mut names = keys.chain(shape.foreign.iter().map(|k| &k.name));
+        let place = names.position(|known| known.eq_ignore_ascii_case(name))?;
+        Some(key_id(o.object.id, place))
+    })
+}
+
+pub(super) fn modules(server: &Server, database: &str) -> Rows {
+    let all = of(server, database)
+        .into_iter()
+        .filter(|o| o.table.is_none());
+    let row = |o: Arc<StoredObject>| {
+        let no = Value::bit(false);
+        vec![
+            Value::Int(o.object.id),
+            Value::text(o.object.definition.as_str()),
+            Value::bit(o.object.uses_ansi_nulls),
+            Value::bit(o.object.uses_quoted_identifier),
+            no.clone(),
+            no.clone(),
+            no.clone(),
+            no.clone(),
+            Value::Null,
+            no,
+        ]
+    };
+    Ok(all.map(row).collect())
+}
+
+pub(super) fn sysobjects(server: &Server, database: &str) -> Rows {
+    let row = |o: &Arc<StoredObject>| {
+        let kind = Value::text(format!("{:<2}", o.object.kind));
+        vec![
+            Value::text(o.object.name.as_str()),
+            Value::Int(o.object.id),
+            kind.clone(),
+            Value::Int(DBO),
+            Value::Int(0),
+            date(&o.object.created),
+            kind,
+        ]
+    };
+    Ok(of(server, database).iter().map(row).collect())
+}
+
+pub(super) fn schemas(_: &Server, _: &str) -> Rows {
+    let row = |(name, id): (&str, i64)| vec![Value::text(name), Value::Int(id), Value::Int(id)];
+    Ok([("dbo", DBO), ("sys", 4)].map(row).into())
+}
+
+/// The host, as far as scripts ask: which separator its paths have.
+pub(super) fn host(_: &Server, _: &str) -> Rows {
+    Ok(vec![vec![
+        Value::text("Linux"),
+        Value::text("Linux"),
+        Value::text(""),
+        Value::text(""),
+        Value::Null,
+        Value::Int(0),
+    ]])
+}
+
+/// The sessions that are there; only who runs a statement knows its own name.
+pub(super) fn sessions(server: &Server, _: &str) -> Rows {
+    let row = |id: u32| {
+        let text = |text: &str| Value::text(text);
+        vec![
+            Value::Int(id.into()),
+            Value::DateTime(server.started),
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            text("running"),
+            Value::Int(1),
+            Value::bit(true),
+            Value::Null,
+            Value::Null,
+        ]
+    };
+    Ok(server.session_numbers().into_iter().map(row).collect())
+}
+
+/// One row for each database, none of which is mirrored.
+pub(super) fn mirroring(server: &Server, _: &str) -> Rows {
+    let count = server.database_names().len() as i64;
+    let row = |i: i64| with(vec![Value::Int(i + 5)], vec![Value::Null; 7]);
+    Ok((0..count).map(row).collect())
+}

@@ -1,0 +1,155 @@
+//! Functions about objects whose argument may be a column: DB_NAME, OBJECT_NAME, OBJECT_DEFINITION and their kin.
+//!
+//! Invariants
+//! - What they know is a table of the query, filled before it runs: nothing asks the server during a query.
+//!
+//! Leaves to others: functions with arguments that are known before (`call.rs`).
+
+use sqlparser::ast::Expr;
+
+use super::state::{Translator, TypedSql};
+use crate::flow::SYSTEM_DATABASES;
+use crate::message::Message;
+use crate::query::context::QueryContext;
+use crate::query::plan::{UsedRows, UsedTable};
+use crate::query::schema::{database_id, database_names};
+use crate::tables::TableRow;
+use crate::value::{Type, Value};
+
+const NAME: Type = Type::nvarchar(128);
+
+/// The only schema that holds scripts' objects.
+pub(super) const DBO: &str = "dbo";
+
+/// Properties of a database that scripts ask for; NULL for others.
+fn database_property(context: &QueryContext, name: &str, property: &str) -> Value {
+    let server = context.server;
+    let is_system = SYSTEM_DATABASES.contains(&name);
+    match property.to_ascii_uppercase().as_str() {
+        "STATUS" if server.kept.sequence(name).is_some() => Value::text("RESTORING"),
+        "STATUS" => match is_system || matches!(server.database(name), Ok(Some(_))) {
+            true => Value::text("ONLINE"),
+            false => Value::text("OFFLINE"),
+        },
+        "RECOVERY" => Value::text(if server.is_logged(name) {
+            "FULL"
+        } else {
+            "SIMPLE"
+        }),
+        "UPDATEABILITY" => Value::text("READ_WRITE"),
+        "USERACCESS" => Value::text("MULTI_USER"),
+        "COLLATION" => Value::text("SQL_Latin1_General_CP1_CI_AS"),
+        "ISINSTANDBY" | "ISAUTOCLOSE" | "ISAUTOSHRINK" => Value::Int(0),
+        _ => Value::Null,
+    }
+}
+
+impl Translator<'_> {
+    /// A table of this query, and its name in SQLite.
+    pub(super) fn use_table(&mut self, columns: usize, rows: UsedRows) -> String {
+        let table = UsedTable {
+            number: self.tables.len(),
+            columns,
+            rows,
+        };
+        let name = table.name();
+        self.tables.push(table);
+        name
+    }
+
+    /// The value next to a key, or NULL.
+    fn looked_up(
+        &mut self,
+        key: &Expr,
+        rows: Vec<(Value, Value)>,
+        kind: Type,
+    ) -> Result<TypedSql, Message> {
+        let key = self.expression(key)?;
+        let text = if key.kind().is_text() {
+            " COLLATE NOCASE"
+        } else {
+            ""
+        };
+        let rows: Vec<TableRow> = rows.into_iter().map(|(k, v)| vec![k, v]).collect();
+        let table = self.use_table(2, UsedRows::Made(rows));
+        let sql = format!("(SELECT c1 FROM {table} WHERE c0 = {}{text})", key.sql);
+        Ok(TypedSql::of(sql, kind))
+    }
+
+    /// `None`: another function.
+    pub(super) fn of_object(
+        &mut self,
+        name: &str,
+        arguments: &[&Expr],
+    ) -> Result<Option<TypedSql>, Message> {
+        let context = self.context;
+        let int = |n: i64| Value::Int(n);
+        let text = |text: &str| Value::text(text);
+        let objects = || {
+            let all = context.server.kept.objects().into_iter();
+            let here = |o: &std::sync::Arc<crate::server::objects::StoredObject>| {
+                o.object.database.eq_ignore_ascii_case(context.database)
+            };
+            all.filter(here).collect::<Vec<_>>()
+        };
+        let (key, rows, kind) = match (name, arguments) {
+            ("DB_NAME", [id]) => {
+                let all = database_names(context.server);
+                let pair =
+                    |name: &String| Some((int(database_id(context.server, name)?), text(name)));
+                (id, all.iter().filter_map(pair).collect(), NAME)
+            }
+            ("DB_ID", [database]) => {
+                let all = database_names(context.server);
+                let pair =
+                    |name: &String| Some((text(name), int(database_id(context.server, name)?)));
+                (
+                    database,
+                    all.iter().filter_map(pair).collect(),
+                    Type::SmallInt,
+                )
+            }
+            ("OBJECT_NAME", [id] | [id, _]) => {
+                let all = objects();
+                let pairs = all.iter().map(|o| (int(o.object.id), text(&o.object.name)));
+                (id, pairs.collect(), NAME)
+            }
+            ("OBJECT_SCHEMA_NAME", [id] | [id, _]) => {
+                let all = objects();
+                (
+                    id,
+                    all.iter().map(|o| (int(o.object.id), text(DBO))).collect(),
+                    NAME,
+                )
+            }
+            ("OBJECT_DEFINITION", [id]) => {
+                let all = objects();
+                let coded = all.iter().filter(|o| o.table.is_none());
+                let pairs = coded.map(|o| (int(o.object.id), text(&o.object.definition)));
+                (id, pairs.collect(), Type::NVarChar(None))
+            }
+            ("SCHEMA_NAME", [id]) => {
+                let all = vec![(int(1), text(DBO)), (int(4), text("sys"))];
+                (id, all, NAME)
+            }
+            ("SUSER_SNAME" | "SUSER_NAME", [sid]) => {
+                let all = vec![(Value::Binary(vec![1]), text("sa")), (int(1), text("sa"))];
+                (sid, all, NAME)
+            }
+            ("DATABASEPROPERTYEX", [database, property]) => {
+                let property = self.constant(property)?.to_string();
+                let all = database_names(context.server);
+                let pair =
+                    |name: &String| (text(name), database_property(&context, name, &property));
+                let kind = match property.to_ascii_uppercase().as_str() {
+                    "STATUS" | "RECOVERY" | "UPDATEABILITY" | "USERACCESS" | "COLLATION" => NAME,
+                    _ => Type::Int,
+                };
+                (database, all.iter().map(pair).collect(), kind)
+            }
+            ("USER_NAME", [id]) => (id, vec![(int(1), text(DBO))], NAME),
+            _ => return Ok(None),
+        };
+        self.looked_up(key, rows, kind).map(Some)
+    }
+}

@@ -1,0 +1,201 @@
+//! Keeps procedures and tables: in the catalog, or without one as long as the program.
+//!
+//! Invariants
+//! - A database has each name once, whatever its case and its trailing blanks.
+//! - The number of objects, and the bytes of their definitions and rows, are bounded: whoever may log in may create some.
+//! - A table's rows are read and changed by version: a change that was computed from older rows is not made.
+//!
+//! Leaves to others: the catalog's tables (`longshore-catalog`), and what statements do with objects (`statement`).
+
+use std::sync::Arc;
+
+use longshore_catalog::{CatalogObject, RowChanges, StoredRows};
+
+use super::objects::{
+    DEFINITION_MAX, FIRST_ID, LoadedRows, OBJECTS_BYTES_MAX, OBJECTS_MAX, StoredObject, decoded,
+    encoded,
+};
+use super::persistent::PersistentState;
+use crate::message::{self, Message};
+use crate::tables::{Change, TableRow, TableRows};
+
+fn too_many(what: &str) -> Message {
+    message::OWN.with(&[&what])
+}
+
+impl PersistentState {
+    pub(crate) fn objects(&self) -> Vec<Arc<StoredObject>> {
+        self.kept.lock().objects.clone()
+    }
+
+    pub(crate) fn object(&self, database: &str, name: &str) -> Option<Arc<StoredObject>> {
+        let kept = self.kept.lock();
+        kept.objects.iter().find(|o| o.is(database, name)).cloned()
+    }
+
+    /// The object of a name of up to three parts, in a database; the schema is `dbo`.
+    pub(crate) fn named(&self, parts: &[String], database: &str) -> Option<Arc<StoredObject>> {
+        let (name, before) = parts.split_last()?;
+        let mut before = before.iter().rev().map(String::as_str);
+        let schema = before.next().unwrap_or("");
+        let place = before.next().filter(|d| !d.is_empty()).unwrap_or(database);
+        let is_dbo = schema.is_empty() || schema.trim_end().eq_ignore_ascii_case("dbo");
+        match before.next() {
+            None if is_dbo => self.object(place, name),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn object_of(&self, id: i64) -> Option<Arc<StoredObject>> {
+        let kept = self.kept.lock();
+        kept.objects.iter().find(|o| o.object.id == id).cloned()
+    }
+
+    /// Errors: 2714; too many objects, or too long ones.
+    pub(crate) fn add_object(&self, mut object: CatalogObject) -> Result<i64, Message> {
+        self.check_room(&object.definition)?;
+        let count = self.kept.lock().objects.len();
+        if count >= OBJECTS_MAX {
+            let text = format!(
+                "this server keeps at most {OBJECTS_MAX} procedures and tables: drop some first"
+            );
+            return Err(too_many(&text));
+        }
+        let exists = || message::OBJECT_EXISTS.with(&[&object.name]);
+        if self.object(&object.database, &object.name).is_some() {
+            return Err(exists());
+        }
+        let id = match self.path {
+            Some(_) => self.change(None, |catalog| catalog.add_object(&object))?,
+            None => {
+                let mut kept = self.kept.lock();
+                let id = FIRST_ID + kept.memory.next;
+                kept.memory.next += 1;
+                kept.memory.rows.insert(id, StoredRows::default());
+                Some(id)
+            }
+        };
+        object.id = id.ok_or_else(exists)?;
+        let id = object.id;
+        self.kept
+            .lock()
+            .objects
+            .push(Arc::new(StoredObject::of(object)));
+        Ok(id)
+    }
+
+    /// Gives an object another definition, and a table's rows other values. Errors: the same, and 208 where the object is
+    /// gone. `false`: the rows are not those of this version any longer.
+    pub(crate) fn change_object(
+        &self,
+        object: CatalogObject,
+        rows: Option<&RowChanges>,
+    ) -> Result<bool, Message> {
+        self.check_room(&object.definition)?;
+        let changed = match self.path {
+            Some(_) => self.change(true, |catalog| catalog.change_object(&object, rows))?,
+            None => match rows {
+                Some(rows) => self.kept.lock().memory.change(object.id, rows),
+                None => true,
+            },
+        };
+        if changed {
+            let mut kept = self.kept.lock();
+            let new = Arc::new(StoredObject::of(object));
+            for known in &mut kept.objects {
+                if known.object.id == new.object.id {
+                    *known = new.clone();
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    pub(crate) fn drop_object(&self, id: i64) -> Result<bool, Message> {
+        let dropped = self.change(true, |catalog| catalog.drop_object(id))?;
+        let mut kept = self.kept.lock();
+        kept.objects.retain(|o| o.object.id != id);
+        kept.memory.rows.remove(&id);
+        Ok(dropped)
+    }
+
+    /// Errors: too long, or too much of everything.
+    fn check_room(&self, definition: &str) -> Result<(), Message> {
+        if definition.len() > DEFINITION_MAX {
+            let text = format!("a definition has at most {} MiB", DEFINITION_MAX >> 20);
+            return Err(too_many(&text));
+        }
+        self.check_bytes(definition.len() as i64)
+    }
+
+    fn check_bytes(&self, more: i64) -> Result<(), Message> {
+        let held = match self.path {
+            Some(_) => self.change(0, |catalog| catalog.object_bytes())?,
+            None => self.kept.lock().memory.bytes(),
+        };
+        match held + more > OBJECTS_BYTES_MAX {
+            true => {
+                let text = format!(
+                    "the tables and procedures of this server have at most {} MiB: delete rows first",
+                    OBJECTS_BYTES_MAX >> 20
+                );
+                Err(too_many(&text))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// The rows of a table. Errors: 208 where it is gone.
+    pub(crate) fn rows(&self, table: &StoredObject) -> Result<LoadedRows, Message> {
+        let id = table.object.id;
+        let stored = match self.path {
+            Some(_) => self.change(None, |catalog| catalog.object_rows(id))?,
+            None => self.kept.lock().memory.rows.get(&id).cloned(),
+        };
+        let (Some(stored), Some(shape)) = (stored, &table.table) else {
+            return Err(message::OBJECT_UNKNOWN.with(&[&table.object.name]));
+        };
+        let rows = stored
+            .rows
+            .iter()
+            .map(|(number, text)| (*number, decoded(shape, text)));
+        let mut rows = TableRows::of(shape, rows.collect());
+        rows.last_row = rows.last_row.max(stored.last_row);
+        rows.last_identity = stored.last_identity;
+        Ok(LoadedRows {
+            version: stored.version,
+            rows,
+        })
+    }
+
+    /// Changes rows; `false`: the table has other rows now than those of the version, or is gone.
+    pub(crate) fn change_rows(&self, id: i64, changes: &RowChanges) -> Result<bool, Message> {
+        let more: usize = changes.put.iter().map(|(_, text)| text.len()).sum();
+        if more > 0 {
+            self.check_bytes(more as i64)?;
+        }
+        match self.path {
+            Some(_) => self.change(true, |catalog| catalog.change_rows(id, changes)),
+            None => Ok(self.kept.lock().memory.change(id, changes)),
+        }
+    }
+
+    /// Puts rows back that a transaction has changed.
+    pub(crate) fn put_back(
+        &self,
+        id: i64,
+        before: Vec<(i64, Option<TableRow>)>,
+    ) -> Result<(), Message> {
+        let change = Change::back_to(before);
+        let kept = RowChanges {
+            removed: change.removed,
+            put: change
+                .put
+                .iter()
+                .map(|(n, row)| (*n, encoded(row)))
+                .collect(),
+            ..RowChanges::default()
+        };
+        self.change_rows(id, &kept).map(drop)
+    }
+}

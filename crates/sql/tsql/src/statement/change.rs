@@ -1,0 +1,917 @@
+//! INSERT, UPDATE, DELETE, TRUNCATE TABLE and SELECT … INTO.
+//!
+//! ```text
+//! statement ──▶ query of its rows' numbers and new values ──▶ change of rows ──constraints──▶ table
+//! ```
+//!
+//! Invariants
+//! - A statement changes all of its rows or none.
+//! - A table that outlives the session is changed only from the rows that the statement saw: where another session was
+//!   faster, the statement reads again.
+//! - In a transaction what rows were before is kept, and ROLLBACK puts it back; table variables keep their rows.
+//!
+//! Leaves to others: evaluating expressions (`query`), tables (`tables.rs`), and finding them (`statement/target.rs`).
+
+use longshore_catalog::RowChanges;
+
+use super::foreign;
+use super::target::{ChangedTable, find};
+use crate::convert::convert_from;
+use crate::flow::{Flow, Out, Stop, Variable};
+use crate::message::{self, Message};
+use crate::query::{self, MadeTable, QueryPlan, ROW_NUMBER};
+use crate::server::objects::encoded;
+use crate::session::Session;
+use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
+use crate::syntax::{
+    Delete, Fragment, Insert, InsertSource, LocatedStatement, OutputClause, SetClause, Update,
+};
+use crate::tables::{Change, TableColumn, TableId, TableRow, TableRows};
+use crate::value::{Column, Type, Value};
+use crate::variables::{Sum, bytes};
+
+/// How often a statement reads again because another session was faster.
+const TRIES_MAX: usize = 50;
+
+/// A row as a statement gives it: a value for some of the columns.
+type GivenRow = Vec<(usize, Value)>;
+
+/// Changed rows, as they were before and as they are now.
+#[derive(Default)]
+struct Changed {
+    deleted: Vec<(i64, TableRow)>,
+    inserted: Vec<(i64, TableRow)>,
+}
+
+/// A value in a column's type. Errors: 2628 where a text would be cut.
+fn fitted(
+    value: &Value,
+    from: Type,
+    column: &TableColumn,
+    target: &ChangedTable,
+) -> Result<Value, Message> {
+    let fits = convert_from(value, from, column.kind)?;
+    let is_cut = match (value, &fits) {
+        (Value::Text(before), Value::Text(after)) => {
+            before.trim_end_matches(' ').chars().count() > after.chars().count()
+        }
+        (Value::Binary(before), Value::Binary(after)) => before.len() > after.len(),
+        _ => false,
+    };
+    match is_cut {
+        true => Err(message::VALUE_TRUNCATED.with(&[&target.full, &column.name, &fits])),
+        false => Ok(fits),
+    }
+}
+
+/// The places of the columns that an INSERT names; without names all but the one that numbers rows.
+///
+/// Errors: 207, 264, 544.
+fn places(
+    session: &Session,
+    target: &ChangedTable,
+    names: &[String],
+) -> Result<Vec<usize>, Message> {
+    let identity = target.shape.identity().map(|(place, ..)| place);
+    let is_given = session.identity_insert.as_deref() == Some(target.full.as_str());
+    if names.is_empty() {
+        let all = 0..target.shape.columns.len();
+        return Ok(all.filter(|i| Some(*i) != identity || is_given).collect());
+    }
+    let mut places = Vec::new();
+    for name in names {
+        let place = target.shape.place(name);
+        let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[name]))?;
+        if places.contains(&place) {
+            return Err(message::COLUMN_TWICE.with(&[name]));
+        }
+        if Some(place) == identity && !is_given {
+            return Err(message::IDENTITY_GIVEN.with(&[&target.short()]));
+        }
+        places.push(place);
+    }
+    match identity.filter(|_| is_given) {
+        Some(place) if !places.contains(&place) => {
+            Err(message::IDENTITY_MISSING.with(&[&target.short()]))
+        }
+        _ => Ok(places),
+    }
+}
+
+/// SET IDENTITY_INSERT: for one table of a session at a time. Errors: 8106, 8107.
+pub(crate) fn identity_insert(
+    session: &mut Session,
+    table: &[String],
+    on: bool,
+    out: &mut Out,
+) -> Flow {
+    let target = find(session, table)?;
+    if target.shape.identity().is_none() {
+        return Err(message::NO_IDENTITY.with(&[&target.short()]).into());
+    }
+    let is_own = session.identity_insert.as_deref() == Some(target.full.as_str());
+    match (on, &session.identity_insert) {
+        (true, Some(other)) if !is_own => {
+            return Err(message::IDENTITY_ELSEWHERE
+                .with(&[other, &target.short()])
+                .into());
+        }
+        (true, _) => session.identity_insert = Some(target.full),
+        (false, _) if is_own => session.identity_insert = None,
+        (false, _) => {}
+    }
+    Ok(out.done(Command::Other, None)?)
+}
+
+/// Rows that are collected before they are inserted; their bytes are bounded.
+struct Collected<'a> {
+    target: &'a ChangedTable,
+    places: &'a [usize],
+    rows: Vec<GivenRow>,
+    sum: Sum,
+}
+
+impl Collected<'_> {
+    fn add(&mut self, values: Vec<(Value, Type)>) -> Result<(), Message> {
+        let mut row = Vec::with_capacity(values.len());
+        for ((value, from), place) in values.iter().zip(self.places) {
+            let column = &self.target.shape.columns[*place];
+            let value = fitted(value, *from, column, self.target)?;
+            self.sum.add_bytes(bytes(&value) + size_of::<Value>())?;
+            row.push((*place, value));
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+}
+
+/// SQL Server says that the statement has ended after a value of a row was refused.
+fn terminated(done: Flow) -> Flow {
+    match done {
+        Err(Stop::Failed(mut messages)) => {
+            let last = messages.last().map_or(0, |m| m.number);
+            if matches!(last, 515 | 547 | 2601 | 2627 | 2628) {
+                messages.push(message::TERMINATED.plain());
+            }
+            Err(Stop::Failed(messages))
+        }
+        other => other,
+    }
+}
+
+pub(crate) fn insert(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
+    terminated(insert_rows(session, insert, out))
+}
+
+pub(crate) fn update(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
+    terminated(update_rows(session, update, out))
+}
+
+pub(crate) fn delete(session: &mut Session, delete: &Delete, out: &mut Out) -> Flow {
+    terminated(delete_rows(session, delete, out))
+}
+
+fn insert_rows(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
+    let target = find(session, &insert.table)?;
+    let places = places(session, &target, &insert.columns)?;
+    let has_names = !insert.columns.is_empty();
+    let mut collected = Collected {
+        target: &target,
+        places: &places,
+        rows: Vec::new(),
+        sum: Sum::default(),
+    };
+    let count = places.len();
+    match &insert.source {
+        InsertSource::DefaultValues => collected.rows.push(Vec::new()),
+        InsertSource::Values(rows) => {
+            for row in rows {
+                let fewer = |has_names| match has_names {
+                    true => message::VALUES_FEWER,
+                    false => message::VALUES_NOT_COLUMNS,
+                };
+                match row.len() {
+                    n if n < count => return Err(fewer(has_names).plain().into()),
+                    n if n > count && has_names => {
+                        return Err(message::VALUES_MORE.plain().into());
+                    }
+                    n if n > count => return Err(message::VALUES_NOT_COLUMNS.plain().into()),
+                    _ => {}
+                }
+                let row = given(session, &target, &places, row)?;
+                for (_, value) in &row {
+                    collected.sum.add_bytes(bytes(value) + size_of::<Value>())?;
+                }
+                collected.rows.push(row);
+            }
+        }
+        InsertSource::Query(query) => {
+            let query = combined(insert.with.as_ref(), query);
+            let plan = query::prepare(&session.query_context(), &query)?;
+            if !plan.assigns.is_empty() {
+                return Err(message::ASSIGNS_AND_ROWS.plain().into());
+            }
+            match plan.columns.len() {
+                n if n == count => {}
+                _ if !has_names => return Err(message::VALUES_NOT_COLUMNS.plain().into()),
+                n if n < count => return Err(message::ITEMS_FEWER.plain().into()),
+                _ => return Err(message::ITEMS_MORE.plain().into()),
+            }
+            run(session, &plan, |row| {
+                let kinds = plan.columns.iter().map(|c| c.kind);
+                collected.add(row.into_iter().zip(kinds).collect())
+            })?;
+        }
+        InsertSource::Execute(executed) => execute_into(session, executed, &mut collected, out)?,
+    }
+    let rows = collected.rows;
+    finish_insert(session, &target, rows, insert.output.as_ref(), out)
+}
+
+/// The values of VALUES.
+fn given(
+    session: &Session,
+    target: &ChangedTable,
+    places: &[usize],
+    row: &[Option<Fragment>],
+) -> Result<GivenRow, Message> {
+    let mut all = Vec::with_capacity(row.len());
+    for (value, place) in row.iter().zip(places) {
+        let Some(value) = value else {
+            continue;
+        };
+        let Variable { kind, value } = query::scalar(&session.query_context(), value)?;
+        let column = &target.shape.columns[*place];
+        all.push((*place, fitted(&value, kind, column, target)?));
+    }
+    Ok(all)
+}
+
+/// A query with the WITH clause before its statement.
+fn combined(with: Option<&Fragment>, query: &Fragment) -> Fragment {
+    match with {
+        Some(with) => query.after(&format!("{with} ")),
+        None => query.clone(),
+    }
+}
+
+/// Runs a plan and passes its rows on.
+fn run(
+    session: &mut Session,
+    plan: &QueryPlan,
+    mut take: impl FnMut(TableRow) -> Result<(), Message>,
+) -> Result<u64, Stop> {
+    session.begin_implicitly();
+    let sqlite = session.query_context().sqlite(plan)?;
+    let ran = sqlite.run(plan, &mut |row| Ok(take(row)?));
+    session.query_context().give_back(sqlite, plan);
+    ran
+}
+
+/// Collects the rows of an EXEC, and passes its messages on.
+struct Capture<'a, 'b> {
+    outer: &'a mut dyn Sink,
+    kinds: Vec<Type>,
+    collected: &'a mut Collected<'b>,
+    refused: Option<Message>,
+}
+
+impl Sink for Capture<'_, '_> {
+    fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone> {
+        self.kinds = columns.iter().map(|c| c.kind).collect();
+        if columns.len() != self.collected.places.len() && self.refused.is_none() {
+            self.refused = Some(message::VALUES_NOT_COLUMNS.plain());
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone> {
+        if self.refused.is_none() {
+            let values = row.iter().cloned().zip(self.kinds.iter().copied());
+            self.refused = self.collected.add(values.collect()).err();
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Message) -> Result<(), ReceiverGone> {
+        self.outer.message(message)
+    }
+
+    fn done(&mut self, _done: DoneEvent) -> Result<(), ReceiverGone> {
+        Ok(())
+    }
+}
+
+fn execute_into(
+    session: &mut Session,
+    executed: &LocatedStatement,
+    collected: &mut Collected,
+    out: &mut Out,
+) -> Flow {
+    let mut capture = Capture {
+        outer: &mut *out.sink,
+        kinds: Vec::new(),
+        collected,
+        refused: None,
+    };
+    let mut inner = Out {
+        sink: &mut capture,
+        line: out.line,
+        nocount: out.nocount,
+        outcome: out.outcome,
+        last_error: out.last_error,
+        returned: None,
+        procedure: out.procedure.clone(),
+    };
+    let ran = session.execute(&executed.statement, &mut inner);
+    (out.outcome, out.last_error) = (inner.outcome, inner.last_error);
+    ran?;
+    match capture.refused {
+        Some(refused) => Err(refused.into()),
+        None => Ok(()),
+    }
+}
+
+/// Gives rows the values that the statement does not, and puts them into the table.
+fn finish_insert(
+    session: &mut Session,
+    target: &ChangedTable,
+    given: Vec<GivenRow>,
+    output: Option<&OutputClause>,
+    out: &mut Out,
+) -> Flow {
+    let mut rows = Vec::with_capacity(given.len());
+    for given in given {
+        let mut row: Vec<Option<Value>> = vec![None; target.shape.columns.len()];
+        given
+            .into_iter()
+            .for_each(|(i, value)| row[i] = Some(value));
+        for (i, column) in target.shape.columns.iter().enumerate() {
+            if row[i].is_none() && column.identity.is_none() {
+                row[i] = Some(default(session, column, target)?);
+            }
+        }
+        rows.push(row);
+    }
+    let count = rows.len() as u64;
+    let mut last = None;
+    let changed = change(session, target, "INSERT", |session, current| {
+        let (mut number, mut identity) = current.last(session);
+        let mut change = Change::default();
+        for row in &rows {
+            number += 1;
+            let mut full = Vec::with_capacity(row.len());
+            for (value, column) in row.iter().zip(&target.shape.columns) {
+                let value = match (value, column.identity) {
+                    (Some(value), identified) => {
+                        if let (Some((_, step)), Value::Int(n)) = (identified, value) {
+                            identity = match identity {
+                                Some(last) if (step > 0) == (last > *n) => Some(last),
+                                _ => Some(*n),
+                            };
+                            last = Some(*n);
+                        }
+                        value.clone()
+                    }
+                    (None, Some((seed, step))) => {
+                        let next = match identity {
+                            Some(last) => last.checked_add(step),
+                            None => Some(seed),
+                        };
+                        let overflow = || message::OVERFLOW.with(&[&column.kind]);
+                        let next = next.ok_or_else(overflow)?;
+                        identity = Some(next);
+                        last = Some(next);
+                        convert_from(&Value::Int(next), Type::BigInt, column.kind)?
+                    }
+                    (None, None) => Value::Null,
+                };
+                full.push(value);
+            }
+            check_null(target, &full, "INSERT")?;
+            change.put.push((number, full));
+        }
+        Ok((change, identity))
+    })?;
+    if target.shape.identity().is_some() && count > 0 {
+        session.place.scope_identity = last;
+        session.place.identity = last;
+    }
+    finish(
+        session,
+        changed,
+        target,
+        output,
+        (Command::Insert, count),
+        out,
+    )
+}
+
+fn default(
+    session: &Session,
+    column: &TableColumn,
+    target: &ChangedTable,
+) -> Result<Value, Message> {
+    let Some(default) = &column.default else {
+        return Ok(Value::Null);
+    };
+    let Variable { kind, value } = query::scalar(&session.query_context(), default)?;
+    fitted(&value, kind, column, target)
+}
+
+/// Errors: 515.
+fn check_null(target: &ChangedTable, row: &TableRow, verb: &str) -> Result<(), Message> {
+    let columns = target.shape.columns.iter().zip(row);
+    let mut missing = columns.filter(|(column, value)| !column.nullable && value.is_null());
+    match missing.next() {
+        Some((column, _)) => Err(message::NULL_REFUSED.with(&[&column.name, &target.full, &verb])),
+        None => Ok(()),
+    }
+}
+
+/// Makes a change that depends on the table's present rows. `make` gets them, and returns the change and the last
+/// value of the column that numbers rows.
+fn change(
+    session: &mut Session,
+    target: &ChangedTable,
+    verb: &str,
+    mut make: impl FnMut(&mut Session, &Current) -> Made,
+) -> Result<Changed, Stop> {
+    for _ in 0..TRIES_MAX {
+        if session.is_cancelled() {
+            return Err(message::ABORTED.plain().into());
+        }
+        let made = match target.id {
+            TableId::Stored(_) => change_stored(session, target, verb, &mut make),
+            TableId::Variable(id) | TableId::Temporary(id) => {
+                change_own(session, target, id, &mut make).map(Some)
+            }
+        };
+        match made {
+            Ok(Some(changed)) => return Ok(changed),
+            Ok(None) => {}
+            Err(refused) => return Err(refused.into()),
+        }
+    }
+    let text = "other sessions change the table all the time: try again";
+    Err(message::OWN.with(&[&text]).into())
+}
+
+/// The rows of the table that a statement changes.
+enum Current<'a> {
+    Own(u32),
+    Stored(&'a TableRows),
+}
+
+impl Current<'_> {
+    fn of<'a>(&'a self, session: &'a Session) -> Option<&'a TableRows> {
+        match self {
+            Current::Own(id) => session.tables.get(*id).map(|table| &table.rows),
+            Current::Stored(rows) => Some(rows),
+        }
+    }
+
+    fn row(&self, session: &Session, number: i64) -> Option<TableRow> {
+        self.of(session)?.get(number).cloned()
+    }
+
+    /// The number of the last row, and the last value of the column that numbers rows.
+    fn last(&self, session: &Session) -> (i64, Option<i64>) {
+        let rows = self.of(session);
+        rows.map_or((0, None), |rows| (rows.last_row, rows.last_identity))
+    }
+}
+
+/// A change, and the last value of the column that numbers rows.
+type Made = Result<(Change, Option<i64>), Message>;
+
+fn change_own(
+    session: &mut Session,
+    target: &ChangedTable,
+    id: u32,
+    make: &mut impl FnMut(&mut Session, &Current) -> Made,
+) -> Result<Changed, Message> {
+    let (change, identity) = make(session, &Current::Own(id))?;
+    let put = change.put.clone();
+    let before = session.tables.apply(id, change)?;
+    session.tables.number(id, identity);
+    if session.transactions > 0
+        && matches!(target.id, TableId::Temporary(_))
+        && let Err(refused) = session.tables.remember(target.id, before.clone())
+    {
+        session.tables.apply(id, Change::back_to(before))?;
+        return Err(refused);
+    }
+    Ok(changed(before, put))
+}
+
+fn changed(before: Vec<(i64, Option<TableRow>)>, put: Vec<(i64, TableRow)>) -> Changed {
+    let deleted = before.into_iter();
+    Changed {
+        deleted: deleted
+            .filter_map(|(number, row)| Some((number, row?)))
+            .collect(),
+        inserted: put,
+    }
+}
+
+/// `None`: another session changed the table meanwhile.
+fn change_stored(
+    session: &mut Session,
+    target: &ChangedTable,
+    verb: &str,
+    make: &mut impl FnMut(&mut Session, &Current) -> Made,
+) -> Result<Option<Changed>, Message> {
+    let Some(object) = &target.object else {
+        return Ok(Some(Changed::default()));
+    };
+    let server = session.server.clone();
+    let loaded = server.kept.rows(object)?;
+    let _claim = server.setup.memory.claim(loaded.rows.bytes())?;
+    let (change, identity) = make(session, &Current::Stored(&loaded.rows))?;
+    if change.put.is_empty() && change.removed.is_empty() {
+        return Ok(Some(Changed::default()));
+    }
+    foreign::check(&server, object, &loaded.rows, &change, verb)?;
+    let put = change.put.clone();
+    let removed = change.removed.clone();
+    let mut rows = loaded.rows;
+    let before = rows.apply(&target.shape, change, &target.short())?;
+    if session.transactions > 0 {
+        session.tables.remember(target.id, before.clone())?;
+    }
+    let kept = RowChanges {
+        version: Some(loaded.version),
+        last_identity: identity,
+        last_row: rows.last_row,
+        removed,
+        put: put.iter().map(|(n, row)| (*n, encoded(row))).collect(),
+    };
+    let done = server.kept.change_rows(object.object.id, &kept)?;
+    Ok(done.then(|| changed(before, put)))
+}
+
+/// The rows that a statement changes, with the values of its expressions, by number.
+fn selected(session: &mut Session, plan: &QueryPlan) -> Result<Vec<(i64, TableRow)>, Stop> {
+    let mut sum = Sum::default();
+    let mut all: Vec<(i64, TableRow)> = Vec::new();
+    let mut known = std::collections::BTreeSet::new();
+    run(session, plan, |mut row| {
+        let Value::Int(number) = row.remove(0) else {
+            return Ok(());
+        };
+        // A row that a join finds twice is changed once.
+        if known.insert(number) {
+            for value in &row {
+                sum.add_bytes(bytes(value) + size_of::<Value>())?;
+            }
+            all.push((number, row));
+        }
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The query of a statement's rows: their numbers, then the values.
+struct RowQuery<'a> {
+    with: Option<&'a Fragment>,
+    top: Option<&'a Fragment>,
+    table: &'a [String],
+    values: Vec<String>,
+    rest: Option<&'a Fragment>,
+}
+
+impl RowQuery<'_> {
+    /// `called`: the target's name in the query.
+    fn text(&self, called: &str) -> String {
+        let word = |f: &Fragment| f.text.split(' ').next().unwrap_or("").to_ascii_uppercase();
+        let rest = self.rest.map_or("", |rest| rest.text.as_str());
+        let has_from = self.rest.is_some_and(|rest| word(rest) == "FROM");
+        let from = match has_from {
+            true => String::new(),
+            false => format!("FROM {} ", super::target::dotted(self.table)),
+        };
+        let with = self.with.map_or(String::new(), |with| format!("{with} "));
+        let top = self
+            .top
+            .map_or(String::new(), |top| format!("TOP ({top}) "));
+        let mut items = vec![format!(
+            "{}.[{ROW_NUMBER}]",
+            super::target::bracketed(called)
+        )];
+        items.extend(self.values.iter().cloned());
+        format!("{with}SELECT {top}{} {from}{rest}", items.join(", "))
+    }
+
+    /// The plan, and the table whose rows it names.
+    fn plan(&self, session: &Session, line: u32) -> Result<(QueryPlan, ChangedTable), Message> {
+        let last = self.table.last().cloned().unwrap_or_default();
+        let read = |text: String| {
+            let query = Fragment::at_line(text, line);
+            let tree = query::read(&session.query_context(), &query)?;
+            Ok::<_, Message>((query, tree))
+        };
+        let (mut query, tree) = read(self.text(&last))?;
+        let (called, base) = super::target::base(&tree, self.table);
+        if called != last {
+            query = read(self.text(&called))?.0;
+        }
+        let target = find(session, &base)?;
+        let mut context = session.query_context();
+        context.tracks_rows = true;
+        let plan = query::prepare(&context, &query);
+        let plan = plan.map_err(|refused| match refused.text.contains(ROW_NUMBER) {
+            true => {
+                message::NOT_HERE.with(&[&"a change of rows through this common table expression"])
+            }
+            false => refused,
+        })?;
+        Ok((plan, target))
+    }
+}
+
+/// The value of a SET clause as an expression of the query.
+fn value_of(set: &SetClause) -> String {
+    let value = set.value.as_ref().map_or("NULL", |v| v.text.as_str());
+    match set.operator.as_str() {
+        "" => value.to_owned(),
+        operator => {
+            let column = super::target::bracketed(&set.column);
+            format!("{column} {operator} ( {value} )")
+        }
+    }
+}
+
+fn update_rows(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
+    let rows = RowQuery {
+        with: update.with.as_ref(),
+        top: update.top.as_ref(),
+        table: &update.table,
+        values: update.sets.iter().map(value_of).collect(),
+        rest: update.rest.as_ref(),
+    };
+    let (_, target) = rows.plan(session, out.line)?;
+    let mut places: Vec<Option<usize>> = Vec::new();
+    for set in &update.sets {
+        if set.column.is_empty() {
+            places.push(None);
+            continue;
+        }
+        let place = target.shape.place(&set.column);
+        let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&set.column]))?;
+        if target.shape.columns[place].identity.is_some() {
+            return Err(message::IDENTITY_UPDATE.with(&[&set.column]).into());
+        }
+        if places.contains(&Some(place)) {
+            return Err(message::COLUMN_TWICE.with(&[&set.column]).into());
+        }
+        places.push(Some(place));
+    }
+    let line = out.line;
+    let mut count = 0;
+    let mut last: Vec<(usize, Value, Type)> = Vec::new();
+    let changed = change(session, &target, "UPDATE", |session, current| {
+        // Again for each try: the rows are others then.
+        let (plan, _) = rows.plan(session, line)?;
+        let found = selected(session, &plan).map_err(Stop::message)?;
+        count = found.len() as u64;
+        let mut change = Change::default();
+        last.clear();
+        for (number, values) in found {
+            let Some(mut row) = current.row(session, number) else {
+                continue;
+            };
+            for (i, value) in values.into_iter().enumerate() {
+                let (set, kind) = (&update.sets[i], plan.columns[i + 1].kind);
+                if let Some(place) = places[i] {
+                    let column = &target.shape.columns[place];
+                    row[place] = match &set.value {
+                        Some(_) => fitted(&value, kind, column, &target)?,
+                        None => default(session, column, &target)?,
+                    };
+                }
+                if set.variable.is_some() {
+                    last.retain(|(known, ..)| *known != i);
+                    let value = places[i].map_or(value, |place| row[place].clone());
+                    let kind = places[i].map_or(kind, |p| target.shape.columns[p].kind);
+                    last.push((i, value, kind));
+                }
+            }
+            check_null(&target, &row, "UPDATE")?;
+            change.put.push((number, row));
+        }
+        Ok((change, current.last(session).1))
+    })?;
+    for (i, value, from) in last {
+        if let Some(variable) = &update.sets[i].variable {
+            let kind = session.variable(variable)?.kind;
+            session.set_variable(variable, convert_from(&value, from, kind)?)?;
+        }
+    }
+    let output = update.output.as_ref();
+    finish(
+        session,
+        changed,
+        &target,
+        output,
+        (Command::Update, count),
+        out,
+    )
+}
+
+fn delete_rows(session: &mut Session, delete: &Delete, out: &mut Out) -> Flow {
+    let rows = RowQuery {
+        with: delete.with.as_ref(),
+        top: delete.top.as_ref(),
+        table: &delete.table,
+        values: Vec::new(),
+        rest: delete.rest.as_ref(),
+    };
+    let (_, target) = rows.plan(session, out.line)?;
+    let line = out.line;
+    let changed = change(session, &target, "DELETE", |session, current| {
+        let (plan, _) = rows.plan(session, line)?;
+        let found = selected(session, &plan).map_err(Stop::message)?;
+        let change = Change {
+            removed: found.into_iter().map(|(number, _)| number).collect(),
+            put: Vec::new(),
+        };
+        Ok((change, current.last(session).1))
+    })?;
+    let count = changed.deleted.len() as u64;
+    let output = delete.output.as_ref();
+    finish(
+        session,
+        changed,
+        &target,
+        output,
+        (Command::Delete, count),
+        out,
+    )
+}
+
+/// Errors: 4701, 4712.
+pub(crate) fn truncate(session: &mut Session, name: &[String], out: &mut Out) -> Flow {
+    let unknown = || message::TRUNCATE_UNKNOWN.with(&[&name.join(".")]);
+    let target = find(session, name).map_err(|_| unknown())?;
+    if let Some(object) = &target.object
+        && foreign::is_referenced(&session.server, object)
+    {
+        return Err(message::TRUNCATE_REFERENCED.with(&[&name.join(".")]).into());
+    }
+    change(session, &target, "TRUNCATE", |session, current| {
+        let rows = current.of(session).into_iter().flat_map(TableRows::iter);
+        let removed = rows.map(|(number, _)| number).collect();
+        Ok((
+            Change {
+                removed,
+                put: Vec::new(),
+            },
+            None,
+        ))
+    })?;
+    if let TableId::Variable(id) | TableId::Temporary(id) = target.id {
+        session.tables.number(id, None);
+    }
+    Ok(out.done(Command::Other, None)?)
+}
+
+/// The rows of OUTPUT, the count, and the end of the statement.
+fn finish(
+    session: &mut Session,
+    changed: Changed,
+    target: &ChangedTable,
+    output: Option<&OutputClause>,
+    (command, count): (Command, u64),
+    out: &mut Out,
+) -> Flow {
+    if let Some(output) = output {
+        let shown = shown(session, changed, target, output, command, out)?;
+        if let Some(rows) = shown {
+            session.row_count = rows;
+            return Ok(out.done(command, Some(rows))?);
+        }
+    }
+    session.row_count = count;
+    Ok(out.done(command, Some(count))?)
+}
+
+/// Sends the rows of OUTPUT, or puts them into its table; `None`: they went there.
+fn shown(
+    session: &mut Session,
+    changed: Changed,
+    target: &ChangedTable,
+    output: &OutputClause,
+    command: Command,
+    out: &mut Out,
+) -> Result<Option<u64>, Stop> {
+    let table = |name, rows: Vec<(i64, TableRow)>| {
+        let mut columns = target.shape.result_columns();
+        columns.push(Column::new("\u{1}number", Type::BigInt));
+        let numbered = |(number, mut row): (i64, TableRow)| {
+            row.push(Value::Int(number));
+            (number, row)
+        };
+        MadeTable {
+            name,
+            columns,
+            rows: rows.into_iter().map(numbered).collect(),
+        }
+    };
+    let from = match command {
+        Command::Insert => "inserted",
+        Command::Delete => "deleted",
+        _ => "inserted INNER JOIN deleted ON inserted.[\u{1}number] = deleted.[\u{1}number]",
+    };
+    let made = [
+        table("inserted", changed.inserted),
+        table("deleted", changed.deleted),
+    ];
+    let text = format!("SELECT {} FROM {from}", output.items);
+    let query = Fragment::at_line(text, out.line);
+    let mut context = session.query_context();
+    context.made = &made;
+    let plan = query::prepare(&context, &query)?;
+    let Some((into, columns)) = &output.into else {
+        out.sink.columns(&plan.columns)?;
+        let mut count = 0;
+        let sqlite = session.query_context().sqlite(&plan)?;
+        sqlite.run(&plan, &mut |row| {
+            count += 1;
+            Ok(out.sink.row(&row)?)
+        })?;
+        return Ok(Some(count));
+    };
+    let other = find(session, into)?;
+    let places = places(session, &other, columns)?;
+    if places.len() != plan.columns.len() {
+        return Err(message::VALUES_NOT_COLUMNS.plain().into());
+    }
+    let mut collected = Collected {
+        target: &other,
+        places: &places,
+        rows: Vec::new(),
+        sum: Sum::default(),
+    };
+    run(session, &plan, |row| {
+        let kinds = plan.columns.iter().map(|c| c.kind);
+        collected.add(row.into_iter().zip(kinds).collect())
+    })?;
+    let rows = collected.rows;
+    let mut quiet = Quiet;
+    let mut inner = Out {
+        sink: &mut quiet,
+        line: out.line,
+        nocount: true,
+        outcome: out.outcome,
+        last_error: out.last_error,
+        returned: None,
+        procedure: out.procedure.clone(),
+    };
+    finish_insert(session, &other, rows, None, &mut inner)?;
+    Ok(None)
+}
+
+/// Takes what a part of a statement says about its end.
+struct Quiet;
+
+impl Sink for Quiet {
+    fn columns(&mut self, _: &[Column]) -> Result<(), ReceiverGone> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Value]) -> Result<(), ReceiverGone> {
+        Ok(())
+    }
+
+    fn message(&mut self, _: &Message) -> Result<(), ReceiverGone> {
+        Ok(())
+    }
+
+    fn done(&mut self, _: DoneEvent) -> Result<(), ReceiverGone> {
+        Ok(())
+    }
+}
+
+/// Puts the rows of a SELECT into a table that was just made of its columns.
+pub(super) fn fill(
+    session: &mut Session,
+    name: &[String],
+    plan: &QueryPlan,
+    out: &mut Out,
+) -> Flow {
+    let target = find(session, name)?;
+    let places: Vec<usize> = (0..plan.columns.len()).collect();
+    let mut collected = Collected {
+        target: &target,
+        places: &places,
+        rows: Vec::new(),
+        sum: Sum::default(),
+    };
+    run(session, plan, |row| {
+        let kinds = plan.columns.iter().map(|c| c.kind);
+        collected.add(row.into_iter().zip(kinds).collect())
+    })?;
+    let rows = collected.rows;
+    finish_insert(session, &target, rows, None, out)
+}

@@ -1,0 +1,495 @@
+//! CREATE, ALTER and DROP TABLE, and indexes.
+//!
+//! Invariants
+//! - A table that outlives the session is made, changed and dropped outside of transactions: nothing would undo it.
+//! - A change of a table's columns keeps its rows, or is refused and changes nothing.
+//! - Only the schema `dbo` holds tables.
+//!
+//! Leaves to others: rows (`statement/change.rs`), and keeping tables (`server/stored.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longshore_catalog::{CatalogObject, RowChanges};
+
+use super::foreign;
+use super::target::{ChangedTable, find};
+use crate::convert::convert_from;
+use crate::flow::{Flow, Out, SYSTEM_DATABASES};
+use crate::message::{self, Message};
+use crate::query::{self, View};
+use crate::server::objects::{PROCEDURE, StoredObject, TABLE, encoded, table_text};
+use crate::server::text_of_date;
+use crate::session::Session;
+use crate::sink::Command;
+use crate::syntax::{
+    ColumnSpec, ConstraintKind, Fragment, IndexSpec, ObjectKind, TableChange, TableSpec,
+};
+use crate::tables::{Change, TableId, TableRow, TableRows, TableShape};
+use crate::value::{Type, Value};
+
+/// How often a change of a table reads its rows again because another session was faster.
+const TRIES_MAX: usize = 50;
+
+/// The database and the name of an object that is to be made. Errors: 911, 2714, 2760.
+pub(super) fn new_name(session: &Session, name: &[String]) -> Result<(String, String), Message> {
+    let mut parts = name.iter().rev().map(String::as_str);
+    let last = parts.next().unwrap_or_default().trim_end_matches(' ');
+    let schema = parts.next().unwrap_or_default();
+    let place = parts.next().filter(|place| !place.is_empty());
+    if !schema.is_empty() && !schema.eq_ignore_ascii_case("dbo") {
+        return Err(message::SCHEMA_UNKNOWN.with(&[&schema]));
+    }
+    let place = place.unwrap_or(&session.database);
+    let names = session.server.database_names();
+    let mut known = SYSTEM_DATABASES
+        .iter()
+        .copied()
+        .chain(names.iter().map(String::as_str));
+    let found = known.find(|known| known.eq_ignore_ascii_case(place));
+    let database = found.ok_or_else(|| message::DATABASE_MISSING.with(&[&place]))?;
+    let full = [database.to_owned(), "dbo".to_owned(), last.to_owned()];
+    match View::find(&full, database) {
+        Some(_) => Err(message::OBJECT_EXISTS.with(&[&last])),
+        None => Ok((database.to_owned(), last.to_owned())),
+    }
+}
+
+/// Errors: 226.
+pub(super) fn check_alone(session: &Session, verb: &str) -> Result<(), Message> {
+    match session.transactions {
+        0 => Ok(()),
+        _ => Err(message::NOT_IN_TRANSACTION.with(&[&verb])),
+    }
+}
+
+/// A new object of now.
+pub(super) fn object(
+    session: &Session,
+    (database, name): (String, String),
+    kind: &str,
+    definition: String,
+) -> CatalogObject {
+    let now = text_of_date(session.server.now());
+    CatalogObject {
+        id: 0,
+        database,
+        name,
+        kind: kind.to_owned(),
+        created: now.clone(),
+        changed: now,
+        definition,
+        uses_ansi_nulls: true,
+        uses_quoted_identifier: true,
+    }
+}
+
+pub(crate) fn create(
+    session: &mut Session,
+    name: &[String],
+    spec: &TableSpec,
+    out: &mut Out,
+) -> Flow {
+    make(session, name, spec)?;
+    Ok(out.done(Command::Other, None)?)
+}
+
+/// Makes a table. Errors: 226, 2714 and those of its columns.
+pub(super) fn make(
+    session: &mut Session,
+    name: &[String],
+    spec: &TableSpec,
+) -> Result<(), Message> {
+    let last = name.last().map_or("", String::as_str);
+    let shape = TableShape::of(spec.clone(), Vec::new(), last)?;
+    if last.starts_with("##") {
+        return Err(message::NOT_HERE.with(&[&"a temporary table of all sessions (##)"]));
+    }
+    if last.starts_with('#') {
+        if !shape.foreign.is_empty() {
+            // SQL Server skips these, too, and says so.
+            return Err(message::NOT_HERE.with(&[&"FOREIGN KEY of a temporary table"]));
+        }
+        session.tables.create(last, shape)?;
+        return Ok(());
+    }
+    check_alone(session, "CREATE TABLE")?;
+    let place = new_name(session, name)?;
+    for key in &shape.foreign {
+        let own = place
+            .1
+            .eq_ignore_ascii_case(key.table.last().map_or("", String::as_str));
+        let parent = session.server.kept.named(&key.table, &place.0);
+        if !own && parent.is_none_or(|o| o.table.is_none()) {
+            return Err(message::FOREIGN_UNKNOWN.with(&[&key.name, &key.table.join(".")]));
+        }
+    }
+    let definition = table_text(&place.1, spec, &[]);
+    let object = object(session, place, TABLE, definition);
+    session.server.kept.add_object(object)?;
+    Ok(())
+}
+
+/// Drops every object that can be dropped, even if others cannot.
+pub(crate) fn drop_objects(
+    session: &mut Session,
+    kind: ObjectKind,
+    names: &[Vec<String>],
+    if_exists: bool,
+    out: &mut Out,
+) -> Flow {
+    let mut refused = Vec::new();
+    for name in names {
+        match drop_one(session, kind, name) {
+            Err(missing) if if_exists && missing.number == message::DROP_MISSING.number => {}
+            Err(other) => refused.push(other),
+            Ok(()) => {}
+        }
+    }
+    match refused.is_empty() {
+        true => Ok(out.done(Command::Other, None)?),
+        false => Err(refused.into()),
+    }
+}
+
+fn drop_one(session: &mut Session, kind: ObjectKind, name: &[String]) -> Result<(), Message> {
+    let (word, wanted) = match kind {
+        ObjectKind::Table => ("table", TABLE),
+        ObjectKind::Procedure => ("procedure", PROCEDURE),
+    };
+    let missing = || {
+        let mut missing = message::DROP_MISSING.with(&[&word, &name.join(".")]);
+        missing.state = 5;
+        missing
+    };
+    let last = name.last().map_or("", String::as_str);
+    if last.starts_with('#') && kind == ObjectKind::Table {
+        let id = session.tables.temporary(last).ok_or_else(missing)?;
+        session.tables.drop_temporary(id);
+        return Ok(());
+    }
+    let found = session.server.kept.named(name, &session.database);
+    let found = found
+        .filter(|o| o.object.kind == wanted)
+        .ok_or_else(missing)?;
+    check_alone(session, &format!("DROP {}", word.to_uppercase()))?;
+    if foreign::is_referenced(&session.server, &found) {
+        return Err(message::REFERENCED.with(&[&name.join(".")]));
+    }
+    match session.server.kept.drop_object(found.object.id)? {
+        true => Ok(()),
+        false => Err(missing()),
+    }
+}
+
+/// The value that rows get for a column that they do not have yet.
+type Filler<'a> = Box<dyn Fn(&TableRow) -> Result<TableRow, Message> + 'a>;
+
+/// Gives a table another shape. `fill`: a row of the new shape, from one of the old.
+fn reshape(
+    session: &mut Session,
+    target: &ChangedTable,
+    spec: TableSpec,
+    indexes: Vec<IndexSpec>,
+    fill: &Filler,
+) -> Result<(), Message> {
+    let name = target
+        .full
+        .rsplit('.')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let shape = TableShape::of(spec, indexes, &name)?;
+    for _ in 0..TRIES_MAX {
+        let new = |rows: &TableRows| -> Result<TableRows, Message> {
+            let mut change = Change::default();
+            for (number, row) in rows.iter() {
+                change.put.push((number, fill(row)?));
+            }
+            let mut new = TableRows::of(&shape, BTreeMap::new());
+            new.apply(&shape, change, &target.short())?;
+            new.last_row = new.last_row.max(rows.last_row);
+            new.last_identity = rows.last_identity;
+            Ok(new)
+        };
+        match (&target.object, target.id) {
+            (Some(object), _) => {
+                let loaded = session.server.kept.rows(object)?;
+                let rows = new(&loaded.rows)?;
+                let old = target.shape.foreign.len();
+                for key in shape.foreign.iter().skip(old) {
+                    let all: Vec<TableRow> = rows.iter().map(|(_, row)| row.clone()).collect();
+                    foreign::check_rows(&session.server, object, key, &all, "ALTER TABLE")?;
+                }
+                let changes = RowChanges {
+                    version: Some(loaded.version),
+                    last_identity: rows.last_identity,
+                    last_row: rows.last_row,
+                    removed: Vec::new(),
+                    put: rows.iter().map(|(n, row)| (n, encoded(row))).collect(),
+                };
+                let changed = CatalogObject {
+                    definition: table_text(&object.object.name, &shape.spec, &shape.indexes),
+                    changed: text_of_date(session.server.now()),
+                    ..object.object.clone()
+                };
+                if session.server.kept.change_object(changed, Some(&changes))? {
+                    return Ok(());
+                }
+            }
+            (None, TableId::Temporary(id) | TableId::Variable(id)) => {
+                let rows = match session.tables.get(id) {
+                    Some(table) => new(&table.rows)?,
+                    None => return Ok(()),
+                };
+                return session.tables.reshape(id, shape, rows);
+            }
+            (None, TableId::Stored(_)) => return Ok(()),
+        }
+    }
+    let text = "other sessions change the table all the time: try again";
+    Err(message::OWN.with(&[&text]))
+}
+
+/// The table that ALTER TABLE and CREATE INDEX name. Errors: 226, 4902.
+fn altered(session: &Session, name: &[String], verb: &str) -> Result<ChangedTable, Message> {
+    let found = find(session, name);
+    let target = found.map_err(|refused| match refused.number {
+        208 => message::TABLE_UNKNOWN.with(&[&name.join(".")]),
+        _ => refused,
+    })?;
+    // ROLLBACK puts rows back, and these would have another shape.
+    check_alone(session, verb)?;
+    Ok(target)
+}
+
+pub(crate) fn alter(
+    session: &mut Session,
+    name: &[String],
+    change: &TableChange,
+    out: &mut Out,
+) -> Flow {
+    let target = altered(session, name, "ALTER TABLE")?;
+    match change {
+        TableChange::Add(added) => add(session, &target, added)?,
+        TableChange::AlterColumn(column) => alter_column(session, &target, column)?,
+        TableChange::DropColumns(names) => drop_columns(session, &target, names)?,
+        TableChange::DropConstraints(names) => drop_constraints(session, &target, names)?,
+        TableChange::Check { on, name } => {
+            let keys = target.shape.keys.iter().map(|k| &k.name);
+            let mut known = keys.chain(target.shape.foreign.iter().map(|k| &k.name));
+            if let Some(name) = name
+                && !known.any(|k| k.eq_ignore_ascii_case(name))
+            {
+                return Err(message::NOT_A_CONSTRAINT.with(&[name]).into());
+            }
+            if !on {
+                return Err(message::NOT_HERE.with(&[&"NOCHECK CONSTRAINT"]).into());
+            }
+        }
+    }
+    Ok(out.done(Command::Other, None)?)
+}
+
+fn is_default_only(column: &ColumnSpec) -> bool {
+    column.kind.name.is_empty()
+}
+
+fn add(session: &mut Session, target: &ChangedTable, added: &TableSpec) -> Result<(), Message> {
+    let mut spec = target.shape.spec.clone();
+    for column in &added.columns {
+        let same = |c: &&mut ColumnSpec| c.name.eq_ignore_ascii_case(&column.name);
+        match spec.columns.iter_mut().find(same) {
+            Some(known) if is_default_only(column) => known.default = column.default.clone(),
+            None if is_default_only(column) => {
+                return Err(message::KEY_COLUMN_UNKNOWN.with(&[&column.name]));
+            }
+            _ => spec.columns.push(column.clone()),
+        }
+    }
+    for constraint in &added.constraints {
+        if let ConstraintKind::Foreign { table, .. } = &constraint.kind
+            && session
+                .server
+                .kept
+                .named(table, &session.database)
+                .is_none_or(|o| o.table.is_none())
+        {
+            let name = constraint.name.clone().unwrap_or_default();
+            return Err(message::FOREIGN_UNKNOWN.with(&[&name, &table.join(".")]));
+        }
+        spec.constraints.push(constraint.clone());
+    }
+    let old = target.shape.columns.len();
+    let name = target.full.rsplit('.').next().unwrap_or_default();
+    let shape = TableShape::of(spec.clone(), target.shape.indexes.clone(), name)?;
+    let mut values = Vec::new();
+    for column in shape.columns.iter().skip(old) {
+        if column.identity.is_some() {
+            return Err(message::NOT_HERE.with(&[&"IDENTITY of a column that is added"]));
+        }
+        values.push(match (&column.default, column.nullable) {
+            (Some(default), false) => value(session, default, column.kind)?,
+            _ => Value::Null,
+        });
+    }
+    let refused = shape.columns.iter().skip(old).zip(&values);
+    let mut refused = refused.filter(|(c, v)| !c.nullable && v.is_null());
+    let refused = refused
+        .next()
+        .map(|(column, _)| message::ADD_NOT_NULL.with(&[&column.name, &name]));
+    let fill: Filler = Box::new(move |row| match &refused {
+        Some(refused) => Err(refused.clone()),
+        None => Ok(row.iter().chain(&values).cloned().collect()),
+    });
+    reshape(session, target, spec, target.shape.indexes.clone(), &fill)
+}
+
+fn value(session: &Session, default: &Fragment, kind: Type) -> Result<Value, Message> {
+    let found = query::scalar(&session.query_context(), default)?;
+    convert_from(&found.value, found.kind, kind)
+}
+
+fn alter_column(
+    session: &mut Session,
+    target: &ChangedTable,
+    column: &ColumnSpec,
+) -> Result<(), Message> {
+    let name = target
+        .full
+        .rsplit('.')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let place = target.shape.place(&column.name);
+    let unknown =
+        || message::ALTER_COLUMN_UNKNOWN.with(&[&"ALTER TABLE ALTER COLUMN", &column.name, &name]);
+    let place = place.ok_or_else(unknown)?;
+    let mut spec = target.shape.spec.clone();
+    let known = &mut spec.columns[place];
+    known.kind = column.kind.clone();
+    known.nullable = column.nullable;
+    let shape = TableShape::of(spec.clone(), target.shape.indexes.clone(), &name)?;
+    let (from, to) = (
+        target.shape.columns[place].kind,
+        shape.columns[place].clone(),
+    );
+    let full = target.full.clone();
+    let fill: Filler = Box::new(move |row| {
+        let mut row = row.clone();
+        row[place] = convert_from(&row[place], from, to.kind)?;
+        match row[place].is_null() && !to.nullable {
+            true => Err(message::NULL_REFUSED.with(&[&to.name, &full, &"ALTER TABLE"])),
+            false => Ok(row),
+        }
+    });
+    reshape(session, target, spec, target.shape.indexes.clone(), &fill)
+}
+
+fn drop_columns(
+    session: &mut Session,
+    target: &ChangedTable,
+    names: &[String],
+) -> Result<(), Message> {
+    let table = target.full.rsplit('.').next().unwrap_or_default();
+    let mut places = Vec::new();
+    for name in names {
+        let unknown =
+            || message::ALTER_COLUMN_UNKNOWN.with(&[&"ALTER TABLE DROP COLUMN", name, &table]);
+        let place = target.shape.place(name).ok_or_else(unknown)?;
+        let keys = target.shape.keys.iter().map(|k| (&k.name, &k.columns));
+        let foreign = target.shape.foreign.iter().map(|k| (&k.name, &k.columns));
+        let mut users = keys
+            .chain(foreign)
+            .filter(|(_, columns)| columns.contains(&place));
+        if let Some((user, _)) = users.next() {
+            return Err(message::DEPENDS.with(&[&"object", user, name]));
+        }
+        let same = |c: &String| c.eq_ignore_ascii_case(name);
+        let mut indexes = target.shape.indexes.iter();
+        if let Some(index) = indexes.find(|i| i.columns.iter().any(same)) {
+            return Err(message::DEPENDS.with(&[&"index", &index.name, name]));
+        }
+        places.push(place);
+    }
+    let mut spec = target.shape.spec.clone();
+    let mut at = 0;
+    spec.columns.retain(|_| {
+        at += 1;
+        !places.contains(&(at - 1))
+    });
+    let fill: Filler = Box::new(move |row| {
+        let kept = row.iter().enumerate().filter(|(i, _)| !places.contains(i));
+        Ok(kept.map(|(_, value)| value.clone()).collect())
+    });
+    reshape(session, target, spec, target.shape.indexes.clone(), &fill)
+}
+
+fn drop_constraints(
+    session: &mut Session,
+    target: &ChangedTable,
+    names: &[String],
+) -> Result<(), Message> {
+    let mut spec = target.shape.spec.clone();
+    let mut all: Vec<String> = Vec::new();
+    let (mut keys, mut foreign) = (target.shape.keys.iter(), target.shape.foreign.iter());
+    for constraint in &spec.constraints {
+        let name = match constraint.kind {
+            ConstraintKind::Foreign { .. } => foreign.next().map(|k| k.name.clone()),
+            _ => keys.next().map(|k| k.name.clone()),
+        };
+        all.push(name.unwrap_or_default());
+    }
+    for name in names {
+        let at = all
+            .iter()
+            .position(|known| known.eq_ignore_ascii_case(name));
+        let at = at.ok_or_else(|| message::NOT_A_CONSTRAINT.with(&[name]))?;
+        all.remove(at);
+        spec.constraints.remove(at);
+    }
+    let fill: Filler = Box::new(|row| Ok(row.clone()));
+    reshape(session, target, spec, target.shape.indexes.clone(), &fill)
+}
+
+pub(crate) fn create_index(session: &mut Session, index: &IndexSpec, out: &mut Out) -> Flow {
+    let target = altered(session, &index.table, "CREATE INDEX")?;
+    let mut indexes = target.shape.indexes.clone();
+    if indexes
+        .iter()
+        .any(|i| i.name.eq_ignore_ascii_case(&index.name))
+    {
+        let known = message::INDEX_EXISTS.with(&[&index.name, &target.short()]);
+        return Err(known.into());
+    }
+    indexes.push(index.clone());
+    let fill: Filler = Box::new(|row| Ok(row.clone()));
+    reshape(session, &target, target.shape.spec.clone(), indexes, &fill)?;
+    Ok(out.done(Command::Other, None)?)
+}
+
+pub(crate) fn drop_index(
+    session: &mut Session,
+    (name, table): (&str, &[String]),
+    if_exists: bool,
+    out: &mut Out,
+) -> Flow {
+    let target = altered(session, table, "DROP INDEX")?;
+    let mut indexes = target.shape.indexes.clone();
+    let count = indexes.len();
+    indexes.retain(|i| !i.name.eq_ignore_ascii_case(name));
+    if indexes.len() == count && !if_exists {
+        let shown = format!("{}.{name}", table.join("."));
+        return Err(message::DROP_MISSING.with(&[&"index", &shown]).into());
+    }
+    let fill: Filler = Box::new(|row| Ok(row.clone()));
+    reshape(session, &target, target.shape.spec.clone(), indexes, &fill)?;
+    Ok(out.done(Command::Other, None)?)
+}
+
+/// A procedure or a table that a statement of its own names.
+pub(super) fn known(session: &Session, name: &str) -> Option<Arc<StoredObject>> {
+    let mut parts = query::name_parts(name)?;
+    parts.reverse();
+    session.server.kept.named(&parts, &session.database)
+}

@@ -1,0 +1,411 @@
+//! Goal: tables that scripts make behave as SQL Server's documentation says: table variables, temporary tables, tables that
+//! outlive the session; INSERT, UPDATE, DELETE, OUTPUT; constraints, IDENTITY, DEFAULT; ROLLBACK.
+//! Method: scripts run in sessions; rows and messages are compared.
+//! Not covered: procedures (`routines.rs`), expressions in queries (`queries.rs`), and the network (`serve`).
+
+mod common;
+
+use common::{Stage, login, numbers, rows, run, said, value};
+use longshore_tsql::Session;
+
+/// The rows of the last query, each with `|` between its values.
+fn lines(session: &mut Session, script: &str) -> Vec<String> {
+    let record = run(session, script);
+    let said = said(&record);
+    assert!(said.is_empty(), "{script}: {said:?}");
+    rows(&record).iter().map(|row| row.join("|")).collect()
+}
+
+#[test]
+fn rows_are_inserted_changed_and_deleted() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (script, expected) in [
+        (
+            "DECLARE @t TABLE (a int NOT NULL, b varchar(9) DEFAULT 'x');
+             INSERT @t VALUES (1, 'one'), (2, DEFAULT); INSERT INTO @t (a) VALUES (3);
+             INSERT @t SELECT a + 10, b FROM @t WHERE a < 3; SELECT * FROM @t ORDER BY a",
+            vec!["1|one", "2|x", "3|x", "11|one", "12|x"],
+        ),
+        (
+            "CREATE TABLE #t (id int IDENTITY(10, 5), v nvarchar(20));
+             INSERT #t DEFAULT VALUES; INSERT #t (v) VALUES ('a'); SELECT SCOPE_IDENTITY(), @@IDENTITY, @@ROWCOUNT;
+             UPDATE #t SET v = ISNULL(v, 'n') + '!' ; SELECT * FROM #t; DROP TABLE #t",
+            vec!["15|15|1", "10|n!", "15|a!"],
+        ),
+        (
+            "CREATE TABLE #a (id int, n int); CREATE TABLE #b (id int, m int);
+             INSERT #a VALUES (1, 1), (2, 2), (3, 3); INSERT #b VALUES (2, 20), (3, 30);
+             UPDATE x SET n = m FROM #a x INNER JOIN #b ON #b.id = x.id;
+             DELETE #a FROM #a JOIN #b ON #b.id = #a.id WHERE m = 30;
+             DELETE TOP (1) FROM #b; SELECT * FROM #a; SELECT COUNT(*) FROM #b; DROP TABLE #a, #b",
+            vec!["1|1", "2|20", "1"],
+        ),
+        (
+            "CREATE TABLE #n (id int, rn int); INSERT #n (id) VALUES (30), (10), (20);
+             WITH o AS (SELECT rn, ROW_NUMBER() OVER (ORDER BY id) AS place FROM #n) UPDATE o SET rn = place;
+             WITH o AS (SELECT * FROM #n WHERE id = 10) DELETE FROM o;
+             SELECT * FROM #n ORDER BY id; DROP TABLE #n",
+            vec!["20|2", "30|3"],
+        ),
+        (
+            "CREATE TABLE #o (id int IDENTITY, v int); INSERT #o (v) OUTPUT inserted.id, inserted.v VALUES (5), (6);
+             DECLARE @d TABLE (o int, n int);
+             UPDATE #o SET v += 1 OUTPUT deleted.v, inserted.v INTO @d WHERE id = 2; SELECT * FROM @d;
+             DELETE #o OUTPUT deleted.* WHERE id = 1; DROP TABLE #o",
+            vec!["1|5", "2|6", "6|7", "1|5"],
+        ),
+        (
+            "DECLARE @v int; DECLARE @t AS TABLE (a int); INSERT @t VALUES (4); UPDATE @t SET @v = a = a * 2;
+             SELECT @v, a FROM @t",
+            vec!["8|8"],
+        ),
+        (
+            "SELECT name, database_id AS id INTO #dbs FROM sys.databases WHERE database_id > 4; SELECT name FROM #dbs; DROP TABLE #dbs",
+            vec!["shop"],
+        ),
+        (
+            "DECLARE @t TABLE (a int, b int); INSERT @t EXEC ('SELECT 1, 2; SELECT 3, 4'); SELECT * FROM @t",
+            vec!["1|2", "3|4"],
+        ),
+        (
+            "CREATE TABLE #f (drive char(1), mb int); INSERT #f EXEC master..xp_fixeddrives; SELECT drive FROM #f; DROP TABLE #f",
+            vec!["C"],
+        ),
+        (
+            "WITH n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 150)
+             SELECT MAX(i) FROM n OPTION (MAXRECURSION 200)",
+            vec!["150"],
+        ),
+        (
+            "DECLARE @s varchar(99) = ''; DECLARE @t TABLE (a varchar(9)); INSERT @t VALUES ('b'), ('a')
+             SELECT @s = STRING_AGG(a, ',') WITHIN GROUP (ORDER BY a) FROM @t; SELECT @s",
+            vec!["a,b"],
+        ),
+    ] {
+        assert_eq!(lines(&mut session, script), expected, "{script}");
+    }
+}
+
+#[test]
+fn constraints_refuse_a_statement_as_a_whole() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let create = "CREATE TABLE dbo.k (a int PRIMARY KEY, b varchar(5) NOT NULL, c nvarchar(9) NULL CONSTRAINT U UNIQUE)";
+    assert_eq!(said(&run(&mut session, create)), [""; 0]);
+    run(&mut session, "INSERT k VALUES (1, 'a', 'Text')");
+    for (script, expected) in [
+        (
+            "INSERT k VALUES (2, 'b', 'y'), (1, 'c', 'z')",
+            "2627 Violation of PRIMARY KEY constraint 'PK__k__00000001'. Cannot insert duplicate key in object 'dbo.k'. The duplicate key value is (1).",
+        ),
+        (
+            "INSERT k VALUES (3, 'c', 'TEXT  ')",
+            "2627 Violation of UNIQUE KEY constraint 'U'. Cannot insert duplicate key in object 'dbo.k'. The duplicate key value is (TEXT  ).",
+        ),
+        (
+            "INSERT k (a) VALUES (4)",
+            "515 Cannot insert the value NULL into column 'b', table 'master.dbo.k'; column does not allow nulls. INSERT fails.",
+        ),
+        (
+            "UPDATE k SET b = NULL",
+            "515 Cannot insert the value NULL into column 'b', table 'master.dbo.k'; column does not allow nulls. UPDATE fails.",
+        ),
+        (
+            "INSERT k VALUES (5, 'longer text', NULL)",
+            "2628 String or binary data would be truncated in table 'master.dbo.k', column 'b'. Truncated value: 'longe'.",
+        ),
+    ] {
+        let record = run(&mut session, script);
+        let messages = said(&record);
+        assert_eq!(messages[0], expected, "{script}");
+        assert_eq!(
+            messages[1..],
+            ["3621 The statement has been terminated."],
+            "{script}"
+        );
+    }
+    assert_eq!(lines(&mut session, "SELECT * FROM k"), ["1|a|Text"]);
+    for (script, number) in [
+        ("INSERT k VALUES (1)", 213),
+        ("INSERT k (a, b) VALUES (1)", 109),
+        ("INSERT k (a, b) VALUES (1, 'a', 'b')", 110),
+        ("INSERT k (a, b) SELECT 1", 120),
+        ("INSERT k (a) SELECT 1, 2", 121),
+        ("INSERT k (a, a) VALUES (1, 2)", 264),
+        ("INSERT k (nothing) VALUES (1)", 207),
+        ("INSERT nothing VALUES (1)", 208),
+        ("INSERT @t VALUES (1)", 1087),
+        ("UPDATE k SET a = 1, a = 2", 264),
+        ("INSERT sys.databases VALUES (1)", 50002),
+        ("DELETE msdb.dbo.backupset", 50002),
+        ("CREATE TABLE x (a int, A int)", 2705),
+        (
+            "CREATE TABLE x (a int PRIMARY KEY, b int PRIMARY KEY)",
+            1779,
+        ),
+        ("CREATE TABLE x (a int IDENTITY, b int IDENTITY)", 2744),
+        ("CREATE TABLE x (a varchar(9) IDENTITY)", 2749),
+        ("CREATE TABLE x (a int CHECK (a > 0))", 50002),
+        ("CREATE TABLE ##x (a int)", 50002),
+        ("CREATE TABLE msdb.dbo.backupset (a int)", 2714),
+        ("MERGE k USING k ON 1 = 1", 50002),
+        ("BEGIN TRAN; CREATE TABLE x (a int); ROLLBACK", 226),
+    ] {
+        assert_eq!(numbers(&run(&mut session, script)), [number], "{script}");
+    }
+}
+
+#[test]
+fn values_of_every_type_come_back_after_a_restart() {
+    let stage = Stage::new();
+    let create = "CREATE TABLE v (a bit, b bigint, c numeric(30, 10), d float, e date, f time(3), g datetime, h datetime2, \
+                  i datetimeoffset, j char(4), k nvarchar(max), l varbinary(8), m uniqueidentifier, n money, o smalldatetime)";
+    let insert = "INSERT v VALUES (1, -9223372036854775808, 12345678901234.012, 0.1, '2026-02-28', '23:59:59.123', \
+                  '2026-03-01 22:15:04.120', '2026-03-01 22:15:04.1234567', '2026-03-01 22:15:04 +02:00', 'ab', \
+                  N'„Ü“ \"[]\"', 0x00FF, '6F9619FF-8B86-D011-B42D-00C04FC964FF', 1.5, '2026-03-01 22:15'), \
+                  (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";
+    let mut session = stage.session();
+    assert_eq!(said(&run(&mut session, create)), [""; 0]);
+    assert_eq!(said(&run(&mut session, insert)), [""; 0]);
+    let before = lines(&mut session, "SELECT * FROM v");
+    drop(session);
+    let mut session = stage.session();
+    assert_eq!(lines(&mut session, "SELECT * FROM v"), before);
+    assert!(
+        before[0].contains("-9223372036854775808|12345678901234.012"),
+        "{before:?}"
+    );
+    assert!(
+        before[0].contains("|0x00FF|6F9619FF-8B86-D011-B42D-00C04FC964FF|1.5000|"),
+        "{before:?}"
+    );
+    assert_eq!(
+        value(
+            &mut session,
+            "SELECT COUNT(*) FROM v WHERE e < h AND k LIKE N'%Ü%'"
+        ),
+        "1"
+    );
+}
+
+#[test]
+fn tables_are_altered_with_their_rows() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE TABLE t (a int IDENTITY, b varchar(9))",
+    );
+    run(&mut session, "INSERT t VALUES ('1'), ('2')");
+    for script in [
+        "ALTER TABLE t ADD c int NULL, d varchar(3) NOT NULL DEFAULT 'q'",
+        "ALTER TABLE t ADD CONSTRAINT pk PRIMARY KEY CLUSTERED (a)",
+        "ALTER TABLE t ADD CONSTRAINT df DEFAULT 7 FOR c",
+        "ALTER TABLE t ALTER COLUMN b int NULL",
+        "CREATE UNIQUE NONCLUSTERED INDEX ix ON dbo.t (b DESC) INCLUDE (c) WITH (FILLFACTOR = 80) ON [PRIMARY]",
+        "INSERT t (b) VALUES (3)",
+    ] {
+        assert_eq!(said(&run(&mut session, script)), [""; 0], "{script}");
+    }
+    assert_eq!(
+        lines(&mut session, "SELECT * FROM t"),
+        ["1|1|NULL|q", "2|2|NULL|q", "3|3|7|q"]
+    );
+    for (script, number) in [
+        ("INSERT t (b) VALUES (3)", 2601),
+        ("ALTER TABLE t ADD e int NOT NULL", 4901),
+        ("ALTER TABLE t DROP COLUMN a", 5074),
+        ("ALTER TABLE t DROP COLUMN z", 4924),
+        ("ALTER TABLE t DROP CONSTRAINT z", 3728),
+        ("ALTER TABLE z ADD a int", 4902),
+        ("TRUNCATE TABLE z", 4701),
+        ("CREATE INDEX ix ON t (a)", 1913),
+        ("DROP INDEX z ON t", 3701),
+        ("UPDATE t SET a = 1", 8102),
+        ("INSERT t (a) VALUES (1)", 544),
+    ] {
+        let found = numbers(&run(&mut session, script));
+        assert_eq!(found[0], number, "{script}");
+    }
+    let views = "SELECT i.name, i.is_unique, i.is_primary_key FROM sys.indexes i JOIN sys.tables t ON t.object_id = i.object_id";
+    assert_eq!(lines(&mut session, views), ["pk|1|1", "ix|1|0"]);
+    run(
+        &mut session,
+        "DROP INDEX ix ON t; ALTER TABLE t DROP CONSTRAINT pk; ALTER TABLE t DROP COLUMN c, d; TRUNCATE TABLE t",
+    );
+    let given = "SET IDENTITY_INSERT t ON; INSERT t (a, b) VALUES (40, 1); SET IDENTITY_INSERT t OFF; INSERT t (b) VALUES (2); SELECT * FROM t";
+    assert_eq!(lines(&mut session, given), ["40|1", "41|2"]);
+}
+
+#[test]
+fn foreign_keys_hold() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "CREATE TABLE parent (id int PRIMARY KEY)");
+    run(
+        &mut session,
+        "CREATE TABLE child (id int, p int NULL CONSTRAINT fk REFERENCES parent (id))",
+    );
+    run(
+        &mut session,
+        "INSERT parent VALUES (1), (2); INSERT child VALUES (1, 1), (2, NULL)",
+    );
+    let refused = |session: &mut Session, script: &str| said(&run(session, script)).remove(0);
+    assert_eq!(
+        refused(&mut session, "INSERT child VALUES (3, 9)"),
+        "547 The INSERT statement conflicted with the FOREIGN KEY constraint \"fk\". The conflict occurred in database \"master\", table \"dbo.parent\", column 'id'."
+    );
+    assert_eq!(
+        refused(&mut session, "DELETE parent"),
+        "547 The DELETE statement conflicted with the REFERENCE constraint \"fk\". The conflict occurred in database \"master\", table \"dbo.child\", column 'p'."
+    );
+    assert_eq!(
+        lines(
+            &mut session,
+            "DELETE parent WHERE id = 2; SELECT COUNT(*) FROM parent"
+        ),
+        ["1"]
+    );
+    assert_eq!(numbers(&run(&mut session, "DROP TABLE parent")), [3726]);
+    assert_eq!(numbers(&run(&mut session, "TRUNCATE TABLE parent")), [4712]);
+    assert_eq!(
+        numbers(&run(
+            &mut session,
+            "ALTER TABLE child ADD CONSTRAINT f2 FOREIGN KEY (id) REFERENCES nowhere (id)"
+        )),
+        [1767]
+    );
+    run(&mut session, "DROP TABLE child; DROP TABLE parent");
+    assert_eq!(value(&mut session, "SELECT COUNT(*) FROM sys.objects"), "0");
+}
+
+#[test]
+fn rollback_brings_rows_back_but_not_those_of_table_variables() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE TABLE kept (a int PRIMARY KEY); INSERT kept VALUES (1), (2); CREATE TABLE #own (a int)",
+    );
+    let script = "DECLARE @v TABLE (a int); BEGIN TRAN; INSERT kept VALUES (3); UPDATE kept SET a = 10 WHERE a = 1; \
+                  DELETE kept WHERE a = 2; INSERT #own VALUES (1); INSERT @v VALUES (1); ROLLBACK; \
+                  SELECT a FROM kept; SELECT COUNT(*) FROM #own; SELECT COUNT(*) FROM @v";
+    assert_eq!(lines(&mut session, script), ["1", "2", "0", "1"]);
+    run(&mut session, "BEGIN TRAN; DELETE kept; COMMIT");
+    assert_eq!(value(&mut session, "SELECT COUNT(*) FROM kept"), "0");
+    // A batch that an error ends under XACT_ABORT has rolled back.
+    run(
+        &mut session,
+        "SET XACT_ABORT ON; BEGIN TRAN; INSERT kept VALUES (7); SELECT 1 / 0; COMMIT",
+    );
+    assert_eq!(value(&mut session, "SELECT COUNT(*) FROM kept"), "0");
+    // A client that leaves has rolled back.
+    run(&mut session, "BEGIN TRAN; INSERT kept VALUES (8)");
+    drop(session);
+    assert_eq!(
+        value(&mut stage.session(), "SELECT COUNT(*) FROM kept"),
+        "0"
+    );
+}
+
+#[test]
+fn temporary_tables_belong_to_their_session_and_table_variables_to_their_batch() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let mut one = Session::new(server.clone(), login());
+    let mut other = Session::new(server, login());
+    run(&mut one, "CREATE TABLE #t (a int)");
+    assert_eq!(numbers(&run(&mut other, "SELECT * FROM #t")), [208]);
+    assert_eq!(numbers(&run(&mut other, "CREATE TABLE #T (b int)")), [0; 0]);
+    assert_eq!(numbers(&run(&mut one, "CREATE TABLE #T (b int)")), [2714]);
+    assert_eq!(lines(&mut one, "SELECT COUNT(*) FROM tempdb..#t"), ["0"]);
+    run(
+        &mut one,
+        "EXEC ('CREATE TABLE #inside (a int); INSERT #t VALUES (1)')",
+    );
+    assert_eq!(numbers(&run(&mut one, "SELECT * FROM #inside")), [208]);
+    assert_eq!(lines(&mut one, "SELECT * FROM #t"), ["1"]);
+    let nested = "DECLARE @v TABLE (a int); EXEC ('SELECT * FROM @v')";
+    assert!(numbers(&run(&mut one, nested))[0] == 1087);
+    one.reset(false);
+    assert_eq!(numbers(&run(&mut one, "SELECT * FROM #t")), [208]);
+}
+
+#[test]
+fn sessions_that_change_one_table_lose_no_row() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let session = || Session::new(server.clone(), login());
+    run(
+        &mut session(),
+        "CREATE TABLE q (id int IDENTITY PRIMARY KEY, n int)",
+    );
+    run(
+        &mut session(),
+        "CREATE TABLE c (n int); INSERT c VALUES (0)",
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let mut session = session();
+            scope.spawn(move || {
+                for _ in 0..8 {
+                    let done = run(&mut session, "INSERT q (n) VALUES (1); UPDATE c SET n += 1");
+                    assert_eq!(said(&done), [""; 0]);
+                }
+            });
+        }
+    });
+    assert_eq!(
+        value(
+            &mut session(),
+            "SELECT COUNT(DISTINCT id), MAX(id), (SELECT n FROM c) FROM q"
+        ),
+        "24|24|24"
+    );
+}
+
+#[test]
+fn memory_of_tables_is_bounded_and_given_back() {
+    let mut stage = Stage::new();
+    stage.memory = longshore_tsql::Memory::new(8 << 20);
+    let mut session = stage.session();
+    let fill = "CREATE TABLE #m (t varchar(max)); DECLARE @i int = 0; \
+                WHILE @i < 100 BEGIN INSERT #m VALUES (REPLICATE(CAST('x' AS varchar(max)), 200000)); SET @i += 1; IF @@ERROR <> 0 BREAK END";
+    let refused = numbers(&run(&mut session, fill));
+    assert_eq!(refused[0], 701);
+    run(&mut session, "DROP TABLE #m");
+    assert!(stage.memory.held() < 1 << 20, "{}", stage.memory.held());
+    assert_eq!(
+        lines(
+            &mut session,
+            "CREATE TABLE #m (t int); INSERT #m VALUES (1); SELECT * FROM #m"
+        ),
+        ["1"]
+    );
+}
+
+#[test]
+fn names_are_no_way_out_of_their_place() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let name = "x]]; DROP TABLE longshore_object; --\"'";
+    run(
+        &mut session,
+        &format!("CREATE TABLE [{name}] ([c]]\"'] int); INSERT [{name}] VALUES (5)"),
+    );
+    assert_eq!(
+        lines(
+            &mut session,
+            &format!("UPDATE [{name}] SET [c]]\"'] += 1; SELECT [c]]\"'] FROM [{name}]")
+        ),
+        ["6"]
+    );
+    drop(session);
+    let mut session = stage.session();
+    assert_eq!(value(&mut session, "SELECT COUNT(*) FROM sys.tables"), "1");
+    assert_eq!(
+        lines(&mut session, &format!("SELECT * FROM [{name}]")),
+        ["6"]
+    );
+}
