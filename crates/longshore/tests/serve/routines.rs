@@ -64,7 +64,14 @@ fn tables_and_procedures_outlive_the_server_and_temporary_tables_their_client_on
     assert!(says(&other.batch("EXEC shows"), "kept note"));
     // A client that leaves in a transaction has rolled back.
     client.batch("BEGIN TRAN; DELETE notes");
-    drop((client, other, server));
+    drop(client);
+    let is_back = |other: &mut Raw| says(&other.batch("EXEC shows"), "kept note");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !is_back(&mut other) {
+        assert!(std::time::Instant::now() < until, "it is not rolled back");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop((other, server));
     let server = stage.server(&[]);
     let mut client = Raw::login(server.port);
     assert!(says(&client.batch("EXEC shows"), "kept note"));
