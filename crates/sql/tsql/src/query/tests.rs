@@ -596,7 +596,7 @@ fn moment(second: u32) -> String {
 fn ask(session: &Session, text: &str) -> (Vec<Vec<Value>>, i32, bool) {
     let text = text.to_owned();
     let plan = by_text(session, QuerySource::Query(&Fragment::new(text))).unwrap();
-    let sqlite = session.query_context().sqlite(&plan.views).unwrap();
+    let sqlite = session.query_context().sqlite(&plan).unwrap();
     let mut rows = Vec::new();
     let ran = sqlite.run(&plan, &mut |row| {
         rows.push(row);
@@ -786,7 +786,7 @@ fn a_cancel_ends_a_query_after_a_few_thousand_steps_and_writers_never_wait_for_i
         assert!(whole > 20 * STEPS_MAX, "{whole}: {condition}");
 
         let plan = by_text(&session, QuerySource::Query(&Fragment::new(text))).unwrap();
-        let sqlite = session.query_context().sqlite(&plan.views).unwrap();
+        let sqlite = session.query_context().sqlite(&plan).unwrap();
         let catalog = dir.path().join("catalog.db");
         let ran = sqlite.run(&plan, &mut |_| {
             // The first row has come, and the rest is still to be found.
