@@ -5,6 +5,12 @@
 //! - [`damage`]: a few bytes of a page get other values, those with a meaning more often;
 //! - [`Buffer`]: pieces of several files, some with the layout of their table, some with a wrong one.
 //!
+//! Invariants
+//! - The same seed makes the same pages.
+//! - The parts of a buffer cover it.
+//!
+//! Leaves to others: real pages, which servers make ([`crate::postgres`]).
+//!
 //! Source: "Database Page Layout" of PostgreSQL's documentation, htup_details.h, varatt.h, itup.h, nbtree.h.
 
 use crate::Random;
@@ -15,7 +21,7 @@ pub type Attributes = Vec<(i16, u8)>;
 const HEAD: usize = 24;
 const SIZES: [usize; 8] = [8192, 8192, 8192, 8192, 8192, 4096, 16384, 32768];
 
-/// What the values of a column are like.
+/// A kind of values that a column has.
 #[derive(Clone, Copy)]
 enum Style {
     Same,

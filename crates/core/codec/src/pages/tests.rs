@@ -1,7 +1,7 @@
 //! Goal: whatever a page holds, its payload gives it back, and every kernel makes the same payload.
 //! Method: pages from a seed, damaged or not, with layouts that fit or do not; and pages made by hand at the limits of
 //! what is taken apart, where it is also said whether they are.
-//! Not covered: damaged payloads (`tests/pages.rs`).
+//! Not covered: damaged payloads (`tests/pages_payloads.rs`).
 
 use longshore_kit::Random;
 use longshore_kit::pages::Buffer;
@@ -570,14 +570,16 @@ fn at_of(n: usize) -> usize {
 /// Method: the columns whose streams are longest for their plain bytes: empty values, with a longer one here and there.
 #[test]
 fn wide_tables_of_empty_values_come_back() {
-    for columns in [1, 127, 128] {
+    for columns in [1, 128] {
         let attributes = vec![(-1, 1); columns];
-        for rows_each in [1, 30, 200, 700] {
+        for rows_each in [1, 200, 2500] {
             let mut tuples = Vec::new();
             for row in 0..rows_each {
-                let value = |column: usize| match (row + column) % rows_each.clamp(1, 60) {
-                    0 => vec![19, 1, 2, 3, 4, 5, 6, row as u8, column as u8],
-                    _ => vec![3],
+                // Too many different ones at first for a list; and then next to none.
+                let is_long = row < 45;
+                let value = |column: usize| match is_long {
+                    true => vec![19, 1, 2, 3, 4, 5, (row / 5) as u8, row as u8, column as u8],
+                    false => vec![3],
                 };
                 tuples.push(tuple(
                     columns as u16,

@@ -66,7 +66,7 @@ impl Both {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn any_pages_come_back_with_any_layouts(seed in any::<u64>(), level in 0..3_usize, most in 1..200_000_usize) {
         let mut both = Both::new([Level::Low, Level::Medium, Level::High][level]);
