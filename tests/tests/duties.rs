@@ -117,6 +117,10 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/core/facts/src/", "system calls"),
     ("crates/core/io/src/", "system calls, buffers"),
     (
+        "crates/core/codec/src/pages/avx512.rs",
+        "AVX-512: docs/decisions/pages.md",
+    ),
+    (
         "crates/core/parity/src/kernel.rs",
         "GFNI, AVX2: docs/decisions/media.md",
     ),

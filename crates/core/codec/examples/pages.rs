@@ -1,4 +1,8 @@
-//! Compares PAGES with the other algorithms on samples of a cluster.
+//! Compares PAGES with ZSTD on samples of a cluster.
+//!
+//! Goal: speed and size of each level of PAGES, for docs/decisions/pages.md.
+//! Method: the algorithms take turns buffer by buffer on one thread; times are the thread's CPU time; every buffer is
+//! decoded and compared.
 //!
 //! ```text
 //! cargo run --release -p longshore-codec --example pages -- ROUNDS LAYOUTS FILE[:STEP]…
@@ -6,8 +10,8 @@
 //!
 //! Each MiB of a file is one buffer; with STEP every STEPth is taken. FILE.idx has the number of each buffer's layout,
 //! from 1, a line each; 0 is none. LAYOUTS has a line for each layout: its name, how many columns, and LEN:ALIGN of each.
-//! The algorithms take turns buffer by buffer on one thread; times are the thread's CPU time; every buffer is decoded and
-//! compared. Shown: times the speed of ZSTD level 1 (median, lowest, highest of the rounds) and the size beside it.
+//! Shown: times the speed of ZSTD level 1 (median, lowest, highest of the rounds), and the size compared with its size. ONLY
+//! in the environment names one of the algorithms, which then runs alone.
 
 use longshore_codec::pages::{Column, Layout, Part};
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
@@ -103,14 +107,6 @@ fn main() {
                     let encoded = engine.compress_parts(plain, &parts, out);
                     tally.encode += cpu_seconds() - began;
                     tally.bytes += encoded.len;
-                    if only.is_some() && std::env::var("DEC").is_err() {
-                        continue;
-                    }
-                    for _ in 0..std::env::var("DEC").map_or(0, |n| n.parse().unwrap()) {
-                        decoder
-                            .decompress(candidate.1, &out[..encoded.len], back)
-                            .unwrap();
-                    }
                     let began = cpu_seconds();
                     decoder
                         .decompress(candidate.1, &out[..encoded.len], back)

@@ -1,11 +1,13 @@
 //! The kernels of AVX-512.
 //!
 //! Invariants
-//! - A function here is called only where [`is_available`] says so.
+//! - A function here asks [`is_available`] before it uses an instruction.
+//!
+//! Leaves to others: what the results are for (`kernel.rs` has the same in plain Rust).
 
 use std::arch::x86_64::*;
 
-use super::huffman::{Codes, Writer};
+use super::coding::{CodeBook, CodeWriter};
 
 /// Bytes that one register holds.
 pub(super) const PIECE: usize = 64;
@@ -18,7 +20,7 @@ pub(super) fn is_available() -> bool {
 
 /// As the scalar kernel's.
 pub(super) fn encode_four(
-    codes: &Codes,
+    codes: &CodeBook,
     plain: [&[u8]; 4],
     out: &mut [&mut [u8]; 4],
 ) -> [usize; 4] {
@@ -28,13 +30,13 @@ pub(super) fn encode_four(
 }
 
 /// A table of 256 bytes in four registers.
-struct Table([__m512i; 4]);
+struct Lookup([__m512i; 4]);
 
-impl Table {
+impl Lookup {
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn new(bytes: &[u8; 256]) -> Table {
+    fn new(bytes: &[u8; 256]) -> Lookup {
         let (pieces, _) = bytes.as_chunks::<PIECE>();
-        Table([
+        Lookup([
             load(&pieces[0]),
             load(&pieces[1]),
             load(&pieces[2]),
@@ -86,12 +88,12 @@ fn merge(codes: __m512i, lengths: __m512i) -> (__m512i, __m512i) {
 }
 
 struct Wide {
-    lengths: Table,
-    low: Table,
-    high: Table,
+    lengths: Lookup,
+    low: Lookup,
+    high: Lookup,
 }
 
-/// Codes of 64 symbols: eight words of eight symbols, or if one has more than 56 bits, 16 words of four.
+/// CodeBook of 64 symbols: eight words of eight symbols, or if one has more than 56 bits, 16 words of four.
 enum Joined {
     Eights([u64; 8], [u64; 8]),
     Fours([[u64; 8]; 2], [[u64; 8]; 2]),
@@ -125,7 +127,7 @@ impl Wide {
 }
 
 /// Within 16 symbols the first eight are in one half and the others in the other one.
-fn put(writer: &mut Writer, joined: &Joined, out: &mut [u8]) {
+fn put(writer: &mut CodeWriter, joined: &Joined, out: &mut [u8]) {
     match joined {
         Joined::Eights(bits, lengths) => {
             for (bits, len) in bits.iter().zip(lengths) {
@@ -145,13 +147,13 @@ fn put(writer: &mut Writer, joined: &Joined, out: &mut [u8]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn encode_four_wide(codes: &Codes, plain: [&[u8]; 4], out: &mut [&mut [u8]; 4]) -> [usize; 4] {
+fn encode_four_wide(codes: &CodeBook, plain: [&[u8]; 4], out: &mut [&mut [u8]; 4]) -> [usize; 4] {
     let wide = Wide {
-        lengths: Table::new(&codes.lengths),
-        low: Table::new(&codes.codes.map(|code| code as u8)),
-        high: Table::new(&codes.codes.map(|code| (code >> 8) as u8)),
+        lengths: Lookup::new(&codes.lengths),
+        low: Lookup::new(&codes.codes.map(|code| code as u8)),
+        high: Lookup::new(&codes.codes.map(|code| (code >> 8) as u8)),
     };
-    let mut writers = [Writer::default(); 4];
+    let mut writers = [CodeWriter::default(); 4];
     let pieces = plain.map(|plain| plain.as_chunks::<PIECE>().0);
     let common = pieces[3].len();
     let [oa, ob, oc, od] = out;
@@ -188,10 +190,10 @@ fn encode_four_wide(codes: &Codes, plain: [&[u8]; 4], out: &mut [&mut [u8]; 4]) 
     for ((writer, plain), out) in writers.iter_mut().zip(plain).zip(out) {
         rest(codes, &plain[common * PIECE..], writer, out);
     }
-    writers.map(Writer::end)
+    writers.map(CodeWriter::end)
 }
 
-fn rest(codes: &Codes, plain: &[u8], writer: &mut Writer, out: &mut [u8]) {
+fn rest(codes: &CodeBook, plain: &[u8], writer: &mut CodeWriter, out: &mut [u8]) {
     for symbol in plain {
         let symbol = usize::from(*symbol);
         writer.put(
@@ -212,7 +214,7 @@ pub(super) fn unknown(known: &[u8; 256], pieces: &[[u8; PIECE]], from: usize) ->
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn unknown_wide(known: &[u8; 256], pieces: &[[u8; PIECE]], from: usize) -> Option<usize> {
-    let known = Table::new(known);
+    let known = Lookup::new(known);
     let is_unknown =
         |piece: &[u8; PIECE]| _mm512_movepi8_mask(known.look_up(load(piece))) != u64::MAX;
     (from..pieces.len()).find(|i| is_unknown(&pieces[*i]))
@@ -335,7 +337,7 @@ fn load_rows(rows: &[u32]) -> __m512i {
     }
     let mut all = [0; ROWS];
     all[..rows.len()].copy_from_slice(rows);
-    // SAFETY: as above.
+    // SAFETY: the pointer must be valid for 64 bytes: it is that of an array of 16 numbers.
     unsafe { _mm512_loadu_si512(all.as_ptr().cast()) }
 }
 

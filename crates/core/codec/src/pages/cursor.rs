@@ -31,7 +31,7 @@ impl<'a> Cursor<'a> {
         self.at == self.bytes.len()
     }
 
-    /// What is not read yet.
+    /// Bytes that are not read yet.
     pub(super) fn rest(&self) -> usize {
         self.bytes.len() - self.at
     }

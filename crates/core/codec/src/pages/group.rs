@@ -35,7 +35,7 @@
 
 use super::column::{Decoded, Room, get_fixed, get_values, put_fixed, put_values};
 use super::cursor::Cursor;
-use super::heap::{self, COLUMNS_MAX, Form, HEADER_STORED, Rows, Taken};
+use super::heap::{self, COLUMNS_MAX, Form, HEADER_STORED, HeapRows, Taken};
 use super::index::{self, ADDRESS_STORED, Items, KEYS, Order};
 use super::kernel::Kernel;
 use super::layout::{Column, Layout};
@@ -66,12 +66,12 @@ const TEXT_FROM: usize = 16;
 const POINTER: usize = 4;
 const LENGTH: usize = 2;
 
-/// What the pages of a group become.
+/// The streams of a group's pages.
 #[derive(Default)]
 pub(super) struct Group {
     forms: Store,
     heads: Store,
-    rows: Rows,
+    rows: HeapRows,
     items: Items,
     plain: Store,
     room: Room,
@@ -289,8 +289,8 @@ pub(super) struct Ungroup {
     columns: Vec<Column>,
     forms: Taken,
     heads: Taken,
-    rows: heap::Parts,
-    items: index::Parts,
+    rows: heap::HeapParts,
+    items: index::IndexParts,
     plain: Taken,
     room: Decoded,
 }

@@ -1,4 +1,4 @@
-//! Rows of a table: a heap page as line pointers, tuple headers and columns.
+//! HeapRows of a table: a heap page as line pointers, tuple headers and columns.
 //!
 //! The lengths of a column's values without one width are two bytes each. The high one is 0 for a value with a header of
 //! one byte; bit 7 is set for one of four bytes, and then bit 6 if it is compressed, and the bits below are bits 8 to 13 of
@@ -7,14 +7,16 @@
 //! Invariants
 //! - A page is taken apart only if `join` gives it back byte for byte; else nothing is kept of it.
 //!
+//! Leaves to others: special spaces and holes (`group.rs`), and how a column is coded (`column.rs`).
+//!
 //! Source: "Database Page Layout" and "TOAST" of PostgreSQL's documentation, htup_details.h and varatt.h.
 
 use std::ops::Range;
 
 use super::column::{Read, Values};
-use super::kernel::Kernel;
+use super::kernel::{Kernel, fixed};
 use super::layout::Column;
-use super::page::{Head, POINTER_NORMAL, Pointer, align8, word_at};
+use super::page::{Head, POINTER_NORMAL, Pointer, align8, between, word_at};
 use super::store::Store;
 
 /// Tables with more columns are not taken apart.
@@ -75,9 +77,9 @@ impl Tuple {
     }
 }
 
-/// What heap pages became.
+/// The streams of heap pages.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct HeapRows {
     recent: Recent,
     /// One byte for each tuple.
     pub(super) flags: Store,
@@ -99,7 +101,7 @@ pub(super) struct Rows {
     offsets: Vec<u32>,
 }
 
-/// What a page needs besides its columns.
+/// The parts of a page, apart from its columns, that are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Form {
     /// Its line pointers are kept.
@@ -125,7 +127,7 @@ fn all(count: usize) -> u128 {
     }
 }
 
-impl Rows {
+impl HeapRows {
     pub(super) fn memory(&self) -> usize {
         let stores = [&self.flags, &self.headers, &self.pointers, &self.rest];
         let stores = stores.into_iter().chain(&self.nulls).map(Store::memory);
@@ -436,7 +438,7 @@ impl Recent {
 struct Walk<'a> {
     kernel: Kernel,
     page: &'a [u8],
-    /// As that of [`Rows`].
+    /// As that of [`HeapRows`].
     present: &'a [u128],
     offsets: &'a mut [u32],
     column: usize,
@@ -551,23 +553,6 @@ impl Walk<'_> {
     }
 }
 
-/// As [`Kernel::fixed_four`], for values of `N` bytes.
-pub(super) fn fixed<const N: usize>(
-    page: &[u8],
-    offsets: &mut [u32],
-    align: usize,
-    out: &mut [u8],
-) -> Option<()> {
-    let mut filling = 0;
-    for (offset, value) in offsets.iter_mut().zip(out.as_chunks_mut::<N>().0) {
-        let at = (*offset as usize + align) & !align;
-        *value = page.get(at..at + N)?.try_into().ok()?;
-        filling |= between(page, *offset as usize, at);
-        *offset = (at + N) as u32;
-    }
-    (filling == 0).then_some(())
-}
-
 /// Copies the values at `offsets` with these lengths, none above `N`, one behind the other; returns the bytes of all.
 fn copy_short<const N: usize>(
     page: &[u8],
@@ -606,22 +591,15 @@ fn copy(page: &[u8], at: usize, len: usize, out: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The bytes from `start` to `end`, at most seven, in the top of a word: 0 if they are zeros. At least eight bytes lie
-/// before `end`.
-#[inline(always)]
-fn between(page: &[u8], start: usize, end: usize) -> u64 {
-    word_at(page, end - 8) >> 1 >> (63 - 8 * (end - start))
-}
-
 /// Streams from which heap pages are put together, and how far they are used.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct HeapParts {
     recent: Recent,
     pub(super) flags: Taken,
     pub(super) headers: Taken,
     pub(super) pointers: Taken,
     pub(super) nulls: Vec<Taken>,
-    pub(super) columns: Vec<Part>,
+    pub(super) columns: Vec<ColumnRead>,
     pub(super) rest: Taken,
     tuples: Vec<Tuple>,
     /// Which attributes each tuple has.
@@ -659,13 +637,13 @@ impl Taken {
 
 /// A column, and how far it is used. For values of one width, `values.bytes` has them.
 #[derive(Default)]
-pub(super) struct Part {
+pub(super) struct ColumnRead {
     pub(super) values: Read,
     row: usize,
     at: usize,
 }
 
-impl Part {
+impl ColumnRead {
     pub(super) fn rewind(&mut self) {
         (self.row, self.at) = (0, 0);
     }
@@ -707,7 +685,7 @@ impl Stored {
     }
 }
 
-impl Parts {
+impl HeapParts {
     pub(super) fn memory(&self) -> usize {
         let streams = [&self.flags, &self.headers, &self.pointers, &self.rest];
         let streams = streams.into_iter().chain(&self.nulls).map(Taken::memory);
@@ -728,9 +706,9 @@ impl Parts {
         self.nulls.resize_with(columns.div_ceil(8), Taken::default);
         self.nulls.iter_mut().for_each(Taken::rewind);
         if self.columns.len() < columns {
-            self.columns.resize_with(columns, Part::default);
+            self.columns.resize_with(columns, ColumnRead::default);
         }
-        self.columns.iter_mut().for_each(Part::rewind);
+        self.columns.iter_mut().for_each(ColumnRead::rewind);
     }
 
     /// Puts a page together whose head, hole and special space are in `page`. `None` if the streams do not fit it.

@@ -22,18 +22,13 @@
 
 use std::sync::LazyLock;
 
+use super::coding::{BITS_MAX, CodeBook, STREAM_SLACK, encode_one, first_codes};
 use super::kernel::Kernel;
 use crate::PayloadError;
-use crate::huffman::lengths;
 
 use super::cursor::Cursor;
 use super::out::{Out, number_len};
 
-/// Longest code.
-pub(super) const BITS_MAX: usize = 11;
-/// Longest code of a stream below [`SHORT`]: its decoding table is filled in less time.
-const BITS_MAX_SHORT: usize = 9;
-const SHORT: usize = 8192;
 /// From this length on there are four bit streams, which a processor codes at the same time.
 const FOUR_FROM: usize = 256;
 
@@ -116,46 +111,6 @@ static WEIGHED: LazyLock<Box<[f32]>> = LazyLock::new(|| {
     (0..4096).map(weighed).collect()
 });
 
-/// Codes of all symbols; what has no code has length 0.
-pub(super) struct Codes {
-    pub(super) lengths: [u8; 256],
-    pub(super) codes: [u16; 256],
-}
-
-impl Codes {
-    /// For at least two symbols that occur.
-    fn new(counts: &Counts, len: usize) -> Codes {
-        let lengths = if len < SHORT {
-            lengths::<256, BITS_MAX_SHORT>(counts)
-        } else {
-            lengths::<256, BITS_MAX>(counts)
-        };
-        let mut codes = [0; 256];
-        let mut next = first_codes(&lengths);
-        for (code, length) in codes.iter_mut().zip(lengths) {
-            if length > 0 {
-                *code = next[usize::from(length)];
-                next[usize::from(length)] += 1;
-            }
-        }
-        Codes { lengths, codes }
-    }
-}
-
-/// The first code of each length.
-fn first_codes(lengths: &[u8; 256]) -> [u16; BITS_MAX + 2] {
-    let mut of_length = [0u16; BITS_MAX + 1];
-    for length in lengths {
-        of_length[usize::from(*length)] += 1;
-    }
-    of_length[0] = 0;
-    let mut next = [0; BITS_MAX + 2];
-    for length in 1..=BITS_MAX {
-        next[length + 1] = (next[length] + of_length[length]) << 1;
-    }
-    next
-}
-
 /// A stream in Huffman codes that is not written yet.
 pub(super) struct Coded<'a> {
     lengths: Vec<u8>,
@@ -183,7 +138,7 @@ impl<'a> Coded<'a> {
             }
         }
         let highest = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
-        let codes = Codes::new(&counts, plain.len());
+        let codes = CodeBook::new(&counts, plain.len());
         let lengths = written_lengths(&codes.lengths, highest);
         let segment = segment_len(plain.len());
         let each = segment * BITS_MAX / 8 + STREAM_SLACK;
@@ -234,52 +189,6 @@ impl<'a> Coded<'a> {
         out.extend(&self.lengths);
         self.sizes().for_each(|size| out.number(size));
         self.streams.iter().for_each(|stream| out.extend(stream));
-    }
-}
-
-/// Bytes that a stream's memory has beyond its longest codes: the last stores are of eight bytes each.
-pub(super) const STREAM_SLACK: usize = 16;
-
-/// Writes one bit stream to the start of `out`; returns its length.
-pub(super) fn encode_one(codes: &Codes, plain: &[u8], out: &mut [u8]) -> usize {
-    let mut writer = Writer::default();
-    for symbols in plain.chunks(4) {
-        let (mut bits, mut len) = (0u64, 0);
-        for symbol in symbols {
-            let length = u32::from(codes.lengths[usize::from(*symbol)]);
-            bits = bits << length | u64::from(codes.codes[usize::from(*symbol)]);
-            len += length;
-        }
-        writer.put(out, bits, len);
-    }
-    writer.end()
-}
-
-/// Where a bit stream ends so far.
-#[derive(Default, Clone, Copy)]
-pub(super) struct Writer {
-    /// Whole bytes written.
-    at: usize,
-    /// The bits after them, from the top.
-    word: u64,
-    pending: u32,
-}
-
-impl Writer {
-    /// Appends the lowest `len` bits (1 to 56) of `bits`, above which there are none.
-    #[inline(always)]
-    pub(super) fn put(&mut self, out: &mut [u8], bits: u64, len: u32) {
-        let pending = self.pending + len;
-        self.word |= bits << (64 - pending);
-        out[self.at..self.at + 8].copy_from_slice(&self.word.to_be_bytes());
-        self.at += pending as usize >> 3;
-        self.word <<= pending & !7 & 63;
-        self.pending = pending & 7;
-    }
-
-    /// The length of the stream.
-    pub(super) fn end(self) -> usize {
-        self.at + usize::from(self.pending > 0)
     }
 }
 
@@ -385,11 +294,11 @@ fn get_lengths(cursor: &mut Cursor<'_>) -> Result<[u8; 256], PayloadError> {
 }
 
 /// For each [`BITS_MAX`] bits: the length of the code, and eight bits above it the symbol.
-pub(super) type Table = [u16; 1 << BITS_MAX];
+pub(super) type Singles = [u16; 1 << BITS_MAX];
 
 /// Memory for decoding.
 pub(super) struct Tables {
-    table: Box<Table>,
+    table: Box<Singles>,
     pairs: Box<Pairs>,
 }
 
@@ -403,7 +312,7 @@ impl Tables {
 }
 
 /// Fills the table; returns the number of bits that choose an entry: those of the longest code, or `all`.
-fn fill(lengths: &[u8; 256], all: bool, table: &mut Table) -> u32 {
+fn fill(lengths: &[u8; 256], all: bool, table: &mut Singles) -> u32 {
     let longest = lengths
         .iter()
         .fold(0, |longest, length| longest.max(*length));
@@ -467,7 +376,7 @@ pub(super) fn decode(
 /// Symbols, or pairs of them, between two refills: their codes fit the bits that a refill leaves.
 const STEP: usize = 5;
 
-fn decode_four(readers: &mut [Bits<'_>; 4], table: &Table, bits: u32, plain: [&mut [u8]; 4]) {
+fn decode_four(readers: &mut [Bits<'_>; 4], table: &Singles, bits: u32, plain: [&mut [u8]; 4]) {
     let [a, b, c, d] = plain;
     let mut done = 0;
     {
@@ -502,7 +411,7 @@ pub(super) type Pairs = [u32; 1 << BITS_MAX];
 const PAIRED_FROM: usize = 16 << 10;
 
 /// `table` is filled for [`BITS_MAX`] bits.
-fn fill_pairs(table: &Table, pairs: &mut Pairs) {
+fn fill_pairs(table: &Singles, pairs: &mut Pairs) {
     for (index, pair) in pairs.iter_mut().enumerate() {
         let [first_len, first] = table[index].to_le_bytes();
         let second = index << first_len & ((1 << BITS_MAX) - 1);
@@ -517,7 +426,7 @@ fn fill_pairs(table: &Table, pairs: &mut Pairs) {
 
 fn decode_four_by_pairs(
     readers: &mut [Bits<'_>; 4],
-    table: &Table,
+    table: &Singles,
     pairs: &Pairs,
     mut plain: [&mut [u8]; 4],
 ) {
@@ -598,7 +507,7 @@ impl<'a> Bits<'a> {
     }
 
     #[inline(always)]
-    fn symbol(&mut self, table: &Table, bits: u32) -> u8 {
+    fn symbol(&mut self, table: &Singles, bits: u32) -> u8 {
         let entry = table[(self.word >> (64 - bits)) as usize & ((1 << BITS_MAX) - 1)];
         self.word <<= entry & 63;
         self.known = self.known.wrapping_sub(u32::from(entry & 63));
@@ -615,7 +524,7 @@ impl<'a> Bits<'a> {
         *used += usize::from(count);
     }
 
-    fn decode(&mut self, table: &Table, bits: u32, plain: &mut [u8]) {
+    fn decode(&mut self, table: &Singles, bits: u32, plain: &mut [u8]) {
         for symbol in plain {
             while self.known < BITS_MAX as u32 {
                 let byte = self.bytes.get(self.at).copied().unwrap_or(0);

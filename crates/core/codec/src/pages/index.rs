@@ -9,6 +9,8 @@
 //! - A page is taken apart only if `join` gives it back byte for byte; else nothing is kept of it.
 //! - Whether an item has a list follows from its head and its length alone, for both directions.
 //!
+//! Leaves to others: special spaces and holes (`group.rs`).
+//!
 //! Source: itup.h and nbtree.h of PostgreSQL.
 
 use super::heap::Taken;
@@ -36,7 +38,7 @@ pub(super) enum Order {
     Other,
 }
 
-/// What index pages became.
+/// The streams of index pages.
 #[derive(Default)]
 pub(super) struct Items {
     /// Lengths of items, two bytes each.
@@ -212,7 +214,7 @@ impl Items {
 
 /// Streams from which index pages are put together.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct IndexParts {
     pub(super) lengths: Taken,
     pub(super) heads: Taken,
     pub(super) pointers: Taken,
@@ -224,9 +226,9 @@ pub(super) struct Parts {
     places: Vec<(usize, usize)>,
 }
 
-impl Parts {
+impl IndexParts {
     pub(super) fn streams(&mut self) -> impl Iterator<Item = &mut Taken> {
-        let Parts {
+        let IndexParts {
             lengths,
             heads,
             pointers,

@@ -1,11 +1,12 @@
-//! What takes most of the time, in the widest instructions of the processor.
+//! The loops that take most of the time, in the widest instructions of the processor.
 //!
 //! Invariants
 //! - Every kernel gives the bytes that the scalar one gives.
 //!
 //! Leaves to others: what is computed with them (`huffman.rs`, `planes.rs`, `heap.rs`).
 
-use super::huffman::{Codes, encode_one};
+use super::coding::{CodeBook, encode_one};
+use super::page::between;
 
 /// Instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Kernel {
             Kernel::Avx512 if align < 4 => {
                 super::avx512::fixed_four(page, offsets, align as u32, out)
             }
-            _ => super::heap::fixed::<4>(page, offsets, align, out),
+            _ => fixed::<4>(page, offsets, align, out),
         }
     }
 
@@ -121,7 +122,7 @@ impl Kernel {
     /// Writes four bit streams; returns their lengths.
     pub(super) fn encode_four(
         self,
-        codes: &Codes,
+        codes: &CodeBook,
         plain: [&[u8]; 4],
         mut out: [&mut [u8]; 4],
     ) -> [usize; 4] {
@@ -133,4 +134,21 @@ impl Kernel {
             _ => std::array::from_fn(|i| encode_one(codes, plain[i], out[i])),
         }
     }
+}
+
+/// As [`Kernel::fixed_four`], for values of `N` bytes.
+pub(super) fn fixed<const N: usize>(
+    page: &[u8],
+    offsets: &mut [u32],
+    align: usize,
+    out: &mut [u8],
+) -> Option<()> {
+    let mut filling = 0;
+    for (offset, value) in offsets.iter_mut().zip(out.as_chunks_mut::<N>().0) {
+        let at = (*offset as usize + align) & !align;
+        *value = page.get(at..at + N)?.try_into().ok()?;
+        filling |= between(page, *offset as usize, at);
+        *offset = (at + N) as u32;
+    }
+    (filling == 0).then_some(())
 }

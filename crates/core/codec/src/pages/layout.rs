@@ -1,7 +1,7 @@
 //! What a caller may say about a buffer: which of its bytes are rows of which table.
 //!
 //! Invariants
-//! - A layout is a hint. Whatever it says, a payload gives its plain bytes back.
+//! - A layout is a hint. A payload gives its plain bytes back with any.
 //!
 //! Source: `pg_attribute` of PostgreSQL's documentation ("System Catalogs").
 

@@ -6,6 +6,8 @@
 //! Invariants
 //! - `join` refuses what does not end exactly where the plain bytes and all streams end.
 //!
+//! Leaves to others: how each part is coded (`stream.rs`).
+//!
 //! Source: LZ4 block format, lz4_Block_format.md of LZ4 1.9.4.
 
 use super::store::Store;

@@ -2,7 +2,7 @@
 //!
 //! A row's values of one column resemble each other, and its headers resemble the next row's. So pages are taken apart: line
 //! pointers and headers are predicted, values become columns and planes of bytes, index keys and row addresses lie together.
-//! What a stream then holds is coded by how often its bytes occur, and only text is searched for matches.
+//! A stream is coded by how often its bytes occur, and only text is searched for matches.
 //!
 //! | offset | size | value |
 //! |---|---|---|
@@ -17,6 +17,9 @@
 //! - A payload is complete: the layout that it needs is in it.
 //! - A layout that does not fit costs size and time, and nothing else.
 //! - The streams of a payload decode to at most [`EXPANSION_MAX`] times the plain bytes and [`EXPANSION_MORE`].
+//!
+//! Leaves to others: which tables the bytes are of (the caller's parts), and the checksums around a payload
+//! (`longshore-media`).
 
 use out::Out;
 
@@ -25,6 +28,7 @@ use crate::{Level, PayloadError};
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod coding;
 mod column;
 mod cursor;
 mod group;

@@ -3,6 +3,8 @@
 //! Invariants
 //! - A plausible head has `LEN <= lower <= upper <= special <= size`, and whole line pointers below `lower`.
 //!
+//! Leaves to others: what is below the pointers (`heap.rs`, `index.rs`).
+//!
 //! Source: "Database Page Layout" of PostgreSQL's documentation, bufpage.h and itemid.h.
 
 /// `lp_flags` of a line pointer to a tuple or an item.
@@ -14,7 +16,7 @@ pub(super) const SIZE_BITS: std::ops::RangeInclusive<u8> = 12..=15;
 pub(super) const SIZE_BITS_USUAL: u8 = 13;
 const VERSION: u16 = 4;
 
-/// What a page's first bytes say of the others.
+/// The part of a page's head that says where the rest is.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     pub(super) lower: usize,
@@ -116,4 +118,11 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 #[inline(always)]
 pub(super) fn word_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// The bytes from `start` to `end`, at most seven, in the top of a word: 0 if they are zeros. At least eight bytes lie
+/// before `end`.
+#[inline(always)]
+pub(super) fn between(page: &[u8], start: usize, end: usize) -> u64 {
+    word_at(page, end - 8) >> 1 >> (63 - 8 * (end - start))
 }

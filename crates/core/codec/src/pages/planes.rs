@@ -1,10 +1,12 @@
-//! Values of one width as planes: all first bytes, then all second bytes, and so on. What varies little then lies
-//! together, and what is random does not spoil the rest.
+//! Values of one width as planes: all first bytes, then all second bytes, and so on. Bytes that vary
+//! little are then together, and random ones do not spoil the rest.
 //!
 //! A *lane* is four bytes of each value, read as a little-endian number.
 //!
 //! Invariants
 //! - `join` undoes `split`, and `sum` undoes `differences`.
+//!
+//! Leaves to others: which values become planes, and which lanes differences (`column.rs`).
 
 use super::kernel::Kernel;
 

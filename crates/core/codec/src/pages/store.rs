@@ -1,7 +1,7 @@
 //! Memory that is filled from its start for one buffer, and again for the next.
 //!
 //! Invariants
-//! - What is used was written since the last `clear`.
+//! - Used bytes were written since the last `clear`.
 
 /// Bytes, of which the first are used. The others are there, so that a copy may write more than it means to.
 #[derive(Default)]

@@ -77,7 +77,7 @@ enum Choice {
     Zstd,
 }
 
-/// What a search for matches gained in a sample.
+/// The gain of a search for matches in a sample.
 struct Sampled {
     /// Bytes as Huffman codes.
     coded: f32,
@@ -485,7 +485,7 @@ impl Decoder {
                 };
                 plain.resize(len, *most);
                 if !excepted(gaps, plain) {
-                    return Err(cursor.error("an exception lies outside its stream"));
+                    return Err(cursor.error("an exception is outside of its stream"));
                 }
             }
             _ => return Err(cursor.error("a stream has a mode that is not known")),

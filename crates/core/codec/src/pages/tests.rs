@@ -7,7 +7,7 @@ use longshore_kit::Random;
 use longshore_kit::pages::Buffer;
 use longshore_kit::random::from_env;
 
-use super::heap::{Form, Rows};
+use super::heap::{Form, HeapRows};
 use super::index::{Items, Order};
 use super::kernel::Kernel;
 use super::page::Head;
@@ -126,7 +126,7 @@ fn rows(page: &[u8], attributes: &[(i16, u8)], what: &str) -> Option<Form> {
     round_trip(Level::Low, &plain, &parts, what);
     let head = Head::of(page)?;
     let mut forms = kernels().map(|kernel| {
-        let mut rows = Rows::default();
+        let mut rows = HeapRows::default();
         rows.clear(attributes.len());
         rows.split(kernel, page, &head, layout.columns())
     });
