@@ -193,6 +193,11 @@ impl StripeCheck {
         }
     }
 
+    /// What the set's key was made for.
+    pub fn context(&self) -> KeyContext {
+        self.context
+    }
+
     /// Number of the family, from 1.
     pub fn family(&self) -> u16 {
         self.family_index as u16 + 1

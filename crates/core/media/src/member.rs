@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use uuid::Uuid;
 
-use longshore_crypt::{IndexKeys, Keyring, Keys, Root, SignatureState, Signers};
+use longshore_crypt::{IndexKeys, KeyContext, Keyring, Keys, Root, SignatureState, Signers};
 
 use crate::Error;
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
@@ -656,14 +656,15 @@ impl Member {
     }
 
     /// Calls `each` with the rows of a set's index, chunk by chunk, first to last, and with the chunk's offset. Together
-    /// the chunks must list as many blocks as the trailer counts, and in an encrypted set give the family's root.
+    /// the chunks must list as many blocks as the trailer counts, and in an encrypted set give the family's root. Returns what
+    /// the key of an encrypted set was made for.
     pub fn chunks(
         &self,
         part: &SetPart,
         seal: &Seal,
         keyring: &Keyring,
         mut each: impl FnMut(u64, Vec<Row>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<KeyContext>, Error> {
         let position = seal.trailer.position;
         // By the media, not by the set: a set whose header cannot be read is no plain one.
         let is_encrypted = self.header.encrypted;
@@ -717,7 +718,7 @@ impl Member {
             ended.map_err(|refused| refused.of(&self.device, position))?;
         }
         match blocks == seal.trailer.blocks_here {
-            true => Ok(()),
+            true => Ok(start.map(|start| start.check.context())),
             false => Err(set_damaged("its index does not list all of its blocks")),
         }
     }

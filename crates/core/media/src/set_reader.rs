@@ -704,7 +704,7 @@ impl MediaSet {
         let (part, seal) = self.sealed(member, position)?;
         let mut picks = Vec::new();
         let attributes = part.header.as_ref().is_ok_and(|header| header.attributes);
-        member.chunks(part, seal, &self.keyring, |offset, rows| {
+        let context = member.chunks(part, seal, &self.keyring, |offset, rows| {
             for row in rows {
                 let items = manifest::decode_with(attributes, &row.manifest, row.plain_len)
                     .map_err(|e| member.damaged(offset, e))?;
@@ -726,7 +726,8 @@ impl MediaSet {
             return Ok(None);
         }
         let stream = self.stream(family_index, position)?;
-        Ok(Some(stream.pick(picks, seal.trailer.clone())))
+        let picked = stream.pick((picks, context), seal.trailer.clone());
+        picked.map(Some)
     }
 
     /// A stripe without a set that other stripes have has lost it, or never got it.

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use longshore_codec::Algorithm;
-use longshore_crypt::{Keyring, Keys, Root, Signers};
+use longshore_crypt::{KeyContext, Keyring, Keys, Root, Signers};
 use longshore_io::{crc32c, crc32c_append};
 
 use crate::Error;
@@ -242,10 +242,22 @@ impl BlockStream {
         self
     }
 
-    /// Reads only these blocks from now on; `trailer` is the set's trailer on this stripe.
-    pub(crate) fn pick(mut self, picks: Vec<Pick>, trailer: SetTrailer) -> BlockStream {
+    /// Reads only these blocks from now on; `trailer` is the set's trailer on this stripe. `context`: what the key of the index
+    /// was made for. Digests are of tags, and whoever chooses a key can make blocks of any tag: so it must be this stream's.
+    ///
+    /// Errors: [`Error::SetDamaged`].
+    pub(crate) fn pick(
+        mut self,
+        (picks, context): (Vec<Pick>, Option<KeyContext>),
+        trailer: SetTrailer,
+    ) -> Result<BlockStream, Error> {
+        if self.check.as_ref().map(StripeCheck::context) != context {
+            return Err(
+                self.set_damaged("its header or its keys have changed since its index was read")
+            );
+        }
         self.picked = Some(PickedBlock::new(picks, trailer));
-        self
+        Ok(self)
     }
 
     /// Whether only some of the set's blocks are read.

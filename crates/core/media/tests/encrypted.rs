@@ -7,18 +7,24 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use longshore_codec::Algorithm;
 use longshore_crypt::{
-    Identities, Identity, Keyring, NewKey, Recipients, SignatureState, Signed, Signers, SigningKey,
+    Identities, Identity, Keyring, NewKey, Recipients, SetKeys, SignatureState, Signed, Signers,
+    SigningKey,
 };
+use longshore_io::Via;
 use longshore_kit::Random;
 use longshore_kit::random::from_env;
+use longshore_media::device::DeviceClass;
 use longshore_media::record::{Container, RecordKind};
-use longshore_media::{Disposition, EncryptTo, Error, Item, MediaSet, copy_set};
+use longshore_media::{
+    BackupDevice, Disposition, EncryptTo, Error, FamilyRead, FamilyWrite, Item, MediaSet,
+    PendingStripe, copy_set,
+};
 use support::forge::{Piece, mend, put, put_together, take_apart};
-use support::{Shape, Slot, devices, expected, media, read_all_with, small_tree};
+use support::{Shape, Slot, Stripe, devices, expected, media, read_all_with, small_tree};
 
 const STRIPES: usize = 3;
 /// Of the bytes after a record's fields, one in so many is changed.
@@ -44,6 +50,13 @@ fn shape(identity: &Identity, algorithm: Algorithm) -> Shape {
         }),
         ..Shape::new(Disposition::New, algorithm, 50)
     }
+}
+
+fn shape_signed(identity: &Identity, sign: &Arc<SigningKey>) -> Shape {
+    let mut shape = shape(identity, Algorithm::Zstd);
+    let encryption = shape.encryption.as_mut().unwrap();
+    encryption.sign = Some(sign.clone());
+    shape
 }
 
 /// The stripes of a set for this identity that is signed, or not.
@@ -208,6 +221,92 @@ fn a_signature_that_is_changed_removed_replaced_or_of_another_set_is_refused() {
     assert_eq!(found, SignatureState::Stranger(other.signer()));
     let found = refused(&resigned(*own.signer().as_bytes()), &strict);
     assert_eq!(found, SignatureState::Wrong(own.signer()));
+}
+
+/// A stripe that somebody changes while it is open.
+#[derive(Debug, Clone)]
+struct Changing(Arc<Mutex<Vec<u8>>>);
+
+impl Changing {
+    fn stripe(&self) -> Stripe {
+        let bytes = self.0.lock().unwrap().clone();
+        let (name, bytes) = (self.name(), Arc::new(bytes));
+        Stripe { name, bytes }
+    }
+}
+
+impl PendingStripe for Changing {
+    fn open_pending(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        Ok(None)
+    }
+
+    fn complete_pending(&self) -> Result<(), Error> {
+        self.stripe().complete_pending()
+    }
+}
+
+impl FamilyRead for Changing {
+    fn len_bytes(&self) -> Result<Option<u64>, Error> {
+        self.stripe().len_bytes()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        self.stripe().read_at(buf, offset)
+    }
+}
+
+impl BackupDevice for Changing {
+    fn name(&self) -> String {
+        "changing".into()
+    }
+
+    fn class(&self) -> DeviceClass {
+        DeviceClass::File
+    }
+
+    fn open(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        Ok(Some(Arc::new(self.clone())))
+    }
+
+    fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        self.stripe().create(via)
+    }
+
+    fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        self.stripe().append(offset, via)
+    }
+}
+
+/// Goal: an index that was proved proves no blocks of another key: who chooses a key can make a block of any tag.
+/// Method: between the index and the first block somebody puts Keys records there that he made for the set's own header.
+#[test]
+fn keys_that_are_exchanged_between_the_index_and_its_blocks_are_refused() {
+    let identity = identity();
+    let own = Arc::new(SigningKey::new().unwrap());
+    let keyring = strict(&identity, &own);
+    let mut genuine = media(1, &[(shape_signed(&identity, &own), small_tree())]);
+    let genuine = genuine.remove(0);
+    let mut pieces = take_apart(Container::Zstd, &genuine);
+    let header = pieces[places(&pieces, RecordKind::Set)[0]].body.clone();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let theirs = NewKey::wrapped(&recipients).unwrap();
+    let (_, bodies) = SetKeys::create(&header, &theirs, [0; 32]).unwrap();
+    for (at, body) in places(&pieces, RecordKind::Keys).into_iter().zip(bodies) {
+        pieces[at].body = body;
+    }
+    let exchanged = put_together(Container::Zstd, &pieces);
+    assert!(exchanged.len() == genuine.len() && exchanged != genuine);
+
+    let stripe = Arc::new(Mutex::new(genuine));
+    let device: Arc<dyn BackupDevice> = Arc::new(Changing(stripe.clone()));
+    let media = MediaSet::open(&[device]).unwrap().with_keyring(&keyring);
+    assert!(media.stream_of(0, 1, &|_: &[Item]| true).unwrap().is_some());
+    let wants = |_: &[Item]| {
+        *stripe.lock().unwrap() = exchanged.clone();
+        true
+    };
+    let refused = media.stream_of(0, 1, &wants).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::SetDamaged { .. }), "{refused}");
 }
 
 /// Goal: a signature is of the header and the totals, also where no block is read: retention counts by them.

@@ -387,6 +387,7 @@ impl Shelf {
                 WalArchive::create(&*to.storage, &base, &below, &*to.clock)?
             }
         };
+        let archive = archive.with_keyring(&to.keyring);
         if let Some((begun, copied)) = first {
             let system = from.identified()?.system;
             let logs = copied.iter().filter_map(|set| set.log);

@@ -569,7 +569,13 @@ impl Shelf {
             Err(error @ (MediaError::Bucket(_) | MediaError::Cancelled { .. })) => broken(error),
             // Stripes get their names when everything is durable; until then a stripe may lack anything.
             Err(_) if !any_finished => BackupState::Abandoned,
-            Err(error) => broken(error),
+            Err(error) => match broken(error) {
+                // Anybody may have put a stripe among the machine's own: their WAL is kept.
+                BackupState::Foreign { what, .. } if signers.required() => {
+                    BackupState::Unknown { what }
+                }
+                state => state,
+            },
         }
     }
 

@@ -276,7 +276,8 @@ fn target(
 
 /// Backups that cannot be restored, branches in one place, and what is nobody's.
 fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &mut Notes) {
-    let newest = told.backups.iter().map(|row| row.begun_us).max();
+    let own = told.backups.iter().filter(|row| !row.is_strangers);
+    let newest = own.map(|row| row.begun_us).max();
     for row in told.backups.iter().filter(|r| !r.restorable) {
         let text = format!("{}: {}", row.label, row.detail);
         match row.state {

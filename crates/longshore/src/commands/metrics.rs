@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::info::{self, DescribedDatabase};
 use super::results::Results;
-use super::shelves::Failures;
+use super::shelves::{Failures, Row};
 use crate::context::Context;
 use crate::options::{Info, Metrics};
 use longshore_terminal::failure::{Exit, Failure};
@@ -329,7 +329,9 @@ const STATES: [&str; 11] = [
 
 /// The state of the newest backup, in the form of a set of states: each has a line, so that none is missing when it ends.
 fn state_metrics(d: &DescribedDatabase) -> String {
-    let Some(newest) = d.backups.iter().max_by_key(|row| row.begun_us) else {
+    // A stranger chooses the time in a label.
+    let order = |row: &&Row| (!row.is_strangers, row.begun_us);
+    let Some(newest) = d.backups.iter().max_by_key(order) else {
         return String::new();
     };
     let (name, target) = (escaped(&d.database), escaped(&d.target));

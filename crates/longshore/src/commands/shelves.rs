@@ -209,6 +209,9 @@ pub struct Row {
     /// Whose it is, in one word; `None` where no signers are configured.
     pub signature: Option<&'static str>,
     pub signer: Option<String>,
+    /// Whether it is refused for its signature: then it is not the newest one, whatever its label says.
+    #[serde(skip)]
+    pub is_strangers: bool,
     /// Labels of the backups that it depends on, parent first.
     pub needed: Vec<String>,
     pub used_by: Vec<String>,
@@ -281,6 +284,7 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
             description: complete.and_then(|c| given(&c.header.description)),
             signature: complete.and_then(|c| Some(c.signature?.word())),
             signer: complete.and_then(|c| Some(c.signature?.signer()?.to_string())),
+            is_strangers: set.is_strangers(),
             needed: needs,
             used_by: set.readers.iter().map(Holder::text).collect(),
             log: complete.and_then(|c| {

@@ -180,6 +180,66 @@ fn a_forged_backup_is_neither_restored_nor_counted_where_signatures_are_required
     stage.line("config check").says("lssigner1");
 }
 
+/// Goal: a stranger chooses the time of his label, and is not the newest backup for whoever watches, either. A stripe that he
+/// puts among the machine's own removes none of their WAL.
+#[test]
+fn a_strangers_label_hides_no_backup_that_failed_and_his_stripe_makes_none_foreign() {
+    let stage = configured();
+    let file = stage.path("no-config/longshore/longshore.toml");
+    let plain = std::fs::read_to_string(&file).unwrap();
+    let (to, own) = (
+        line(&stage, "key new id"),
+        line(&stage, "key new --signing own"),
+    );
+    let write = |rest: &str| {
+        let text = format!("{plain}[encryption]\nrecipients = [\"{to}\"]\n{rest}\n");
+        std::fs::write(&file, text).unwrap();
+    };
+    let strict = format!(
+        "sign = \"{}\"\nsigners = [\"{own}\"]\nrequire_signature = true",
+        stage.path("own").display()
+    );
+    write(&strict);
+    stage.line("backup sales").exits(0);
+    let genuine = stage.names("disk1/sales");
+    write("");
+    stage.shell(STRANGE).exits(0);
+    write(&strict);
+    let all = stage.names("disk1/sales");
+    let theirs = all.iter().find(|label| !genuine.contains(label)).unwrap();
+    let chosen = "20991231T000000Z-full-00000000";
+    let at = |disk: &str, label: &str| stage.path(disk).join("sales").join(label);
+    for disk in ["disk1", "disk2"] {
+        std::fs::rename(at(disk, theirs), at(disk, chosen)).unwrap();
+    }
+    stage
+        .line("metrics sales")
+        .says("target=\"nightly\",state=\"complete\"} 1");
+    // A run of the machine's own that was killed since.
+    let killed = at("disk1", "20980101T000000Z-full-00000000");
+    std::fs::create_dir(&killed).unwrap();
+    std::fs::write(killed.join("family-1.bak.longshore-new"), b"begun").unwrap();
+    stage
+        .line("check sales")
+        .says("the newest run did not complete");
+    std::fs::remove_dir_all(&killed).unwrap();
+
+    let state = || {
+        let rows = backups(&stage);
+        let row = rows.iter().find(|row| row["label"] == *genuine[0]);
+        row.unwrap()["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state(), "complete");
+    let stripe = std::fs::read_dir(at("disk2", chosen)).unwrap();
+    let stripe = stripe.map(|entry| entry.unwrap().path());
+    let stripe = stripe.filter(|path| path.extension().is_some_and(|e| e == "bak"));
+    for path in stripe {
+        let name = path.file_name().unwrap();
+        std::fs::copy(&path, at("disk2", &genuine[0]).join(name)).unwrap();
+    }
+    assert_eq!(state(), "unknown");
+}
+
 #[test]
 fn options_say_who_signs_and_whose_signatures_count() {
     let stage = configured();

@@ -266,6 +266,64 @@ fn options_say_who_signs_wal_and_whose_signatures_count() {
     }
 }
 
+/// Goal: what goes on to copies at once is what the machine archived, and nothing that a stranger put into the archive.
+#[test]
+fn a_strangers_segment_does_not_go_on_to_copies_at_once() {
+    let Some(server) = stopped() else { return };
+    let names = wal_files(&server);
+    let (_, to) = identity(&server, "id");
+    let (key, signer) = signing(&server, "key");
+    let (other, _) = signing(&server, "other");
+    let config = beside(&server, "longshore.toml");
+    let place = |name: &str| beside(&server, name);
+    for name in ["near", "far"] {
+        let directory = PathBuf::from(place(name));
+        std::fs::create_dir(&directory).unwrap();
+        server.user().own(&directory);
+    }
+    let text = format!(
+        "[database.main]\nurl = \"{}\"\ntarget = \"near\"\ncopies = [\"far\"]\n\
+         [database.main.wal]\ncopy_at_once = true\n\
+         [target.near]\ndirectories = [\"{}\"]\n[target.far]\ndirectories = [\"{}\"]\n\
+         [encryption]\nrecipients = [\"{to}\"]\nsign = \"{key}\"\nsigners = [\"{signer}\"]\n\
+         require_signature = true\n",
+        server.url(),
+        place("near"),
+        place("far")
+    );
+    std::fs::write(&config, text).unwrap();
+    let own = |args: &[&str]| run(&server, &[args, &["--config", &config]].concat());
+    let path = |name: &str| format!("pg_wal/{name}");
+    for target in ["near", "far"] {
+        let create = ["wal", "create", "--database", "main", "--target", target];
+        exits(&own(&create), 0);
+    }
+    let file = path(&names[0]);
+    let push = ["wal", "push", &file, "--database", "main"];
+    exits(&own(&push), 0);
+    let follow = || exits(&own(&[&push[..], &["--only-follow"]].concat()), 0);
+    let (near, far) = (place("near/main/wal"), place("far/main/wal"));
+    // The push has started a process that does the same.
+    for _ in 0..200 {
+        follow();
+        if sealed(&far, &names[0]).exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(sealed(&far, &names[0]).exists());
+    let theirs = path(&names[1]);
+    let args = ["wal", "push", &theirs, "--archive", &near];
+    let strange = ["--encrypt-to", &to, "--sign", &other];
+    exits(&run(&server, &[&args[..], &strange].concat()), 0);
+    assert!(sealed(&near, &names[1]).exists());
+    for _ in 0..3 {
+        follow();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(!sealed(&far, &names[1]).exists());
+}
+
 fn run_receive(server: &Server, archive: &str, more: &[&str]) -> Output {
     let mut command = receive(server, archive, &["--once"]);
     command.args(more).output().unwrap()

@@ -17,6 +17,7 @@ use super::form::form;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::{devices, shelves};
 use crate::context::Context;
+use crate::keys::lenient_keyring;
 use crate::options::WalPush;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
@@ -107,7 +108,10 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     };
     let pg_wal = open(options, context)?;
+    // What is refused here is not copied, either.
+    let keyring = lenient_keyring(context, &options.keys)?;
     let from = ArchiveLocation::of(&options.archive, context)?.existing(context)?;
+    let from = from.with_keyring(&keyring);
     let (mut goes_on, mut was_idle) = (true, false);
     while goes_on {
         let Some(turn) = pg_wal.turn_to_follow()? else {
@@ -116,6 +120,7 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         let (mut reached, mut files) = (Vec::new(), 0);
         for target in copies {
             let result = archive(database, target, context).and_then(|to| {
+                let to = to.with_keyring(&keyring);
                 let form = form((None, None), Some(database), context);
                 loop {
                     let copied =
