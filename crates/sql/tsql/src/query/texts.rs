@@ -78,7 +78,7 @@ pub(crate) fn parts(name: &str) -> Option<Vec<String>> {
 /// PARSENAME: name, number of the part from the right
 pub(super) fn parse_name(arguments: &[Value]) -> Result<Value> {
     let number = whole(&arguments[1])?;
-    let number = number.and_then(|n| usize::try_from(n - 1).ok());
+    let number = number.and_then(|n| usize::try_from(n.checked_sub(1)?).ok());
     let found = match (&arguments[0], number) {
         (Value::Null, _) | (_, None) => None,
         (name, Some(i)) => parts(&text(name)).and_then(|parts| parts.get(i).cloned()),
