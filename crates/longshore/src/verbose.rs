@@ -48,7 +48,7 @@ pub fn plan(plan: &Plan) -> String {
             "Layouts",
             format!(
                 "{} relations, Databases={}, NotAsked={}",
-                known.relations, known.databases, known.databases_not_asked
+                known.relations, known.databases_asked, known.databases_not_asked
             ),
         );
     }

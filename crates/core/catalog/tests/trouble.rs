@@ -300,7 +300,7 @@ fn a_catalog_of_a_newer_version_is_refused_and_stays_as_it_was() {
             refused,
             Error::Newer {
                 found: 99,
-                known: 9,
+                known: 10,
                 ..
             }
         ),

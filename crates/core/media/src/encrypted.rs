@@ -193,7 +193,7 @@ impl StripeCheck {
         }
     }
 
-    /// What the set's key was made for.
+    /// The header and recipients that the set's key was made for.
     pub fn context(&self) -> KeyContext {
         self.context
     }

@@ -136,7 +136,7 @@ fn a_set_of_a_newer_version_is_named_and_the_older_sets_stay_readable() {
             put(
                 &mut sets.last().unwrap().body,
                 56,
-                (1u64 << 5).to_le_bytes(),
+                (1u64 << 63).to_le_bytes(),
             );
             put_together(Container::Zstd, &pieces)
         })

@@ -138,7 +138,7 @@ pub struct LayoutsKnown {
     /// Relations whose layout is known.
     pub relations: u64,
     /// Databases that answered.
-    pub databases: u64,
+    pub databases_asked: u64,
     /// Databases that nobody may connect to, that refused, or that did not answer in time.
     pub databases_not_asked: u64,
 }
@@ -152,7 +152,7 @@ impl From<LayoutCount> for LayoutsKnown {
         } = count;
         LayoutsKnown {
             relations,
-            databases,
+            databases_asked: databases,
             databases_not_asked,
         }
     }

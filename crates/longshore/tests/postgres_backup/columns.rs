@@ -124,7 +124,7 @@ fn tables_of_every_form_come_back_from_columns() {
         let report = answer(&succeed(&mut stage.in_columns(&["columns"])));
         // template0 and the closed database.
         assert_eq!(layouts(&report, "databases_not_asked"), 2);
-        assert_eq!(layouts(&report, "databases"), 3);
+        assert_eq!(layouts(&report, "databases_asked"), 3);
         assert!(layouts(&report, "relations") > 200, "{report}");
         assert_eq!(report["run"]["engines"][0]["name"], "pages");
         expect(0, ["verify".as_ref(), stage.path("columns").as_os_str()]);
@@ -252,7 +252,7 @@ fn a_backup_without_any_layout_is_as_good() {
         // A backup's own queries set hint bits: later backups find them set.
         as_keeper("nul:");
         let report = as_keeper(stage.path("few").to_str().unwrap());
-        assert_eq!(layouts(&report, "databases"), 1);
+        assert_eq!(layouts(&report, "databases_asked"), 1);
         assert_eq!(layouts(&report, "databases_not_asked"), 4);
         assert_same(&stage, &mapped(&stage, &["few"]));
         let report = answer(&succeed(stage.in_columns(&["sent"]).arg("--remote")));
@@ -306,7 +306,7 @@ fn no_code_of_a_database_runs_while_it_is_asked() {
              alter database evil set quote_all_identifiers = on",
         );
         let report = answer(&succeed(&mut stage.in_columns(&["media"])));
-        let asked = layouts(&report, "databases") + layouts(&report, "databases_not_asked");
+        let asked = layouts(&report, "databases_asked") + layouts(&report, "databases_not_asked");
         assert_eq!(asked, 4, "{report}");
         assert_eq!(layouts(&report, "databases_not_asked"), 1, "{report}");
         let traces =
@@ -341,7 +341,7 @@ fn a_database_that_refuses_is_counted_and_no_error() {
     std::fs::write(server.data_dir().join("pg_hba.conf"), hba).unwrap();
     server.start();
     let report = answer(&succeed(&mut stage.in_columns(&["media"])));
-    assert_eq!(layouts(&report, "databases"), 2);
+    assert_eq!(layouts(&report, "databases_asked"), 2);
     // template0 is the other one.
     assert_eq!(layouts(&report, "databases_not_asked"), 2);
     let mut seen = longshore([

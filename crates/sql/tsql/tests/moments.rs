@@ -352,11 +352,6 @@ fn statements_that_are_not_here_are_named() {
     for statement in [
         "SHUTDOWN WITH NOWAIT",
         "KILL 55",
-        "CREATE TABLE t (i int)",
-        "INSERT INTO t VALUES (1)",
-        "UPDATE t SET i = 1",
-        "DELETE FROM t",
-        "TRUNCATE TABLE t",
         "MERGE t USING s ON 1 = 1",
         "GRANT ALL TO x",
         "REVOKE ALL FROM x",
@@ -364,7 +359,6 @@ fn statements_that_are_not_here_are_named() {
         "CHECKPOINT",
         "SAVE TRANSACTION x",
         "ALTER LOGIN x DISABLE",
-        "DROP TABLE t",
         "ALTER DATABASE x SET READ_ONLY",
     ] {
         let word = statement.split(' ').next().unwrap();

@@ -108,7 +108,7 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     };
     let pg_wal = open(options, context)?;
-    // What is refused here is not copied, either.
+    // Segments that are refused here are not copied, either.
     let keyring = lenient_keyring(context, &options.keys)?;
     let from = ArchiveLocation::of(&options.archive, context)?.existing(context)?;
     let from = from.with_keyring(&keyring);
