@@ -126,7 +126,9 @@ impl Group {
         let before = coder.zstd_bytes();
         self.write(coder, bits, columns, out);
         put_other(coder, rest, out);
-        if (coder.zstd_bytes() - before) * 10 >= TEXT_TENTHS * pages.len() {
+        // Groups without a layout have nothing in common.
+        let is_text = (coder.zstd_bytes() - before) * 10 >= TEXT_TENTHS * pages.len();
+        if is_text && !columns.is_empty() {
             self.text = Some((columns.to_vec(), LEFT_AS_TEXT));
         }
     }
