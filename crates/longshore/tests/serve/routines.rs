@@ -78,6 +78,6 @@ fn tables_and_procedures_outlive_the_server_and_temporary_tables_their_client_on
     let outside = client.batch("EXEC xp_dirtree '/etc', 1, 1");
     assert!(says(&outside, "Access is denied"));
     let unseen = client
-        .batch("SELECT CONCAT('found ', file_is_a_directory) FROM sys.dm_os_file_exists('/etc')");
+        .batch("SELECT CONCAT(N'found ', file_is_a_directory) FROM sys.dm_os_file_exists('/etc')");
     assert!(says(&unseen, "found 0"));
 }

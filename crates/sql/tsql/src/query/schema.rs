@@ -30,10 +30,13 @@ pub enum RowOrigin {
     /// The catalog's table of the same name.
     Catalog,
     /// Computed when a query needs them.
-    Made(fn(&Server) -> Result<Vec<Vec<Value>>, Message>),
+    Made(fn(&Server) -> Made),
     /// The same for a database, by its name.
-    OfDatabase(fn(&Server, &str) -> Result<Vec<Vec<Value>>, Message>),
+    OfDatabase(fn(&Server, &str) -> Made),
 }
+
+/// Rows that were computed.
+pub(super) type Made = Result<Vec<Vec<Value>>, Message>;
 
 /// A view that queries can name.
 pub struct View {

@@ -159,7 +159,7 @@ pub(super) fn date_from_parts(arguments: &[Value]) -> Result<Value> {
 
 /// The next level of a recursion: level, limit (0: none)
 pub(super) fn next_level(arguments: &[Value]) -> Result<Value> {
-    let level = whole(&arguments[0])?.unwrap_or(0) + 1;
+    let level = whole(&arguments[0])?.unwrap_or(0).saturating_add(1);
     let limit = whole(&arguments[1])?.unwrap_or(0);
     match limit > 0 && level > limit {
         true => Err(message::RECURSION_MAX.with(&[&limit])),
@@ -260,7 +260,7 @@ fn moment_format(at: DateTime, pattern: &str) -> Option<String> {
 fn with_commas(digits: &str) -> String {
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);

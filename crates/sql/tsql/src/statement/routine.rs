@@ -126,13 +126,16 @@ fn default_of(default: &Operand, kind: Type) -> Result<Value, Message> {
     convert(&value, kind)
 }
 
+/// Parameters, and the caller's variables that get their values back.
+type Returned = Vec<(String, String)>;
+
 /// The variables of a call, and those of the caller that get values back, with the parameters' names.
 ///
 /// Errors: 201, 8143, 8144, 8145, 8162.
 fn bound(
     routine: &Routine,
     arguments: &Arguments,
-) -> Result<(BTreeMap<String, Variable>, Vec<(String, String)>), Message> {
+) -> Result<(BTreeMap<String, Variable>, Returned), Message> {
     let name = &arguments.procedure;
     let count = routine.parameters.len();
     let mut given: Vec<Option<Option<Value>>> = vec![None; count];

@@ -24,7 +24,7 @@ const RECURSION_MAX: i64 = 100;
 const LEVEL: &str = "\u{1}level";
 
 /// The first query of a recursion, and the one that names it.
-fn recursion<'a>(cte: &'a Cte) -> Option<(&'a SetExpr, &'a Select)> {
+fn recursion(cte: &Cte) -> Option<(&SetExpr, &Select)> {
     let SetExpr::SetOperation {
         op: SetOperator::Union,
         set_quantifier: SetQuantifier::All,

@@ -104,7 +104,7 @@ impl Translator<'_> {
             None => columns,
         };
         let own_alias = self.new_alias();
-        self.from_rows(called, own_alias, columns, UsedRows::Made(rows))
+        self.named_rows(called, own_alias, columns, UsedRows::Made(rows))
     }
 
     fn rows_of_function(&self, name: &str, values: &[Value]) -> Result<Option<Made>, Message> {
@@ -244,7 +244,7 @@ impl Translator<'_> {
         let called = alias.as_ref().map_or(last, |a| a.name.value.clone());
         let own_alias = self.new_alias();
         let on = format!("{own_alias}.c{at} = {handle}");
-        let right = self.from_rows(called, own_alias, columns, UsedRows::Made(rows))?;
+        let right = self.named_rows(called, own_alias, columns, UsedRows::Made(rows))?;
         Ok(format!(" {word} {right} ON {on}"))
     }
 }

@@ -162,7 +162,7 @@ impl Translator<'_> {
         let alias = own_alias;
         if let Some(found) = self.own_table(&parts)? {
             let (columns, rows) = found;
-            return self.from_rows(called, alias, columns, rows);
+            return self.named_rows(called, alias, columns, rows);
         }
         let own_alias = alias;
         let found = View::find(&parts, self.context.database);
@@ -170,7 +170,7 @@ impl Translator<'_> {
             found.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&parts.join(".")]))?;
         if let RowOrigin::OfDatabase(rows) = view.rows {
             let rows = rows(self.context.server, &place)?;
-            return self.from_rows(called, own_alias, view.columns(), UsedRows::Made(rows));
+            return self.named_rows(called, own_alias, view.columns(), UsedRows::Made(rows));
         }
         if !self.views.iter().any(|v| std::ptr::eq(*v, view)) {
             self.views.push(view);
@@ -221,7 +221,7 @@ impl Translator<'_> {
     }
 
     /// Rows that SQLite gets for this query, under a name of the query.
-    pub(super) fn from_rows(
+    pub(super) fn named_rows(
         &mut self,
         called: String,
         own_alias: String,
