@@ -30,7 +30,7 @@ pub fn payload_bound(algorithm: Algorithm, plain_len: usize) -> usize {
 }
 
 /// Compresses buffers, one at a time. One per worker thread: it owns the engines' memory (a few
-/// MiB at the named levels, tens at the highest numbers; [`WORKER_MEMORY`](crate::pages::WORKER_MEMORY) for `PAGES`) and reuses it for every buffer.
+/// MiB at the named levels, tens at the highest numbers; [`worker_memory`](crate::pages::worker_memory) for `PAGES`) and reuses it for every buffer.
 pub struct Compressor {
     algorithm: Algorithm,
     engine: Engine,

@@ -335,7 +335,7 @@ mod tests {
     /// The bottleneck of a run of ten seconds with these seconds in its counters.
     fn limit(work: RunKind, limits: Limits, spent: &[Spent]) -> Limit {
         let sizes = Sizes::decide(&Demand {
-            codec_bytes: 0,
+            algorithm: longshore_codec::Algorithm::Zstd,
             tuning: &Tuning::default(),
             limits: &limits,
             devices: 1,

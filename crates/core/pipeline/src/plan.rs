@@ -25,10 +25,10 @@ const DEFAULT_BUFFER_BYTES: usize = 1 << 20;
 /// Memory of one worker's codec: the largest, but for PAGES, is an ISA-L or zstd context with its tables.
 pub const WORKER_SCRATCH_BYTES: usize = 2 << 20;
 
-/// Memory of one codec of this algorithm beyond [`WORKER_SCRATCH_BYTES`].
-pub fn codec_bytes(algorithm: Algorithm) -> usize {
+/// Memory of one codec of this algorithm beyond [`WORKER_SCRATCH_BYTES`], for buffers of `buffer_bytes`.
+pub fn codec_bytes(algorithm: Algorithm, buffer_bytes: usize) -> usize {
     match algorithm {
-        Algorithm::Pages => pages::WORKER_MEMORY,
+        Algorithm::Pages => pages::worker_memory(buffer_bytes),
         Algorithm::None
         | Algorithm::MsXpress
         | Algorithm::QatDeflate
@@ -190,8 +190,8 @@ pub struct Demand<'a> {
     pub buffer_bytes_of_media: Option<usize>,
     /// Each stream has 2 MiB of its own when written; when read, 1 MiB and one more for each read ahead.
     pub streams: usize,
-    /// That of [`codec_bytes`], the largest if several sets are read.
-    pub codec_bytes: usize,
+    /// The algorithm whose codec needs the most memory, if several sets are read.
+    pub algorithm: Algorithm,
 }
 
 impl Sizes {
@@ -203,7 +203,7 @@ impl Sizes {
             volumes,
             buffer_bytes_of_media,
             streams,
-            codec_bytes,
+            algorithm,
         } = *demand;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let cpu_ceiling = limits.cpu_percent.map(|p| cores as f64 * p / 100.0);
@@ -252,7 +252,7 @@ impl Sizes {
         };
         let own = streams * pool(1 + read_ahead, 1 << 20)
             + workers * WORKER_SCRATCH_BYTES
-            + codecs * codec_bytes
+            + codecs * codec_bytes(algorithm, buffer_bytes)
             + hots
             + BASE_BYTES;
         let memory = pools.saturating_add(own);
@@ -321,7 +321,7 @@ mod tests {
             volumes,
             buffer_bytes_of_media,
             streams,
-            codec_bytes: 0,
+            algorithm: Algorithm::Zstd,
         })
     }
 
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn the_codecs_of_pages_are_part_of_the_memory() {
-        for buffer_bytes_of_media in [None, Some(1 << 20)] {
+        for buffer_bytes_of_media in [None, Some(1 << 20), Some(4 << 20)] {
             let of = |algorithm| {
                 Sizes::decide(&Demand {
                     tuning: &Tuning::default(),
@@ -352,16 +352,17 @@ mod tests {
                     volumes: 1,
                     buffer_bytes_of_media,
                     streams: 1,
-                    codec_bytes: codec_bytes(algorithm),
+                    algorithm,
                 })
             };
-            let (other, pages) = (of(Algorithm::Zstd), of(Algorithm::Pages));
+            let (other, pages_plan) = (of(Algorithm::Zstd), of(Algorithm::Pages));
             let codecs = match buffer_bytes_of_media {
-                None => pages.workers,
-                Some(_) => pages.decoders(),
+                None => pages_plan.workers,
+                Some(_) => pages_plan.decoders(),
             };
-            let more = (codecs * pages::WORKER_MEMORY) as u64;
-            assert_eq!(pages.memory_bytes, other.memory_bytes + more);
+            let each = pages::worker_memory(pages_plan.buffer_bytes);
+            let more = (codecs * each) as u64;
+            assert_eq!(pages_plan.memory_bytes, other.memory_bytes + more);
         }
     }
 

@@ -124,7 +124,7 @@ mod tests {
             volumes: 1,
             buffer_bytes_of_media: media_bytes,
             streams: 1,
-            codec_bytes: 0,
+            algorithm: longshore_codec::Algorithm::Zstd,
         };
         room.fit(&demand, 0)
     }

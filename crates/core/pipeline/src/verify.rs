@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::chain::{self, Chain, Link, Merge};
 use crate::choice::EngineChoice;
 use crate::measure::{Counters, RunKind, Sample, process_cpu};
-use crate::plan::{Demand, Plan, Sizes, codec_bytes};
+use crate::plan::{Demand, Plan, Sizes};
 use crate::report::{Finding, NeededWal, Run, VerifiedSet, VerifyReport, degraded};
 use crate::request::Offload;
 use crate::request::{VerifyDepth, VerifyRequest};
@@ -254,7 +254,7 @@ impl Verification<'_> {
             volumes: 1,
             buffer_bytes_of_media: Some(header.buffer_bytes as usize),
             streams: media.family_count(),
-            codec_bytes: codec_bytes(header.algorithm),
+            algorithm: header.algorithm,
         };
         let devices = media.reading_bytes();
         let sizes = Room::now().fit(&demand, devices)?;

@@ -93,7 +93,7 @@ struct Wide {
     high: Lookup,
 }
 
-/// CodeBook of 64 symbols: eight words of eight symbols, or if one has more than 56 bits, 16 words of four.
+/// Codes of 64 symbols: eight words of eight symbols, or if one has more than 56 bits, 16 words of four.
 enum Joined {
     Eights([u64; 8], [u64; 8]),
     Fours([[u64; 8]; 2], [[u64; 8]; 2]),
@@ -223,7 +223,7 @@ fn unknown_wide(known: &[u8; 256], pieces: &[[u8; PIECE]], from: usize) -> Optio
 /// Rows that are read at a time.
 const ROWS: usize = 16;
 
-/// As `fixed` of `heap.rs`, for four bytes. `align` is at most 3: up to four bytes before a value are looked at.
+/// As `fixed` of `kernel.rs`, for four bytes. `align` is at most 3: up to four bytes before a value are looked at.
 pub(super) fn fixed_four(
     page: &[u8],
     offsets: &mut [u32],

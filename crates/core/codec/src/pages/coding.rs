@@ -13,6 +13,7 @@ pub(super) const BITS_MAX: usize = 11;
 /// Longest code of a stream below [`SHORT`]: its decoding table is filled in less time.
 const BITS_MAX_SHORT: usize = 9;
 const SHORT: usize = 8192;
+
 /// The codes of all symbols; a symbol without one has length 0.
 pub(super) struct CodeBook {
     pub(super) lengths: [u8; 256],

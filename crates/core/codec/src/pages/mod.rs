@@ -66,12 +66,11 @@ pub(crate) fn stored_len(plain_len: usize) -> usize {
     HEADER + plain_len
 }
 
-/// Bytes that one compressor or decompressor has besides the buffers, for buffers of 1 MiB.
-pub const WORKER_MEMORY: usize = 16 << 20;
-
-/// Memory that stays for the next buffer. A store grows to what its column needs, and another table has other columns.
-fn kept_max(plain_len: usize) -> usize {
-    WORKER_MEMORY.max(8 * plain_len)
+/// Bytes that one compressor or decompressor keeps for the next buffer besides the buffers, which have `plain_len` bytes. A
+/// store grows to what its column needs, and another table has other columns.
+pub fn worker_memory(plain_len: usize) -> usize {
+    const LEAST: usize = 16 << 20;
+    LEAST.max(8 * plain_len)
 }
 
 /// One worker's compressor.
@@ -114,7 +113,7 @@ impl Compressor {
             true => plain.len(),
             false => groups.len(),
         };
-        if self.group.memory() > kept_max(plain.len()) {
+        if self.group.memory() > worker_memory(plain.len()) {
             self.group = group::Group::default();
         }
         if stored {
@@ -186,7 +185,7 @@ impl Decompressor {
             )),
             GROUPS => {
                 let result = self.groups(bytes, plain);
-                if self.group.memory() + self.decoder.memory() > kept_max(plain.len()) {
+                if self.group.memory() + self.decoder.memory() > worker_memory(plain.len()) {
                     self.group = group::Ungroup::default();
                     self.decoder.forget();
                 }

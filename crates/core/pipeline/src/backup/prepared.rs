@@ -33,7 +33,7 @@ use crate::context::RunContext;
 use crate::error::Error;
 use crate::log::LogSource;
 use crate::page_sums::PageSums;
-use crate::plan::{Demand, LayoutsKnown, Plan, Sizes, codec_bytes};
+use crate::plan::{Demand, LayoutsKnown, Plan, Sizes};
 use crate::request::BackupRequest;
 use crate::room::Room;
 use crate::{devices, history};
@@ -211,7 +211,7 @@ fn sizes(
         volumes: about.volumes.len(),
         buffer_bytes_of_media: None,
         streams: files.count(),
-        codec_bytes: codec_bytes(request.algorithm),
+        algorithm: request.algorithm,
     };
     let others = about.memory_bytes + devices_bytes(request, devices, about);
     let sizes = Room::now().fit(&demand, others)?;

@@ -27,7 +27,7 @@ use super::wanted::wants;
 use crate::choice::EngineChoice;
 use crate::measure::Counters;
 use crate::observer::NullObserver;
-use crate::plan::{Demand, codec_bytes};
+use crate::plan::Demand;
 use crate::report::EmptiedDatabase;
 use crate::request::{Limits, Offload, RestoreRequest, Tuning};
 use crate::room::Room;
@@ -260,7 +260,7 @@ fn small_file(
         volumes: 1,
         buffer_bytes_of_media: Some(header.buffer_bytes as usize),
         streams: media.family_count(),
-        codec_bytes: codec_bytes(header.algorithm),
+        algorithm: header.algorithm,
     };
     let sizes = Room::now().fit(&demand, media.reading_bytes())?;
     let unloading = UnloadJob {

@@ -11,6 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use longshore_codec::Algorithm;
 use longshore_media::{BlockStream, MediaSet, SetHeader, SetTrailer};
 use longshore_pg::Recovery;
 use longshore_source::SourceKind;
@@ -88,7 +89,7 @@ impl<'a> PreparedRestore<'a> {
             volumes: 1,
             buffer_bytes_of_media: Some(largest_buffer(&header, reading.links())),
             streams: reading.streams_max(),
-            codec_bytes: largest_codec(&header, reading.links()),
+            algorithm: largest_codec(&header, reading.links()),
         };
         let bases = opened.bases.iter().map(MediaSet::reading_bytes);
         let devices = media.reading_bytes() + bases.sum::<u64>();
@@ -241,13 +242,13 @@ fn kind_of(header: &SetHeader) -> Result<SourceKind, Error> {
     }
 }
 
-/// Memory of a codec that decodes the sets one after another.
-fn largest_codec(header: &SetHeader, links: &[Link]) -> usize {
+/// The algorithm of the sets whose codec needs the most memory.
+fn largest_codec(header: &SetHeader, links: &[Link]) -> Algorithm {
     let headers = links.iter().map(|link| &link.header).chain([header]);
     headers
-        .map(|header| codec_bytes(header.algorithm))
-        .max()
-        .unwrap_or(0)
+        .map(|header| header.algorithm)
+        .max_by_key(|algorithm| codec_bytes(*algorithm, header.buffer_bytes as usize))
+        .unwrap_or(header.algorithm)
 }
 
 fn largest_buffer(header: &SetHeader, links: &[Link]) -> usize {
