@@ -6,7 +6,7 @@
 //! | other bytes | a stream of mode 1 or 6, and nothing else |
 //! | pages | number |
 //! | columns of the layout | number; 0: no layout |
-//! | each column | number: twice the bits of its alignment's logarithm, and above them the bytes of a value, or 0 |
+//! | each column | number: its alignment's logarithm in the low two bits, above them the bytes of a value, or 0 |
 //! | forms of the pages | stream |
 //! | heads | column of 24 bytes, for pages of forms 2 to 5 |
 //! | flags of tuples | stream |
@@ -253,9 +253,7 @@ impl Group {
             }
         }
     }
-}
 
-impl Group {
     /// About how many bytes the columns that are no text save against zstd: three in ten of their plain bytes.
     fn spare(&self, columns: &[Column]) -> usize {
         let (rows, items) = (&self.rows, &self.items);

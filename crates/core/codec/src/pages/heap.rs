@@ -1,4 +1,4 @@
-//! HeapRows of a table: a heap page as line pointers, tuple headers and columns.
+//! Rows of a table: a heap page as line pointers, tuple headers and columns.
 //!
 //! The lengths of a column's values without one width are two bytes each. The high one is 0 for a value with a header of
 //! one byte; bit 7 is set for one of four bytes, and then bit 6 if it is compressed, and the bits below are bits 8 to 13 of
