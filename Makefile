@@ -111,10 +111,10 @@ uninstall: ## Removes what install has put below PREFIX; a changed configuration
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" ./scripts/install.sh uninstall $(PARTS)
 
 deb: dist ## Debian packages in target/packages: longshore, -lab, -cache, -dbgsym (dpkg-deb)
-	@SIZE_MAX=23000000 ./scripts/package.sh deb "$(DIST)" target/packages
+	@SIZE_MAX=24000000 ./scripts/package.sh deb "$(DIST)" target/packages
 
 rpm: dist ## RPM packages in target/packages (rpmbuild)
-	@SIZE_MAX=23000000 ./scripts/package.sh rpm "$(DIST)" target/packages
+	@SIZE_MAX=24000000 ./scripts/package.sh rpm "$(DIST)" target/packages
 
 image: dist ## The container image longshore of target/dist, by podman or buildah; nothing is fetched
 	@./scripts/image.sh "$(DIST)"
