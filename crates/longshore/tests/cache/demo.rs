@@ -9,12 +9,14 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::{common, have};
 
 /// Runs the script in a process group of its own, as a terminal does. Once it has printed `until`, interrupts it
-/// `times` times. Returns its output.
+/// `times` times. Bash loses an interrupt now and then, so an interrupt follows every two seconds until the script has
+/// ended, as a person would press the key again. Returns its output.
 fn demo(dir: &Path, until: &str, times: u32) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo-cache.sh");
     let plugin = std::env::current_exe()
@@ -29,25 +31,37 @@ fn demo(dir: &Path, until: &str, times: u32) -> String {
         .stdout(Stdio::piped());
     common::hears_interrupts(&mut command);
     let mut script = command.spawn().unwrap();
+    let group = script.id() as i32;
     let mut said = String::new();
     let mut lines = BufReader::new(script.stdout.take().unwrap());
-    let mut left = times;
-    while lines.read_line(&mut said).unwrap() > 0 {
-        if left > 0 && said.contains(until) {
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    while left > 0 {
-                        // SAFETY: `kill` demands a process group that is ours: its leader was not waited for yet.
-                        unsafe { libc::kill(-(script.id() as i32), libc::SIGINT) };
-                        left -= 1;
-                        std::thread::sleep(Duration::from_millis(50));
+    let (end, ended) = mpsc::channel::<()>();
+    let mut ended = Some(ended);
+    std::thread::scope(|scope| {
+        while lines.read_line(&mut said).unwrap() > 0 {
+            if times == 0 || !said.contains(until) {
+                continue;
+            }
+            let Some(ended) = ended.take() else { continue };
+            scope.spawn(move || {
+                for time in 1.. {
+                    // SAFETY: `kill` demands a process group that is ours: its leader is waited for after this thread.
+                    unsafe { libc::kill(-group, libc::SIGINT) };
+                    let wait = if time < times { 50 } else { 2000 };
+                    let told = ended.recv_timeout(Duration::from_millis(wait));
+                    if told != Err(mpsc::RecvTimeoutError::Timeout) {
+                        return;
                     }
-                });
+                }
             });
         }
-    }
+        drop(end);
+    });
     let status = script.wait().unwrap();
-    assert!(left == 0, "it never said {until:?}\n{said}");
+    assert_eq!(
+        ended.is_none(),
+        times > 0,
+        "it never said {until:?}\n{said}"
+    );
     assert_eq!(status.success(), times == 0, "{status}\n{said}");
     said
 }
