@@ -8,6 +8,7 @@
 use std::arch::x86_64::*;
 
 use super::coding::{CodeBook, CodeWriter};
+use super::decoding::{Lane, Tables};
 
 /// Bytes that one register holds.
 pub(super) const PIECE: usize = 64;
@@ -16,6 +17,8 @@ pub(super) fn is_available() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
         && std::arch::is_x86_feature_detected!("avx512bw")
         && std::arch::is_x86_feature_detected!("avx512vbmi")
+        && std::arch::is_x86_feature_detected!("bmi1")
+        && std::arch::is_x86_feature_detected!("bmi2")
 }
 
 /// As the scalar kernel's.
@@ -202,6 +205,18 @@ fn rest(codes: &CodeBook, plain: &[u8], writer: &mut CodeWriter, out: &mut [u8])
             u32::from(codes.lengths[symbol]),
         );
     }
+}
+
+/// As the scalar kernel's, whose shifts then need no register of their own.
+pub(super) fn decode_four(tables: &Tables, lanes: &mut [Lane<'_, '_>; 4]) {
+    assert!(is_available());
+    // SAFETY: a caller of a function with target features must have them; that was just asked.
+    unsafe { decode_four_shifted(tables, lanes) }
+}
+
+#[target_feature(enable = "bmi1,bmi2")]
+fn decode_four_shifted(tables: &Tables, lanes: &mut [Lane<'_, '_>; 4]) {
+    tables.decode_four(lanes);
 }
 
 /// Whether a byte of `known` is not set that `bytes` have as an index: the first such piece of 64 bytes, from piece `from`
@@ -436,9 +451,30 @@ pub(super) fn join(planes: &[u8], width: usize, values: &mut [u8]) -> usize {
         match width {
             4 => join_wide::<4, 16>(&transposition(16), planes, values),
             8 => join_wide::<8, 8>(&OF_EIGHT, planes, values),
+            16.. if width.is_multiple_of(8) => join_wider(width, planes, values),
             _ => 0,
         }
     }
+}
+
+/// Eight rows and eight columns at a time.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn join_wider(width: usize, planes: &[u8], values: &mut [u8]) -> usize {
+    let rows = values.len() / width;
+    let index = load(&OF_EIGHT);
+    for (i, values) in values.chunks_exact_mut(8 * width).enumerate() {
+        for column in (0..width).step_by(8) {
+            let mut block = [0; PIECE];
+            for (k, part) in block.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                part.copy_from_slice(&planes[(column + k) * rows + 8 * i..][..8]);
+            }
+            let block = bytes(_mm512_permutexvar_epi8(index, load(&block)));
+            for (row, part) in block.as_chunks::<8>().0.iter().enumerate() {
+                values[row * width + column..][..8].copy_from_slice(part);
+            }
+        }
+    }
+    rows / 8 * 8
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]

@@ -400,25 +400,17 @@ pub(super) fn get_fixed(
             let list = cursor.take(count * width)?;
             decoder.get(cursor, &mut room.numbers)?;
             decoder.get(cursor, &mut room.stream)?;
-            let mut others = room.stream.chunks_exact(width);
-            cursor.charge(room.numbers.len() * width)?;
-            values.clear();
-            values.reserve(room.numbers.len() * width);
-            for number in &room.numbers {
-                let number = usize::from(*number);
-                let value = match list.get(number * width..(number + 1) * width) {
-                    Some(value) => Some(value),
-                    None if number == usize::from(OTHER) => others.next(),
-                    None => None,
-                };
-                let Some(value) = value else {
-                    return Err(PayloadError::at(at, "a value is not in its list"));
-                };
-                values.extend_from_slice(value);
+            let list: Vec<&[u8]> = list.chunks(width).collect();
+            let total = room.numbers.len() * width;
+            cursor.charge(total)?;
+            let (numbers, others) = (&room.numbers[..], &room.stream[..]);
+            let same = std::iter::repeat(width);
+            match width {
+                0..=16 => unlist::<16>(&list, numbers, same, others, total, values),
+                17..=32 => unlist::<32>(&list, numbers, same, others, total, values),
+                _ => unlist::<256>(&list, numbers, same, others, total, values),
             }
-            if others.next().is_some() || !others.remainder().is_empty() {
-                return Err(PayloadError::at(at, "a list has more values than it needs"));
-            }
+            .ok_or(PayloadError::at(at, "a value is not in its list"))?;
         }
         _ => {
             return Err(PayloadError::at(
@@ -528,7 +520,8 @@ pub(super) fn get_values(
             cursor.charge(total)?;
             let longest = list.iter().map(|value| value.len()).max().unwrap_or(0);
             let out = &mut values.bytes;
-            let (numbers, low, others) = (&room.numbers[..], &values.low[..], &room.stream[..]);
+            let (numbers, others) = (&room.numbers[..], &room.stream[..]);
+            let low = values.low.iter().map(|len| usize::from(*len));
             match longest {
                 0..=8 => unlist::<8>(&list, numbers, low, others, total, out),
                 9..=32 => unlist::<32>(&list, numbers, low, others, total, out),
@@ -541,29 +534,33 @@ pub(super) fn get_values(
     Ok(())
 }
 
-/// Writes `total` bytes of values to `out`, each by its number in `list` or from `others`. No value of the list is longer
-/// than `N`: so many bytes are copied each time.
+/// Writes `total` bytes of values to `out`, each by its number in `list` or from `others`. A value of the list that is no
+/// longer than `N` is copied as `N` bytes.
 fn unlist<const N: usize>(
     list: &[&[u8]],
     numbers: &[u8],
-    lengths: &[u8],
+    lengths: impl Iterator<Item = usize>,
     mut others: &[u8],
     total: usize,
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let mut padded = vec![[0; N]; list.len()];
     for (padded, value) in padded.iter_mut().zip(list) {
-        padded[..value.len()].copy_from_slice(value);
+        let len = value.len().min(N);
+        padded[..len].copy_from_slice(&value[..len]);
     }
     out.resize(total + N, 0);
     let mut at = 0;
     for (number, len) in numbers.iter().zip(lengths) {
-        let len = usize::from(*len);
-        match padded.get(usize::from(*number)) {
-            Some(value) if list[usize::from(*number)].len() == len => {
+        let number = usize::from(*number);
+        match padded.get(number) {
+            Some(value) if list[number].len() == len && len <= N => {
                 out[at..at + N].copy_from_slice(value);
             }
-            None if *number == OTHER => {
+            Some(_) if list[number].len() == len => {
+                out[at..at + len].copy_from_slice(list[number]);
+            }
+            None if number == usize::from(OTHER) => {
                 let (value, rest) = others.split_at_checked(len)?;
                 out[at..at + len].copy_from_slice(value);
                 others = rest;

@@ -601,11 +601,62 @@ pub(super) struct HeapParts {
     pub(super) nulls: Vec<Taken>,
     pub(super) columns: Vec<ColumnRead>,
     pub(super) rest: Taken,
-    tuples: Vec<Tuple>,
-    /// Which attributes each tuple has.
-    present: Vec<u128>,
-    heads: Vec<Header>,
-    offsets: Vec<usize>,
+    row: Row,
+    /// Places of the tuples of a page that has gaps.
+    places: Vec<Range<usize>>,
+}
+
+/// The longest tuple.
+const ROW_MAX: usize = (1 << 15) - 1;
+/// Short values are copied as so many bytes.
+const PIECE: usize = 32;
+
+/// One tuple, which is put together before its length and so its place are known. What is behind its end is of no meaning:
+/// copies may write there.
+struct Row(Box<[u8; ROW_MAX + 1 + PIECE]>);
+
+impl Default for Row {
+    fn default() -> Row {
+        Row(Box::new([0; ROW_MAX + 1 + PIECE]))
+    }
+}
+
+impl Row {
+    /// Copies `len` bytes from `from` on to `at`. `None` if there are not so many, or the row becomes too long.
+    #[inline(always)]
+    fn copy(&mut self, at: usize, bytes: &[u8], from: usize, len: usize) -> Option<()> {
+        if at > ROW_MAX || len > ROW_MAX - at {
+            return None;
+        }
+        if len <= PIECE
+            && let Some(piece) = bytes.get(from..from + PIECE)
+        {
+            self.0[at..at + PIECE].copy_from_slice(piece);
+        } else {
+            self.0[at..at + len].copy_from_slice(bytes.get(from..from + len)?);
+        }
+        Some(())
+    }
+
+    /// Copies a value of `N` bytes.
+    #[inline(always)]
+    fn copy_fixed<const N: usize>(&mut self, at: usize, bytes: &[u8], from: usize) -> Option<()> {
+        if at > ROW_MAX - N {
+            return None;
+        }
+        self.0[at..at + N].copy_from_slice(bytes.get(from..from + N)?);
+        Some(())
+    }
+
+    /// Writes zeros between two values, at most eight.
+    #[inline(always)]
+    fn fill(&mut self, at: usize) -> Option<()> {
+        if at > ROW_MAX {
+            return None;
+        }
+        self.0[at..at + 8].copy_from_slice(&[0; 8]);
+        Some(())
+    }
 }
 
 /// A stream of which the first bytes are used up.
@@ -646,6 +697,14 @@ pub(super) struct ColumnRead {
 impl ColumnRead {
     pub(super) fn rewind(&mut self) {
         (self.row, self.at) = (0, 0);
+    }
+
+    /// The next value's length, in two bytes.
+    #[inline(always)]
+    fn length(&mut self) -> Option<(u8, u8)> {
+        let row = self.row;
+        self.row += 1;
+        Some((*self.values.low.get(row)?, *self.values.high.get(row)?))
     }
 
     pub(super) fn is_used_up(&self, column: &Column) -> bool {
@@ -724,264 +783,150 @@ impl HeapParts {
             page[Head::LEN..head.lower].copy_from_slice(pointers);
             page[head.upper..head.special].fill(0);
         }
-        let (every, any) = self.take_headers(page, head, form, columns)?;
-        self.offsets.clear();
-        self.offsets
-            .extend(self.tuples.iter().map(|tuple| usize::from(tuple.header)));
-        for (i, column) in columns.iter().enumerate() {
-            if any >> i & 1 == 1 {
-                self.measure(i, column, every >> i & 1 == 1)?;
-            }
-        }
-        self.place(page, head, form)?;
-        for (i, column) in columns.iter().enumerate() {
-            if any >> i & 1 == 1 {
-                self.write(page, i, column, every >> i & 1 == 1)?;
-            }
-        }
-        if form.gaps {
-            self.fill_gaps(page, head, form)?;
-        }
-        Some(())
-    }
-
-    /// Reads the tuples' headers; returns which attributes all tuples have, and which some have.
-    fn take_headers(
-        &mut self,
-        page: &[u8],
-        head: &Head,
-        form: Form,
-        columns: &[Column],
-    ) -> Option<(u128, u128)> {
-        self.tuples.clear();
-        let normal =
-            |index: &usize| !form.pointers || Pointer::at(page, *index).state() == POINTER_NORMAL;
-        let tuples = (0..head.pointers()).filter(normal).map(|index| Tuple {
-            index: index as u16,
-            ..Tuple::default()
-        });
-        self.tuples.extend(tuples);
-        self.present.clear();
-        self.heads.clear();
-        let flags = self.flags.take(self.tuples.len())?;
-        let (mut every, mut any) = (u128::MAX, 0);
-        for (tuple, flag) in self.tuples.iter_mut().zip(flags) {
-            let header = match flag & 3 {
-                SAME => self.recent.last,
-                BEFORE => self.recent.before,
-                OTHER => {
-                    let bytes = self.headers.take(HEADER_STORED)?;
-                    let header = [word_at(bytes, 0), word_at(bytes, 8), word_at(bytes, 16)];
-                    self.recent.before = std::mem::replace(&mut self.recent.last, header);
-                    header
-                }
-                _ => return None,
-            };
-            let has_nulls = flag & HAS_NULLS != 0;
-            let attributes = attributes(&header);
-            if attributes == 0 || attributes > columns.len() || *flag > HAS_NULLS | OTHER {
-                return None;
-            }
-            let mut present = all(attributes);
-            if form.nulls {
-                let mut bits = [0; 16];
-                for (byte, nulls) in bits.iter_mut().zip(&mut self.nulls) {
-                    *byte = nulls.take(1)?[0];
-                }
-                present &= u128::from_le_bytes(bits);
-            } else if has_nulls {
-                return None;
-            }
-            every &= present;
-            any |= present;
-            self.present.push(present);
-            let start = match has_nulls {
-                true => align8(HEADER + attributes.div_ceil(8)),
-                false => HEADER_STORED,
-            };
-            tuple.header = start as u16;
-            self.heads.push([
-                header[0],
-                header[1],
-                (header[2] ^ (u64::from(tuple.index) + 1)) & KEPT
-                    | u64::from(has_nulls) << 32
-                    | (start as u64) << 48,
-            ]);
-        }
-        Some((every, any))
-    }
-
-    /// Moves the offsets, which count from each tuple's start, behind the values of a column.
-    fn measure(&mut self, column: usize, layout: &Column, whole: bool) -> Option<()> {
-        let align = usize::from(layout.align) - 1;
-        let part = &self.columns[column];
-        if let (Ok(len), true) = (usize::try_from(layout.len), whole) {
-            for offset in &mut self.offsets {
-                *offset = ((*offset + align) & !align) + len;
-            }
-            return Some(());
-        }
-        let mut row = part.row;
-        for (present, offset) in self.present.iter().zip(&mut self.offsets) {
-            if present >> column & 1 == 0 {
-                continue;
-            }
-            if layout.len > 0 {
-                *offset = ((*offset + align) & !align) + layout.len as usize;
-                continue;
-            }
-            let (low, high) = (*part.values.low.get(row)?, part.values.high[row]);
-            row += 1;
-            *offset += match high {
-                0 => 1 + usize::from(low),
-                _ => {
-                    let stored = Stored::of(low, high)?;
-                    let filling = if stored.aligned {
-                        offset.wrapping_neg() & align
-                    } else {
-                        0
-                    };
-                    filling + stored.header.0 + stored.len
-                }
-            };
-        }
-        Some(())
-    }
-
-    /// Gives each tuple its place, and writes line pointers and headers. `offsets` are the tuples' lengths, and then where
-    /// their values begin.
-    fn place(&mut self, page: &mut [u8], head: &Head, form: Form) -> Option<()> {
+        self.places.clear();
         let mut below = head.size;
-        let tuples = self.tuples.iter_mut().zip(&self.heads).zip(&self.present);
-        for (((tuple, header), present), offset) in tuples.zip(&mut self.offsets) {
-            let len = *offset;
-            let index = usize::from(tuple.index);
-            let start = if form.pointers {
-                let pointer = Pointer::at(page, index);
-                (pointer.len() == len).then_some(())?;
-                pointer.offset()
-            } else {
-                below = below.checked_sub(align8(len))?;
-                Pointer::normal(below, len).put(page, index);
-                below
+        for index in 0..head.pointers() {
+            let kept = form.pointers.then(|| Pointer::at(page, index));
+            if kept.is_some_and(|pointer| pointer.state() != POINTER_NORMAL) {
+                continue;
+            }
+            let len = self.tuple(index, form, columns)?;
+            let start = match kept {
+                Some(pointer) => {
+                    (pointer.len() == len).then_some(())?;
+                    pointer.offset()
+                }
+                None => {
+                    below = below.checked_sub(align8(len))?;
+                    Pointer::normal(below, len).put(page, index);
+                    below
+                }
             };
             (start >= head.upper && start.is_multiple_of(8)).then_some(())?;
-            (tuple.start, tuple.end) = (start as u16, (start + len) as u16);
-            page.get_mut(start + len..start + align8(len))?.fill(0);
-            let bytes = &mut page[start..start + len];
-            let (header_bytes, _) = bytes.split_at_mut_checked(usize::from(tuple.header))?;
-            let (fixed, rest) = header_bytes.split_at_mut_checked(HEADER_STORED)?;
-            rest.fill(0);
-            for (bytes, word) in fixed.as_chunks_mut::<8>().0.iter_mut().zip(header) {
-                *bytes = word.to_le_bytes();
+            page.get_mut(start..start + align8(len))?
+                .copy_from_slice(&self.row.0[..align8(len)]);
+            if form.gaps {
+                self.places.push(start..start + len);
             }
-            if header[2] >> 32 & 1 == 1 {
-                let bits = present.to_le_bytes();
-                let len = attributes(header).div_ceil(8);
-                fixed[HEADER] = bits[0];
-                rest.get_mut(..len - 1)?.copy_from_slice(&bits[1..len]);
-            }
-            *offset = start + usize::from(tuple.header);
         }
-        (form.pointers || below == head.upper).then_some(())
+        (form.pointers || below == head.upper).then_some(())?;
+        match form.gaps {
+            true => self.fill_gaps(page, head, form),
+            false => Some(()),
+        }
     }
 
-    /// Writes the values of a column, and moves the offsets behind them. A copy may write more, up to the end of its tuple:
-    /// the columns after it and zeros for what is between them come later.
-    fn write(
-        &mut self,
-        page: &mut [u8],
-        column: usize,
-        layout: &Column,
-        whole: bool,
-    ) -> Option<()> {
-        match (layout.len, whole) {
-            (4, true) => return self.write_fixed::<4>(page, column, layout),
-            (8, true) => return self.write_fixed::<8>(page, column, layout),
-            _ => {}
+    /// Makes the next tuple in `row`; returns its length.
+    #[inline(always)]
+    fn tuple(&mut self, index: usize, form: Form, columns: &[Column]) -> Option<usize> {
+        let flag = self.flags.take(1)?[0];
+        let header = match flag & 3 {
+            SAME => self.recent.last,
+            BEFORE => self.recent.before,
+            OTHER => {
+                let bytes = self.headers.take(HEADER_STORED)?;
+                let header = [word_at(bytes, 0), word_at(bytes, 8), word_at(bytes, 16)];
+                self.recent.before = std::mem::replace(&mut self.recent.last, header);
+                header
+            }
+            _ => return None,
+        };
+        let has_nulls = flag & HAS_NULLS != 0;
+        let attributes = attributes(&header);
+        if attributes == 0 || attributes > columns.len() || flag > HAS_NULLS | OTHER {
+            return None;
         }
-        let align = usize::from(layout.align) - 1;
-        let part = &mut self.columns[column];
-        let bytes = &part.values.bytes[..];
-        let tuples = self.tuples.iter().zip(&self.present);
-        for ((tuple, present), offset) in tuples.zip(&mut self.offsets) {
-            if present >> column & 1 == 0 {
+        let mut present = all(attributes);
+        if form.nulls {
+            let mut bits = [0; 16];
+            for (byte, nulls) in bits.iter_mut().zip(&mut self.nulls) {
+                *byte = nulls.take(1)?[0];
+            }
+            present &= u128::from_le_bytes(bits);
+        } else if has_nulls {
+            return None;
+        }
+        let row = &mut self.row.0;
+        let mut start = HEADER_STORED;
+        let mut last = (header[2] ^ (index as u64 + 1)) & KEPT;
+        if has_nulls {
+            let len = attributes.div_ceil(8);
+            start = align8(HEADER + len);
+            let bits = present.to_le_bytes();
+            row[HEADER + 1..HEADER + 16].copy_from_slice(&bits[1..]);
+            row[HEADER + len..HEADER + 17].fill(0);
+            last |= u64::from(bits[0]) << 56 | 1 << 32;
+        }
+        last |= (start as u64) << 48;
+        row[..8].copy_from_slice(&header[0].to_le_bytes());
+        row[8..16].copy_from_slice(&header[1].to_le_bytes());
+        row[16..24].copy_from_slice(&last.to_le_bytes());
+        let end = self.values(present, start, columns)?;
+        self.row.fill(end)?;
+        Some(end)
+    }
+
+    /// Appends the values that are there to `row`, from `start` on; returns where they end.
+    #[inline(always)]
+    fn values(&mut self, mut present: u128, start: usize, columns: &[Column]) -> Option<usize> {
+        let mut offset = start;
+        let row = &mut self.row;
+        for (column, part) in columns.iter().zip(&mut self.columns) {
+            let is_there = present & 1 == 1;
+            present >>= 1;
+            if !is_there {
                 continue;
             }
-            let (at, len) = if layout.len > 0 {
-                let at = (*offset + align) & !align;
-                page.get_mut(*offset..at)?.fill(0);
-                (at, layout.len as usize)
-            } else {
-                let (low, high) = (*part.values.low.get(part.row)?, part.values.high[part.row]);
-                part.row += 1;
-                if high == 0 && low < 127 {
-                    *page.get_mut(*offset)? = (low + 1) << 1 | 1;
-                    (*offset + 1, usize::from(low))
-                } else {
-                    let stored = Stored::of(low, high)?;
-                    let at = if stored.aligned {
-                        (*offset + align) & !align
-                    } else {
-                        *offset
-                    };
-                    page.get_mut(*offset..at)?.fill(0);
-                    let (header_len, header) = stored.header;
-                    page.get_mut(at..at + header_len)?
-                        .copy_from_slice(&header.to_le_bytes()[..header_len]);
-                    (at + header_len, stored.len)
+            let align = usize::from(column.align) - 1;
+            if let Ok(len) = usize::try_from(column.len) {
+                row.fill(offset)?;
+                let at = (offset + align) & !align;
+                let bytes = &part.values.bytes[..];
+                match len {
+                    4 => row.copy_fixed::<4>(at, bytes, part.at)?,
+                    8 => row.copy_fixed::<8>(at, bytes, part.at)?,
+                    _ => row.copy(at, bytes, part.at, len)?,
                 }
-            };
-            const PIECE: usize = 32;
-            if len <= PIECE
-                && at + PIECE <= tuple.end()
-                && let Some(piece) = bytes.get(part.at..part.at + PIECE)
-            {
-                page.get_mut(at..at + PIECE)?.copy_from_slice(piece);
-            } else {
-                page.get_mut(at..at + len)?
-                    .copy_from_slice(bytes.get(part.at..part.at + len)?);
+                part.at += len;
+                offset = at + len;
+                continue;
             }
+            let (low, high) = part.length()?;
+            let (at, len) = if high == 0 && low < 127 {
+                row.copy_fixed::<1>(offset, &[(low + 1) << 1 | 1], 0)?;
+                (offset + 1, usize::from(low))
+            } else {
+                let stored = Stored::of(low, high)?;
+                row.fill(offset)?;
+                let at = match stored.aligned {
+                    true => (offset + align) & !align,
+                    false => offset,
+                };
+                let (header_len, header) = stored.header;
+                row.copy_fixed::<4>(at, &header.to_le_bytes(), 0)?;
+                (at + header_len, stored.len)
+            };
+            row.copy(at, &part.values.bytes, part.at, len)?;
             part.at += len;
-            *offset = at + len;
+            offset = at + len;
         }
-        Some(())
-    }
-
-    fn write_fixed<const N: usize>(
-        &mut self,
-        page: &mut [u8],
-        column: usize,
-        layout: &Column,
-    ) -> Option<()> {
-        let align = usize::from(layout.align) - 1;
-        let part = &mut self.columns[column];
-        let len = N * self.offsets.len();
-        let values = part.values.bytes.get(part.at..part.at + len)?;
-        for (offset, value) in self.offsets.iter_mut().zip(values.as_chunks::<N>().0) {
-            let at = (*offset + align) & !align;
-            page.get_mut(*offset..at)?.fill(0);
-            page.get_mut(at..at + N)?.copy_from_slice(value);
-            *offset = at + N;
-        }
-        part.at += len;
-        Some(())
+        Some(offset)
     }
 
     fn fill_gaps(&mut self, page: &mut [u8], head: &Head, form: Form) -> Option<()> {
-        for tuple in &self.tuples {
-            let gap = tuple.end()..align8(tuple.end());
+        for place in &self.places {
+            let gap = place.end..align8(place.end);
             page[gap.clone()].copy_from_slice(self.rest.take(gap.len())?);
         }
         if !form.pointers {
             return Some(());
         }
-        self.tuples.sort_unstable_by_key(|tuple| tuple.start);
+        self.places.sort_unstable_by_key(|place| place.start);
         let mut covered = head.upper;
         let places = self
-            .tuples
+            .places
             .iter()
-            .map(|tuple| (tuple.start(), align8(tuple.end())));
+            .map(|place| (place.start, align8(place.end)));
         for (start, end) in places.chain([(head.size, head.size)]) {
             let gap = page.get_mut(covered..start)?;
             gap.copy_from_slice(self.rest.take(gap.len())?);

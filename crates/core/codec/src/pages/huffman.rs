@@ -22,7 +22,8 @@
 
 use std::sync::LazyLock;
 
-use super::coding::{BITS_MAX, CodeBook, STREAM_SLACK, encode_one, first_codes};
+use super::coding::{BITS_MAX, CodeBook, STREAM_SLACK, encode_one};
+use super::decoding::{Lane, Tables};
 use super::kernel::Kernel;
 use crate::PayloadError;
 
@@ -293,62 +294,26 @@ fn get_lengths(cursor: &mut Cursor<'_>) -> Result<[u8; 256], PayloadError> {
     Ok(lengths)
 }
 
-/// For each [`BITS_MAX`] bits: the length of the code, and eight bits above it the symbol.
-pub(super) type Singles = [u16; 1 << BITS_MAX];
-
-/// Memory for decoding.
-pub(super) struct Tables {
-    table: Box<Singles>,
-    pairs: Box<Pairs>,
-}
-
-impl Tables {
-    pub(super) fn new() -> Tables {
-        Tables {
-            table: Box::new([0; 1 << BITS_MAX]),
-            pairs: Box::new([0; 1 << BITS_MAX]),
-        }
-    }
-}
-
-/// Fills the table; returns the number of bits that choose an entry: those of the longest code, or `all`.
-fn fill(lengths: &[u8; 256], all: bool, table: &mut Singles) -> u32 {
-    let longest = lengths
-        .iter()
-        .fold(0, |longest, length| longest.max(*length));
-    let bits = if all { BITS_MAX } else { usize::from(longest) };
-    let mut next = first_codes(lengths);
-    for (symbol, length) in lengths.iter().enumerate() {
-        let length = usize::from(*length);
-        if length == 0 {
-            continue;
-        }
-        let span = 1 << (bits - length);
-        let start = usize::from(next[length]) * span;
-        next[length] += 1;
-        table[start..start + span].fill(length as u16 | (symbol as u16) << 8);
-    }
-    bits as u32
-}
+/// From this length on a stream is worth a table of pairs, if its codes have no more bits than these on average.
+const PAIRED_FROM: usize = 16 << 10;
+const PAIRED_BITS: usize = 5;
 
 /// Decodes `plain.len()` bytes from what is left of `cursor`, to its end.
 pub(super) fn decode(
+    kernel: Kernel,
     mut cursor: Cursor<'_>,
     tables: &mut Tables,
     plain: &mut [u8],
 ) -> Result<(), PayloadError> {
-    let Tables { table, pairs } = tables;
     let lengths = get_lengths(&mut cursor)?;
-    let paired = plain.len() >= PAIRED_FROM;
-    let bits = fill(&lengths, paired, table);
+    let paired = plain.len() >= PAIRED_FROM && 8 * cursor.rest() <= PAIRED_BITS * plain.len();
+    tables.fill(&lengths, paired);
     let segment = segment_len(plain.len());
     let damaged = |at| PayloadError::at(at, "codes do not end where their stream ends");
     if plain.len() < FOUR_FROM {
         let at = cursor.at();
-        let stream = cursor.take(cursor.rest())?;
-        let mut reader = Bits::new(stream);
-        reader.decode(table, bits, plain);
-        return reader.ended().then_some(()).ok_or(damaged(at));
+        let ended = tables.decode_one(cursor.take(cursor.rest())?, plain);
+        return ended.then_some(()).ok_or(damaged(at));
     }
     let sizes = [cursor.number()?, cursor.number()?, cursor.number()?];
     let at = cursor.at();
@@ -357,188 +322,11 @@ pub(super) fn decode(
         *stream = cursor.take(size)?;
     }
     streams[3] = cursor.take(cursor.rest())?;
-    let (a, rest) = plain.split_at_mut(segment);
-    let (b, rest) = rest.split_at_mut(segment);
-    let (c, d) = rest.split_at_mut(segment);
-    let mut readers = streams.map(Bits::new);
-    if paired {
-        fill_pairs(table, pairs);
-        decode_four_by_pairs(&mut readers, table, pairs, [a, b, c, d]);
-    } else {
-        decode_four(&mut readers, table, bits, [a, b, c, d]);
-    }
-    match readers.iter().all(Bits::ended) {
-        true => Ok(()),
-        false => Err(damaged(at)),
-    }
-}
-
-/// Symbols, or pairs of them, between two refills: their codes fit the bits that a refill leaves.
-const STEP: usize = 5;
-
-fn decode_four(readers: &mut [Bits<'_>; 4], table: &Singles, bits: u32, plain: [&mut [u8]; 4]) {
-    let [a, b, c, d] = plain;
-    let mut done = 0;
-    {
-        let [ra, rb, rc, rd] = readers;
-        let steps = a.as_chunks_mut::<STEP>().0.iter_mut();
-        let steps = steps.zip(b.as_chunks_mut::<STEP>().0);
-        let steps = steps.zip(c.as_chunks_mut::<STEP>().0);
-        let steps = steps.zip(d.as_chunks_mut::<STEP>().0);
-        for (((a, b), c), d) in steps {
-            if !(ra.refill() && rb.refill() && rc.refill() && rd.refill()) {
-                break;
-            }
-            for i in 0..STEP {
-                a[i] = ra.symbol(table, bits);
-                b[i] = rb.symbol(table, bits);
-                c[i] = rc.symbol(table, bits);
-                d[i] = rd.symbol(table, bits);
-            }
-            done += STEP;
-        }
-    }
-    for (reader, plain) in readers.iter_mut().zip([a, b, c, d]) {
-        reader.decode(table, bits, &mut plain[done..]);
-    }
-}
-
-/// For each [`BITS_MAX`] bits, from the low byte to the high one: the bits of one code or two, the one or two symbols, and
-/// how many they are.
-pub(super) type Pairs = [u32; 1 << BITS_MAX];
-
-/// Streams from this length on are worth a table of pairs.
-const PAIRED_FROM: usize = 16 << 10;
-
-/// `table` is filled for [`BITS_MAX`] bits.
-fn fill_pairs(table: &Singles, pairs: &mut Pairs) {
-    for (index, pair) in pairs.iter_mut().enumerate() {
-        let [first_len, first] = table[index].to_le_bytes();
-        let second = index << first_len & ((1 << BITS_MAX) - 1);
-        let [second_len, second] = table[second].to_le_bytes();
-        let len = first_len + second_len;
-        *pair = u32::from_le_bytes(match usize::from(len) <= BITS_MAX {
-            true => [len, first, second, 2],
-            false => [first_len, first, 0, 1],
-        });
-    }
-}
-
-fn decode_four_by_pairs(
-    readers: &mut [Bits<'_>; 4],
-    table: &Singles,
-    pairs: &Pairs,
-    mut plain: [&mut [u8]; 4],
-) {
-    const ROOM: usize = 2 * STEP;
-    let mut at = [0; 4];
-    {
-        let [a, b, c, d] = &mut plain;
-        let [ra, rb, rc, rd] = readers;
-        let [ia, ib, ic, id] = &mut at;
-        while let (Some(a), Some(b), Some(c), Some(d)) = (
-            a.get_mut(*ia..*ia + ROOM),
-            b.get_mut(*ib..*ib + ROOM),
-            c.get_mut(*ic..*ic + ROOM),
-            d.get_mut(*id..*id + ROOM),
-        ) {
-            if !(ra.refill() && rb.refill() && rc.refill() && rd.refill()) {
-                break;
-            }
-            let mut used = [0; 4];
-            for _ in 0..STEP {
-                ra.pair(pairs, a, &mut used[0]);
-                rb.pair(pairs, b, &mut used[1]);
-                rc.pair(pairs, c, &mut used[2]);
-                rd.pair(pairs, d, &mut used[3]);
-            }
-            *ia += used[0];
-            *ib += used[1];
-            *ic += used[2];
-            *id += used[3];
-        }
-    }
-    for ((reader, plain), mut at) in readers.iter_mut().zip(plain).zip(at) {
-        while let Some(room) = plain.get_mut(at..at + ROOM)
-            && reader.refill()
-        {
-            let mut used = 0;
-            for _ in 0..STEP {
-                reader.pair(pairs, room, &mut used);
-            }
-            at += used;
-        }
-        reader.decode(table, BITS_MAX as u32, &mut plain[at..]);
-    }
-}
-
-/// Bits of one stream, the highest bit of each byte first.
-struct Bits<'a> {
-    bytes: &'a [u8],
-    /// The byte that the next refill reads first. Beyond the end, zeros are read.
-    at: usize,
-    /// The next bits, from the top.
-    word: u64,
-    /// How many bits of `word` are known.
-    known: u32,
-}
-
-impl<'a> Bits<'a> {
-    fn new(bytes: &'a [u8]) -> Bits<'a> {
-        Bits {
-            bytes,
-            at: 0,
-            word: 0,
-            known: 0,
-        }
-    }
-
-    /// Makes at least 56 bits known. False within the last eight bytes, where nothing is done.
-    #[inline(always)]
-    fn refill(&mut self) -> bool {
-        let Some(next) = self.bytes.get(self.at..self.at + 8) else {
-            return false;
-        };
-        let next: [u8; 8] = next.try_into().expect("eight bytes");
-        self.word |= u64::from_be_bytes(next) >> self.known;
-        self.at += (63 - self.known as usize) >> 3;
-        self.known |= 56;
-        true
-    }
-
-    #[inline(always)]
-    fn symbol(&mut self, table: &Singles, bits: u32) -> u8 {
-        let entry = table[(self.word >> (64 - bits)) as usize & ((1 << BITS_MAX) - 1)];
-        self.word <<= entry & 63;
-        self.known = self.known.wrapping_sub(u32::from(entry & 63));
-        (entry >> 8) as u8
-    }
-
-    #[inline(always)]
-    fn pair(&mut self, pairs: &Pairs, room: &mut [u8], used: &mut usize) {
-        let pair = pairs[(self.word >> (64 - BITS_MAX)) as usize & ((1 << BITS_MAX) - 1)];
-        self.word <<= pair & 63;
-        self.known = self.known.wrapping_sub(pair & 63);
-        let [_, first, second, count] = pair.to_le_bytes();
-        room[*used..*used + 2].copy_from_slice(&[first, second]);
-        *used += usize::from(count);
-    }
-
-    fn decode(&mut self, table: &Singles, bits: u32, plain: &mut [u8]) {
-        for symbol in plain {
-            while self.known < BITS_MAX as u32 {
-                let byte = self.bytes.get(self.at).copied().unwrap_or(0);
-                self.word |= u64::from(byte) << (56 - self.known);
-                self.at += 1;
-                self.known += 8;
-            }
-            *symbol = self.symbol(table, bits);
-        }
-    }
-
-    /// Whether what was read ends in the last byte, and the bits after it are zeros.
-    fn ended(&self) -> bool {
-        let read = 8 * self.at - self.known as usize;
-        read.div_ceil(8) == self.bytes.len() && self.word == 0
-    }
+    let mut plain = plain.chunks_mut(segment);
+    let mut lanes = streams.map(|stream| Lane::new(stream, plain.next().unwrap_or_default()));
+    kernel.decode_four(tables, &mut lanes);
+    let ended = lanes
+        .into_iter()
+        .fold(true, |all, lane| lane.end(tables) && all);
+    ended.then_some(()).ok_or(damaged(at))
 }

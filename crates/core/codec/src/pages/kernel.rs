@@ -6,6 +6,7 @@
 //! Leaves to others: what is computed with them (`huffman.rs`, `planes.rs`, `heap.rs`).
 
 use super::coding::{CodeBook, encode_one};
+use super::decoding::{Lane, Tables};
 use super::page::between;
 
 /// Instructions.
@@ -116,6 +117,15 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => super::avx512::join(planes, width, values),
             _ => 0,
+        }
+    }
+
+    /// Reads all but the ends of four bit streams.
+    pub(super) fn decode_four(self, tables: &Tables, lanes: &mut [Lane<'_, '_>; 4]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => super::avx512::decode_four(tables, lanes),
+            _ => tables.decode_four(lanes),
         }
     }
 

@@ -31,6 +31,7 @@ mod avx512;
 mod coding;
 mod column;
 mod cursor;
+mod decoding;
 mod group;
 mod heap;
 mod huffman;

@@ -23,7 +23,8 @@
 //! Leaves to others: which streams there are (`group.rs`).
 
 use super::cursor::Cursor;
-use super::huffman::{self, Counts, Tables, count, entropy};
+use super::decoding::Tables;
+use super::huffman::{self, Counts, count, entropy};
 use super::kernel::Kernel;
 use super::lz::{self, Sequences};
 use super::out::Out;
@@ -474,8 +475,13 @@ impl Decoder {
                 let (len, coded) = framed(cursor)?;
                 plain.resize(len, 0);
                 let start = cursor.at() - coded.len();
-                return huffman::decode(Cursor::new(coded, 0), &mut self.tables, plain)
-                    .map_err(|e| e.shifted(start));
+                return huffman::decode(
+                    self.kernel,
+                    Cursor::new(coded, 0),
+                    &mut self.tables,
+                    plain,
+                )
+                .map_err(|e| e.shifted(start));
             }
             EXCEPTIONS => {
                 let (len, coded) = framed(cursor)?;
