@@ -26,6 +26,7 @@
 use super::cursor::Cursor;
 use super::huffman::entropy_of;
 use super::out::Out;
+use super::page::word_at;
 use super::planes::{LANE, differences, join, split, sum};
 use super::store::Store;
 use super::stream::{Coder, Decoder};
@@ -140,6 +141,8 @@ pub(super) fn put_fixed(
 /// Which lanes are better as differences, and about how many bits a value then has, by values in the middle.
 fn lanes_and_cost(values: &[u8], width: usize) -> (u32, f32) {
     const SAMPLE: usize = 128;
+    /// Bits of a value that differences have to save.
+    const GAIN: f32 = 0.5;
     let rows = values.len() / width;
     let from = if rows > 600 { rows / 2 } else { 0 };
     let sample = &values[from * width..rows.min(from + SAMPLE) * width];
@@ -161,13 +164,15 @@ fn lanes_and_cost(values: &[u8], width: usize) -> (u32, f32) {
     for lane in 0..width / LANE {
         let bytes = lane * LANE..(lane + 1) * LANE;
         let as_is: f32 = bytes.clone().map(|at| plane(sample, at)).sum();
-        let changed: f32 = bytes.map(|at| plane(different, at)).sum();
-        if rows > 64 && changed < as_is - 0.5 {
-            lanes |= 1 << lane;
-            cost += changed;
-        } else {
-            cost += as_is;
+        let mut best = as_is;
+        if rows > 64 && as_is > GAIN {
+            let changed: f32 = bytes.map(|at| plane(different, at)).sum();
+            if changed < as_is - GAIN {
+                lanes |= 1 << lane;
+                best = changed;
+            }
         }
+        cost += best;
     }
     (lanes, cost)
 }
@@ -182,11 +187,20 @@ pub(super) fn put_values(coder: &mut Coder, room: &mut Room, values: &Values, ou
     }
     let short = high.iter().all(|high| *high == 0);
     let longest = usize::from(coder.kernel.highest(low));
+    let rows = low.len();
+    if short && (1..=SHORT).contains(&longest) && bytes.len() == rows * longest && longest < 3 {
+        // All have the same length, and a list would cost more than the one or two planes.
+        out.push(PLANES);
+        out.push(longest as u8);
+        let planes = enough(&mut room.planes, bytes.len());
+        split(coder.kernel, bytes, longest, planes);
+        planes.chunks(rows).for_each(|plane| coder.put(plane, out));
+        return;
+    }
     if short && longest <= LISTED_MAX && put_list(coder, room, bytes, Lengths::Each(low), out) {
         return;
     }
     // Filled up they must not be so long that a decoder refuses them (`EXPANSION_MAX`).
-    let rows = low.len();
     if short && longest <= SHORT && longest * rows <= 4 * (bytes.len() + rows) {
         let filled = enough(&mut room.differences, 8 * rows);
         let mut at = 0;
@@ -195,7 +209,7 @@ pub(super) fn put_values(coder: &mut Coder, room: &mut Room, values: &Values, ou
             *value = match bytes.get(at..at + 8) {
                 Some(word) => {
                     let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-                    (word & !(u64::MAX.checked_shl(8 * len as u32).unwrap_or(0))).to_le_bytes()
+                    (word & lowest_bytes(len)).to_le_bytes()
                 }
                 None => {
                     let mut value = [0; 8];
@@ -241,34 +255,55 @@ impl Lengths<'_> {
     }
 }
 
-/// A value of a list. Up to 16 bytes, its first and last eight and its length are the whole of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// A value of a list: its length and its first and last 16 bytes in words, which is the whole of one of up to 32 bytes. Of
+/// one of up to 16, the two in the middle are zeros.
+#[derive(Clone, Copy)]
 struct Key {
-    first: u64,
-    last: u64,
+    words: [u64; 4],
     len: usize,
 }
 
 impl Key {
+    const WHOLE: usize = 32;
+
+    /// The key of `len` bytes from `at` on.
     #[inline(always)]
-    fn of(value: &[u8]) -> Key {
-        let first = lowest(value);
-        let last = match value.last_chunk::<8>() {
-            Some(word) => u64::from_le_bytes(*word),
-            None => first,
+    fn of(bytes: &[u8], at: usize, len: usize) -> Key {
+        let first = match bytes.get(at..at + 8) {
+            Some(word) => word_at(word, 0) & lowest_bytes(len),
+            None => lowest(&bytes[at..at + len]),
         };
-        Key {
-            first,
-            last,
-            len: value.len(),
+        let mut words = [first, 0, 0, first];
+        if len > 8 {
+            words[3] = word_at(bytes, at + len - 8);
         }
+        if len > 16 {
+            words[1] = word_at(bytes, at + 8);
+            words[2] = word_at(bytes, at + len - 16);
+        }
+        Key { words, len }
+    }
+
+    /// Word by word: an array is compared in memory, where it was just written.
+    #[inline(always)]
+    fn is(&self, other: &Key) -> bool {
+        let [a, b, c, d] = self.words;
+        let [e, f, g, h] = other.words;
+        (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h) | (self.len ^ other.len) as u64 == 0
     }
 
     fn slot(self) -> usize {
-        let mixed = (self.first ^ self.len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            ^ self.last.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+        let [first, second, _, last] = self.words;
+        let mixed = (first ^ second ^ self.len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ last.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
         (mixed >> 52) as usize
     }
+}
+
+/// A mask of the lowest `len` bytes of a word, at most eight.
+#[inline(always)]
+fn lowest_bytes(len: usize) -> u64 {
+    !u64::MAX.checked_shl(8 * len as u32).unwrap_or(0)
 }
 
 fn lowest(value: &[u8]) -> u64 {
@@ -302,11 +337,11 @@ fn put_list(
     for (row, number) in numbers.iter_mut().enumerate() {
         let len = lengths.of(row);
         let value = &bytes[at..at + len];
+        let key = Key::of(bytes, at, len);
         at += len;
-        let key = Key::of(value);
         let slot = &mut slots[key.slot()];
-        let known = keys.get(usize::from(*slot)) == Some(&key);
-        if known && (len <= 16 || list[usize::from(*slot)] == value) {
+        let known = keys.get(usize::from(*slot)).is_some_and(|k| k.is(&key));
+        if known && (len <= Key::WHOLE || list[usize::from(*slot)] == value) {
             *number = *slot;
         } else if *slot == OTHER && list.len() < usize::from(OTHER) {
             *slot = list.len() as u8;

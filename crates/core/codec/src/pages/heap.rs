@@ -456,11 +456,10 @@ impl Walk<'_> {
     fn fixed<const N: usize>(&mut self, out: &mut Store) -> Option<()> {
         let len = self.offsets.len() * N;
         let room = &mut out.room(len)[..len];
-        if N == 4 {
-            self.kernel
-                .fixed_four(self.page, self.offsets, self.align, room)?;
-        } else {
-            fixed::<N>(self.page, self.offsets, self.align, room)?;
+        let (page, offsets) = (self.page, &mut *self.offsets);
+        match N {
+            4 => self.kernel.fixed_four(page, offsets, self.align, room)?,
+            _ => fixed::<N>(page, offsets, self.align, room)?,
         }
         out.advance(len);
         Some(())

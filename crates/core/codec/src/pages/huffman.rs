@@ -325,8 +325,6 @@ pub(super) fn decode(
     let mut plain = plain.chunks_mut(segment);
     let mut lanes = streams.map(|stream| Lane::new(stream, plain.next().unwrap_or_default()));
     kernel.decode_four(tables, &mut lanes);
-    let ended = lanes
-        .into_iter()
-        .fold(true, |all, lane| lane.end(tables) && all);
+    let ended = lanes.into_iter().all(|lane| lane.end(tables));
     ended.then_some(()).ok_or(damaged(at))
 }
