@@ -98,6 +98,7 @@ pub(super) fn put_fixed(
     width: usize,
     out: &mut Out<'_>,
 ) {
+    coder.begin_next();
     if values.is_empty() {
         return out.push(NOTHING);
     }
@@ -117,7 +118,7 @@ pub(super) fn put_fixed(
     if width > 8 && values.len() >= 16384 {
         let sample = &values[rows / 2 * width..];
         let sample = &sample[..sample.len().min(8192)];
-        if coder.matched(sample) < cost * (sample.len() / width) as f32 / 8.0 * 0.9 {
+        if coder.matched(cost, sample) * 8.0 * (width as f32) < 0.9 * cost {
             out.push(WHOLE);
             return coder.put_text(values, out);
         }
@@ -180,6 +181,7 @@ fn lanes_and_cost(values: &[u8], width: usize) -> (u32, f32) {
 /// Appends values with their lengths.
 pub(super) fn put_values(coder: &mut Coder, room: &mut Room, values: &Values, out: &mut Out<'_>) {
     let (bytes, low, high) = (values.bytes.used(), values.low.used(), values.high.used());
+    coder.begin_next();
     coder.put(low, out);
     coder.put(high, out);
     if bytes.is_empty() {

@@ -77,6 +77,8 @@ pub(super) struct Group {
     room: Room,
     /// The layout whose pages are text above all, and how many more of its groups are not taken apart.
     text: Option<(Vec<Column>, usize)>,
+    /// The layout of the last group.
+    last: Vec<Column>,
 }
 
 /// Where so much of a group went to zstd, in tenths, taking it apart costs time and gains nothing.
@@ -213,7 +215,10 @@ impl Group {
             let len = usize::try_from(column.len).unwrap_or(0);
             out.number(len << 2 | column.align.trailing_zeros() as usize);
         }
-        coder.set_spare(self.spare(columns));
+        coder.begin(self.last == columns, self.spare(columns));
+        if self.last != columns {
+            self.last = columns.to_vec();
+        }
         let Group {
             forms,
             heads,
@@ -222,19 +227,24 @@ impl Group {
             plain,
             room,
             text: _,
+            last: _,
         } = self;
         coder.put(forms.used(), out);
         let mut fixed = |coder: &mut Coder, store: &Store, width, out: &mut Out<'_>| {
             put_fixed(coder, room, store.used(), width, out)
         };
         fixed(coder, heads, Head::LEN, out);
+        let text = |coder: &mut Coder, store: &Store, out: &mut Out<'_>| {
+            coder.begin_next();
+            coder.put_text(store.used(), out)
+        };
         coder.put(rows.flags.used(), out);
         fixed(coder, &rows.headers, HEADER_STORED, out);
         fixed(coder, &rows.pointers, POINTER, out);
         for i in 0..columns.len().div_ceil(8) {
             coder.put(rows.nulls.get(i).map_or(&[], Store::used), out);
         }
-        coder.put_text(rows.rest.used(), out);
+        text(coder, &rows.rest, out);
         fixed(coder, &items.lengths, LENGTH, out);
         fixed(coder, &items.heads, 8, out);
         fixed(coder, &items.pointers, POINTER, out);
@@ -243,9 +253,9 @@ impl Group {
         for (i, keys) in items.keys.iter().enumerate() {
             fixed(coder, keys, 8 * (i + 1), out);
         }
-        coder.put_text(items.long.used(), out);
-        coder.put_text(items.rest.used(), out);
-        coder.put_text(plain.used(), out);
+        text(coder, &items.long, out);
+        text(coder, &items.rest, out);
+        text(coder, plain, out);
         for (column, values) in columns.iter().zip(&rows.columns) {
             match usize::try_from(column.len) {
                 Ok(width) => put_fixed(coder, room, values.bytes.used(), width, out),

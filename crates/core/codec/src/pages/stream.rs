@@ -64,6 +64,9 @@ pub(super) struct Coder {
     spare: f32,
     /// Plain bytes that zstd was given.
     zstd_bytes: usize,
+    /// What a search found in each of the group's columns and texts the last time, and which of them is next.
+    searches: Vec<Search>,
+    next: usize,
     lz4: lz4::Fast,
     zstd: zstd::Compressor,
     sequences: Sequences,
@@ -71,19 +74,26 @@ pub(super) struct Coder {
     block: Vec<u8>,
 }
 
+/// What a search for matches in a sample found.
+#[derive(Default, Clone, Copy)]
+struct Search {
+    /// What was known of the bytes without a search. If it changes by more than a share, a search is due.
+    before: f32,
+    /// Bytes as sequences, for each byte.
+    matched: f32,
+    /// How many more groups may do without a search.
+    left: usize,
+}
+
+/// Groups of a layout that one search is for, and by how much what is known of their bytes may differ.
+const SEARCHED_FOR: usize = 7;
+const ALIKE: f32 = 0.03;
+
 /// How text is written.
 enum Choice {
     Codes,
     Sequences,
     Zstd,
-}
-
-/// The gain of a search for matches in a sample.
-struct Sampled {
-    /// Bytes as Huffman codes.
-    coded: f32,
-    /// Bytes as sequences.
-    matched: f32,
 }
 
 impl Coder {
@@ -93,6 +103,8 @@ impl Coder {
             level,
             spare: 0.0,
             zstd_bytes: 0,
+            searches: Vec::new(),
+            next: 0,
             lz4: lz4::Fast::new(),
             zstd: zstd::Compressor::new(level),
             sequences: Sequences::default(),
@@ -196,12 +208,42 @@ impl Coder {
         true
     }
 
-    /// From here on, `spare` bytes may be spent on speed: about so many were saved against zstd.
-    pub(super) fn set_spare(&mut self, spare: usize) {
+    /// Begins a group, of the same layout as the last one or another. About `spare` bytes were saved against zstd: so many
+    /// may be spent on speed.
+    pub(super) fn begin(&mut self, is_known: bool, spare: usize) {
         self.spare = match self.level {
             Level::Low => spare as f32,
             _ => 0.0,
         };
+        self.next = 0;
+        if !is_known {
+            self.searches.clear();
+        }
+    }
+
+    /// Begins the next column or text of the group.
+    pub(super) fn begin_next(&mut self) {
+        self.next += 1;
+    }
+
+    /// About how many bytes these take as sequences, for each byte: from a search, or from that of an earlier group. `before`
+    /// is known of them without one.
+    pub(super) fn matched(&mut self, before: f32, sample: &[u8]) -> f32 {
+        if self.searches.len() <= self.next {
+            self.searches.resize(self.next + 1, Search::default());
+        }
+        let search = &mut self.searches[self.next];
+        if search.left > 0 && (search.before - before).abs() <= ALIKE * before {
+            search.left -= 1;
+            return search.matched;
+        }
+        let matched = self.search(sample) / sample.len() as f32;
+        self.searches[self.next] = Search {
+            before,
+            matched,
+            left: SEARCHED_FOR,
+        };
+        matched
     }
 
     /// Plain bytes that zstd was given so far.
@@ -214,14 +256,19 @@ impl Coder {
         if plain.len() < SEARCHED_FROM {
             return self.put(plain, out);
         }
-        // A short text is searched as a whole, and its sequences are there already.
+        // A short text is searched as a whole, and its sequences are there then.
         let short = plain.len() < SAMPLED_FROM;
         let window = match short {
             true => plain.len(),
             false => (plain.len() / 16).clamp(8192, 65536),
         };
-        let sampled = self.sampled(&plain[(plain.len() - window) / 2..][..window]);
-        match self.choice(sampled, plain.len() as f32 / window as f32) {
+        let sample = &plain[(plain.len() - window) / 2..][..window];
+        let coded = estimate(sample, if window > 16384 { 4 } else { 1 });
+        let matched = match short {
+            true => self.search(sample),
+            false => self.matched(coded / window as f32, sample) * window as f32,
+        };
+        match self.choice(coded, matched, plain.len() as f32 / window as f32) {
             Choice::Codes => self.put(plain, out),
             Choice::Sequences if short => self.put_split(plain.len(), out),
             Choice::Sequences if self.put_sequences(plain, out) => {}
@@ -230,8 +277,9 @@ impl Coder {
         }
     }
 
-    /// The fastest form that costs no more than what is spare. The estimates are for one in `scale` bytes.
-    fn choice(&mut self, Sampled { coded, matched }: Sampled, scale: f32) -> Choice {
+    /// The fastest form that costs no more than what is spare, of so many bytes as Huffman codes and as sequences. These are
+    /// for one in `scale` bytes.
+    fn choice(&mut self, coded: f32, matched: f32, scale: f32) -> Choice {
         // zstd finds more than LZ4 does: prose, 5 to 9 %.
         let best = 0.93 * matched;
         let (codes, sequences) = ((coded - best) * scale, (matched - best) * scale);
@@ -246,31 +294,17 @@ impl Coder {
         Choice::Zstd
     }
 
-    /// About how many bytes these take as sequences.
-    pub(super) fn matched(&mut self, sample: &[u8]) -> f32 {
-        self.sampled(sample).matched
-    }
-
-    fn sampled(&mut self, sample: &[u8]) -> Sampled {
-        let every = if sample.len() > 16384 { 4 } else { 1 };
-        let coded = estimate(sample, every);
+    /// Searches `sample`; returns about how many bytes its sequences take.
+    fn search(&mut self, sample: &[u8]) -> f32 {
         let Some(len) = self
             .lz4
             .encode(sample, sample.len() - 1, 1, &mut self.block)
         else {
-            return Sampled {
-                coded,
-                matched: f32::INFINITY,
-            };
+            return f32::INFINITY;
         };
         self.sequences.split(&self.block[..len]);
-        let matched = self
-            .sequences
-            .parts()
-            .map(|part| estimate(part, 1))
-            .iter()
-            .sum();
-        Sampled { coded, matched }
+        let parts = self.sequences.parts().map(|part| estimate(part, 1));
+        parts.iter().sum()
     }
 
     fn put_sequences(&mut self, plain: &[u8], out: &mut Out<'_>) -> bool {
