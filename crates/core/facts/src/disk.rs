@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::pci::first_line;
 use super::strange;
 
 /// A mounted file system.
@@ -124,6 +125,13 @@ fn unescaped(field: &[u8]) -> OsString {
         }
     }
     OsString::from_vec(bytes)
+}
+
+/// The model of the drive with this number, by its own name; `None` if it, or the whole drive of a partition, has none.
+pub fn drive_model((major, minor): (u32, u32)) -> Option<String> {
+    let block = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+    let of = |inner: &str| first_line(&block.join(inner)).ok().flatten();
+    of("device/model").or_else(|| of("../device/model"))
 }
 
 /// The statistics of the block device with this number; `None` if there is no such device.

@@ -23,10 +23,13 @@ mod user;
 use std::io;
 
 pub use child::{EndedChild, run_to_end};
-pub use disk::{DiskStats, Mount, Volume, disk_stats, may_write, mount_of, volume_of};
+pub use disk::{DiskStats, Mount, Volume, disk_stats, drive_model, may_write, mount_of, volume_of};
 pub use heat::{cpu_temperature_c, drive_temperature_c};
 pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, raise_descriptors};
-pub use machine::{CpuTimes, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes};
+pub use machine::{
+    CpuTimes, ProcessorLayout, core_times, cores, cpu_model, cpu_times, governor, host_name,
+    kernel, memory_bytes, numa_nodes, processor_layout,
+};
 pub use others::{WorkingDirectory, has_ended, process_mark, process_started, working_directories};
 pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
 pub use priority::LowIoPriority;
