@@ -75,6 +75,7 @@ const ROOMS: &[(u8, &str, &[&str])] = &[
             "io",
             "facts",
             "codec",
+            "pg",
             "accel",
             "policy",
             "simulator",

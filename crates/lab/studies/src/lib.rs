@@ -12,6 +12,7 @@ pub mod compare;
 pub mod device_check;
 pub mod network;
 pub mod offload;
+pub mod oltp;
 mod platform;
 pub mod report;
 pub mod sample;

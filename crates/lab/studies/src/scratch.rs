@@ -25,13 +25,27 @@ pub struct Scratch {
 impl Scratch {
     /// Makes a directory in each of `dirs`, which are created if missing.
     pub fn new(storage: &dyn Storage, dirs: &[PathBuf]) -> Result<Scratch> {
+        Scratch::called(
+            storage,
+            dirs,
+            format!("longshore-lab-{}", std::process::id()),
+        )
+    }
+
+    /// A second one next to it, for what a study keeps while it clears its stripes.
+    pub fn named(storage: &dyn Storage, dirs: &[PathBuf], name: &str) -> Result<Scratch> {
+        let name = format!("longshore-lab-{}-{name}", std::process::id());
+        Scratch::called(storage, dirs, name)
+    }
+
+    fn called(storage: &dyn Storage, dirs: &[PathBuf], name: String) -> Result<Scratch> {
         ensure!(
             !dirs.is_empty(),
             "the study needs a directory for its stripes"
         );
         let mut scratch = Scratch {
             places: Vec::new(),
-            name: format!("longshore-lab-{}", std::process::id()).into(),
+            name: name.into(),
         };
         for path in dirs {
             let dir = storage

@@ -1,4 +1,10 @@
 //! Commands that another program has.
+//!
+//! Invariants
+//! - The names and first lines are those of the other program's own help; its tests compare them.
+//! - Nothing of such a command is parsed here: all that follows it is handed on.
+//!
+//! Leaves to others: starting the program (`commands`).
 
 use std::ffi::OsString;
 
@@ -8,7 +14,7 @@ use clap::{Args, Command};
 type Subcommand = Command;
 
 /// The studies that `lab` has, with the first lines of their help: what completions offer after `lab`.
-const STUDIES: [(&str, &str); 8] = [
+const STUDIES: [(&str, &str); 10] = [
     (
         "sample",
         "Builds a SQLite database with realistic content, the same bytes on every run",
@@ -40,6 +46,14 @@ const STUDIES: [(&str, &str); 8] = [
     (
         "cache-figures",
         "Draws the published study of device-aware caching from the model: latencies, queries, policies",
+    ),
+    (
+        "oltp",
+        "Measures what backups cost a database under load: transactions, latencies, and how long each backup takes",
+    ),
+    (
+        "load",
+        "Puts TPC-C-like transactions on a database that has the tables of the sample tprocc",
     ),
 ];
 

@@ -10,11 +10,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longshore_accel::dispatch::InService;
 use longshore_accel::nvcomp;
 use longshore_codec::Level;
 use longshore_io::{Via, child};
-use longshore_pipeline::{Error, RunContext, SourceSpec};
+use longshore_pipeline::SourceSpec;
 use longshore_studies::bench::{BenchSpec, bench};
 use longshore_studies::cache_figures::{FiguresSpec, cache_figures};
 use longshore_studies::compare::{CompareSpec, compare};
@@ -28,22 +27,21 @@ use longshore_studies::sweep::{self, BuffersSpec, StripesSpec};
 use serde::Serialize;
 
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::files::{open, write};
-use longshore_terminal::interrupt;
+use longshore_terminal::files::open;
 use longshore_terminal::numbers;
-use longshore_terminal::output::{bytes, moment};
+use longshore_terminal::output::bytes;
 use longshore_terminal::program::MEASURED;
-use longshore_terminal::text::command_line;
-use longshore_terminal::version;
 
+use super::answers::{
+    SAMPLE_BYTES, SAMPLE_BYTES_QUICK, answer, context_with_accelerators, failure, run_context,
+};
+use super::loads;
 use crate::context::Context;
 use crate::options::{
-    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, OutputOptions, Sample,
-    SampleOptions, Study, Sweep,
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, Sample, SampleOptions,
+    Study, Sweep,
 };
 
-const SAMPLE_BYTES: u64 = 1 << 30;
-const SAMPLE_BYTES_QUICK: u64 = 24 << 20;
 const STRIPES_QUICK: [usize; 3] = [1, 4, 16];
 const PAUSE: Duration = Duration::from_secs(5);
 /// The published study's MAXTRANSFERSIZE.
@@ -68,26 +66,9 @@ pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
         Study::DeviceCheck(options) => run_device_check(options, context),
         Study::Offload(options) => run_offload(options, context),
         Study::CacheFigures(options) => run_cache_figures(options, context),
+        Study::Oltp(options) => loads::oltp(options, context),
+        Study::Load(options) => loads::load(options, context),
     }
-}
-
-/// Studies keep no history: their backups are gone when they end. From here on Ctrl-C ends a run gently.
-fn run_context(context: &Context) -> RunContext {
-    RunContext {
-        keyring: Default::default(),
-        storage: context.storage.clone(),
-        clock: context.clock.clone(),
-        catalog: None,
-        accelerators: Vec::new(),
-        cancel: interrupt::cancel_flag(),
-    }
-}
-
-#[derive(Serialize)]
-struct Reported<'a> {
-    action: &'static str,
-    #[serde(flatten)]
-    report: &'a Report,
 }
 
 #[derive(Serialize)]
@@ -300,14 +281,6 @@ fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Fa
     answer(exit, found.report, options.quick, &options.written, context)
 }
 
-fn context_with_accelerators(context: &Context) -> RunContext {
-    RunContext {
-        keyring: Default::default(),
-        accelerators: InService::all(),
-        ..run_context(context)
-    }
-}
-
 fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failure> {
     let (name, source) = source(&options.stocked, SampleKind::Stae, context)?;
     let rounds = options.rounds.map(usize::from);
@@ -382,53 +355,4 @@ fn source(
         kind.name().to_owned(),
         SourceSpec::Sqlite(path.map_err(failure)?),
     ))
-}
-
-/// Shows a report and writes it to the requested files.
-fn answer(
-    exit: Exit,
-    mut report: Report,
-    quick: bool,
-    written: &OutputOptions,
-    context: &Context,
-) -> Result<Exit, Failure> {
-    let now_us = context.clock.wall_ns() / 1000;
-    report.caution(quick);
-    report.name_release(version::release());
-    let facts = [
-        ("Command", command_line(std::env::args_os().skip(1))),
-        ("Ended", moment(now_us) + " UTC"),
-    ];
-    report
-        .platform
-        .extend(facts.map(|(name, value)| (name.to_owned(), value)));
-    if let Some(path) = &written.html {
-        write(path, &report.to_html().map_err(failure)?, &*context.storage)?;
-    }
-    if let Some(path) = &written.markdown {
-        write(path, &report.to_markdown(), &*context.storage)?;
-    }
-    context.output.say(&report.to_text());
-    let action = "lab_report";
-    let report = &report;
-    context.output.json(exit, Reported { action, report });
-    Ok(exit)
-}
-
-/// The pipeline's errors keep their numbers. Of the lab's own errors, an I/O error exits with the target's code; every
-/// other one is a usage error.
-fn failure(error: anyhow::Error) -> Failure {
-    let error = match error.downcast::<Error>() {
-        Ok(error) => return error.into(),
-        Err(error) => error,
-    };
-    let (exit, number) = match error.chain().any(|e| e.is::<std::io::Error>()) {
-        true => (Exit::Target, numbers::UNWRITTEN),
-        false => (Exit::Usage, numbers::REQUEST),
-    };
-    let hint = "`longshore lab --help` explains the options";
-    Failure {
-        causes: error.chain().skip(1).map(ToString::to_string).collect(),
-        ..Failure::new(exit, number, error.to_string(), hint)
-    }
 }

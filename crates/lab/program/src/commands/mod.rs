@@ -1,7 +1,9 @@
 //! The run of each study with its options.
 
+mod answers;
 mod grid;
 mod lab;
+mod loads;
 mod project;
 mod simulate;
 

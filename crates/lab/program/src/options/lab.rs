@@ -15,6 +15,8 @@ use longshore_codec::Algorithm;
 use longshore_studies::sample::{FILES_MAX, SampleKind};
 use longshore_terminal::values;
 
+use super::loads::{Load, Oltp};
+
 /// Builds sample databases and measures stripes, buffers, algorithms, and the distance to the machine's limit.
 ///
 /// Studies run the same code as `longshore backup`, record no history, and remove the files that they write.
@@ -36,6 +38,8 @@ pub enum Study {
     DeviceCheck(DeviceCheck),
     Offload(OffloadStudy),
     CacheFigures(CacheFigures),
+    Oltp(Oltp),
+    Load(Load),
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -9,6 +9,7 @@
 
 mod cache;
 mod lab;
+mod loads;
 mod project;
 
 use clap::{Parser, Subcommand};
@@ -19,6 +20,7 @@ pub use lab::{
     Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, OutputOptions, Sample,
     SampleOptions, Study, Sweep,
 };
+pub use loads::{Load, LoadDatabase, Oltp};
 pub use project::{Completions, Man};
 
 /// Builds sample databases, measures, and simulates caches: the studies of `longshore`.

@@ -16,10 +16,10 @@
 
 mod calendar;
 mod part;
-mod random;
+pub(crate) mod random;
 mod stae;
 mod store;
-mod tprocc;
+pub(crate) mod tprocc;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl SampleKind {
     }
 
     /// Warehouses or customers that fill about `bytes`.
-    fn units(self, bytes: f64) -> f64 {
+    pub(crate) fn units(self, bytes: f64) -> f64 {
         match self {
             SampleKind::Tprocc => tprocc::units(bytes),
             SampleKind::Stae => stae::units(bytes),

@@ -99,7 +99,7 @@ CREATE TABLE order_line (
   FOREIGN KEY (ol_supply_w_id, ol_i_id) REFERENCES stock (s_w_id, s_i_id));
 ";
 
-const INDEXES: [&str; 8] = [
+pub(crate) const INDEXES: [&str; 8] = [
     "CREATE UNIQUE INDEX district_key ON district (d_w_id, d_id)",
     "CREATE UNIQUE INDEX customer_key ON customer (c_w_id, c_d_id, c_id)",
     "CREATE INDEX customer_name ON customer (c_w_id, c_d_id, c_last, c_first)",
@@ -109,6 +109,35 @@ const INDEXES: [&str; 8] = [
     "CREATE UNIQUE INDEX new_order_key ON new_order (no_w_id, no_d_id, no_o_id)",
     "CREATE UNIQUE INDEX order_line_key ON order_line (ol_w_id, ol_d_id, ol_o_id, ol_number)",
 ];
+
+/// The name of each table, and the statement that creates it in PostgreSQL: without references, and with its name for
+/// a date.
+pub(crate) fn tables() -> Vec<(&'static str, String)> {
+    let statements = SCHEMA.split(';').filter_map(|text| {
+        let name = text
+            .trim()
+            .strip_prefix("CREATE TABLE ")?
+            .split(' ')
+            .next()?;
+        let columns = text.split(",\n  FOREIGN KEY").next()?;
+        let mut create = String::new();
+        let mut words = columns.split_inclusive([' ', ',']);
+        while let Some(word) = words.next() {
+            match word.trim() {
+                // With the table that it names.
+                "REFERENCES" => {
+                    let table = words.next().unwrap_or_default();
+                    create.push_str(if table.ends_with(',') { ", " } else { " " });
+                }
+                _ => create.push_str(&word.replace("DATETIME", "TIMESTAMP")),
+            }
+        }
+        let is_open = create.matches('(').count() > create.matches(')').count();
+        create.push_str(if is_open { ")" } else { "" });
+        Some((name, create))
+    });
+    statements.collect()
+}
 
 /// Warehouses that fill about `bytes`.
 pub fn units(bytes: f64) -> f64 {

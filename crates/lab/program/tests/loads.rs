@@ -1,0 +1,116 @@
+//! Goal: loads and backups under load count what they say, and leave nothing.
+//! Method: the real program with databases of a few megabytes; SQLite judges what the load committed.
+//! Not covered: rates of a real machine; one second shows nothing about them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use longshore_kit::program::{answer, command, end};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LAB: &str = env!("CARGO_BIN_EXE_longshore-lab");
+
+/// A directory that the servers' user can enter, with a short name.
+fn stage() -> TempDir {
+    let shared = Path::new("/dev/shm");
+    let dir = match shared.exists() {
+        true => tempfile::tempdir_in(shared).unwrap(),
+        false => tempfile::tempdir().unwrap(),
+    };
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+fn run(dir: &TempDir, line: &str, code: i32) -> Value {
+    let mut command = command(LAB, line.split_whitespace().chain(["--json"]));
+    answer(&end(command.current_dir(dir.path()), code))
+}
+
+/// The cells of a report's table.
+fn rows(report: &Value, section: usize) -> Vec<Vec<String>> {
+    let rows = report["sections"][section]["table"]["row_values"].as_array();
+    let cell = |cell: &Value| match cell {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let row = |row: &Value| row.as_array().unwrap().iter().map(cell).collect();
+    rows.unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn a_load_logs_each_transaction_as_pgbench_does() {
+    let dir = stage();
+    run(&dir, "lab sample tprocc --size 4M --wal app.db", 0);
+    let line = "lab load sqlite:app.db --clients 2 --seconds 1 --think 1 --log load.log";
+    let report = run(&dir, line, 0);
+    let summary = report["summary"].as_str().unwrap();
+    let count: usize = summary.split(' ').next().unwrap().parse().unwrap();
+    let log = fs::read_to_string(dir.path().join("load.log")).unwrap();
+    assert_eq!(log.lines().count(), count, "{summary}");
+    assert!(log.lines().all(|line| line.split(' ').count() == 6));
+    assert!(summary.contains("; 0 failed"), "{summary}");
+    // TPC-C's condition 3.3.2.1 holds for what was committed.
+    let database = rusqlite::Connection::open(dir.path().join("app.db")).unwrap();
+    let wrong = "SELECT count(*) FROM district WHERE d_next_o_id - 1 <> \
+                 (SELECT max(o_id) FROM orders WHERE o_w_id = d_w_id AND o_d_id = d_id)";
+    let wrong: i64 = database.query_row(wrong, [], |row| row.get(0)).unwrap();
+    assert_eq!(wrong, 0);
+    // The log is never replaced, and no other tables are taken.
+    run(&dir, line, 6);
+    rusqlite::Connection::open(dir.path().join("other.db"))
+        .unwrap()
+        .execute_batch("CREATE TABLE t (x)")
+        .unwrap();
+    run(&dir, "lab load sqlite:other.db --seconds 1", 2);
+}
+
+#[test]
+fn backups_under_load_count_transactions_in_every_phase() {
+    let dir = stage();
+    let mut databases = vec!["sqlite"];
+    match longshore_kit::installations().is_empty() {
+        true => eprintln!("skipped: postgres and pgbench"),
+        false => databases.extend(["postgres", "pgbench"]),
+    }
+    for (n, database) in databases.into_iter().enumerate() {
+        let held = if n == 0 { "--max-cpu 20" } else { "" };
+        let line = format!(
+            "lab oltp --database {database} --quick --size 4M --clients 2 --think 1 --phase 1 --stripes 2 --work w \
+             --dir a --html p.html --markdown p.md {held}"
+        );
+        let report = run(&dir, &line, 0);
+        let phases = rows(&report, 0);
+        assert_eq!(
+            phases.len(),
+            if n == 0 { 7 } else { 5 },
+            "{database}: {phases:?}"
+        );
+        for phase in &phases {
+            let rate: f64 = phase[2].parse().unwrap();
+            assert!(rate > 0.0, "{database}: {phase:?}");
+            assert_eq!(
+                phase[6] == "null",
+                phase[0].starts_with("quiet"),
+                "{phase:?}"
+            );
+        }
+        assert_eq!(
+            rows(&report, 1).len(),
+            phases
+                .iter()
+                .map(|p| p[1].parse::<f64>().unwrap())
+                .sum::<f64>()
+                .ceil() as usize
+        );
+        for place in ["a", "w"] {
+            let names = fs::read_dir(dir.path().join(place)).unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let left: Vec<_> = names
+                .filter(|name| name.contains("longshore-lab"))
+                .collect();
+            assert!(left.is_empty(), "{database}: {left:?}");
+        }
+    }
+}
