@@ -289,7 +289,7 @@ fn help_and_completions_know_the_studies_of_the_lab() {
         assert!(script.contains(&offer), "{offer}");
         offered += 1;
     }
-    assert_eq!(offered, 10);
+    assert_eq!(offered, 12);
     let bash = said(&run(longshore(), &dir, "completions bash"));
     assert!(
         bash.contains("longshore__subcmd__lab,cache-figures)"),

@@ -33,11 +33,18 @@
     };
   }
 
+  // A long name would leave its chart no room; the tooltip has it whole.
+  function shortName(value) {
+    const name = this.getLabelForValue(value);
+    const most = innerWidth < 700 ? 14 : 32;
+    return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+  }
+
   function positionScale(chart, colours) {
     const numbers = chart.x.positions.numbers;
     const scale = {
       title: { display: true, text: axisTitle(chart.x), color: colours.ink },
-      ticks: { color: colours.quiet, autoSkip: Boolean(numbers), maxRotation: 40 },
+      ticks: { color: colours.quiet, autoSkip: Boolean(numbers), maxRotation: 40, ...(numbers ? {} : { callback: shortName }) },
       grid: { color: colours.line, display: chart.form === "line" },
       border: { color: colours.line },
     };

@@ -1,7 +1,8 @@
 //! Workloads, sweeps and reports: the measurements of Longshore, repeatable by anybody.
 //!
 //! The lab uses the same interfaces as users; only [`bench`] also times codecs, checksums and files by themselves, to
-//! know the limits. [`sample`] builds the databases, [`report`] shows the findings.
+//! know the limits. [`sample`] builds the databases, [`report`] shows the findings, and [`figures`] sets them next to
+//! published ones.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -10,6 +11,7 @@ pub mod bench;
 pub mod cache_figures;
 pub mod compare;
 pub mod device_check;
+pub mod figures;
 pub mod network;
 pub mod offload;
 pub mod oltp;

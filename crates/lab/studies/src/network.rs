@@ -282,6 +282,9 @@ mod tests {
             cold_bytes: 0,
             limit: longshore_pipeline::Limit::Target,
             engines: Vec::new(),
+            samples: Vec::new(),
+            buffers: (0, 0),
+            core_percents: Vec::new(),
         };
         vec![one; 2]
     }

@@ -90,13 +90,46 @@ pub fn record(context: &RunContext, dirs: &[PathBuf]) -> Vec<(String, String)> {
     record
 }
 
+/// The machine as a table of hardware has it. A fact that cannot be found is left out.
+pub fn hardware(dirs: &[PathBuf]) -> Vec<(&'static str, String)> {
+    let mut found = vec![
+        (
+            "cpu",
+            facts::cpu_model().unwrap_or_else(|| "unknown CPU".into()),
+        ),
+        ("kernel", facts::kernel()),
+    ];
+    if let Some(layout) = facts::processor_layout() {
+        let all = layout
+            .cores_per_socket
+            .map(|n| n as usize * layout.sockets.max(1));
+        found.push(("sockets", layout.sockets.to_string()));
+        found.extend(layout.cores_per_socket.map(|n| ("cores", n.to_string())));
+        let on = |all: usize| if layout.logical > all { "on" } else { "off" };
+        found.extend(all.map(|all| ("hyperthreading", on(all).to_owned())));
+        found.push(("logical", layout.logical.to_string()));
+        found.extend(layout.microcode.map(|code| ("microcode", code)));
+        found.extend(layout.mhz.map(|mhz| ("clock", format!("{mhz} MHz now"))));
+    }
+    let nodes = facts::numa_nodes();
+    found.extend(nodes.map(|n| ("numa", n.to_string())));
+    found.extend(facts::governor().map(|governor| ("governor", governor)));
+    let memory = facts::memory_bytes().ok();
+    found.extend(memory.map(|bytes| ("memory", format!("{:.1} GB", bytes as f64 / 1e9))));
+    let drives: Vec<String> = dirs.iter().filter_map(|dir| storage(dir)).collect();
+    found.push(("disk", drives.join(", ")));
+    found
+}
+
 fn storage(dir: &Path) -> Option<String> {
     let mount = facts::mount_of(dir).ok()?;
     let (kind, source) = (
         mount.kind.to_string_lossy(),
         mount.source.to_string_lossy().into_owned(),
     );
-    Some(format!("{kind} on {source}"))
+    let model = facts::drive_model(mount.device);
+    let model = model.map_or_else(String::new, |model| format!(" ({model})"));
+    Some(format!("{kind} on {source}{model}"))
 }
 
 /// The machine's load without this process.

@@ -9,7 +9,8 @@
 use anyhow::{Result, bail};
 use longshore_facts as facts;
 use longshore_pipeline::{
-    EngineShare, Limit, NullObserver, Report, Request, Run, RunContext, mb_per_s, ratio, run,
+    EngineShare, Limit, NullObserver, Report, Request, Run, RunContext, Sample, mb_per_s, ratio,
+    run,
 };
 
 /// The time and the results of an action.
@@ -30,6 +31,12 @@ pub struct Timing {
     pub limit: Limit,
     /// How much each engine compressed.
     pub engines: Vec<EngineShare>,
+    /// One for each second of the run; none of a run that was shorter than a moment.
+    pub samples: Vec<Sample>,
+    /// BUFFERCOUNT and MAXTRANSFERSIZE of the run.
+    pub buffers: (usize, usize),
+    /// How busy each processor was, in percent, all programs included.
+    pub core_percents: Vec<f64>,
 }
 
 impl Timing {
@@ -70,6 +77,13 @@ impl Timing {
         (!shares.is_empty()).then(|| shares.join(", "))
     }
 
+    /// The mean of the seconds' latencies of uncached reads; `None`: there were none, or the run was too short.
+    pub fn read_latency_us(&self) -> Option<f64> {
+        let seconds = self.samples.iter().filter_map(|s| s.read_latency_us);
+        let seconds: Vec<f64> = seconds.map(|us| us as f64).collect();
+        (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64)
+    }
+
     pub fn ratio(&self) -> f64 {
         ratio(self.plain_bytes, self.stored_bytes)
     }
@@ -78,6 +92,7 @@ impl Timing {
 /// Runs `request` and measures it.
 pub fn take(context: &RunContext, request: &Request) -> Result<Timing> {
     let machine = facts::cpu_times().ok();
+    let cores = facts::core_times().unwrap_or_default();
     let cpu = facts::process_usage()?.cpu();
     let start = context.clock.now();
     let report = run(context, request, &NullObserver)?;
@@ -86,6 +101,9 @@ pub fn take(context: &RunContext, request: &Request) -> Result<Timing> {
     let busy = machine
         .zip(facts::cpu_times().ok())
         .map(|(before, after)| 100.0 * after.busy_share_since(&before));
+    let core_percents = facts::core_times().unwrap_or_default();
+    let core_percents = core_percents.iter().zip(&cores);
+    let core_percents = core_percents.map(|(now, then)| 100.0 * now.busy_share_since(then));
     let (plain_bytes, stored_bytes, run): (u64, u64, Run) = match report {
         Report::Backup(r) => (r.plain_bytes, r.stored_bytes, r.run),
         Report::Restore(r) => (r.plain_bytes, r.stored_bytes, r.run),
@@ -102,6 +120,9 @@ pub fn take(context: &RunContext, request: &Request) -> Result<Timing> {
         cold_bytes: run.waits.cold_bytes,
         limit: run.limit,
         engines: run.engines,
+        samples: run.samples,
+        buffers: (run.plan.buffer_count, run.plan.buffer_bytes),
+        core_percents: core_percents.collect(),
     })
 }
 

@@ -14,7 +14,7 @@ use clap::{Args, Command};
 type Subcommand = Command;
 
 /// The studies that `lab` has, with the first lines of their help: what completions offer after `lab`.
-const STUDIES: [(&str, &str); 10] = [
+const STUDIES: [(&str, &str); 12] = [
     (
         "sample",
         "Builds a SQLite database with realistic content, the same bytes on every run",
@@ -46,6 +46,14 @@ const STUDIES: [(&str, &str); 10] = [
     (
         "cache-figures",
         "Draws the published study of device-aware caching from the model: latencies, queries, policies",
+    ),
+    (
+        "figure",
+        "Makes one published figure or table again: ours, the published values, and whether they agree",
+    ),
+    (
+        "figures",
+        "Makes all 22 published figures and tables again, with an index page",
     ),
     (
         "oltp",

@@ -4,7 +4,7 @@
 //! - Every report names the command, its end, and what speaks against quoting it.
 //! - Studies keep no history.
 //!
-//! Leaves to others: the studies (`lab.rs`, `loads.rs`).
+//! Leaves to others: the studies (`lab.rs`, `figures.rs`).
 
 use longshore_accel::dispatch::InService;
 use longshore_pipeline::{Error, RunContext};

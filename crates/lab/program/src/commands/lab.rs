@@ -35,7 +35,7 @@ use longshore_terminal::program::MEASURED;
 use super::answers::{
     SAMPLE_BYTES, SAMPLE_BYTES_QUICK, answer, context_with_accelerators, failure, run_context,
 };
-use super::loads;
+use super::{figures, loads};
 use crate::context::Context;
 use crate::options::{
     Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, Sample, SampleOptions,
@@ -66,6 +66,8 @@ pub fn run(options: &Lab, context: &Context) -> Result<Exit, Failure> {
         Study::DeviceCheck(options) => run_device_check(options, context),
         Study::Offload(options) => run_offload(options, context),
         Study::CacheFigures(options) => run_cache_figures(options, context),
+        Study::Figure(options) => figures::one(options, context),
+        Study::Figures(options) => figures::all(options, context),
         Study::Oltp(options) => loads::oltp(options, context),
         Study::Load(options) => loads::load(options, context),
     }

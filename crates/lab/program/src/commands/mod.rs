@@ -1,6 +1,7 @@
 //! The run of each study with its options.
 
 mod answers;
+mod figures;
 mod grid;
 mod lab;
 mod loads;

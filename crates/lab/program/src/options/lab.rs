@@ -15,6 +15,7 @@ use longshore_codec::Algorithm;
 use longshore_studies::sample::{FILES_MAX, SampleKind};
 use longshore_terminal::values;
 
+use super::figures::{FigureOfPaper, FiguresOfPapers};
 use super::loads::{Load, Oltp};
 
 /// Builds sample databases and measures stripes, buffers, algorithms, and the distance to the machine's limit.
@@ -38,6 +39,8 @@ pub enum Study {
     DeviceCheck(DeviceCheck),
     Offload(OffloadStudy),
     CacheFigures(CacheFigures),
+    Figure(FigureOfPaper),
+    Figures(FiguresOfPapers),
     Oltp(Oltp),
     Load(Load),
 }

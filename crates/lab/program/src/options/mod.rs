@@ -8,6 +8,7 @@
 //! Leaves to others: the studies (`commands`), and options that every program has (`longshore-terminal`).
 
 mod cache;
+mod figures;
 mod lab;
 mod loads;
 mod project;
@@ -16,6 +17,7 @@ use clap::{Parser, Subcommand};
 pub use longshore_terminal::global::Global;
 
 pub use cache::{Cache, CacheAction, CacheGrid, Simulate, WhoShares};
+pub use figures::{FigureOfPaper, FigureOptions, FiguresOfPapers};
 pub use lab::{
     Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, OutputOptions, Sample,
     SampleOptions, Study, Sweep,

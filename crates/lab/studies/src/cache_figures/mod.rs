@@ -52,7 +52,7 @@ const SMOOTH: usize = 5;
 
 /// Runs all simulations. Calls `on_step` with one line for each part.
 pub fn cache_figures(spec: &FiguresSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
-    let latency = latency(spec)?;
+    let (latency, _) = latency(spec)?;
     on_step("latencies");
     let (queries, slower) = queries(spec)?;
     on_step("queries");
@@ -106,8 +106,11 @@ fn kib(len_kib: u64) -> String {
     }
 }
 
+/// A depth, and for each size how many times as long the flash takes.
+pub(crate) type LatencyLine = (u32, Vec<f64>);
+
 /// How much sooner the Optane answers, by size and depth.
-fn latency(spec: &FiguresSpec) -> Result<Section> {
+pub(crate) fn latency(spec: &FiguresSpec) -> Result<(Section, Vec<LatencyLine>)> {
     let (optane, flash) = profiles(PAPER)?;
     let ratio = |kib: u64, depth: u32| {
         let count = (200_000 / kib).clamp(300, 8000).max(20 * u64::from(depth));
@@ -115,7 +118,7 @@ fn latency(spec: &FiguresSpec) -> Result<Section> {
         let mean = |p: &Profile| p.steady(kib << 10, depth, count, spec.seed).mean_us;
         mean(flash) / mean(optane)
     };
-    let lines: Vec<(u32, Vec<f64>)> = DEPTHS
+    let lines: Vec<LatencyLine> = DEPTHS
         .iter()
         .map(|depth| (*depth, LENS.iter().map(|kib| ratio(*kib, *depth)).collect()))
         .collect();
@@ -137,7 +140,7 @@ fn latency(spec: &FiguresSpec) -> Result<Section> {
     let mut even = Series::new("equally fast", vec![Some(1.0); LENS.len()]);
     even.dashed = true;
     series.push(even);
-    Ok(Section {
+    let section = Section {
         heading: "Latency: flash over Optane".into(),
         prose: vec![
             "Mean latency of random reads on a Samsung 970 Pro over that on an Optane 905P, by the size of a read \
@@ -161,7 +164,8 @@ fn latency(spec: &FiguresSpec) -> Result<Section> {
             y_right: None,
             series,
         }],
-    })
+    };
+    Ok((section, lines))
 }
 
 /// One policy under one mix, with everything resident.
@@ -204,7 +208,7 @@ fn closed(spec: &FiguresSpec, text: &str, policy: &str) -> Result<Outcome> {
 }
 
 /// Response times with all data on one device, and by how many percent each query is slower on the Optane.
-fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<f64>)> {
+pub(crate) fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<f64>)> {
     let rates = |policy: &str| -> Result<Rates> {
         Ok(Rates {
             scan: closed(spec, "8x512k", policy)?.throughput_mb_s,

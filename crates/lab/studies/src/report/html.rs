@@ -15,7 +15,7 @@ use anyhow::Result;
 use super::data::{Cell, Report, Section, Table};
 use super::text::is_numeric;
 
-const STYLE: &str = include_str!("../../assets/report.css");
+pub const STYLE: &str = include_str!("../../assets/report.css");
 const NAMES: &str = include_str!("../../assets/names.js");
 const SCRIPT: &str = include_str!("../../assets/report.js");
 /// Chart.js, see `assets/README.md`.
@@ -140,7 +140,7 @@ fn table(table: &Table) -> String {
 }
 
 /// Text for element content and for attributes in double quotes.
-fn escape(text: &str) -> Cow<'_, str> {
+pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['&', '<', '>', '"']) {
         return Cow::Borrowed(text);
     }

@@ -9,9 +9,11 @@
 //! - A value that was not measured is `None`, shown as a dash and left out of a line; it is never 0.
 //! - Reasons against quoting the figures stand before the headline.
 //!
-//! Leaves to others: measuring (the studies), and each form (`html.rs`, `markdown.rs`, `text.rs`).
+//! Leaves to others: measuring (the studies), and each form (`html.rs`, `markdown.rs`, `text.rs`, and
+//! `gallery.rs` for several).
 
 mod data;
+mod gallery;
 mod html;
 mod markdown;
 mod text;
@@ -20,6 +22,7 @@ pub(crate) use data::counted;
 pub use data::{
     At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Side, Table,
 };
+pub(crate) use gallery::{Thumbnail, gallery};
 
 impl Report {
     /// The report for a terminal or a log: everything but the charts.
@@ -30,6 +33,11 @@ impl Report {
     /// The report for a repository: everything but the charts.
     pub fn to_markdown(&self) -> String {
         markdown::render(self)
+    }
+
+    /// The report for programs, with the charts' data.
+    pub fn to_json(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
     /// The report as one self-contained HTML file.

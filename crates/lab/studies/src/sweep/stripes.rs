@@ -499,6 +499,9 @@ mod tests {
             cold_bytes: 0,
             limit: Limit::Cpu,
             engines: Vec::new(),
+            samples: Vec::new(),
+            buffers: (0, 0),
+            core_percents: Vec::new(),
         }
     }
 

@@ -1,0 +1,155 @@
+//! Our own values for a figure: numbers by round, words, and what could not be had here.
+//!
+//! Invariants
+//! - A value that was not measured is absent, never 0.
+//! - A quantity of two values is taken within a round, so that a drift in the machine's speed affects it little.
+//! - A value of a model is marked, and the mark reaches the headline.
+//!
+//! Leaves to others: measuring (`trials.rs` and the studies), and judging (`comparison.rs`).
+
+use std::collections::BTreeMap;
+
+use longshore_pipeline::pages;
+
+use super::published::Ours;
+use crate::report::Section;
+use crate::spread::RoundResults;
+use crate::timing::Timing;
+
+/// The findings of a study for a figure.
+#[derive(Debug, Clone, Default)]
+pub struct OurValues {
+    /// Under each name its values, one for each round.
+    values: BTreeMap<String, Vec<f64>>,
+    facts: BTreeMap<String, String>,
+    /// Tables and charts of the study.
+    pub sections: Vec<Section>,
+    /// Name and value, for the head of the report.
+    pub conditions: Vec<(String, String)>,
+    /// How often each was measured; 0 for a model and for facts, which have no rounds.
+    pub rounds: usize,
+    /// Nothing was measured: a model made the values.
+    pub is_modelled: bool,
+    /// By name, what this machine does not have.
+    pub missing: Vec<String>,
+    /// Further sentences for the headline.
+    pub findings: Vec<String>,
+}
+
+impl OurValues {
+    pub fn of_rounds(rounds: usize) -> OurValues {
+        OurValues {
+            rounds,
+            ..OurValues::default()
+        }
+    }
+
+    /// Adds the value of one more round. One that is no number was not measured.
+    pub fn add(&mut self, name: impl Into<String>, value: f64) {
+        if value.is_finite() {
+            self.values.entry(name.into()).or_default().push(value);
+        }
+    }
+
+    pub fn tell(&mut self, name: impl Into<String>, words: impl Into<String>) {
+        self.facts.insert(name.into(), words.into());
+    }
+
+    /// The figures of one backup, each under `TRIAL/FIGURE`.
+    pub fn add_backup(&mut self, trial: &str, taken: &Timing) {
+        let rate = |bytes: u64| bytes as f64 / f64::from(1 << 20) / taken.wall_s.max(1e-9);
+        for (figure, value) in [
+            ("s", Some(taken.wall_s)),
+            ("mb_s", Some(taken.mb_per_s())),
+            ("write_mb_s", Some(rate(taken.stored_bytes))),
+            ("cpu", taken.system_cpu_percent),
+            ("cpu_s_gb", Some(taken.cpu_s_per_gb())),
+            ("bytes", Some(taken.stored_bytes as f64)),
+            ("mib", Some(taken.stored_bytes as f64 / f64::from(1 << 20))),
+            (
+                "plain_mib",
+                Some(taken.plain_bytes as f64 / f64::from(1 << 20)),
+            ),
+            ("pages", Some(pages(taken.plain_bytes) as f64)),
+            ("ratio", Some(taken.ratio())),
+            ("buffers", Some(taken.buffers.0 as f64)),
+            ("cpu_c", taken.cpu_c),
+            ("drive_c", taken.drive_c),
+            ("read_us", taken.read_latency_us()),
+        ] {
+            if let Some(value) = value {
+                self.add(format!("{trial}/{figure}"), value);
+            }
+        }
+    }
+
+    /// Gives the figures of a trial a second name.
+    pub fn alias(&mut self, trial: &str, name: &str) {
+        let own = format!("{trial}/");
+        let found: Vec<(String, Vec<f64>)> = self
+            .values
+            .iter()
+            .filter_map(|(key, values)| {
+                let figure = key.strip_prefix(&own).filter(|f| !f.contains('/'))?;
+                Some((format!("{name}/{figure}"), values.clone()))
+            })
+            .collect();
+        self.values.extend(found);
+    }
+
+    /// Puts the chart of this title first in its section: the one that the figure is about.
+    pub fn led_by(mut self, title: &str) -> OurValues {
+        for section in &mut self.sections {
+            section.charts.sort_by_key(|chart| chart.title != title);
+        }
+        self
+    }
+
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.get(name).map(String::as_str)
+    }
+
+    /// The results of a quantity over the rounds; `None` if it was not measured.
+    pub fn results(&self, ours: Ours) -> Option<RoundResults> {
+        let of = |name: &str| self.values.get(name);
+        let both = |a: &str, b: &str, value: fn(f64, f64) -> f64| {
+            let pairs = of(a)?.iter().zip(of(b)?);
+            let values = pairs.map(|(a, b)| value(*a, *b));
+            RoundResults::of(values.filter(|value| value.is_finite()))
+        };
+        match ours {
+            Ours::Value(name) => RoundResults::of(of(name)?.iter().copied()),
+            Ours::Ratio(a, b) => both(a, b, |a, b| a / b),
+            Ours::Saving(a, b) => both(a, b, |a, b| 100.0 * (1.0 - a / b)),
+            Ours::Gain(a, b) => both(a, b, |a, b| 100.0 * (a / b - 1.0)),
+            Ours::Difference(a, b) => both(a, b, |a, b| a - b),
+            Ours::Fact(_) | Ours::Nothing => None,
+        }
+    }
+
+    pub fn median(&self, name: &str) -> Option<f64> {
+        let values = self.values.get(name)?;
+        crate::spread::median(values.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantity_of_two_is_taken_within_each_round() {
+        let mut measured = OurValues::default();
+        for (a, b) in [(2.0, 1.0), (30.0, 10.0)] {
+            measured.add("a", a);
+            measured.add("b", b);
+        }
+        let ratio = measured.results(Ours::Ratio("a", "b")).unwrap();
+        assert_eq!((ratio.min, ratio.median, ratio.max), (2.0, 2.5, 3.0));
+        let saving = measured.results(Ours::Saving("a", "b")).unwrap();
+        assert_eq!(saving.median, -150.0, "larger, so below 0");
+        assert_eq!(measured.results(Ours::Value("c")), None);
+        measured.add("zero", 0.0);
+        assert_eq!(measured.results(Ours::Ratio("a", "zero")), None);
+    }
+}

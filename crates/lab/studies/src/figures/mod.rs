@@ -1,0 +1,78 @@
+//! The 22 figures and tables of five publications, made again with the published values next to ours.
+//!
+//! A [`Figure`] is data (`published.rs`, `papers`) and one function over the studies. One renderer compares both
+//! (`comparison.rs`) and gives a [`Report`]; the index shows all of them (`index.rs`).
+//!
+//! Invariants
+//! - Published values are those of the publications, with how sure each is; nothing is published here that was derived.
+//! - A figure can be made on every machine, or says by name what this one lacks.
+//!
+//! Leaves to others: the load (`crate::oltp`), and the forms of a report (`crate::report`).
+
+mod comparison;
+mod index;
+mod measured;
+mod papers;
+mod published;
+mod trials;
+mod workbench;
+
+use anyhow::Result;
+
+use crate::platform;
+use crate::report::{Column, Report, Section, Table};
+pub use index::{Made, index};
+pub use papers::PAPERS;
+pub use published::{Figure, Paper};
+pub use workbench::{FiguresMade, Workbench};
+
+/// All figures in their order, each with its paper.
+pub fn all() -> impl Iterator<Item = (&'static Paper, &'static Figure)> {
+    let figures = |paper: &'static Paper| paper.figures.iter().map(move |figure| (paper, figure));
+    PAPERS.iter().flat_map(figures)
+}
+
+/// The figure of this name, in any case.
+pub fn find(id: &str) -> Option<(&'static Paper, &'static Figure)> {
+    all().find(|(_, figure)| figure.id.eq_ignore_ascii_case(id))
+}
+
+/// Makes a figure.
+pub fn make(bench: &Workbench, (paper, figure): (&Paper, &Figure)) -> Result<Report> {
+    let machine = platform::record(bench.context, &bench.spec.dirs);
+    let measured = (figure.make)(bench)?;
+    let mut report = comparison::report(paper, figure, measured, machine);
+    report
+        .platform
+        .insert(0, ("Publication".into(), paper.name.into()));
+    Ok(report)
+}
+
+/// The table of all figures.
+pub fn list() -> Report {
+    let row = |(paper, figure): (&Paper, &Figure)| {
+        vec![
+            figure.id.into(),
+            figure.title.into(),
+            figure.kinds().into(),
+            format!("longshore lab figure {}", figure.id).into(),
+            paper.name.into(),
+        ]
+    };
+    Report {
+        title: "Published figures and tables".into(),
+        summary: "Each can be made again with the published values next to ours.".into(),
+        platform: Vec::new(),
+        sections: vec![Section {
+            heading: "Figures".into(),
+            prose: Vec::new(),
+            table: Some(Table {
+                columns: ["Figure", "Title", "Published", "Command", "Publication"]
+                    .map(Column::text)
+                    .into(),
+                row_values: all().map(row).collect(),
+            }),
+            charts: Vec::new(),
+        }],
+    }
+}
