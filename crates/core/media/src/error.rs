@@ -198,6 +198,11 @@ pub enum Error {
     )]
     TooMuchParity { asked: u16, devices: usize },
 
+    #[error(
+        "{asked} stripes are to be borne without, and {parity} parity stripes can stand for no more than as many"
+    )]
+    TooMuchTolerance { asked: u16, parity: u16 },
+
     /// Rows of parity begin with the media, so they hold one set.
     #[error(
         "device {device} belongs to a media set with parity stripes, which holds one backup set: nothing is appended"
@@ -382,7 +387,9 @@ impl Error {
             Error::Busy { .. } => 3023,
             Error::NotExpired { .. } => 4030,
             Error::MediaName { .. } => 4037,
-            Error::DeviceCount { .. } | Error::TooMuchParity { .. } => 3205,
+            Error::DeviceCount { .. }
+            | Error::TooMuchParity { .. }
+            | Error::TooMuchTolerance { .. } => 3205,
             Error::ParityCount { .. } => 3231,
             Error::BeyondParity { .. } => 3189,
             Error::DeviceClass { .. } => 3011,
@@ -497,6 +504,9 @@ impl Error {
                 "ask for as many parity stripes as the media have, or use --format for a new media set"
             }
             Error::Occupied { .. } => "move it away, then repair again",
+            Error::TooMuchTolerance { .. } => {
+                "tolerate fewer (--tolerate), or ask for more parity stripes (--parity)"
+            }
             Error::Contradiction { .. } => {
                 "run longshore verify on the data stripes alone, with --identity if they are encrypted; if they are sound, move the parity stripes away and repair again"
             }

@@ -10,6 +10,7 @@
 
 mod group;
 mod image;
+mod losses;
 mod rebuilt;
 mod row;
 mod rows;
@@ -19,6 +20,7 @@ mod table;
 pub use group::StripeFault;
 pub(crate) use group::{Group, Place, own};
 pub(crate) use image::{examined, header_of, whole_of, write_known, write_new};
+pub(crate) use losses::{Bearing, Losses};
 pub(crate) use rebuilt::RebuiltStripe;
 pub(crate) use row::CONTAINER;
 pub use row::{ROW_BYTES, ROW_BYTES_MIN, RowRecord, Span};

@@ -7,6 +7,7 @@
 //!
 //! Leaves to others: one stripe (`member.rs`), and the blocks of a set (`stream.rs`).
 
+mod answers;
 mod keys;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use longshore_crypt::Keyring;
 use longshore_io::{crc32c, side_by_side};
 use uuid::Uuid;
 
+use self::answers::{cancelled, if_it_answers};
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
@@ -901,7 +903,7 @@ fn has_rest(read: &dyn FamilyRead) -> bool {
 fn rolled_forward(devices: &[Arc<dyn BackupDevice>]) -> Result<Option<MediaSet>, Error> {
     let mut pending = Vec::new();
     for (i, device) in devices.iter().enumerate() {
-        let read = device.open_pending()?;
+        let read = if_it_answers(device.open_pending())?.flatten();
         pending.push(read.and_then(|r| Member::open(&**device, i, r, true).ok()));
     }
     let mut wanted: Vec<Identity> = Vec::new();
@@ -928,7 +930,8 @@ fn rolled_forward_to(
     let (mut members, mut lost) = (Vec::new(), Vec::new());
     let (mut renamed, mut occupied) = (false, false);
     for (i, device) in devices.iter().enumerate() {
-        occupied |= device.open()?.is_some();
+        // Of a device that does not answer nobody knows.
+        occupied |= if_it_answers(device.open())?.is_none_or(|read| read.is_some());
         let found = in_place(i, &**device);
         let here = match found {
             Ok(member) if is_wanted(&member) => Ok(member),
@@ -1028,7 +1031,8 @@ impl LostStripe {
 }
 
 /// The media set whose lost stripes its parity stripes may stand for: the only one with parity, or else the only one of
-/// which there are enough stripes.
+/// which there are enough stripes. Of several generations of one media set it is the newest: its stripes got their names when it
+/// was complete, and the others are those of devices that were away then.
 fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
     let mut ids: Vec<Identity> = Vec::new();
     for member in found.iter().flatten() {
@@ -1050,11 +1054,15 @@ fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
         let needed = members.iter().map(|m| m.header.family_count).max();
         families.len() + unnamed >= usize::from(needed.unwrap_or(u16::MAX))
     };
-    let mut enough = ids.into_iter().filter(is_enough);
-    match (enough.next(), enough.next()) {
-        (Some(id), None) => Some(id),
-        _ => None,
-    }
+    let enough: Vec<Identity> = ids.into_iter().filter(is_enough).collect();
+    let newest = enough
+        .iter()
+        .copied()
+        .max_by_key(|(_, generation)| *generation)?;
+    enough
+        .iter()
+        .all(|(set, _)| *set == newest.0)
+        .then_some(newest)
 }
 
 /// Whether only the beginning of a stripe could not be read, so that the rest may be one of a media set's.
@@ -1067,16 +1075,6 @@ fn is_without_start(error: &Error) -> bool {
                 ..
             }
     )
-}
-
-/// An interruption is no lost stripe.
-fn cancelled(found: &[Result<Member, Error>]) -> Option<Error> {
-    found.iter().find_map(|found| match found {
-        Err(Error::Cancelled { device }) => Some(Error::Cancelled {
-            device: device.clone(),
-        }),
-        _ => None,
-    })
 }
 
 fn missing(members: &[Member], header: &MediaHeader) -> Vec<u16> {

@@ -9,6 +9,7 @@
 //!   promises data that a crash could lose.
 //! - Stripes are completed one after the other, in the order of their devices' names, so two writers without locks meet
 //!   at the first name that both have.
+//! - Where the plan tolerates it, a stripe whose device fails is left out of all of this, and its bytes are in the rows alone.
 //!
 //! Leaves to others: one stripe's blocks, index and trailer (`family_writer.rs`), the content of blocks
 //! (`longshore-pipeline`), and where a stripe's bytes go (`device.rs`).
@@ -27,7 +28,7 @@ use crate::header::{
     FAMILIES_MAX, LogEnd, MediaHeader, PARITY_MAX, SETS_MAX, SetHeader, SetTrailer,
 };
 use crate::index::{ChunkKeys, ChunkOwner};
-use crate::parity::{self, ParityStripe, ROW_BYTES, Rows, Tap};
+use crate::parity::{self, Bearing, Losses, ParityStripe, ROW_BYTES, Rows, StripeFault, Tap};
 use crate::record::{Container, RecordKind};
 use crate::{Error, MediaSet};
 
@@ -78,6 +79,8 @@ pub struct ParityPlan {
     pub count: u16,
     /// The most bytes that a row takes from a stripe, [`ROW_BYTES`] except in tests.
     pub row_bytes: u32,
+    /// How many stripes may be lost to devices that fail while the set is written; at most `count`.
+    pub tolerated: u16,
 }
 
 impl Default for ParityPlan {
@@ -92,7 +95,13 @@ impl ParityPlan {
         ParityPlan {
             count,
             row_bytes: ROW_BYTES,
+            tolerated: 0,
         }
+    }
+
+    /// The same stripes; so many of all stripes may be lost while the set is written.
+    pub fn tolerating(self, tolerated: u16) -> ParityPlan {
+        ParityPlan { tolerated, ..self }
     }
 
     /// The memory that the parity takes while a set is written, without that of its devices.
@@ -145,6 +154,7 @@ pub struct SetWriter {
     pub keys: Option<Arc<SetKeys>>,
     sign: Option<Arc<SigningKey>>,
     rows: Option<Arc<Rows>>,
+    losses: Option<Arc<Losses>>,
 }
 
 impl SetWriter {
@@ -231,8 +241,11 @@ impl SetWriter {
         let set = Start::new(media, header, plan.encryption);
         let names = devices.iter().map(|device| device.name());
         let stripes = names.zip(writes).zip(&set.media).collect();
+        let (losses, stripes) = bear_losses(stripes, plan.parity);
         let (families, rows) = begin_stripes(stripes, &set.header, plan.parity)?;
-        SetWriter::start(set, container, families, rows)
+        let mut writer = SetWriter::start(set, container, families, rows)?;
+        writer.losses = losses;
+        Ok(writer)
     }
 
     fn append(
@@ -321,6 +334,7 @@ impl SetWriter {
             keys,
             sign: set.encryption.and_then(|to| to.sign),
             rows,
+            losses: None,
         })
     }
 
@@ -412,6 +426,7 @@ impl SetWriter {
         Ok(Sealed {
             stored_bytes: stored,
             index,
+            lost: self.losses.map_or_else(Vec::new, |losses| losses.faults()),
         })
     }
 }
@@ -423,6 +438,26 @@ pub struct Sealed {
     pub stored_bytes: u64,
     /// The key that opens the index of an encrypted set.
     pub index: Option<IndexSecret>,
+    /// Stripes whose devices failed, and for which parity stands.
+    pub lost: Vec<StripeFault>,
+}
+
+/// Stripes of which as many may be lost as the plan tolerates.
+fn bear_losses<'a>(
+    stripes: Vec<(NamedStripe, &'a MediaHeader)>,
+    plan: ParityPlan,
+) -> (Option<Arc<Losses>>, Vec<(NamedStripe, &'a MediaHeader)>) {
+    if plan.tolerated == 0 {
+        return (None, stripes);
+    }
+    let data = stripes.len() - usize::from(plan.count);
+    let losses = Arc::new(Losses::new(plan.tolerated, data));
+    let bear = |((name, write), media): (NamedStripe, &'a MediaHeader)| -> (NamedStripe, _) {
+        let write = Bearing::new(write, &name, media, &losses);
+        ((name, Box::new(write)), media)
+    };
+    let stripes = stripes.into_iter().map(bear).collect();
+    (Some(losses), stripes)
 }
 
 /// The stripes of a new media set, the parity stripes last; writes the media headers, and all headers of parity stripes.
@@ -482,11 +517,17 @@ fn check_devices(devices: &[Arc<dyn BackupDevice>], parity: ParityPlan) -> Resul
     if let Some(odd) = mixed.or(second_pipe) {
         return Err(Error::DeviceClass { device: odd.name() });
     }
-    match parity.count <= PARITY_MAX && usize::from(parity.count) < devices.len() {
-        true => Ok(()),
-        false => Err(Error::TooMuchParity {
+    if parity.count > PARITY_MAX || usize::from(parity.count) >= devices.len() {
+        return Err(Error::TooMuchParity {
             asked: parity.count,
             devices: devices.len(),
+        });
+    }
+    match parity.tolerated <= parity.count {
+        true => Ok(()),
+        false => Err(Error::TooMuchTolerance {
+            asked: parity.tolerated,
+            parity: parity.count,
         }),
     }
 }

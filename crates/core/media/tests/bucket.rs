@@ -28,6 +28,7 @@ longshore_bucket::over_each_store! {
     where_conditions_are_ignored_few_orders_of_requests_lose_a_success
     with_parity_a_lost_object_is_read_around_and_written_once_more
     a_repair_does_not_write_over_an_object_that_came_meanwhile
+    a_store_that_refuses_one_object_costs_its_stripe_where_that_is_tolerated
 }
 
 const STRIPES: usize = 3;
@@ -527,14 +528,19 @@ fn where_conditions_are_ignored_few_orders_of_requests_lose_a_success(scheme: Sc
 
 /// A set on two objects with data and one with parity.
 fn write_with_parity(store: &Store) {
+    write_tolerating(store, 0).unwrap();
+}
+
+fn write_tolerating(store: &Store, tolerated: u16) -> Result<(), Error> {
     let shape = Shape {
         parity: ParityPlan {
             count: 1,
             row_bytes: 4096,
+            tolerated,
         },
         ..Shape::new(Disposition::New, Algorithm::None, 4096)
     };
-    write_set(&devices(store), &shape, &inputs(1)).unwrap();
+    write_set(&devices(store), &shape, &inputs(1)).map(drop)
 }
 
 fn repair(store: &Store) -> Result<u64, Error> {
@@ -583,4 +589,52 @@ fn a_repair_does_not_write_over_an_object_that_came_meanwhile(scheme: Scheme) {
         "{refused}"
     );
     assert_eq!(store.object("set/1.bak").unwrap(), b"somebody's");
+}
+
+/// A store that refuses one object from its `n`th request on, as one whose account was closed.
+fn a_store_that_refuses_one_object_costs_its_stripe_where_that_is_tolerated(scheme: Scheme) {
+    for dead in 0..STRIPES {
+        let (mut degraded, mut refused) = (0, 0);
+        for n in 0.. {
+            let store = Store::speaking(scheme);
+            let key = format!("set/{dead}.bak");
+            let asked = std::sync::atomic::AtomicUsize::new(0);
+            let reached = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let tell = reached.clone();
+            let refuse = move || {
+                let key = key.clone();
+                move |request: &longshore_bucket::sim::Asked| {
+                    use std::sync::atomic::Ordering;
+                    if request.key != key || asked.fetch_add(1, Ordering::Relaxed) < n {
+                        return Act::Pass;
+                    }
+                    tell.store(true, Ordering::Relaxed);
+                    Act::Refuse(403, "AccessDenied")
+                }
+            };
+            store.script(refuse());
+            let told = write_tolerating(&store, 1);
+            store.heal();
+            let what = format!("{scheme:?} object {dead} from request {n}: {told:?}");
+            if !reached.load(std::sync::atomic::Ordering::Relaxed) {
+                break;
+            }
+            match told {
+                // It never began.
+                Err(_) => refused += 1,
+                Ok(()) => {
+                    assert_eq!(stands(&store), Some(1), "{what}");
+                    let media = MediaSet::open(&devices(&store)).unwrap();
+                    degraded += usize::from(!media.faults().is_empty());
+                    repair(&store).unwrap();
+                    let found = Examined::of(&devices(&store), &|_| Ok(())).unwrap();
+                    assert_eq!(found.faults(), [], "{what}");
+                }
+            }
+        }
+        assert!(
+            degraded > refused,
+            "{scheme:?} object {dead}: {degraded}, {refused}"
+        );
+    }
 }

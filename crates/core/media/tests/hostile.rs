@@ -443,6 +443,7 @@ fn rows_that_a_parity_stripe_claims_and_cannot_have_cost_little() {
         parity: ParityPlan {
             count: 1,
             row_bytes: 4096,
+            ..ParityPlan::default()
         },
         ..Shape::new(Disposition::New, Algorithm::Zstd, 50)
     };

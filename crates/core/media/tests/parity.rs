@@ -25,6 +25,7 @@ fn shape(algorithm: Algorithm, parity: u16) -> Shape {
         parity: ParityPlan {
             count: parity,
             row_bytes: ROW,
+            ..ParityPlan::default()
         },
         ..Shape::new(Disposition::New, algorithm, 3000)
     }

@@ -41,6 +41,7 @@ fn write(disk: &SimDisk, disposition: Disposition, text: &str) -> Result<(), Err
         parity: ParityPlan {
             count: 1,
             row_bytes: 4096,
+            ..ParityPlan::default()
         },
         ..Shape::new(disposition, Algorithm::None, 700)
     };
@@ -127,6 +128,7 @@ fn a_stripe_that_a_killed_repair_began_stands_in_nobodys_way() {
         parity: ParityPlan {
             count: 1,
             row_bytes: 4096,
+            ..ParityPlan::default()
         },
         ..Shape::new(Disposition::New, Algorithm::None, 700)
     };

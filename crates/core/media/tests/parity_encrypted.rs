@@ -41,6 +41,7 @@ fn set(data: usize, parity: u16, inputs: &[Input]) -> (Vec<Vec<u8>>, Arc<Keyring
         parity: ParityPlan {
             count: parity,
             row_bytes: ROW,
+            ..ParityPlan::default()
         },
         encryption: Some(encryption(&identity, &sign)),
         ..Shape::new(Disposition::New, Algorithm::Zstd, 3000)

@@ -8,7 +8,7 @@
 //! Leaves to others: showing (the programs), measuring (`measure.rs`), and recording (`history.rs`).
 
 use longshore_media::manifest::MarkKind;
-use longshore_media::{MediaSet, SetHeader};
+use longshore_media::{MediaSet, SetHeader, StripeFault};
 use longshore_pg::Lsn;
 use serde::Serialize;
 use uuid::Uuid;
@@ -22,10 +22,15 @@ const DEGRADED: &str = "the set is DEGRADED: ";
 
 /// A warning for each stripe that parity stood for.
 pub fn degraded(media: &MediaSet) -> Vec<String> {
-    let faults = media.faults().into_iter();
-    let warning =
-        |fault| format!("{DEGRADED}{fault} (`longshore repair` writes the stripe once more)");
-    faults.map(warning).collect()
+    degraded_by(&media.faults())
+}
+
+/// A warning for each of these stripes.
+pub fn degraded_by(faults: &[StripeFault]) -> Vec<String> {
+    let warning = |fault: &StripeFault| {
+        format!("{DEGRADED}{fault} (`longshore repair` writes the stripe once more)")
+    };
+    faults.iter().map(warning).collect()
 }
 
 impl Run {
@@ -141,6 +146,8 @@ pub struct BackupReport {
     pub damaged: bool,
     /// The first of those files.
     pub changed: Vec<ChangedFile>,
+    /// Whether devices failed, as far as that was tolerated, so that parity stands for their stripes.
+    pub degraded: bool,
     pub run: Run,
 }
 

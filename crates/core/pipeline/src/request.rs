@@ -168,6 +168,8 @@ pub struct BackupRequest {
     pub devices: Vec<DeviceSpec>,
     /// How many of the devices, the last ones, get parity of the others.
     pub parity: u16,
+    /// How many devices may fail meanwhile: parity then stands for their stripes, and the set is degraded.
+    pub tolerated: u16,
     /// The place at a target that the devices are in: without it, others may take the backup for dead.
     pub place: Option<Arc<NewBackup>>,
     /// Files of the caller that must not be devices.
@@ -214,6 +216,7 @@ impl BackupRequest {
             identity: SourceIdentity::default(),
             devices,
             parity: 0,
+            tolerated: 0,
             place: None,
             own: Vec::new(),
             base: None,

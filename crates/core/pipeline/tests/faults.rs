@@ -19,6 +19,7 @@ use common::forge::{Claims, write};
 use common::pieces::differing;
 use common::*;
 use longshore_codec::Algorithm;
+use longshore_crypt::{Identities, Identity, Keyring, Recipients};
 use longshore_io::{Clock, Fault, Gate, HostClock, Op, SimDisk, Storage};
 use longshore_kit::random::noise;
 use longshore_media::{DeviceSpec, Error as MediaError};
@@ -962,4 +963,95 @@ fn a_backup_that_is_cancelled_between_its_last_block_and_its_seal_is_none() {
             }
         }
     }
+}
+
+/// Goal: with all of a backup's threads, a device that fails for good, at any moment, costs its stripe where that is
+/// tolerated: the backup succeeds, says so, and is restored with and without the device; and no run hangs.
+/// Method: three data stripes and one with parity on file systems of their own; one of them fails from each of many steps on,
+/// in plain and in encrypted sets.
+#[test]
+fn a_backup_goes_on_without_a_device_where_that_is_tolerated() {
+    const DIRS: [&str; 4] = ["/d0", "/d1", "/d2", "/d3"];
+    let devices = || -> Vec<DeviceSpec> {
+        let device = |dir: &&str| DeviceSpec::File(Path::new(dir).join("s.bak"));
+        DIRS.iter().map(device).collect()
+    };
+    let world = |seed: u64| {
+        let disk = SimDisk::new(seed);
+        DIRS.iter().for_each(|dir| disk.mount(dir).unwrap());
+        disk.mount("/out").unwrap();
+        for n in 0..6 {
+            disk.write_file(format!("/a/{n}"), &noise(n, 700_000))
+                .unwrap();
+        }
+        disk
+    };
+    let identity = Identity::new_x25519().unwrap();
+    let to = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let context = |disk: &SimDisk| {
+        let mut context = context_on(Arc::new(disk.clone()));
+        let identities = Identities::new(vec![identity.clone()]);
+        context.keyring = Arc::new(Keyring::new(identities, false));
+        context
+    };
+    let run = |disk: &SimDisk, tolerated: u16, encrypts: bool| {
+        let source = SourceSpec::Files(vec!["/a".into()]);
+        let mut request = backup_request(source, devices(), Algorithm::None);
+        (request.parity, request.tolerated) = (1, tolerated);
+        request.encrypt_to = encrypts.then(|| to.clone());
+        request.tuning.buffer_bytes = Some(64 << 10);
+        let context = context(disk);
+        in_time("a backup", move || backup(&context, request))
+    };
+    let whole = world(1);
+    let before = whole.steps();
+    run(&whole, 1, false).unwrap();
+    let steps = whole.steps() - before;
+    let (mut degraded, mut refused) = (0, 0);
+    for dead in 0..DIRS.len() {
+        for step in (0..=steps).step_by(3) {
+            let at = format!("{} from step {step} of {steps}", DIRS[dead]);
+            let disk = world(step);
+            let fault = Fault::errno(5).below(DIRS[dead]);
+            disk.inject(fault.from_step(disk.steps() + step));
+            let report = match run(&disk, 1, step % 2 == 1) {
+                Ok(report) => report,
+                Err(error) => {
+                    // It never began.
+                    assert!(step < 8, "{at}: {error}");
+                    refused += 1;
+                    continue;
+                }
+            };
+            degraded += usize::from(report.degraded);
+            let told = report.run.degraded().count();
+            assert_eq!(told, usize::from(report.degraded), "{at}");
+            for (target, is_back) in [("/out/gone", false), ("/out/back", true)] {
+                if is_back {
+                    disk.heal();
+                }
+                let mut request = restore_request(devices(), Path::new(target));
+                request.position = 0;
+                restore(&context(&disk), request).unwrap_or_else(|e| panic!("{at}: {e}"));
+                for n in 0..6 {
+                    let name = format!("{target}/{n}");
+                    let found = disk
+                        .read_file(&name)
+                        .unwrap_or_else(|e| panic!("{at}: {name}: {e}"));
+                    assert!(found == noise(n, 700_000), "{at}: {name}");
+                }
+            }
+            let disk = world(step);
+            let fault = Fault::errno(5).below(DIRS[dead]);
+            disk.inject(fault.from_step(disk.steps() + step));
+            if report.degraded {
+                let refused = run(&disk, 0, step % 2 == 1);
+                assert!(refused.is_err() || step + 8 > steps, "{at}: not tolerated");
+            }
+        }
+    }
+    assert!(
+        degraded > 3 * refused.max(5),
+        "{degraded} losses, {refused} refusals"
+    );
 }

@@ -1105,6 +1105,7 @@ fn broken(error: MediaError) -> BackupState {
         | MediaError::MediaName { .. }
         | MediaError::DeviceCount { .. }
         | MediaError::TooMuchParity { .. }
+        | MediaError::TooMuchTolerance { .. }
         | MediaError::ParityCount { .. }
         | MediaError::Occupied { .. }
         | MediaError::NoDevice { .. }

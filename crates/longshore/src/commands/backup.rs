@@ -469,6 +469,8 @@ fn request(
     }
     let mut request = BackupRequest::new(source, to.devices);
     request.parity = options.parity.unwrap_or(to.parity);
+    let usual = to.tolerate.min(request.parity);
+    request.tolerated = options.tolerate.unwrap_or(usual);
     request.base = base;
     request.encrypt_to = encrypt_to;
     request.database = to.database;
@@ -537,6 +539,8 @@ struct Destination {
     devices: Vec<DeviceSpec>,
     /// How many of them are to hold parity, unless an option says otherwise.
     parity: u16,
+    /// How many of them may fail, likewise.
+    tolerate: u16,
     /// The database's name, where it is not the source's own.
     database: Option<String>,
     /// Its place, where that is at a target.
@@ -633,6 +637,7 @@ impl<'a> BackupWish<'a> {
             _ => Ok(Destination {
                 devices: options.to.clone(),
                 parity: 0,
+                tolerate: 0,
                 database: name,
                 held: None,
                 log: None,
@@ -664,9 +669,11 @@ impl<'a> BackupWish<'a> {
         let shelf = devices::shelf(context, &devices::target(context, target)?, &name)?;
         let named = self.configured.map(|(name, _)| name.as_str());
         let held = devices::for_backup(context, &shelf, against, (source, named))?;
+        let configured = context.config.target.get(target);
         Ok(Destination {
             devices: held.begun.devices.clone(),
-            parity: context.config.target.get(target).map_or(0, |t| t.parity),
+            parity: configured.map_or(0, |t| t.parity),
+            tolerate: configured.map_or(0, |t| t.tolerate),
             database: Some(name),
             log: shelf.wal_path().map(|path| TargetLog {
                 path,

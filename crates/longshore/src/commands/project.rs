@@ -72,6 +72,7 @@ struct Target {
     /// Whether backups to it are encrypted.
     encrypted: bool,
     parity: u16,
+    tolerate: u16,
 }
 
 /// Loading the configuration has checked its form; this checks the things that it names.
@@ -120,6 +121,7 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
         },
         encrypted: !config.recipients_of(Some(name)).is_empty(),
         parity: t.parity,
+        tolerate: t.tolerate,
     });
     let answer = Answer {
         action: "config_check",
@@ -163,8 +165,12 @@ fn text(answer: &Answer, context: &Context) -> String {
             0 => String::new(),
             n => format!(", {n} of them (the last) with parity"),
         };
+        let tolerated = match t.tolerate {
+            0 => String::new(),
+            n => format!(" ({n} may fail meanwhile)"),
+        };
         text += &format!(
-            "target {}: each backup gets {} stripes{parity}, in {}, {}\n",
+            "target {}: each backup gets {} stripes{parity}{tolerated}, in {}, {}\n",
             plain(&t.name),
             t.directories.len() + t.buckets.len(),
             plain(&[&t.directories[..], &t.buckets[..]].concat().join(", ")),

@@ -98,6 +98,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "directories" => "directories = [\"/mnt/disk1/backup\"]",
         "buckets" => "buckets = [\"s3://my-bucket/backup\"]",
         "parity" => "parity = 1",
+        "tolerate" => "tolerate = 1",
         "endpoint" => "endpoint = \"https://minio.example:9000\"",
         "region" => "region = \"eu-west-1\"",
         "profile" => "profile = \"backup\"",

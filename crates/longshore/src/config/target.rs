@@ -32,6 +32,9 @@ pub struct Target {
     /// How many of the places, the last ones, take parity stripes.
     #[serde(default)]
     pub parity: u16,
+    /// How many of the places may fail while a backup is written.
+    #[serde(default)]
+    pub tolerate: u16,
     /// The server of the buckets, in place of the environment's.
     pub endpoint: Option<String>,
     pub region: Option<String>,
@@ -55,6 +58,7 @@ impl Target {
         "retention",
         "recipients",
         "parity",
+        "tolerate",
         "endpoint",
         "region",
         "profile",
@@ -104,6 +108,12 @@ impl Target {
             return Err(format!(
                 "[target.{name}]: `parity` is {} of {places} places; up to {PARITY_MAX} may take parity, and one must be left for data",
                 self.parity
+            ));
+        }
+        if self.tolerate > self.parity {
+            return Err(format!(
+                "[target.{name}]: `tolerate` is {}, and `parity` is {}; no more places may fail than have parity",
+                self.tolerate, self.parity
             ));
         }
         if self.server().is_some() {

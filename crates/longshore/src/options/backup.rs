@@ -75,6 +75,15 @@ pub struct Backup {
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=8))]
     pub parity: Option<u16>,
 
+    /// How many devices may fail during the backup, at most as many as have parity.
+    ///
+    /// The backup goes on without a device that fails: parity stands for its stripe. It ends DEGRADED, with exit code 5, and
+    /// names the stripes; it can be restored, and `longshore repair` writes the stripes once more when the devices are back or
+    /// were replaced. The default is `tolerate` of the target, else 0: such a backup fails. A device that is gone before
+    /// the first byte is written, and one that is silent for ever, are not covered.
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=8))]
+    pub tolerate: Option<u16>,
+
     /// A target of the configuration: a new stripe in each directory.
     ///
     /// The stripes make a new media set. The default, without --to, is the configured database's target. The stripes are

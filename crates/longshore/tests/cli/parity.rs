@@ -337,3 +337,127 @@ fn reads_alone(stage: &Stage, before: &[String]) {
     stage.shell(&line).exits(0);
     assert_eq!(rows(&stage.path("alone/app.db")), before);
 }
+
+/// Runs a line where `small` is a disk of one MiB, which is gone afterwards; `None`: this user cannot mount.
+fn on_a_small_disk(stage: &Stage, line: &str) -> Option<Ran> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let command = stage.command(&words);
+    let script = "mount -t tmpfs -o size=1m tmpfs small || exit 111; exec \"$0\" \"$@\"";
+    let mut inside = std::process::Command::new("unshare");
+    inside
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .current_dir(stage.path("."));
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(key, value),
+            None => inside.env_remove(key),
+        };
+    }
+    let ran = Ran::of(&inside.output().unwrap());
+    match ran.code == 111 || ran.err.starts_with("unshare:") {
+        true => {
+            eprintln!("left out: this user cannot mount");
+            None
+        }
+        false => Some(ran),
+    }
+}
+
+#[test]
+fn a_disk_that_fails_during_the_backup_costs_its_stripe_where_that_is_tolerated() {
+    let stage = Stage::new();
+    stage.database("app.db", 8);
+    std::fs::create_dir(stage.path("small")).unwrap();
+    let before = rows(&stage.path("app.db"));
+    let line = "backup app.db --to a.bak --to small/b.bak --to p.bak --parity 1 --algorithm NONE";
+    let Some(refused) = on_a_small_disk(&stage, line) else {
+        return;
+    };
+    refused.exits(4).says("small/b.bak");
+    assert!(!stage.path("a.bak").exists() && !stage.path("p.bak").exists());
+    let ran = on_a_small_disk(&stage, &format!("--json {line} --tolerate 1 --verify")).unwrap();
+    let answer = json(&ran.exits(5));
+    assert_eq!(
+        (&answer["degraded"], &answer["verified"]),
+        (&true.into(), &true.into())
+    );
+    let told = answer["warnings"].to_string();
+    assert!(
+        told.contains("DEGRADED: stripe small/b.bak (family 2) is lost"),
+        "{told}"
+    );
+    assert!(told.contains("longshore repair"), "{told}");
+    let all = "a.bak small/b.bak p.bak";
+    for line in [format!("list {all}"), format!("restore {all} --to out")] {
+        stage.line(&line).exits(5).says("DEGRADED");
+    }
+    assert_eq!(rows(&stage.path("out/app.db")), before);
+    stage
+        .line(&format!("repair {all}"))
+        .exits(0)
+        .says("repaired");
+    stage.line(&format!("verify {all}")).exits(0);
+    std::fs::remove_file(stage.path("a.bak")).unwrap();
+    stage.line("restore small/b.bak p.bak --to again").exits(5);
+    assert_eq!(rows(&stage.path("again/app.db")), before);
+    for (line, why) in [
+        (
+            "--parity 1 --tolerate 2",
+            "2 stripes are to be borne without",
+        ),
+        ("--tolerate 1", "0 parity stripes can stand"),
+    ] {
+        let line = format!("backup app.db --to x.bak --to y.bak --to z.bak {line}");
+        stage.line(&line).exits(4).says(why).says("--tolerate");
+    }
+}
+
+#[test]
+fn a_target_that_tolerates_a_lost_disk_tells_a_degraded_backup() {
+    let stage = Stage::new();
+    stage.database("app.db", 8);
+    for dir in ["disk1", "small", "disk3"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let path = |name: &str| stage.path(name).display().to_string();
+    let text = |tolerate: u16| {
+        format!(
+            "[database.sales]\nurl = \"sqlite:{}\"\nalgorithm = \"NONE\"\ntarget = \"nightly\"\n\
+             [target.nightly]\ndirectories = [\"{}\", \"{}\", \"{}\"]\nparity = 1\ntolerate = {tolerate}\n",
+            path("app.db"),
+            path("disk1"),
+            path("small"),
+            path("disk3"),
+        )
+    };
+    let file = "no-config/longshore/longshore.toml";
+    stage.write(file, text(2).as_bytes());
+    stage
+        .line("config check")
+        .exits(2)
+        .says("no more places may fail");
+    stage.write(file, text(1).as_bytes());
+    stage
+        .line("config check")
+        .exits(0)
+        .says("1 may fail meanwhile");
+    let Some(ran) = on_a_small_disk(&stage, "backup sales") else {
+        return;
+    };
+    ran.exits(5).says("DEGRADED");
+    stage.line("info sales").exits(5).says("DEGRADED");
+    stage.line("check sales").exits(5).says("DEGRADED");
+    stage.line("restore --database sales --to out").exits(5);
+    assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
+    stage
+        .line("repair --database sales")
+        .exits(0)
+        .says("repaired");
+    stage.line("info sales").exits(0);
+    stage.line("verify --database sales").exits(0);
+    // An option goes before the configuration.
+    let ran = on_a_small_disk(&stage, "backup sales --tolerate 0").unwrap();
+    ran.exits(4).says("small");
+}

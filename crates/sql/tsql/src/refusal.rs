@@ -232,6 +232,12 @@ pub fn media(error: &Media) -> Vec<Message> {
             vec![own(error, "name more devices, or fewer WITH PARITY")]
         }
         Media::ParityCount { found, .. } => {
+        Media::TooMuchTolerance { .. } => {
+            vec![own(
+                error,
+                "write WITH PARITY and as many, or a lower TOLERATE",
+            )]
+        }
             let hint = format!("write WITH PARITY = {found}, or replace the media WITH FORMAT");
             vec![own(error, &hint)]
         }

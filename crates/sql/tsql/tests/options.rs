@@ -66,7 +66,7 @@ fn written(spec: &Spec) -> String {
         (Shape::Number, "BLOCKSIZE") => format!("{word} = 4096"),
         (Shape::Number, "MAX_RATE") => format!("{word} = 1000000000"),
         // One device holds data.
-        (Shape::Number, "PARITY") => format!("{word} = 0"),
+        (Shape::Number, "PARITY" | "TOLERATE") => format!("{word} = 0"),
         (Shape::Number, _) => format!("{word} = 20"),
         (Shape::Integer, _) => format!("{word} = 1"),
         (Shape::OptionalNumber, _) => format!("{word} = 50"),
@@ -407,6 +407,8 @@ fn shown_in_backup(word: &str) -> Option<Shown> {
             "BACKUP DATABASE shop TO DISK = 'a.bak', DISK = 'b.bak' WITH PARITY = 1",
         )),
         "STATS" => here("BACKUP DATABASE shop TO DISK = 'a.bak' WITH STATS = 1"),
+        // More than parity can stand for is refused.
+        "TOLERATE" => here("BACKUP DATABASE shop TO DISK = 'a.bak' WITH TOLERATE = 1"),
         _ => None,
     }
 }

@@ -329,6 +329,7 @@ mod tests {
             parity: ParityPlan {
                 count: 1,
                 row_bytes: ROW_BYTES_MIN,
+                ..ParityPlan::default()
             },
             encryption: None,
         }

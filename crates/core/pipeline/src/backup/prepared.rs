@@ -347,7 +347,7 @@ fn set_plan(
             Via::Direct
         },
         expected_bytes: planned_bytes(about),
-        parity: ParityPlan::of(request.parity),
+        parity: ParityPlan::of(request.parity).tolerating(request.tolerated),
         encryption: None,
     }
 }

@@ -19,7 +19,7 @@ use crate::measure::RunKind;
 use crate::observer::Observer;
 use crate::report::{
     BackupReport, CHANGED_MAX, ChangedFile, DifferentialReport, FileTotals, NeededWal, Run,
-    mark_text,
+    degraded_by, mark_text,
 };
 use crate::share::EngineShare;
 
@@ -28,7 +28,8 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
     let blocks = counters.blocks.load(Ordering::Relaxed);
     let plain_bytes = sealed.totals.plain_bytes;
     let engines = EngineShare::all(decided.engine, (blocks, plain_bytes), &sealed.used);
-    let mut warnings = sealed.warnings;
+    let mut warnings = degraded_by(&sealed.lost);
+    warnings.extend(sealed.warnings);
     warnings.extend(sealed.used.into_iter().flat_map(|used| used.alarms));
     if !sealed.marks.is_empty() {
         warnings.push(format!(
@@ -88,6 +89,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         differential,
         damaged: sealed.totals.damaged,
         changed: changed.collect(),
+        degraded: !sealed.lost.is_empty(),
         run: Run {
             elapsed_s: sealed.elapsed.as_secs_f64(),
             cpu_s: sealed.cpu.as_secs_f64(),

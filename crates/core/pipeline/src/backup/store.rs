@@ -18,7 +18,7 @@ use longshore_io::{Gate, Pool};
 use longshore_media::device::DeviceClass;
 use longshore_media::{
     BackupDevice, FamilyWriter, IndexSecret, LeftStripe, LogEnd, SetHeader, SetWriter, Standing,
-    Totals,
+    StripeFault, Totals,
 };
 use longshore_source::{Change, SourceSummary};
 use parking_lot::Mutex;
@@ -43,6 +43,8 @@ pub struct SealedSet {
     pub stored_bytes: u64,
     /// The key that opens the index of an encrypted set.
     pub index: Option<IndexSecret>,
+    /// Stripes whose devices failed, as far as that was tolerated.
+    pub lost: Vec<StripeFault>,
     /// Files of which only the differences from the base were stored.
     pub based_files: u64,
     /// Files that changed while they were read.
@@ -132,6 +134,7 @@ fn write<'a>(
         totals,
         stored_bytes: done.stored_bytes,
         index: done.index,
+        lost: done.lost,
         based_files: moved.based_files,
         marks,
         warnings: moved.summary.warnings,

@@ -264,6 +264,7 @@ fn lower(
     request.media_description = options.media_description.clone().unwrap_or_default();
     request.copy_only = options.copy_only;
     request.parity = options.parity;
+    request.tolerated = options.tolerated;
     request.expires_us = expires_us(session, options, settings);
     // STOP_ON_ERROR is the default.
     request.on_change = match options.continue_after_error {
@@ -451,6 +452,9 @@ fn say_end(
     for changed in &report.changed {
         let text = format!("{} {}", changed.path, changed.what);
         out.say(message::WARNING.with(&[&text]))?;
+    }
+    for text in run.degraded() {
+        out.say(message::WARNING.with(&[text]))?;
     }
     for (file, bytes) in files(session, database, request, report) {
         let line = message::FILE_PROCESSED;

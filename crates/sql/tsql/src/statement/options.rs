@@ -59,6 +59,8 @@ pub struct Options {
     pub copy_only: bool,
     /// How many of the devices, the last ones, get parity of the others.
     pub parity: u16,
+    /// How many of them may fail meanwhile.
+    pub tolerated: u16,
     pub description: Option<String>,
     pub differential: bool,
     /// Microseconds since 1970, like the next one.
@@ -177,6 +179,7 @@ impl Options {
             Key::ContinueAfterError => self.continue_after_error = true,
             Key::CopyOnly => self.copy_only = true,
             Key::Parity => self.parity = given.within(0, i64::from(PARITY_MAX))? as u16,
+            Key::Tolerate => self.tolerated = given.within(0, i64::from(PARITY_MAX))? as u16,
             Key::Differential => self.differential = true,
             Key::Description => self.description = Some(given.text(DESCRIPTION_MAX)?),
             Key::ExpireDate => self.expires = Some(given.moment()?),

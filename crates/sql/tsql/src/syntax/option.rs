@@ -180,6 +180,7 @@ options! {
     StopAtMark "STOPATMARK" Mark [RESTORE] NOT, MARK
     StopBeforeMark "STOPBEFOREMARK" Mark [RESTORE] NOT, MARK
     StopOnError "STOP_ON_ERROR" Flag [BACKUP READ] YES, Fate::Accepted("a restore always stops; VERIFYONLY reports all damage")
+    Tolerate "TOLERATE" Number [BACKUP_DATABASE] YES, NOT; ours
     Unload "UNLOAD" Flag [BACKUP READ] TAPE, TAPE
 }
 
