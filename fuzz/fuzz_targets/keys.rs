@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use longshore_crypt::{Identities, Keys, Recipient, Signer, SigningKey};
+use longshore_crypt::{CommandSlot, Identities, Keys, Recipient, Signer, SigningKey};
 
 fuzz_target!(|input: (u8, Vec<Vec<u8>>)| {
     let (kind, parts) = input;
@@ -14,6 +14,9 @@ fuzz_target!(|input: (u8, Vec<Vec<u8>>)| {
             };
             let again = Keys::decode(&keys.encode().unwrap()).unwrap();
             assert_eq!(again, keys);
+            for slot in keys.slots.iter().filter_map(|slot| CommandSlot::of(&slot.bytes)) {
+                assert!(slot.key_id.bytes().all(|byte| byte.is_ascii_graphic()));
+            }
         }
         1 => {
             let read = text().and_then(|text| Identities::parse(&text).ok());

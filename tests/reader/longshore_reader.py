@@ -19,7 +19,8 @@ memory and named as degraded; that is no damage of the set. Nothing proves a par
 stands against whole data stripes, leave it out.
 
 KEY opens encrypted sets: `--identity FILE`, identities of age (AGE-SECRET-KEY-1..., AGE-SECRET-KEY-PQ-1...),
-or `--passphrase-file FILE`, whose first line is a passphrase. Without one `verify` compares what needs no
+or `--passphrase-file FILE`, whose first line is a passphrase, or `--unwrap "ID PROGRAM ARGUMENT..."`, a program that
+keeps the key ID. Without one `verify` compares what needs no
 key, and says so. An encrypted set is restored to DIRECTORY.unproven, which gets its name when all
 families agreed, and is removed if they do not. `verify` and `restore` print the root of such a set; an
 encrypted differential set is restored with `--parent-root`, the root that was printed for its parent (64
@@ -49,6 +50,7 @@ import importlib
 import io
 import os
 import re
+import shlex
 import shutil
 import stat
 import struct
@@ -106,7 +108,7 @@ LZ4_PREAMBLE = bytes.fromhex("04224d1860408200000000")
 SEALED = bytes.fromhex("5c2a4d18")
 TAG_LEN = 16
 CHECK_LEN = 5
-AGE, CERTIFICATE, PASSPHRASE = 1, 2, 3
+AGE, CERTIFICATE, PASSPHRASE, COMMAND = 1, 2, 3, 4
 ARGON_KIB_MAX, ARGON_PASSES_MAX, ARGON_LANES_MAX = 524_288, 6, 16
 
 
@@ -1588,10 +1590,32 @@ def private_key_of(data):
     return key
 
 
-class Keyring:
-    """The identities and passphrases of the command line."""
+def open_command(slot, commands, name):
+    """The set key of a slot whose key a program keeps; None if none of the named ones is its."""
+    need(len(slot) > 4 and struct.unpack_from("<H", slot)[0] == 1, "a slot of a program's key has another form")
+    end = 4 + struct.unpack_from("<H", slot, 2)[0]
+    key_id, wrapped = slot[4:end], slot[end:]
+    is_id = 1 <= len(key_id) <= 512 and all(0x21 <= byte <= 0x7E for byte in key_id)
+    need(is_id and 1 <= len(wrapped) <= 4096, "a slot of a program's key is malformed")
+    command = commands.get(key_id.decode())
+    if command is None:
+        return None
+    words = [word.replace("{key}", key_id.decode()).replace("{set}", name) for word in command]
+    environment = {**os.environ, "LONGSHORE_KEY_ID": key_id.decode(), "LONGSHORE_SET": name}
+    try:
+        said = subprocess.run(words, input=wrapped, stdout=subprocess.PIPE, timeout=60, env=environment, check=False)
+        need(said.returncode == 0, f"{words[0]} ended with {said.returncode}")
+        return base64.b64decode(said.stdout.strip(), validate=True)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise Bad(f"{words[0]}: {error}") from None
 
-    def __init__(self, identity_files, passphrase_files):
+
+class Keyring:
+    """The identities, passphrases and programs of the command line."""
+
+    def __init__(self, identity_files, passphrase_files, programs=()):
+        self.commands = {words[0]: words[1:] for words in map(shlex.split, programs)}
+        need(all(self.commands.values()), "--unwrap wants the id of a key and a program")
         self.secrets, self.passphrases, self.private_keys = [], [], []
         for path in identity_files:
             with open(path, "rb") as file:
@@ -1609,7 +1633,9 @@ class Keyring:
             with open(path, "rb") as file:
                 self.passphrases.append(file.readline().rstrip(b"\r\n"))
 
-    def set_key(self, kind, slot):
+    def set_key(self, kind, slot, name):
+        if kind == COMMAND:
+            return open_command(slot, self.commands, name)
         if kind == AGE and self.secrets:
             return open_age(slot, self.secrets)
         if kind == CERTIFICATE:
@@ -1622,12 +1648,13 @@ class Keyring:
 
     def open(self, keys):
         """The keys of an encrypted set; None if there is nothing to open it with."""
-        if not (self.secrets or self.passphrases or self.private_keys):
+        if not (self.secrets or self.passphrases or self.private_keys or self.commands):
             return None
         why = "no identity or passphrase opens the set"
-        for kind, slot in keys.slots:
+        name = str(uuid.UUID(bytes=keys.header[:16]))
+        for kind, slot in sorted(keys.slots, key=lambda slot: slot[0] == COMMAND):
             try:
-                key = self.set_key(kind, slot)
+                key = self.set_key(kind, slot, name)
             except Bad as bad:
                 why = f"{why}: {bad}"
                 continue
@@ -2772,13 +2799,14 @@ def main():
     parser.add_argument("--parent-root", type=str.lower, help="root of that parent; of encrypted differential sets")
     parser.add_argument("--identity", action="append", default=[], help="file with identities of age")
     parser.add_argument("--passphrase-file", action="append", default=[], help="file whose first line is a passphrase")
+    parser.add_argument("--unwrap", action="append", default=[], help="id of a key and the program that keeps it")
     parser.add_argument("--signer", action="append", default=[], help="who must have signed the set: lssigner1...")
     options = parser.parse_args()
     if (options.command == "restore") != (options.to is not None):
         parser.error("restore needs --to, the other commands do not")
     note = Findings()
     try:
-        keyring = Keyring(options.identity, options.passphrase_file)
+        keyring = Keyring(options.identity, options.passphrase_file, options.unwrap)
         for prefix, signer in map(bech32, options.signer):
             need(prefix == "lssigner" and len(signer) == 32, "not a signer")
             SIGNERS.add(signer)

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_crypt::{
-    Error, Identities, Identity, Keyring, Passphrase, PrivateKey, Recipient, Recipients, Signer,
-    Signers, SigningKey, is_private_key, is_secret,
+    Certificate, CommandKey, Errand, Error, Identities, Identity, Keyring, Passphrase, PrivateKey,
+    Recipient, Recipients, Signer, Signers, SigningKey, is_certificate, is_private_key, is_secret,
 };
 use longshore_io::{OpenHow, Via};
 use longshore_terminal::failure::Failure;
@@ -20,6 +20,7 @@ use longshore_terminal::numbers;
 use zeroize::Zeroizing;
 
 use crate::context::Context;
+use crate::key_command::{self, COMMAND};
 use crate::options::KeyOptions;
 
 /// The most bytes of a file of identities or recipients: room for hundreds.
@@ -37,13 +38,19 @@ pub fn keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, 
     let mut identities = Identities::default();
     for file in files {
         refuse_secret(file)?;
-        identities.add(match file.strip_prefix(PASSPHRASE) {
-            Some(file) => {
-                let passphrase = passphrase(context, Path::new(file))?;
-                Identities::new(vec![Identity::Passphrase(passphrase)])
-            }
-            None => identities_in(context, Path::new(file))?,
-        });
+        identities.add(
+            match (file.strip_prefix(PASSPHRASE), file.strip_prefix(COMMAND)) {
+                (Some(file), _) => {
+                    let passphrase = passphrase(context, Path::new(file))?;
+                    Identities::new(vec![Identity::Passphrase(passphrase)])
+                }
+                (_, Some(id)) => {
+                    let key = command_key(context, id, Errand::Unwrap)?;
+                    Identities::new(vec![Identity::Command(key)])
+                }
+                _ => identities_in(context, Path::new(file))?,
+            },
+        );
     }
     with_rules(context, options, identities)
 }
@@ -148,7 +155,7 @@ pub fn is_signing_key(context: &Context, file: &Path) -> Result<bool, Failure> {
     Ok(SigningKey::is_in(text))
 }
 
-/// The files of identities, of the options or else of the configuration; no passphrases.
+/// The files of identities, of the options or else of the configuration, and keys of programs; no passphrases.
 pub fn identity_files(context: &Context, options: &KeyOptions) -> Vec<PathBuf> {
     let files = match options.identity.is_empty() {
         true => &context.config.encryption.identities,
@@ -213,6 +220,17 @@ pub fn identities_in(context: &Context, file: &Path) -> Result<Identities, Failu
     let text = std::str::from_utf8(&bytes);
     let text = text.map_err(|_| unusable(file, "it is not a text"))?;
     Identities::parse(text).map_err(|e| unusable(file, &e.to_string()))
+}
+
+/// A key that a program keeps.
+fn command_key(context: &Context, id: &str, errand: Errand) -> Result<CommandKey, Failure> {
+    key_command::key(&context.config.encryption, id, errand).map_err(|e| {
+        let hint = match e {
+            Error::Command { .. } => "name a program there, as docs/recipes.md shows",
+            _ => "write the id after command: as the key service spells it",
+        };
+        Failure::usage(e.to_string(), hint)
+    })
 }
 
 fn passphrase(context: &Context, file: &Path) -> Result<Passphrase, Failure> {
@@ -287,16 +305,23 @@ fn recipients_of(context: &Context, text: &str) -> Result<Vec<Recipient>, Failur
         let passphrase = passphrase(context, Path::new(file))?;
         return Ok(vec![Recipient::Passphrase(passphrase)]);
     }
+    if let Some(id) = text.strip_prefix(COMMAND) {
+        let key = command_key(context, id, Errand::Wrap)?;
+        return Ok(vec![Recipient::Command(key)]);
+    }
     let Some(file) = text.strip_prefix('@') else {
         return Ok(vec![recipient(text).map_err(|e| {
             Failure::usage(
                 e.to_string(),
-                "write age1…, age1pq1…, @FILE or passphrase:FILE; `longshore key recipient FILE` prints a recipient",
+                "write age1…, age1pq1…, @FILE, passphrase:FILE or command:ID; `longshore key recipient FILE` prints a recipient",
             )
         })?]);
     };
     let file = Path::new(file);
     let bytes = read(context, file, false)?;
+    if is_certificate(&bytes) {
+        return Ok(vec![certificate(context, file, &bytes)?]);
+    }
     let text = std::str::from_utf8(&bytes);
     let text = text.map_err(|_| unusable(file, "it is not a text"))?;
     let lines = text.lines().map(str::trim);
@@ -306,6 +331,22 @@ fn recipients_of(context: &Context, text: &str) -> Result<Vec<Recipient>, Failur
         Ok(list) if list.is_empty() => Err(unusable(file, "it names no recipient")),
         Ok(list) => Ok(list),
         Err(e) => Err(unusable(file, &e.to_string())),
+    }
+}
+
+/// The recipient that a certificate's file names. As in SQL Server, one that has expired encrypts nothing new.
+fn certificate(context: &Context, file: &Path, bytes: &[u8]) -> Result<Recipient, Failure> {
+    if is_private_key(bytes) && Certificate::of_file(bytes).is_err() {
+        return Err(unusable(
+            file,
+            "it is a private key, which is secret; name its certificate",
+        ));
+    }
+    let certificate = Certificate::of_file(bytes).map_err(|e| unusable(file, &e.to_string()))?;
+    let now_s = context.clock.wall_ns() / 1_000_000_000;
+    match certificate.expiry_s < now_s {
+        false => Ok(Recipient::from(&certificate)),
+        true => Err(unusable(file, "the certificate has expired")),
     }
 }
 

@@ -13,6 +13,7 @@
 mod commands;
 mod config;
 mod context;
+mod key_command;
 mod keys;
 mod options;
 mod progress;

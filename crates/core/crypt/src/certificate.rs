@@ -144,6 +144,11 @@ impl Certificate {
     }
 }
 
+/// Whether a file may be one of a certificate, rather than one of recipients.
+pub fn is_certificate(file: &[u8]) -> bool {
+    file.first() == Some(&der::SEQUENCE) || armored(file, "CERTIFICATE").is_some()
+}
+
 /// The parts of a certificate that are used.
 struct Parts<'a> {
     serial: &'a [u8],

@@ -35,13 +35,18 @@ pub enum Error {
     #[error("{given} passphrases; a set has at most {max}")]
     Passphrases { given: usize, max: usize },
     /// No identity opens any slot.
-    #[error("{}", no_identity(*identities, *slots, *certificate))]
+    #[error("{}", no_identity(*identities, *slots, *certificate, command.as_deref()))]
     NoIdentity {
         identities: usize,
         slots: usize,
         /// The thumbprint of the first certificate among the recipients.
         certificate: Option<Thumbprint>,
+        /// The id of the first key of a program among them.
+        command: Option<String>,
     },
+    /// The program that has a key gave no answer that can be used.
+    #[error("the command for the key {id} failed: {what}")]
+    Command { id: String, what: String },
     /// Not a certificate, or one whose key cannot be used.
     #[error("the certificate cannot be used: {what}")]
     Certificate { what: &'static str },
@@ -60,7 +65,12 @@ pub enum Error {
 }
 
 /// Sets and segments of WAL say so.
-fn no_identity(identities: usize, slots: usize, certificate: Option<Thumbprint>) -> String {
+fn no_identity(
+    identities: usize,
+    slots: usize,
+    certificate: Option<Thumbprint>,
+    command: Option<&str>,
+) -> String {
     let mut recipients = match slots {
         1 => "one recipient".to_owned(),
         many => format!("{many} recipients"),
@@ -70,6 +80,12 @@ fn no_identity(identities: usize, slots: usize, certificate: Option<Thumbprint>)
         recipients += &match slots {
             1 => format!(", a certificate with the thumbprint {thumbprint}"),
             _ => format!(", one of them a certificate with the thumbprint {thumbprint}"),
+        };
+    }
+    if let Some(id) = command {
+        recipients += &match slots {
+            1 => format!(", the key {id} of a command"),
+            _ => format!(", one of them the key {id} of a command (--identity command:{id})"),
         };
     }
     match identities {

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - No message repeats a line of an identity file.
-//! - A passphrase is tried on two slots at most: each try costs what its slot says.
+//! - A passphrase is tried on two slots at most: each try costs what its slot says. So is the key of a program, which is asked
+//!   only where nothing else opens the set.
 //!
 //! Leaves to others: reading the file and who may read it (the programs), and whether a key is right (`set.rs`).
 
@@ -13,6 +14,7 @@ use hpke::{Deserializable, Kem, Serializable};
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
+use crate::command::CommandKey;
 use crate::keys::{Slot, SlotKind};
 use crate::passphrase::Passphrase;
 use crate::recipient::{PASSPHRASES_MAX, Recipient};
@@ -20,6 +22,8 @@ use crate::rsa::{CertificateSlot, KeyId, PrivateKey};
 use crate::text::Thumbprint;
 use crate::{Error, KEY_LEN, Secret, age, random, text};
 
+/// The most slots of one set that a program is asked about for each of its keys.
+const COMMANDS_MAX: usize = 2;
 const X25519: &str = "age-secret-key-";
 const HYBRID: &str = "age-secret-key-pq-";
 
@@ -35,6 +39,8 @@ pub enum Identity {
     /// The private key of a certificate.
     Certificate(PrivateKey),
     Passphrase(Passphrase),
+    /// A key that a program keeps.
+    Command(CommandKey),
 }
 
 /// Shows whose it is, never the key.
@@ -69,15 +75,18 @@ impl Identity {
                 thumbprint: Thumbprint::default(),
             },
             Identity::Passphrase(p) => Recipient::Passphrase(p.clone()),
+            Identity::Command(key) => Recipient::Command(key.clone()),
         }
     }
 
-    /// The line of an identity file; `None` for a passphrase and a private key.
+    /// The line of an identity file; `None` for a passphrase, a private key and a program's key.
     pub fn line(&self) -> Option<Zeroizing<String>> {
         let lower = match self {
             Identity::X25519(key) => text::encode(X25519, key.as_bytes()),
             Identity::Hybrid(key) => text::encode(HYBRID, &Zeroizing::new(key.to_bytes())),
-            Identity::Certificate(_) | Identity::Passphrase(_) => return None,
+            Identity::Certificate(_) | Identity::Passphrase(_) | Identity::Command(_) => {
+                return None;
+            }
         };
         let lower = Zeroizing::new(lower);
         Some(Zeroizing::new(lower.to_uppercase()))
@@ -98,7 +107,8 @@ impl Identity {
         }
     }
 
-    /// The secret of a slot, if it is for this identity. It may be a wrong one: the commitment decides.
+    /// The secret of a slot, if it is for this identity, and no program keeps that one's key. It may be a wrong one: the
+    /// commitment decides.
     pub fn open(&self, slot: &Slot) -> Option<Zeroizing<[u8; KEY_LEN]>> {
         match (self, SlotKind::from_number(slot.kind)?) {
             (Identity::X25519(key), SlotKind::Age) => age::open_x25519(&slot.bytes, key),
@@ -171,12 +181,47 @@ impl Identities {
         &self.list
     }
 
-    /// The first secret that `is_right` accepts, of any slot and any identity.
+    /// The first secret that `is_right` accepts, of any slot and any identity. Those of programs come last: a program may take
+    /// its time.
+    ///
+    /// Errors: [`Error::Command`] of the last program that failed, if nothing else opens a slot.
     pub(crate) fn open(
         &self,
         slots: &[Slot],
+        set: &str,
         is_right: impl Fn(&Secret) -> bool,
-    ) -> Option<Secret> {
+    ) -> Result<Option<Secret>, Error> {
+        match self.open_here(slots, &is_right) {
+            Some(secret) => Ok(Some(secret)),
+            None => self.ask(slots, set, is_right),
+        }
+    }
+
+    fn ask(
+        &self,
+        slots: &[Slot],
+        set: &str,
+        is_right: impl Fn(&Secret) -> bool,
+    ) -> Result<Option<Secret>, Error> {
+        let mut failed = None;
+        for identity in &self.list {
+            let Identity::Command(key) = identity else {
+                continue;
+            };
+            let is_theirs =
+                |slot: &&Slot| slot.kind == SlotKind::Command as u16 && key.fits(&slot.bytes);
+            for slot in slots.iter().filter(is_theirs).take(COMMANDS_MAX) {
+                match key.open(&slot.bytes, set) {
+                    Ok(secret) if is_right(&secret) => return Ok(Some(secret)),
+                    Ok(_) => {}
+                    Err(error) => failed = Some(error),
+                }
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    fn open_here(&self, slots: &[Slot], is_right: impl Fn(&Secret) -> bool) -> Option<Secret> {
         for identity in &self.list {
             let tried = match identity {
                 Identity::Passphrase(_) => PASSPHRASES_MAX,
@@ -206,6 +251,7 @@ impl Slot {
             Identity::Passphrase(_) => SlotKind::Passphrase,
             Identity::Certificate(_) => SlotKind::Certificate,
             Identity::X25519(_) | Identity::Hybrid(_) => SlotKind::Age,
+            Identity::Command(_) => SlotKind::Command,
         };
         self.kind == kind as u16
     }

@@ -10,6 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::command::WAL;
 use crate::{
     Error, Identities, IndexKeys, IndexSecret, KeyContext, KeyFinder, Keys, SetKeys, Signers,
     SigningKey,
@@ -128,11 +129,11 @@ impl Keyring {
         indexes.insert(set, Arc::new(secret.keys()));
     }
 
-    /// Like [`Keyring::open`], for something that is opened once: its keys are not kept.
+    /// Like [`Keyring::open`], for a file of the WAL archive, which is opened once: its keys are not kept.
     ///
     /// Errors: those of [`SetKeys::open`].
     pub fn open_once(&self, header: &[u8], records: &[impl AsRef<[u8]>]) -> Result<SetKeys, Error> {
-        SetKeys::open(header, records, &self.identities)
+        SetKeys::open_as(WAL, header, records, &self.identities)
     }
 
     /// Whether there is any identity.

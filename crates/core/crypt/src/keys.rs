@@ -5,8 +5,9 @@
 //! - All records of a set agree in everything but their slots and numbers.
 //!
 //! Leaves to others: the records' framing and order (`longshore-media`), and what is in a slot (`age.rs`, `rsa.rs`,
-//! `passphrase.rs`).
+//! `passphrase.rs`, `command.rs`).
 
+use crate::command::CommandSlot;
 use crate::rsa::CertificateSlot;
 use crate::text::Thumbprint;
 use crate::{Error, KEY_LEN};
@@ -33,13 +34,19 @@ pub enum SlotKind {
     /// The set's key under the public key of a certificate.
     Certificate = 2,
     Passphrase = 3,
+    /// The set's key as a program wrapped it.
+    Command = 4,
 }
 
 impl SlotKind {
     pub(crate) fn from_number(n: u16) -> Option<SlotKind> {
-        [SlotKind::Age, SlotKind::Certificate, SlotKind::Passphrase]
-            .into_iter()
-            .find(|kind| *kind as u16 == n)
+        let all = [
+            SlotKind::Age,
+            SlotKind::Certificate,
+            SlotKind::Passphrase,
+            SlotKind::Command,
+        ];
+        all.into_iter().find(|kind| *kind as u16 == n)
     }
 }
 
@@ -70,6 +77,16 @@ impl Keys {
             .filter(|slot| slot.kind == SlotKind::Certificate as u16);
         let mut read = of_certificates.filter_map(|slot| CertificateSlot::of(&slot.bytes));
         read.next().map(|slot| slot.thumbprint)
+    }
+
+    /// The id of the first key of a program that the set is encrypted for.
+    pub fn command(&self) -> Option<&str> {
+        let of_commands = self
+            .slots
+            .iter()
+            .filter(|slot| slot.kind == SlotKind::Command as u16);
+        let mut read = of_commands.filter_map(|slot| CommandSlot::of(&slot.bytes));
+        read.next().map(|slot| slot.key_id)
     }
 
     /// The bodies of the records, in order.

@@ -20,6 +20,7 @@
 
 mod age;
 mod certificate;
+mod command;
 mod der;
 mod error;
 mod gcm;
@@ -40,7 +41,8 @@ mod sign;
 mod tags;
 mod text;
 
-pub use certificate::{Certificate, SUBJECT_MAX};
+pub use certificate::{Certificate, SUBJECT_MAX, is_certificate};
+pub use command::{Ask, CommandKey, CommandSlot, Errand, KeyProgram, WRAPPED_MAX};
 pub use error::Error;
 pub use identity::{Identities, Identity, KeyFinder};
 pub use index::{Chunk, IndexKeys, IndexSecret};

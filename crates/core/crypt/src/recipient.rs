@@ -4,7 +4,7 @@
 //! - Recipients that withstand a quantum computer are never mixed with others unknowingly: the weakest decides.
 //! - A set has one slot for each recipient.
 //!
-//! Leaves to others: the bytes of a wrapped secret (`age.rs`, `rsa.rs`, `passphrase.rs`), and the record of slots
+//! Leaves to others: the bytes of a wrapped secret (`age.rs`, `rsa.rs`, `passphrase.rs`, `command.rs`), and the record of slots
 //! (`keys.rs`).
 
 use std::str::FromStr;
@@ -14,6 +14,7 @@ use x25519_dalek::{PublicKey, StaticSecret};
 
 use crate::age::HybridKey;
 use crate::certificate::Certificate;
+use crate::command::{CommandKey, WAL, set_name};
 use crate::keys::{SLOTS_MAX, Slot, SlotKind};
 use crate::passphrase::Passphrase;
 use crate::rsa::CertificateKey;
@@ -42,6 +43,8 @@ pub enum Recipient {
     },
     /// Everybody who knows a passphrase.
     Passphrase(Passphrase),
+    /// The key of a program, for those who may ask for it. Whether that withstands a quantum computer is not known here.
+    Command(CommandKey),
 }
 
 /// A passphrase is not shown.
@@ -104,6 +107,7 @@ impl Recipient {
                 format!("a certificate with the key id {}", hexadecimal(&key.id()))
             }
             Recipient::Passphrase(_) => "a passphrase".to_owned(),
+            Recipient::Command(key) => format!("command:{}", key.id()),
         }
     }
 
@@ -115,7 +119,7 @@ impl Recipient {
         }
     }
 
-    fn wrap(&self, secret: &Secret) -> Result<Slot, Error> {
+    fn wrap(&self, secret: &Secret, set: &str) -> Result<Slot, Error> {
         let (kind, bytes) = match self {
             Recipient::X25519(key) => (SlotKind::Age, age::for_x25519(secret, key)?),
             Recipient::Hybrid(key) => (SlotKind::Age, age::for_hybrid(secret, key)?),
@@ -123,6 +127,7 @@ impl Recipient {
                 (SlotKind::Certificate, key.wrap(secret, thumbprint)?)
             }
             Recipient::Passphrase(p) => (SlotKind::Passphrase, p.wrap(secret)?),
+            Recipient::Command(key) => (SlotKind::Command, key.wrap(secret, set)?),
         };
         Ok(Slot {
             kind: kind as u16,
@@ -133,7 +138,11 @@ impl Recipient {
 
 /// Everybody for whom a set is encrypted: one to [`SLOTS_MAX`].
 #[derive(Debug, Clone)]
-pub struct Recipients(Vec<Recipient>);
+pub struct Recipients {
+    list: Vec<Recipient>,
+    /// The name of what is encrypted, for programs that keep keys.
+    set: String,
+}
 
 impl Recipients {
     /// Errors: [`Error::TooMany`] for none or too many; [`Error::Passphrases`]; [`Error::ShortPassphrase`]; [`Error::Mixed`], unless `mixed` allows it.
@@ -162,26 +171,40 @@ impl Recipients {
         if weak && is(|r| matches!(r, Recipient::Hybrid(_))) && !mixed {
             return Err(Error::Mixed);
         }
-        Ok(Recipients(list))
+        Ok(Recipients {
+            list,
+            set: WAL.to_owned(),
+        })
+    }
+
+    /// The same, for the set with this identifier. Without it, programs that keep keys are told that it is WAL.
+    pub fn for_set(&self, set: &[u8; 16]) -> Recipients {
+        Recipients {
+            list: self.list.clone(),
+            set: set_name(set),
+        }
     }
 
     /// The recipients, in the order of the slots.
     pub fn list(&self) -> &[Recipient] {
-        &self.0
+        &self.list
     }
 
     /// The thumbprint of the first certificate among them.
     pub fn thumbprint(&self) -> Option<Thumbprint> {
-        self.0.iter().find_map(Recipient::thumbprint)
+        self.list.iter().find_map(Recipient::thumbprint)
     }
 
     /// Whether all of them withstand a quantum computer, as far as is known.
     pub fn are_hybrid(&self) -> bool {
-        let mut all = self.0.iter();
+        let mut all = self.list.iter();
         all.all(|recipient| matches!(recipient, Recipient::Hybrid(_) | Recipient::Passphrase(_)))
     }
 
     pub(crate) fn wrap(&self, secret: &Secret) -> Result<Vec<Slot>, Error> {
-        self.0.iter().map(|r| r.wrap(secret)).collect()
+        self.list
+            .iter()
+            .map(|r| r.wrap(secret, &self.set))
+            .collect()
     }
 }

@@ -16,6 +16,7 @@ use ring::{aead, hkdf, hmac};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::command::set_name;
 use crate::gcm::{Salt, Tag, cipher, open, seal};
 use crate::hash::HashKey;
 use crate::index::{Chunk, IndexKeys, IndexSecret, trailer_mac};
@@ -57,7 +58,7 @@ impl std::fmt::Debug for NewKey {
 }
 
 impl NewKey {
-    /// Errors: [`Error::Random`], [`Error::Recipient`].
+    /// Errors: [`Error::Random`], [`Error::Recipient`], [`Error::Command`].
     pub fn wrapped(recipients: &Recipients) -> Result<NewKey, Error> {
         let secret = random()?;
         let slots = recipients.wrap(&secret)?;
@@ -129,8 +130,20 @@ impl SetKeys {
     /// The keys of a set whose header and Keys records have these bodies.
     ///
     /// Errors: [`Error::NoIdentity`] if no identity opens a slot with the key of this very header and these records;
-    /// [`Error::Scheme`] and [`Error::Malformed`].
+    /// [`Error::Command`] if a program gave no answer, and no other identity opens one; [`Error::Scheme`] and
+    /// [`Error::Malformed`].
     pub fn open(
+        header: &[u8],
+        records: &[impl AsRef<[u8]>],
+        identities: &Identities,
+    ) -> Result<SetKeys, Error> {
+        let set = header.first_chunk().map_or_else(String::new, set_name);
+        SetKeys::open_as(&set, header, records, identities)
+    }
+
+    /// [`SetKeys::open`], of what programs that keep keys know by the name `set`.
+    pub(crate) fn open_as(
+        set: &str,
         header: &[u8],
         records: &[impl AsRef<[u8]>],
         identities: &Identities,
@@ -139,12 +152,13 @@ impl SetKeys {
         let context = KeyContext::of(header, records);
         let is_right =
             |secret: &Secret| SetKeys::derive(secret, context, header).commits_to(&keys.commitment);
-        match identities.open(&keys.slots, is_right) {
+        match identities.open(&keys.slots, set, is_right)? {
             Some(secret) => Ok(SetKeys::derive(&secret, context, header)),
             None => Err(Error::NoIdentity {
                 identities: identities.list().len(),
                 slots: keys.slots.len(),
                 certificate: keys.thumbprint(),
+                command: keys.command().map(str::to_owned),
             }),
         }
     }

@@ -48,7 +48,8 @@ fn each_recipient_opens_the_set_and_a_stranger_does_not() {
         Error::NoIdentity {
             identities: 1,
             slots: 2,
-            certificate: None
+            certificate: None,
+            command: None,
         }
     );
     let nobody = Identities::new(Vec::new());

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use answer::{Said, Unanswered, ask};
+pub use answer::{Said, TOLD_MAX, Unanswered, ask, tell};
 
 use crate::trust::{Distrust, trusted};
 

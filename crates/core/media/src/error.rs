@@ -320,6 +320,25 @@ fn hint_of_signature(what: &SignatureState) -> &'static str {
     }
 }
 
+/// The hint for a set that does not open.
+fn hint_of_key(source: &longshore_crypt::Error) -> &'static str {
+    match source {
+        longshore_crypt::Error::Scheme { .. } => {
+            "restore with the version that wrote it, or a later one"
+        }
+        longshore_crypt::Error::Command { .. } => {
+            "run the command of `unwrap_command` by hand (docs/recipes.md), or name the identity of another recipient (--identity FILE)"
+        }
+        longshore_crypt::Error::Malformed { .. } => {
+            "use another copy of this stripe, or restore an earlier backup set (`longshore list` shows its --position)"
+        }
+        _ => {
+            "name the file with the identity of one of its recipients (--identity FILE, or `identities` in [encryption]), or \
+             with its passphrase (--identity passphrase:FILE)"
+        }
+    }
+}
+
 /// The hint for an error of the operating system on a device.
 fn io_hint(kind: io::ErrorKind) -> &'static str {
     match kind {
@@ -454,18 +473,7 @@ impl Error {
                 "keep these stripes, since their data may be undamaged, and back up to a new media set"
             }
             Error::NoSuchSet { .. } => "`longshore list` shows the positions there are",
-            Error::Key { source, .. } => match source {
-                longshore_crypt::Error::Scheme { .. } => {
-                    "restore with the version that wrote it, or a later one"
-                }
-                longshore_crypt::Error::Malformed { .. } => {
-                    "use another copy of this stripe, or restore an earlier backup set (`longshore list` shows its --position)"
-                }
-                _ => {
-                    "name the file with the identity of one of its recipients (--identity FILE, or `identities` in [encryption]), or \
-                     with its passphrase (--identity passphrase:FILE)"
-                }
-            },
+            Error::Key { source, .. } => hint_of_key(source),
             Error::EncryptionMix { .. } => {
                 "name other devices, or start a new media set with --format"
             }
@@ -496,6 +504,9 @@ impl Error {
             Error::TooMuchParity { .. } => {
                 "name more devices (--to), or ask for fewer parity stripes (--parity)"
             }
+            Error::TooMuchTolerance { .. } => {
+                "tolerate fewer (--tolerate), or ask for more parity stripes (--parity)"
+            }
             Error::OneSet { .. } => {
                 "back up to other devices (--to), or replace the set with --init"
             }
@@ -504,9 +515,6 @@ impl Error {
                 "ask for as many parity stripes as the media have, or use --format for a new media set"
             }
             Error::Occupied { .. } => "move it away, then repair again",
-            Error::TooMuchTolerance { .. } => {
-                "tolerate fewer (--tolerate), or ask for more parity stripes (--parity)"
-            }
             Error::Contradiction { .. } => {
                 "run longshore verify on the data stripes alone, with --identity if they are encrypted; if they are sound, move the parity stripes away and repair again"
             }

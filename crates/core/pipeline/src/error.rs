@@ -93,6 +93,9 @@ pub enum Error {
     #[error("the system provides no random bytes for a key")]
     Random { source: std::io::Error },
 
+    #[error("the set's key cannot be wrapped for its recipients")]
+    NewKey { source: longshore_media::KeyError },
+
     /// The base's page sums do not fit into memory, and storing them in a file failed.
     #[error("cannot {action} a file for page checksums in {}", path.display())]
     Spool {
@@ -218,6 +221,7 @@ impl Error {
             | Error::Codec(_)
             | Error::Spool { .. }
             | Error::Random { .. }
+            | Error::NewKey { .. }
             | Error::PathTooLong { .. }
             | Error::EntryName { .. }
             | Error::Panicked { .. } => None,
@@ -263,6 +267,9 @@ impl Error {
             }
             Error::Memory { .. } => "lower --buffer-count or --max-transfer-size",
             Error::Random { .. } => "allow the system call getrandom to this program",
+            Error::NewKey { .. } => {
+                "run the command of `wrap_command` by hand (docs/recipes.md), or encrypt for other recipients (--encrypt-to)"
+            }
             Error::Spool { .. } => {
                 "set TMPDIR to a directory with 1/1000 of the cluster's size free, or make a full backup"
             }

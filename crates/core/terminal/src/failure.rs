@@ -249,6 +249,7 @@ fn place(error: &Error) -> (Exit, u32) {
         | Error::Room { .. }
         | Error::Spool { .. }
         | Error::Random { .. }
+        | Error::NewKey { .. }
         | Error::Thread { .. } => (Exit::Usage, numbers::SYSTEM),
         Error::Codec(_)
         | Error::OutOfRange { .. }

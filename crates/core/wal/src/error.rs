@@ -459,6 +459,9 @@ impl Error {
         match self {
             Error::Unopened { source, .. } => match source {
                 longshore_crypt::Error::Scheme { .. } => "read it with a later version",
+                longshore_crypt::Error::Command { .. } => {
+                    "run the command of `unwrap_command` by hand (docs/recipes.md), or name the identity of another recipient (--identity FILE)"
+                }
                 longshore_crypt::Error::Malformed { .. } | longshore_crypt::Error::Tag { .. } => {
                     "somebody changed it: take the file from another copy of the archive"
                 }
@@ -478,6 +481,12 @@ impl Error {
                      `require_signature`"
                 }
             },
+            Error::Keys {
+                source: longshore_crypt::Error::Command { .. },
+                ..
+            } => {
+                "run the command of `wrap_command` by hand (docs/recipes.md): until it succeeds, the server keeps its WAL"
+            }
             Error::Keys { .. } => {
                 "name other recipients: age1pq1… or age1… (--encrypt-to, or `recipients` in [encryption])"
             }

@@ -18,8 +18,8 @@ use longshore_wal::is_in_bucket;
 use super::{devices, shelves};
 use crate::config::{Config, Database};
 use crate::context::Context;
-use crate::keys;
 use crate::options::KeyOptions;
+use crate::{key_command, keys};
 use longshore_terminal::failure::Failure;
 
 /// The findings as sentences, each with the table that it is about.
@@ -92,6 +92,14 @@ fn of_encryption(context: &Context) -> Vec<String> {
         found.push(refused("encryption".to_owned(), failure));
     }
     let config = &context.config;
+    for command in [
+        &config.encryption.wrap_command,
+        &config.encryption.unwrap_command,
+    ] {
+        if let Err(why) = key_command::check(command) {
+            found.push(format!("[encryption]: {why}"));
+        }
+    }
     let sign = config.encryption.sign.is_some() || config.encryption.require_signature;
     // Its file is read here by whoever makes backups.
     if sign && let Err(failure) = keys::signing_key(context, (None, &KeyOptions::default()), true) {

@@ -25,13 +25,15 @@ pub struct Form {
 }
 
 /// Keys whose value is a list, and what separates its elements in a variable: an address has colons.
-const LISTS: [(&str, char); 6] = [
+const LISTS: [(&str, char); 8] = [
     ("directories", ':'),
     ("buckets", ' '),
     ("copies", ' '),
     ("recipients", ' '),
     ("identities", ' '),
     ("signers", ' '),
+    ("wrap_command", ' '),
+    ("unwrap_command", ' '),
 ];
 
 /// Variables that are not keys: their value is a path, which need not be UTF-8, or `off` or `none`.

@@ -341,6 +341,12 @@ pub struct Encryption {
     /// Whether backups that none of them signed are refused, when they are made and when they are read.
     #[serde(default)]
     pub require_signature: bool,
+    /// The program that wraps a set's key for `command:ID`, and its arguments.
+    #[serde(default)]
+    pub wrap_command: Vec<String>,
+    /// The program that unwraps it.
+    #[serde(default)]
+    pub unwrap_command: Vec<String>,
 }
 
 impl Encryption {
@@ -351,6 +357,8 @@ impl Encryption {
         "sign",
         "signers",
         "require_signature",
+        "wrap_command",
+        "unwrap_command",
     ];
 }
 
@@ -560,6 +568,17 @@ impl Config {
         }
         if let Some(path) = &self.encryption.sign {
             check("encryption", path.as_os_str())?;
+        }
+        let encryption = &self.encryption;
+        for (key, command) in [
+            ("wrap_command", &encryption.wrap_command),
+            ("unwrap_command", &encryption.unwrap_command),
+        ] {
+            if command.first().is_some_and(|word| !word.starts_with('/')) {
+                return Err(format!(
+                    "[encryption]: `{key}` is a list whose first word is the absolute path of a program; no shell reads it"
+                ));
+            }
         }
         let serve = &self.serve;
         let one = [

@@ -122,6 +122,8 @@ pub fn example(key: &str) -> Option<&'static str> {
         "sign" => "sign = \"/etc/longshore/signing-key\"",
         "signers" => "signers = [\"lssigner1...\"]",
         "require_signature" => "require_signature = true",
+        "wrap_command" => "wrap_command = [\"/usr/local/bin/key-service\", \"wrap\"]",
+        "unwrap_command" => "unwrap_command = [\"/usr/local/bin/key-service\", \"unwrap\"]",
         "retain_days" => "retain_days = 7",
         "listen" => "listen = \"127.0.0.1:1433\"",
         "encrypt" => "encrypt = true",

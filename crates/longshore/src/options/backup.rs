@@ -122,10 +122,10 @@ pub struct Backup {
     #[arg(long)]
     pub verify: bool,
 
-    /// Encrypt for age1..., @FILE or passphrase:FILE. Repeatable.
+    /// Encrypt for age1..., @FILE, passphrase:FILE or command:ID. Repeatable.
     ///
-    /// A recipient begins with age1 or age1pq1. The file after @ has a recipient a line; that after passphrase: has the
-    /// passphrase in its first line. The identity of any one of them opens the backup; this machine needs none
+    /// A recipient begins with age1 or age1pq1. The file after @ has a recipient a line, or is a certificate; that after
+    /// passphrase: has the passphrase in its first line. command:ID is a key that `wrap_command` of [encryption] wraps for. The identity of any one of them opens the backup; this machine needs none
     /// (`longshore key`). Names and contents are encrypted, but not the sizes, the database's name and the other facts that
     /// `longshore list` shows. The default is `recipients` of the target, else of [encryption]; without any, the backup is
     /// not encrypted.

@@ -13,11 +13,11 @@ use clap::{Args, Subcommand};
 /// The files that open encrypted backups.
 #[derive(Debug, Clone, Default, Args)]
 pub struct KeyOptions {
-    /// Identities for backups and WAL: FILE, or passphrase:FILE. Repeatable.
+    /// Identities for backups and WAL: FILE, passphrase:FILE or command:ID. Repeatable.
     ///
     /// The file is that of `longshore key new`, of age-keygen, or the private key of a certificate of T-SQL (PKCS#8 as PEM or
     /// DER, not encrypted). After passphrase: the first line of FILE is the passphrase.
-    /// Only its owner may read it. Without this option the files of `identities` in [encryption] are taken, and without
+    /// Only its owner may read it. command:ID is a key that `unwrap_command` of [encryption] keeps. Without this option the files of `identities` in [encryption] are taken, and without
     /// those no encrypted backup can be read.
     #[arg(long, value_name = "FILE")]
     pub identity: Vec<String>,

@@ -18,6 +18,7 @@ use longshore_pipeline::{
 use longshore_wal::is_in_bucket;
 
 use super::values::{self, ArchivePath, Pair};
+use crate::key_command::is_key_of_command;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Action {
@@ -317,8 +318,8 @@ fn past_us() -> Option<jiff::Timestamp> {
 }
 
 /// How a restored server fetches its log from this archive, but for the name of the restore ([`Recovery::named`]). It
-/// runs the command in its data directory, so all paths are absolute. `identities`: files that open the archive.
-/// `config`: the file that has the archive's server, where its address names one. `signers`: whose signatures the restore
+/// runs the command in its data directory, so all paths are absolute. `identities`: files that open the archive,
+/// or keys of programs. `config`: the file that has the archive's server, where its address names one, or those programs. `signers`: whose signatures the restore
 /// demands, so that the server demands them, too.
 pub fn archive_command(
     archive: &Path,
@@ -340,8 +341,10 @@ pub fn archive_command(
         .unwrap_or_default();
     let mut keys = String::new();
     for file in identities {
-        let absolute = std::path::absolute(file);
-        let absolute = absolute.unwrap_or_else(|_| file.clone());
+        let absolute = match is_key_of_command(file) {
+            true => file.clone(),
+            false => std::path::absolute(file).unwrap_or_else(|_| file.clone()),
+        };
         keys.push_str(&format!(" --identity {}", word(&absolute)));
     }
     if signers.required() {

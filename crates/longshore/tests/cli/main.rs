@@ -19,6 +19,7 @@ mod interrupt;
 mod journal;
 mod journey;
 mod json;
+mod key_command;
 mod lab;
 mod limits;
 mod mistakes;

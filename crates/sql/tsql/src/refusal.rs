@@ -79,6 +79,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::Codec(_)
         | Error::Spool { .. }
         | Error::Random { .. }
+        | Error::NewKey { .. }
         | Error::PathTooLong { .. }
         | Error::EntryName { .. }
         | Error::Panicked { .. } => vec![own(error, error.hint())],
@@ -231,13 +232,13 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::TooMuchParity { .. } => {
             vec![own(error, "name more devices, or fewer WITH PARITY")]
         }
-        Media::ParityCount { found, .. } => {
         Media::TooMuchTolerance { .. } => {
             vec![own(
                 error,
                 "write WITH PARITY and as many, or a lower TOLERATE",
             )]
         }
+        Media::ParityCount { found, .. } => {
             let hint = format!("write WITH PARITY = {found}, or replace the media WITH FORMAT");
             vec![own(error, &hint)]
         }

@@ -12,7 +12,7 @@
 //!
 //! Leaves to others: which program may be started and with which environment (`child.rs`), and what an answer means.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -26,6 +26,8 @@ use crate::{Clock, HostClock};
 
 /// The time between two looks at whether the program ended.
 const LOOK: Duration = Duration::from_millis(50);
+/// The most memory that is taken for an answer before there is one.
+const ROOM_MAX: usize = 64 << 10;
 /// Of what the program says of errors, only the end is kept.
 const ERRORS_MAX: usize = 4 << 10;
 
@@ -53,6 +55,9 @@ pub enum Unanswered {
     Io(#[from] io::Error),
 }
 
+/// The most bytes that a program is told: a pipe takes as many without waiting for the program.
+pub const TOLD_MAX: usize = 4096;
+
 /// Runs a program until it ends. It has no input, and becomes the leader of a process group.
 pub fn ask(
     command: &mut Command,
@@ -60,8 +65,33 @@ pub fn ask(
     output_max: usize,
     cancel: &AtomicBool,
 ) -> Result<Said, Unanswered> {
+    command.stdin(Stdio::null());
+    run(command, None, (limit, output_max), cancel)
+}
+
+/// [`ask`] of a program that is told something on its standard input: at most [`TOLD_MAX`] bytes. Its answer is in one place
+/// in memory, for callers who erase it.
+pub fn tell(
+    command: &mut Command,
+    told: &[u8],
+    limits: (Duration, usize),
+    cancel: &AtomicBool,
+) -> Result<Said, Unanswered> {
+    if told.len() > TOLD_MAX {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "it would be told too much");
+        return Err(Unanswered::Start(error));
+    }
+    command.stdin(Stdio::piped());
+    run(command, Some(told), limits, cancel)
+}
+
+fn run(
+    command: &mut Command,
+    told: Option<&[u8]>,
+    (limit, output_max): (Duration, usize),
+    cancel: &AtomicBool,
+) -> Result<Said, Unanswered> {
     let child = command
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
@@ -71,8 +101,15 @@ pub fn ask(
         child,
         is_reaped: false,
     };
-    let mut output = Pipe::new(group.child.stdout.take())?;
-    let mut errors = Pipe::new(group.child.stderr.take())?;
+    if let (Some(told), Some(mut input)) = (told, group.child.stdin.take()) {
+        match input.write_all(told) {
+            // A program that does not want it says why by its end.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+            _ => {}
+        }
+    }
+    let mut output = Pipe::new(group.child.stdout.take(), output_max)?;
+    let mut errors = Pipe::new(group.child.stderr.take(), 0)?;
     let started = HostClock.now();
     loop {
         // Looked at first: what the program wrote is in the pipes when it ended.
@@ -140,11 +177,12 @@ struct Pipe<R> {
 }
 
 impl<R: Read + AsFd> Pipe<R> {
-    fn new(source: Option<R>) -> io::Result<Pipe<R>> {
+    /// `room`: bytes for which memory is taken at once.
+    fn new(source: Option<R>, room: usize) -> io::Result<Pipe<R>> {
         if let Some(source) = &source {
             rustix::io::ioctl_fionbio(source, true)?;
         }
-        let bytes = Vec::new();
+        let bytes = Vec::with_capacity(room.min(ROOM_MAX));
         Ok(Pipe { source, bytes })
     }
 
@@ -166,6 +204,9 @@ impl<R: Read + AsFd> Pipe<R> {
                 Err(e) => return Err(e),
             }
         }
+        // It may have been a key.
+        buf.fill(0);
+        std::hint::black_box(&buf);
         Ok(())
     }
 }
@@ -245,6 +286,27 @@ mod tests {
                 HostClock.sleep(Duration::from_millis(1));
             }
         }
+    }
+
+    #[test]
+    fn what_a_program_is_told_it_reads_and_one_that_does_not_read_it_is_not_waited_for() {
+        let told = vec![b'k'; TOLD_MAX];
+        let of = |script: &str| tell(&mut shell(script), &told, (LONG, TOLD_MAX), &NO);
+        assert_eq!(of("exec cat").unwrap().output, told);
+        // Its end of the pipe is closed, or stays open in a program that reads nothing.
+        for script in ["exec 0<&-; exit 4", "exit 4", "sleep 3600 & exit 4"] {
+            assert_eq!(of(script).unwrap().status.code(), Some(4), "{script}");
+        }
+        let much = of("cat; echo");
+        assert!(
+            matches!(much, Err(Unanswered::TooMuch(TOLD_MAX))),
+            "{much:?}"
+        );
+        let limit = Duration::from_millis(300);
+        let late = tell(&mut shell("exec sleep 3600"), &told, (limit, 10), &NO);
+        assert!(matches!(late, Err(Unanswered::TooLong(_))), "{late:?}");
+        let long = tell(&mut shell("cat"), &[0; TOLD_MAX + 1], (LONG, 10), &NO);
+        assert!(matches!(long, Err(Unanswered::Start(_))), "{long:?}");
     }
 
     #[test]

@@ -16,8 +16,8 @@ use longshore_facts as facts;
 use longshore_io::{SumKey, Via};
 use longshore_media::device::DeviceClass;
 use longshore_media::{
-    BackupDevice, BackupType, EncryptTo, LogStart, NewKey, ParityPlan, Root, SetHeader, SetPlan,
-    stripe_bytes,
+    BackupDevice, BackupType, EncryptTo, LogStart, NewKey, ParityPlan, Recipients, Root, SetHeader,
+    SetPlan, stripe_bytes,
 };
 use longshore_pg::Lineage;
 use longshore_source::{
@@ -76,10 +76,10 @@ impl<'a> PreparedBackup<'a> {
         let devices = context.devices(&request.devices);
         let mut options = source_options(request);
         let base = find_base(context, request, &devices)?;
-        let key = request.encrypt_to.as_ref().map(NewKey::wrapped);
-        let key = key.transpose().map_err(|error| Error::Random {
-            source: std::io::Error::other(error),
-        })?;
+        let set = Uuid::new_v4();
+        let wrapped = |to: &Recipients| NewKey::wrapped(&to.for_set(set.as_bytes()));
+        let key = request.encrypt_to.as_ref().map(wrapped);
+        let key = key.transpose().map_err(|source| Error::NewKey { source })?;
         let (mut parent, mut base_sums, mut parent_root) = (None, None, Root::default());
         if let Some(found) = base {
             parent = Some(found.header.set);
@@ -110,7 +110,7 @@ impl<'a> PreparedBackup<'a> {
             Some(sums) => Some(*sums.sum_key()),
             None => sum_key(request, &about)?,
         };
-        let mut set_plan = set_plan(request, &about, &sizes, (start_us, parent, sum_key));
+        let mut set_plan = set_plan(request, &about, &sizes, (set, start_us, parent, sum_key));
         set_plan.encryption = key.map(|key| EncryptTo {
             key: Arc::new(key),
             parent_root,
@@ -293,10 +293,10 @@ fn set_plan(
     request: &BackupRequest,
     about: &Description,
     sizes: &Sizes,
-    (start_us, parent, sum_key): (i64, Option<Uuid>, Option<SumKey>),
+    (set, start_us, parent, sum_key): (Uuid, i64, Option<Uuid>, Option<SumKey>),
 ) -> SetPlan {
     let header = SetHeader {
-        set: Uuid::new_v4(),
+        set,
         position: 0,
         start_us,
         source_kind: about.kind as u8,

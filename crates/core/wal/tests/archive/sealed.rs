@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use longshore_codec::Algorithm;
 use longshore_crypt::{
-    Identities, Identity, Keyring, Recipients, SignatureState, Signers, SigningKey, TagKey,
+    Certificate, CommandKey, Errand, Identities, Identity, Keyring, PrivateKey, Recipient,
+    Recipients, SignatureState, Signers, SigningKey, TagKey,
 };
 use longshore_io::SimDisk;
 use longshore_pg::wal::WalName;
@@ -300,6 +301,40 @@ fn an_encrypted_segment_comes_back_to_its_recipient_and_to_nobody_else() {
         reader(&disk, &keys.keyring(true))
             .verify(name(1, 3))
             .unwrap();
+    }
+}
+
+/// Goal: WAL is encrypted for whoever backups are: also the owner of a certificate, and a program that keeps a key.
+#[test]
+fn a_segment_is_encrypted_for_a_certificate_and_for_a_key_of_a_program() {
+    let private = PrivateKey::generate().unwrap();
+    let certificate = Certificate::new(&private, "s", (0, 4_000_000_000)).unwrap();
+    let program = |ask: &longshore_crypt::Ask| {
+        assert_eq!((ask.key_id, ask.set), ("k", "wal"));
+        assert!(ask.errand == Errand::Unwrap || ask.input.len() == 44);
+        Ok(ask.input.iter().rev().copied().collect::<Vec<u8>>().into())
+    };
+    let of_program = CommandKey::new("k", Arc::new(program)).unwrap();
+    for (recipient, identity) in [
+        (
+            Recipient::from(&certificate),
+            Identity::Certificate(private),
+        ),
+        (
+            Recipient::Command(of_program.clone()),
+            Identity::Command(of_program),
+        ),
+    ] {
+        let keys = Keys {
+            recipients: Arc::new(Recipients::new(vec![recipient], false).unwrap()),
+            identities: Identities::new(vec![identity]),
+            ..keys()
+        };
+        let bytes = segment(1, 3, 3);
+        let (disk, _) = sealed(Algorithm::Zstd, &keys, &bytes);
+        assert_eq!(read(&disk, &keys.keyring(true), name(1, 3)).unwrap(), bytes);
+        let refused = read(&disk, &self::keys().keyring(false), name(1, 3)).unwrap_err();
+        assert!(matches!(refused, Error::Unopened { .. }), "{refused}");
     }
 }
 

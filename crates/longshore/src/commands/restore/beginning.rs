@@ -30,6 +30,7 @@ use serde::Serialize;
 use super::older;
 use crate::commands::{devices, labelled};
 use crate::context::Context;
+use crate::key_command::is_key_of_command;
 use crate::keys;
 use crate::options::{Restore, archive_command};
 use longshore_terminal::failure::Failure;
@@ -184,8 +185,17 @@ fn server_identities(
 /// configuration, the command names the configuration: without it the address means nothing, and no other server.
 fn command_for(archive: &WalArchive, identities: &[PathBuf], context: &Context) -> String {
     let names_server = is_at_named_server(archive.path());
-    let config = context.config.path.as_deref().filter(|_| names_server);
+    let asks_program = identities.iter().any(|file| is_key_of_command(file));
+    let config = context.config.path.as_deref();
+    let config = config.filter(|_| names_server || asks_program);
     let config = config.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    if let (true, Some(file)) = (asks_program, &config) {
+        context.output.note(&format!(
+            "the WAL archive is encrypted, and {} names the program that opens it: the restored server's user must be able to read \
+             that file and to run the program",
+            file.display()
+        ));
+    }
     if names_server {
         let at = archive.path().display();
         let address = Address::of(&archive.path().to_string_lossy());

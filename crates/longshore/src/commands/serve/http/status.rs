@@ -180,7 +180,11 @@ fn hidden(config: &Config) -> Vec<String> {
     let opens = opens.chain(of_targets.flatten());
     let opens = opens.map(|text| text.trim_start_matches("passphrase:"));
     // A recipient is no secret.
-    let opens = opens.filter(|text| !text.starts_with("age1") && !text.starts_with('@'));
+    let opens = opens.filter(|text| {
+        !["age1", "@", "command:"]
+            .iter()
+            .any(|word| text.starts_with(word))
+    });
     let mut hidden: Vec<String> = paths
         .map(|path| path.display().to_string())
         .chain(opens.map(str::to_owned))

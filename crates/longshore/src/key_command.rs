@@ -1,0 +1,110 @@
+//! Keys that a program keeps: `wrap_command` and `unwrap_command` of `[encryption]`, for key services, hardware modules and
+//! chips.
+//!
+//! Invariants
+//! - A program is started directly, without a shell, and only if no other user can change it or a directory above it.
+//! - A key goes through pipes alone: it is in no argument and in no variable.
+//! - What becomes an argument or a variable is the configuration's: its own words, the id of a key that it or an option names,
+//!   and a set's identifier.
+//! - A program has a limit of time and of output, and ends with all that it has started.
+//!
+//! Leaves to others: which keys there are (`keys.rs`), and what is made of the answers (`longshore-crypt`).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_crypt::{Ask, CommandKey, Errand, Error, WRAPPED_MAX};
+use longshore_io::child::{self, Unanswered};
+use longshore_terminal::interrupt;
+use zeroize::Zeroizing;
+
+use crate::config::Encryption;
+
+/// The word before the id of a key.
+pub const COMMAND: &str = "command:";
+/// The time that a program has for one key: a token that must be touched may take a while.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether the value of an option names such a key, and no file.
+pub fn is_key_of_command(value: &Path) -> bool {
+    value
+        .to_str()
+        .is_some_and(|value| value.starts_with(COMMAND))
+}
+
+/// The key with this id, which the programs of the configuration keep. `errand`: what it will be asked for first.
+///
+/// Errors: the id is none; the configuration has no program for the errand.
+pub fn key(config: &Encryption, id: &str, errand: Errand) -> Result<CommandKey, Error> {
+    if command_of(config, errand).is_empty() {
+        return Err(Error::Command {
+            id: id.to_owned(),
+            what: missing(errand),
+        });
+    }
+    let config = config.clone();
+    let run = move |ask: &Ask| run(command_of(&config, ask.errand), ask);
+    CommandKey::new(id, Arc::new(run))
+}
+
+fn command_of(config: &Encryption, errand: Errand) -> &[String] {
+    match errand {
+        Errand::Wrap => &config.wrap_command,
+        Errand::Unwrap => &config.unwrap_command,
+    }
+}
+
+/// The name of the key in the configuration.
+fn named(errand: Errand) -> &'static str {
+    match errand {
+        Errand::Wrap => "wrap_command",
+        Errand::Unwrap => "unwrap_command",
+    }
+}
+
+fn missing(errand: Errand) -> String {
+    format!("[encryption] has no `{}`", named(errand))
+}
+
+/// Errors: why a program will not be started.
+pub fn check(command: &[String]) -> Result<(), String> {
+    match command.first() {
+        None => Ok(()),
+        Some(program) => match child::named(Path::new(program)) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(format!("{program} is not run: {why}")),
+        },
+    }
+}
+
+fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
+    let [program, words @ ..] = words else {
+        return Err(missing(ask.errand));
+    };
+    let command = child::named(Path::new(program)).map_err(|why| why.to_string());
+    let mut command = command
+        .and_then(|path| child::program(&path, &[]).map_err(|why| why.to_string()))
+        .map_err(|why| format!("{program} is not run: {why}"))?;
+    let filled = |word: &String| word.replace("{key}", ask.key_id).replace("{set}", ask.set);
+    command
+        .args(words.iter().map(filled))
+        .env("LONGSHORE_KEY_ID", ask.key_id)
+        .env("LONGSHORE_SET", ask.set);
+    let cancel = interrupt::cancel_flag();
+    let said = child::tell(&mut command, ask.input, (LIMIT, WRAPPED_MAX), &cancel);
+    let said = said.map_err(|error| match error {
+        Unanswered::Cancelled => "it was interrupted".to_owned(),
+        error => format!("{program}: {error}"),
+    })?;
+    let output = Zeroizing::new(said.output);
+    match said.status.success() {
+        true => Ok(output),
+        false => {
+            let errors = String::from_utf8_lossy(&said.errors);
+            let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+            let last = last.map_or(String::new(), |line| format!(", and said: {}", line.trim()));
+            Err(format!("{program} ended with {}{last}", said.status))
+        }
+    }
+}
