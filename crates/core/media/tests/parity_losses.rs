@@ -121,9 +121,9 @@ fn a_device_that_fails_at_any_step_costs_its_stripe_and_a_repair_writes_it() {
     let expected = expected(&inputs("abc"));
     let (steps, _) = undisturbed(ONE);
     let (mut borne, mut refused) = (0, 0);
-    for stripe in 0..4 {
+    for (stripe, name) in STRIPES.iter().enumerate() {
         for step in 0..=steps {
-            let at = format!("{} from step {step}", STRIPES[stripe]);
+            let at = format!("{name} from step {step}");
             let disk = disk(step);
             let from = disk.steps() + step;
             How::kill(&disk, &[stripe], from);

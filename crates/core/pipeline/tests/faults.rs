@@ -1008,11 +1008,11 @@ fn a_backup_goes_on_without_a_device_where_that_is_tolerated() {
     run(&whole, 1, false).unwrap();
     let steps = whole.steps() - before;
     let (mut degraded, mut refused) = (0, 0);
-    for dead in 0..DIRS.len() {
+    for dead in DIRS {
         for step in (0..=steps).step_by(3) {
-            let at = format!("{} from step {step} of {steps}", DIRS[dead]);
+            let at = format!("{dead} from step {step} of {steps}");
             let disk = world(step);
-            let fault = Fault::errno(5).below(DIRS[dead]);
+            let fault = Fault::errno(5).below(dead);
             disk.inject(fault.from_step(disk.steps() + step));
             let report = match run(&disk, 1, step % 2 == 1) {
                 Ok(report) => report,
@@ -1042,7 +1042,7 @@ fn a_backup_goes_on_without_a_device_where_that_is_tolerated() {
                 }
             }
             let disk = world(step);
-            let fault = Fault::errno(5).below(DIRS[dead]);
+            let fault = Fault::errno(5).below(dead);
             disk.inject(fault.from_step(disk.steps() + step));
             if report.degraded {
                 let refused = run(&disk, 0, step % 2 == 1);

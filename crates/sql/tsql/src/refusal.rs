@@ -6,6 +6,7 @@
 //!
 //! Leaves to others: the words of SQL Server's messages (`message/table.rs`).
 
+use std::borrow::Cow;
 use std::io;
 
 use longshore_crypt::hexadecimal;
@@ -229,30 +230,30 @@ pub fn media(error: &Media) -> Vec<Message> {
         | Media::NoDevice { .. }
         | Media::NoParity { .. }
         | Media::Contradiction { .. } => vec![own(error, error.hint())],
-        Media::TooMuchParity { .. } => {
-            vec![own(error, "name more devices, or fewer WITH PARITY")]
-        }
-        Media::TooMuchTolerance { .. } => {
-            vec![own(
-                error,
-                "write WITH PARITY and as many, or a lower TOLERATE",
-            )]
-        }
-        Media::ParityCount { found, .. } => {
-            let hint = format!("write WITH PARITY = {found}, or replace the media WITH FORMAT");
-            vec![own(error, &hint)]
-        }
-        Media::OneSet { .. } => {
-            vec![own(
-                error,
-                "name other devices, or replace the set WITH INIT",
-            )]
-        }
+        Media::TooMuchParity { .. }
+        | Media::TooMuchTolerance { .. }
+        | Media::ParityCount { .. }
+        | Media::OneSet { .. } => vec![own(error, &hint_of_parity(error))],
         Media::DeviceClass { .. } => vec![message::DEVICE_CLASSES.plain()],
         Media::Unsupported { device, .. } if device.contains("://") => {
             vec![own(error, "name another object, or replace it WITH FORMAT")]
         }
         Media::Unsupported { .. } => vec![own(error, error.hint())],
+    }
+}
+
+/// The next step, in the words of statements.
+fn hint_of_parity(error: &Media) -> Cow<'static, str> {
+    match error {
+        Media::TooMuchParity { .. } => "name more devices, or fewer WITH PARITY".into(),
+        Media::TooMuchTolerance { .. } => {
+            "write WITH PARITY and as many, or a lower TOLERATE".into()
+        }
+        Media::ParityCount { found, .. } => {
+            format!("write WITH PARITY = {found}, or replace the media WITH FORMAT").into()
+        }
+        Media::OneSet { .. } => "name other devices, or replace the set WITH INIT".into(),
+        other => other.hint().into(),
     }
 }
 
