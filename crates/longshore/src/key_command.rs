@@ -2,7 +2,8 @@
 //! chips.
 //!
 //! Invariants
-//! - A program is started directly, without a shell, and only if no other user can change it or a directory above it.
+//! - A program is started directly, without a shell, and only if no other user can change it or a directory above it. The same
+//!   holds for each file that its arguments name by a whole path: it may be the script that a shell runs.
 //! - A key goes through pipes alone: it is in no argument and in no variable.
 //! - What becomes an argument or a variable is the configuration's: its own words, the id of a key that it or an option names,
 //!   and a set's identifier.
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use longshore_crypt::{Ask, CommandKey, Errand, Error, WRAPPED_MAX};
 use longshore_io::child::{self, Unanswered};
+use longshore_io::trusted;
 use longshore_terminal::interrupt;
 use zeroize::Zeroizing;
 
@@ -69,16 +71,22 @@ fn missing(errand: Errand) -> String {
 
 /// Errors: why a program will not be started.
 pub fn check(command: &[String]) -> Result<(), String> {
-    match command.first() {
-        None => Ok(()),
-        Some(program) => match child::named(Path::new(program)) {
-            Ok(_) => Ok(()),
-            Err(why) => Err(format!("{program} is not run: {why}")),
-        },
+    let Some((program, words)) = command.split_first() else {
+        return Ok(());
+    };
+    let not_run = |why: &dyn std::fmt::Display| format!("{program} is not run: {why}");
+    child::named(Path::new(program)).map_err(|why| not_run(&why))?;
+    for word in words {
+        let path = Path::new(word);
+        if path.is_absolute() && path.is_file() {
+            trusted(path, &[]).map_err(|why| not_run(&why))?;
+        }
     }
+    Ok(())
 }
 
 fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
+    check(words)?;
     let [program, words @ ..] = words else {
         return Err(missing(ask.errand));
     };

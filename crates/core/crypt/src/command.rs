@@ -3,7 +3,8 @@
 //! Invariants
 //! - A program gets the key on its standard input alone, and nothing that media say but a set's identifier and its own bytes:
 //!   which key it is asked for is what the caller named, and a slot of another key is skipped.
-//! - A wrapped key that shows the key itself is refused, and so is one that is longer than [`WRAPPED_MAX`].
+//! - A wrapped key that shows the key itself is refused, and so is one that is shorter than a key or longer than
+//!   [`WRAPPED_MAX`].
 //! - A program's own message is shown without anything that could be a key.
 //! - Whether an unwrapped key is right the set's commitment decides, as for all others.
 //!
@@ -36,7 +37,7 @@ const MESSAGE_MAX: usize = 300;
 /// The task of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
-    /// Input: a set's key in base64. Output: any bytes, at most [`WRAPPED_MAX`].
+    /// Input: a set's key in base64. Output: any bytes, as many as a key has or more, at most [`WRAPPED_MAX`].
     Wrap,
     /// Input: those bytes. Output: the key in base64; white space around it means nothing.
     Unwrap,
@@ -133,8 +134,12 @@ impl CommandKey {
         if parts.into_iter().any(shows) {
             return Err(self.failed("its output has the key in it, not wrapped"));
         }
-        if !(1..=WRAPPED_MAX).contains(&wrapped.len()) {
-            let what = format!("it printed {} bytes, not 1 to {WRAPPED_MAX}", wrapped.len());
+        // Less than a key cannot hold one: `null`, for example, is what a service's error becomes on its way.
+        if !(KEY_LEN..=WRAPPED_MAX).contains(&wrapped.len()) {
+            let what = format!(
+                "it printed {} bytes, not {KEY_LEN} to {WRAPPED_MAX}",
+                wrapped.len()
+            );
             return Err(self.failed(&what));
         }
         let mut out = Vec::with_capacity(HEAD_LEN + self.id.len() + wrapped.len());
@@ -211,8 +216,8 @@ fn without_keys(message: &str) -> String {
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | '-' | '_');
     let mut out = String::new();
     for word in message.split_whitespace() {
-        let longest = word.split(|c| !is_of_a_key(c)).map(str::len).max();
-        let shown = match longest.unwrap_or(0) < WORD_MAX {
+        // Those of a key may be escaped or apart: `%2F`, `ab:cd`.
+        let shown = match word.chars().filter(|c| is_of_a_key(*c)).count() < WORD_MAX {
             true => word,
             false => "(a long word)",
         };
@@ -275,7 +280,7 @@ mod tests {
             program(raw),
             program(lower),
             program(upper),
-            program(|_| Ok(Vec::new())),
+            program(|_| Ok(b"null".to_vec())),
             program(|_| Ok(vec![1; WRAPPED_MAX + 1])),
         ];
         for (i, output) in outputs.into_iter().enumerate() {
@@ -307,10 +312,23 @@ mod tests {
         }
         let key = CommandKey::new(
             "k",
-            program(move |_| Err(format!("bad key\n{good}\x1b[2J"))),
+            program({
+                let good = good.clone();
+                move |_| Err(format!("bad key\n{good}\x1b[2J"))
+            }),
         );
         let refused = key.unwrap().open(&slot, "wal").unwrap_err().to_string();
         assert!(refused.contains("bad key (a long word)"), "{refused}");
+        let escaped = format!(
+            "bad http://k/?key={}",
+            good.replace('=', "%3D").replace('A', "%41")
+        );
+        let apart: Vec<String> = [3u8; KEY_LEN].iter().map(|b| format!("{b:02x}")).collect();
+        for shown in [escaped, apart.join(":")] {
+            let key = CommandKey::new("k", program(move |_| Err(shown.clone())));
+            let refused = key.unwrap().open(&slot, "wal").unwrap_err().to_string();
+            assert!(refused.contains("(a long word)"), "{refused}");
+        }
         assert!(!refused.contains('\x1b'), "{refused}");
     }
 

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::command::WAL;
 use crate::{
-    Error, Identities, IndexKeys, IndexSecret, KeyContext, KeyFinder, Keys, SetKeys, Signers,
-    SigningKey,
+    Error, Identities, Identity, IndexKeys, IndexSecret, KeyContext, KeyFinder, Keys, SetKeys,
+    Signers, SigningKey,
 };
 
 /// The most sets whose keys are kept: as many as a chain may have, and the set that is written.
@@ -139,6 +139,12 @@ impl Keyring {
     /// Whether there is any identity.
     pub fn has_identities(&self) -> bool {
         !self.identities.list().is_empty()
+    }
+
+    /// Whether a program is asked for keys.
+    pub fn asks_programs(&self) -> bool {
+        let mut identities = self.identities.list().iter();
+        identities.any(|identity| matches!(identity, Identity::Command(_)))
     }
 
     /// Keeps the keys of a set that this run writes.

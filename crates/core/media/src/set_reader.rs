@@ -237,7 +237,8 @@ impl MediaSet {
         if members.iter().any(|m| m.window_is_kept()) {
             return MediaSet::from_pipe(members, header);
         }
-        let set = members.iter().find_map(|m| m.set_uuid());
+        let (members, strangers, set) = of_one_set(members);
+        let lost: Vec<&LostStripe> = lost.iter().chain(&strangers).collect();
         let mut places: Vec<Option<Place>> = (0..header.all_count()).map(|_| None).collect();
         let mut is_pending = vec![false; places.len()];
         let mut pending_parity = Vec::new();
@@ -255,7 +256,7 @@ impl MediaSet {
                 kept: None,
             });
         }
-        let group = Arc::new(grouped(data, places, lost, set)?);
+        let group = Arc::new(grouped(data, places, &lost, set)?);
         let gone = |place: &&Place| place.read.is_none();
         if group.places.iter().filter(gone).count() > group.parity {
             return Err(Error::FamilyMissing {
@@ -1032,7 +1033,8 @@ impl LostStripe {
 
 /// The media set whose lost stripes its parity stripes may stand for: the only one with parity, or else the only one of
 /// which there are enough stripes. Of several generations of one media set it is the newest: its stripes got their names when it
-/// was complete, and the others are those of devices that were away then.
+/// was complete, and the others are those of devices that were away then. A generation keeps the number of stripes of the one
+/// before; one that is otherwise is somebody's who can write one device, and it must not outvote all others.
 fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
     let mut ids: Vec<Identity> = Vec::new();
     for member in found.iter().flatten() {
@@ -1059,10 +1061,13 @@ fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
         .iter()
         .copied()
         .max_by_key(|(_, generation)| *generation)?;
-    enough
-        .iter()
-        .all(|(set, _)| *set == newest.0)
-        .then_some(newest)
+    let shape = |id: &Identity| {
+        let of_id = |m: &&Member| identity(&m.header) == *id;
+        let header = found.iter().flatten().find(of_id).map(|m| &m.header);
+        header.map(|h| (h.family_count, h.parity_count, h.encrypted))
+    };
+    let is_alike = |id: &Identity| id.0 == newest.0 && shape(id) == shape(&newest);
+    enough.iter().all(is_alike).then_some(newest)
 }
 
 /// Whether only the beginning of a stripe could not be read, so that the rest may be one of a media set's.
@@ -1093,14 +1098,45 @@ fn families_missing(header: &MediaHeader, members: &[Member], missing: Vec<u16>)
     }
 }
 
+/// The stripes of the set that most of them hold, and its identifier. Media that were copied, and then written at both places,
+/// agree in the media set and its generation, and hold different sets: the others are lost, and nobody may replace them.
+fn of_one_set(members: Vec<Member>) -> (Vec<Member>, Vec<LostStripe>, Option<Uuid>) {
+    let sets: Vec<Option<Uuid>> = members.iter().map(Member::set_uuid).collect();
+    let count = |set: Uuid| sets.iter().filter(|other| **other == Some(set)).count();
+    // Of several that are held as often, the first.
+    let set = sets
+        .iter()
+        .flatten()
+        .copied()
+        .rev()
+        .max_by_key(|set| count(*set));
+    let (mut own, mut strangers) = (Vec::new(), Vec::new());
+    for (member, held) in members.into_iter().zip(&sets) {
+        match (member.device_index, held) {
+            (Some(device_index), Some(held)) if Some(*held) != set => {
+                let why = format!("it holds backup set {held}, and others hold another one");
+                strangers.push(LostStripe {
+                    device_index,
+                    name: member.device,
+                    why: why.clone(),
+                    read: None,
+                    kept: Some(why),
+                });
+            }
+            _ => own.push(member),
+        }
+    }
+    (own, strangers, set)
+}
+
 /// Finds out which family each stripe without a readable header is, and notes what is lost.
 fn grouped(
     data: usize,
     mut places: Vec<Option<Place>>,
-    lost: &[LostStripe],
+    lost: &[&LostStripe],
     set: Option<Uuid>,
 ) -> Result<Group, Error> {
-    let mut left: Vec<&LostStripe> = lost.iter().collect();
+    let mut left: Vec<&LostStripe> = lost.to_vec();
     let mut table = None;
     if left.iter().any(|stripe| stripe.read.is_some()) {
         let of_parity = places[data..].iter().flatten();

@@ -26,8 +26,13 @@ use crate::{Clock, HostClock};
 
 /// The time between two looks at whether the program ended.
 const LOOK: Duration = Duration::from_millis(50);
+/// Bytes of one read.
+const READ: usize = 4096;
 /// The most memory that is taken for an answer before there is one.
 const ROOM_MAX: usize = 64 << 10;
+/// The time that a killed program has to be gone. One that changed its user, or waits for a file system that is away, may
+/// take for ever.
+const GONE_WITHIN: Duration = Duration::from_secs(2);
 /// Of what the program says of errors, only the end is kept.
 const ERRORS_MAX: usize = 4 << 10;
 
@@ -109,7 +114,7 @@ fn run(
         }
     }
     let mut output = Pipe::new(group.child.stdout.take(), output_max)?;
-    let mut errors = Pipe::new(group.child.stderr.take(), 0)?;
+    let mut errors = Pipe::new(group.child.stderr.take(), 64 * READ)?;
     let started = HostClock.now();
     loop {
         // Looked at first: what the program wrote is in the pipes when it ended.
@@ -134,8 +139,8 @@ fn run(
     }
     Ok(Said {
         status: group.end()?,
-        output: output.bytes,
-        errors: errors.bytes,
+        output: std::mem::take(&mut output.bytes),
+        errors: std::mem::take(&mut errors.bytes),
     })
 }
 
@@ -157,7 +162,18 @@ impl Group {
         // There may be nobody left.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         self.is_reaped = true;
-        self.child.wait()
+        let killed = HostClock.now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if HostClock.now() - killed >= GONE_WITHIN {
+                // It is left behind: until this process ends, nobody else gets its number.
+                let why = "it cannot be ended";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            HostClock.sleep(Duration::from_millis(2));
+        }
     }
 }
 
@@ -174,16 +190,31 @@ impl Drop for Group {
 struct Pipe<R> {
     source: Option<R>,
     bytes: Vec<u8>,
+    /// One read ends once there are more bytes.
+    most: usize,
+}
+
+impl<R> Drop for Pipe<R> {
+    /// What is left was wanted by nobody, and may have been a key.
+    fn drop(&mut self) {
+        self.bytes.fill(0);
+        std::hint::black_box(&self.bytes);
+    }
 }
 
 impl<R: Read + AsFd> Pipe<R> {
-    /// `room`: bytes for which memory is taken at once.
-    fn new(source: Option<R>, room: usize) -> io::Result<Pipe<R>> {
+    /// `most`: bytes that are wanted.
+    fn new(source: Option<R>, most: usize) -> io::Result<Pipe<R>> {
         if let Some(source) = &source {
             rustix::io::ioctl_fionbio(source, true)?;
         }
-        let bytes = Vec::with_capacity(room.min(ROOM_MAX));
-        Ok(Pipe { source, bytes })
+        // One read more fits, too, so that no copy is left where the memory grew.
+        let bytes = Vec::with_capacity(most.min(ROOM_MAX) + READ);
+        Ok(Pipe {
+            source,
+            bytes,
+            most,
+        })
     }
 
     /// Reads what is there, but not without end.
@@ -191,14 +222,19 @@ impl<R: Read + AsFd> Pipe<R> {
         let Some(source) = &mut self.source else {
             return Ok(());
         };
-        let mut buf = [0; 4096];
+        let mut buf = [0; READ];
         for _ in 0..64 {
             match source.read(&mut buf) {
                 Ok(0) => {
                     self.source = None;
                     break;
                 }
-                Ok(n) => self.bytes.extend_from_slice(&buf[..n]),
+                Ok(n) => {
+                    self.bytes.extend_from_slice(&buf[..n]);
+                    if self.bytes.len() > self.most {
+                        break;
+                    }
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) => return Err(e),
