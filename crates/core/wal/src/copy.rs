@@ -212,7 +212,8 @@ impl WalArchive {
     }
 }
 
-fn has(runs: &[Run], name: SegmentName) -> bool {
+/// Whether a segment is in one of these runs.
+pub(super) fn has(runs: &[Run], name: SegmentName) -> bool {
     runs.iter().any(|run| {
         let (first, last) = (run.span.first, run.span.last);
         first.timeline == name.timeline && first <= name && name <= last

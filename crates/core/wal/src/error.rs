@@ -162,15 +162,17 @@ pub enum Error {
         after: SegmentName,
     },
 
-    /// The file is in the first archive, and the server keeps its own until the other archive comes closer.
+    /// The file is in another archive, and the server keeps its own until this one comes closer.
     #[error(
-        "target {target} may lack {lag_bytes} bytes of WAL, from {since} on, and copy_behind allows {limit_bytes}{}",
+        "target {target} may lack {lag_bytes} bytes of WAL, from {since} on, and {key} allows {limit_bytes}{}",
         why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
     )]
     Behind {
         target: String,
         since: SegmentName,
         lag_bytes: u64,
+        /// The key of the configuration that has the limit.
+        key: &'static str,
         limit_bytes: u64,
         why: Option<String>,
     },
@@ -309,6 +311,14 @@ impl Error {
             _ => return false,
         };
         matches!(source, Crypt::Malformed { .. } | Crypt::Tag { .. })
+    }
+
+    /// Whether an archive could not be reached or written to, or is not where it should be. It says nothing about the file.
+    pub fn is_away(&self) -> bool {
+        matches!(
+            self,
+            Error::Store(_) | Error::Io { .. } | Error::NotAnArchive { .. }
+        )
     }
 
     /// Whether a store was away: the same may succeed a little later.
@@ -511,7 +521,7 @@ const OTHER_HINT: &str = "if this is a standby (archive_mode = always) after a p
 const GAP_HINT: &str = "archive the missing segment, for instance from the old server's pg_wal. If the target is before it, \
                  set recovery_prefetch = off (PostgreSQL 15 and later prefetch); --to-gap ends recovery before it";
 const BEHIND_HINT: &str = "bring the target back, then run `longshore copy`; PostgreSQL keeps its WAL until then, and \
-    `copy_behind` in [database.NAME.wal] says how much may wait";
+    `copy_behind` and `home_behind` in [database.NAME.wal] say how much may wait";
 
 fn io_hint(kind: io::ErrorKind) -> &'static str {
     match kind {

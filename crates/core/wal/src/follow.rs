@@ -8,7 +8,8 @@
 //! - WAL is copied as `copy.rs` copies it: another branch's is refused, and an interruption leaves no gap.
 //! - A second archive's note names a segment before which it lacks nothing that was archived since the note was begun:
 //!   segments are archived side by side, so it stays before the first one that the server still waits for. A note that is
-//!   lost makes it look closer than it is; what is copied comes from the archives alone.
+//!   lost makes it look closer than it is; what is copied comes from the archives alone. It stays before the first one that
+//!   the first archive is owed (`owed.rs`), too.
 //! - One process copies at a time. One that ends looks once more after it has let others in, so no segment waits for the
 //!   push after it.
 //!
@@ -109,8 +110,11 @@ impl PgWal {
         let waits = waits.min_by_key(order);
         let newest = from.runs()?.into_iter().map(|run| run.span.last);
         let newest = newest.max_by_key(order).map(|last| last.next(size));
-        let reached = match waits {
-            Some(waits) => newest.map(|newest| std::cmp::min_by_key(newest, waits, order)),
+        // What the first archive is owed, it has not yet.
+        let owed = self.owed(from.path())?.since();
+        let open = waits.into_iter().chain(owed).min_by_key(order);
+        let reached = match open {
+            Some(open) => newest.map(|newest| std::cmp::min_by_key(newest, open, order)),
             None => newest,
         };
         let result = from.lacking_at_end(to, since).and_then(|todo| {

@@ -155,6 +155,7 @@ impl Database {
         "wal.encrypt",
         "wal.copy_at_once",
         "wal.copy_behind",
+        "wal.home_behind",
     ];
 
     /// Sources of these kinds have no WAL to archive.
@@ -194,6 +195,9 @@ pub struct Wal {
     /// The bytes of WAL that a copy may lack before pushes fail; `None`: any number.
     #[serde(default, deserialize_with = "positive_size")]
     pub copy_behind: Option<u64>,
+    /// The bytes of WAL that the database's own archive may lack while a copy has them, before pushes fail; `None`: none.
+    #[serde(default, deserialize_with = "positive_size")]
+    pub home_behind: Option<u64>,
 }
 
 /// The rules that decide which backups of a database a target keeps.
@@ -684,6 +688,9 @@ impl Config {
         if wal.copy_behind.is_some() && !wal.copy_at_once {
             return Err("`copy_behind` needs `copy_at_once = true`".into());
         }
+        if wal.home_behind.is_some() && !wal.copy_at_once {
+            return Err("`home_behind` needs `copy_at_once = true`".into());
+        }
         let Some(archive) = &wal.archive else {
             return match self.target_of(name) {
                 Some(_) => Ok(()),
@@ -1078,6 +1085,12 @@ mod tests {
             (
                 "postgres://h",
                 "copy_behind = \"1G\"",
+                "",
+                "needs `copy_at_once",
+            ),
+            (
+                "postgres://h",
+                "home_behind = \"1G\"",
                 "",
                 "needs `copy_at_once",
             ),

@@ -95,6 +95,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "workers" => "workers = 4",
         "copy_at_once" => "copy_at_once = true",
         "copy_behind" => "copy_behind = \"4G\"",
+        "home_behind" => "home_behind = \"4G\"",
         "directories" => "directories = [\"/mnt/disk1/backup\"]",
         "buckets" => "buckets = [\"s3://my-bucket/backup\"]",
         "parity" => "parity = 1",

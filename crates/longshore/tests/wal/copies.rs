@@ -384,3 +384,106 @@ fn wal_goes_on_to_copies_at_once_and_one_that_is_away_stops_the_server_only_beyo
     let log = server.log();
     assert!(log.contains("it is not known how much WAL"), "{log}");
 }
+
+/// The number of a target's archive's segments, once its directory is looked at.
+fn count(archive: &str) -> usize {
+    match Path::new(archive).exists() {
+        true => segments(archive).len(),
+        false => 0,
+    }
+}
+
+/// Goal: the first target's loss keeps no WAL from the copy, and stops the server only beyond the limit; what the first
+/// target lacks then comes from the copy, also what the server has removed since.
+#[test]
+fn the_first_target_that_is_away_keeps_no_wal_from_the_copy_and_gets_it_from_there() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let shop = Shop::configured(&installation);
+    shop.write("copy_at_once = true\n");
+    shop.begin();
+    let server = &shop.server;
+    shop.done("wal create --database main --target far", 0);
+    work(server, 2);
+    archived(server, &shop.near_archive());
+    wait_until("the copy has all", server, || has_all(&shop, 2));
+    let failed = "select failed_count from pg_stat_archiver";
+    let switch = || {
+        work(server, 1);
+        server.psql("select pg_switch_wal()")
+    };
+
+    // Without a limit for the first one the server keeps its WAL, and the copy gets what waits all the same.
+    let (here, away) = (beside(server, "near"), beside(server, "away"));
+    std::fs::rename(&here, &away).unwrap();
+    let before = count(&shop.far_archive());
+    for _ in 0..3 {
+        switch();
+    }
+    wait_until("the copy gets what waits", server, || {
+        count(&shop.far_archive()) >= before + 3
+    });
+    assert_ne!(server.psql(failed), "0");
+    let note = server.data_dir().join("pg_wal/longshore/owed");
+    assert!(!note.exists(), "nothing is owed that the server keeps");
+
+    // Up to the limit the server is told that its WAL is safe.
+    let size: u64 = server
+        .psql("select setting from pg_settings where name = 'wal_segment_size'")
+        .parse()
+        .unwrap();
+    shop.write(&format!(
+        "copy_at_once = true\nhome_behind = \"{}\"\n",
+        8 * size
+    ));
+    let told = || {
+        server
+            .psql("select archived_count from pg_stat_archiver")
+            .parse::<u64>()
+            .unwrap()
+    };
+    let so_far = told();
+    switch();
+    wait_until("the server goes on", server, || told() >= so_far + 4);
+    let owed = std::fs::read_to_string(&note).unwrap();
+    assert!(owed.lines().count() >= 4, "{owed}");
+    let log = server.log();
+    assert!(log.contains("and not in that of target near"), "{log}");
+    // Beyond it the server keeps its WAL.
+    wait_until("the limit is reached", server, || {
+        switch();
+        server.log().contains("home_behind allows")
+    });
+
+    // The server has removed what it was told of: only the copy can give it.
+    std::fs::rename(&away, &here).unwrap();
+    wait_until("the first target has all", server, || {
+        switch();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let (near, far) = (
+            segments(&shop.near_archive()),
+            segments(&shop.far_archive()),
+        );
+        near.len() > 8 && std::fs::read(&note).unwrap().is_empty() && near.last() == far.last()
+    });
+    shop.done("wal list --database main --verify", 0);
+    shop.done("wal list --database main --target far --verify", 0);
+    for name in segments(&shop.far_archive()) {
+        assert_eq!(
+            unpacked(&shop.near_archive(), &name),
+            unpacked(&shop.far_archive(), &name)
+        );
+    }
+    // From then on it is the first one again, and a copy that is away does not stop the server.
+    let failures = server.psql(failed);
+    let (far, gone) = (beside(server, "far1"), beside(server, "gone"));
+    std::fs::rename(&far, &gone).unwrap();
+    let so_far = told();
+    switch();
+    wait_until("the server goes on without the copy", server, || {
+        told() > so_far
+    });
+    assert_eq!(server.psql(failed), failures);
+    std::fs::rename(&gone, &far).unwrap();
+}

@@ -11,6 +11,7 @@ mod hostile;
 mod left;
 mod links;
 mod listing;
+mod owing;
 mod page;
 mod sealed;
 mod support;

@@ -3,27 +3,32 @@
 //! Invariants
 //! - A push waits for no copy. It fails only where `copy_behind` is set and a copy is known to lack more than that.
 //! - Every push tells how much a copy may lack, and why, so it is in the server's log.
+//! - A first archive that is away keeps no WAL from the copies: they get what waits in pg_wal, and the first gets from them
+//!   what it is owed once it is back.
 //!
-//! Leaves to others: which WAL an archive lacks at its end, and copying it (`longshore-wal`).
+//! Leaves to others: which WAL an archive lacks at its end, and copying it (`longshore-wal`); whether a push succeeds while the
+//! first archive is away (`away.rs`).
 
 use std::path::Path;
+use std::sync::Arc;
 
+use longshore_crypt::Keyring;
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
-use longshore_wal::{Error, PgWal, WalArchive};
+use longshore_wal::{AheadLock, Error, PgWal, StorageForm, ToSettle, WalArchive};
 
-use super::ahead::start_again;
-use super::form::form;
+use super::ahead::{LookAheadSettings, start_again};
+use super::form::{form, sealed_form, signing_keyring};
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::{devices, shelves};
 use crate::context::Context;
 use crate::keys::lenient_keyring;
-use crate::options::WalPush;
+use crate::options::{Archive, WalPush};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
 
 /// The copies that the pushed WAL goes on to.
-fn copies<'a>(options: &'a WalPush, context: &'a Context) -> Option<(&'a str, &'a [String])> {
+pub fn copies<'a>(options: &'a WalPush, context: &'a Context) -> Option<(&'a str, &'a [String])> {
     let database = options.archive.database.as_deref()?;
     // Another target than the database's own is brought up to date by its own means.
     let is_own = options.archive.target.is_none();
@@ -32,13 +37,12 @@ fn copies<'a>(options: &'a WalPush, context: &'a Context) -> Option<(&'a str, &'
     (is_own && wal.copy_at_once).then_some((database, copies))
 }
 
-/// Starts to copy what was pushed, and tells how far behind each copy is.
-pub fn after_push(options: &WalPush, context: &Context) -> Result<(), Failure> {
+/// Starts to copy what was pushed, and tells how far behind each copy is. `reached`: the copies that the push went to itself.
+pub fn after_push(options: &WalPush, reached: &[String], context: &Context) -> Result<(), Failure> {
     let Some((database, copies)) = copies(options, context) else {
         return Ok(());
     };
-    let name = options.file.file_name().and_then(|name| name.to_str());
-    let Some(Ok(WalName::Segment(own))) = name.map(str::parse) else {
+    let Ok(WalName::Segment(own)) = name_of(options) else {
         return Ok(());
     };
     let pg_wal = open(options, context)?;
@@ -47,15 +51,20 @@ pub fn after_push(options: &WalPush, context: &Context) -> Result<(), Failure> {
         .wal_of(database)
         .and_then(|wal| wal.copy_behind);
     let mut failed = None;
-    for target in copies {
+    for target in copies.iter().filter(|target| !reached.contains(target)) {
         let told = tell(&pg_wal, own, (target, limit), options, context);
         failed = failed.or(told.err());
     }
-    // A failure to start it only makes later calls start it.
+    start(&pg_wal, copies, context);
+    failed.map_or(Ok(()), Err)
+}
+
+/// Starts the process that brings the archives together, unless one is at work. A failure to start it only makes later
+/// calls start it.
+pub fn start(pg_wal: &PgWal, copies: &[String], context: &Context) {
     if !copies.is_empty() && matches!(pg_wal.turn_to_follow(), Ok(Some(_))) {
         start_again(context, "--only-follow");
     }
-    failed.map_or(Ok(()), Err)
 }
 
 fn tell(
@@ -88,6 +97,7 @@ fn tell(
             target: target.to_owned(),
             since: lag.since,
             lag_bytes,
+            key: "copy_behind",
             limit_bytes,
             why: lag.why,
         }
@@ -107,56 +117,224 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     let Some((database, copies)) = copies(options, context) else {
         return Ok(Exit::Done);
     };
-    let pg_wal = open(options, context)?;
-    // Segments that are refused here are not copied, either.
-    let keyring = lenient_keyring(context, &options.keys)?;
-    let from = ArchiveLocation::of(&options.archive, context)?.existing(context)?;
-    let from = from.with_keyring(&keyring);
+    let rounds = Rounds {
+        pg_wal: open(options, context)?,
+        // Segments that are refused here are not copied, either.
+        keyring: lenient_keyring(context, &options.keys)?,
+        own: ArchiveLocation::of(&options.archive, context)?,
+        database,
+        copies,
+        options,
+        context,
+    };
     let (mut goes_on, mut was_idle) = (true, false);
     while goes_on {
-        let Some(turn) = pg_wal.turn_to_follow()? else {
+        let Some(turn) = rounds.pg_wal.turn_to_follow()? else {
             break;
         };
-        let (mut reached, mut files) = (Vec::new(), 0);
-        for target in copies {
-            let result = archive(database, target, context).and_then(|to| {
-                let to = to.with_keyring(&keyring);
-                let form = form((None, None), Some(database), context);
-                loop {
-                    let copied =
-                        pg_wal.follow(&turn, &from, (target, &to), &form, &*context.clock)?;
-                    files += copied;
-                    if copied == 0 {
-                        return Ok(to);
-                    }
-                }
-            });
-            match result {
-                Ok(to) => reached.push((target, to)),
-                Err(failure) => pg_wal.note_failed(target, &failure.text, &*context.clock)?,
-            }
-        }
+        let Some(round) = rounds.go(&turn)? else {
+            break;
+        };
         // A push that came meanwhile saw the turn taken and started no process.
         drop(turn);
-        let is_behind = |(target, to): &(&String, WalArchive)| {
-            pg_wal.is_behind(&from, (target, to)).unwrap_or(false)
-        };
         // Where a whole round brought nothing, another one would not either.
-        goes_on = (files > 0 || !was_idle) && reached.iter().any(is_behind);
-        was_idle = files == 0;
+        goes_on = (round.files > 0 || !was_idle) && rounds.has_more(&round)?;
+        was_idle = round.files == 0;
     }
     Ok(Exit::Done)
 }
 
-fn open(options: &WalPush, context: &Context) -> Result<PgWal, Failure> {
+/// What each round of the archives needs.
+struct Rounds<'a> {
+    pg_wal: PgWal,
+    keyring: Arc<Keyring>,
+    own: ArchiveLocation,
+    database: &'a str,
+    copies: &'a [String],
+    options: &'a WalPush,
+    context: &'a Context,
+}
+
+/// A copy's archive that could be opened, and how files from pg_wal are stored there.
+pub struct OpenCopy<'a> {
+    pub target: &'a str,
+    pub archive: WalArchive,
+    pub form: StorageForm,
+}
+
+/// The result of one round: the first archive, the copies that got all that it has, and the number of files that came.
+struct Round<'a> {
+    home: WalArchive,
+    reached: Vec<OpenCopy<'a>>,
+    files: u64,
+}
+
+impl<'a> Rounds<'a> {
+    /// `None`: the first archive is away, and the copies have what waits for it.
+    fn go(&self, turn: &AheadLock) -> Result<Option<Round<'a>>, Failure> {
+        let clock = &*self.context.clock;
+        let mut copies = Vec::new();
+        for target in self.copies {
+            match open_copy(&self.pg_wal, target, self.options, self.context) {
+                Ok(copy) => copies.push(copy),
+                Err(failure) => self.pg_wal.note_failed(target, &failure.text, clock)?,
+            }
+        }
+        let is_owed = !self.pg_wal.owed(&self.own.path())?.names.is_empty();
+        if is_owed {
+            self.share(turn, &copies)?;
+        }
+        let home = match self.own.open(self.context) {
+            Ok(home) => home.with_keyring(&self.keyring),
+            Err(error) if error.is_away() => {
+                if !is_owed {
+                    self.share(turn, &copies)?;
+                }
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let home = home.with_tags(self.pg_wal.tag_key());
+        let mut files = self.settle(turn, Some(&home), &copies)?;
+        let mut reached = Vec::new();
+        for copy in copies {
+            match self.follow(turn, &home, &copy) {
+                Ok(came) => {
+                    files += came;
+                    reached.push(copy);
+                }
+                Err(error) => {
+                    let why = error.to_string();
+                    self.pg_wal.note_failed(copy.target, &why, clock)?;
+                }
+            }
+        }
+        Ok(Some(Round {
+            home,
+            reached,
+            files,
+        }))
+    }
+
+    fn follow(
+        &self,
+        turn: &AheadLock,
+        home: &WalArchive,
+        copy: &OpenCopy<'_>,
+    ) -> Result<u64, Error> {
+        let form = form((None, None), Some(self.database), self.context);
+        let mut files = 0;
+        loop {
+            let to = (copy.target, &copy.archive);
+            let came = self
+                .pg_wal
+                .follow(turn, home, to, &form, &*self.context.clock)?;
+            files += came;
+            if came == 0 {
+                return Ok(files);
+            }
+        }
+    }
+
+    /// Gives the copies what waits in pg_wal, and each what another one has of the debt.
+    fn share(&self, turn: &AheadLock, copies: &[OpenCopy<'_>]) -> Result<(), Failure> {
+        let wal = self.context.config.wal_of(self.database);
+        let queue_max = wal.and_then(|wal| wal.queue_max);
+        for copy in copies {
+            let at = copy.archive.path();
+            let working = LookAheadSettings::of(&self.options.ahead, wal, queue_max, at);
+            let (archive, form, clock) = (&copy.archive, &copy.form, &*self.context.clock);
+            let pushed = self
+                .pg_wal
+                .push_ahead(turn, archive, form, working.reach, clock);
+            let error = pushed.map_or_else(Some, |result| result.error);
+            if let Some(error) = error {
+                self.pg_wal
+                    .note_failed(copy.target, &error.to_string(), clock)?;
+            }
+        }
+        self.settle(turn, None, copies).map(drop)
+    }
+
+    /// Brings what is owed. A failure is noted, and keeps nothing else from coming.
+    fn settle(
+        &self,
+        turn: &AheadLock,
+        home: Option<&WalArchive>,
+        copies: &[OpenCopy<'_>],
+    ) -> Result<u64, Failure> {
+        let (path, clock) = (self.own.path(), &*self.context.clock);
+        let keys = (&*self.options.encrypt_to, &self.options.keys);
+        let form = sealed_form((None, None), &self.options.archive, keys, self.context)?;
+        let home = home.map(|archive| ToSettle {
+            archive,
+            form: &form,
+        });
+        let others: Vec<ToSettle<'_>> = copies
+            .iter()
+            .map(|copy| ToSettle {
+                archive: &copy.archive,
+                form: &copy.form,
+            })
+            .collect();
+        match self.pg_wal.settle(turn, (&path, home), &others, clock) {
+            Ok(files) => Ok(files),
+            Err(error) => {
+                self.pg_wal
+                    .note_unsettled(&path, &error.to_string(), clock)?;
+                Ok(0)
+            }
+        }
+    }
+
+    fn has_more(&self, round: &Round<'_>) -> Result<bool, Failure> {
+        let is_owed = !self.pg_wal.owed(&self.own.path())?.names.is_empty();
+        let is_behind = |copy: &OpenCopy<'_>| {
+            let to = (copy.target, &copy.archive);
+            self.pg_wal.is_behind(&round.home, to).unwrap_or(false)
+        };
+        Ok(is_owed || round.reached.iter().any(is_behind))
+    }
+}
+
+/// The name of the WAL file.
+pub fn name_of(options: &WalPush) -> Result<WalName, Error> {
+    let file = Path::new(options.file.file_name().unwrap_or_default());
+    let name = file.to_str().and_then(|f| f.parse().ok());
+    name.ok_or_else(|| Error::BadName {
+        name: file.to_string_lossy().into_owned(),
+    })
+}
+
+pub fn open(options: &WalPush, context: &Context) -> Result<PgWal, Failure> {
     let parent = options.file.parent().unwrap_or(Path::new(""));
     Ok(PgWal::open(&*context.storage, parent)?)
 }
 
-/// The archive of a copy. Only `wal create` and `copy` make one.
-fn archive(database: &str, target: &str, context: &Context) -> Result<WalArchive, Failure> {
+/// The archive of a copy, ready for files from pg_wal. Only `wal create` and `copy` make one.
+pub fn open_copy<'a>(
+    pg_wal: &PgWal,
+    target: &'a str,
+    options: &WalPush,
+    context: &Context,
+) -> Result<OpenCopy<'a>, Failure> {
+    let database = options.archive.database.as_deref().unwrap_or_default();
     let own = devices::target_of(context, None, database)?;
     shelves::refuse_same(&own, &devices::target(context, target)?, context)?;
-    let location = ArchiveLocation::of_database(context, database, Some(target))?;
-    Ok(location.open(context)?)
+    let place = Archive {
+        archive: None,
+        database: Some(database.to_owned()),
+        target: Some(target.to_owned()),
+    };
+    let asked = (options.algorithm, options.level);
+    let keys = (&*options.encrypt_to, &options.keys);
+    let form = sealed_form(asked, &place, keys, context)?;
+    let keyring = signing_keyring(context, (options.sign.as_deref(), &options.keys), &form)?;
+    let archive = ArchiveLocation::of(&place, context)?.open(context)?;
+    let archive = archive.with_keyring(&keyring).with_tags(pg_wal.tag_key());
+    Ok(OpenCopy {
+        target,
+        archive,
+        form,
+    })
 }

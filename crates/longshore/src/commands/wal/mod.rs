@@ -6,6 +6,7 @@
 //! Leaves to others: each command (`push.rs`, `get.rs` and the others), and the archive (`longshore-wal`).
 
 mod ahead;
+mod away;
 mod create;
 mod follow;
 mod form;

@@ -3,6 +3,7 @@
 //! Invariants
 //! - Exit code 0 means that the file is in the archive, durably; PostgreSQL removes its own copy then.
 //! - No code is above 125, which would end the server's archiver.
+//!   Where the configuration lets a push succeed while the archive is away, it is in a copy's archive (`away.rs`).
 //! - The look-ahead never decides: each call makes sure of its own file. Nothing that waits is ever dropped.
 //!
 //! Leaves to others: the archive (`longshore-wal`).
@@ -14,6 +15,7 @@ use longshore_wal::{AheadLimits, Error, PgWal, PushResult, StorageForm, WalArchi
 use serde::Serialize;
 
 use super::ahead::{LookAheadSettings, start_ahead};
+use super::away::{Standing, Stopped};
 use super::follow;
 use super::form::{sealed_form, signing_keyring};
 use crate::commands::archive::ArchiveLocation;
@@ -33,30 +35,37 @@ struct Answer {
     left_at: Option<String>,
     /// Files that wait in pg_wal, this one included; only counted with --async.
     waiting: Option<usize>,
+    /// The targets whose archives have the file while the database's own is away; `None`: that one has it.
+    instead: Option<Vec<String>>,
 }
 
 pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     if options.only_follow {
         return follow::run(options, context);
     }
-    let exit = push(options, context)?;
-    if !options.ahead.only_ahead {
-        follow::after_push(options, context)?;
+    if options.ahead.only_ahead {
+        return push(options, context).map_err(|stopped| stopped.failure);
     }
-    Ok(exit)
+    let reached = match Standing::of(options, context)? {
+        None => pushed(options, context).map_err(|stopped| stopped.failure)?,
+        Some(standing) => standing.push(|| pushed(options, context))?,
+    };
+    if !reached.is_empty() {
+        tell_instead(options, &reached, context);
+    }
+    follow::after_push(options, &reached, context)?;
+    Ok(Exit::Done)
 }
 
-fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
-    let (parent, file) = (options.file.parent(), options.file.file_name());
-    let file = Path::new(file.unwrap_or_default());
-    let bad_name = || Error::BadName {
-        name: file.to_string_lossy().into_owned(),
-    };
-    let name: WalName = file
-        .to_str()
-        .and_then(|f| f.parse().ok())
-        .ok_or_else(bad_name)?;
-    let pg_wal = PgWal::open(&*context.storage, parent.unwrap_or(Path::new("")))?;
+/// Pushes to the database's own archive; no copy is reached by that.
+fn pushed(options: &WalPush, context: &Context) -> Result<Vec<String>, Stopped> {
+    push(options, context).map(|_| Vec::new())
+}
+
+fn push(options: &WalPush, context: &Context) -> Result<Exit, Stopped> {
+    let file = Path::new(options.file.file_name().unwrap_or_default());
+    let name = follow::name_of(options)?;
+    let pg_wal = follow::open(options, context)?;
     let location = ArchiveLocation::of(&options.archive, context)?;
     let database = options.archive.database.as_deref();
     let asked = (options.algorithm, options.level);
@@ -81,7 +90,13 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     );
     let clock = &*context.clock;
     if options.ahead.only_ahead {
-        return push_ahead(&pg_wal, &open()?, &form, working.reach, context);
+        return Ok(push_ahead(
+            &pg_wal,
+            &open()?,
+            &form,
+            working.reach,
+            context,
+        )?);
     }
     let (storage, place) = (&*context.storage, location.path());
     if working.ahead && pg_wal.was_acknowledged(name, &place, storage, clock)? {
@@ -171,6 +186,24 @@ fn tell(name: WalName, pushed: &PushResult, waiting: Option<usize>, context: &Co
             stored_bytes: stored,
             left_at,
             waiting,
+            instead: None,
+        },
+    );
+}
+
+/// The answer where copies' archives have the file instead of the database's own.
+fn tell_instead(options: &WalPush, reached: &[String], context: &Context) {
+    let name = options.file.file_name().unwrap_or_default();
+    context.output.json(
+        Exit::Done,
+        Answer {
+            action: "wal_push",
+            name: name.to_string_lossy().into_owned(),
+            already: false,
+            stored_bytes: None,
+            left_at: None,
+            waiting: None,
+            instead: Some(reached.to_vec()),
         },
     );
 }

@@ -1,0 +1,188 @@
+//! A push while the database's own archive is away: the copies' archives take the file, so that no target's loss keeps WAL
+//! from the others, and the server goes on up to `home_behind`.
+//!
+//! Invariants
+//! - A push succeeds without the database's own archive only where `home_behind` is set, the file is durable in the archive
+//!   of a copy, the debt is noted durably, and it is not above the limit.
+//! - Only an archive that is away is passed over. One that refuses a file has looked at it, and its refusal stands.
+//! - While anything is owed, the copies come first: no call waits for the store that is away. What is owed comes before what is new.
+//!
+//! Leaves to others: the debt (`longshore-wal`), and bringing it (`follow.rs`).
+
+use longshore_pg::SegmentSize;
+use longshore_pg::wal::WalName;
+use longshore_wal::{Error, Owed, PgWal};
+
+use super::follow;
+use crate::commands::archive::ArchiveLocation;
+use crate::context::Context;
+use crate::options::WalPush;
+use longshore_terminal::failure::Failure;
+use longshore_terminal::output::bytes;
+
+/// Why a push to the database's own archive failed.
+pub struct Stopped {
+    pub failure: Failure,
+    /// The archive is away, and has said nothing about the file.
+    pub is_away: bool,
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Stopped {
+        Stopped {
+            is_away: error.is_away(),
+            failure: error.into(),
+        }
+    }
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Stopped {
+        Stopped {
+            failure,
+            is_away: false,
+        }
+    }
+}
+
+/// The archives that can stand in for the database's own one.
+pub struct Standing<'a> {
+    pg_wal: PgWal,
+    name: WalName,
+    location: ArchiveLocation,
+    /// What the database's own archive is owed.
+    owed: Owed,
+    database: &'a str,
+    copies: &'a [String],
+    options: &'a WalPush,
+    context: &'a Context,
+}
+
+impl<'a> Standing<'a> {
+    /// `None`: no copies get WAL at once.
+    pub fn of(options: &'a WalPush, context: &'a Context) -> Result<Option<Standing<'a>>, Failure> {
+        let Some((database, copies)) = follow::copies(options, context) else {
+            return Ok(None);
+        };
+        let pg_wal = follow::open(options, context)?;
+        let location = ArchiveLocation::of(&options.archive, context)?;
+        Ok(Some(Standing {
+            // A list that cannot be read, as where pg_wal is full, is no reason to try the copies first.
+            owed: pg_wal.owed(&location.path()).unwrap_or_default(),
+            name: follow::name_of(options)?,
+            pg_wal,
+            location,
+            database,
+            copies,
+            options,
+            context,
+        }))
+    }
+
+    /// Pushes to the database's own archive with `own`, or to copies. Returns the copies that have the file.
+    pub fn push(
+        &self,
+        own: impl Fn() -> Result<Vec<String>, Stopped>,
+    ) -> Result<Vec<String>, Failure> {
+        if !self.owed.names.is_empty() {
+            let why = self.owed.why.clone();
+            // The archive may be back, and the copies away.
+            return self.instead(why).or_else(|passed| {
+                own().map_err(|stopped| match passed {
+                    Some(failure) if stopped.is_away => failure,
+                    _ => stopped.failure,
+                })
+            });
+        }
+        match own() {
+            Err(Stopped {
+                failure,
+                is_away: true,
+            }) => {
+                let passed = self.instead(Some(failure.text.clone()));
+                passed.map_err(|error| error.unwrap_or(failure))
+            }
+            other => other.map_err(|stopped| stopped.failure),
+        }
+    }
+
+    /// Errors: `None` where the copies do not help, and the failure of the database's own archive stands.
+    fn instead(&self, why: Option<String>) -> Result<Vec<String>, Option<Failure>> {
+        let reached = self.to_copies();
+        // Also where this push fails: the process gives the copies what waits after this file.
+        follow::start(&self.pg_wal, self.copies, self.context);
+        let wal = self.context.config.wal_of(self.database);
+        let limit = wal.and_then(|wal| wal.home_behind);
+        let (Some(limit_bytes), false) = (limit, reached.is_empty()) else {
+            return Err(None);
+        };
+        let owed_bytes = self.owed_bytes();
+        if owed_bytes > limit_bytes {
+            let since = self.owed.since().or(self.name.segment());
+            let behind = since.map(|since| Error::Behind {
+                target: self.home().to_owned(),
+                since,
+                lag_bytes: owed_bytes,
+                key: "home_behind",
+                limit_bytes,
+                why,
+            });
+            return Err(behind.map(Failure::from));
+        }
+        let noted = self
+            .pg_wal
+            .owe(&self.location.path(), self.name, &*self.context.clock);
+        noted.map_err(|error| Some(error.into()))?;
+        self.context.output.warn(&format!(
+            "{} is in the archive of target {} and not in that of target {}, which lacks {} of WAL until it is back{}",
+            self.name,
+            reached.join(" and "),
+            self.home(),
+            bytes(owed_bytes),
+            why.map(|why| format!(": {why}")).unwrap_or_default()
+        ));
+        Ok(reached)
+    }
+
+    /// Pushes the file to the archive of each copy that can be reached; returns these.
+    fn to_copies(&self) -> Vec<String> {
+        let mut reached = Vec::new();
+        let clock = &*self.context.clock;
+        for target in self.copies {
+            let file = self.options.file.file_name().unwrap_or_default();
+            let pushed = follow::open_copy(&self.pg_wal, target, self.options, self.context)
+                .and_then(|copy| {
+                    let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
+                    Ok(copy.archive.push(&out, &copy.form, clock)?)
+                });
+            match pushed {
+                Ok(_) => reached.push(target.clone()),
+                Err(failure) => self.context.output.warn(&format!(
+                    "the archive of target {target} did not take {}: {}",
+                    self.name, failure.text
+                )),
+            }
+        }
+        reached
+    }
+
+    /// The bytes of segments that are owed, this file included.
+    fn owed_bytes(&self) -> u64 {
+        let stat = self.context.storage.stat(&self.options.file);
+        let size = stat.ok().and_then(|stat| SegmentSize::new(stat.len));
+        let names = self.owed.names.iter().filter(|name| **name != self.name);
+        let count = names
+            .chain([&self.name])
+            .filter(|name| name.holds_log())
+            .count();
+        // Histories and backup marks are small; the length of the segments is not known from them.
+        size.map_or(0, |size| size.bytes().saturating_mul(count as u64))
+    }
+
+    fn home(&self) -> &str {
+        self.context
+            .config
+            .target_of(self.database)
+            .unwrap_or(self.database)
+    }
+}
