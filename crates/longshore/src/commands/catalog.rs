@@ -19,7 +19,7 @@ use longshore_media::{BackupDevice, DeviceSpec};
 use serde::Serialize;
 
 use super::results::{age_text, broken};
-use super::{devices, shelves};
+use super::{reading, shelves};
 use crate::context::Context;
 use crate::options::{Catalog as Options, CatalogAction, History, Rebuild, Settings};
 use longshore_terminal::failure::{Exit, Failure};
@@ -338,7 +338,7 @@ fn rebuild(options: &Rebuild, context: &Context) -> Result<Exit, Failure> {
     let learn = match (&media.database, &media.target) {
         (None, Some(target)) => all_at(target, context)?,
         _ => Learn {
-            sets: vec![devices::of(context, media)?.devices],
+            sets: vec![reading::of(context, media)?.devices],
             unreadable: Vec::new(),
         },
     };

@@ -1,11 +1,12 @@
-//! Resolves the devices that a command uses: named one by one, or by a target of the configuration.
+//! Resolves the targets and devices that a command uses by the configuration.
 //!
 //! Invariants
 //! - Devices of a target come with a lease, which is held until the command has ended: no expire removes what is read,
 //!   and no second backup takes the same name.
 //! - The contents of one target never decide what is removed from another.
 //!
-//! Leaves to others: leases and labels (`repository`), and opening stripes (`media`).
+//! Leaves to others: leases and labels (`repository`), opening stripes (`media`), and what a reading command means
+//! (`reading.rs`).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,39 +22,17 @@ use longshore_repository::base::{BaseOf, Candidate};
 use longshore_repository::branch::{self, Others};
 use longshore_repository::identity::Origin;
 use longshore_repository::{
-    BackupEntry, BackupKind, BackupLease, Listing, NewBackup, SetIdentity, Shelf, Target,
+    BackupEntry, BackupKind, BackupLease, Listing, NewBackup, Shelf, Target,
 };
 use longshore_source::{ServerBranch, SourceKind};
 
-use super::{labelled, past};
+use super::past;
 use crate::config::Database;
 use crate::context::Context;
 use crate::keys::lenient_keyring;
-use crate::options::{Bases, KeyOptions, Media};
+use crate::options::KeyOptions;
 use longshore_terminal::failure::Failure;
 use longshore_terminal::numbers;
-
-/// Devices to read from. Held until reading ends, so that no expire removes them.
-pub struct ReadDevices {
-    pub devices: Vec<DeviceSpec>,
-    lease: Option<BackupLease>,
-}
-
-impl ReadDevices {
-    /// The sets that were leased, as they were then; the chosen one first. Empty for named devices.
-    pub fn identities(&self) -> &[SetIdentity] {
-        let lease = self.lease.as_ref();
-        lease.map_or(&[], |lease| &lease.identities)
-    }
-
-    /// The locations of the sets that a differential set needs: as named, or all sets at the target.
-    pub fn bases(&self, named: &Bases) -> Vec<DeviceSpec> {
-        match &self.lease {
-            Some(lease) => bases(lease),
-            None => named.bases.clone(),
-        }
-    }
-}
 
 /// The stripes of all sets that a backup needs in addition to its own.
 pub fn bases(lease: &BackupLease) -> Vec<DeviceSpec> {
@@ -442,53 +421,6 @@ fn begins_branch(
          remove their directories by hand. After a failover, make a backup soon, or set wal_keep_size",
         shelf.database, shelf.target.name
     ))
-}
-
-/// The devices that a reading command means.
-pub fn of(context: &Context, media: &Media) -> Result<ReadDevices, Failure> {
-    let Some(database) = &media.database else {
-        if let Some(target) = &media.target {
-            return Err(Failure::usage(
-                format!("no database of target {target} is named"),
-                "name one with --database; `longshore list --target` lists them",
-            ));
-        }
-        refuse_database(context, media)?;
-        past::refuse_present_devices(&media.devices)?;
-        return Ok(ReadDevices {
-            devices: media.devices.clone(),
-            lease: None,
-        });
-    };
-    let target = target_of(context, media.target.as_deref(), database)?;
-    let label = media.label.as_deref().filter(|l| *l != "latest");
-    let lease = shelf(context, &target, database)?.lease(label);
-    let lease = lease.map_err(labelled::of_branch)?;
-    remark(&lease, context);
-    Ok(ReadDevices {
-        devices: lease.devices.clone(),
-        lease: Some(lease),
-    })
-}
-
-/// A backup may be made by its database's name, so users may look for its media by that name, too.
-fn refuse_database(context: &Context, media: &Media) -> Result<(), Failure> {
-    let [DeviceSpec::File(path)] = media.devices.as_slice() else {
-        return Ok(());
-    };
-    let Some(name) = path
-        .to_str()
-        .filter(|_| context.storage.stat(path).is_err())
-    else {
-        return Ok(());
-    };
-    match context.config.database.contains_key(name) {
-        true => Err(Failure::usage(
-            format!("{name} is not a file here, but a configured database"),
-            format!("for the newest backup at its target use --database {name}"),
-        )),
-        false => Ok(()),
-    }
 }
 
 /// Warns if a backup that is being read may be removed meanwhile.

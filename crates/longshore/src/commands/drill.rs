@@ -39,7 +39,7 @@ use super::moving::{reading_tuning, restore_limits};
 use super::recording::Recorder;
 use super::runs::PendingRun;
 use super::verify::is_answer;
-use super::{devices, labelled};
+use super::{devices, nearest};
 use crate::context::Context;
 use crate::keys::keyring;
 use crate::options::Drill;
@@ -75,23 +75,21 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let recorder = Recorder::new(context, &shelf, Task::Drill);
     let mut run = PendingRun::begin(context, RunTask::Drill).at(&shelf.database, &target.name);
     run.record.label = label.map(str::to_owned);
-    let lease = shelf.lease(label).map_err(|error| {
-        let failure = labelled::of_branch(error);
+    let leased = nearest::lease(shelf.clone(), label, options.target.as_deref(), context);
+    let (at, lease) = leased.map_err(|failure| {
         run.failed(&failure);
         if let Some(recorder) = &recorder {
             recorder.failed(&failure, label);
         }
         failure
     })?;
+    run.record.target = Some(at.target.name.clone());
+    // A result belongs to where the backup was read, which is a copy while the target is away.
+    let recorder = Recorder::new(context, &at, Task::Drill);
     run.record.label = Some(lease.label.to_string());
     run.record.set = lease.identities.first().map(|identity| identity.set);
     ends::chose(Some(lease.label.as_str()));
-    let drilled = run_leased(
-        options,
-        (&shelf, recorder.as_ref()),
-        &lease,
-        (&mut run, lines),
-    );
+    let drilled = run_leased(options, (&at, recorder.as_ref()), &lease, (&mut run, lines));
     drilled.map_err(|ended| {
         run.failed(&ended.failure);
         if let Some(recorder) = &recorder {

@@ -16,7 +16,7 @@ use longshore_media::{
 use longshore_pipeline::{degraded, ratio};
 use serde::Serialize;
 
-use super::devices;
+use super::reading;
 use super::shelves::{BranchRow, Row};
 use crate::context::Context;
 use crate::keys::{keyring, lenient_keyring};
@@ -116,7 +116,7 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     if !options.files {
         refuse_keys(&options.keys)?;
     }
-    let chosen = devices::of(context, &options.media)?;
+    let chosen = reading::of(context, &options.media)?;
     let devices: Vec<Arc<dyn BackupDevice>> = chosen
         .devices
         .iter()
@@ -325,8 +325,9 @@ fn labels(devices: &[Arc<dyn BackupDevice>], context: &Context) -> Result<Exit, 
     }
     context.output.say(&table.to_string());
     let action = "label";
-    context.output.json(Exit::Done, Labels { action, labels });
-    Ok(Exit::Done)
+    let exit = context.output.done();
+    context.output.json(exit, Labels { action, labels });
+    Ok(exit)
 }
 
 fn sets_text(answer: &Sets) -> String {
@@ -437,7 +438,7 @@ fn files(media: &MediaSet, position: u32, context: &Context) -> Result<Exit, Fai
         })?;
         output.say(&text);
     }
-    Ok(Exit::Done)
+    Ok(context.output.done())
 }
 
 #[derive(Serialize)]

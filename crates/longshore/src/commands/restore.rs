@@ -85,6 +85,9 @@ fn run_once(options: &Restore, run: &mut PendingRun, lines: RunLines) -> Result<
     if let Some(label) = beginning.label() {
         run.record.label = Some(label.to_owned());
     }
+    if let Some(target) = beginning.target() {
+        run.record.target = Some(target.to_owned());
+    }
     ends::chose(beginning.label());
     let request = request(options, &beginning, context);
     let mut run_context = context.run_context().equipped(&request.offload);

@@ -26,9 +26,9 @@ use serde::Serialize;
 
 pub use self::all::is_answer;
 use super::backup::wrong_report;
-use super::devices::{self, ReadDevices};
 use super::ends::{self, RunLines, closing_line, figures, stripes};
 use super::moving::{limits, reading_tuning};
+use super::reading::{self, ReadDevices};
 use super::recording::{self, Recorder, shelf_of};
 use super::repair::{Stripe, mend};
 use super::runs::PendingRun;
@@ -101,7 +101,16 @@ fn run_once(
     (recorder, run): (Option<&Recorder>, &mut PendingRun),
     lines: RunLines,
 ) -> Result<Exit, Failure> {
-    let chosen = devices::of(context, &options.media)?;
+    let chosen = reading::of(context, &options.media)?;
+    // A result belongs to where the backup was read, which is a copy while the target is away.
+    let of_copy = chosen
+        .shelf()
+        .filter(|shelf| run.record.target.as_ref() != Some(&shelf.target.name))
+        .and_then(|shelf| Recorder::new(context, shelf, Task::Verify));
+    let recorder = of_copy.as_ref().or(recorder);
+    if let Some(shelf) = chosen.shelf() {
+        run.record.target = Some(shelf.target.name.clone());
+    }
     if let Some(identity) = chosen.identities().first() {
         run.record.label = Some(identity.label.to_string());
         run.record.set = Some(identity.set);

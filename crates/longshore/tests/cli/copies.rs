@@ -74,16 +74,94 @@ fn what_a_copy_lacks_is_copied_once_and_restored_from_there() {
         .exits(0)
         .says("0 backups (0 B) copied, 1 were there");
     std::fs::remove_dir_all(stage.path("disk1")).unwrap();
-    // The target does not say which backup is the newest, so none is taken from elsewhere unasked.
-    stage
-        .line("restore --database sales --to out")
-        .exits(4)
-        .says("cannot open the directory")
-        .says("restore --database sales --to out --target offsite");
     stage
         .line("restore --database sales --to out --target offsite")
         .exits(0);
     assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
+    // A target that is named is the only one that is asked.
+    stage
+        .line("restore --database sales --to two --target nightly")
+        .exits(4)
+        .says("cannot open the directory");
+}
+
+/// Goal: while the target is away, readers take the newest backup that any copy has, say which, and say that the target alone
+/// knows of a newer one; a copy that is away, too, or has an older backup, is passed over.
+#[test]
+fn while_the_target_is_away_the_nearest_copy_is_read_and_named() {
+    let stage = configured();
+    for dir in ["old", "lost"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    write_configuration(&stage, "copies = [\"lost\", \"old\", \"offsite\"]\n");
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let mut text = std::fs::read_to_string(&config).unwrap();
+    for dir in ["old", "lost"] {
+        let path = stage.path(dir);
+        text += &format!("[target.{dir}]\ndirectories = [\"{}\"]\n", path.display());
+    }
+    std::fs::write(&config, text).unwrap();
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales --to old").exits(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales --to offsite").exits(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.line("backup sales").exits(0);
+    let labels = stage.names("away/sales");
+    let (older, copied) = (&labels[0], &labels[1]);
+    std::fs::rename(stage.path("disk1"), stage.path("unplugged")).unwrap();
+    std::fs::remove_dir(stage.path("lost")).unwrap();
+
+    let says =
+        format!("{copied} is read from its copy at target offsite, the newest that a copy has");
+    for line in [
+        "restore --database sales --to out",
+        "restore --database sales --only app.db --to part",
+        "restore --database sales --dry-run --to nowhere",
+        "verify --database sales",
+        "list --database sales --files",
+    ] {
+        stage
+            .line(line)
+            .exits(5)
+            .says(&says)
+            .says("target nightly is away")
+            .says("a newer backup may be at target nightly alone");
+    }
+    for to in ["out", "part"] {
+        let restored = stage.path(format!("{to}/app.db"));
+        assert_eq!(rows(&restored), rows(&stage.path("app.db")));
+    }
+    stage.line("drill sales").exits(5).says(&says);
+    // The result of the verification belongs to the copy that was read.
+    let record = stage.path("away/sales/.longshore-status-verify");
+    assert!(
+        std::fs::read_to_string(record)
+            .unwrap()
+            .contains(copied.as_str())
+    );
+    // Of a label that several copies have, the first one's counts.
+    stage
+        .line(&format!(
+            "restore --database sales --label {older} --to older"
+        ))
+        .exits(5)
+        .says(&format!("{older} is read from its copy at target old"));
+    let newest = &stage.names("disk2/sales")[2];
+    stage
+        .line(&format!(
+            "restore --database sales --label {newest} --to none"
+        ))
+        .exits(4)
+        .says("cannot open the directory");
+    assert!(!stage.path("none").exists());
+    // Once it is back, the target decides again.
+    std::fs::rename(stage.path("unplugged"), stage.path("disk1")).unwrap();
+    let said = stage
+        .line("--json restore --database sales --to back")
+        .exits(0);
+    assert_eq!(json(&said)["chosen"]["label"], newest.as_str());
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //!   the two, before anything is written.
 //! - Backups that were skipped are named with the reason.
 //! - A lease keeps the chosen backup until reading ends.
-//! - A copy at another target is used only for the very backup that was chosen, by what is left of it, or for a label that
-//!   the user gave.
+//! - While the target answers, a copy at another target is used only for the very backup that was chosen, by what is left of
+//!   it, or for a label that the user gave.
 //! - A target in the future is refused: a server would stop without opening.
 //!
 //! Leaves to others: choosing (`longshore-repository`), and proving (`longshore-wal`).
@@ -28,7 +28,7 @@ use longshore_wal::proof::ProvenLog;
 use serde::Serialize;
 
 use super::older;
-use crate::commands::{devices, labelled};
+use crate::commands::{devices, labelled, nearest, reading};
 use crate::context::Context;
 use crate::key_command::is_key_of_command;
 use crate::keys;
@@ -46,12 +46,19 @@ pub struct RestorePoint {
     pub told: Option<ChosenBackup>,
     /// The archive from which the server recovers beyond the backup refuses another branch's WAL.
     pub refused: Option<String>,
+    /// The target of a database's backup.
+    at: Option<String>,
     /// Held until reading ends, so that no expire removes the backup.
     _lease: Option<BackupLease>,
-    _chosen: Option<devices::ReadDevices>,
+    _chosen: Option<reading::ReadDevices>,
 }
 
 impl RestorePoint {
+    /// The target that a database's backup is read from.
+    pub fn target(&self) -> Option<&str> {
+        self.at.as_deref()
+    }
+
     /// The label of the backup that was chosen for a database.
     pub fn label(&self) -> Option<&str> {
         self.told.as_ref().map(ChosenBackup::label)
@@ -114,13 +121,14 @@ pub fn of(
             tell_skipped(&found.lease, context);
             let stripes = (found.lease.devices.clone(), devices::bases(&found.lease));
             Ok(RestorePoint {
+                at: Some(found.shelf.target.name.clone()),
                 _lease: Some(found.lease),
                 ..of_devices(stripes, keyring, options, context)?
             })
         }
         Some(database) => of_database(database, keyring, options, context),
         None => {
-            let chosen = devices::of(context, &options.media)?;
+            let chosen = reading::of(context, &options.media)?;
             let stripes = (chosen.devices.clone(), chosen.bases(&options.bases));
             Ok(RestorePoint {
                 _chosen: Some(chosen),
@@ -153,6 +161,7 @@ fn of_devices(
         refused: refused(archive.as_ref(), cluster.recovery.as_ref(), context),
         cluster,
         told: None,
+        at: None,
         _lease: None,
         _chosen: None,
     })
@@ -275,6 +284,7 @@ fn of_database(
         cluster,
         told: Some(told),
         refused,
+        at: Some(shelf.target.name.clone()),
         _lease: Some(lease),
         _chosen: None,
     })
@@ -294,8 +304,8 @@ fn tell_skipped(lease: &BackupLease, context: &Context) {
     }
 }
 
-/// Looks at the database's target, and at its copies for a backup that is known and not whole there. It never takes an older
-/// backup from a copy: which is the newest only the target itself says.
+/// Looks at the database's target, and at its copies for a backup that is known and not whole there. While the target answers,
+/// no older backup is taken from a copy. While it is away, the newest one of all copies is, and that is said.
 fn source(
     database: &str,
     asked: Option<&Recovery>,
@@ -325,6 +335,11 @@ fn source(
         }
         Err(error) => error,
     };
+    if media.target.is_none()
+        && let Some(source) = search.at_nearest(&error)
+    {
+        return Ok(source);
+    }
     let copies = match media.target {
         Some(_) => &[],
         None => context.config.copies_of(&own.database),
@@ -419,6 +434,32 @@ impl Search<'_> {
         }))
     }
 
+    /// The newest backup that a copy has, while the target is away. The first archive may be elsewhere, and in reach.
+    fn at_nearest(self, error: &Error) -> Option<Source> {
+        let own = match nearest::is_away(error) {
+            true => self.archive(self.own).ok().flatten(),
+            false => None,
+        };
+        let found = nearest::instead_of(self.own, error, self.context, |shelf| {
+            let archive = match &own {
+                Some(_) => None,
+                None => self.archive(shelf)?,
+            };
+            let lease = lease(
+                shelf,
+                self.label,
+                self.asked,
+                own.as_ref().or(archive.as_ref()),
+            )?;
+            Ok((lease, archive))
+        })?;
+        Some(Source {
+            archive: own.or(found.more),
+            shelf: found.shelf,
+            lease: found.lease,
+        })
+    }
+
     /// The archive whose WAL is replayed.
     fn archive(self, shelf: &Shelf) -> Result<Option<WalArchive>, Error> {
         match self.wanted {
@@ -482,7 +523,7 @@ impl Search<'_> {
             Error::NotWhole { .. } | Error::Chain(_) => {
                 older::advised(error.into(), self.own, self.label)
             }
-            error if !copies.is_empty() && may_come_back(&error) => Failure {
+            error if !copies.is_empty() && nearest::is_away(&error) => Failure {
                 hint: format!(
                     "if the target does not come back, restore the newest copy: {} (`longshore info {} --target {}` shows what is there)",
                     labelled::with_target(std::env::args_os().skip(1), &copies[0]),
@@ -543,16 +584,8 @@ fn may_have(error: &Error) -> bool {
     match error {
         Error::NotWhole { .. } | Error::NoneBefore { .. } => true,
         Error::Chain(broken) => may_be_at_copies(broken),
-        error => may_come_back(error),
+        error => nearest::is_away(error),
     }
-}
-
-/// Whether the target could not be reached.
-fn may_come_back(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Unreachable { .. } | Error::Io { .. } | Error::Store(_)
-    )
 }
 
 /// Whether a copy may have the backup that a chain lacks.

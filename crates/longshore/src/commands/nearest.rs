@@ -1,0 +1,90 @@
+//! The nearest whole copy of a backup, for readers, while the database's own target is away.
+//!
+//! Invariants
+//! - Only a target that cannot be reached is passed over. One that answers decides itself what it has.
+//! - Of all copies in reach the newest backup is taken; of equal ones, that of the copy that `copies` names first.
+//! - What is taken, from where and why is said, and that the target alone knows whether there is a newer backup.
+//!
+//! Leaves to others: copies of a backup of which the target has lost something (`restore/beginning.rs`).
+
+use longshore_repository::{BackupLease, Error, Shelf};
+
+use super::{devices, labelled};
+use crate::context::Context;
+use longshore_terminal::failure::Failure;
+
+/// A backup at a copy, and what was found with it.
+pub struct Nearest<T> {
+    pub shelf: Shelf,
+    pub lease: BackupLease,
+    pub more: T,
+}
+
+/// Whether the target could not be reached.
+pub fn is_away(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Unreachable { .. } | Error::Io { .. } | Error::Store(_)
+    )
+}
+
+/// The backup that `take` finds at a copy, in place of the target that gave `error`; `None` if that was no target that is
+/// away, or if no copy has one.
+pub fn instead_of<T>(
+    own: &Shelf,
+    error: &Error,
+    context: &Context,
+    take: impl Fn(&Shelf) -> Result<(BackupLease, T), Error>,
+) -> Option<Nearest<T>> {
+    if !is_away(error) {
+        return None;
+    }
+    let mut nearest: Option<Nearest<T>> = None;
+    for copy in context.config.copies_of(&own.database) {
+        let shelf = devices::target(context, copy)
+            .and_then(|target| devices::shelf(context, &target, &own.database));
+        let Ok(mut shelf) = shelf else { continue };
+        shelf.keyring = own.keyring.clone();
+        match take(&shelf) {
+            Ok((lease, more)) => {
+                let is_newer =
+                    |other: &Nearest<T>| lease.facts.finish_us > other.lease.facts.finish_us;
+                if nearest.as_ref().is_none_or(is_newer) {
+                    nearest = Some(Nearest { shelf, lease, more });
+                }
+            }
+            Err(error) => context
+                .output
+                .note(&format!("target {copy} gives no backup instead: {error}")),
+        }
+    }
+    let found = nearest.as_ref()?;
+    context.output.warn(&format!(
+        "target {} is away ({error}): {} is read from its copy at target {}, the newest that a copy has; a newer backup may be at \
+         target {0} alone",
+        own.target.name, found.lease.label, found.shelf.target.name
+    ));
+    nearest
+}
+
+/// [`Shelf::lease`], at the nearest copy while the target is away and none is `named`.
+pub fn lease(
+    own: Shelf,
+    label: Option<&str>,
+    named: Option<&str>,
+    context: &Context,
+) -> Result<(Shelf, BackupLease), Failure> {
+    let error = match own.lease(label) {
+        Ok(lease) => return Ok((own, lease)),
+        Err(error) => error,
+    };
+    let take = |shelf: &Shelf| Ok((shelf.lease(label)?, ()));
+    let nearest = match named {
+        Some(_) => None,
+        None => instead_of(&own, &error, context, take),
+    };
+    match nearest {
+        Some(nearest) => Ok((nearest.shelf, nearest.lease)),
+        None => Err(labelled::of_branch(error)),
+    }
+}
