@@ -75,10 +75,8 @@ fn run() -> Exit {
         failure.exit
     });
     let requests = longshore_repository::store_requests();
-    if global.verbose && requests > 0 {
-        output.remark(&format!(
-            "longshore: {requests} requests to object stores\n"
-        ));
+    if global.verbose && !requests.is_empty() {
+        output.remark(&verbose::requests(&requests));
     }
     match output::lost() {
         // Another failure is more important.

@@ -98,6 +98,38 @@ fn find<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 #[test]
+fn a_copy_stays_within_the_printed_bound() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for name in ["source", "near1", "near2", "near3", "far"] {
+        std::fs::create_dir(path(name)).unwrap();
+    }
+    let megabytes = from_env("LONGSHORE_MEGABYTES", 300);
+    write_file(&path("source").join("f"), 7, megabytes);
+    let at = |name: &str| path(name).display().to_string();
+    let config = format!(
+        "[database.tree]\nurl = \"files:{}\"\ntarget = \"near\"\ncopies = [\"far\"]\n\
+         [target.near]\ndirectories = [\"{}\", \"{}\", \"{}\"]\n[target.far]\ndirectories = [\"{}\"]\n",
+        at("source"),
+        at("near1"),
+        at("near2"),
+        at("near3"),
+        at("far"),
+    );
+    std::fs::write(path("longshore.toml"), config).unwrap();
+    let run = |line: &str| -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["--json".into(), "--config".into()];
+        args.push(path("longshore.toml").into());
+        args.extend(line.split(' ').map(Into::into));
+        args
+    };
+    within_bound("backup", &run("backup tree --algorithm NONE"));
+    let answer = within_bound("copy", &run("copy tree"));
+    assert_eq!(answer["databases"][0]["copied"], 1);
+}
+
+#[test]
 fn large_files_stay_within_the_printed_bound() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();

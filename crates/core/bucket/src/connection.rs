@@ -7,6 +7,7 @@ use object_store::multipart::MultipartStore;
 use object_store::{ClientOptions, Error as StoreError, ObjectStore, RetryConfig};
 use reqwest::Url;
 
+use crate::counted::Tally;
 use crate::own::Asking;
 use crate::patience::Patience;
 use crate::watched::{GivenUp, Watched};
@@ -44,6 +45,7 @@ pub struct Ways<'a, C> {
     pub patience: Patience,
     pub connector: &'a dyn Fn() -> C,
     pub given_up: GivenUp,
+    pub tally: Tally,
 }
 
 impl<C: HttpConnector> Ways<'_, C> {
@@ -57,6 +59,7 @@ impl<C: HttpConnector> Ways<'_, C> {
         Watched {
             connector,
             given_up: self.given_up.clone(),
+            tally: self.tally.clone(),
         }
     }
 

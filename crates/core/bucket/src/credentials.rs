@@ -30,7 +30,7 @@ use crate::environment::{Form, check};
 use crate::watched::{innermost, note};
 
 /// Credentials are replaced so long before they end. A request may be repeated for three minutes.
-const MARGIN_S: i64 = 300;
+pub(crate) const MARGIN_S: i64 = 300;
 /// A program that takes longer is ended, with what it started.
 const PATIENCE: Duration = Duration::from_secs(60);
 const OUTPUT_MAX: usize = 64 << 10;
@@ -98,7 +98,7 @@ impl Noted<GcpCredential> {
 #[error("{0}")]
 struct Failed(String);
 
-fn failed(why: String) -> object_store::Error {
+pub(crate) fn failed(why: String) -> object_store::Error {
     object_store::Error::Generic {
         store: "credentials",
         source: Box::new(Failed(why)),

@@ -15,12 +15,14 @@ use std::sync::Arc;
 
 use longshore_io::Storage;
 use object_store::Error as StoreError;
-use object_store::client::HttpConnector;
+use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::{GcpCredentialProvider, GoogleCloudStorageBuilder};
 
 use crate::connection::{Connection, Ways, base_of};
 use crate::credentials::{Lacking, Noted};
 use crate::environment::{Environment, Form, read_file, server};
+use crate::exchanged::Federated;
+use crate::external::External;
 use crate::own::{Asking, Sign};
 
 const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
@@ -43,6 +45,8 @@ pub enum GoogleSource {
     ServiceAccount(String),
     /// The file of a user who has logged in.
     User(String),
+    /// Another service's identity.
+    External(Box<External>),
     /// The machine's metadata service.
     Instance,
 }
@@ -56,7 +60,7 @@ impl Google {
     ) -> Result<Google, String> {
         Ok(Google {
             endpoint: env.endpoint(&[ENDPOINT], allow_http)?,
-            source: source(storage, env),
+            source: source(storage, env, allow_http),
         })
     }
 
@@ -82,8 +86,9 @@ impl Google {
             .clone()
             .with_retry(ways.soon.clone())
             .with_http_connector((ways.connector)());
+        let plain = || (ways.connector)().connect(&ways.options);
         let credentials: GcpCredentialProvider =
-            Arc::new(Noted::of_google(provider(&self.source, soon)?));
+            Arc::new(Noted::of_google(provider(&self.source, soon, plain)?));
         let asking = Asking {
             base: base_of(&format!("{endpoint}/{name}"))?,
             sign: Sign::Bearer(credentials.clone()),
@@ -99,7 +104,11 @@ impl Google {
 }
 
 /// The first of the places that has credentials. Errors: why a place has none that can be used.
-fn source(storage: &dyn Storage, env: &Environment) -> Result<GoogleSource, String> {
+fn source(
+    storage: &dyn Storage,
+    env: &Environment,
+    allow_http: bool,
+) -> Result<GoogleSource, String> {
     let named = env.path(FILE)?;
     let is_named = named.is_some();
     let found: Option<(PathBuf, Vec<u8>)> = match named.or_else(|| env.home(USUAL)) {
@@ -144,9 +153,13 @@ fn source(storage: &dyn Storage, env: &Environment) -> Result<GoogleSource, Stri
             Ok(path) => Ok(GoogleSource::User(path)),
             Err(_) => Err(format!("{shown} has a name that is not UTF-8")),
         },
-        Some("external_account" | "impersonated_service_account") => Err(format!(
-            "{shown} is of a type that Longshore does not read: use a service account's key, a user's login or the \
-             machine's metadata service"
+        Some("external_account") => {
+            let external = External::read(&value, &shown, allow_http)?;
+            Ok(GoogleSource::External(Box::new(external)))
+        }
+        Some("impersonated_service_account" | "external_account_authorized_user") => Err(format!(
+            "{shown} is of a type that Longshore does not read: use a service account's key, a user's login, an external \
+             account or the machine's metadata service"
         )),
         _ => Err(format!(
             "{shown} is no file of credentials: its type is unknown"
@@ -158,9 +171,13 @@ fn source(storage: &dyn Storage, env: &Environment) -> Result<GoogleSource, Stri
 fn provider(
     source: &Result<GoogleSource, String>,
     builder: GoogleCloudStorageBuilder,
+    client: impl Fn() -> Result<HttpClient, StoreError>,
 ) -> Result<GcpCredentialProvider, StoreError> {
     let built = match source.clone() {
         Err(why) => return Ok(Arc::new(Lacking::new(why))),
+        Ok(GoogleSource::External(external)) => {
+            return Ok(Arc::new(Federated::new(*external, client()?)));
+        }
         Ok(GoogleSource::ServiceAccount(text)) => builder.with_service_account_key(text).build(),
         Ok(GoogleSource::User(path)) => builder.with_application_credentials(path).build(),
         Ok(GoogleSource::Instance) => builder.build(),
@@ -189,6 +206,7 @@ mod tests {
             Ok(google) => match google.source {
                 Ok(GoogleSource::ServiceAccount(text)) => text,
                 Ok(GoogleSource::User(path)) => path,
+                Ok(GoogleSource::External(external)) => external.token_url,
                 Ok(GoogleSource::Instance) => format!("instance at {}", google.server()),
                 Err(why) => why,
             },
@@ -220,7 +238,11 @@ mod tests {
         for (text, word) in [
             ("verysecret", "not JSON"),
             ("{\"type\": \"verysecret\"}", "its type is unknown"),
-            ("{\"type\": \"external_account\"}", "does not read"),
+            ("{\"type\": \"external_account\"}", "no audience"),
+            (
+                "{\"type\": \"impersonated_service_account\"}",
+                "does not read",
+            ),
             (
                 "{\"type\": \"service_account\", \"private_key\": \"verysecret\"}",
                 "no private_key_id",

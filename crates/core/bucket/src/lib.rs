@@ -25,9 +25,12 @@ mod access;
 mod address;
 mod azure;
 mod connection;
+mod counted;
 mod credentials;
 mod environment;
 mod error;
+mod exchanged;
+mod external;
 mod flow;
 mod google;
 mod network;
@@ -36,6 +39,8 @@ mod own;
 mod past;
 mod patience;
 mod profile;
+mod resumed;
+mod role;
 mod runtime;
 mod s3;
 mod scheme;
@@ -54,10 +59,12 @@ mod watched;
 
 pub use access::Access;
 pub use address::{Address, is_server_name};
+pub use counted::{Requests, requests_by_bucket};
 pub use environment::ALLOW_HTTP;
 pub use error::Error;
 pub use objects::{Abilities, Below, Listed};
 pub use past::{as_of, past_ns};
+pub use resumed::UploadState;
 pub use runtime::Ticket;
 pub use scheme::Scheme;
 pub use server_url::ServerUrl;
@@ -68,7 +75,6 @@ pub use unfinished::{Unfinished, UnfinishedBelow};
 pub use upload::{
     Completed, PARTS_MAX, Standing, Upload, UploadEnd, UploadPart, UploadTrace, described,
 };
-pub use watched::requests;
 
 /// The requests that a stripe may have in flight, at least and at most: [`Bucket::parts_in_flight`].
 pub use longshore_balance::constants::store::{LEAST as IN_FLIGHT_LEAST, MOST as IN_FLIGHT_MOST};

@@ -84,7 +84,7 @@ impl Profile {
             let profile = name.to_owned();
             return Ok(Some(Source::Process { profile, command }));
         }
-        let unsupported = ["sso_session", "sso_start_url", "role_arn"]
+        let unsupported = ["sso_session", "sso_start_url"]
             .into_iter()
             .find(|key| self.0.contains_key(*key));
         match unsupported {

@@ -13,13 +13,15 @@ use std::sync::Arc;
 use longshore_io::Storage;
 use object_store::Error as StoreError;
 use object_store::aws::{AmazonS3Builder, AwsCredentialProvider, Checksum};
-use object_store::client::HttpConnector;
+use object_store::client::{HttpClient, HttpConnector};
 
 use crate::connection::{Connection, Ways, base_of};
 use crate::credentials::{Lacking, Noted, Process};
 use crate::environment::{Environment, Form, check, check_endpoint, read_file, server};
+use crate::exchanged::AssumedRole;
 use crate::own::{Asking, Sign};
 use crate::profile::Profile;
+use crate::role::{self, Surroundings};
 use crate::source::Source;
 
 const REGION: &str = "us-east-1";
@@ -115,7 +117,7 @@ impl S3 {
             style,
             endpoint: endpoint.map(|url| url.as_str().trim_end_matches('/').to_owned()),
             region: region.map(|(_, value)| value),
-            source: source(env, explicit.is_some(), &name, &profile),
+            source: source((storage, env), explicit.is_some(), &name, &profile),
         })
     }
 
@@ -153,8 +155,12 @@ impl S3 {
             .clone()
             .with_retry(ways.soon.clone())
             .with_http_connector((ways.connector)());
-        let credentials: AwsCredentialProvider =
-            Arc::new(Noted::of_aws(provider(&self.source, soon)?));
+        let plain = || (ways.connector)().connect(&ways.options);
+        let credentials: AwsCredentialProvider = Arc::new(Noted::of_aws(provider(
+            &self.source,
+            soon,
+            (region, &plain),
+        )?));
         let (builder, base) = self.addressed(builder.with_credentials(credentials.clone()), name);
         let asking = Asking {
             base: base_of(&base)?,
@@ -222,10 +228,16 @@ fn style_of(name: &str, value: &str, has_name: bool) -> Result<Style, String> {
 fn provider(
     source: &Result<Source, String>,
     builder: AmazonS3Builder,
+    (region, client): (&str, &dyn Fn() -> Result<HttpClient, StoreError>),
 ) -> Result<AwsCredentialProvider, StoreError> {
     use object_store::aws::AmazonS3ConfigKey as Key;
     let built = match source.clone() {
         Err(why) => return Ok(Arc::new(Lacking::new(why))),
+        Ok(Source::Role { base, role }) => {
+            let base = provider(&Ok(*base), builder, (region, client))?;
+            let region = region.to_owned();
+            return Ok(Arc::new(AssumedRole::new(role, region, base, client()?)));
+        }
         Ok(Source::Process { profile, command }) => {
             return Ok(Arc::new(Process::new(profile, command)));
         }
@@ -289,25 +301,28 @@ fn profile(
 
 /// The first of the places that has credentials. Errors: why a place has none that can be used.
 fn source(
-    env: &Environment,
+    (storage, env): (&dyn Storage, &Environment),
     explicit: bool,
     name: &str,
     profile: &Profile,
 ) -> Result<Source, String> {
     let get = |name| env.get(name, Form::Signs);
-    if !explicit {
-        match (get("AWS_ACCESS_KEY_ID")?, get("AWS_SECRET_ACCESS_KEY")?) {
-            (Some(id), Some(secret)) => {
-                let token = get("AWS_SESSION_TOKEN")?;
-                return Ok(Source::Keys { id, secret, token });
-            }
-            (Some(_), None) => {
-                return Err("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not".to_owned());
-            }
-            _ => {}
-        }
+    if !explicit && let Some(keys) = keys(env)? {
+        return Ok(keys);
     }
-    let of_profile = profile.source(name)?;
+    let place = |place: &str| match place {
+        "Environment" => keys(env),
+        "EcsContainer" => container(env),
+        "Ec2InstanceMetadata" => instance(env).map(Some),
+        _ => Ok(None),
+    };
+    let other = |name: &str| self::profile(storage, env, name);
+    let around = Surroundings {
+        profile: &other,
+        place: &place,
+        sts: sts(env)?,
+    };
+    let of_profile = role::source(name, profile, &around)?;
     if explicit {
         return of_profile.ok_or_else(|| format!("the profile {name:?} has no credentials"));
     }
@@ -321,6 +336,36 @@ fn source(
     if off.is_some_and(|off| off.eq_ignore_ascii_case("true")) {
         return Err("neither the environment nor the AWS files have any".to_owned());
     }
+    instance(env)
+}
+
+/// The keys in the environment.
+fn keys(env: &Environment) -> Result<Option<Source>, String> {
+    let get = |name| env.get(name, Form::Signs);
+    match (get("AWS_ACCESS_KEY_ID")?, get("AWS_SECRET_ACCESS_KEY")?) {
+        (Some(id), Some(secret)) => {
+            let token = get("AWS_SESSION_TOKEN")?;
+            Ok(Some(Source::Keys { id, secret, token }))
+        }
+        (Some(_), None) => {
+            Err("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not".to_owned())
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The service that gives roles, where it is not the region's.
+fn sts(env: &Environment) -> Result<Option<String>, String> {
+    let name = "AWS_ENDPOINT_URL_STS";
+    let sts = env.get(name, Form::Signs)?;
+    if let Some(sts) = &sts {
+        server(name, sts, &["https"])?;
+    }
+    Ok(sts)
+}
+
+fn instance(env: &Environment) -> Result<Source, String> {
+    let get = |name| env.get(name, Form::Signs);
     let endpoint = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
     let is_v6 = get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE")?
         .is_some_and(|mode| mode.eq_ignore_ascii_case("ipv6"));
@@ -339,17 +384,19 @@ fn of_machine(env: &Environment) -> Result<Option<Source>, String> {
     let get = |name| env.get(name, Form::Signs);
     let token_file = env.get("AWS_WEB_IDENTITY_TOKEN_FILE", Form::Text)?;
     if let (Some(token_file), Some(role)) = (token_file, get("AWS_ROLE_ARN")?) {
-        let sts = get("AWS_ENDPOINT_URL_STS")?;
-        if let Some(sts) = &sts {
-            server("AWS_ENDPOINT_URL_STS", sts, &["https"])?;
-        }
         return Ok(Some(Source::WebIdentity {
             token_file,
             role,
             session: get("AWS_ROLE_SESSION_NAME")?,
-            sts,
+            sts: sts(env)?,
         }));
     }
+    container(env)
+}
+
+/// The credentials of a container service.
+fn container(env: &Environment) -> Result<Option<Source>, String> {
+    let get = |name| env.get(name, Form::Signs);
     let relative = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
     if let Some(uri) = get(relative)? {
         // Otherwise it could continue the host's name.

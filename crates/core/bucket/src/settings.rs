@@ -263,6 +263,10 @@ mod tests {
             Ok(Source::Keys { id, .. }) => id.clone(),
             Ok(Source::Process { command, .. }) => command.clone(),
             Ok(Source::WebIdentity { role, .. }) => role.clone(),
+            Ok(Source::Role { base, role }) => match &**base {
+                Source::Keys { id, .. } => format!("{} of {id}", role.arn),
+                _ => panic!("another source"),
+            },
             Ok(Source::Instance { endpoint }) => endpoint.clone().unwrap_or("instance".to_owned()),
             Ok(_) => "container".to_owned(),
             Err(why) => why.clone(),
@@ -294,7 +298,7 @@ mod tests {
         assert_eq!(with(&[&uri]), "container");
         assert!(with(&[&env[..1]]).contains("AWS_SECRET_ACCESS_KEY is not"));
         assert!(with(&[&[("AWS_PROFILE", "sso")]]).contains("credential_process"));
-        assert!(with(&[&[("AWS_PROFILE", "role")]]).contains("credential_process"));
+        assert_eq!(with(&[&[("AWS_PROFILE", "role")]]), "arn of AKDEF");
         let none = read(&SimDisk::new(2), &[]).unwrap();
         assert_eq!(id(&none), "instance");
         let other = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://m:1/")];

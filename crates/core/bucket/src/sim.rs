@@ -30,6 +30,7 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use longshore_io::crc32c;
+use md5::{Digest, Md5};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
@@ -37,6 +38,8 @@ use object_store::client::{
 };
 
 use tokio::sync::oneshot;
+
+mod lists;
 
 use crate::azure::{Azure, AzureSource};
 use crate::google::{Google, GoogleSource};
@@ -70,6 +73,8 @@ pub enum Act {
     LoseRequest,
     /// It is done, and its answer never arrives.
     LoseAnswer,
+    /// Its answer never arrives, and it is done so many requests later, or when [`Store::arrive`] says.
+    Late(usize),
     /// It is done twice, as when a network repeats it; the second answer arrives.
     Twice,
     /// It is not done; the store answers this status and code.
@@ -136,6 +141,8 @@ struct Pending {
     label: Option<String>,
     parts: BTreeMap<u32, (Bytes, String)>,
     begun_s: i64,
+    /// When its last part came.
+    last_s: i64,
 }
 
 #[derive(Default)]
@@ -158,7 +165,12 @@ struct State {
     /// How far its clock is past [`BEGIN_S`].
     passed_s: i64,
     habits: Habits,
+    /// Requests on their way, and the number of the request before which each is done.
+    late: Vec<(usize, Late)>,
 }
+
+/// A request that takes effect after its sender gave it up.
+type Late = Box<dyn FnOnce(&mut State) + Send>;
 
 /// The faults of a store that keeps fewer promises than the best ones.
 #[derive(Debug, Clone, Copy, Default)]
@@ -491,12 +503,18 @@ impl HttpService for Store {
             let act = s.script.as_mut().map_or(Act::Pass, |script| script(&asked));
             (asked, act)
         });
+        self.arrive_before(asked.number);
         self.wait_at_gate(&asked).await;
         if let Act::Delay(how_long) = &act {
             tokio::time::sleep(*how_long).await;
         }
         match act {
             Act::LoseRequest => return Err(lost()),
+            Act::Late(requests) => {
+                let at = asked.number.saturating_add(requests);
+                self.send_late(at, &key, parts, body);
+                return Err(lost());
+            }
             Act::Overtake(bytes) => self.put(&key, bytes),
             Act::Refuse(status, code) => {
                 let mut answer = self.in_its_manner(refusal(status, code));
@@ -695,6 +713,40 @@ impl Store {
         self.in_its_manner(answer)
     }
 
+    /// Does a request before the request `number`.
+    fn send_late(&self, number: usize, key: &str, parts: http::request::Parts, body: Bytes) {
+        let (store, key) = (self.clone(), key.to_owned());
+        let done: Late = Box::new(move |s| {
+            let query = query_of(&parts);
+            let _unheard = match store.scheme {
+                Scheme::Azure => s.azure(&parts.method, &key, &parts, &body, store.who),
+                Scheme::S3 | Scheme::Google => {
+                    let who = (store.scheme, store.who);
+                    s.s3((&parts.method, &query), &key, &parts, &body, who)
+                }
+            };
+        });
+        self.state(|s| s.late.push((number, done)));
+    }
+
+    fn arrive_before(&self, number: usize) {
+        self.state(|s| {
+            let (due, rest) = std::mem::take(&mut s.late)
+                .into_iter()
+                .partition(|(at, _)| *at <= number);
+            s.late = rest;
+            let due: Vec<(usize, Late)> = due;
+            due.into_iter().for_each(|(_, done)| done(s));
+        });
+    }
+
+    /// All requests that are on their way are done now. Returns their number.
+    pub fn arrive(&self) -> usize {
+        let count = self.state(|s| s.late.len());
+        self.arrive_before(usize::MAX);
+        count
+    }
+
     /// Azure names the reason of a refusal in a header, too.
     fn in_its_manner(&self, mut answer: HttpResponse) -> HttpResponse {
         let code = answer.extensions_mut().remove::<Code>();
@@ -725,6 +777,7 @@ impl State {
         match (method.as_str(), upload) {
             ("GET" | "HEAD", _) if parameter(query, "list-type").is_some() => s.list(query),
             ("GET", None) if parameter(query, "uploads").is_some() => s.list_uploads(query),
+            ("GET", Some(id)) => s.list_parts(id, query),
             ("GET" | "HEAD", _) => s.get(scheme, key, headers, method == Method::HEAD),
             ("POST", None) if parameter(query, "uploads").is_some() => {
                 s.begin(key, label_of(headers))
@@ -961,43 +1014,6 @@ impl State {
         answered(StatusCode::OK, &[], text.into_bytes().into())
     }
 
-    fn list_uploads(&self, query: &str) -> HttpResponse {
-        let parameter = |name| parameter(query, name).unwrap_or_default();
-        let prefix = parameter("prefix");
-        let after = (parameter("key-marker"), parameter("upload-id-marker"));
-        let page = match self.habits.portion {
-            0 => 1000,
-            page => page,
-        };
-        let mut below: Vec<_> = self
-            .uploads
-            .iter()
-            .map(|(id, upload)| (upload.key.as_str(), id.as_str(), upload.begun_s))
-            .filter(|(key, id, _)| key.starts_with(prefix) && (*key, *id) > after)
-            .collect();
-        below.sort_unstable();
-        let mut text = "<ListMultipartUploadsResult>".to_owned();
-        for (key, id, begun_s) in below.iter().take(page) {
-            text += &format!(
-                "<Upload><Key>{}</Key><UploadId>{id}</UploadId><Initiated>{}</Initiated></Upload>",
-                escaped(key),
-                time_text(*begun_s, "%Y-%m-%dT%H:%M:%S.000Z")
-            );
-        }
-        text += &match below
-            .get(page.wrapping_sub(1))
-            .filter(|_| below.len() > page)
-        {
-            Some((key, id, _)) => format!(
-                "<IsTruncated>true</IsTruncated><NextKeyMarker>{}</NextKeyMarker><NextUploadIdMarker>{id}</NextUploadIdMarker>",
-                escaped(key)
-            ),
-            None => "<IsTruncated>false</IsTruncated>".to_owned(),
-        };
-        text += "</ListMultipartUploadsResult>";
-        answered(StatusCode::OK, &[], text.into_bytes().into())
-    }
-
     fn begin(&mut self, key: &str, label: Option<String>) -> HttpResponse {
         self.next += 1;
         let id = format!("u{}", self.next);
@@ -1009,16 +1025,24 @@ impl State {
             label,
             parts: BTreeMap::new(),
             begun_s: self.passed_s,
+            last_s: self.passed_s,
         };
         self.uploads.insert(id, pending);
         answered(StatusCode::OK, &[], text.into_bytes().into())
     }
 
     fn part(&mut self, id: &str, query: &str, body: &Bytes) -> HttpResponse {
-        let tag = self.tag(body);
+        // As most stores have it.
+        let sum: String = Md5::digest(body)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        let tag = format!("\"{sum}\"");
         let number = parameter(query, "partNumber").and_then(|n| n.parse().ok());
+        let now_s = self.passed_s;
         match (self.uploads.get_mut(id), number) {
             (Some(upload), Some(number)) => {
+                upload.last_s = now_s;
                 // A copy, as a store makes one: the sender's buffer is used again.
                 let bytes = Bytes::copy_from_slice(body);
                 upload.parts.insert(number, (bytes, tag.clone()));

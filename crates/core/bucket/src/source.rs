@@ -1,5 +1,7 @@
 //! The places that credentials come from.
 
+use crate::role::Role;
+
 /// Where credentials come from. Its `Debug` shows no secret.
 #[derive(Clone)]
 pub(crate) enum Source {
@@ -19,6 +21,11 @@ pub(crate) enum Source {
         session: Option<String>,
         /// The service that gives credentials for it, where it is not the region's.
         sts: Option<String>,
+    },
+    /// A role that is given to the identity of another place.
+    Role {
+        base: Box<Source>,
+        role: Role,
     },
     ContainerRelative(String),
     ContainerFull {

@@ -38,6 +38,7 @@ use object_store::{
 use crate::access::Access;
 use crate::address::{Given, beginning};
 use crate::connection::{Connection, Ways};
+use crate::counted::Tally;
 use crate::error::BY;
 use crate::flow::{Flow, Running};
 use crate::network::{Direct, Proxies};
@@ -293,7 +294,15 @@ impl Bucket {
         let _entered = handle.enter();
         let patience = settings.patience;
         let given_up = GivenUp::default();
+        let of_bucket = match &settings.origin {
+            Origin::Given { before, .. } => before.trim_end_matches('/').to_owned(),
+            Origin::Named(server) => {
+                format!("{}{name}", beginning(settings.scheme(), Some(server)))
+            }
+            Origin::Environment => format!("{}{name}", beginning(settings.scheme(), None)),
+        };
         let ways = Ways {
+            tally: Tally::of(&of_bucket),
             options: ClientOptions::new()
                 .with_allow_http(settings.allow_http)
                 .with_http1_only()

@@ -6,7 +6,7 @@
 //! Invariants
 //! - The object appears only through `complete`, which succeeds only after the store said so, or after the object was
 //!   seen with this upload's length and label.
-//! - An upload that is dropped is aborted. The abort is sent when no request for a part runs any longer; if it fails,
+//! - An upload that is dropped is aborted, unless its writer left it for a later one. The abort is sent when no request for a part runs any longer; if it fails,
 //!   the trace and a warning name the upload.
 //! - Azure knows no uploads, only blocks that belong to no blob yet. It drops them after a week, or when anyone writes
 //!   the blob. Each block has a random name, so two writers of one blob never share any. There is nothing to abort.
@@ -28,6 +28,7 @@ use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{PutMultipartOptions, PutPayload};
 
+use crate::resumed::KnownParts;
 use crate::store::{Bucket, Head, labelled};
 use crate::watched::{COMPLETION, Header, is_answered};
 use crate::{Error, Scheme, Ticket};
@@ -94,6 +95,8 @@ pub struct Upload {
     key: Path,
     id: Arc<String>,
     label: String,
+    /// The parts that an earlier writer sent.
+    known: Arc<KnownParts>,
     /// Requests of parts that have not ended.
     in_flight: Arc<AtomicUsize>,
     /// It is complete, or its abort was tried.
@@ -115,6 +118,35 @@ impl Bucket {
     /// Begins an object that will appear when it is completed. `label` tells this upload from all others.
     pub fn begin(&self, key: &Path, label: String, cancel: &AtomicBool) -> Result<Upload, Error> {
         Upload::begin(self.clone(), key.clone(), label, cancel)
+    }
+
+    /// [`Bucket::begin`], or goes on with the upload that an interrupted writer of the same bytes, the same label and the same
+    /// size of parts left. The caller knows that no other writer is at work there.
+    pub fn begin_or_resume(
+        &self,
+        key: &Path,
+        label: String,
+        part_bytes: u64,
+        cancel: &AtomicBool,
+    ) -> Result<Upload, Error> {
+        self.may_write("begin an upload to", key)?;
+        let Some((id, known)) = self.left_upload(key, part_bytes, cancel)? else {
+            return self.begin(key, label, cancel);
+        };
+        tracing::info!(
+            object = self.address(key),
+            "goes on with an upload that was left"
+        );
+        Ok(Upload {
+            bucket: self.clone(),
+            key: key.clone(),
+            id: Arc::new(id),
+            label,
+            known: Arc::new(known),
+            in_flight: Arc::default(),
+            done: false,
+            trace: UploadTrace::default(),
+        })
     }
 }
 
@@ -146,6 +178,7 @@ impl Upload {
             key,
             id,
             label,
+            known: Arc::default(),
             in_flight: Arc::default(),
             done: false,
             trace: UploadTrace::default(),
@@ -161,8 +194,12 @@ impl Upload {
         let (store, at, id) = (self.bucket.parts(), self.key.clone(), self.id.clone());
         let count = Counted::new(&self.in_flight);
         let running = self.bucket.sending().begin();
+        let known = self.known.clone();
         self.bucket.ask("write a part of", &self.key, async move {
             let _count = count;
+            if let Some(content_id) = known.has(index, &bytes) {
+                return Ok(UploadPart(PartId { content_id }));
+            }
             let len = bytes.len() as u64;
             let payload = PutPayload::from_bytes(bytes);
             let part = store.put_part(&at, &id, index, payload).await?;
@@ -214,7 +251,12 @@ impl Upload {
             self.settle(&made, error, cancel)?;
         }
         self.done = true;
-        self.trace.set(|end| end.standing = Standing::Yes);
+        self.trace.set(|end| {
+            *end = UploadEnd {
+                standing: Standing::Yes,
+                unaborted: None,
+            }
+        });
         Ok(made)
     }
 
@@ -291,6 +333,14 @@ impl Upload {
             }
             (error, _) => error,
         })
+    }
+
+    /// From now on a drop aborts nothing: a later writer of the same bytes goes on with it ([`Bucket::begin_or_resume`]).
+    pub fn leave(&mut self) {
+        // Azure has nothing that could be gone on with, and keeps the blocks for a week either way.
+        self.done = true;
+        let id = Some(self.id.to_string()).filter(|id| !id.is_empty());
+        self.trace.set(|end| end.unaborted = id);
     }
 
     /// Ends the upload. Whether the store keeps nothing of it, so that it cannot be completed any longer.

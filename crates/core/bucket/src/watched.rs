@@ -15,7 +15,7 @@
 //! Leaves to others: the number and pauses of repetitions (`settings.rs`, `object_store`); turning a record into an
 //! error (`store.rs`); noting where a redirect leads (`network.rs`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -25,6 +25,8 @@ use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
+
+use crate::counted::Tally;
 
 /// More of a refusal's body is not read.
 const BODY_MAX: usize = 16 << 10;
@@ -36,14 +38,6 @@ const TOLD_AT: u32 = 5;
 
 /// A header that a completion gets.
 pub type Header = (HeaderName, HeaderValue);
-
-/// The requests that this process has sent to object stores, repeated ones too.
-static REQUESTS: AtomicU64 = AtomicU64::new(0);
-
-/// The requests that this process has sent to object stores so far.
-pub fn requests() -> u64 {
-    REQUESTS.load(Ordering::Relaxed)
-}
 
 /// A header's date, as HTTP writes it.
 fn date_ns(text: &str) -> Option<i64> {
@@ -121,6 +115,7 @@ pub type GivenUp = Arc<AtomicBool>;
 pub struct Watched<C> {
     pub connector: C,
     pub given_up: GivenUp,
+    pub tally: Tally,
 }
 
 impl<C: HttpConnector> HttpConnector for Watched<C> {
@@ -128,6 +123,7 @@ impl<C: HttpConnector> HttpConnector for Watched<C> {
         Ok(HttpClient::new(Client {
             inner: self.connector.connect(options)?,
             given_up: self.given_up.clone(),
+            tally: self.tally.clone(),
         }))
     }
 }
@@ -136,13 +132,15 @@ impl<C: HttpConnector> HttpConnector for Watched<C> {
 struct Client {
     inner: HttpClient,
     given_up: GivenUp,
+    tally: Tally,
 }
 
 #[async_trait]
 impl HttpService for Client {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         note(Seen::begin_try);
-        REQUESTS.fetch_add(1, Ordering::Relaxed);
+        self.tally.sent(&request);
+        let method = request.method().clone();
         let is_completion = is_completion(&request);
         if is_completion && let Ok(headers) = COMPLETION.try_with(Clone::clone) {
             request.headers_mut().extend(headers);
@@ -156,6 +154,9 @@ impl HttpService for Client {
         };
         let response = answered.map_err(|error| self.unanswered(error, &host))?;
         self.given_up.store(false, Ordering::Relaxed);
+        let is_head = method == Method::HEAD;
+        self.tally
+            .received(len_of(&response).filter(|_| !is_head).unwrap_or(0));
         note_answer(&response);
         let status = response.status();
         match status.is_success() || status == StatusCode::NOT_MODIFIED {
@@ -186,6 +187,12 @@ impl Client {
             false => error,
         }
     }
+}
+
+/// The length of an answer's body, where the store says it.
+fn len_of(response: &HttpResponse) -> Option<u64> {
+    let len = response.headers().get("content-length")?;
+    len.to_str().ok()?.parse().ok()
 }
 
 /// Notes an answer's status and date.
@@ -272,7 +279,7 @@ fn status_of(code: &str) -> StatusCode {
 }
 
 /// The text of an XML element, without control characters and not longer than a line.
-fn element(text: &str, name: &str) -> String {
+pub fn element(text: &str, name: &str) -> String {
     let inner = || {
         let rest = text.split_once(&format!("<{name}>"))?.1;
         Some(rest.split_once(&format!("</{name}>"))?.0)
@@ -281,7 +288,7 @@ fn element(text: &str, name: &str) -> String {
 }
 
 /// A text of the store's as a message can show it.
-fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     let plain = text.chars().filter(|c| !c.is_control()).take(200);
     plain.collect::<String>().trim().to_owned()
 }

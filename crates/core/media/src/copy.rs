@@ -4,7 +4,12 @@
 //! bytes that are written: nothing reaches the copy that was not checked, and nothing is read twice. Of media with parity
 //! stripes, the copy is whole even if the source lacks stripes: what is lost or damaged is rebuilt on the way.
 //!
+//! An interrupted copy leaves its stripes for the next one: the beginning of a file that is whole by its own checksums is not
+//! read from the source again, and parts that a store has are not sent again. Parity stripes are written again.
+//!
 //! Invariants
+//! - What was left is read by the same reader, and compared with the same trailer, as if it came from the source. Where it does
+//!   not agree, all of the stripe is copied.
 //! - A copy is valid only if every stripe was read without an error. Trailers are written last, when the data of all
 //!   stripes is durable, as in a backup.
 //! - The source's stripes are read through the handles that were opened and compared with each other at first.
@@ -18,19 +23,23 @@ use longshore_io::{Via, crc32c, side_by_side};
 use uuid::Uuid;
 
 use crate::Error;
+use crate::device::STAGING_BYTES;
 use crate::device::{
-    BackupDevice, FamilyRead, FamilyWrite, NamedStripe, Settle, Stripe, complete_all,
+    BackupDevice, FamilyRead, FamilyWrite, NamedStripe, Remains, Settle, Stripe, complete_all,
 };
 use crate::header::{MediaHeader, SetHeader, SetTrailer, payload_max};
 use crate::member::{Member, media_header};
 use crate::parity::{self, ParityStripe, StripeFault};
 use crate::set_reader::{MediaSet, SetSummary};
 use crate::stream::{BlockStream, Reading};
-use crate::window::Window;
+use crate::window::{WINDOW_BYTES, Window};
 
 /// Called after each read of a stripe with the number of its bytes, by several threads at once. It may wait, to hold a
 /// rate; an error ends the copy.
 pub type Moved<'a> = &'a (dyn Fn(u64) -> Result<(), Error> + Sync);
+
+/// Called once the source's stripes are known, before their bytes are read, with the bound of the memory that the copy takes.
+pub type Planned<'a> = &'a (dyn Fn(u64) + Sync);
 
 /// The set that was copied.
 #[derive(Debug, Clone)]
@@ -39,6 +48,8 @@ pub struct CopiedSet {
     pub trailer: SetTrailer,
     /// Bytes of all stripes.
     pub bytes: u64,
+    /// Bytes of files that an interrupted copy had left.
+    pub kept_bytes: u64,
     /// Stripes of the source that were rebuilt for the copy, which is whole.
     pub faults: Vec<StripeFault>,
 }
@@ -78,6 +89,16 @@ pub fn copy_set(
     to: &[Arc<dyn BackupDevice>],
     moved: Moved<'_>,
 ) -> Result<ReadyCopy, Error> {
+    copy_set_planned(from, to, &|_| {}, moved)
+}
+
+/// [`copy_set`], which tells the memory that it takes.
+pub fn copy_set_planned(
+    from: &[Arc<dyn BackupDevice>],
+    to: &[Arc<dyn BackupDevice>],
+    planned: Planned<'_>,
+    moved: Moved<'_>,
+) -> Result<ReadyCopy, Error> {
     let media = MediaSet::open(from)?;
     let set = only_set(&media)?;
     if to.len() != media.family_count() + media.parity_count() {
@@ -91,19 +112,47 @@ pub fn copy_set(
         media: &media,
         header: &set.header,
         trailer: &trailer,
+        resumes: true,
     };
+    planned(memory_bytes(&media, &set.header, to)?);
     let all: Vec<usize> = (0..to.len()).collect();
-    let stripes = parts.write((&all, to), moved)?;
+    let (stripes, kept_bytes) = parts.write((&all, to), moved)?;
     let bytes = stripes.iter().map(|(_, write)| write.offset()).sum();
     Ok(ReadyCopy {
         set: CopiedSet {
             header: set.header,
             trailer,
             bytes,
+            kept_bytes,
             faults: media.faults(),
         },
         stripes,
     })
+}
+
+/// The memory of the program itself, and of its threads.
+const BASE_BYTES: u64 = 24 << 20;
+
+/// The memory that a copy takes at most: each stripe is read and written at the same time as the others.
+fn memory_bytes(
+    media: &MediaSet,
+    header: &SetHeader,
+    to: &[Arc<dyn BackupDevice>],
+) -> Result<u64, Error> {
+    let data = media.family_count();
+    // Of a stripe that goes on with remains, those are looked through before.
+    let each = (WINDOW_BYTES + payload_max(header.buffer_bytes as usize)) as u64 + TAIL_MAX;
+    let mut memory = BASE_BYTES + data as u64 * each + media.reading_bytes();
+    for (m, device) in to.iter().enumerate() {
+        let len = match m < data {
+            true => media.member(m).read.len_bytes()?,
+            false => None,
+        };
+        memory += STAGING_BYTES as u64 + device.writing_bytes(len);
+    }
+    // Rows are read of all stripes, and written.
+    let rows = media.group().map_or(0, |group| group.memory_bytes());
+    Ok(memory + rows + parity::memory_bytes(media.parity_count() as u16))
 }
 
 /// The set of media that hold no other.
@@ -124,6 +173,8 @@ pub(crate) struct Parts<'a> {
     pub media: &'a MediaSet,
     pub header: &'a SetHeader,
     pub trailer: &'a SetTrailer,
+    /// Whether it goes on with what an interrupted copy left, and leaves that for the next one.
+    pub resumes: bool,
 }
 
 /// A stripe whose data is written, and which has no trailer yet.
@@ -133,12 +184,13 @@ enum Unsealed {
 }
 
 impl Parts<'_> {
-    /// Writes stripes of the families `members` to `targets`, durable and with their trailers. They have no names yet.
+    /// Writes stripes of the families `members` to `targets`, durable and with their trailers. They have no names yet. Returns
+    /// also how many bytes were there already.
     pub fn write(
         &self,
         (members, targets): (&[usize], &[Arc<dyn BackupDevice>]),
         moved: Moved<'_>,
-    ) -> Result<Vec<NamedStripe>, Error> {
+    ) -> Result<(Vec<NamedStripe>, u64), Error> {
         let data = self.media.family_count();
         let known = self.media.group().filter(|group| {
             let table = group.table(0);
@@ -162,13 +214,53 @@ impl Parts<'_> {
             offset: 0,
             source,
         })?;
-        let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let mut stripes: Vec<Unsealed> = done.into_iter().flatten().collect();
+        let (mut stripes, mut failed) = (Vec::new(), Vec::new());
+        for one in done {
+            match one {
+                Ok(stripe) => stripes.extend(stripe),
+                Err(error) => failed.push(error),
+            }
+        }
+        if !failed.is_empty() {
+            // Nothing goes on with a copy of what is damaged.
+            if !failed.iter().any(is_damage) {
+                self.leave(&mut stripes);
+            }
+            return Err(failed.remove(0));
+        }
+        let kept = |stripe: &Unsealed| match stripe {
+            Unsealed::Data(stripe) => stripe.kept,
+            Unsealed::Parity(_) => 0,
+        };
+        let kept_bytes = stripes.iter().map(kept).sum();
         if known.is_none() {
-            stripes.extend(self.with_new_rows((members, targets), moved)?);
+            match self.with_new_rows((members, targets), moved) {
+                Ok(rows) => stripes.extend(rows),
+                Err(error) => {
+                    self.leave(&mut stripes);
+                    return Err(error);
+                }
+            }
         }
         self.check_blocks(&stripes)?;
-        self.seal(stripes)
+        if let Err(error) = self.seal(&mut stripes) {
+            self.leave(&mut stripes);
+            return Err(error);
+        }
+        let named = stripes.into_iter().map(|stripe| match stripe {
+            Unsealed::Data(stripe) => (stripe.device, stripe.write),
+            Unsealed::Parity(stripe) => stripe.into_stripe(),
+        });
+        Ok((named.collect(), kept_bytes))
+    }
+
+    /// Leaves stripes of data for the next copy.
+    fn leave(&self, stripes: &mut [Unsealed]) {
+        for stripe in stripes {
+            if let (Unsealed::Data(stripe), true) = (stripe, self.resumes) {
+                stripe.write.keep();
+            }
+        }
     }
 
     /// A data stripe. One that is damaged is read before, so that its bad places are known when it is written.
@@ -179,19 +271,13 @@ impl Parts<'_> {
         moved: Moved<'_>,
     ) -> Result<CopiedStripe, Error> {
         let member = self.media.member(m);
-        let copied = copy_stripe(member, self.header, to, moved);
-        let is_damage = matches!(
-            copied,
-            Err(Error::Damaged { .. }
-                | Error::BlockDamaged { .. }
-                | Error::SetDamaged { .. }
-                | Error::Incomplete { .. })
-        );
+        let copied = copy_stripe(member, self.header, (to, self.resumes), moved);
+        let is_damage = copied.as_ref().err().is_some_and(is_damage);
         if !is_damage || self.media.rebuilt(m).is_none() {
             return copied;
         }
         look_through(member, self.header, moved)?;
-        copy_stripe(member, self.header, to, moved)
+        copy_stripe(member, self.header, (to, self.resumes), moved)
     }
 
     fn create(
@@ -206,6 +292,7 @@ impl Parts<'_> {
             via: Via::Direct,
             label: format!("{}/{}/{}", media.media_set, media.family, Uuid::new_v4()),
             expected_bytes: longest.map(|bytes| bytes + bytes / 50),
+            is_repeatable: false,
         })
     }
 
@@ -257,8 +344,8 @@ impl Parts<'_> {
     }
 
     /// Writes the trailers, each after all data of all stripes, and makes the stripes durable.
-    fn seal(&self, mut stripes: Vec<Unsealed>) -> Result<Vec<NamedStripe>, Error> {
-        for stripe in &mut stripes {
+    fn seal(&self, stripes: &mut [Unsealed]) -> Result<(), Error> {
+        for stripe in &mut *stripes {
             match stripe {
                 Unsealed::Data(stripe) => stripe.write.settle(Settle::Ordered)?,
                 Unsealed::Parity(stripe) => stripe.settle(Settle::Ordered)?,
@@ -266,7 +353,7 @@ impl Parts<'_> {
         }
         let whole = parity::whole_of(self.trailer);
         let root = self.trailer.proof.map(|proof| proof.root);
-        for stripe in &mut stripes {
+        for stripe in &mut *stripes {
             match stripe {
                 Unsealed::Data(stripe) => {
                     stripe.write.write(&stripe.tail)?;
@@ -278,17 +365,13 @@ impl Parts<'_> {
                 }
             }
         }
-        for stripe in &mut stripes {
+        for stripe in stripes {
             match stripe {
                 Unsealed::Data(stripe) => stripe.write.sync()?,
                 Unsealed::Parity(stripe) => stripe.sync()?,
             }
         }
-        let named = stripes.into_iter().map(|stripe| match stripe {
-            Unsealed::Data(stripe) => (stripe.device, stripe.write),
-            Unsealed::Parity(stripe) => stripe.into_stripe(),
-        });
-        Ok(named.collect())
+        Ok(())
     }
 }
 
@@ -298,13 +381,120 @@ pub(crate) struct CopiedStripe {
     write: Box<dyn FamilyWrite>,
     tail: Vec<u8>,
     blocks: u64,
+    /// The bytes that were there already.
+    kept: u64,
 }
 
-/// Reads a stripe up to its end, checks it, and writes all of it but the trailer.
-pub(crate) fn copy_stripe(
+/// Whether bytes are not what they should be.
+fn is_damage(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Damaged { .. }
+            | Error::BlockDamaged { .. }
+            | Error::SetDamaged { .. }
+            | Error::Incomplete { .. }
+    )
+}
+
+/// Reads a stripe up to its end, checks it, and writes all of it but the trailer; goes on with what an interrupted copy left,
+/// if it `resumes`.
+fn copy_stripe(
     member: &Member,
     expected: &SetHeader,
-    to: &dyn BackupDevice,
+    (to, resumes): (&dyn BackupDevice, bool),
+    moved: Moved<'_>,
+) -> Result<CopiedStripe, Error> {
+    if !resumes {
+        return copy_after(member, expected, (to, resumes), None, moved);
+    }
+    let left = match to.remains(Via::Direct)? {
+        Some(remains) => kept_of(member, expected, remains, (to, moved))?,
+        None => None,
+    };
+    let is_left = left.is_some();
+    let copied = copy_after(member, expected, (to, resumes), left, moved);
+    match &copied {
+        // What was left may be to blame, though it has its own checksums.
+        Err(error) if is_left && is_damage(error) => {
+            copy_after(member, expected, (to, resumes), None, moved)
+        }
+        _ => copied,
+    }
+}
+
+/// The beginning of a stripe that an interrupted copy left, and the writer that goes on after it.
+struct Kept {
+    read: Arc<dyn FamilyRead>,
+    len: u64,
+    write: Box<dyn FamilyWrite>,
+}
+
+/// As much of what was left as is this stripe's by its header and its blocks' checksums; `None`: nothing.
+fn kept_of(
+    member: &Member,
+    expected: &SetHeader,
+    remains: Remains,
+    (to, moved): (&dyn BackupDevice, Moved<'_>),
+) -> Result<Option<Kept>, Error> {
+    let read = remains.read();
+    let len = good_bytes(member, expected, (to.name(), &read), moved)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let device = to.name();
+    tracing::info!(
+        device,
+        len,
+        "goes on with a stripe that an interrupted copy left"
+    );
+    let write = remains.write_from(len)?;
+    Ok(Some(Kept { read, len, write }))
+}
+
+/// Where the blocks end that are good one after the other from the beginning on.
+///
+/// Errors: those of `moved` alone.
+fn good_bytes(
+    member: &Member,
+    expected: &SetHeader,
+    (device, read): (String, &Arc<dyn FamilyRead>),
+    moved: Moved<'_>,
+) -> Result<u64, Error> {
+    let Some(seal) = member.part(expected.position)?.seal.as_ref() else {
+        return Ok(0);
+    };
+    let begun = || -> Result<BlockStream, Error> {
+        let mut window = Window::new(device.clone(), read.clone(), 0)?;
+        if media_header(&mut window)? != member.header {
+            return Err(Error::Missing { device });
+        }
+        BlockStream::begin(window, &member.header, expected.position, Reading::Copy)
+    };
+    let mut good = 0;
+    let Ok(mut stream) = begun() else {
+        return Ok(good);
+    };
+    if stream.header() != expected {
+        return Ok(good);
+    }
+    let mut payload = vec![0; payload_max(expected.buffer_bytes as usize)];
+    while let Ok(Some(block)) = stream.next(&mut payload) {
+        let stored = &payload[..block.header.stored_len as usize];
+        if crc32c(stored) != block.header.stored_crc || stream.offset() > seal.offset {
+            break;
+        }
+        good = stream.offset();
+        moved(0)?;
+    }
+    Ok(good)
+}
+
+/// [`copy_stripe`], after what is there already.
+fn copy_after(
+    member: &Member,
+    expected: &SetHeader,
+    (to, resumes): (&dyn BackupDevice, bool),
+    kept: Option<Kept>,
     moved: Moved<'_>,
 ) -> Result<CopiedStripe, Error> {
     let damaged = |what: &str| Error::SetDamaged {
@@ -324,19 +514,27 @@ pub(crate) fn copy_stripe(
     if len - seal.offset > TAIL_MAX {
         return Err(damaged("its trailer is too long"));
     }
-    let write = to.create_stripe(&Stripe {
-        via: Via::Direct,
-        // Of its own for each attempt: a store must not take an earlier one's stripe for this.
-        label: format!(
-            "{}/{}/{}",
-            member.header.media_set,
-            member.header.family,
-            Uuid::new_v4()
-        ),
-        expected_bytes: Some(len),
-    })?;
+    let create = || {
+        // The same for each attempt that goes on with another's parts. A repair is not repeated.
+        let of = match resumes {
+            true => expected.set,
+            false => Uuid::new_v4(),
+        };
+        to.create_stripe(&Stripe {
+            via: Via::Direct,
+            label: format!("{}/{}/{of}", member.header.media_set, member.header.family),
+            expected_bytes: Some(len),
+            is_repeatable: resumes,
+        })
+    };
+    let (kept, write) = match kept {
+        Some(Kept { read, len, write }) => (Some((read, len)), write),
+        None => (None, create()?),
+    };
+    let kept_len = kept.as_ref().map_or(0, |(_, len)| *len);
     let tee = Arc::new(Tee {
         read: member.read.clone(),
+        kept,
         device: member.device.clone(),
         held_from: seal.offset,
         end: len,
@@ -346,21 +544,32 @@ pub(crate) fn copy_stripe(
             at: 0,
         }),
     });
-    let mut window = Window::new(member.device.clone(), tee.clone(), 0)?;
-    if media_header(&mut window)? != member.header {
-        return Err(damaged("its header has changed since it was opened"));
-    }
-    let mut stream = BlockStream::begin(window, &member.header, expected.position, Reading::Copy)?;
-    if stream.header() != expected {
-        return Err(damaged("its header is not that of the other stripes"));
-    }
-    read_all(&mut stream, moved)?;
-    if stream.trailer() != Some(&seal.trailer) {
-        return Err(damaged("its trailer has changed since it was opened"));
-    }
-    drop(stream);
+    let read_through = || -> Result<(), Error> {
+        let mut window = Window::new(member.device.clone(), tee.clone(), 0)?;
+        if media_header(&mut window)? != member.header {
+            return Err(damaged("its header has changed since it was opened"));
+        }
+        let position = expected.position;
+        let mut stream = BlockStream::begin(window, &member.header, position, Reading::Copy)?;
+        if stream.header() != expected {
+            return Err(damaged("its header is not that of the other stripes"));
+        }
+        read_all(&mut stream, moved)?;
+        match stream.trailer() == Some(&seal.trailer) {
+            true => Ok(()),
+            false => Err(damaged("its trailer has changed since it was opened")),
+        }
+    };
+    let through = read_through();
     let tee = Arc::into_inner(tee).ok_or_else(|| damaged("it is still being read"))?;
-    let out = tee.out.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut out = tee.out.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Err(error) = through {
+        // The next copy goes on with it.
+        if resumes && !is_damage(&error) {
+            out.write.keep();
+        }
+        return Err(error);
+    }
     if out.at != len {
         return Err(damaged("its length has changed since it was opened"));
     }
@@ -369,6 +578,7 @@ pub(crate) fn copy_stripe(
         write: out.write,
         tail: out.tail,
         blocks: seal.trailer.blocks_here,
+        kept: kept_len,
     })
 }
 
@@ -423,6 +633,8 @@ fn read_all(stream: &mut BlockStream, moved: Moved<'_>) -> Result<(), Error> {
 struct Tee {
     device: String,
     read: Arc<dyn FamilyRead>,
+    /// The bytes before this length are at the destination already, and are read and checked there.
+    kept: Option<(Arc<dyn FamilyRead>, u64)>,
     /// Bytes from this offset on are kept back: the trailer.
     held_from: u64,
     /// The length of the stripe when it was opened.
@@ -464,9 +676,17 @@ impl FamilyRead for Tee {
                 action: "be read out of order while it is copied",
             });
         }
-        let n = self.read.read_at(buf, offset)?;
-        let before = self.held_from.saturating_sub(offset).min(n as u64) as usize;
-        let (now, later) = buf[..n].split_at(before);
+        let mut kept = 0;
+        if let Some((read, len)) = &self.kept
+            && offset < *len
+        {
+            let here = (*len - offset).min(buf.len() as u64) as usize;
+            kept = read.read_at(&mut buf[..here], offset)?;
+        }
+        let at = offset + kept as u64;
+        let n = kept + self.read.read_at(&mut buf[kept..], at)?;
+        let before = self.held_from.saturating_sub(at).min((n - kept) as u64) as usize;
+        let (now, later) = buf[kept..n].split_at(before);
         if !now.is_empty() {
             out.write.write(now)?;
         }
@@ -507,6 +727,7 @@ mod tests {
         let tee = Tee {
             device: "/d/from".to_owned(),
             read: device("/d/from").open().unwrap().unwrap(),
+            kept: None,
             held_from: 8_000,
             end: 9_000,
             out: Mutex::new(Out {

@@ -25,9 +25,10 @@ use crate::Error;
 pub use bucket::BucketDevice;
 pub use door::{
     BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
-    Settle, Stripe,
+    Remains, Settle, Stripe,
 };
 pub(crate) use door::{FIRST_BYTES, buffer, buffers};
+pub(crate) use file::STAGING_BYTES;
 
 /// A device as a user specifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]

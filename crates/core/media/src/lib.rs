@@ -35,7 +35,7 @@ mod set_writer;
 mod stream;
 mod window;
 
-pub use copy::{CopiedSet, Moved, ReadyCopy, copy_set};
+pub use copy::{CopiedSet, Moved, Planned, ReadyCopy, copy_set, copy_set_planned};
 pub use device::{
     BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe, Settle,
     only_path,

@@ -99,8 +99,9 @@ impl Examined {
             media: &self.media,
             header: &self.header,
             trailer: &self.trailer,
+            resumes: false,
         };
-        let mut stripes = parts.write((&bad, &targets), moved)?;
+        let (mut stripes, _) = parts.write((&bad, &targets), moved)?;
         let again = MediaSet::open(devices)?;
         let is_same = again.header(0).media_set == self.media.header(0).media_set
             && again.header(0).generation == self.media.header(0).generation

@@ -196,6 +196,7 @@ impl SetWriter {
         let stripe_bytes = stripe_bytes(plan.expected_bytes, data);
         let create = |((device, uuid), family): ((&Arc<dyn BackupDevice>, &Uuid), usize)| {
             device.create_stripe(&Stripe {
+                is_repeatable: false,
                 via: plan.via,
                 label: format!("{media_set}/{family}/{uuid}"),
                 expected_bytes: stripe_bytes,

@@ -19,6 +19,7 @@ longshore_bucket::over_each_store! {
     what_stands_is_replaced_only_by_those_who_say_so
     a_death_at_any_request_leaves_a_whole_set_or_none
     a_fault_that_passes_at_any_request_is_survived
+    a_request_that_arrives_after_it_was_given_up_makes_no_mixture
     bytes_that_change_on_their_way_are_found
     expired_credentials_end_the_backup_and_leave_nothing
     a_stripe_knows_its_room_and_ends_at_the_last_part
@@ -197,6 +198,58 @@ fn a_fault_that_passes_at_any_request_is_survived(scheme: Scheme) {
         }
     }
     assert!(begins <= 2 * STRIPES, "{begins}");
+}
+
+/// Goal: a request that takes effect when its sender has repeated it, or has given up, changes nothing of a set that was
+/// reported, and makes nothing that looks whole and is not; nor does it bring back the set that was replaced.
+fn a_request_that_arrives_after_it_was_given_up_makes_no_mixture(scheme: Scheme) {
+    for (before, disposition) in [(None, Disposition::New), (Some(2), Disposition::Format)] {
+        let begun = || {
+            let store = Store::speaking(scheme);
+            if let Some(seed) = before {
+                write(&store, Disposition::New, seed).unwrap();
+            }
+            let so_far = store.asked().len();
+            (store, so_far)
+        };
+        let (store, so_far) = begun();
+        write(&store, disposition, 1).unwrap();
+        let count = store.asked().len() - so_far;
+        let mut reported = 0;
+        for at in 0..count {
+            // Soon, after the end, and after the end of a writer that is killed then.
+            for (later, is_killed) in [
+                (1, false),
+                (4, false),
+                (usize::MAX, false),
+                (usize::MAX, true),
+            ] {
+                let (store, so_far) = begun();
+                store.script(move |asked| match asked.number.checked_sub(so_far + at) {
+                    Some(0) => Act::Late(later),
+                    Some(_) if is_killed => Act::LoseRequest,
+                    _ => Act::Pass,
+                });
+                let done = write(&store, disposition, 1).is_ok();
+                store.heal();
+                let stood = read_all(&devices(&store)).is_ok().then(|| stands(&store));
+                store.arrive();
+                let case = format!("request {at}, {later} later, killed: {is_killed}");
+                // A mixture fails in `stands`.
+                let now = read_all(&devices(&store))
+                    .is_ok()
+                    .then(|| stands(&store))
+                    .flatten();
+                if done {
+                    assert_eq!(now, Some(1), "{case}");
+                    reported += 1;
+                } else if stood == Some(Some(1)) {
+                    assert_eq!(now, Some(1), "{case}");
+                }
+            }
+        }
+        assert!(reported > count, "{reported} of {count}");
+    }
 }
 
 fn bytes_that_change_on_their_way_are_found(scheme: Scheme) {

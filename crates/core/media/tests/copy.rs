@@ -7,11 +7,11 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longshore_bucket::Address;
 use longshore_bucket::sim::{Act, Store};
+use longshore_bucket::{Address, Scheme};
 use longshore_codec::Algorithm;
-use longshore_io::{Fault, Op, SimDisk, Storage};
-use longshore_media::device::BucketDevice;
+use longshore_io::{Fault, Op, SimDisk, Storage, Via};
+use longshore_media::device::{BucketDevice, DeviceClass, FamilyRead, FamilyWrite, PendingStripe};
 use longshore_media::{BackupDevice, CopiedSet, DeviceSpec, Disposition, Error, MediaSet};
 use support::*;
 
@@ -210,11 +210,6 @@ fn files(disk: &SimDisk) -> Vec<Arc<dyn BackupDevice>> {
 fn a_power_cut_at_any_step_leaves_the_whole_copy_or_none() {
     let stripes = set(Algorithm::None, 1);
     let from = devices(&stripes);
-    let prepared = |seed| {
-        let disk = SimDisk::new(seed);
-        disk.mount("/to").unwrap();
-        disk
-    };
     let whole = prepared(1);
     copy_set(&from, &files(&whole), &|_| Ok(())).unwrap();
     let (mut none, mut all) = (0, 0);
@@ -237,10 +232,266 @@ fn a_power_cut_at_any_step_leaves_the_whole_copy_or_none() {
     assert!(none > 20 && all > 3, "{none} without, {all} with a copy");
 }
 
+/// Counts the bytes that are read of a stripe.
+#[derive(Debug)]
+struct Counting {
+    inner: Arc<dyn BackupDevice>,
+    read: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct CountingRead {
+    inner: Arc<dyn FamilyRead>,
+    read: Arc<AtomicUsize>,
+}
+
+impl FamilyRead for CountingRead {
+    fn len_bytes(&self) -> Result<Option<u64>, Error> {
+        self.inner.len_bytes()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let n = self.inner.read_at(buf, offset)?;
+        self.read.fetch_add(n, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+impl PendingStripe for Counting {
+    fn open_pending(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        self.inner.open_pending()
+    }
+
+    fn complete_pending(&self) -> Result<(), Error> {
+        self.inner.complete_pending()
+    }
+}
+
+impl BackupDevice for Counting {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn class(&self) -> DeviceClass {
+        self.inner.class()
+    }
+
+    fn open(&self) -> Result<Option<Arc<dyn FamilyRead>>, Error> {
+        let read = self.read.clone();
+        let inner = self.inner.open()?;
+        Ok(inner.map(|inner| Arc::new(CountingRead { inner, read }) as Arc<dyn FamilyRead>))
+    }
+
+    fn create(&self, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        self.inner.create(via)
+    }
+
+    fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {
+        self.inner.append(offset, via)
+    }
+}
+
+fn watched(stripes: &[Vec<u8>]) -> (Vec<Arc<dyn BackupDevice>>, Arc<AtomicUsize>) {
+    let read = Arc::new(AtomicUsize::new(0));
+    let watch = |inner| -> Arc<dyn BackupDevice> {
+        let read = read.clone();
+        Arc::new(Counting { inner, read })
+    };
+    (devices(stripes).into_iter().map(watch).collect(), read)
+}
+
+/// A copy that its caller ends at the `ends_at`-th call.
+fn ended(from: &[Arc<dyn BackupDevice>], to: &[Arc<dyn BackupDevice>], ends_at: usize) {
+    let calls = AtomicUsize::new(0);
+    let result = copy_set(
+        from,
+        to,
+        &|_| match calls.fetch_add(1, Ordering::Relaxed) >= ends_at {
+            true => Err(Error::Cancelled {
+                device: "x".to_owned(),
+            }),
+            false => Ok(()),
+        },
+    );
+    assert!(matches!(result, Err(Error::Cancelled { .. })), "{result:?}");
+}
+
+fn bytes_of(disk: &SimDisk) -> Vec<Vec<u8>> {
+    let read = |i: usize| disk.read_file(format!("/to/{i}.bak")).unwrap();
+    (0..STRIPES).map(read).collect()
+}
+
+fn prepared(seed: u64) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.mount("/to").unwrap();
+    disk
+}
+
+/// Blocks of many kilobytes, so that a file's writer writes before its end.
+fn long_set() -> Vec<Vec<u8>> {
+    let shape = Shape::new(Disposition::New, Algorithm::None, 65_536);
+    let inputs = vec![file("a", &text_like(9_000_000, 3))];
+    media(STRIPES, &[(shape, inputs)])
+}
+
+/// Goal: what an interrupted copy left is not read from the source again, and the copy has the source's bytes whatever is
+/// wrong with what was left.
+#[test]
+fn a_copy_goes_on_with_the_files_that_an_interrupted_one_left() {
+    let stripes = long_set();
+    let (from, read) = watched(&stripes);
+    let whole = prepared(1);
+    copy_set(&from, &files(&whole), &|_| Ok(())).unwrap();
+    let all = read.swap(0, Ordering::Relaxed);
+    let disk = prepared(2);
+    ended(&from, &files(&disk), 120);
+    assert!(MediaSet::open(&files(&disk)).is_err(), "it is no set yet");
+    read.store(0, Ordering::Relaxed);
+    let set = copy_set(&from, &files(&disk), &|_| Ok(())).unwrap();
+    let again = read.swap(0, Ordering::Relaxed);
+    assert_eq!(bytes_of(&disk), stripes);
+    assert!(set.kept_bytes > 4_000_000, "{}", set.kept_bytes);
+    assert!(
+        again + set.kept_bytes as usize <= all + 100_000,
+        "{again} of {all}"
+    );
+
+    // Remains of which a byte has changed, that are cut, too long, another set's, or nothing that anybody wrote.
+    let left = prepared(3);
+    ended(&from, &files(&left), 120);
+    let pending = |i: usize| format!("/to/{i}.bak.longshore-new");
+    let remains: Vec<Vec<u8>> = (0..STRIPES)
+        .map(|i| left.read_file(pending(i)).unwrap())
+        .collect();
+    let other = set_of_others();
+    let spoil: [&dyn Fn(&mut Vec<u8>, usize); 6] = [
+        &|bytes, _| bytes[0] ^= 1,
+        &|bytes, _| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        },
+        &|bytes, _| bytes.truncate(70_001),
+        &|bytes, _| bytes.extend_from_slice(&[7; 200_000]),
+        &|bytes, i| *bytes = other[i].clone(),
+        &|bytes, _| *bytes = vec![0; 300_000],
+    ];
+    for (n, spoil) in spoil.iter().enumerate() {
+        let disk = prepared(4 + n as u64);
+        for (i, bytes) in remains.iter().enumerate() {
+            let mut bytes = bytes.clone();
+            spoil(&mut bytes, i);
+            disk.write_file(pending(i), &bytes).unwrap();
+        }
+        copy_set(&from, &files(&disk), &|_| Ok(())).unwrap();
+        assert_eq!(bytes_of(&disk), stripes, "{n}");
+        assert!(disk.read_file(pending(0)).is_err(), "{n}");
+    }
+}
+
+fn set_of_others() -> Vec<Vec<u8>> {
+    let shape = Shape::new(Disposition::New, Algorithm::None, 65_536);
+    media(STRIPES, &[(shape, vec![file("a", &text_like(900_000, 8))])])
+}
+
+/// Goal: a copy that is cut off at any step, then cut off again, is whole in the end.
+#[test]
+fn a_copy_that_is_cut_off_at_any_step_is_ended_by_the_next_one() {
+    let stripes = set(Algorithm::None, 1);
+    let from = devices(&stripes);
+    let whole = prepared(1);
+    copy_set(&from, &files(&whole), &|_| Ok(())).unwrap();
+    for step in 0..=whole.steps() {
+        let disk = prepared(step).cut_power_at(step);
+        let _cut = copy_set(&from, &files(&disk), &|_| Ok(()));
+        for image in disk.images(4) {
+            copy_set(&from, &files(&image), &|_| Ok(())).unwrap();
+            assert_eq!(bytes_of(&image), stripes, "step {step}");
+        }
+    }
+}
+
+/// The parts that were sent, by key and number.
+fn parts_sent(store: &Store, since: usize) -> Vec<(String, String)> {
+    let asked = store.asked();
+    let parts = asked[since..].iter().filter(|asked| asked.is_part());
+    let number = |query: &str| {
+        let pair = query.split('&').find(|pair| pair.starts_with("partNumber"));
+        pair.unwrap_or_default().to_owned()
+    };
+    parts.map(|a| (a.key.clone(), number(&a.query))).collect()
+}
+
+/// Goal: parts that the store has are not sent again after a death at any request, and the objects have the source's bytes.
+#[test]
+fn a_copy_to_a_store_sends_again_only_what_did_not_arrive() {
+    for scheme in [Scheme::S3, Scheme::Google] {
+        let stripes = set(Algorithm::None, 1);
+        let from = devices(&stripes);
+        let whole = Store::speaking(scheme);
+        copy_set(&from, &objects(&whole), &|_| Ok(())).unwrap();
+        let (count, all) = (whole.asked().len(), parts_sent(&whole, 0).len());
+        let mut saved = 0;
+        for dies_at in 0..count {
+            let store = Store::speaking(scheme);
+            store.script(move |asked| match asked.number >= dies_at {
+                true => Act::LoseRequest,
+                false => Act::Pass,
+            });
+            let _died = copy_set(&from, &objects(&store), &|_| Ok(()));
+            store.heal();
+            let arrived: usize = store.uploads().iter().map(|(_, parts)| parts.len()).sum();
+            let since = store.asked().len();
+            copy_set(&from, &objects(&store), &|_| Ok(())).unwrap();
+            for (i, stripe) in stripes.iter().enumerate() {
+                let found = store.object(&format!("set/{i}.bak"));
+                assert_eq!(found.as_ref(), Some(stripe), "request {dies_at}");
+            }
+            assert_eq!(store.uploads(), [], "request {dies_at}");
+            let sent = parts_sent(&store, since).len();
+            assert!(
+                sent + arrived >= all && sent <= all + STRIPES,
+                "{dies_at}: {sent}"
+            );
+            saved += all.saturating_sub(sent);
+        }
+        assert!(saved > count, "{saved} parts in {count} deaths");
+    }
+}
+
+/// Goal: an upload of other bytes under the name is gone on with, and nothing of it is in the object; one of other parts is
+/// left alone.
+#[test]
+fn an_upload_of_other_bytes_gives_the_copy_nothing() {
+    let stripes = set(Algorithm::None, 1);
+    let from = devices(&stripes);
+    let bucket = |store: &Store| store.bucket().unwrap();
+    for part in [4096, 1000, 9000] {
+        let store = Store::default();
+        let no = std::sync::atomic::AtomicBool::new(false);
+        let key = longshore_bucket::Key::from("set/0.bak");
+        let mut upload = bucket(&store).begin(&key, "x/1/y".to_owned(), &no).unwrap();
+        for index in 0..2 {
+            let bytes = longshore_bucket::Bytes::from(vec![b'z'; part]);
+            upload.part(index, bytes).unwrap().wait(&no).unwrap();
+        }
+        upload.leave();
+        drop(upload);
+        assert_eq!(store.uploads().len(), 1);
+        let copied = copy_set(&from, &objects(&store), &|_| Ok(()));
+        // The label of another writer's upload stays that writer's, so the last look refuses it.
+        match part {
+            4096 => assert!(copied.is_err()),
+            _ => drop(copied.unwrap()),
+        }
+        let found = store.object("set/0.bak");
+        assert!(found.is_none_or(|found| found == stripes[0]), "{part}");
+    }
+}
+
 fn objects(store: &Store) -> Vec<Arc<dyn BackupDevice>> {
     const PART: u64 = 4096;
     let device = |i: usize| -> Arc<dyn BackupDevice> {
-        let address = Address::of(&format!("s3://sim/set/{i}.bak")).unwrap();
+        let address = Address::of(&format!("{}sim/set/{i}.bak", store.scheme())).unwrap();
         let storage = Arc::new(SimDisk::new(1));
         Arc::new(BucketDevice::of(store.bucket().unwrap(), storage, address, PART).unwrap())
     };

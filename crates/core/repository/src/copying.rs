@@ -17,14 +17,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_media::{BackupDevice, CopiedSet, DeviceSpec, Moved, copy_set};
+use longshore_media::{BackupDevice, CopiedSet, DeviceSpec, Moved, Planned, copy_set_planned};
 use longshore_pg::{Lsn, Timeline};
 use longshore_wal::{StorageForm, WalArchive, WalCopied, WalToCopy, copy_wal};
 use uuid::Uuid;
 
 use crate::chain::{Health, SetFacts};
 use crate::label::Label;
-use crate::place::Removal;
+use crate::place::{Begun, Removal};
 use crate::reliance::Reliance;
 use crate::retention::{Decision, LogNeed, Policy, decide};
 use crate::shelf::{BackupEntry, BackupState, Listing, NewBackup, Shelf};
@@ -236,8 +236,8 @@ pub struct BegunCopy {
 }
 
 impl Shelf {
-    /// Leases a backup of a listing of this shelf, by its index, and makes a place for its copy on `to`. `again`: removes the
-    /// remains of a copy there that was never completed.
+    /// Leases a backup of a listing of this shelf, by its index, and makes a place for its copy on `to`. `again`: goes on with
+    /// the remains of a copy there that was never completed, or removes them.
     ///
     /// Errors: those of [`Shelf::lease`]; [`Error::LabelTaken`], [`Error::Busy`]; those of the place.
     pub fn begin_copy(
@@ -248,9 +248,6 @@ impl Shelf {
     ) -> Result<BegunCopy, Error> {
         to.check_stopped()?;
         let source = self.lease_listed(listing, index)?;
-        if again {
-            to.remove_unfinished(&source.label)?;
-        }
         // Parity may stand for stripes that the source lacks: the copy has them all.
         let found = &listing.sets[index];
         let is_degraded = found.complete().is_some_and(|c| !c.faults.is_empty());
@@ -259,7 +256,19 @@ impl Shelf {
             false => source.devices.len(),
         };
         let families = u16::try_from(families).unwrap_or(u16::MAX);
-        let begun = to.place.begin_copy(&source.label, families)?;
+        let kept = match again {
+            true => to.adopt(&source.label, families)?,
+            false => None,
+        };
+        let begun = match kept {
+            Some(begun) => begun,
+            None => {
+                if again {
+                    to.remove_unfinished(&source.label)?;
+                }
+                to.place.begin_copy(&source.label, families)?
+            }
+        };
         Ok(BegunCopy {
             source,
             place: NewBackup::of(begun),
@@ -279,6 +288,30 @@ impl Shelf {
         };
         let theirs = files(theirs);
         files(ours).iter().any(|file| theirs.contains(file))
+    }
+
+    /// A place for a copy of so many families whose remains are under this label, as far as they can be of that copy: none of
+    /// its stripes is at another place, and nobody uses them.
+    fn adopt(&self, label: &Label, families: u16) -> Result<Option<Begun>, Error> {
+        let Some(locked) = self.place.lock()? else {
+            return Ok(None);
+        };
+        let listing = self.listing(locked.look()?)?;
+        let found = listing.sets.iter().find(|set| set.label == *label);
+        let Some(found) = found.filter(|set| matches!(set.state, BackupState::Abandoned)) else {
+            return Ok(None);
+        };
+        // Names that nobody knows are told, as where the remains are removed.
+        let is_below = |stray: &String| stray.contains(label.as_str());
+        if listing.strays.iter().any(is_below) {
+            return Ok(None);
+        }
+        let own = (1..=families).map(|family| self.place.device(label, family));
+        let own = own.collect::<Result<Vec<_>, _>>()?;
+        match found.devices.iter().all(|device| own.contains(device)) {
+            true => locked.adopt(label, families),
+            false => Ok(None),
+        }
     }
 
     /// Removes what is under a label and was never completed.
@@ -311,13 +344,18 @@ impl Shelf {
 
     /// Copies the stripes of a copy that [`Shelf::begin_copy`] began. When this returns, the copy is a backup of `to`.
     ///
-    /// Errors: those of [`copy_set`]; [`Error::LeaseLost`].
-    pub fn copy_stripes(&self, begun: &BegunCopy, moved: Moved<'_>) -> Result<CopiedSet, Error> {
+    /// Errors: those of [`copy_set_planned`]; [`Error::LeaseLost`].
+    pub fn copy_stripes(
+        &self,
+        begun: &BegunCopy,
+        planned: Planned<'_>,
+        moved: Moved<'_>,
+    ) -> Result<CopiedSet, Error> {
         let open = |devices: &[DeviceSpec]| -> Vec<Arc<dyn BackupDevice>> {
             devices.iter().map(|d| d.open(&self.storage)).collect()
         };
         let (from, to) = (open(&begun.source.devices), open(&begun.place.devices));
-        let ready = copy_set(&from, &to, moved)?;
+        let ready = copy_set_planned(&from, &to, planned, moved)?;
         // Others may remove what is under a label whose lease was lost.
         begun.place.confirm()?;
         let copied = ready.complete()?;

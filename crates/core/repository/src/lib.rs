@@ -23,6 +23,7 @@ pub mod retention;
 mod shelf;
 pub mod status;
 pub mod target;
+mod uploads;
 
 pub use error::Error;
 pub use expire::{ExpireReport, Fate, LogFate};
@@ -34,7 +35,10 @@ pub use shelf::{
     BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, SetIdentity, Shelf,
 };
 pub use target::{Places, Target};
+pub use uploads::{LeftUpload, abort_left_upload, left_uploads};
 
-pub use longshore_bucket::{Server as StoreServer, is_server_name};
+pub use longshore_bucket::{Address as StoreAddress, Server as StoreServer, is_server_name};
 /// The requests that this process has sent to object stores.
-pub use longshore_bucket::{as_of, past_ns, requests as store_requests};
+pub use longshore_bucket::{
+    Requests as StoreRequests, as_of, past_ns, requests_by_bucket as store_requests,
+};

@@ -304,6 +304,40 @@ fn a_backup_that_is_killed_anywhere_leaves_a_whole_set_or_none_and_nothing_for_e
     }
 }
 
+/// Goal: what a dead writer sent and the store does after an expire has looked makes no set that looks whole and is not, and the
+/// next expire removes it.
+#[test]
+fn a_request_that_arrives_after_an_expire_leaves_nothing_for_ever() {
+    let requests = {
+        let stage = Stage::new();
+        stage.shelve(2);
+        stage.requests()
+    };
+    for late in 0..requests {
+        let at = format!("request {late} arrives late");
+        let stage = Stage::new();
+        stage
+            .store
+            .script(move |asked| match asked.number.cmp(&late) {
+                std::cmp::Ordering::Less => Act::Pass,
+                std::cmp::Ordering::Equal => Act::Late(usize::MAX),
+                std::cmp::Ordering::Greater => Act::LoseRequest,
+            });
+        let _died = stage.try_to_shelve(2);
+        stage.store.heal();
+        stage.store.pass(STALE_S + 1);
+        let last = stage.shelve(3);
+        expire(&stage.shelf, 1).unwrap_or_else(|e| panic!("{at}: {e}"));
+        stage.store.arrive();
+        stage.assert_honest(&at);
+        stage.assert_whole(&last, &at);
+        stage.store.pass(STALE_S + 1);
+        expire(&stage.shelf, 1).unwrap_or_else(|e| panic!("{at}: {e}"));
+        stage.assert_only(&last, &at);
+        assert_eq!(stage.store.uploads(), [], "{at}");
+    }
+}
+
 /// Goal: only uploads of backups that have ended are aborted, and what the store refuses stops no expire. A look
 /// counts the same ones, and aborts none.
 #[test]

@@ -90,7 +90,7 @@ fn begin(from: &Shelf, to: &Shelf, label: &Label, again: bool) -> Result<BegunCo
 
 fn copy(from: &Shelf, to: &Shelf, label: &Label, again: bool) -> Result<u64, Error> {
     let begun = begin(from, to, label, again)?;
-    Ok(from.copy_stripes(&begun, &|_| Ok(()))?.bytes)
+    Ok(from.copy_stripes(&begun, &|_| {}, &|_| Ok(()))?.bytes)
 }
 
 fn keep(count: u32) -> Policy {
@@ -218,7 +218,10 @@ fn the_remains_of_a_copy_that_died_are_replaced_and_those_of_a_living_one_are_no
             "{refused:?}"
         );
     }
-    stage.from.copy_stripes(&begun, &|_| Ok(())).unwrap();
+    stage
+        .from
+        .copy_stripes(&begun, &|_| {}, &|_| Ok(()))
+        .unwrap();
     drop(begun);
     assert_eq!(words(&stage.to), ["complete"]);
     // What a killed copy leaves: a stripe under its temporary name, and no lease.
@@ -252,7 +255,10 @@ fn neither_end_is_removed_while_a_copy_is_made() {
             .expire(&keep(1), &|| i64::MAX / 2, false, &never)
             .unwrap();
     }
-    stage.from.copy_stripes(&begun, &|_| Ok(())).unwrap();
+    stage
+        .from
+        .copy_stripes(&begun, &|_| {}, &|_| Ok(()))
+        .unwrap();
     drop(begun);
     assert_eq!(words(&stage.from), ["complete"; 2]);
     assert_eq!(words(&stage.to), ["complete"; 2]);

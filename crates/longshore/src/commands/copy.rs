@@ -58,6 +58,10 @@ struct CopiedDatabase {
     wal_files: u64,
     /// As the first archive stores the segments.
     wal_bytes: u64,
+    /// The most memory that the copy of one of these backups may take; 0 where none was copied.
+    memory_bytes: u64,
+    /// Bytes of files that an interrupted copy had left.
+    kept_bytes: u64,
     elapsed_s: f64,
     backups: Vec<CopyRow>,
 }
@@ -289,6 +293,10 @@ struct RouteRun<'a> {
 /// Counts while stripes are copied.
 struct Counted {
     moved: AtomicU64,
+    /// Of what moved, the bytes that were there.
+    kept: AtomicU64,
+    /// The largest bound of memory.
+    memory: AtomicU64,
     total_bytes: u64,
     view: ProgressView,
 }
@@ -346,6 +354,8 @@ impl RouteRun<'_> {
             there: 0,
             wal_files: 0,
             wal_bytes: 0,
+            memory_bytes: 0,
+            kept_bytes: 0,
             elapsed_s: 0.0,
             backups: Vec::new(),
         };
@@ -457,6 +467,8 @@ impl RouteRun<'_> {
         };
         let counted = Counted {
             moved: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
             total_bytes: load.chosen.iter().map(|i| from.sets[*i].bytes).sum(),
             view: ProgressView::new(self.context.output, self.context.clock.clone()),
         };
@@ -467,6 +479,8 @@ impl RouteRun<'_> {
             }
         }
         counted.view.end();
+        load.database.memory_bytes = counted.memory.load(Ordering::Relaxed);
+        load.database.kept_bytes = counted.kept.load(Ordering::Relaxed);
         self.bring_later_wal(&mut load);
         rows
     }
@@ -559,7 +573,16 @@ impl RouteRun<'_> {
                 false => Ok(()),
             }
         };
-        let copied = self.from.copy_stripes(&begun, &moved)?;
+        let planned = |bytes: u64| self.tell_memory((label, bytes), counted);
+        let copied = self.from.copy_stripes(&begun, &planned, &moved)?;
+        if copied.kept_bytes > 0 {
+            counted.kept.fetch_add(copied.kept_bytes, Ordering::Relaxed);
+            let text = format!(
+                "{label}: {} were there, which an interrupted copy had left",
+                bytes(copied.kept_bytes)
+            );
+            self.context.output.note(&text);
+        }
         let database = &self.from.database;
         for fault in &copied.faults {
             self.context.output.warn(&format!(
@@ -567,6 +590,18 @@ impl RouteRun<'_> {
             ));
         }
         Ok(Outcome::Copied)
+    }
+
+    /// Says what memory the copy of a backup takes at most.
+    fn tell_memory(&self, (label, memory): (&Label, u64), counted: &Counted) {
+        counted.memory.fetch_max(memory, Ordering::Relaxed);
+        if self.context.output.verbose {
+            let mb = memory.div_ceil(1 << 20);
+            self.context.output.remark(&format!(
+                "{:<28}{label}\n{:<28}{mb} MB\n",
+                "Copy of:", "Memory bound:"
+            ));
+        }
     }
 
     /// Whether another process copies this very backup, or has done so since the plan was made.

@@ -44,6 +44,7 @@ mod shelves;
 mod source;
 mod sql;
 mod stop;
+mod uploads;
 mod verify;
 mod wal;
 
@@ -70,6 +71,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Copy(options) => copy::run(options, context),
         Command::Stop(options) => stop::stop(options, context),
         Command::Start(options) => stop::start(options, context),
+        Command::Uploads(options) => uploads::run(options, context),
         Command::Repair(options) => repair::run(options, context),
         Command::Serve(options) => serve::run(options, context),
         Command::Sql(options) => sql::run(options, context),

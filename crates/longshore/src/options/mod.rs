@@ -46,7 +46,7 @@ pub use keys::{Key, KeyAction, KeyNew, KeyOptions, KeyRecipient};
 pub use offload::{OffloadOptions, ResultOptions};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;
-pub use repository::{Check, Copy, Drill, Expire, Info, Metrics, Rules, Start, Stop};
+pub use repository::{Check, Copy, Drill, Expire, Info, Metrics, Rules, Start, Stop, Uploads};
 pub use restore::Restore;
 pub use serve::Serve;
 pub use sql::{Sql, with_tip_for_help};
@@ -116,6 +116,7 @@ pub enum Command {
     Copy(Copy),
     Stop(Stop),
     Start(Start),
+    Uploads(Uploads),
     Repair(Repair),
     Sql(Sql),
     Serve(Serve),

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use longshore_media::DeviceSpec;
 use longshore_repository::Label;
 
 use super::{AsOf, KeyOptions, TransferOptions, values};
@@ -117,6 +118,44 @@ pub struct Stop {
     pub reason: Option<String>,
 }
 
+const TEACH_UPLOADS: &str = "\
+Examples:
+  longshore uploads s3://my-bucket/app/1.bak
+      what a killed backup to this object left
+  longshore uploads s3://my-bucket --abort
+      the same everywhere in the bucket; aborts what got no part for a day and no lease protects
+
+Not for: Azure, which has no uploads and drops blocks that belong to no blob after a week. Below a
+target, `longshore expire` aborts them, too.";
+
+/// Shows uploads to object stores that have not ended, and aborts old ones.
+///
+/// A process that is killed cannot abort its uploads, and the store charges for their parts until somebody does. An upload is
+/// left alone while its last part is younger than --idle, or while a live lease next to it says that a backup is being written.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_UPLOADS)]
+pub struct Uploads {
+    /// Objects, or prefixes with all below them: s3://BUCKET/KEY, gs://BUCKET/KEY.
+    ///
+    /// There is no default. A bucket alone, s3://BUCKET, means all uploads in it, also those of other programs.
+    #[arg(value_name = "ADDRESS", required = true, value_parser = values::device())]
+    pub addresses: Vec<DeviceSpec>,
+
+    /// Abort those that nothing protects; without it they are only shown.
+    ///
+    /// An aborted upload cannot be completed, and an interrupted copy cannot go on with it. Needs
+    /// s3:AbortMultipartUpload.
+    #[arg(long)]
+    pub abort: bool,
+
+    /// Hours without a part after which an upload may be aborted.
+    ///
+    /// The default is 24: a part takes seconds to minutes, and a day leaves time to run an interrupted copy again. Programs that
+    /// share the bucket may be slower. Their uploads count, too.
+    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
+    pub idle: u32,
+}
+
 const TEACH_START: &str = "\
 Examples:
   longshore start sales
@@ -156,7 +195,7 @@ backup itself (`longshore backup sales --target offsite`).";
 /// A copy is the same backup under the same label: any command reads it with --target. Nothing is decoded, but every
 /// checksum is compared on the way, so damage is not copied. The backups that are there are left alone, and those that
 /// the next expire there would remove are not copied. WAL goes into an archive of the other target. Each target has its
-/// own retention: `retention` in [target.NAME]. An interrupted copy is no backup; the next run makes it again.
+/// own retention: `retention` in [target.NAME]. An interrupted copy is no backup; the next run goes on with it.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_COPY)]
 pub struct Copy {

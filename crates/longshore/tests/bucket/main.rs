@@ -577,10 +577,35 @@ fn interruptions(server: &Server) {
         }
         let said = server.run(4, &format!("verify{}", server.stripes("cut", "")));
         assert!(text(&said.stderr).contains("it does not exist"));
+        left_at_an_address(server, signal == libc::SIGKILL);
     }
     // An interrupted one is no obstacle.
     server.run(0, &format!("backup tree{to}"));
     server.run(0, &format!("verify{}", server.stripes("cut", "")));
+}
+
+/// What `longshore uploads` finds of a killed backup that no target has, which is young: it is shown, and not aborted.
+fn left_at_an_address(server: &Server, was_killed: bool) {
+    let line = |key: &str| format!("uploads {}/{key} --abort --json", server.bucket());
+    if server.kind == Kind::Azurite {
+        let said = server.run(4, &line("dir"));
+        assert!(text(&said.stderr).contains("Azure has no uploads"));
+        return;
+    }
+    for _ in 0..2 {
+        let found = answer(&server.run(0, &line("dir")));
+        let found = found["uploads"].as_array().unwrap();
+        assert_eq!(found.len(), if was_killed { 3 } else { 0 }, "{found:?}");
+        for upload in found {
+            assert_eq!(upload["fate"], "protected", "{upload}");
+            assert!(upload["bytes"].as_u64() >= Some(5 << 20), "{upload}");
+        }
+    }
+    let one = answer(&server.run(0, &line("dir/cut-2.bak")));
+    let one = one["uploads"].as_array().unwrap();
+    assert_eq!(one.len(), usize::from(was_killed));
+    let none = answer(&server.run(0, &line("dir/cut")));
+    assert_eq!(none["uploads"], serde_json::json!([]));
 }
 
 fn replacement(server: &Server) {

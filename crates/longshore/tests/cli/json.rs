@@ -62,12 +62,14 @@ const LINES: [(&str, &str); 34] = [
 ];
 
 /// The actions that are answered in other suites, or by other tests of this one.
-const ELSEWHERE: [&str; 23] = [
+const ELSEWHERE: [&str; 24] = [
     // Their status depends on the machine.
     "add-login",
     "doctor",
     // tests/cli/parity.rs
     "repair",
+    // tests/bucket
+    "uploads",
     // tests/wal
     "wal_get",
     "wal_list",

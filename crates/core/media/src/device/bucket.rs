@@ -22,7 +22,8 @@
 //! - `sync` succeeds only when the store has every byte that was written, and the name still has the object that was
 //!   there when the writer began.
 //! - Parts are numbered without gaps, and only the last one may be shorter or be replaced.
-//! - A stripe that is dropped before `complete` leaves no object, and its upload is aborted if the store answers.
+//! - A stripe that is dropped before `complete` leaves no object, and its upload is aborted if the store answers. A repeatable
+//!   stripe that is kept leaves its upload to the next writer.
 //! - A writer holds at most 128 MiB of parts in flight, or four, and one more. A reader holds windows of at most 144 MiB.
 //!
 //! Leaves to others: requests, repetition, conditions and aborts (`longshore-bucket`); the order of completions and the
@@ -207,6 +208,7 @@ impl BackupDevice for BucketDevice {
             via,
             label: uuid::Uuid::new_v4().to_string(),
             expected_bytes: None,
+            is_repeatable: false,
         })
     }
 
@@ -223,7 +225,11 @@ impl BackupDevice for BucketDevice {
             usize::try_from(part).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let pool = Pool::new(most_in_flight(part as u64) + 1, part).map_err(memory)?;
         let found = bucket.head(key, &self.cancel)?;
-        let upload = bucket.begin(key, stripe.label.clone(), &self.cancel)?;
+        let label = stripe.label.clone();
+        let upload = match stripe.is_repeatable {
+            true => bucket.begin_or_resume(key, label, part as u64, &self.cancel)?,
+            false => bucket.begin(key, label, &self.cancel)?,
+        };
         let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
         *trace = Some(upload.trace());
         Ok(Box::new(BucketWrite {
@@ -240,6 +246,7 @@ impl BackupDevice for BucketDevice {
             under_way: VecDeque::new(),
             full_parts: 0,
             tail_is_sent: false,
+            is_repeatable: stripe.is_repeatable,
             upload: Some(upload),
         }))
     }
@@ -273,6 +280,7 @@ struct BucketWrite {
     full_parts: usize,
     /// Whether the part that is filled was sent, as far as it is filled.
     tail_is_sent: bool,
+    is_repeatable: bool,
     /// `None` once it was completed.
     upload: Option<Upload>,
 }
@@ -421,7 +429,12 @@ impl FamilyWrite for BucketWrite {
         self.check_unchanged()
     }
 
-    fn keep(&mut self) {}
+    /// The parts that the store has serve the next writer of this stripe.
+    fn keep(&mut self) {
+        if let Some(upload) = self.upload.as_mut().filter(|_| self.is_repeatable) {
+            upload.leave();
+        }
+    }
 
     fn complete(mut self: Box<Self>) -> Result<Option<LastLook>, Error> {
         let len = self.offset();

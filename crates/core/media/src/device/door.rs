@@ -43,6 +43,34 @@ pub struct Stripe {
     pub label: String,
     /// About how long it will be, if that is known.
     pub expected_bytes: Option<u64>,
+    /// Its bytes are known before, and so is its label: an interrupted writer of the same stripe may have left some of it that
+    /// this one need not write again, and what this one leaves after [`FamilyWrite::keep`] serves the next.
+    pub is_repeatable: bool,
+}
+
+/// How a writer goes on after so many bytes of what was left.
+type GoOn = Box<dyn FnOnce(u64) -> Result<Box<dyn FamilyWrite>, Error>>;
+
+/// A stripe that an interrupted writer left, held so that no other writer has it.
+pub struct Remains {
+    read: Arc<dyn FamilyRead>,
+    go_on: GoOn,
+}
+
+impl Remains {
+    pub(super) fn new(read: Arc<dyn FamilyRead>, go_on: GoOn) -> Remains {
+        Remains { read, go_on }
+    }
+
+    /// What is there. Nothing of it is known to be right.
+    pub fn read(&self) -> Arc<dyn FamilyRead> {
+        self.read.clone()
+    }
+
+    /// Goes on after the first `offset` bytes, which are right; all others are dropped.
+    pub fn write_from(self, offset: u64) -> Result<Box<dyn FamilyWrite>, Error> {
+        (self.go_on)(offset)
+    }
 }
 
 /// A stripe that waits to be completed under the name of its device.
@@ -54,6 +82,12 @@ pub trait PendingStripe {
     /// Completes that stripe, durably: it replaces what stands under the name.
     /// Errors: [`Error::Busy`] where there is none, or another backup writes it.
     fn complete_pending(&self) -> Result<(), Error>;
+
+    /// What an interrupted writer of a stripe that is repeatable has left, as far as it can be read; `None`: nothing.
+    /// Errors: [`Error::Busy`] while another backup writes to the device.
+    fn remains(&self, _via: Via) -> Result<Option<Remains>, Error> {
+        Ok(None)
+    }
 
     /// What the stripe that was begun last has become, where its writer's error does not say that: an object store may
     /// have completed it, or keep its upload.

@@ -32,7 +32,9 @@ use longshore_io::{
     Attributes, Buffer, Dir, File, OpenHow, Reservation, Storage, Via, copy_nontemporal,
 };
 
-use super::door::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
+use super::door::{
+    BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe, Remains,
+};
 use crate::Error;
 
 /// Bytes collected before a write: the memory that a stripe needs in addition to the pool. One large page.
@@ -224,6 +226,25 @@ impl FileDevice {
         Ok(copy)
     }
 
+    /// The writer of a new stripe into the temporary file, which is locked, from `offset` on.
+    fn new_stripe(
+        &self,
+        place: FileLocation,
+        file: Arc<dyn File>,
+        reservation: Option<Reservation>,
+        (offset, via): (u64, Via),
+    ) -> Result<Box<dyn FamilyWrite>, Error> {
+        let mut writer = self.writer(place, file, reservation, offset, Fate::Rename, via)?;
+        // While we hold the temporary file, no other writer can put a stripe in place. A writer that appends to the
+        // existing stripe holds that stripe's lock.
+        let existing = self.open_to_lock(&writer.place, &writer.place.name)?;
+        if let Some(old) = &existing {
+            self.lock(&writer.place, &writer.place.name, &**old)?;
+        }
+        writer._existing = existing;
+        Ok(Box::new(writer))
+    }
+
     fn writer(
         &self,
         place: FileLocation,
@@ -289,6 +310,28 @@ impl PendingStripe for FileDevice {
             .map_err(self.io("complete"))?;
         place.dir.sync(Path::new("")).map_err(self.io("complete"))
     }
+
+    fn remains(&self, via: Via) -> Result<Option<Remains>, Error> {
+        let place = self.place()?;
+        let reservation = self.reserve(&place)?;
+        let Some(file) = self.open_name(&place, &place.pending, OpenHow::ReadWrite)? else {
+            return Ok(None);
+        };
+        // Its writer is gone, otherwise this fails as busy.
+        self.lock(&place, &place.pending, &*file)?;
+        let links = file.stat().map_err(self.io("look at"))?.links;
+        let company = reservation
+            .as_ref()
+            .is_some_and(Reservation::may_have_company);
+        // Other names keep their content, and a writer that was taken for dead may wake.
+        if links > 1 || company {
+            return Ok(None);
+        }
+        let device = FileDevice::new(self.storage.clone(), self.path.clone());
+        let read = self.reader(file.clone());
+        let go_on = move |offset| device.new_stripe(place, file, reservation, (offset, via));
+        Ok(Some(Remains::new(read, Box::new(go_on))))
+    }
 }
 
 impl BackupDevice for FileDevice {
@@ -315,15 +358,7 @@ impl BackupDevice for FileDevice {
         let place = self.place()?;
         let reservation = self.reserve(&place)?;
         let file = self.make_pending(&place)?;
-        let mut writer = self.writer(place, file, reservation, 0, Fate::Rename, via)?;
-        // While we hold the temporary file, no other writer can put a stripe in place. A writer that appends to the
-        // existing stripe holds that stripe's lock.
-        let existing = self.open_to_lock(&writer.place, &writer.place.name)?;
-        if let Some(old) = &existing {
-            self.lock(&writer.place, &writer.place.name, &**old)?;
-        }
-        writer._existing = existing;
-        Ok(Box::new(writer))
+        self.new_stripe(place, file, reservation, (0, via))
     }
 
     fn append(&self, offset: u64, via: Via) -> Result<Box<dyn FamilyWrite>, Error> {

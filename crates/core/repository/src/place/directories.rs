@@ -255,12 +255,14 @@ impl Directories {
         homes.collect()
     }
 
-    /// Makes the label's directories for the families, of which the first directory is claimed already.
+    /// Makes the label's directories for the families, of which the first directory is claimed already. `adopts`: others may
+    /// be there.
     fn fill(
         &self,
         homes: Vec<Arc<dyn Dir>>,
         (label, lease): (Label, Lease),
         families: usize,
+        adopts: bool,
     ) -> Result<Begun, Error> {
         let held = BackupHold {
             label: label.clone(),
@@ -271,9 +273,12 @@ impl Directories {
         for (i, home) in held.homes.iter().enumerate().take(families) {
             let path = self.path(i).join(&name);
             if i > 0 {
-                home.create_dir(&name)
-                    .and_then(|()| home.sync(Path::new("")))
-                    .map_err(self.io("create", &path))?;
+                match home.create_dir(&name) {
+                    Err(e) if adopts && e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                    made => made,
+                }
+                .and_then(|()| home.sync(Path::new("")))
+                .map_err(self.io("create", &path))?;
             }
             self.refuse_intruder(&**home, &name, &path)?;
         }
@@ -302,7 +307,7 @@ impl Claims for Directories {
             let label = Label::new(begun_us, kind);
             if let Some(lease) = self.claim(&*first, &label)? {
                 let families = homes.len();
-                return self.fill(homes, (label, lease), families);
+                return self.fill(homes, (label, lease), families, false);
             }
         }
     }
@@ -322,7 +327,7 @@ impl Claims for Directories {
             return Err(taken());
         }
         let lease = self.claim(&*first, label)?.ok_or_else(taken)?;
-        self.fill(homes, (label.clone(), lease), usize::from(families))
+        self.fill(homes, (label.clone(), lease), usize::from(families), false)
     }
 
     fn device(&self, label: &Label, family: u16) -> Result<DeviceSpec, Error> {
@@ -683,6 +688,40 @@ impl Remover for Locked<'_> {
 
     fn remove(&self, label: &Label) -> Result<Removal, Error> {
         self.place.remove(&self.dirs, label, self.touch()?)
+    }
+
+    fn adopt(&self, label: &Label, families: u16) -> Result<Option<Begun>, Error> {
+        let now_ns = self.touch()?;
+        let name = Path::new(label.as_str());
+        for (i, dir) in &self.dirs {
+            match dir
+                .dir(name)
+                .and_then(|d| lease::holders(&*d, None, now_ns))
+            {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Ok(holders) if holders.is_empty() => {}
+                Ok(_) => return Ok(None),
+                Err(e) => {
+                    return Err(self.place.io("list", &self.place.path(*i).join(name))(e));
+                }
+            }
+        }
+        let homes = self.place.open_homes()?;
+        let first = self.place.first_of(&homes)?;
+        let cannot = self.place.io("create", &self.place.path(0));
+        match first.create_dir(name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
+        .and_then(|()| first.sync(Path::new("")))
+        .map_err(&cannot)?;
+        let lease = first
+            .dir(name)
+            .and_then(|dir| Lease::take(dir, Use::Backup, &*self.place.clock))
+            .map_err(cannot)?;
+        let claimed = (label.clone(), lease);
+        let begun = self.place.fill(homes, claimed, families.into(), true)?;
+        Ok(Some(begun))
     }
 
     /// Files that a killed backup left are below its label, and go with it.

@@ -237,6 +237,12 @@ pub(crate) trait Remover {
     /// Removes a backup unless a program uses it; one that is not there is removed already.
     fn remove(&self, label: &Label) -> Result<Removal, Error>;
 
+    /// Makes the remains of a copy under this label a place for the same copy, and claims it; `None`: nothing of it can be kept
+    /// here, or somebody uses it.
+    fn adopt(&self, _label: &Label, _families: u16) -> Result<Option<Begun>, Error> {
+        Ok(None)
+    }
+
     /// [`Remover::remove`] of a label that only ended processes of this machine write ([`LabelFiles::writers_ended`]), though
     /// their leases are alive for others. The store may still do what they sent before.
     fn take_over(&self, label: &Label) -> Result<Removal, Error> {

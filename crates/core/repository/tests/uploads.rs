@@ -1,0 +1,154 @@
+//! Goal: unfinished uploads are found at any address; one that is young, or that a live lease protects, is never aborted.
+//! Method: the shipped client over a simulated store whose clock moves as the test says.
+
+use std::sync::atomic::AtomicBool;
+
+use longshore_bucket::sim::Store;
+use longshore_bucket::{Address, Bytes, Key, Scheme};
+use longshore_io::SimDisk;
+use longshore_repository::{LeftUpload, abort_left_upload, left_uploads};
+
+static NO: AtomicBool = AtomicBool::new(false);
+const DAY_S: i64 = 86_400;
+
+fn address(store: &Store, bucket: &str, key: &str) -> Address {
+    Address::of(&format!("{}{bucket}{key}", store.scheme())).unwrap()
+}
+
+/// A writer that was killed after one part.
+fn left(store: &Store, key: &str) {
+    let mut upload = store
+        .bucket()
+        .unwrap()
+        .begin(&Key::from(key), "x".to_owned(), &NO)
+        .unwrap();
+    let part = upload.part(0, Bytes::from_static(b"part")).unwrap();
+    part.wait(&NO).unwrap();
+    upload.leave();
+}
+
+fn found(store: &Store, bucket: &str, key: &str) -> Vec<LeftUpload> {
+    left_uploads(&address(store, bucket, key), &SimDisk::new(1), DAY_S).unwrap()
+}
+
+fn keys(found: &[LeftUpload]) -> Vec<String> {
+    let key = |left: &LeftUpload| {
+        left.address
+            .split('/')
+            .skip(3)
+            .collect::<Vec<_>>()
+            .join("/")
+    };
+    found.iter().map(key).collect()
+}
+
+/// A store whose bucket of this name is found by its address.
+fn store(scheme: Scheme) -> (Store, String) {
+    let store = Store::speaking(scheme);
+    let bucket = store.install().unwrap();
+    (store, bucket)
+}
+
+#[test]
+fn uploads_are_found_by_their_object_by_a_prefix_and_by_the_bucket() {
+    for scheme in [Scheme::S3, Scheme::Google] {
+        let (store, bucket) = store(scheme);
+        for key in ["app/1.bak", "app/10.bak", "app/1.bak/x", "other"] {
+            left(&store, key);
+        }
+        assert_eq!(
+            keys(&found(&store, &bucket, "/app/1.bak")),
+            ["app/1.bak", "app/1.bak/x"]
+        );
+        assert_eq!(found(&store, &bucket, "/app").len(), 3);
+        assert_eq!(found(&store, &bucket, "").len(), 4);
+        assert_eq!(found(&store, &bucket, "/none").len(), 0);
+        let one = &found(&store, &bucket, "/other")[0];
+        assert_eq!((one.parts, one.bytes, one.idle_s), (1, 4, Some(0)));
+    }
+}
+
+#[test]
+fn only_one_without_a_part_for_so_long_is_aborted() {
+    let (store, bucket) = store(Scheme::S3);
+    left(&store, "app/1.bak");
+    store.pass(DAY_S - 1);
+    let young = found(&store, &bucket, "/app").remove(0);
+    assert!(young.protected_by.is_some(), "{young:?}");
+    let at = address(&store, &bucket, "/app");
+    let disk = SimDisk::new(1);
+    assert!(
+        abort_left_upload(&at, &disk, &young, DAY_S)
+            .unwrap()
+            .is_some()
+    );
+    store.pass(1);
+    let old = found(&store, &bucket, "/app").remove(0);
+    assert_eq!(old.protected_by, None);
+    assert_eq!(store.uploads().len(), 1);
+    assert_eq!(abort_left_upload(&at, &disk, &old, DAY_S).unwrap(), None);
+    assert_eq!(store.uploads(), []);
+    // It has ended meanwhile.
+    assert_eq!(abort_left_upload(&at, &disk, &old, DAY_S).unwrap(), None);
+}
+
+#[test]
+fn one_that_got_a_part_since_it_was_shown_is_not_aborted() {
+    let (store, bucket) = store(Scheme::S3);
+    let key = Key::from("app/1.bak");
+    let mut upload = store
+        .bucket()
+        .unwrap()
+        .begin(&key, "x".to_owned(), &NO)
+        .unwrap();
+    store.pass(2 * DAY_S);
+    let shown = found(&store, &bucket, "/app").remove(0);
+    assert_eq!(shown.protected_by, None);
+    upload
+        .part(0, Bytes::from_static(b"p"))
+        .unwrap()
+        .wait(&NO)
+        .unwrap();
+    let at = address(&store, &bucket, "/app");
+    let why = abort_left_upload(&at, &SimDisk::new(1), &shown, DAY_S).unwrap();
+    assert!(why.unwrap().contains("since it was looked at"));
+    assert_eq!(store.uploads().len(), 1);
+    upload.leave();
+}
+
+#[test]
+fn a_live_lease_next_to_a_stripe_protects_its_upload() {
+    let (store, bucket) = store(Scheme::S3);
+    let folder = "t/db/20270131T020000Z-full-1a2b3c4d";
+    left(&store, &format!("{folder}/family-1.bak"));
+    store.pass(2 * DAY_S);
+    // A writer of another host that is alive by the store's clock.
+    store.put(
+        &format!("{folder}/.longshore-lease-backup.b0b0b0b0.1.1"),
+        b"host far process 1\n",
+    );
+    let held = found(&store, &bucket, "/t").remove(0);
+    assert!(held.protected_by.is_some(), "{held:?}");
+    store.pass(16 * 60);
+    let dead = found(&store, &bucket, "/t").remove(0);
+    assert_eq!(dead.protected_by, None);
+}
+
+#[test]
+fn a_store_that_tells_no_time_and_azure_give_nothing_to_abort() {
+    let (store, bucket) = store(Scheme::S3);
+    left(&store, "app/1.bak");
+    store.habits(longshore_bucket::sim::Habits {
+        tells_no_time: true,
+        ..longshore_bucket::sim::Habits::default()
+    });
+    store.pass(9 * DAY_S);
+    let found = found(&store, &bucket, "/app");
+    assert!(
+        found[0].protected_by.as_ref().unwrap().contains("how old"),
+        "{found:?}"
+    );
+    let azure = Address::of("az://container/app").unwrap();
+    let refused = left_uploads(&azure, &SimDisk::new(1), DAY_S);
+    assert!(refused.is_err());
+}
