@@ -422,8 +422,8 @@ const WIDE: &[(&str, usize, &str)] = &[
     ),
     (
         "media/BackupDevice",
-        10,
-        "a device that writes a stripe also finds one that waits",
+        11,
+        "a device that writes a stripe also finds one that waits, or that was left",
     ),
     (
         "policy/Base",

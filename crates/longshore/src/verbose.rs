@@ -1,6 +1,10 @@
 //! `--verbose`: prints the plan as lines that tuning scripts can read.
 //!
-//! If SQL Server's trace 3213 has a line for the same fact, its spelling is used.
+//! Invariants
+//! - If SQL Server's trace 3213 has a line for the same fact, its spelling is used.
+//! - Requests to object stores are told for each bucket, and their sum.
+//!
+//! Leaves to others: sizes (`longshore-pipeline`) and counting requests (`longshore-bucket`).
 
 use std::fmt::Write;
 

@@ -7,7 +7,7 @@ use object_store::multipart::MultipartStore;
 use object_store::{ClientOptions, Error as StoreError, ObjectStore, RetryConfig};
 use reqwest::Url;
 
-use crate::counted::Tally;
+use crate::counted::RequestTally;
 use crate::own::Asking;
 use crate::patience::Patience;
 use crate::watched::{GivenUp, Watched};
@@ -45,7 +45,7 @@ pub struct Ways<'a, C> {
     pub patience: Patience,
     pub connector: &'a dyn Fn() -> C,
     pub given_up: GivenUp,
-    pub tally: Tally,
+    pub tally: RequestTally,
 }
 
 impl<C: HttpConnector> Ways<'_, C> {

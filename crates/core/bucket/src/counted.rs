@@ -48,15 +48,15 @@ struct Counts {
     wal_files: HashSet<u64>,
 }
 
-/// What one bucket's requests are counted in.
+/// The counters of one bucket's requests.
 #[derive(Debug, Clone, Default)]
-pub struct Tally(Arc<Mutex<Counts>>);
+pub struct RequestTally(Arc<Mutex<Counts>>);
 
-static TALLIES: Mutex<BTreeMap<String, Tally>> = Mutex::new(BTreeMap::new());
+static TALLIES: Mutex<BTreeMap<String, RequestTally>> = Mutex::new(BTreeMap::new());
 
-impl Tally {
+impl RequestTally {
     /// That of the bucket with this address.
-    pub fn of(bucket: &str) -> Tally {
+    pub fn of(bucket: &str) -> RequestTally {
         let mut tallies = TALLIES.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = tallies.entry(bucket.to_owned()).or_default();
         tally.clone()
@@ -103,7 +103,7 @@ impl Tally {
 /// The requests that this process has sent so far, by bucket.
 pub fn requests_by_bucket() -> Vec<Requests> {
     let tallies = TALLIES.lock().unwrap_or_else(PoisonError::into_inner);
-    let told = |(bucket, tally): (&String, &Tally)| {
+    let told = |(bucket, tally): (&String, &RequestTally)| {
         let counts = tally.0.lock().unwrap_or_else(PoisonError::into_inner);
         Requests {
             bucket: bucket.clone(),
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_what_they_do_and_segments_once() {
-        let tally = Tally::of("test://counted");
+        let tally = RequestTally::of("test://counted");
         let segment = "http://h/b/main/wal/1/000000010000000000000001.wal";
         for (method, uri, body) in [
             (

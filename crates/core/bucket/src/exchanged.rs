@@ -29,7 +29,7 @@ use tokio::sync::Mutex;
 use crate::credentials::{MARGIN_S, failed};
 use crate::environment::read_file;
 use crate::external::{External, Subject};
-use crate::role::Role;
+use crate::source::Role;
 use crate::watched::{element, innermost, line};
 
 const TRIES: u32 = 3;

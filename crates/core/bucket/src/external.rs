@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::environment::{Form, check, server};
 
-/// What is exchanged, and where.
+/// The exchange of a token, and its places.
 #[derive(Clone)]
 pub struct External {
     pub audience: String,

@@ -40,7 +40,7 @@ struct KnownPart {
     at_ns: i64,
 }
 
-/// What a store has of an upload that has not ended.
+/// The parts of an upload that has not ended, in sum.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UploadState {
     pub parts: u64,

@@ -4,45 +4,19 @@
 //! Invariants
 //! - A chain of profiles ends: none is asked for its credentials twice.
 //! - A profile that names itself as its source gives its own keys.
-//! - What needs a person, as a second factor does, is refused by the name of its key.
+//! - A role that needs a person, as for a second factor, is refused by the name of its key.
 //!
 //! Leaves to others: keys and programs of a profile (`profile.rs`); asking for the role (`exchanged.rs`).
 
 use crate::environment::{Form, check};
 use crate::profile::Profile;
-use crate::source::Source;
+use crate::source::{Role, Source};
 
 /// The seconds for which a role is asked for, and how many a profile may name.
 const SECONDS: u64 = 3600;
 const SECONDS_ALLOWED: std::ops::RangeInclusive<u64> = 900..=43_200;
 /// The name of a session, where the profile has none.
 const SESSION: &str = "longshore";
-
-/// A role, and how it is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Role {
-    pub profile: String,
-    pub arn: String,
-    pub session: String,
-    pub external_id: Option<String>,
-    pub seconds: u64,
-    /// The service that gives it, where it is not the region's.
-    pub sts: Option<String>,
-}
-
-impl Role {
-    /// The address of the service.
-    pub fn service(&self, region: &str) -> String {
-        let suffix = match region.starts_with("cn-") {
-            true => ".cn",
-            false => "",
-        };
-        match &self.sts {
-            Some(sts) => format!("{}/", sts.trim_end_matches('/')),
-            None => format!("https://sts.{region}.amazonaws.com{suffix}/"),
-        }
-    }
-}
 
 /// Where a profile's credentials may come from, beyond itself.
 pub struct Surroundings<'a> {

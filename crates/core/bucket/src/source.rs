@@ -1,7 +1,5 @@
 //! The places that credentials come from.
 
-use crate::role::Role;
-
 /// Where credentials come from. Its `Debug` shows no secret.
 #[derive(Clone)]
 pub(crate) enum Source {
@@ -36,4 +34,30 @@ pub(crate) enum Source {
     Instance {
         endpoint: Option<String>,
     },
+}
+
+/// A role, and how it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Role {
+    pub profile: String,
+    pub arn: String,
+    pub session: String,
+    pub external_id: Option<String>,
+    pub seconds: u64,
+    /// The service that gives it, where it is not the region's.
+    pub sts: Option<String>,
+}
+
+impl Role {
+    /// The address of the service.
+    pub fn service(&self, region: &str) -> String {
+        let suffix = match region.starts_with("cn-") {
+            true => ".cn",
+            false => "",
+        };
+        match &self.sts {
+            Some(sts) => format!("{}/", sts.trim_end_matches('/')),
+            None => format!("https://sts.{region}.amazonaws.com{suffix}/"),
+        }
+    }
 }

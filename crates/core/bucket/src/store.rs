@@ -38,7 +38,7 @@ use object_store::{
 use crate::access::Access;
 use crate::address::{Given, beginning};
 use crate::connection::{Connection, Ways};
-use crate::counted::Tally;
+use crate::counted::RequestTally;
 use crate::error::BY;
 use crate::flow::{Flow, Running};
 use crate::network::{Direct, Proxies};
@@ -302,7 +302,7 @@ impl Bucket {
             Origin::Environment => format!("{}{name}", beginning(settings.scheme(), None)),
         };
         let ways = Ways {
-            tally: Tally::of(&of_bucket),
+            tally: RequestTally::of(&of_bucket),
             options: ClientOptions::new()
                 .with_allow_http(settings.allow_http)
                 .with_http1_only()

@@ -26,7 +26,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 
-use crate::counted::Tally;
+use crate::counted::RequestTally;
 
 /// More of a refusal's body is not read.
 const BODY_MAX: usize = 16 << 10;
@@ -115,7 +115,7 @@ pub type GivenUp = Arc<AtomicBool>;
 pub struct Watched<C> {
     pub connector: C,
     pub given_up: GivenUp,
-    pub tally: Tally,
+    pub tally: RequestTally,
 }
 
 impl<C: HttpConnector> HttpConnector for Watched<C> {
@@ -132,7 +132,7 @@ impl<C: HttpConnector> HttpConnector for Watched<C> {
 struct Client {
     inner: HttpClient,
     given_up: GivenUp,
-    tally: Tally,
+    tally: RequestTally,
 }
 
 #[async_trait]

@@ -8,7 +8,7 @@
 //! read from the source again, and parts that a store has are not sent again. Parity stripes are written again.
 //!
 //! Invariants
-//! - What was left is read by the same reader, and compared with the same trailer, as if it came from the source. Where it does
+//! - Remains are read by the same reader, and compared with the same trailer, as if they came from the source. Where they do
 //!   not agree, all of the stripe is copied.
 //! - A copy is valid only if every stripe was read without an error. Trailers are written last, when the data of all
 //!   stripes is durable, as in a backup.
@@ -414,7 +414,7 @@ fn copy_stripe(
     let is_left = left.is_some();
     let copied = copy_after(member, expected, (to, resumes), left, moved);
     match &copied {
-        // What was left may be to blame, though it has its own checksums.
+        // The remains may be to blame, though they have their own checksums.
         Err(error) if is_left && is_damage(error) => {
             copy_after(member, expected, (to, resumes), None, moved)
         }

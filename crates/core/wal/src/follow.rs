@@ -110,7 +110,7 @@ impl PgWal {
         let waits = waits.min_by_key(order);
         let newest = from.runs()?.into_iter().map(|run| run.span.last);
         let newest = newest.max_by_key(order).map(|last| last.next(size));
-        // What the first archive is owed, it has not yet.
+        // The first archive does not have yet what it is owed.
         let owed = self.owed(from.path())?.since();
         let open = waits.into_iter().chain(owed).min_by_key(order);
         let reached = match open {

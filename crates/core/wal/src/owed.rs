@@ -106,7 +106,7 @@ impl PgWal {
     /// Brings what the archive `home` is owed from `others`, and to each of these what another one has of it. Returns the
     /// number of files that came anywhere.
     ///
-    /// Errors: those of [`WalArchive::lacking`] and [`copy_wal`]; `Io`. What came before stays, and is owed no longer.
+    /// Errors: those of [`WalArchive::lacking`] and [`copy_wal`]; `Io`. Files that came before stay, and are owed no longer.
     pub fn settle(
         &self,
         _turn: &AheadLock,
@@ -195,7 +195,7 @@ fn without_reason(text: &str, at: &str) -> String {
         .collect()
 }
 
-/// What is owed to one archive. A line that cannot be read is of another version, and stays.
+/// The debt to one archive. A line that cannot be read is of another version, and stays.
 fn read(bytes: &[u8], at: &str) -> Owed {
     let text = String::from_utf8_lossy(bytes);
     let (mut names, mut why) = (BTreeSet::new(), None);

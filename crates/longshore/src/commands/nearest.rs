@@ -1,9 +1,9 @@
 //! The nearest whole copy of a backup, for readers, while the database's own target is away.
 //!
 //! Invariants
-//! - Only a target that cannot be reached is passed over. One that answers decides itself what it has.
+//! - Only a target that cannot be reached is skipped. One that answers decides itself what it has.
 //! - Of all copies in reach the newest backup is taken; of equal ones, that of the copy that `copies` names first.
-//! - What is taken, from where and why is said, and that the target alone knows whether there is a newer backup.
+//! - The choice, its place and the reason are said, and that the target alone knows whether there is a newer backup.
 //!
 //! Leaves to others: copies of a backup of which the target has lost something (`restore/beginning.rs`).
 

@@ -6,7 +6,7 @@
 //!
 //! Leaves to others: what protects an upload (`longshore-repository`).
 
-use longshore_media::{BackupDevice, DeviceSpec};
+use longshore_media::DeviceSpec;
 use longshore_repository::{LeftUpload, StoreAddress, abort_left_upload, left_uploads};
 use serde::Serialize;
 

@@ -1088,12 +1088,6 @@ mod tests {
                 "",
                 "needs `copy_at_once",
             ),
-            (
-                "postgres://h",
-                "home_behind = \"1G\"",
-                "",
-                "needs `copy_at_once",
-            ),
             ("postgres://h", "archiv = \"/a\"", "", "`archive`"),
             (
                 "postgres://h",

@@ -86,7 +86,7 @@ fn what_a_copy_lacks_is_copied_once_and_restored_from_there() {
 }
 
 /// Goal: while the target is away, readers take the newest backup that any copy has, say which, and say that the target alone
-/// knows of a newer one; a copy that is away, too, or has an older backup, is passed over.
+/// knows of a newer one; a copy that is away, too, or has an older backup, is skipped.
 #[test]
 fn while_the_target_is_away_the_nearest_copy_is_read_and_named() {
     let stage = configured();

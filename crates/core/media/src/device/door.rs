@@ -62,7 +62,7 @@ impl Remains {
         Remains { read, go_on }
     }
 
-    /// What is there. Nothing of it is known to be right.
+    /// The bytes that are there. Nothing of them is known to be right.
     pub fn read(&self) -> Arc<dyn FamilyRead> {
         self.read.clone()
     }

@@ -4,8 +4,8 @@
 //! Invariants
 //! - A push succeeds without the database's own archive only where `home_behind` is set, the file is durable in the archive
 //!   of a copy, the debt is noted durably, and it is not above the limit.
-//! - Only an archive that is away is passed over. One that refuses a file has looked at it, and its refusal stands.
-//! - While anything is owed, the copies come first: no call waits for the store that is away. What is owed comes before what is new.
+//! - Only an archive that is away is skipped. One that refuses a file has looked at it, and its refusal stands.
+//! - While anything is owed, the copies come first: no call waits for the store that is away. Debts come before new files.
 //!
 //! Leaves to others: the debt (`longshore-wal`), and bringing it (`follow.rs`).
 
@@ -50,7 +50,7 @@ pub struct Standing<'a> {
     pg_wal: PgWal,
     name: WalName,
     location: ArchiveLocation,
-    /// What the database's own archive is owed.
+    /// The debt to the database's own archive.
     owed: Owed,
     database: &'a str,
     copies: &'a [String],

@@ -144,7 +144,7 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What each round of the archives needs.
+/// The tools of each round of the archives.
 struct Rounds<'a> {
     pg_wal: PgWal,
     keyring: Arc<Keyring>,
