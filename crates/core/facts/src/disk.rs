@@ -37,6 +37,8 @@ pub struct Volume {
     pub is_read_only: bool,
     /// How many more files this user may make; `None` if the file system has no such limit.
     pub free_files: Option<u64>,
+    /// Its size.
+    pub total_bytes: u64,
 }
 
 /// The state of the file system that holds `path`.
@@ -45,6 +47,7 @@ pub fn volume_of(path: &Path) -> io::Result<Volume> {
     Ok(Volume {
         is_read_only: found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY),
         free_files: (found.f_files > 0).then_some(found.f_favail),
+        total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
     })
 }
 
