@@ -309,6 +309,26 @@ impl<'a> Check<'a, '_> {
                 let rest = [&delete.with, &delete.top, &delete.rest];
                 rest.into_iter().flatten().try_for_each(|f| self.named(f))
             }
+            Statement::Merge(merge) => {
+                self.target(&merge.table)?;
+                let parts = merge.with.iter().chain([&merge.source, &merge.on]);
+                parts.into_iter().try_for_each(|part| self.named(part))?;
+                for clause in &merge.clauses {
+                    clause.condition.iter().try_for_each(|c| self.named(c))?;
+                    match &clause.action {
+                        MergeAction::Update(sets) => {
+                            let mut values = sets.iter().filter_map(|s| s.value.as_ref());
+                            values.try_for_each(|v| self.named(v))?;
+                        }
+                        MergeAction::Insert { values, .. } => {
+                            let mut values = values.iter().flatten();
+                            values.try_for_each(|v| self.named(v))?;
+                        }
+                        MergeAction::Delete | MergeAction::InsertDefaults => {}
+                    }
+                }
+                Ok(())
+            }
             Statement::Routine(routine) => {
                 let mut declared = BTreeSet::new();
                 for parameter in &routine.parameters {
@@ -317,11 +337,15 @@ impl<'a> Check<'a, '_> {
                         return Err(message::DECLARED_TWICE.with(&[&parameter.name]));
                     }
                 }
+                let rows = match &routine.kind {
+                    RoutineKind::Rows { variable, .. } => Some(variable.to_lowercase()),
+                    _ => None,
+                };
                 let mut inner = Check {
                     reader: self.reader,
                     declared,
                     cursors: BTreeSet::new(),
-                    tables: BTreeSet::new(),
+                    tables: rows.into_iter().collect(),
                     declarations: Vec::new(),
                     labels: Labels::default(),
                     loops: 0,
@@ -329,7 +353,12 @@ impl<'a> Check<'a, '_> {
                     returns: true,
                     is_located: false,
                 };
-                let checked = inner.all(&routine.body).and_then(|()| inner.labels.check());
+                let checked = match &routine.kind {
+                    RoutineKind::View { query, .. } | RoutineKind::Inline(query) => {
+                        inner.read(QuerySource::Query(query))
+                    }
+                    _ => inner.all(&routine.body).and_then(|()| inner.labels.check()),
+                };
                 checked.inspect_err(|_| self.is_located = true)
             }
             _ => Ok(()),
@@ -338,7 +367,11 @@ impl<'a> Check<'a, '_> {
 
     fn defaults(&mut self, table: &'a TableSpec) -> Result<(), Message> {
         let mut defaults = table.columns.iter().filter_map(|c| c.default.as_ref());
-        defaults.try_for_each(|default| self.expression(default))
+        defaults.try_for_each(|default| self.expression(default))?;
+        table.constraints.iter().try_for_each(|c| match &c.kind {
+            ConstraintKind::Check(condition) => self.read(QuerySource::Condition(condition)),
+            _ => Ok(()),
+        })
     }
 
     fn insert(&mut self, insert: &'a Insert) -> Result<(), Message> {
@@ -541,7 +574,10 @@ impl<'a> Check<'a, '_> {
 
     fn read(&mut self, asked: QuerySource) -> Result<(), Message> {
         let named = variables(asked.written(), |name, at| {
-            let declared = match is_table(&asked.written()[..at]) {
+            // `FROM @x.nodes(…)`: rows of a value.
+            let after = asked.written()[at + name.len()..].trim_start();
+            let is_value = after.starts_with('.');
+            let declared = match is_table(&asked.written()[..at]) && !is_value {
                 true => self.target(std::slice::from_ref(&name.to_owned())),
                 false => self.any_variable(name),
             };

@@ -17,13 +17,13 @@ use crate::check::{Declared, check, declarations, is_cursor};
 use crate::convert::convert_from;
 use crate::flow::{Argument, Flow, Out, Outcome, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
-use crate::query::{self, BatchPlace};
+use crate::query::{self, BatchPlace, FunctionCall};
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::statement;
 use crate::syntax::{
-    Declaration, Fragment, LocatedStatement, Operand, Routine, Statement, Transaction, parse,
-    unheard_of,
+    Declaration, Fragment, LocatedStatement, Operand, Routine, RoutineKind, Statement, Transaction,
+    parse, unheard_of,
 };
 use crate::tables::TableShape;
 use crate::value::{Type, Value};
@@ -118,6 +118,7 @@ impl Session {
         };
         self.place.level = 0;
         self.place.procedure = 0;
+        self.function_code = statement::run_function;
         self.in_procedure = false;
         self.tries.clear();
         self.caught.clear();
@@ -227,6 +228,46 @@ impl Session {
         self.in_procedure = is_inner;
         out.procedure = outer;
         Ok((done?, returned))
+    }
+
+    /// A function that a script has created; `rows` is asked at its end, while its variables are there. The value of RETURN
+    /// is left in [`Session::function`].
+    pub(crate) fn function_body<T>(
+        &mut self,
+        call: &FunctionCall,
+        variables: BTreeMap<String, Variable>,
+        out: &mut Out,
+        rows: impl FnOnce(&mut Session) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        let place = BatchPlace {
+            procedure: call.object.object.id,
+            ..self.place
+        };
+        out.procedure = Some(call.object.object.name.as_str().into());
+        self.in_procedure = true;
+        // An error in a function is one of the statement that calls it.
+        self.tries.push(usize::MAX);
+        let mut made = None;
+        let database = self.database.clone();
+        let body = &call.routine.body;
+        let done = self.inside((0, variables), place, &database, out, |s, out| {
+            if let RoutineKind::Rows { variable, table } = &call.routine.kind {
+                let shape = TableShape::of(table.clone(), Vec::new(), variable)?;
+                s.tables.declare(variable, shape)?;
+            }
+            for declared in declarations(body) {
+                s.hoist(declared)?;
+            }
+            match s.statements(body, out) {
+                Ok(()) | Err(Stop::Return) => {}
+                other => return other,
+            }
+            made = Some(rows(s)?);
+            Ok(())
+        });
+        self.tries.pop();
+        done?;
+        made.ok_or_else(|| message::ABORTED.plain().into())
     }
 
     /// Runs a batch inside of the running one: with variables, cursors and tables of its own, in a database. Options
@@ -568,6 +609,11 @@ impl Session {
         if !self.in_procedure {
             return Err(message::RETURN_VALUE.plain().into());
         }
+        if let Some((kind, _)) = self.function {
+            let value = self.value_as(value, kind)?;
+            self.function = Some((kind, value));
+            return Err(Stop::Return);
+        }
         let status = match self.value_as(value, Type::Int)? {
             Value::Int(n) => i32::try_from(n).unwrap_or(i32::MAX),
             _ => {
@@ -587,6 +633,7 @@ impl Session {
             Statement::Insert(insert) => statement::insert(self, insert, out),
             Statement::Update(update) => statement::update(self, update, out),
             Statement::Delete(delete) => statement::delete(self, delete, out),
+            Statement::Merge(merge) => statement::merge(self, merge, out),
             Statement::Truncate(name) => statement::truncate(self, name, out),
             Statement::IdentityInsert { table, on } => {
                 statement::identity_insert(self, table, *on, out)

@@ -19,11 +19,13 @@ use crate::cursors::Cursors;
 use crate::flow::{FIRST_DATABASE, Login, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
-use crate::query::{self, BatchPlace, QueryContext, Reader, SqliteCache};
+use crate::query::{
+    self, BatchPlace, FunctionCall, FunctionCode, QueryContext, Reader, SqliteCache,
+};
 use crate::server::{Activity, OpenMaster, Server, SessionNumber};
 use crate::syntax::{Fragment, Name, Routine};
 use crate::tables::{Change, SessionTables, TableId, TableRow};
-use crate::value::Value;
+use crate::value::{Type, Value};
 use crate::variables::Variables;
 
 /// The most bytes that parsed statements take, for each byte of their text: the shortest statements are the worst
@@ -41,7 +43,8 @@ pub(crate) struct Compiled {
 /// One client's connection. Not shared between threads; its [`Session::cancel_flag`] is.
 pub struct Session {
     pub(crate) server: Arc<Server>,
-    number: SessionNumber,
+    /// `None`: a function's, which nobody sees.
+    number: Option<SessionNumber>,
     pub(crate) login: Login,
     pub(crate) database: String,
     /// The database to which a reset returns: its login's.
@@ -93,6 +96,19 @@ pub struct Session {
     pub(crate) sqlite: SqliteCache,
     /// Kept while a batch runs.
     pub(crate) reader: Reader,
+    /// Runs functions that scripts have created; set while a batch runs.
+    pub(crate) function_code: FunctionCode,
+    /// The type of the function that runs, and its value.
+    pub(crate) function: Option<(Type, Value)>,
+    /// The session that called the function that runs.
+    asker: Option<u32>,
+    /// The temporary tables of all sessions that this one has made.
+    pub(crate) shared_tables: Vec<i64>,
+}
+
+/// The code of functions while no batch runs.
+fn no_function(call: &FunctionCall, _: &[Value]) -> Result<Value, Message> {
+    Err(message::OBJECT_UNKNOWN.with(&[&call.object.object.name]))
 }
 
 impl Session {
@@ -107,7 +123,7 @@ impl Session {
             compiled: BTreeMap::new(),
             identity_insert: None,
             running: String::new(),
-            number: SessionNumber::take(&server),
+            number: Some(SessionNumber::take(&server)),
             server,
             login,
             database: FIRST_DATABASE.to_owned(),
@@ -131,7 +147,24 @@ impl Session {
             master_key: None,
             sqlite: SqliteCache::default(),
             reader: Reader::default(),
+            function_code: no_function,
+            function: None,
+            asker: None,
+            shared_tables: Vec::new(),
         }
+    }
+
+    /// A session in which a function runs for a query of another one.
+    pub(crate) fn for_function(call: &FunctionCall) -> Session {
+        let mut session = Session::new(call.server.clone(), call.login.clone());
+        session.cancel = call.cancel.clone();
+        session.database = call.object.object.database.clone();
+        session.nesting = call.level;
+        session.place.level = i64::try_from(call.level).unwrap_or(i64::MAX);
+        session.function_code = call.code;
+        session.asker = Some(call.session);
+        session.number = None;
+        session
     }
 
     /// The same, ended by a flag of another owner, such as Ctrl-C's.
@@ -161,6 +194,7 @@ impl Session {
         }
         self.cursors.clear();
         self.tables.clear();
+        self.drop_shared();
         self.place = BatchPlace::default();
         self.identity_insert = None;
         self.master_key = None;
@@ -178,7 +212,8 @@ impl Session {
 
     /// `@@SPID`
     pub fn id(&self) -> u32 {
-        self.number.get()
+        let own = self.number.as_ref().map(SessionNumber::get);
+        self.asker.or(own).unwrap_or_default()
     }
 
     /// The database in use.
@@ -260,6 +295,7 @@ impl Session {
             cancel: &self.cancel,
             sqlite_cache: &self.sqlite,
             reader: &self.reader,
+            function_code: self.function_code,
         }
     }
 
@@ -302,6 +338,16 @@ impl Session {
         self.server.activities.lock().insert(self.id(), activity);
     }
 
+    /// Drops the tables of all sessions (`##`) that this one has made.
+    fn drop_shared(&mut self) {
+        for id in std::mem::take(&mut self.shared_tables) {
+            if let Err(refused) = self.server.kept.drop_object(id) {
+                let text = format!("a temporary table was not dropped: {}", refused.text);
+                self.server.write_log("Server", &text);
+            }
+        }
+    }
+
     pub(crate) fn progress(&self, percent: u8) {
         if let Some(activity) = self.server.activities.lock().get_mut(&self.id()) {
             activity.percent = Some(percent);
@@ -342,5 +388,6 @@ impl Drop for Session {
     /// A client that leaves has rolled back.
     fn drop(&mut self) {
         self.undo();
+        self.drop_shared();
     }
 }

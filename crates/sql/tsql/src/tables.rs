@@ -66,6 +66,15 @@ pub struct ForeignKey {
     pub references: Vec<String>,
 }
 
+/// A condition that no row may make false.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableCheck {
+    pub name: String,
+    pub condition: Fragment,
+    /// The column that it is about, if it names only one.
+    pub column: Option<String>,
+}
+
 /// The meaning of a table's declaration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableShape {
@@ -75,6 +84,7 @@ pub struct TableShape {
     pub columns: Vec<TableColumn>,
     pub keys: Vec<TableKey>,
     pub foreign: Vec<ForeignKey>,
+    pub checks: Vec<TableCheck>,
 }
 
 /// A table's name as constraints without a name have it in theirs.
@@ -112,6 +122,7 @@ impl TableShape {
             columns,
             keys: Vec::new(),
             foreign: Vec::new(),
+            checks: Vec::new(),
         };
         for (i, constraint) in spec.constraints.iter().enumerate() {
             shape.constrain(constraint, i, table)?;
@@ -145,6 +156,14 @@ impl TableShape {
             given.unwrap_or_else(|| format!("{prefix}__{}__{:08X}", short(table), number + 1))
         };
         let (kind, prefix) = match &constraint.kind {
+            ConstraintKind::Check(condition) => {
+                self.checks.push(TableCheck {
+                    name: name("CK"),
+                    condition: condition.clone(),
+                    column: self.only_column(condition),
+                });
+                return Ok(());
+            }
             ConstraintKind::Primary => (KeyKind::Primary, "PK"),
             ConstraintKind::Unique => (KeyKind::Unique, "UQ"),
             ConstraintKind::Foreign {
@@ -174,6 +193,21 @@ impl TableShape {
             columns,
         });
         Ok(())
+    }
+
+    /// The column that a condition names, if it is one.
+    fn only_column(&self, condition: &Fragment) -> Option<String> {
+        let tokens = crate::syntax::tokens(&condition.text).ok()?;
+        let named = |column: &&TableColumn| {
+            tokens.iter().any(|token| {
+                let raw = token.raw.trim_start_matches(['[', '"']);
+                let name = raw.trim_end_matches([']', '"']);
+                name.eq_ignore_ascii_case(&column.name)
+            })
+        };
+        let mut found = self.columns.iter().filter(named);
+        let first = found.next()?;
+        found.next().is_none().then(|| first.name.clone())
     }
 
     /// The places of columns. Errors: 1911.
@@ -210,6 +244,7 @@ impl TableShape {
 fn column_of(spec: &ColumnSpec) -> Result<TableColumn, Message> {
     let kind = type_of(&spec.kind.name, &spec.kind.sizes);
     let kind = kind.ok_or_else(|| message::TYPE_UNKNOWN.with(&[&spec.kind]))?;
+    let kind = kind.declared();
     let numbers = kind.is_integer() && kind != Type::Bit;
     let whole = matches!(kind, Type::Numeric { scale: 0, .. });
     if spec.identity.is_some() && (!(numbers || whole) || spec.nullable == Some(true)) {

@@ -152,6 +152,14 @@ pub enum Type {
 }
 
 impl Type {
+    /// The type of a variable or a column that is declared so: what a `sql_variant` has is kept as a text.
+    pub fn declared(self) -> Type {
+        match self {
+            Type::SqlVariant => Type::NVarChar(Some(LENGTH_MAX / 2)),
+            kind => kind,
+        }
+    }
+
     pub const fn numeric(precision: u8, scale: u8) -> Type {
         Type::Numeric { precision, scale }
     }

@@ -352,7 +352,7 @@ fn statements_that_are_not_here_are_named() {
     for statement in [
         "SHUTDOWN WITH NOWAIT",
         "KILL 55",
-        "MERGE t USING s ON 1 = 1",
+        "BULK INSERT t FROM 'f'",
         "GRANT ALL TO x",
         "REVOKE ALL FROM x",
         "DENY ALL TO x",

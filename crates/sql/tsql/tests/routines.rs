@@ -156,7 +156,7 @@ fn creating_altering_and_dropping_follow_what_is_there() {
             vec![50002],
         ),
         (
-            "CREATE FUNCTION f (@a int) RETURNS int AS BEGIN RETURN 1 END",
+            "CREATE TRIGGER t ON dbo.x AFTER INSERT AS PRINT 1",
             vec![50002],
         ),
     ] {

@@ -146,10 +146,9 @@ fn constraints_refuse_a_statement_as_a_whole() {
         ),
         ("CREATE TABLE x (a int IDENTITY, b int IDENTITY)", 2744),
         ("CREATE TABLE x (a varchar(9) IDENTITY)", 2749),
-        ("CREATE TABLE x (a int CHECK (a > 0))", 50002),
-        ("CREATE TABLE ##x (a int)", 50002),
+        ("CREATE TABLE x (a int SPARSE)", 50002),
         ("CREATE TABLE msdb.dbo.backupset (a int)", 2714),
-        ("MERGE k USING k ON 1 = 1", 50002),
+        ("MERGE k USING k ON 1 = 1", 102),
         ("BEGIN TRAN; CREATE TABLE x (a int); ROLLBACK", 226),
     ] {
         assert_eq!(numbers(&run(&mut session, script)), [number], "{script}");

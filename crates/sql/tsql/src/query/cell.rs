@@ -5,7 +5,7 @@
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
-use crate::convert::{PRECISION_MAX, convert, parse_date_time};
+use crate::convert::{PRECISION_MAX, convert, convert_from, parse_date_time, type_of};
 use crate::message::{self, Message};
 use crate::value::{Type, Value, date_time_text};
 
@@ -97,4 +97,41 @@ pub fn typed_value(value: Value, kind: Type) -> Result<Value, Message> {
         }
         _ => convert(&value, kind),
     }
+}
+
+/// A type by its name as printed by [`Type`].
+pub fn kind(value: &Value) -> Type {
+    let text = match value {
+        Value::Text(text) => text.as_str(),
+        _ => "",
+    };
+    let (name, sizes) = text.split_once('(').unwrap_or((text, ""));
+    let sizes: Vec<Option<u32>> = sizes
+        .trim_end_matches(')')
+        .split(',')
+        .filter(|s| !s.is_empty())
+        .map(|s| s.parse().ok())
+        .collect();
+    type_of(name, &sizes).unwrap_or(Type::NVarChar(None))
+}
+
+/// A cell in its T-SQL type: rounds a computed value to it, or refuses it.
+pub fn as_kind(value: &Value, of: Type) -> Result<Value, Message> {
+    match (value, of) {
+        (Value::Text(_), of) if of.is_moment() || of == Type::UniqueIdentifier => {
+            convert(value, of)
+        }
+        (Value::Int(_) | Value::Float(_), of) if of.is_number() => {
+            if let Value::Float(n) = value {
+                check_whole(*n, of)?;
+            }
+            convert(value, of)
+        }
+        _ => Ok(value.clone()),
+    }
+}
+
+/// A cell of one type in another.
+pub fn converted(value: &Value, from: Type, to: Type) -> Result<Value, Message> {
+    convert_from(&as_kind(value, from)?, from, to)
 }

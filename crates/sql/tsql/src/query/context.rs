@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::plan::{MadeTable, QueryPlan};
+use super::plan::{FunctionCode, MadeTable, QueryPlan};
 use super::reader::Reader;
 use super::sqlite::{Sqlite, SqliteCache};
 use crate::cursors::Cursors;
@@ -20,7 +20,7 @@ use crate::variables::Variables;
 /// A session's state, lent for one query.
 #[derive(Clone, Copy)]
 pub(crate) struct QueryContext<'a> {
-    pub server: &'a Server,
+    pub server: &'a Arc<Server>,
     pub login: &'a Login,
     /// The database in use.
     pub database: &'a str,
@@ -47,6 +47,8 @@ pub(crate) struct QueryContext<'a> {
     pub cancel: &'a Arc<AtomicBool>,
     pub sqlite_cache: &'a SqliteCache,
     pub reader: &'a Reader,
+    /// Runs functions that scripts have created.
+    pub function_code: FunctionCode,
 }
 
 impl<'a> QueryContext<'a> {

@@ -21,12 +21,13 @@ use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 
-use super::cell::{check_whole, kept, plain};
+use super::cell::{as_kind, check_whole, converted, kept, kind, plain};
 use super::like::like;
 use super::moment::{self, DatePart};
-use super::texts;
+use super::plan::UsedFunction;
+use super::{json, markup, packed, texts, xml};
 use crate::convert::{
-    convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest, type_of,
+    convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest,
 };
 use crate::flow::Variable;
 use crate::message::{self, Message};
@@ -88,6 +89,26 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_datefromparts", 3, texts::date_from_parts),
     ("ts_format", 3, texts::format),
     ("ts_level", 2, texts::next_level),
+    ("ts_unicode", 1, unicode),
+    ("ts_square", 1, square),
+    ("ts_exp", 1, exponential),
+    ("ts_log", -1, logarithm),
+    ("ts_log10", 1, decimal_logarithm),
+    ("ts_string_escape", 2, markup::string_escape),
+    ("ts_agent_datetime", 2, texts::agent_datetime),
+    ("ts_pack", 1, packed::pack),
+    ("ts_unpack", 1, packed::unpack),
+    ("ts_split", 3, texts::split),
+    ("ts_json_value", -1, json::value),
+    ("ts_json_query", -1, json::query),
+    ("ts_isjson", 1, json::is_json),
+    ("ts_openjson", 3, json::rows),
+    ("ts_json_row", -1, markup::json_row),
+    ("ts_xml_row", -1, markup::xml_row),
+    ("ts_xml_value", 3, xml::value),
+    ("ts_xml_query", 2, xml::query),
+    ("ts_xml_exist", 2, xml::exist),
+    ("ts_xml_nodes", 2, xml::nodes),
 ];
 
 /// The code of a function of ours.
@@ -152,6 +173,28 @@ pub fn register(
     add("ts_assign", 3, never, Box::new(assign))
 }
 
+/// Registers a function that a script has created. It runs again for each row, since it may read what changes.
+pub fn register_own(
+    db: &Connection,
+    refusal: &Arc<Mutex<Option<Message>>>,
+    function: &UsedFunction,
+) -> rusqlite::Result<()> {
+    let (refusal, call) = (refusal.clone(), function.call.clone());
+    let flags = FunctionFlags::SQLITE_UTF8;
+    db.create_scalar_function(function.name().as_str(), -1, flags, move |context| {
+        let values = match call.cancel.load(Ordering::Relaxed) {
+            true => Err(message::ABORTED.plain()),
+            false => arguments(context),
+        };
+        let value = values.and_then(|values| (call.code)(&call, &values));
+        value.and_then(kept).map_err(|message| {
+            let text = message.text.clone();
+            *refusal.lock() = Some(message);
+            rusqlite::Error::UserFunctionError(text.into())
+        })
+    })
+}
+
 type Step = dyn Fn(&[Value]) -> Result<Value> + Send;
 
 /// The number of a variable that a query sets.
@@ -176,46 +219,9 @@ fn arguments(context: &Context) -> Result<Vec<Value>> {
     cells.map(one).collect()
 }
 
-/// A type by its name as printed by [`Type`].
-fn kind(value: &Value) -> Type {
-    let text = match value {
-        Value::Text(text) => text.as_str(),
-        _ => "",
-    };
-    let (name, sizes) = text.split_once('(').unwrap_or((text, ""));
-    let sizes: Vec<Option<u32>> = sizes
-        .trim_end_matches(')')
-        .split(',')
-        .filter(|s| !s.is_empty())
-        .map(|s| s.parse().ok())
-        .collect();
-    type_of(name, &sizes).unwrap_or(Type::NVarChar(None))
-}
-
-/// A cell in its T-SQL type: rounds a computed value to it, or refuses it.
-pub(super) fn as_kind(value: &Value, of: Type) -> Result<Value> {
-    match (value, of) {
-        (Value::Text(_), of) if of.is_moment() || of == Type::UniqueIdentifier => {
-            convert(value, of)
-        }
-        (Value::Int(_) | Value::Float(_), of) if of.is_number() => {
-            if let Value::Float(n) = value {
-                check_whole(*n, of)?;
-            }
-            convert(value, of)
-        }
-        _ => Ok(value.clone()),
-    }
-}
-
 /// Rounds a computed value to its type, or refuses it. Arguments: value, its type.
 fn fit(arguments: &[Value]) -> Result<Value> {
     as_kind(&arguments[0], kind(&arguments[1]))
-}
-
-/// A cell of one type in another.
-pub(super) fn converted(value: &Value, from: Type, to: Type) -> Result<Value> {
-    convert_from(&as_kind(value, from)?, from, to)
 }
 
 /// value, its type, the new type
@@ -769,6 +775,43 @@ fn finite(n: f64) -> Result<Value> {
         true => Ok(Value::Float(n)),
         false => Err(message::OVERFLOW.with(&[&"float"])),
     }
+}
+
+fn unicode(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let first = text(&a[0]).chars().next();
+        Ok(first.map_or(Value::Null, |c| Value::Int(u32::from(c).into())))
+    })
+}
+
+/// Errors: 3623 for a number that has no logarithm.
+fn positive(value: &Value) -> Result<f64> {
+    match real(value)? {
+        n if n > 0.0 => Ok(n),
+        _ => Err(message::FLOATING_POINT.plain()),
+    }
+}
+
+fn square(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let n = real(&a[0])?;
+        finite(n * n)
+    })
+}
+
+fn exponential(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| finite(real(&a[0])?.exp()))
+}
+
+fn logarithm(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| match a.get(1) {
+        None => finite(positive(&a[0])?.ln()),
+        Some(base) => finite(positive(&a[0])?.log(positive(base)?)),
+    })
+}
+
+fn decimal_logarithm(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| finite(positive(&a[0])?.log10()))
 }
 
 fn is_numeric(arguments: &[Value]) -> Result<Value> {

@@ -23,21 +23,26 @@ mod collation;
 mod context;
 mod direct;
 mod function;
+mod json;
 mod known;
 mod like;
+mod markup;
 mod moment;
 mod number;
 mod objects;
+mod packed;
 mod parse;
 mod plan;
 mod reader;
 mod schema;
 mod sql;
 mod sqlite;
+mod system;
 #[cfg(test)]
 mod tests;
 mod texts;
 mod translate;
+mod xml;
 
 use std::sync::Arc;
 
@@ -48,14 +53,16 @@ use crate::message::{self, Message};
 use crate::syntax::{Fragment, Operand};
 use crate::value::{Type, Value};
 
+pub(crate) use cell::{stored, typed_value};
 pub(crate) use context::{BatchPlace, QueryContext};
 pub(crate) use known::{text_kind, value_of};
-pub(crate) use plan::{MadeTable, QueryPlan};
+pub(crate) use packed::rows as packed_rows;
+pub(crate) use plan::{FunctionCall, FunctionCode, MadeTable, QueryPlan};
 pub(crate) use reader::{QuerySource, Reader};
 pub use schema::{VIEWS, View};
 pub(crate) use sqlite::{Sqlite, SqliteCache};
 pub(crate) use texts::parts as name_parts;
-pub(crate) use translate::{ROW_NUMBER, parts};
+pub(crate) use translate::{NESTING_MAX, ROW_NUMBER, parts};
 
 /// Finds the meaning of a query. Errors: what cannot be read or is not known here.
 pub(crate) fn prepare(context: &QueryContext, query: &Fragment) -> Result<QueryPlan, Message> {

@@ -22,6 +22,7 @@ pub enum DatePart {
     DayOfYear,
     Day,
     Week,
+    IsoWeek,
     WeekDay,
     Hour,
     Minute,
@@ -54,6 +55,7 @@ impl DatePart {
             "dayofyear" | "dy" | "y" => DatePart::DayOfYear,
             "day" | "dd" | "d" => DatePart::Day,
             "week" | "wk" | "ww" => DatePart::Week,
+            "iso_week" | "isowk" | "isoww" => DatePart::IsoWeek,
             "weekday" | "dw" | "w" => DatePart::WeekDay,
             "hour" | "hh" => DatePart::Hour,
             "minute" | "mi" | "n" => DatePart::Minute,
@@ -74,7 +76,7 @@ pub fn add(part: DatePart, n: i64, at: DateTime) -> Option<DateTime> {
         DatePart::Quarter => span.try_months(n.checked_mul(3)?),
         DatePart::Month => span.try_months(n),
         DatePart::DayOfYear | DatePart::Day | DatePart::WeekDay => span.try_days(n),
-        DatePart::Week => span.try_weeks(n),
+        DatePart::Week | DatePart::IsoWeek => span.try_weeks(n),
         DatePart::Hour => span.try_hours(n),
         DatePart::Minute => span.try_minutes(n),
         DatePart::Second => span.try_seconds(n),
@@ -107,7 +109,9 @@ pub fn difference(part: DatePart, from: DateTime, to: DateTime) -> i64 {
         DatePart::Month => months(to) - months(from),
         DatePart::DayOfYear | DatePart::Day | DatePart::WeekDay => days(to) - days(from),
         // The first of January 1900 was a Monday; weeks begin on Sundays.
-        DatePart::Week => (days(to) + 1).div_euclid(7) - (days(from) + 1).div_euclid(7),
+        DatePart::Week | DatePart::IsoWeek => {
+            (days(to) + 1).div_euclid(7) - (days(from) + 1).div_euclid(7)
+        }
         DatePart::Hour => seconds(to).div_euclid(3600) - seconds(from).div_euclid(3600),
         DatePart::Minute => seconds(to).div_euclid(60) - seconds(from).div_euclid(60),
         DatePart::Second => seconds(to) - seconds(from),
@@ -128,6 +132,7 @@ pub fn part(part: DatePart, at: DateTime) -> i64 {
             let first = at.date().first_of_year().weekday().to_sunday_zero_offset();
             (i64::from(at.day_of_year()) - 1 + i64::from(first)) / 7 + 1
         }
+        DatePart::IsoWeek => at.date().iso_week_date().week().into(),
         DatePart::WeekDay => i64::from(at.weekday().to_sunday_zero_offset()) + 1,
         DatePart::Hour => at.hour().into(),
         DatePart::Minute => at.minute().into(),
@@ -198,6 +203,7 @@ mod tests {
         assert_eq!(add(DatePart::Year, 1 << 40, at), None);
         assert_eq!(part(DatePart::WeekDay, at), 1);
         assert_eq!(name(DatePart::WeekDay, at), "Sunday");
+        assert_eq!(part(DatePart::IsoWeek, date(2027, 1, 3).at(0, 0, 0, 0)), 53);
         assert_eq!(part(DatePart::Week, date(2027, 1, 3).at(0, 0, 0, 0)), 2);
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::convert::parse_moment;
 use crate::message::Message;
 use crate::server::Server;
-use crate::server::objects::StoredObject;
+use crate::server::objects::{FUNCTIONS, PROCEDURE, StoredObject, TABLE, VIEW};
 use crate::tables::{KeyKind, TableShape};
 use crate::value::{Type, Value};
 
@@ -39,6 +39,10 @@ fn date(text: &str) -> Value {
 fn type_words(kind: &str) -> &'static str {
     match kind {
         "P" => "SQL_STORED_PROCEDURE",
+        "V" => "VIEW",
+        "FN" => "SQL_SCALAR_FUNCTION",
+        "IF" => "SQL_INLINE_TABLE_VALUED_FUNCTION",
+        "TF" => "SQL_TABLE_VALUED_FUNCTION",
         _ => "USER_TABLE",
     }
 }
@@ -91,7 +95,12 @@ pub(super) fn objects(server: &Server, database: &str) -> Rows {
             let place = shape.keys.len() + i;
             (place, &key.name, "F ", "FOREIGN_KEY_CONSTRAINT")
         });
-        for (place, name, kind, words) in keys.chain(foreign) {
+        let checks = shape.checks.iter().enumerate();
+        let checks = checks.map(|(i, check)| {
+            let place = shape.keys.len() + shape.foreign.len() + i;
+            (place, &check.name, "C ", "CHECK_CONSTRAINT")
+        });
+        for (place, name, kind, words) in keys.chain(foreign).chain(checks) {
             let mut row = head(&o);
             row[0] = Value::text(name.as_str());
             row[1] = Value::Int(key_id(o.object.id, place));
@@ -111,7 +120,10 @@ pub(super) fn procedures(server: &Server, database: &str) -> Rows {
     Ok(all.map(row).collect())
 }
 
-fn tables_of(server: &Server, database: &str) -> Vec<(Arc<StoredObject>, Arc<TableShape>)> {
+pub(super) fn tables_of(
+    server: &Server,
+    database: &str,
+) -> Vec<(Arc<StoredObject>, Arc<TableShape>)> {
     let all = of(server, database).into_iter();
     all.filter_map(|o| o.table.clone().map(|table| (o, table)))
         .collect()
@@ -134,7 +146,7 @@ pub(super) fn tables(server: &Server, database: &str) -> Rows {
 }
 
 /// `system_type_id`, the length in bytes, the precision and the scale of a type, as `sys.columns` has them.
-fn facts(kind: Type) -> [i64; 4] {
+pub(super) fn facts(kind: Type) -> [i64; 4] {
     let length = |n: Option<u16>, bytes: i64| n.map_or(-1, |n| i64::from(n) * bytes);
     match kind {
         Type::Bit => [104, 1, 1, 0],
@@ -200,25 +212,59 @@ pub(super) fn columns(server: &Server, database: &str) -> Rows {
     Ok(rows)
 }
 
+/// A table's primary key is its index 1, and the table itself where there is none is index 0.
 pub(super) fn indexes(server: &Server, database: &str) -> Rows {
     let mut rows = Vec::new();
     for (o, shape) in tables_of(server, database) {
-        let keys = shape.keys.iter().map(|k| (k.name.clone(), Some(k.kind)));
-        let plain = shape.indexes.iter().filter(|i| !i.unique);
-        let plain = plain.map(|i| (i.name.clone(), None));
-        for ((name, kind), number) in keys.chain(plain).zip(1..) {
+        let is_primary = |kind: KeyKind| kind == KeyKind::Primary;
+        let mut row = |name: Value, number: i64, kind: Option<KeyKind>, words: (i64, &str)| {
             let is = |wanted| Value::bit(kind == Some(wanted));
             rows.push(vec![
                 Value::Int(o.object.id),
-                Value::Text(name),
+                name,
                 Value::Int(number),
-                Value::Int(2),
-                Value::text("NONCLUSTERED"),
+                Value::Int(words.0),
+                Value::text(words.1),
                 Value::bit(kind.is_some()),
                 Value::Int(1),
                 is(KeyKind::Primary),
                 is(KeyKind::Unique),
                 Value::bit(false),
+            ]);
+        };
+        match shape.keys.iter().find(|k| is_primary(k.kind)) {
+            Some(key) => {
+                let name = Value::text(key.name.as_str());
+                row(name, 1, Some(key.kind), (1, "CLUSTERED"));
+            }
+            None => row(Value::Null, 0, None, (0, "HEAP")),
+        }
+        let keys = shape.keys.iter().filter(|k| !is_primary(k.kind));
+        let keys = keys.map(|k| (k.name.clone(), Some(k.kind)));
+        let plain = shape.indexes.iter().filter(|i| !i.unique);
+        let plain = plain.map(|i| (i.name.clone(), None));
+        for ((name, kind), number) in keys.chain(plain).zip(2..) {
+            row(Value::Text(name), number, kind, (2, "NONCLUSTERED"));
+        }
+    }
+    Ok(rows)
+}
+
+pub(super) fn check_constraints(server: &Server, database: &str) -> Rows {
+    let mut rows = Vec::new();
+    for (o, shape) in tables_of(server, database) {
+        let before = shape.keys.len() + shape.foreign.len();
+        for (i, check) in shape.checks.iter().enumerate() {
+            rows.push(vec![
+                Value::text(check.name.as_str()),
+                Value::Int(key_id(o.object.id, before + i)),
+                Value::Int(DBO),
+                Value::Int(o.object.id),
+                Value::text("C "),
+                Value::text("CHECK_CONSTRAINT"),
+                Value::bit(false),
+                Value::bit(false),
+                Value::text(format!("({})", check.condition)),
             ]);
         }
     }
@@ -251,7 +297,8 @@ pub(super) fn constraint_id(server: &Server, database: &str, name: &str) -> Opti
     let all = tables_of(server, database);
     all.iter().find_map(|(o, shape)| {
         let keys = shape.keys.iter().map(|k| &k.name);
-        let mut names = keys.chain(shape.foreign.iter().map(|k| &k.name));
+        let names = keys.chain(shape.foreign.iter().map(|k| &k.name));
+        let mut names = names.chain(shape.checks.iter().map(|k| &k.name));
         let place = names.position(|known| known.eq_ignore_ascii_case(name))?;
         Some(key_id(o.object.id, place))
     })
@@ -312,29 +359,100 @@ pub(super) fn host(_: &Server, _: &str) -> Rows {
     ]])
 }
 
-/// The sessions that are there; only who runs a statement knows its own name.
-pub(super) fn sessions(server: &Server, _: &str) -> Rows {
-    let row = |id: u32| {
-        let text = |text: &str| Value::text(text);
-        vec![
-            Value::Int(id.into()),
-            Value::DateTime(server.started),
-            Value::Null,
-            Value::Null,
-            Value::Null,
-            text("running"),
-            Value::Int(1),
-            Value::bit(true),
-            Value::Null,
-            Value::Null,
-        ]
-    };
-    Ok(server.session_numbers().into_iter().map(row).collect())
-}
-
 /// One row for each database, none of which is mirrored.
 pub(super) fn mirroring(server: &Server, _: &str) -> Rows {
     let count = server.database_names().len() as i64;
     let row = |i: i64| with(vec![Value::Int(i + 5)], vec![Value::Null; 7]);
     Ok((0..count).map(row).collect())
+}
+
+pub(super) fn views(server: &Server, database: &str) -> Rows {
+    let all = of(server, database).into_iter();
+    let all = all.filter(|o| o.object.kind == VIEW);
+    Ok(all.map(|o| head(&o)).collect())
+}
+
+/// The names that a row of INFORMATION_SCHEMA begins with.
+fn full_name(o: &StoredObject) -> Vec<Value> {
+    let object = &o.object;
+    [object.database.as_str(), "dbo", object.name.as_str()]
+        .map(Value::text)
+        .into()
+}
+
+pub(super) fn schema_tables(server: &Server, database: &str) -> Rows {
+    let word = |o: &StoredObject| match o.object.kind.as_str() {
+        TABLE => Some("BASE TABLE"),
+        VIEW => Some("VIEW"),
+        _ => None,
+    };
+    let all = of(server, database).into_iter();
+    let row = |o: Arc<StoredObject>| Some(with(full_name(&o), [Value::text(word(&o)?)]));
+    Ok(all.filter_map(row).collect())
+}
+
+pub(super) fn schema_views(server: &Server, database: &str) -> Rows {
+    let all = of(server, database).into_iter();
+    let row = |o: Arc<StoredObject>| {
+        let definition = Value::text(o.object.definition.as_str());
+        with(
+            full_name(&o),
+            [definition, Value::text("NONE"), Value::text("NO")],
+        )
+    };
+    Ok(all.filter(|o| o.object.kind == VIEW).map(row).collect())
+}
+
+pub(super) fn schema_routines(server: &Server, database: &str) -> Rows {
+    let all = of(server, database).into_iter();
+    let row = |o: Arc<StoredObject>| {
+        let word = match o.object.kind.as_str() {
+            PROCEDURE => "PROCEDURE",
+            kind if FUNCTIONS.contains(&kind) => "FUNCTION",
+            _ => return None,
+        };
+        let more = [
+            Value::text(word),
+            Value::text(o.object.definition.as_str()),
+            date(&o.object.created),
+            date(&o.object.changed),
+        ];
+        Some(with(with(full_name(&o), full_name(&o)), more))
+    };
+    Ok(all.filter_map(row).collect())
+}
+
+pub(super) fn schema_columns(server: &Server, database: &str) -> Rows {
+    let mut rows = Vec::new();
+    for (o, shape) in tables_of(server, database) {
+        for (column, number) in shape.columns.iter().zip(1..) {
+            let [_, _, precision, scale] = facts(column.kind);
+            let shown = column.kind.to_string();
+            let name = shown.split('(').next().unwrap_or_default();
+            let length = match column.kind {
+                Type::VarChar(n) | Type::NVarChar(n) | Type::VarBinary(n) => {
+                    Value::Int(n.map_or(-1, i64::from))
+                }
+                Type::Char(n) | Type::NChar(n) | Type::Binary(n) => Value::Int(n.into()),
+                _ => Value::Null,
+            };
+            let number_only = |n: i64| match column.kind.is_number() {
+                true => Value::Int(n),
+                false => Value::Null,
+            };
+            let default = column.default.as_ref();
+            let more = [
+                Value::text(column.name.as_str()),
+                Value::Int(number),
+                default.map_or(Value::Null, |d| Value::text(format!("({d})"))),
+                Value::text(if column.nullable { "YES" } else { "NO" }),
+                Value::text(name),
+                length,
+                number_only(precision),
+                number_only(scale),
+            ];
+            rows.push(with(full_name(&o), more));
+        }
+    }
+    Ok(rows)
 }

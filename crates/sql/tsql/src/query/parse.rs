@@ -1,6 +1,6 @@
 //! Reads a query's text into a tree, by the parser that T-SQL's grammar is known to.
 //!
-//! What the parser does not know is written out for it: `$1.50`, and `SELECT @x += y`.
+//! What the parser does not know is written out for it: `$1.50`, `SELECT @x += y`, WITH ROLLUP, and FOR XML without FROM.
 //!
 //! Invariants
 //! - No text nests deeper than a thread's stack allows: lengths, depths and runs of operators are bounded before and
@@ -48,7 +48,9 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
     let (hints, blanked) = hints(&mut tokens, text)?;
     let text = blanked.as_deref().unwrap_or(text);
     let has_money = spell_money(&mut tokens);
-    let written_out = compound(&tokens, has_money);
+    let has_rollup = spell_rollup(&mut tokens);
+    let has_markup = spell_markup(&mut tokens);
+    let written_out = compound(&tokens, has_money || has_rollup || has_markup);
     let read = written_out.as_ref().map_or(text, |w| w.text.as_str());
     let dialect = MsSqlDialect {};
     let parsed = Parser::new(&dialect)
@@ -170,6 +172,97 @@ fn spell_money(tokens: &mut [FragmentToken]) -> bool {
     for token in tokens.iter_mut() {
         if let Some(number) = token.raw.strip_prefix('$').filter(|n| !n.is_empty()) {
             token.raw = format!("CAST ( '{number}' AS money )");
+            found = true;
+        }
+    }
+    found
+}
+
+/// Rewrites `GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP ( a, b )`. Returns whether there was any.
+fn spell_rollup(tokens: &mut Vec<FragmentToken>) -> bool {
+    let is =
+        |token: &FragmentToken, word: &str| token.is_word && token.raw.eq_ignore_ascii_case(word);
+    let mut found = false;
+    let mut i = 0;
+    while i + 1 < tokens.len() {
+        let kind = ["ROLLUP", "CUBE"]
+            .into_iter()
+            .find(|word| is(&tokens[i + 1], word));
+        let Some(kind) = kind.filter(|_| is(&tokens[i], "WITH")) else {
+            i += 1;
+            continue;
+        };
+        let mut depth = 0_usize;
+        let mut by = None;
+        for j in (1..i).rev() {
+            match tokens[j].raw.as_str() {
+                ")" => depth += 1,
+                "(" if depth == 0 => break,
+                "(" => depth -= 1,
+                _ if depth == 0 && is(&tokens[j], "BY") && is(&tokens[j - 1], "GROUP") => {
+                    by = Some(j);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let Some(by) = by else {
+            i += 1;
+            continue;
+        };
+        let at = tokens[i].at;
+        let written = |raw: &str, is_word| FragmentToken {
+            is_word,
+            raw: raw.to_owned(),
+            at,
+        };
+        tokens.splice(i..i + 2, [written(")", false)]);
+        tokens.splice(by + 1..by + 1, [written(kind, true), written("(", false)]);
+        found = true;
+        i += 2;
+    }
+    found
+}
+
+/// Rewrites `SELECT 1 FOR XML …` as `SELECT 1 WHERE 1 = 1 FOR XML …`: without a clause between them the parser takes FOR for
+/// a name. Returns whether there was any.
+fn spell_markup(tokens: &mut Vec<FragmentToken>) -> bool {
+    let is_any = |token: &FragmentToken, words: &[&str]| {
+        token.is_word && words.iter().any(|w| token.raw.eq_ignore_ascii_case(w))
+    };
+    let mut found = false;
+    let mut i = 0;
+    while i + 1 < tokens.len() {
+        i += 1;
+        if !is_any(&tokens[i - 1], &["FOR"]) || !is_any(&tokens[i], &["XML", "JSON"]) {
+            continue;
+        }
+        let place = i - 1;
+        let mut depth = 0_usize;
+        let mut is_bare = false;
+        for token in tokens[..place].iter().rev() {
+            match token.raw.as_str() {
+                ")" => depth += 1,
+                "(" if depth == 0 => break,
+                "(" => depth -= 1,
+                _ if depth > 0 => {}
+                _ if is_any(token, &["FROM", "WHERE"]) => break,
+                _ if is_any(token, &["SELECT"]) => {
+                    is_bare = true;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        if is_bare {
+            let at = tokens[place].at;
+            let written = ["WHERE", "1", "=", "1"].map(|raw| FragmentToken {
+                is_word: raw == "WHERE",
+                raw: raw.to_owned(),
+                at,
+            });
+            tokens.splice(place..place, written);
+            i += 4;
             found = true;
         }
     }

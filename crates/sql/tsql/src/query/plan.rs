@@ -1,6 +1,14 @@
 //! A query as the translation leaves it and SQLite runs it.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use super::schema::View;
+use crate::flow::Login;
+use crate::message::Message;
+use crate::server::Server;
+use crate::server::objects::StoredObject;
+use crate::syntax::Routine;
 use crate::tables::{TableId, TableRow};
 use crate::value::{Column, Value};
 
@@ -18,12 +26,14 @@ pub(crate) struct QueryPlan {
     pub views: Vec<&'static View>,
     /// The tables that it reads.
     pub tables: Vec<UsedTable>,
+    /// The functions of scripts that it calls.
+    pub functions: Vec<UsedFunction>,
 }
 
 impl QueryPlan {
-    /// Whether it reads nothing.
+    /// Whether it reads nothing, and calls nothing that does.
     pub fn is_alone(&self) -> bool {
-        self.views.is_empty() && self.tables.is_empty()
+        self.views.is_empty() && self.tables.is_empty() && self.functions.is_empty()
     }
 }
 
@@ -47,6 +57,44 @@ pub(crate) enum UsedRows {
 impl UsedTable {
     pub fn name(&self) -> String {
         format!("u{}", self.number)
+    }
+}
+
+/// A function of a script that a query calls, under the name [`UsedFunction::name`].
+#[derive(Debug)]
+pub(crate) struct UsedFunction {
+    pub number: usize,
+    pub call: FunctionCall,
+}
+
+impl UsedFunction {
+    pub fn name(&self) -> String {
+        format!("uf{}", self.number)
+    }
+}
+
+/// Runs a function with the values of its parameters, in the form in which SQLite keeps values; gives its value, or its rows
+/// packed, in the same form.
+pub(crate) type FunctionCode = fn(&FunctionCall, &[Value]) -> Result<Value, Message>;
+
+/// A function, and the state of the session that calls it.
+#[derive(Clone)]
+pub(crate) struct FunctionCall {
+    pub server: Arc<Server>,
+    pub login: Login,
+    /// `@@SPID`
+    pub session: u32,
+    /// The batches, functions and views around it.
+    pub level: usize,
+    pub cancel: Arc<AtomicBool>,
+    pub code: FunctionCode,
+    pub object: Arc<StoredObject>,
+    pub routine: Arc<Routine>,
+}
+
+impl std::fmt::Debug for FunctionCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at level {}", self.object.object.name, self.level)
     }
 }
 

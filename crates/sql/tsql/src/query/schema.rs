@@ -14,9 +14,9 @@
 
 use longshore_accelerators::{AcceleratorStatus, configured, status};
 use longshore_catalog::{KeptBy, KeptCertificate};
-use longshore_pipeline::SourceSpec;
 
 use super::objects;
+use super::system::{self, DATABASE_FIRST, Facts};
 use crate::convert::{parse_moment, type_of};
 use crate::flow::{FIRST_DATABASE, SYSTEM_DATABASES};
 use crate::message::{self, Message};
@@ -33,6 +33,8 @@ pub enum RowOrigin {
     Made(fn(&Server) -> Made),
     /// The same for a database, by its name.
     OfDatabase(fn(&Server, &str) -> Made),
+    /// The same by the names of columns; all others are NULL.
+    Facts(fn(&Server, &str) -> Result<Vec<Facts>, Message>),
 }
 
 /// Rows that were computed.
@@ -82,6 +84,18 @@ impl View {
             rest = later;
         }
         all
+    }
+
+    /// Its rows for a database, if they are computed for one.
+    pub(super) fn rows_of(&self, server: &Server, database: &str) -> Option<Made> {
+        match self.rows {
+            RowOrigin::OfDatabase(rows) => Some(rows(server, database)),
+            RowOrigin::Facts(rows) => Some(rows(server, database).map(|all| {
+                let row = |facts| filled(self.name, facts);
+                all.into_iter().map(row).collect()
+            })),
+            RowOrigin::Catalog | RowOrigin::Made(_) => None,
+        }
     }
 
     /// The view of these name parts, `[[database.]schema.]name`, and its database; omitted parts are empty.
@@ -154,6 +168,30 @@ macro_rules! of_database {
         View {
             database: None,
             schema: "sys",
+            name: $name,
+            declared: $declared,
+            rows: RowOrigin::OfDatabase($rows),
+        }
+    };
+}
+
+macro_rules! facts {
+    ($name:literal, $rows:expr, $declared:literal) => {
+        View {
+            database: None,
+            schema: "sys",
+            name: $name,
+            declared: $declared,
+            rows: RowOrigin::Facts($rows),
+        }
+    };
+}
+
+macro_rules! schema {
+    ($name:literal, $rows:expr, $declared:literal) => {
+        View {
+            database: None,
+            schema: "INFORMATION_SCHEMA",
             name: $name,
             declared: $declared,
             rows: RowOrigin::OfDatabase($rows),
@@ -264,9 +302,9 @@ pub static VIEWS: &[View] = &[
          is_stale_page_detection_on bit, is_memory_optimized_enabled bit, is_data_retention_enabled bit, \
          is_ledger_on bit, is_change_feed_enabled bit"
     ),
-    sys!(
+    facts!(
         "master_files",
-        master_files,
+        system::master_files,
         "database_id int, file_id int, file_guid uniqueidentifier, type tinyint, type_desc nvarchar(60), \
          data_space_id int, name nvarchar(128), physical_name nvarchar(260), state tinyint, state_desc nvarchar(60), \
          size int, max_size int, growth int, is_media_read_only bit, is_read_only bit, is_sparse bit, \
@@ -385,9 +423,9 @@ pub static VIEWS: &[View] = &[
         objects::schemas,
         "name nvarchar(128), schema_id int, principal_id int"
     ),
-    of_database!(
+    facts!(
         "database_files",
-        objects::nothing,
+        system::files,
         "file_id int, file_guid uniqueidentifier, type tinyint, type_desc nvarchar(60), data_space_id int, \
          name nvarchar(128), physical_name nvarchar(260), state tinyint, state_desc nvarchar(60), size int, \
          max_size int, growth int, is_media_read_only bit, is_read_only bit, is_sparse bit, is_percent_growth bit"
@@ -405,8 +443,10 @@ pub static VIEWS: &[View] = &[
     ),
     of_database!(
         "views",
-        objects::nothing,
-        "name nvarchar(128), object_id int, schema_id int, type char(2), create_date datetime, modify_date datetime"
+        objects::views,
+        "name nvarchar(128), object_id int, principal_id int, schema_id int, parent_object_id int, type char(2), \
+         type_desc nvarchar(60), create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, \
+         is_schema_published bit"
     ),
     of_database!(
         "database_principals",
@@ -424,12 +464,121 @@ pub static VIEWS: &[View] = &[
         "host_platform nvarchar(256), host_distribution nvarchar(256), host_release nvarchar(256), \
          host_service_pack_level nvarchar(256), host_sku int, os_language_version int"
     ),
-    of_database!(
+    facts!(
         "dm_exec_sessions",
-        objects::sessions,
+        system::sessions,
         "session_id smallint, login_time datetime, host_name nvarchar(128), program_name nvarchar(128), \
-         login_name nvarchar(128), status nvarchar(30), database_id smallint, is_user_process bit, \
-         original_login_name nvarchar(128), contained_availability_group_id uniqueidentifier"
+         host_process_id int, client_version int, client_interface_name nvarchar(32), security_id varbinary(85), \
+         login_name nvarchar(128), nt_domain nvarchar(128), nt_user_name nvarchar(128), status nvarchar(30), \
+         context_info varbinary(128), cpu_time int, memory_usage int, total_scheduled_time int, \
+         total_elapsed_time int, endpoint_id int, last_request_start_time datetime, last_request_end_time datetime, \
+         reads bigint, writes bigint, logical_reads bigint, is_user_process bit, text_size int, \
+         language nvarchar(128), date_format nvarchar(3), date_first smallint, transaction_isolation_level smallint, \
+         lock_timeout int, deadlock_priority int, row_count bigint, prev_error int, original_security_id varbinary(85), \
+         original_login_name nvarchar(128), last_successful_logon datetime, last_unsuccessful_logon datetime, \
+         unsuccessful_logons bigint, group_id int, database_id smallint, authenticating_database_id int, \
+         open_transaction_count int, contained_availability_group_id uniqueidentifier"
+    ),
+    facts!(
+        "dm_exec_connections",
+        system::connections,
+        "session_id int, most_recent_session_id int, connect_time datetime, net_transport nvarchar(40), \
+         protocol_type nvarchar(40), protocol_version int, endpoint_id int, encrypt_option nvarchar(40), \
+         auth_scheme nvarchar(40), node_affinity smallint, num_reads int, num_writes int, last_read datetime, \
+         last_write datetime, net_packet_size int, client_net_address varchar(48), client_tcp_port int, \
+         local_net_address varchar(48), local_tcp_port int, connection_id uniqueidentifier, \
+         parent_connection_id uniqueidentifier, most_recent_sql_handle varbinary(64)"
+    ),
+    facts!(
+        "dm_os_sys_info",
+        system::machine,
+        "cpu_ticks bigint, ms_ticks bigint, cpu_count int, hyperthread_ratio int, physical_memory_kb bigint, \
+         virtual_memory_kb bigint, committed_kb bigint, committed_target_kb bigint, scheduler_count int, \
+         sqlserver_start_time datetime, virtual_machine_type int, virtual_machine_type_desc nvarchar(60), \
+         socket_count int, cores_per_socket int, numa_node_count int"
+    ),
+    facts!(
+        "dm_server_services",
+        system::services,
+        "servicename nvarchar(256), startup_type int, startup_type_desc nvarchar(256), status int, \
+         status_desc nvarchar(256), process_id int, last_startup_time datetimeoffset(7), \
+         service_account nvarchar(256), filename nvarchar(256), is_clustered nvarchar(1), \
+         cluster_nodename nvarchar(256), instant_file_initialization_enabled nvarchar(1)"
+    ),
+    facts!(
+        "dm_os_performance_counters",
+        system::counters,
+        "object_name nchar(128), counter_name nchar(128), instance_name nchar(128), cntr_value bigint, cntr_type int"
+    ),
+    facts!(
+        "partitions",
+        system::partitions,
+        "partition_id bigint, object_id int, index_id int, partition_number int, hobt_id bigint, rows bigint, \
+         filestream_filegroup_id smallint, data_compression tinyint, data_compression_desc nvarchar(60)"
+    ),
+    facts!(
+        "allocation_units",
+        system::allocation_units,
+        "allocation_unit_id bigint, type tinyint, type_desc nvarchar(60), container_id bigint, data_space_id int, \
+         total_pages bigint, used_pages bigint, data_pages bigint"
+    ),
+    facts!(
+        "dm_db_partition_stats",
+        system::partition_stats,
+        "partition_id bigint, object_id int, index_id int, partition_number int, in_row_data_page_count bigint, \
+         in_row_used_page_count bigint, in_row_reserved_page_count bigint, lob_used_page_count bigint, \
+         lob_reserved_page_count bigint, row_overflow_used_page_count bigint, row_overflow_reserved_page_count bigint, \
+         used_page_count bigint, reserved_page_count bigint, row_count bigint"
+    ),
+    of_database!(
+        "dm_tran_locks",
+        objects::nothing,
+        "resource_type nvarchar(60), resource_subtype nvarchar(60), resource_database_id int, \
+         resource_description nvarchar(256), resource_associated_entity_id bigint, request_mode nvarchar(60), \
+         request_type nvarchar(60), request_status nvarchar(60), request_session_id int, request_owner_type nvarchar(60)"
+    ),
+    of_database!(
+        "dm_os_wait_stats",
+        objects::nothing,
+        "wait_type nvarchar(60), waiting_tasks_count bigint, wait_time_ms bigint, max_wait_time_ms bigint, \
+         signal_wait_time_ms bigint"
+    ),
+    of_database!(
+        "dm_os_waiting_tasks",
+        objects::nothing,
+        "session_id smallint, exec_context_id int, wait_duration_ms bigint, wait_type nvarchar(60), \
+         blocking_session_id smallint, resource_description nvarchar(3072)"
+    ),
+    of_database!(
+        "check_constraints",
+        objects::check_constraints,
+        "name nvarchar(128), object_id int, schema_id int, parent_object_id int, type char(2), \
+         type_desc nvarchar(60), is_disabled bit, is_not_trusted bit, definition nvarchar(4000)"
+    ),
+    schema!(
+        "TABLES",
+        objects::schema_tables,
+        "TABLE_CATALOG nvarchar(128), TABLE_SCHEMA nvarchar(128), TABLE_NAME nvarchar(128), TABLE_TYPE varchar(10)"
+    ),
+    schema!(
+        "VIEWS",
+        objects::schema_views,
+        "TABLE_CATALOG nvarchar(128), TABLE_SCHEMA nvarchar(128), TABLE_NAME nvarchar(128), \
+         VIEW_DEFINITION nvarchar(4000), CHECK_OPTION varchar(7), IS_UPDATABLE varchar(2)"
+    ),
+    schema!(
+        "ROUTINES",
+        objects::schema_routines,
+        "SPECIFIC_CATALOG nvarchar(128), SPECIFIC_SCHEMA nvarchar(128), SPECIFIC_NAME nvarchar(128), \
+         ROUTINE_CATALOG nvarchar(128), ROUTINE_SCHEMA nvarchar(128), ROUTINE_NAME nvarchar(128), \
+         ROUTINE_TYPE nvarchar(20), ROUTINE_DEFINITION nvarchar(4000), CREATED datetime, LAST_ALTERED datetime"
+    ),
+    schema!(
+        "COLUMNS",
+        objects::schema_columns,
+        "TABLE_CATALOG nvarchar(128), TABLE_SCHEMA nvarchar(128), TABLE_NAME nvarchar(128), \
+         COLUMN_NAME nvarchar(128), ORDINAL_POSITION int, COLUMN_DEFAULT nvarchar(4000), IS_NULLABLE varchar(3), \
+         DATA_TYPE nvarchar(128), CHARACTER_MAXIMUM_LENGTH int, NUMERIC_PRECISION tinyint, NUMERIC_SCALE int"
     ),
     of_database!(
         "dm_hadr_database_replica_states",
@@ -548,23 +697,65 @@ pub static VIEWS: &[View] = &[
         "sysjobs",
         "job_id uniqueidentifier, originating_server_id int, name nvarchar(128), enabled tinyint, \
          description nvarchar(512), start_step_id int, category_id int, owner_sid varbinary(85), \
+         notify_level_eventlog int, notify_level_email int, notify_email_operator_id int, delete_level int, \
          date_created datetime, date_modified datetime, version_number int"
     ),
     nothing_of_msdb!(
         "sysjobhistory",
         "instance_id int, job_id uniqueidentifier, step_id int, step_name nvarchar(128), sql_message_id int, \
          sql_severity int, message nvarchar(4000), run_status int, run_date int, run_time int, run_duration int, \
+         operator_id_emailed int, operator_id_netsent int, operator_id_paged int, retries_attempted int, \
          server nvarchar(128)"
     ),
     nothing_of_msdb!(
         "sysjobsteps",
         "job_id uniqueidentifier, step_id int, step_name nvarchar(128), subsystem nvarchar(40), \
-         command nvarchar(4000), database_name nvarchar(128)"
+         command nvarchar(4000), flags int, on_success_action tinyint, on_success_step_id int, \
+         on_fail_action tinyint, on_fail_step_id int, server nvarchar(128), database_name nvarchar(128), \
+         database_user_name nvarchar(128), retry_attempts int, retry_interval int, output_file_name nvarchar(200), \
+         last_run_outcome int, last_run_duration int, last_run_date int, last_run_time int, step_uid uniqueidentifier"
     ),
     nothing_of_msdb!(
         "sysjobactivity",
-        "session_id int, job_id uniqueidentifier, run_requested_date datetime, start_execution_date datetime, \
-         stop_execution_date datetime, next_scheduled_run_date datetime"
+        "session_id int, job_id uniqueidentifier, run_requested_date datetime, run_requested_source nvarchar(128), \
+         queued_date datetime, start_execution_date datetime, last_executed_step_id int, \
+         last_executed_step_date datetime, stop_execution_date datetime, job_history_id int, \
+         next_scheduled_run_date datetime"
+    ),
+    nothing_of_msdb!(
+        "sysjobschedules",
+        "schedule_id int, job_id uniqueidentifier, next_run_date int, next_run_time int"
+    ),
+    nothing_of_msdb!(
+        "sysschedules",
+        "schedule_id int, name nvarchar(128), enabled int, freq_type int, freq_interval int, \
+         freq_subday_type int, freq_subday_interval int, active_start_date int, active_start_time int"
+    ),
+    nothing_of_msdb!(
+        "sysjobservers",
+        "job_id uniqueidentifier, server_id int, last_run_outcome tinyint, last_outcome_message nvarchar(4000), \
+         last_run_date int, last_run_time int, last_run_duration int"
+    ),
+    nothing_of_msdb!(
+        "syscategories",
+        "category_id int, category_class int, category_type tinyint, name nvarchar(128)"
+    ),
+    nothing_of_msdb!(
+        "sysoperators",
+        "id int, name nvarchar(128), enabled tinyint, email_address nvarchar(100), last_email_date int"
+    ),
+    nothing_of_msdb!(
+        "sysmail_profile",
+        "profile_id int, name nvarchar(128), description nvarchar(256), last_mod_datetime datetime"
+    ),
+    nothing_of_msdb!(
+        "sysmaintplan_subplans",
+        "subplan_id uniqueidentifier, subplan_name nvarchar(128), plan_id uniqueidentifier, job_id uniqueidentifier"
+    ),
+    nothing_of_msdb!(
+        "sysmaintplan_log",
+        "task_detail_id uniqueidentifier, plan_id uniqueidentifier, subplan_id uniqueidentifier, \
+         start_time datetime, end_time datetime, succeeded bit"
     ),
     nothing_of_msdb!(
         "sysmaintplan_plans",
@@ -652,9 +843,6 @@ fn accelerators(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     };
     Ok(status(configured, &probes).into_iter().map(row).collect())
 }
-
-/// The first number of a user's database; lower ones are SQL Server's own.
-const DATABASE_FIRST: i64 = 5;
 
 /// `DB_ID`.
 pub(super) fn database_id(server: &Server, name: &str) -> Option<i64> {
@@ -767,52 +955,6 @@ fn sysdatabases(server: &Server, _: &str) -> Result<Vec<Vec<Value>>, Message> {
         ]
     };
     Ok(databases(server)?.into_iter().map(row).collect())
-}
-
-/// One row for each database whose data is one file or directory; sizes in pages of 8 KiB.
-fn master_files(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
-    const PAGE_BYTES: u64 = 8192;
-    let storage = &server.setup.context.storage;
-    let mut rows = Vec::new();
-    for (i, name) in server.database_names().into_iter().enumerate() {
-        let Ok(Some(database)) = server.database(&name) else {
-            continue;
-        };
-        let path = match &database.source {
-            SourceSpec::Sqlite(path) => path,
-            SourceSpec::Files(paths) => match paths.first() {
-                Some(path) => path,
-                None => continue,
-            },
-            SourceSpec::Postgres(_) => continue,
-        };
-        let pages = storage.stat(path).map_or(0, |s| s.len.div_ceil(PAGE_BYTES));
-        let logical = path.file_name().unwrap_or(path.as_os_str());
-        let (off, n) = (Value::bit(false), Value::Int);
-        rows.push(filled(
-            "master_files",
-            vec![
-                ("database_id", n(i as i64 + DATABASE_FIRST)),
-                ("file_id", n(1)),
-                ("type", n(0)),
-                ("type_desc", Value::text("ROWS")),
-                ("data_space_id", n(1)),
-                ("name", Value::text(logical.to_string_lossy())),
-                ("physical_name", Value::text(path.display().to_string())),
-                ("state", n(0)),
-                ("state_desc", Value::text("ONLINE")),
-                ("size", n(i64::try_from(pages).unwrap_or(i64::MAX))),
-                ("max_size", n(-1)),
-                ("growth", n(0)),
-                ("is_media_read_only", off.clone()),
-                ("is_read_only", off.clone()),
-                ("is_sparse", off.clone()),
-                ("is_percent_growth", off.clone()),
-                ("is_name_reserved", off),
-            ],
-        ));
-    }
-    Ok(rows)
 }
 
 fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {

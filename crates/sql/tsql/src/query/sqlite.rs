@@ -115,6 +115,9 @@ impl Sqlite {
         for table in &plan.tables {
             load(&db, server, tables, table)?;
         }
+        for used in &plan.functions {
+            function::register_own(&db, &refusal, used).map_err(|e| failed(&e))?;
+        }
         db.pragma_update(None, "query_only", true)
             .map_err(|e| failed(&e))?;
         let cancel = cancel.clone();

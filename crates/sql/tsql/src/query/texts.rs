@@ -10,9 +10,12 @@ use super::like::like;
 use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::value::{DateTime, Type, Value};
-use crate::variables::{VALUE_MAX, too_much};
+use crate::variables::{Sum, VALUE_MAX, too_much};
 
 type Result<T> = std::result::Result<T, Message>;
+
+/// The memory of a row with one value, without its text.
+const ROW_BYTES: usize = 128;
 
 /// The most characters that PATINDEX looks at for one answer: some tenths of a second.
 const STEPS_MAX: usize = 200_000_000;
@@ -29,6 +32,46 @@ fn whole(value: &Value) -> Result<Option<i64>> {
         Value::Int(n) => Some(n),
         _ => None,
     })
+}
+
+/// STRING_SPLIT of what a row has: rows, packed. Arguments: the text, the separator, whether places are wanted.
+pub(super) fn split(arguments: &[Value]) -> Result<Value> {
+    let between = text(&arguments[1]);
+    if between.chars().count() != 1 {
+        return Err(message::SEPARATOR.plain());
+    }
+    if arguments[0].is_null() {
+        return Ok(super::packed::rows(Vec::new()));
+    }
+    let whole = text(&arguments[0]);
+    let mut sum = Sum::default();
+    let mut rows = Vec::new();
+    for (piece, number) in whole.split(&between).zip(1..) {
+        sum.add_bytes(piece.len() + ROW_BYTES)?;
+        let mut row = vec![Value::text(piece)];
+        if arguments[2] == Value::Int(1) {
+            row.push(Value::Int(number));
+        }
+        rows.push(row);
+    }
+    Ok(super::packed::rows(rows))
+}
+
+/// `agent_datetime(20270131, 63000)`: the moment of a job's run.
+pub(super) fn agent_datetime(arguments: &[Value]) -> Result<Value> {
+    let (Some(date), Some(time)) = (whole(&arguments[0])?, whole(&arguments[1])?) else {
+        return Ok(Value::Null);
+    };
+    let text = format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+        date / 10_000,
+        date / 100 % 100,
+        date % 100,
+        time / 10_000,
+        time / 100 % 100,
+        time % 100
+    );
+    super::cell::stored(convert(&Value::Text(text), Type::DateTime)?)
 }
 
 /// The parts of a name, the last one first; `None`: it is none.

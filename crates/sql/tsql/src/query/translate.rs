@@ -8,17 +8,24 @@
 //! Leaves to others: parsing (`parse.rs`); FROM (`translate/tables.rs`), expressions (`translate/expression.rs`), calls
 //! (`translate/call.rs`) and grouping (`translate/grouped.rs`); running the SQL (`sqlite.rs`).
 
+mod apply;
 mod call;
 mod common;
 mod comparison;
 mod expression;
 mod grouped;
 mod lookup;
+mod markup;
+mod own;
+mod pivot;
 mod reach;
+mod sets;
 mod state;
 mod table_function;
 mod tables;
+mod top;
 
+pub(crate) use own::NESTING_MAX;
 pub(crate) use state::ROW_NUMBER;
 pub(crate) use tables::parts;
 
@@ -59,6 +66,7 @@ pub(super) fn query(
         values: translator.values.into_iter().map(Value::from).collect(),
         views: translator.views,
         tables: translator.tables,
+        functions: translator.functions,
     })
 }
 
@@ -139,8 +147,8 @@ impl Translator<'_> {
         query: &Query,
         wanted: SelectPurpose,
     ) -> Result<SelectedColumns, Message> {
-        if query.for_clause.is_some() {
-            return Err(not_here("FOR XML or FOR JSON"));
+        if let Some(clause) = &query.for_clause {
+            return self.marked_up(query, clause);
         }
         let before = self.commons.len();
         let mut parts = Vec::new();
@@ -178,6 +186,11 @@ impl Translator<'_> {
             }
             SetExpr::Query(query) => {
                 let mut selected = t.query(query)?;
+                selected.sql = format!("SELECT * FROM ({})", selected.sql);
+                Ok(selected)
+            }
+            SetExpr::Values(values) => {
+                let mut selected = t.values_rows(values)?;
                 selected.sql = format!("SELECT * FROM ({})", selected.sql);
                 Ok(selected)
             }
@@ -267,9 +280,15 @@ impl Translator<'_> {
         query: &Query,
         wanted: SelectPurpose,
     ) -> Result<SelectedColumns, Message> {
+        if let Some(combined) = self.grouping_sets(select, query)? {
+            return Ok(combined);
+        }
         let orders: Vec<&OrderByExpr> = orders(query)?;
+        if let Some(top) = select.top.as_ref().filter(|t| t.percent || t.with_ties) {
+            return self.shared_top(select, top, &orders);
+        }
         let is_whole = query.fetch.is_none() && query.limit_clause.is_none();
-        let wanted = Some(wanted).filter(|_| is_whole);
+        let wanted = Some(wanted).filter(|w| is_whole && *w != SelectPurpose::Rows);
         self.select_of(select, &orders, wanted, |t| {
             t.limit(query, select.top.as_ref())
         })
@@ -287,10 +306,14 @@ impl Translator<'_> {
             return Err(not_here("SELECT INTO"));
         }
         let passes = self.passes.take();
+        let pending = std::mem::take(&mut self.pending_groups);
+        let outer_grouping = self.grouping.take();
         let (from, reach) = self.watched(|t| t.from(&select.from))?;
+        self.begin_grouping(pending)?;
         let wanted = wanted.filter(|_| !reach.is_outside(self.scopes.len() - 1));
         let done = self.select_within(select, orders, &from, (wanted, passes), limit);
         self.scopes.pop();
+        self.grouping = outer_grouping;
         done
     }
 
@@ -323,6 +346,10 @@ impl Translator<'_> {
     /// The expressions that GROUP BY names, in SQLite's words; empty without one.
     fn group_by(&mut self, by: &GroupByExpr) -> Result<String, Message> {
         match by {
+            // The set of all rows: one row, if there are any.
+            GroupByExpr::Expressions(by, _) if by.is_empty() && self.grouping.is_some() => {
+                Ok("NULL".to_owned())
+            }
             GroupByExpr::Expressions(by, modifiers) if modifiers.is_empty() => {
                 let by = by.iter().map(|e| Ok(folded(&self.expression(e)?)));
                 Ok(by.collect::<Result<Vec<_>, Message>>()?.join(", "))
@@ -342,7 +369,7 @@ impl Translator<'_> {
         let outer = std::mem::take(&mut self.seen);
         let mut conditions = Vec::new();
         if let Some(selection) = &select.selection {
-            self.conditions(selection, &mut conditions)?;
+            self.held(|t| t.conditions(selection, &mut conditions))?;
             let all: Vec<_> = conditions.iter().map(Condition::sql).collect();
             sql += &format!(" WHERE {}", all.join(" AND "));
         }
@@ -418,6 +445,7 @@ impl Translator<'_> {
                 has_window: seen.window,
             })
         });
+        let marks = items.iter().map(|(_, item)| item.markup).collect();
         let columns = items
             .into_iter()
             .map(|(name, item)| Column::new(name, item.kind()))
@@ -429,6 +457,7 @@ impl Translator<'_> {
         Ok(SelectedColumns {
             assigns,
             with,
+            marks,
             ..SelectedColumns::new(sql, columns)
         })
     }
@@ -455,7 +484,7 @@ impl Translator<'_> {
                 if is_grouped || is_distinct || self.seen.aggregate && !self.seen.window {
                     return None;
                 }
-                let sql = format!("{}{}", table.prefix, column_alias(at));
+                let sql = table.column(at);
                 Some((ROW_NUMBER.to_owned(), TypedSql::of(sql, Type::BigInt)))
             }
         }
@@ -540,9 +569,10 @@ impl Translator<'_> {
             let own = table.prefix.replace('.', "_");
             for i in 0..table.columns.len() {
                 let column = column_alias(i);
-                columns.push(format!("{}{column} AS {own}{column}", table.prefix));
+                columns.push(format!("{} AS {own}{column}", table.column(i)));
             }
             table.prefix = format!("{alias}.{own}");
+            table.is_packed = false;
         }
         // The limit keeps the order: without a limit SQLite might drop the order as useless.
         let end = if end.is_empty() { " LIMIT -1" } else { end };
@@ -699,7 +729,9 @@ fn assignment(item: &SelectItem) -> Option<(&str, &Expr)> {
             op: sqlparser::ast::BinaryOperator::Eq,
             right,
         }) => variable(left).map(|name| (name, &**right)),
-        SelectItem::ExprWithAlias { expr, alias } if alias.value.starts_with('@') => {
+        SelectItem::ExprWithAlias { expr, alias }
+            if alias.quote_style.is_none() && alias.value.starts_with('@') =>
+        {
             Some((&alias.value, expr))
         }
         _ => None,
@@ -727,7 +759,7 @@ fn all_of(table: &NamedTable) -> Vec<Item> {
     columns
         .filter(|(_, column)| !is_hidden(column))
         .map(|(i, column)| {
-            let sql = format!("{}{}", table.prefix, column_alias(i));
+            let sql = table.column(i);
             (column.name.clone(), TypedSql::of(sql, column.kind))
         })
         .collect()

@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 pub(crate) use self::credentials::CredentialRow;
 pub use self::database::{Database, Databases, Unusable};
 pub(crate) use self::keys::{KeyError, Keys, OpenMaster, master_context, text_of_date};
+pub(crate) use self::objects::is_shared;
 use self::persistent::PersistentState;
 use crate::convert::parse_moment;
 use crate::errorlog::ErrorLog;

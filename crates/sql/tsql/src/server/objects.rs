@@ -27,11 +27,28 @@ pub(crate) const OBJECTS_BYTES_MAX: i64 = 64 << 20;
 /// `sys.objects` types.
 pub(crate) const PROCEDURE: &str = "P";
 pub(crate) const TABLE: &str = "U";
+pub(crate) const VIEW: &str = "V";
+/// Functions: of one value, of a query, of rows that statements make.
+pub(crate) const FUNCTIONS: [&str; 3] = ["FN", "IF", "TF"];
 
 /// The number of the first object where there is no catalog, as in a catalog.
 pub(super) const FIRST_ID: i64 = 1_000_001;
 
-/// A procedure or a table.
+/// The database whose objects last as long as the program: its tables are those whose names begin with `##`.
+pub(super) const VOLATILE: &str = "tempdb";
+/// The number of the first object there, far above those of a catalog.
+pub(super) const VOLATILE_FIRST: i64 = 1_900_000_001;
+
+pub(super) fn is_volatile(object: &CatalogObject) -> bool {
+    object.database.eq_ignore_ascii_case(VOLATILE)
+}
+
+/// A name that means a table of `tempdb`, whichever database is in use.
+pub(crate) fn is_shared(name: &str) -> bool {
+    name.starts_with("##")
+}
+
+/// A procedure, a function, a view or a table.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredObject {
     pub object: CatalogObject,

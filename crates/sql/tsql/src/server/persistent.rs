@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::credentials::{CredentialRow, KeptCredential, put_plain, text_of};
 use super::database::Database;
-use super::objects::{InMemory, StoredObject};
+use super::objects::{InMemory, StoredObject, is_volatile};
 use crate::message::{self, Message, NO_CATALOG};
 use crate::value::DateTime;
 
@@ -66,7 +66,15 @@ impl Kept {
         let credentials = catalog.credentials()?;
         self.credentials = credentials.into_iter().map(KeptCredential::of).collect();
         let objects = catalog.objects()?.into_iter();
+        let objects = objects.filter(|o| !is_volatile(o));
+        let in_memory = self
+            .objects
+            .iter()
+            .filter(|o| is_volatile(&o.object))
+            .cloned();
+        let in_memory: Vec<_> = in_memory.collect();
         self.objects = objects.map(|o| Arc::new(StoredObject::of(o))).collect();
+        self.objects.extend(in_memory);
         Ok(())
     }
 

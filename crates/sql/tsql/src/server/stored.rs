@@ -1,4 +1,5 @@
-//! Keeps procedures and tables: in the catalog, or without one as long as the program.
+//! Keeps procedures, functions, views and tables: in the catalog; those of tempdb, and all without a catalog, as long as the
+//! program.
 //!
 //! Invariants
 //! - A database has each name once, whatever its case and its trailing blanks.
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use longshore_catalog::{CatalogObject, RowChanges, StoredRows};
 
 use super::objects::{
-    DEFINITION_MAX, FIRST_ID, LoadedRows, OBJECTS_BYTES_MAX, OBJECTS_MAX, StoredObject, decoded,
-    encoded,
+    DEFINITION_MAX, FIRST_ID, LoadedRows, OBJECTS_BYTES_MAX, OBJECTS_MAX, StoredObject, VOLATILE,
+    VOLATILE_FIRST, decoded, encoded, is_shared, is_volatile,
 };
 use super::persistent::PersistentState;
 use crate::message::{self, Message};
@@ -41,6 +42,7 @@ impl PersistentState {
         let place = before.next().filter(|d| !d.is_empty()).unwrap_or(database);
         let is_dbo = schema.is_empty() || schema.trim_end().eq_ignore_ascii_case("dbo");
         match before.next() {
+            None if is_shared(name) => self.object(VOLATILE, name),
             None if is_dbo => self.object(place, name),
             _ => None,
         }
@@ -53,7 +55,8 @@ impl PersistentState {
 
     /// Errors: 2714; too many objects, or too long ones.
     pub(crate) fn add_object(&self, mut object: CatalogObject) -> Result<i64, Message> {
-        self.check_room(&object.definition)?;
+        let in_memory = self.path.is_none() || is_volatile(&object);
+        self.check_room(&object.definition, in_memory)?;
         let count = self.kept.lock().objects.len();
         if count >= OBJECTS_MAX {
             let text = format!(
@@ -65,11 +68,15 @@ impl PersistentState {
         if self.object(&object.database, &object.name).is_some() {
             return Err(exists());
         }
-        let id = match self.path {
-            Some(_) => self.change(None, |catalog| catalog.add_object(&object))?,
-            None => {
+        let first = match self.path {
+            Some(_) => VOLATILE_FIRST,
+            None => FIRST_ID,
+        };
+        let id = match in_memory {
+            false => self.change(None, |catalog| catalog.add_object(&object))?,
+            true => {
                 let mut kept = self.kept.lock();
-                let id = FIRST_ID + kept.memory.next;
+                let id = first + kept.memory.next;
                 kept.memory.next += 1;
                 kept.memory.rows.insert(id, StoredRows::default());
                 Some(id)
@@ -91,10 +98,11 @@ impl PersistentState {
         object: CatalogObject,
         rows: Option<&RowChanges>,
     ) -> Result<bool, Message> {
-        self.check_room(&object.definition)?;
-        let changed = match self.path {
-            Some(_) => self.change(true, |catalog| catalog.change_object(&object, rows))?,
-            None => match rows {
+        let in_memory = self.path.is_none() || is_volatile(&object);
+        self.check_room(&object.definition, in_memory)?;
+        let changed = match in_memory {
+            false => self.change(true, |catalog| catalog.change_object(&object, rows))?,
+            true => match rows {
                 Some(rows) => self.kept.lock().memory.change(object.id, rows),
                 None => true,
             },
@@ -112,7 +120,10 @@ impl PersistentState {
     }
 
     pub(crate) fn drop_object(&self, id: i64) -> Result<bool, Message> {
-        let dropped = self.change(true, |catalog| catalog.drop_object(id))?;
+        let dropped = match self.is_in_memory(id) {
+            true => true,
+            false => self.change(true, |catalog| catalog.drop_object(id))?,
+        };
         let mut kept = self.kept.lock();
         kept.objects.retain(|o| o.object.id != id);
         kept.memory.rows.remove(&id);
@@ -120,18 +131,23 @@ impl PersistentState {
     }
 
     /// Errors: too long, or too much of everything.
-    fn check_room(&self, definition: &str) -> Result<(), Message> {
+    fn check_room(&self, definition: &str, in_memory: bool) -> Result<(), Message> {
         if definition.len() > DEFINITION_MAX {
             let text = format!("a definition has at most {} MiB", DEFINITION_MAX >> 20);
             return Err(too_many(&text));
         }
-        self.check_bytes(definition.len() as i64)
+        self.check_bytes(definition.len() as i64, in_memory)
     }
 
-    fn check_bytes(&self, more: i64) -> Result<(), Message> {
-        let held = match self.path {
-            Some(_) => self.change(0, |catalog| catalog.object_bytes())?,
-            None => self.kept.lock().memory.bytes(),
+    /// Whether an object is in no catalog.
+    fn is_in_memory(&self, id: i64) -> bool {
+        self.path.is_none() || id >= VOLATILE_FIRST
+    }
+
+    fn check_bytes(&self, more: i64, in_memory: bool) -> Result<(), Message> {
+        let held = match in_memory {
+            false => self.change(0, |catalog| catalog.object_bytes())?,
+            true => self.kept.lock().memory.bytes(),
         };
         match held + more > OBJECTS_BYTES_MAX {
             true => {
@@ -148,9 +164,9 @@ impl PersistentState {
     /// The rows of a table. Errors: 208 where it is gone.
     pub(crate) fn rows(&self, table: &StoredObject) -> Result<LoadedRows, Message> {
         let id = table.object.id;
-        let stored = match self.path {
-            Some(_) => self.change(None, |catalog| catalog.object_rows(id))?,
-            None => self.kept.lock().memory.rows.get(&id).cloned(),
+        let stored = match self.is_in_memory(id) {
+            false => self.change(None, |catalog| catalog.object_rows(id))?,
+            true => self.kept.lock().memory.rows.get(&id).cloned(),
         };
         let (Some(stored), Some(shape)) = (stored, &table.table) else {
             return Err(message::OBJECT_UNKNOWN.with(&[&table.object.name]));
@@ -172,11 +188,11 @@ impl PersistentState {
     pub(crate) fn change_rows(&self, id: i64, changes: &RowChanges) -> Result<bool, Message> {
         let more: usize = changes.put.iter().map(|(_, text)| text.len()).sum();
         if more > 0 {
-            self.check_bytes(more as i64)?;
+            self.check_bytes(more as i64, self.is_in_memory(id))?;
         }
-        match self.path {
-            Some(_) => self.change(true, |catalog| catalog.change_rows(id, changes)),
-            None => Ok(self.kept.lock().memory.change(id, changes)),
+        match self.is_in_memory(id) {
+            false => self.change(true, |catalog| catalog.change_rows(id, changes)),
+            true => Ok(self.kept.lock().memory.change(id, changes)),
         }
     }
 

@@ -10,7 +10,8 @@
 //!   faster, the statement reads again.
 //! - In a transaction what rows were before is kept, and ROLLBACK puts it back; table variables keep their rows.
 //!
-//! Leaves to others: evaluating expressions (`query`), tables (`tables.rs`), and finding them (`statement/target.rs`).
+//! Leaves to others: evaluating expressions (`query`), tables (`tables.rs`), finding them (`statement/target.rs`), and MERGE
+//! (`statement/merge.rs`).
 
 use longshore_catalog::RowChanges;
 
@@ -34,17 +35,32 @@ use crate::variables::{Sum, bytes};
 const TRIES_MAX: usize = 50;
 
 /// A row as a statement gives it: a value for some of the columns.
-type GivenRow = Vec<(usize, Value)>;
+pub(super) type GivenRow = Vec<(usize, Value)>;
 
 /// Changed rows, as they were before and as they are now.
 #[derive(Default)]
-struct Changed {
-    deleted: Vec<(i64, TableRow)>,
-    inserted: Vec<(i64, TableRow)>,
+pub(super) struct Changed {
+    pub deleted: Vec<(i64, TableRow)>,
+    pub inserted: Vec<(i64, TableRow)>,
+}
+
+/// The OUTPUT of a statement; of MERGE with what was done to each row.
+pub(super) struct RowOutput<'a> {
+    pub clause: &'a OutputClause,
+    pub actions: Option<Vec<(i64, TableRow)>>,
+}
+
+impl RowOutput<'_> {
+    fn of(clause: Option<&OutputClause>) -> Option<RowOutput<'_>> {
+        clause.map(|clause| RowOutput {
+            clause,
+            actions: None,
+        })
+    }
 }
 
 /// A value in a column's type. Errors: 2628 where a text would be cut.
-fn fitted(
+pub(super) fn fitted(
     value: &Value,
     from: Type,
     column: &TableColumn,
@@ -67,7 +83,7 @@ fn fitted(
 /// The places of the columns that an INSERT names; without names all but the one that numbers rows.
 ///
 /// Errors: 207, 264, 544.
-fn places(
+pub(super) fn places(
     session: &Session,
     target: &ChangedTable,
     names: &[String],
@@ -146,7 +162,7 @@ impl Collected<'_> {
 }
 
 /// SQL Server says that the statement has ended after a value of a row was refused.
-fn terminated(done: Flow) -> Flow {
+pub(super) fn terminated(done: Flow) -> Flow {
     match done {
         Err(Stop::Failed(mut messages)) => {
             let last = messages.last().map_or(0, |m| m.number);
@@ -248,7 +264,7 @@ fn given(
 }
 
 /// A query with the WITH clause before its statement.
-fn combined(with: Option<&Fragment>, query: &Fragment) -> Fragment {
+pub(super) fn combined(with: Option<&Fragment>, query: &Fragment) -> Fragment {
     match with {
         Some(with) => query.after(&format!("{with} ")),
         None => query.clone(),
@@ -256,7 +272,7 @@ fn combined(with: Option<&Fragment>, query: &Fragment) -> Fragment {
 }
 
 /// Runs a plan and passes its rows on.
-fn run(
+pub(super) fn run(
     session: &mut Session,
     plan: &QueryPlan,
     mut take: impl FnMut(TableRow) -> Result<(), Message>,
@@ -340,6 +356,35 @@ fn finish_insert(
     output: Option<&OutputClause>,
     out: &mut Out,
 ) -> Flow {
+    let rows = with_defaults(session, target, given)?;
+    let count = rows.len() as u64;
+    let mut last = None;
+    let changed = change(session, target, "INSERT", |session, current| {
+        let (put, identity, own) = numbered(target, &rows, current.last(session), "INSERT")?;
+        last = own;
+        let removed = Vec::new();
+        Ok((Change { removed, put }, identity))
+    })?;
+    if target.shape.identity().is_some() && count > 0 {
+        session.place.scope_identity = last;
+        session.place.identity = last;
+    }
+    finish(
+        session,
+        changed,
+        target,
+        RowOutput::of(output),
+        (Command::Insert, count),
+        out,
+    )
+}
+
+/// Rows with the values that their statement leaves to the columns' defaults; `None`: a number is given to the row later.
+pub(super) fn with_defaults(
+    session: &Session,
+    target: &ChangedTable,
+    given: Vec<GivenRow>,
+) -> Result<Vec<Vec<Option<Value>>>, Message> {
     let mut rows = Vec::with_capacity(given.len());
     for given in given {
         let mut row: Vec<Option<Value>> = vec![None; target.shape.columns.len()];
@@ -353,61 +398,58 @@ fn finish_insert(
         }
         rows.push(row);
     }
-    let count = rows.len() as u64;
-    let mut last = None;
-    let changed = change(session, target, "INSERT", |session, current| {
-        let (mut number, mut identity) = current.last(session);
-        let mut change = Change::default();
-        for row in &rows {
-            number += 1;
-            let mut full = Vec::with_capacity(row.len());
-            for (value, column) in row.iter().zip(&target.shape.columns) {
-                let value = match (value, column.identity) {
-                    (Some(value), identified) => {
-                        if let (Some((_, step)), Value::Int(n)) = (identified, value) {
-                            identity = match identity {
-                                Some(last) if (step > 0) == (last > *n) => Some(last),
-                                _ => Some(*n),
-                            };
-                            last = Some(*n);
-                        }
-                        value.clone()
-                    }
-                    (None, Some((seed, step))) => {
-                        let next = match identity {
-                            Some(last) => last.checked_add(step),
-                            None => Some(seed),
-                        };
-                        let overflow = || message::OVERFLOW.with(&[&column.kind]);
-                        let next = next.ok_or_else(overflow)?;
-                        identity = Some(next);
-                        last = Some(next);
-                        convert_from(&Value::Int(next), Type::BigInt, column.kind)?
-                    }
-                    (None, None) => Value::Null,
-                };
-                full.push(value);
-            }
-            check_null(target, &full, "INSERT")?;
-            change.put.push((number, full));
-        }
-        Ok((change, identity))
-    })?;
-    if target.shape.identity().is_some() && count > 0 {
-        session.place.scope_identity = last;
-        session.place.identity = last;
-    }
-    finish(
-        session,
-        changed,
-        target,
-        output,
-        (Command::Insert, count),
-        out,
-    )
+    Ok(rows)
 }
 
-fn default(
+/// New rows with their numbers; the last value of the column that numbers rows, of the table and of these rows.
+type Numbered = (Vec<(i64, TableRow)>, Option<i64>, Option<i64>);
+
+/// Gives new rows their numbers. Errors: 515, 8115.
+pub(super) fn numbered(
+    target: &ChangedTable,
+    rows: &[Vec<Option<Value>>],
+    (mut number, mut identity): (i64, Option<i64>),
+    verb: &str,
+) -> Result<Numbered, Message> {
+    let mut put = Vec::with_capacity(rows.len());
+    let mut own = None;
+    for row in rows {
+        number += 1;
+        let mut full = Vec::with_capacity(row.len());
+        for (value, column) in row.iter().zip(&target.shape.columns) {
+            let value = match (value, column.identity) {
+                (Some(value), identified) => {
+                    if let (Some((_, step)), Value::Int(n)) = (identified, value) {
+                        identity = match identity {
+                            Some(last) if (step > 0) == (last > *n) => Some(last),
+                            _ => Some(*n),
+                        };
+                        own = Some(*n);
+                    }
+                    value.clone()
+                }
+                (None, Some((seed, step))) => {
+                    let next = match identity {
+                        Some(last) => last.checked_add(step),
+                        None => Some(seed),
+                    };
+                    let overflow = || message::OVERFLOW.with(&[&column.kind]);
+                    let next = next.ok_or_else(overflow)?;
+                    identity = Some(next);
+                    own = Some(next);
+                    convert_from(&Value::Int(next), Type::BigInt, column.kind)?
+                }
+                (None, None) => Value::Null,
+            };
+            full.push(value);
+        }
+        check_null(target, &full, verb)?;
+        put.push((number, full));
+    }
+    Ok((put, identity, own))
+}
+
+pub(super) fn default(
     session: &Session,
     column: &TableColumn,
     target: &ChangedTable,
@@ -420,7 +462,7 @@ fn default(
 }
 
 /// Errors: 515.
-fn check_null(target: &ChangedTable, row: &TableRow, verb: &str) -> Result<(), Message> {
+pub(super) fn check_null(target: &ChangedTable, row: &TableRow, verb: &str) -> Result<(), Message> {
     let columns = target.shape.columns.iter().zip(row);
     let mut missing = columns.filter(|(column, value)| !column.nullable && value.is_null());
     match missing.next() {
@@ -431,7 +473,7 @@ fn check_null(target: &ChangedTable, row: &TableRow, verb: &str) -> Result<(), M
 
 /// Makes a change that depends on the table's present rows. `make` gets them, and returns the change and the last
 /// value of the column that numbers rows.
-fn change(
+pub(super) fn change(
     session: &mut Session,
     target: &ChangedTable,
     verb: &str,
@@ -444,7 +486,7 @@ fn change(
         let made = match target.id {
             TableId::Stored(_) => change_stored(session, target, verb, &mut make),
             TableId::Variable(id) | TableId::Temporary(id) => {
-                change_own(session, target, id, &mut make).map(Some)
+                change_own(session, target, (id, verb), &mut make).map(Some)
             }
         };
         match made {
@@ -458,7 +500,7 @@ fn change(
 }
 
 /// The rows of the table that a statement changes.
-enum Current<'a> {
+pub(super) enum Current<'a> {
     Own(u32),
     Stored(&'a TableRows),
 }
@@ -471,27 +513,73 @@ impl Current<'_> {
         }
     }
 
-    fn row(&self, session: &Session, number: i64) -> Option<TableRow> {
+    pub fn row(&self, session: &Session, number: i64) -> Option<TableRow> {
         self.of(session)?.get(number).cloned()
     }
 
     /// The number of the last row, and the last value of the column that numbers rows.
-    fn last(&self, session: &Session) -> (i64, Option<i64>) {
+    pub fn last(&self, session: &Session) -> (i64, Option<i64>) {
         let rows = self.of(session);
         rows.map_or((0, None), |rows| (rows.last_row, rows.last_identity))
     }
 }
 
+/// Checks the rows that a statement puts into a table. Errors: 547.
+pub(super) fn check_conditions(
+    session: &Session,
+    target: &ChangedTable,
+    rows: &[(i64, TableRow)],
+    verb: &str,
+) -> Result<(), Message> {
+    if target.shape.checks.is_empty() || rows.is_empty() {
+        return Ok(());
+    }
+    let made = [MadeTable {
+        name: NEW_ROWS,
+        columns: target.shape.result_columns(),
+        rows: rows.to_vec(),
+    }];
+    for check in &target.shape.checks {
+        // Unknown is not false.
+        let text = format!(
+            "SELECT TOP (1) 1 FROM [{NEW_ROWS}] WHERE NOT ( {} )",
+            check.condition
+        );
+        let mut context = session.query_context();
+        context.made = &made;
+        let plan = query::prepare(&context, &Fragment::new(text))?;
+        let sqlite = session.query_context().sqlite(&plan)?;
+        let refused = sqlite.run(&plan, &mut |_| Ok(())).map_err(Stop::message)?;
+        if refused > 0 {
+            let place = target.full.split('.').collect::<Vec<_>>();
+            let (database, table) = match place.as_slice() {
+                [database, schema, table] => (*database, format!("{schema}.{table}")),
+                _ => ("tempdb", target.full.clone()),
+            };
+            let column = check.column.as_ref();
+            let column = column.map_or(String::new(), |column| format!(", column '{column}'"));
+            let values: [&dyn std::fmt::Display; 6] =
+                [&verb, &"CHECK", &check.name, &database, &table, &column];
+            return Err(message::KEY_CONFLICT.with(&values));
+        }
+    }
+    Ok(())
+}
+
+/// The name of the rows that conditions are checked for. No script has reason to write it.
+const NEW_ROWS: &str = "\u{1}rows";
+
 /// A change, and the last value of the column that numbers rows.
-type Made = Result<(Change, Option<i64>), Message>;
+pub(super) type Made = Result<(Change, Option<i64>), Message>;
 
 fn change_own(
     session: &mut Session,
     target: &ChangedTable,
-    id: u32,
+    (id, verb): (u32, &str),
     make: &mut impl FnMut(&mut Session, &Current) -> Made,
 ) -> Result<Changed, Message> {
     let (change, identity) = make(session, &Current::Own(id))?;
+    check_conditions(session, target, &change.put, verb)?;
     let put = change.put.clone();
     let before = session.tables.apply(id, change)?;
     session.tables.number(id, identity);
@@ -532,6 +620,7 @@ fn change_stored(
     if change.put.is_empty() && change.removed.is_empty() {
         return Ok(Some(Changed::default()));
     }
+    check_conditions(session, target, &change.put, verb)?;
     foreign::check(&server, object, &loaded.rows, &change, verb)?;
     let put = change.put.clone();
     let removed = change.removed.clone();
@@ -631,7 +720,7 @@ impl RowQuery<'_> {
 }
 
 /// The value of a SET clause as an expression of the query.
-fn value_of(set: &SetClause) -> String {
+pub(super) fn value_of(set: &SetClause) -> String {
     let value = set.value.as_ref().map_or("NULL", |v| v.text.as_str());
     match set.operator.as_str() {
         "" => value.to_owned(),
@@ -708,7 +797,7 @@ fn update_rows(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
             session.set_variable(variable, convert_from(&value, from, kind)?)?;
         }
     }
-    let output = update.output.as_ref();
+    let output = RowOutput::of(update.output.as_ref());
     finish(
         session,
         changed,
@@ -739,7 +828,7 @@ fn delete_rows(session: &mut Session, delete: &Delete, out: &mut Out) -> Flow {
         Ok((change, current.last(session).1))
     })?;
     let count = changed.deleted.len() as u64;
-    let output = delete.output.as_ref();
+    let output = RowOutput::of(delete.output.as_ref());
     finish(
         session,
         changed,
@@ -777,11 +866,11 @@ pub(crate) fn truncate(session: &mut Session, name: &[String], out: &mut Out) ->
 }
 
 /// The rows of OUTPUT, the count, and the end of the statement.
-fn finish(
+pub(super) fn finish(
     session: &mut Session,
     changed: Changed,
     target: &ChangedTable,
-    output: Option<&OutputClause>,
+    output: Option<RowOutput>,
     (command, count): (Command, u64),
     out: &mut Out,
 ) -> Flow {
@@ -801,7 +890,10 @@ fn shown(
     session: &mut Session,
     changed: Changed,
     target: &ChangedTable,
-    output: &OutputClause,
+    RowOutput {
+        clause: output,
+        actions,
+    }: RowOutput,
     command: Command,
     out: &mut Out,
 ) -> Result<Option<u64>, Stop> {
@@ -819,15 +911,29 @@ fn shown(
         }
     };
     let from = match command {
+        _ if actions.is_some() => {
+            "[\u{1}merged] LEFT JOIN inserted ON inserted.[\u{1}number] = [\u{1}merged].[\u{1}number] \
+             LEFT JOIN deleted ON deleted.[\u{1}number] = [\u{1}merged].[\u{1}number]"
+        }
         Command::Insert => "inserted",
         Command::Delete => "deleted",
         _ => "inserted INNER JOIN deleted ON inserted.[\u{1}number] = deleted.[\u{1}number]",
     };
+    let merged = MadeTable {
+        name: "\u{1}merged",
+        columns: vec![
+            Column::new("\u{1}action", Type::nvarchar(10)),
+            Column::new("\u{1}number", Type::BigInt),
+        ],
+        rows: actions.unwrap_or_default(),
+    };
     let made = [
         table("inserted", changed.inserted),
         table("deleted", changed.deleted),
+        merged,
     ];
-    let text = format!("SELECT {} FROM {from}", output.items);
+    let items = with_action(&output.items)?;
+    let text = format!("SELECT {items} FROM {from}");
     let query = Fragment::at_line(text, out.line);
     let mut context = session.query_context();
     context.made = &made;
@@ -872,8 +978,27 @@ fn shown(
     Ok(None)
 }
 
+/// The items of OUTPUT with the column of actions in place of `$action`.
+fn with_action(items: &Fragment) -> Result<String, Message> {
+    if !items.text.contains('$') {
+        return Ok(items.text.clone());
+    }
+    let tokens = crate::syntax::tokens(&items.text)?;
+    let mut all = Vec::new();
+    for (i, token) in tokens.iter().enumerate() {
+        let is_action = token.is_word && token.raw.eq_ignore_ascii_case("$action");
+        let is_named = tokens.get(i + 1).is_some_and(|next| next.raw != ",");
+        all.push(match (is_action, is_named) {
+            (true, true) => "[\u{1}merged].[\u{1}action]".to_owned(),
+            (true, false) => "[\u{1}merged].[\u{1}action] AS [$action]".to_owned(),
+            (false, _) => token.raw.clone(),
+        });
+    }
+    Ok(all.join(" "))
+}
+
 /// Takes what a part of a statement says about its end.
-struct Quiet;
+pub(super) struct Quiet;
 
 impl Sink for Quiet {
     fn columns(&mut self, _: &[Column]) -> Result<(), ReceiverGone> {
@@ -901,7 +1026,10 @@ pub(super) fn fill(
     out: &mut Out,
 ) -> Flow {
     let target = find(session, name)?;
-    let places: Vec<usize> = (0..plan.columns.len()).collect();
+    // A column that numbers rows gets its values here.
+    let identity = target.shape.identity().map(|(place, ..)| place);
+    let all = 0..target.shape.columns.len();
+    let places: Vec<usize> = all.filter(|i| Some(*i) != identity).collect();
     let mut collected = Collected {
         target: &target,
         places: &places,

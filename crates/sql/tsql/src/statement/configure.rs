@@ -56,6 +56,54 @@ pub(super) fn sp_configure(session: &mut Session, arguments: &Arguments, out: &m
     Ok(out.done(Command::Execute, None)?)
 }
 
+/// Options of SQL Server that this server does not have.
+const ELSEWHERE: &[&str] = &[
+    "Ad Hoc Distributed Queries",
+    "affinity mask",
+    "Agent XPs",
+    "blocked process threshold (s)",
+    "clr enabled",
+    "clr strict security",
+    "contained database authentication",
+    "cost threshold for parallelism",
+    "cross db ownership chaining",
+    "Database Mail XPs",
+    "default trace enabled",
+    "fill factor (%)",
+    "filestream access level",
+    "lightweight pooling",
+    "locks",
+    "max degree of parallelism",
+    "max server memory (MB)",
+    "max worker threads",
+    "min memory per query (KB)",
+    "min server memory (MB)",
+    "nested triggers",
+    "network packet size (B)",
+    "Ole Automation Procedures",
+    "optimize for ad hoc workloads",
+    "priority boost",
+    "query governor cost limit",
+    "query wait (s)",
+    "recovery interval (min)",
+    "remote access",
+    "remote admin connections",
+    "remote login timeout (s)",
+    "remote query timeout (s)",
+    "scan for startup procs",
+    "SMO and DMO XPs",
+    "tempdb metadata memory-optimized",
+    "user connections",
+    "user options",
+    "xp_cmdshell",
+];
+
+fn is_of_sql_server(name: &str) -> bool {
+    ELSEWHERE
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(name))
+}
+
 /// The option of this name, or the only one that begins with it.
 fn find(rows: Vec<SettingRow>, name: &str) -> Result<SettingRow, Message> {
     let begins = |row: &SettingRow| {
@@ -72,6 +120,9 @@ fn find(rows: Vec<SettingRow>, name: &str) -> Result<SettingRow, Message> {
         .collect();
     match alike.as_slice() {
         [row] => Ok(**row),
+        [] if is_of_sql_server(name) => {
+            Err(message::NOT_HERE.with(&[&format!("the configuration option {name}")]))
+        }
         [] => Err(message::SETTING_UNKNOWN.with(&[&name])),
         _ => Err(message::SETTING_AMBIGUOUS.with(&[&name])),
     }

@@ -44,7 +44,7 @@ fn conflict(
         &key.name,
         &object.database,
         &table,
-        &column.unwrap_or_default(),
+        &column.map_or(String::new(), |c| format!(", column '{c}'")),
     ])
 }
 

@@ -16,13 +16,16 @@ pub(crate) mod cursor;
 mod dbcc;
 mod device;
 mod drop;
+mod elsewhere;
 mod encryption;
 mod files;
 mod foreign;
 mod format;
+mod function;
 pub(crate) mod ground;
 mod key;
 mod media;
+mod merge;
 mod object;
 mod operand;
 mod options;
@@ -56,7 +59,9 @@ pub(crate) use configure::{hardware_offload, reconfigure};
 pub(crate) use credential::credential;
 pub(crate) use dbcc::dbcc;
 pub(crate) use drop::drop_databases;
+pub(crate) use function::run as run_function;
 pub(crate) use key::key;
+pub(crate) use merge::merge;
 pub(crate) use procedure::{call, execute};
 pub(crate) use raise::{raise, rethrow, throw};
 pub(crate) use restore::restore;
@@ -76,7 +81,8 @@ const LOG_FILE: &str = "pg_wal";
 /// A declared type.
 pub(crate) fn type_of(name: &TypeName) -> Result<Type, Message> {
     let found = convert::type_of(&name.name, &name.sizes);
-    found.ok_or_else(|| OBJECT_UNKNOWN.with(&[&name]))
+    let found = found.ok_or_else(|| OBJECT_UNKNOWN.with(&[&name]))?;
+    Ok(found.declared())
 }
 
 /// 3014; the rate is truncated after three decimals, as in SQL Server.

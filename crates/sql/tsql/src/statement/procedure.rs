@@ -14,7 +14,7 @@ use longshore_catalog::Forget;
 
 use super::arguments::{ArgumentValue, Arguments};
 use super::device::{device_path, named_path};
-use super::{configure, files, ground, reports, routine};
+use super::{configure, elsewhere, files, ground, reports, routine};
 use crate::convert::convert;
 use crate::flow::{Argument, Flow, Out, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
@@ -24,7 +24,7 @@ use crate::server::objects::StoredObject;
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{Execute, Statement, parse};
-use crate::value::{Column, Type, Value};
+use crate::value::{Column, DateTime, Type, Value};
 use crate::variables::Sum;
 
 type Run = fn(&mut Session, &Arguments, &mut Out) -> Flow;
@@ -44,6 +44,7 @@ const PROCEDURES: &[Procedure] = &[
         "sp_delete_database_backuphistory",
         sp_delete_database_backuphistory,
     ),
+    ("sp_databases", reports::databases),
     ("sp_dropdevice", sp_dropdevice),
     (EXECUTE_SQL, sp_executesql),
     ("sp_helpdb", reports::help_database),
@@ -53,12 +54,16 @@ const PROCEDURES: &[Procedure] = &[
     ("sp_purge_jobhistory", reports::purge_nothing),
     ("sp_readerrorlog", sp_readerrorlog),
     ("sp_who", reports::who),
+    ("sp_who2", reports::who_2),
     ("xp_create_subdir", xp_create_subdir),
     ("xp_delete_file", files::delete_files),
     ("xp_dirtree", files::directory_tree),
     ("xp_fileexist", files::file_exists),
     ("xp_fixeddrives", files::drives),
-    ("xp_readerrorlog", sp_readerrorlog),
+    ("xp_instance_regread", reports::registry),
+    ("xp_logevent", reports::log_event),
+    ("xp_readerrorlog", xp_readerrorlog),
+    ("xp_regread", reports::registry),
 ];
 
 /// `place`: the name of the variable that holds an argument.
@@ -70,6 +75,10 @@ pub(crate) fn call(
     out: &mut Out,
 ) -> Flow {
     let unknown = || message::PROCEDURE_UNKNOWN.with(&[&procedure]);
+    let refused = |name: &[String]| match elsewhere::is_known(name) {
+        true => message::NOT_HERE.with(&[&name.join(".")]),
+        false => unknown(),
+    };
     let parsed = parse(&format!("EXECUTE {procedure}")).map_err(|_| unknown())?;
     let name = match parsed.statements.as_slice() {
         [located] => match &located.statement {
@@ -83,7 +92,7 @@ pub(crate) fn call(
     let found = find(name);
     let own = match found {
         Some(_) => None,
-        None => Some(routine::find(session, name).ok_or_else(unknown)?),
+        None => Some(routine::find(session, name).ok_or_else(|| refused(name))?),
     };
     let passed = arguments
         .iter()
@@ -150,7 +159,10 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
         None => routine::find(session, &name),
     };
     if found.is_none() && own.is_none() {
-        let unknown = message::PROCEDURE_UNKNOWN.with(&[&name.join(".")]);
+        let unknown = match elsewhere::is_known(&name) {
+            true => message::NOT_HERE.with(&[&name.join(".")]),
+            false => message::PROCEDURE_UNKNOWN.with(&[&name.join(".")]),
+        };
         // SQL Server leaves the variable unchanged, and a script that checks only the variable assumes success.
         let number = i32::try_from(unknown.number).unwrap_or(i32::MAX);
         return fail_with(session, execute, number, unknown.into());
@@ -360,6 +372,32 @@ fn sp_dropdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
 /// The log (0: current, 1: previous), its kind (1: ours, others are empty), two texts that lines must contain.
 fn sp_readerrorlog(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let [number, kind, first, second] = arguments.of(["@p1", "@p2", "@p3", "@p4"])?;
+    read_log(
+        session,
+        [number, kind, first, second],
+        [None, None, None],
+        out,
+    )
+}
+
+/// The same, and then: the first and the last moment, and whether the last lines come first (`desc`).
+fn xp_readerrorlog(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let parameters = ["@p1", "@p2", "@p3", "@p4", "@p5", "@p6", "@p7"];
+    let [number, kind, first, second, from, to, order] = arguments.of(parameters)?;
+    read_log(
+        session,
+        [number, kind, first, second],
+        [from, to, order],
+        out,
+    )
+}
+
+fn read_log(
+    session: &mut Session,
+    [number, kind, first, second]: [Option<Value>; 4],
+    [from, to, order]: [Option<Value>; 3],
+    out: &mut Out,
+) -> Flow {
     let whole = |value: Option<Value>, usual: i64| -> Result<i64, Message> {
         match convert(&value.unwrap_or(Value::Null), Type::Int)? {
             Value::Int(n) => Ok(n),
@@ -376,6 +414,17 @@ fn sp_readerrorlog(session: &mut Session, arguments: &Arguments, out: &mut Out) 
         .flatten()
         .map(|value| text(&value).to_lowercase())
         .collect();
+    let moment = |value: Option<Value>| -> Result<Option<DateTime>, Message> {
+        match convert(&value.unwrap_or(Value::Null), Type::DateTime)? {
+            Value::DateTime(at) => Ok(Some(at)),
+            _ => Ok(None),
+        }
+    };
+    let (from, to) = (moment(from)?, moment(to)?);
+    let mut entries = entries;
+    if order.is_some_and(|o| text(&o).eq_ignore_ascii_case("desc")) {
+        entries.reverse();
+    }
     out.sink.columns(&[
         Column::new("LogDate", Type::DateTime),
         Column::new("ProcessInfo", Type::nvarchar(50)),
@@ -386,6 +435,11 @@ fn sp_readerrorlog(session: &mut Session, arguments: &Arguments, out: &mut Out) 
         let line = entry.text.to_lowercase();
         if wanted.iter().all(|w| line.contains(w.as_str())) {
             let date = convert(&Value::text(entry.date), Type::DateTime).unwrap_or(Value::Null);
+            if let Value::DateTime(at) = &date
+                && (from.is_some_and(|from| *at < from) || to.is_some_and(|to| *at > to))
+            {
+                continue;
+            }
             let row = [date, Value::text(entry.source), Value::text(entry.text)];
             out.sink.row(&row)?;
             rows += 1;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::arguments::Arguments;
+use crate::convert::convert;
 use crate::flow::{FIRST_DATABASE, Flow, Out, SYSTEM_DATABASES};
 use crate::message;
 use crate::query;
@@ -66,6 +67,132 @@ pub(super) fn who(session: &mut Session, arguments: &Arguments, out: &mut Out) -
         ])?;
     }
     Ok(out.done(Command::Execute, Some(count))?)
+}
+
+/// The same with the columns of `sp_who2`; `active` leaves out who waits for a command.
+pub(super) fn who_2(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [login] = arguments.of(["@loginame"])?;
+    let active_only = login.is_some_and(|l| l.to_string().eq_ignore_ascii_case("active"));
+    let columns = [
+        ("SPID", Type::Char(5)),
+        ("Status", Type::nvarchar(30)),
+        ("Login", Type::nvarchar(128)),
+        ("HostName", Type::nvarchar(128)),
+        ("BlkBy", Type::Char(5)),
+        ("DBName", Type::nvarchar(128)),
+        ("Command", Type::nvarchar(32)),
+        ("CPUTime", Type::VarChar(Some(30))),
+        ("DiskIO", Type::VarChar(Some(30))),
+        ("LastBatch", Type::VarChar(Some(48))),
+        ("ProgramName", Type::nvarchar(128)),
+        ("SPID", Type::Char(5)),
+        ("REQUESTID", Type::Char(5)),
+    ];
+    out.sink
+        .columns(&columns.map(|(name, kind)| Column::new(name, kind)))?;
+    let activities = session.server.activities.lock().clone();
+    let mut count = 0;
+    for id in session.server.session_numbers() {
+        let is_own = id == session.id();
+        let activity = activities.get(&id);
+        if active_only && activity.is_none() && !is_own {
+            continue;
+        }
+        let (status, command) = match (activity, is_own) {
+            (_, true) => ("RUNNABLE", "EXECUTE"),
+            (Some(activity), false) => ("RUNNABLE", activity.command),
+            (None, false) => ("sleeping", "AWAITING COMMAND"),
+        };
+        let database = match activity {
+            Some(activity) => activity.database.clone(),
+            None if is_own => session.database.clone(),
+            None => FIRST_DATABASE.to_owned(),
+        };
+        let own = |text: &str| match is_own {
+            true => Value::text(text),
+            false => Value::text("  ."),
+        };
+        let number = Value::text(format!("{id:<5}"));
+        out.sink.row(&[
+            number.clone(),
+            Value::text(status),
+            own(&session.login.user),
+            own(&session.login.host),
+            Value::text("  .  "),
+            Value::Text(database),
+            Value::text(command),
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            own(&session.login.program),
+            number,
+            Value::text("0    "),
+        ])?;
+        count += 1;
+    }
+    Ok(out.done(Command::Execute, Some(count))?)
+}
+
+/// The databases by name, with their sizes in kilobytes.
+pub(super) fn databases(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [] = arguments.of([])?;
+    let query = "SELECT d.name AS DATABASE_NAME, CAST(SUM(CAST(f.size AS bigint)) * 8 AS int) AS DATABASE_SIZE, \
+                 CAST(NULL AS varchar(254)) AS REMARKS FROM sys.databases d LEFT JOIN sys.master_files f \
+                 ON f.database_id = d.database_id GROUP BY d.name ORDER BY d.name";
+    let query = Fragment::at_line(query.to_owned(), out.line);
+    let plan = query::prepare(&session.query_context(), &query)?;
+    let sqlite = session.query_context().sqlite(&plan)?;
+    out.sink.columns(&plan.columns)?;
+    let count = sqlite.run(&plan, &mut |row| Ok(out.sink.row(&row)?))?;
+    Ok(out.done(Command::Execute, Some(count))?)
+}
+
+/// A value of SQL Server's registry: only the directory of backups is known. Errors: 50002.
+pub(super) fn registry(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let parameters = ["@rootkey", "@key", "@value_name", "@value", "@no_output"];
+    let [_, _, name, ..] = arguments.of(parameters)?;
+    let name = name
+        .ok_or_else(|| arguments.missing("@value_name"))?
+        .to_string();
+    if !name.eq_ignore_ascii_case("BackupDirectory") {
+        let what = format!("the value {name} of the registry");
+        return Err(message::NOT_HERE.with(&[&what]).into());
+    }
+    let directory = session.server.setup.backup_directory.display().to_string();
+    let directory = Value::Text(directory);
+    let target = arguments
+        .passed
+        .iter()
+        .find_map(|passed| passed.output.clone());
+    if let Some(variable) = target {
+        let kind = session.variable(&variable)?.kind;
+        session.set_variable(&variable, convert(&directory, kind)?)?;
+        return Ok(out.done(Command::Execute, None)?);
+    }
+    out.sink.columns(&[
+        Column::new("Value", Type::nvarchar(256)),
+        Column::new("Data", Type::nvarchar(4000)),
+    ])?;
+    out.sink.row(&[Value::Text(name), directory])?;
+    Ok(out.done(Command::Execute, Some(1))?)
+}
+
+/// The most characters of a message of xp_logevent.
+const EVENT_MAX: usize = 2048;
+
+/// Writes a message of a script into the log.
+pub(super) fn log_event(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [number, text, severity] = arguments.of(["@error_number", "@message", "@severity"])?;
+    let number = number.ok_or_else(|| arguments.missing("@error_number"))?;
+    let text = text.ok_or_else(|| arguments.missing("@message"))?;
+    let severity = severity.map_or("INFORMATIONAL".to_owned(), |s| s.to_string().to_uppercase());
+    let text = text.to_string();
+    let text: String = text.chars().take(EVENT_MAX).collect();
+    let line = format!("Error: {number}, Severity: {severity}. {text}");
+    session
+        .server
+        .write_log(&format!("spid{}", session.id()), &line);
+    Ok(out.done(Command::Execute, None)?)
 }
 
 /// The databases, or one of them. Errors: 15010.

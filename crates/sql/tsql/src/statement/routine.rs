@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::arguments::Arguments;
+use super::function;
 use super::table::{check_alone, known, new_name, object};
 use super::type_of;
 use crate::convert::convert;
@@ -24,15 +25,15 @@ use crate::sink::Command;
 use crate::syntax::{Operand, Routine, RoutineVerb, Statement, parse};
 use crate::value::{Column, Type, Value};
 
-/// The word of messages about both statements.
-const VERBS: &str = "CREATE/ALTER PROCEDURE";
-
-/// CREATE, ALTER, CREATE OR ALTER. Errors: 166, 208, 226, 2010, 2714, 2760.
+/// CREATE, ALTER, CREATE OR ALTER. Errors: 166, 208, 226, 2010, 2714, 2760, and those of [`function::check`].
 pub(crate) fn create(session: &mut Session, routine: &Routine, out: &mut Out) -> Flow {
+    let code = routine.kind.code();
+    let word = routine.kind.word();
     if routine.name.len() > 2 {
-        return Err(message::NO_DATABASE_PREFIX.with(&[&VERBS]).into());
+        let verbs = format!("CREATE/ALTER {word}");
+        return Err(message::NO_DATABASE_PREFIX.with(&[&verbs]).into());
     }
-    check_alone(session, "CREATE PROCEDURE")?;
+    check_alone(session, &format!("CREATE {word}"))?;
     let place = new_name(session, &routine.name)?;
     if place.1.starts_with('#') {
         return Err(message::NOT_HERE.with(&[&"a temporary procedure"]).into());
@@ -40,9 +41,10 @@ pub(crate) fn create(session: &mut Session, routine: &Routine, out: &mut Out) ->
     for parameter in &routine.parameters {
         type_of(&parameter.kind)?;
     }
+    function::check(session, routine)?;
     let found = session.server.kept.object(&place.0, &place.1);
     match (found, routine.verb) {
-        (Some(found), _) if found.object.kind != PROCEDURE => {
+        (Some(found), _) if found.object.kind != code => {
             return Err(match routine.verb {
                 RoutineVerb::Create => message::OBJECT_EXISTS.with(&[&place.1]),
                 _ => message::ALTER_OTHER_KIND.with(&[&place.1]),
@@ -70,7 +72,7 @@ pub(crate) fn create(session: &mut Session, routine: &Routine, out: &mut Out) ->
             }
         }
         (None, _) => {
-            let new = object(session, place, PROCEDURE, routine.text.clone());
+            let new = object(session, place, code, routine.text.clone());
             session.server.kept.add_object(new)?;
         }
     }
@@ -219,7 +221,7 @@ pub(super) fn help_text(session: &mut Session, arguments: &Arguments, out: &mut 
         .to_string();
     let unknown = || message::NO_SUCH_OBJECT.with(&[&name, &session.database]);
     let found = known(session, &name).ok_or_else(unknown)?;
-    if found.object.kind != PROCEDURE {
+    if found.table.is_some() {
         return Err(message::NO_TEXT.with(&[&name]).into());
     }
     out.sink

@@ -5,7 +5,7 @@
 //!
 //! Leaves to others: the query's meaning and its rows (`query`).
 
-use sqlparser::ast::{Expr, Query, SetExpr};
+use sqlparser::ast::{Expr, FunctionArguments, Query, SelectItem, SetExpr};
 
 use super::{change, table};
 use crate::convert::convert_from;
@@ -35,6 +35,58 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
     done
 }
 
+/// `IDENTITY(int, 1, 1) AS id` of a SELECT … INTO.
+struct Numbering {
+    /// Its place among the columns.
+    place: usize,
+    column: ColumnSpec,
+}
+
+/// The column that numbers rows, which is taken out of the select list.
+fn numbering(items: &mut Vec<SelectItem>) -> Option<Numbering> {
+    let is_it = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias {
+            expr: Expr::Function(function),
+            ..
+        } => function.name.to_string().eq_ignore_ascii_case("IDENTITY"),
+        _ => false,
+    };
+    let place = items.iter().position(is_it)?;
+    let SelectItem::ExprWithAlias {
+        expr: Expr::Function(function),
+        alias,
+    } = items.get(place)?
+    else {
+        return None;
+    };
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let words: Vec<String> = list.args.iter().map(ToString::to_string).collect();
+    let (kind, rest) = words.split_first()?;
+    let numbers: Vec<i64> = rest.iter().map(|n| n.parse().ok()).collect::<Option<_>>()?;
+    let identity = match numbers.as_slice() {
+        [] => (1, 1),
+        [seed, step] => (*seed, *step),
+        _ => return None,
+    };
+    // Behind a `*` the number of columns before it is not known here.
+    let is_last = place + 1 == items.len();
+    let column = ColumnSpec {
+        name: alias.value.clone(),
+        kind: TypeName {
+            name: kind.to_ascii_lowercase(),
+            sizes: Vec::new(),
+        },
+        nullable: Some(false),
+        identity: Some(identity),
+        default: None,
+    };
+    items.remove(place);
+    let place = if is_last { usize::MAX } else { place };
+    Some(Numbering { place, column })
+}
+
 /// The table of SELECT … INTO, and the query without it.
 fn into(tree: &Query) -> Result<Option<(Vec<String>, Query)>, Message> {
     let SetExpr::Select(select) = &*tree.body else {
@@ -57,7 +109,12 @@ fn into(tree: &Query) -> Result<Option<(Vec<String>, Query)>, Message> {
 
 /// Makes a table of a query's columns, with its rows. Errors: 1038 for a column without a name, 2705, 2714.
 fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut Out) -> Flow {
-    let plan = query::plan_of(&session.query_context(), tree)?;
+    let mut tree = tree.clone();
+    let numbering = match &mut *tree.body {
+        SetExpr::Select(select) => numbering(&mut select.projection),
+        _ => None,
+    };
+    let plan = query::plan_of(&session.query_context(), &tree)?;
     let mut spec = TableSpec::default();
     for column in &plan.columns {
         if column.name.is_empty() {
@@ -84,6 +141,10 @@ fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut O
             identity: None,
             default: None,
         });
+    }
+    if let Some(numbering) = numbering {
+        let place = numbering.place.min(spec.columns.len());
+        spec.columns.insert(place, numbering.column);
     }
     table::make(session, name, &spec)?;
     change::fill(session, name, &plan, out)

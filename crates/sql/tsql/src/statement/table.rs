@@ -12,14 +12,17 @@ use std::sync::Arc;
 
 use longshore_catalog::{CatalogObject, RowChanges};
 
+use super::change::check_conditions;
 use super::foreign;
 use super::target::{ChangedTable, find};
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out, SYSTEM_DATABASES};
 use crate::message::{self, Message};
-use crate::query::{self, View};
-use crate::server::objects::{PROCEDURE, StoredObject, TABLE, encoded, table_text};
-use crate::server::text_of_date;
+use crate::query::{self, View as KnownView};
+use crate::server::objects::{
+    FUNCTIONS, PROCEDURE, StoredObject, TABLE, VIEW, encoded, table_text,
+};
+use crate::server::{is_shared, text_of_date};
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{
@@ -49,7 +52,7 @@ pub(super) fn new_name(session: &Session, name: &[String]) -> Result<(String, St
     let found = known.find(|known| known.eq_ignore_ascii_case(place));
     let database = found.ok_or_else(|| message::DATABASE_MISSING.with(&[&place]))?;
     let full = [database.to_owned(), "dbo".to_owned(), last.to_owned()];
-    match View::find(&full, database) {
+    match KnownView::find(&full, database) {
         Some(_) => Err(message::OBJECT_EXISTS.with(&[&last])),
         None => Ok((database.to_owned(), last.to_owned())),
     }
@@ -102,13 +105,18 @@ pub(super) fn make(
 ) -> Result<(), Message> {
     let last = name.last().map_or("", String::as_str);
     let shape = TableShape::of(spec.clone(), Vec::new(), last)?;
-    if last.starts_with("##") {
-        return Err(message::NOT_HERE.with(&[&"a temporary table of all sessions (##)"]));
-    }
     if last.starts_with('#') {
         if !shape.foreign.is_empty() {
             // SQL Server skips these, too, and says so.
             return Err(message::NOT_HERE.with(&[&"FOREIGN KEY of a temporary table"]));
+        }
+        if is_shared(last) {
+            let place = ("tempdb".to_owned(), last.trim_end_matches(' ').to_owned());
+            let definition = table_text(&place.1, spec, &[]);
+            let new = object(session, place, TABLE, definition);
+            let id = session.server.kept.add_object(new)?;
+            session.shared_tables.push(id);
+            return Ok(());
         }
         session.tables.create(last, shape)?;
         return Ok(());
@@ -153,9 +161,11 @@ pub(crate) fn drop_objects(
 }
 
 fn drop_one(session: &mut Session, kind: ObjectKind, name: &[String]) -> Result<(), Message> {
-    let (word, wanted) = match kind {
-        ObjectKind::Table => ("table", TABLE),
-        ObjectKind::Procedure => ("procedure", PROCEDURE),
+    let (word, wanted): (_, &[&str]) = match kind {
+        ObjectKind::Table => ("table", &[TABLE]),
+        ObjectKind::Procedure => ("procedure", &[PROCEDURE]),
+        ObjectKind::Function => ("function", &FUNCTIONS),
+        ObjectKind::View => ("view", &[VIEW]),
     };
     let missing = || {
         let mut missing = message::DROP_MISSING.with(&[&word, &name.join(".")]);
@@ -163,16 +173,18 @@ fn drop_one(session: &mut Session, kind: ObjectKind, name: &[String]) -> Result<
         missing
     };
     let last = name.last().map_or("", String::as_str);
-    if last.starts_with('#') && kind == ObjectKind::Table {
+    if last.starts_with('#') && !is_shared(last) && kind == ObjectKind::Table {
         let id = session.tables.temporary(last).ok_or_else(missing)?;
         session.tables.drop_temporary(id);
         return Ok(());
     }
     let found = session.server.kept.named(name, &session.database);
     let found = found
-        .filter(|o| o.object.kind == wanted)
+        .filter(|o| wanted.contains(&o.object.kind.as_str()))
         .ok_or_else(missing)?;
-    check_alone(session, &format!("DROP {}", word.to_uppercase()))?;
+    if !is_shared(last) {
+        check_alone(session, &format!("DROP {}", word.to_uppercase()))?;
+    }
     if foreign::is_referenced(&session.server, &found) {
         return Err(message::REFERENCED.with(&[&name.join(".")]));
     }
@@ -221,6 +233,7 @@ fn reshape(
                     let all: Vec<TableRow> = rows.iter().map(|(_, row)| row.clone()).collect();
                     foreign::check_rows(&session.server, object, key, &all, "ALTER TABLE")?;
                 }
+                check_new(session, target, &shape, &rows)?;
                 let changes = RowChanges {
                     version: Some(loaded.version),
                     last_identity: rows.last_identity,
@@ -242,6 +255,7 @@ fn reshape(
                     Some(table) => new(&table.rows)?,
                     None => return Ok(()),
                 };
+                check_new(session, target, &shape, &rows)?;
                 return session.tables.reshape(id, shape, rows);
             }
             (None, TableId::Stored(_)) => return Ok(()),
@@ -249,6 +263,23 @@ fn reshape(
     }
     let text = "other sessions change the table all the time: try again";
     Err(message::OWN.with(&[&text]))
+}
+
+/// Checks all rows for the conditions of another shape. Errors: 547.
+fn check_new(
+    session: &Session,
+    target: &ChangedTable,
+    shape: &TableShape,
+    rows: &TableRows,
+) -> Result<(), Message> {
+    let reshaped = ChangedTable {
+        id: target.id,
+        full: target.full.clone(),
+        shape: Arc::new(shape.clone()),
+        object: None,
+    };
+    let all: Vec<_> = rows.iter().map(|(n, row)| (n, row.clone())).collect();
+    check_conditions(session, &reshaped, &all, "ALTER TABLE")
 }
 
 /// The table that ALTER TABLE and CREATE INDEX name. Errors: 226, 4902.
@@ -277,7 +308,9 @@ pub(crate) fn alter(
         TableChange::DropConstraints(names) => drop_constraints(session, &target, names)?,
         TableChange::Check { on, name } => {
             let keys = target.shape.keys.iter().map(|k| &k.name);
-            let mut known = keys.chain(target.shape.foreign.iter().map(|k| &k.name));
+            let mut known = keys
+                .chain(target.shape.foreign.iter().map(|k| &k.name))
+                .chain(target.shape.checks.iter().map(|k| &k.name));
             if let Some(name) = name
                 && !known.any(|k| k.eq_ignore_ascii_case(name))
             {
@@ -433,9 +466,11 @@ fn drop_constraints(
     let mut spec = target.shape.spec.clone();
     let mut all: Vec<String> = Vec::new();
     let (mut keys, mut foreign) = (target.shape.keys.iter(), target.shape.foreign.iter());
+    let mut checks = target.shape.checks.iter();
     for constraint in &spec.constraints {
         let name = match constraint.kind {
             ConstraintKind::Foreign { .. } => foreign.next().map(|k| k.name.clone()),
+            ConstraintKind::Check(_) => checks.next().map(|k| k.name.clone()),
             _ => keys.next().map(|k| k.name.clone()),
         };
         all.push(name.unwrap_or_default());

@@ -12,7 +12,8 @@ use sqlparser::ast::{Query, Select, SetExpr, TableFactor};
 
 use crate::message::{self, Message};
 use crate::query::{View, parts};
-use crate::server::objects::StoredObject;
+use crate::server::is_shared;
+use crate::server::objects::{StoredObject, VIEW};
 use crate::session::Session;
 use crate::tables::{TableId, TableShape};
 
@@ -64,7 +65,7 @@ pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, M
             object: None,
         });
     }
-    if last.starts_with('#') {
+    if last.starts_with('#') && !is_shared(last) {
         let id = session.tables.temporary(last).ok_or_else(unknown)?;
         let table = session.tables.get(id).ok_or_else(unknown)?;
         return Ok(ChangedTable {
@@ -84,6 +85,10 @@ pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, M
             None => unknown(),
         });
     };
+    if object.object.kind == VIEW {
+        let what = format!("a change of rows through the view {}", object.object.name);
+        return Err(message::NOT_HERE.with(&[&what]));
+    }
     let shape = object.table.clone().ok_or_else(unknown)?;
     Ok(ChangedTable {
         id: TableId::Stored(object.object.id),

@@ -145,7 +145,8 @@ pub enum Statement {
     Insert(Box<Insert>),
     Update(Box<Update>),
     Delete(Box<Delete>),
-    /// CREATE or ALTER PROCEDURE
+    Merge(Box<Merge>),
+    /// CREATE or ALTER of a procedure, a function or a view.
     Routine(Box<Routine>),
 }
 
@@ -153,6 +154,8 @@ pub enum Statement {
 pub enum ObjectKind {
     Table,
     Procedure,
+    Function,
+    View,
 }
 
 /// The columns and the constraints of a table.
@@ -173,7 +176,7 @@ pub struct ColumnSpec {
     pub default: Option<Fragment>,
 }
 
-/// PRIMARY KEY, UNIQUE or FOREIGN KEY.
+/// PRIMARY KEY, UNIQUE, FOREIGN KEY or CHECK.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConstraintSpec {
     pub name: Option<String>,
@@ -189,6 +192,7 @@ pub enum ConstraintKind {
         table: Vec<String>,
         columns: Vec<String>,
     },
+    Check(Fragment),
 }
 
 /// ALTER TABLE
@@ -270,6 +274,48 @@ pub struct Delete {
     pub rest: Option<Fragment>,
 }
 
+/// MERGE
+#[derive(Debug, Clone, PartialEq)]
+pub struct Merge {
+    pub with: Option<Fragment>,
+    pub table: Vec<String>,
+    pub alias: Option<String>,
+    /// A table, or a query in parentheses, with its alias.
+    pub source: Fragment,
+    pub on: Fragment,
+    pub clauses: Vec<MergeClause>,
+    pub output: Option<OutputClause>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct MergeClause {
+    pub when: MergeRows,
+    pub condition: Option<Fragment>,
+    pub action: MergeAction,
+}
+
+/// The rows that a clause of MERGE is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergeRows {
+    Matched,
+    /// NOT MATCHED BY TARGET
+    OnlySource,
+    /// NOT MATCHED BY SOURCE
+    OnlyTarget,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum MergeAction {
+    Update(Vec<SetClause>),
+    Delete,
+    Insert {
+        columns: Vec<String>,
+        /// `None`: DEFAULT.
+        values: Vec<Option<Fragment>>,
+    },
+    InsertDefaults,
+}
+
 /// OUTPUT
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutputClause {
@@ -278,15 +324,61 @@ pub struct OutputClause {
     pub into: Option<(Vec<String>, Vec<String>)>,
 }
 
-/// CREATE or ALTER PROCEDURE, which is a batch of its own.
+/// CREATE or ALTER of a procedure, a function or a view, which is a batch of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routine {
     pub verb: RoutineVerb,
+    pub kind: RoutineKind,
     pub name: Vec<String>,
     pub parameters: Vec<RoutineParameter>,
     pub body: Vec<LocatedStatement>,
     /// The whole batch.
     pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum RoutineKind {
+    Procedure,
+    /// A function of one value.
+    Scalar {
+        returns: TypeName,
+        /// RETURNS NULL ON NULL INPUT
+        strict: bool,
+    },
+    /// RETURNS TABLE, with its query.
+    Inline(Fragment),
+    /// `RETURNS @variable TABLE (…)`
+    Rows {
+        variable: String,
+        table: TableSpec,
+    },
+    View {
+        /// Empty: those of the query.
+        columns: Vec<String>,
+        query: Fragment,
+    },
+}
+
+impl RoutineKind {
+    /// Its type in `sys.objects`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            RoutineKind::Procedure => "P",
+            RoutineKind::Scalar { .. } => "FN",
+            RoutineKind::Inline(_) => "IF",
+            RoutineKind::Rows { .. } => "TF",
+            RoutineKind::View { .. } => "V",
+        }
+    }
+
+    /// As statements name it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            RoutineKind::Procedure => "PROCEDURE",
+            RoutineKind::View { .. } => "VIEW",
+            _ => "FUNCTION",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

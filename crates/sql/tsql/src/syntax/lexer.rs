@@ -115,6 +115,10 @@ impl<'a> Lexer<'a> {
         } else if first.is_ascii_digit() || (first == b'.' && self.peek(1).is_ascii_digit()) {
             self.number();
             TokenKind::Number
+        } else if first == b'$' && self.peek(1).is_ascii_alphabetic() {
+            // `$action`
+            self.run(continues_word);
+            TokenKind::Word
         } else if self.is_money() {
             self.at += 1;
             self.number();

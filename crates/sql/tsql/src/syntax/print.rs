@@ -590,6 +590,8 @@ fn print_data(f: &mut Formatter<'_>, statement: &Statement) -> fmt::Result {
             let word = match kind {
                 ObjectKind::Table => "TABLE",
                 ObjectKind::Procedure => "PROCEDURE",
+                ObjectKind::Function => "FUNCTION",
+                ObjectKind::View => "VIEW",
             };
             let names: Vec<_> = names.iter().map(|name| dotted(name)).collect();
             let names = names.join(", ");
@@ -618,6 +620,7 @@ fn print_data(f: &mut Formatter<'_>, statement: &Statement) -> fmt::Result {
         Statement::Insert(insert) => write!(f, "{insert}"),
         Statement::Update(update) => write!(f, "{update}"),
         Statement::Delete(delete) => write!(f, "{delete}"),
+        Statement::Merge(merge) => write!(f, "{merge}"),
         Statement::Routine(routine) => f.write_str(&routine.text),
         _ => Ok(()),
     }

@@ -57,6 +57,7 @@ impl Display for ConstraintSpec {
         match &self.kind {
             ConstraintKind::Primary => write!(f, "PRIMARY KEY ({own})"),
             ConstraintKind::Unique => write!(f, "UNIQUE ({own})"),
+            ConstraintKind::Check(condition) => write!(f, "CHECK ({condition})"),
             ConstraintKind::Foreign { table, columns } => {
                 write!(f, "FOREIGN KEY ({own}) REFERENCES {}", dotted(table))?;
                 match columns.is_empty() {
@@ -174,5 +175,50 @@ impl Display for Delete {
         top(f, self.top.as_ref())?;
         write!(f, "FROM {}", dotted(&self.table))?;
         output_and_rest(f, self.output.as_ref(), self.rest.as_ref())
+    }
+}
+
+impl Display for Merge {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        with(f, self.with.as_ref())?;
+        write!(f, "MERGE INTO {}", dotted(&self.table))?;
+        if let Some(alias) = &self.alias {
+            write!(f, " AS {}", bracketed(alias))?;
+        }
+        write!(f, " USING {} ON {}", self.source, self.on)?;
+        for clause in &self.clauses {
+            write!(f, " {clause}")?;
+        }
+        self.output.as_ref().map_or(Ok(()), |o| write!(f, "{o}"))
+    }
+}
+
+impl Display for MergeClause {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.when {
+            MergeRows::Matched => "WHEN MATCHED",
+            MergeRows::OnlySource => "WHEN NOT MATCHED BY TARGET",
+            MergeRows::OnlyTarget => "WHEN NOT MATCHED BY SOURCE",
+        })?;
+        if let Some(condition) = &self.condition {
+            write!(f, " AND {condition}")?;
+        }
+        f.write_str(" THEN ")?;
+        match &self.action {
+            MergeAction::Delete => f.write_str("DELETE"),
+            MergeAction::InsertDefaults => f.write_str("INSERT DEFAULT VALUES"),
+            MergeAction::Update(sets) => {
+                f.write_str("UPDATE SET ")?;
+                joined(f, sets, ", ")
+            }
+            MergeAction::Insert { columns, values } => {
+                f.write_str("INSERT ")?;
+                if !columns.is_empty() {
+                    write!(f, "({}) ", names(columns))?;
+                }
+                let values: Vec<_> = values.iter().map(|v| or_default(v.as_ref())).collect();
+                write!(f, "VALUES ({})", values.join(", "))
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicBool};
 
-use super::super::cell::stored;
+use super::super::cell::{self, stored};
 use super::super::collation::Collation;
 use super::super::function;
 use super::super::sql::{Node, Parameter, Sql};
@@ -138,12 +138,12 @@ impl Evaluator<'_> {
             // These get the types themselves instead of their names.
             ("ts_fit", [inner, of]) => {
                 let (value, of) = (self.value(inner)?, self.kind(of)?);
-                self.made(|| function::as_kind(&value, of))
+                self.made(|| cell::as_kind(&value, of))
             }
             ("ts_cast" | "ts_try_cast", [inner, from, to]) => {
                 let value = self.value(inner)?;
                 let (from, to) = (self.kind(from)?, self.kind(to)?);
-                self.made(|| match (function::converted(&value, from, to), name) {
+                self.made(|| match (cell::converted(&value, from, to), name) {
                     (Err(_), "ts_try_cast") => Ok(Value::Null),
                     (converted, _) => converted,
                 })

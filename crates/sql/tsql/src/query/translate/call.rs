@@ -13,22 +13,23 @@
 //! (`expression.rs`).
 
 use sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    ObjectNamePart, WindowType,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectNamePart, Value as Literal, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowType,
 };
 
-use super::state::{Translator, TypedSql, direction, folded, not_here};
+use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
 use crate::query::collation::Collation;
 use crate::query::known::version;
+use crate::query::moment::DatePart;
 use crate::query::number::{average, sum, wider};
 use crate::query::objects::constraint_id;
 use crate::query::schema::database_id;
 use crate::query::sql::{Node, Parameter, Sql};
 use crate::query::texts;
-use crate::server::Server;
+use crate::server::{Server, is_shared};
 use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
 /// The type of texts that functions make: of one or two bytes per character, bounded or not, like their arguments.
@@ -77,6 +78,136 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
     ("PARSENAME", 2, 2, "tv", "ts_parsename", NAME),
     ("PATINDEX", 2, 2, "t", "ts_patindex", Type::Int),
     ("TRANSLATE", 3, 3, "t", "ts_translate", TEXT),
+    ("ISJSON", 1, 1, "t", "ts_isjson", Type::Int),
+    ("UNICODE", 1, 1, "t", "ts_unicode", Type::Int),
+    ("SQUARE", 1, 1, "v", "ts_square", Type::Float),
+    ("EXP", 1, 1, "v", "ts_exp", Type::Float),
+    ("LOG", 1, 2, "v", "ts_log", Type::Float),
+    ("LOG10", 1, 1, "v", "ts_log10", Type::Float),
+    (
+        "STRING_ESCAPE",
+        2,
+        2,
+        "t",
+        "ts_string_escape",
+        Type::NVarChar(None),
+    ),
+    (
+        "JSON_VALUE",
+        2,
+        2,
+        "t",
+        "ts_json_value",
+        Type::NVarChar(Some(4000)),
+    ),
+    (
+        "JSON_QUERY",
+        1,
+        2,
+        "t",
+        "ts_json_query",
+        Type::NVarChar(None),
+    ),
+];
+
+/// Functions of SQL Server that are refused by name.
+const ELSEWHERE: &[&str] = &[
+    "ACOS",
+    "APPROX_COUNT_DISTINCT",
+    "ASIN",
+    "ATAN",
+    "ATN2",
+    "BINARY_CHECKSUM",
+    "BIT_COUNT",
+    "CERTPROPERTY",
+    "CHECKSUM",
+    "CHECKSUM_AGG",
+    "COL_NAME",
+    "COLUMNPROPERTY",
+    "COLUMNS_UPDATED",
+    "COMPRESS",
+    "CONNECTIONPROPERTY",
+    "CONTEXT_INFO",
+    "COS",
+    "COT",
+    "CRYPT_GEN_RANDOM",
+    "CUME_DIST",
+    "CURRENT_TIMEZONE",
+    "DATABASE_PRINCIPAL_ID",
+    "DATE_BUCKET",
+    "DATETIME2FROMPARTS",
+    "DATETIMEFROMPARTS",
+    "DATETIMEOFFSETFROMPARTS",
+    "DATETRUNC",
+    "DECOMPRESS",
+    "DEGREES",
+    "DIFFERENCE",
+    "EVENTDATA",
+    "FILE_ID",
+    "FILE_IDEX",
+    "FILE_NAME",
+    "FILEGROUP_ID",
+    "FILEGROUP_NAME",
+    "FILEGROUPPROPERTY",
+    "FULLTEXTSERVICEPROPERTY",
+    "GET_BIT",
+    "GETANSINULL",
+    "GREATEST",
+    "GROUPING_ID",
+    "HASHBYTES",
+    "IDENT_CURRENT",
+    "IDENT_INCR",
+    "IDENT_SEED",
+    "INDEX_COL",
+    "INDEXPROPERTY",
+    "IS_OBJECTSIGNED",
+    "JSON_ARRAY",
+    "JSON_ARRAYAGG",
+    "JSON_CONTAINS",
+    "JSON_MODIFY",
+    "JSON_OBJECT",
+    "JSON_OBJECTAGG",
+    "JSON_PATH_EXISTS",
+    "LEAST",
+    "LEFT_SHIFT",
+    "LOGINPROPERTY",
+    "MIN_ACTIVE_ROWVERSION",
+    "NEWSEQUENTIALID",
+    "NEXT_VALUE_FOR",
+    "OBJECTPROPERTYEX",
+    "ORIGINAL_DB_NAME",
+    "PARSE",
+    "PERCENT_RANK",
+    "PERCENTILE_CONT",
+    "PERCENTILE_DISC",
+    "PERMISSIONS",
+    "PUBLISHINGSERVERNAME",
+    "PWDCOMPARE",
+    "PWDENCRYPT",
+    "RADIANS",
+    "RAND",
+    "RIGHT_SHIFT",
+    "SESSION_CONTEXT",
+    "SESSIONPROPERTY",
+    "SIN",
+    "SMALLDATETIMEFROMPARTS",
+    "SOUNDEX",
+    "SQL_VARIANT_PROPERTY",
+    "STATS_DATE",
+    "SUSER_ID",
+    "SUSER_SID",
+    "SWITCHOFFSET",
+    "SYSDATETIMEOFFSET",
+    "TAN",
+    "TIMEFROMPARTS",
+    "TODATETIMEOFFSET",
+    "TRIGGER_NESTLEVEL",
+    "TRY_PARSE",
+    "TYPE_ID",
+    "TYPE_NAME",
+    "TYPEPROPERTY",
+    "USER_ID",
+    "XACT_STATE",
 ];
 
 /// The type of a text made of these: two bytes per character if one of them has that, `max` if the first is.
@@ -101,12 +232,44 @@ impl Translator<'_> {
                 [.., schema, name] if schema.eq_ignore_ascii_case("sys") => {
                     name.to_ascii_uppercase()
                 }
-                names => return Err(message::NOT_RECOGNIZED.with(&[&names.join("."), &FUNCTION])),
+                names if self.is_own_function(names) => {
+                    return self.own_function(names, function);
+                }
+                [root @ .., method] if is_xml_method(method) && !root.is_empty() => {
+                    let names: Vec<_> = root.iter().map(|n| Ident::new(n.as_str())).collect();
+                    let root = match names.as_slice() {
+                        [name] => Expr::Identifier(name.clone()),
+                        _ => Expr::CompoundIdentifier(names),
+                    };
+                    let xml = self.expression(&root)?;
+                    return self.xml_method(xml, method, function);
+                }
+                [database, schema, name]
+                    if database.eq_ignore_ascii_case("msdb")
+                        && schema.eq_ignore_ascii_case("dbo")
+                        && name.eq_ignore_ascii_case("agent_datetime") =>
+                {
+                    let mut given = Vec::new();
+                    for argument in plain_arguments(function)? {
+                        given.push(self.expression(argument)?.sql);
+                    }
+                    if given.len() != 2 {
+                        return Err(message::ARGUMENTS_FEWER.with(&[&"msdb.dbo.agent_datetime"]));
+                    }
+                    return Ok(TypedSql::of(
+                        Sql::call("ts_agent_datetime", given),
+                        Type::DateTime,
+                    ));
+                }
+                names => return self.own_function(names, function),
             },
         };
         let orders_texts = name == "STRING_AGG" && function.within_group.len() == 1;
         if function.filter.is_some() || !(function.within_group.is_empty() || orders_texts) {
             return Err(not_here("FILTER or WITHIN GROUP"));
+        }
+        if name == "GROUPING" {
+            return self.grouping_of(function);
         }
         if let Some(over) = &function.over {
             return self.windowed(&name, function, over);
@@ -141,7 +304,10 @@ impl Translator<'_> {
     pub(super) fn simple(&mut self, name: &str, arguments: &[&Expr]) -> Result<TypedSql, Message> {
         let found = SIMPLE.iter().find(|(known, ..)| *known == name);
         let Some((_, least, most, texts, ours, kind)) = found else {
-            return Err(message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]));
+            return Err(match ELSEWHERE.contains(&name) {
+                true => not_here(&format!("the function {name}")),
+                false => message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]),
+            });
         };
         if !(*least..=*most).contains(&arguments.len()) {
             let wanted = if least == most { least } else { most };
@@ -195,7 +361,8 @@ impl Translator<'_> {
             }
             ours => Sql::call(ours, sql),
         };
-        Ok(TypedSql::of(sql, kind))
+        let markup = (name == "JSON_QUERY").then_some(Markup::Json);
+        Ok(TypedSql::of(sql, kind).marked(markup))
     }
 
     /// POWER: the type is the base's, at its greatest width.
@@ -216,12 +383,22 @@ impl Translator<'_> {
     fn aggregate(&mut self, name: &str, function: &Function) -> Result<Option<TypedSql>, Message> {
         if !matches!(
             name,
-            "COUNT" | "COUNT_BIG" | "SUM" | "AVG" | "MIN" | "MAX" | "STRING_AGG"
+            "COUNT"
+                | "COUNT_BIG"
+                | "SUM"
+                | "AVG"
+                | "MIN"
+                | "MAX"
+                | "STRING_AGG"
+                | "STDEV"
+                | "STDEVP"
+                | "VAR"
+                | "VARP"
         ) {
             return Ok(None);
         }
         self.seen.aggregate = true;
-        let aggregate = self.inside("an aggregate", |t| t.aggregate_of(name, function));
+        let aggregate = self.held(|t| t.inside("an aggregate", |t| t.aggregate_of(name, function)));
         aggregate.map(Some)
     }
 
@@ -265,6 +442,10 @@ impl Translator<'_> {
         let argument = self.expression(argument)?;
         let (sql, kind) = (folded(&argument), argument.kind());
         Ok(match name {
+            "STDEV" | "STDEVP" | "VAR" | "VARP" => TypedSql::of(
+                variance(name, &format!("{distinct}{sql}"), &sql),
+                Type::Float,
+            ),
             "COUNT" | "COUNT_BIG" => TypedSql::of(format!("count({distinct}{sql})"), count),
             "SUM" => TypedSql::of(format!("sum({distinct}{sql})"), sum(kind)),
             "AVG" if kind.is_integer() => {
@@ -287,8 +468,8 @@ impl Translator<'_> {
         let WindowType::WindowSpec(window) = over else {
             return Err(not_here("WINDOW"));
         };
-        if window.window_frame.is_some() || window.window_name.is_some() {
-            return Err(not_here("ROWS and RANGE of a window"));
+        if window.window_name.is_some() {
+            return Err(not_here("a named window"));
         }
         let base = match name {
             "ROW_NUMBER" | "RANK" | "DENSE_RANK" => {
@@ -322,6 +503,9 @@ impl Translator<'_> {
         }
         if !orders.is_empty() {
             parts.push(format!("ORDER BY {}", orders.join(", ")));
+        }
+        if let Some(frame) = &window.window_frame {
+            parts.push(frame_words(frame)?);
         }
         let sql = format!("{} OVER ({})", base.sql, parts.join(" ")).into();
         Ok(TypedSql { sql, ..base })
@@ -362,7 +546,7 @@ impl Translator<'_> {
                 self.clock(Type::DateTimeOffset(SCALE_MAX), false).map(Some)
             }
             ("DATEADD", [part, first, second]) => {
-                let part = self.date_part(part)?;
+                let part = self.counted_part(part, "dateadd")?;
                 let (first, second) = (self.expression(first)?, self.expression(second)?);
                 let kind = match second.kind() {
                     kind if kind.is_moment() => kind,
@@ -373,7 +557,7 @@ impl Translator<'_> {
                 Ok(Some(TypedSql::of(sql, kind)))
             }
             ("DATEDIFF" | "DATEDIFF_BIG", [part, first, second]) => {
-                let part = self.date_part(part)?;
+                let part = self.counted_part(part, "datediff")?;
                 let (first, second) = (self.expression(first)?, self.expression(second)?);
                 let kind = match name {
                     "DATEDIFF" => Type::Int,
@@ -410,10 +594,20 @@ impl Translator<'_> {
         Ok(TypedSql::of(self.bind(value), kind))
     }
 
+    /// The same for functions that count in parts. Errors: 9806 for a part that is no span.
+    fn counted_part(&mut self, expr: &Expr, function: &str) -> Result<Sql, Message> {
+        if let Expr::Identifier(name) = expr
+            && DatePart::of(&name.value) == Some(DatePart::IsoWeek)
+        {
+            return Err(message::PART_NOT_FOR.with(&[&"iso_week", &function]));
+        }
+        self.date_part(expr)
+    }
+
     /// The first argument of the date functions is a word, not a value.
     fn date_part(&mut self, expr: &Expr) -> Result<Sql, Message> {
         match expr {
-            Expr::Identifier(name) if crate::query::moment::DatePart::of(&name.value).is_some() => {
+            Expr::Identifier(name) if DatePart::of(&name.value).is_some() => {
                 Ok(self.bind(Value::text(name.value.as_str())))
             }
             other => Err(message::OPTION_UNKNOWN.with(&[other, &"datepart"])),
@@ -545,6 +739,16 @@ impl Translator<'_> {
             ("HAS_PERMS_BY_NAME", [_, _, _]) => Ok(Some((Type::Int, Value::Int(1)))),
             ("OBJECT_ID", [name]) => self.object_id(name, None).map(Some),
             ("OBJECT_ID", [name, kind]) => self.object_id(name, Some(kind)).map(Some),
+            ("PI", []) => Ok(Some((Type::Float, Value::Float(std::f64::consts::PI)))),
+            ("ROWCOUNT_BIG", []) => {
+                let rows = i64::try_from(context.row_count).unwrap_or(i64::MAX);
+                Ok(Some((Type::BigInt, Value::Int(rows))))
+            }
+            ("COL_LENGTH", [table, column]) => {
+                let (table, column) = (self.constant(table)?, self.constant(column)?);
+                let length = self.column_length(&table.to_string(), &column.to_string());
+                Ok(Some((Type::SmallInt, length)))
+            }
             ("SCOPE_IDENTITY", []) => {
                 let value = context.place.scope_identity;
                 let value = value.map_or(Value::Null, Value::Int);
@@ -591,7 +795,7 @@ impl Translator<'_> {
         let mut parts = texts::parts(&name).unwrap_or_default();
         parts.reverse();
         let last = parts.last().cloned().unwrap_or_default();
-        let id = if last.starts_with('#') {
+        let id = if last.starts_with('#') && !is_shared(&last) {
             let is_there =
                 parts.len() == 1 || parts[0].is_empty() || parts[0].eq_ignore_ascii_case("tempdb");
             let found = context
@@ -619,6 +823,9 @@ impl Translator<'_> {
             Node::Bound(number) => number.checked_sub(1),
             _ => None,
         };
+        if matches!(typed.sql.node, Node::Null) {
+            return Ok(Value::Null);
+        }
         let value = match at.and_then(|at| self.values.get(at)) {
             Some(Parameter::Value(value)) => Some(value.clone()),
             _ => None,
@@ -627,7 +834,31 @@ impl Translator<'_> {
     }
 }
 
-fn plain_arguments(function: &Function) -> Result<Vec<&Expr>, Message> {
+/// The variance of a sample or of all, or its root; NULL where there are too few rows. Errors of rounding do not make it
+/// negative.
+fn variance(name: &str, counted: &str, value: &str) -> String {
+    let square = match counted.strip_prefix("DISTINCT ") {
+        Some(_) => format!("DISTINCT CAST({value} AS REAL) * CAST({value} AS REAL)"),
+        None => format!("CAST({value} AS REAL) * CAST({value} AS REAL)"),
+    };
+    let few = if name.ends_with('P') { "" } else { " - 1" };
+    let of_all = format!(
+        "max(0.0, sum({square}) - CAST(sum({counted}) AS REAL) * sum({counted}) / count({counted})) \
+         / nullif(count({counted}){few}, 0)"
+    );
+    match name.starts_with("STDEV") {
+        true => format!("ts_sqrt({of_all})"),
+        false => format!("({of_all})"),
+    }
+}
+
+/// Whether it is a method of XML values, and no function of a schema.
+fn is_xml_method(name: &str) -> bool {
+    let known = ["value", "query", "exist", "modify"];
+    known.contains(&name.to_ascii_lowercase().as_str())
+}
+
+pub(super) fn plain_arguments(function: &Function) -> Result<Vec<&Expr>, Message> {
     match &function.args {
         FunctionArguments::None => Ok(Vec::new()),
         FunctionArguments::List(list) if list.clauses.is_empty() => list
@@ -639,6 +870,41 @@ fn plain_arguments(function: &Function) -> Result<Vec<&Expr>, Message> {
             })
             .collect(),
         _ => Err(not_here("this kind of argument")),
+    }
+}
+
+/// ROWS and RANGE of a window: numbers of rows are literals.
+fn frame_words(frame: &WindowFrame) -> Result<String, Message> {
+    let count = |expr: &Expr| match expr {
+        Expr::Value(value) => match &value.value {
+            Literal::Number(n, _) => n.parse::<u32>().ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    let is_rows = matches!(frame.units, WindowFrameUnits::Rows);
+    let bound = |bound: &WindowFrameBound| -> Result<String, Message> {
+        let (given, word) = match bound {
+            WindowFrameBound::CurrentRow => return Ok("CURRENT ROW".to_owned()),
+            WindowFrameBound::Preceding(n) => (n, "PRECEDING"),
+            WindowFrameBound::Following(n) => (n, "FOLLOWING"),
+        };
+        match (given.as_ref().map(|n| count(n)), is_rows) {
+            (None, _) => Ok(format!("UNBOUNDED {word}")),
+            (Some(Some(n)), true) => Ok(format!("{n} {word}")),
+            (Some(Some(_)), false) => Err(message::RANGE_FRAME.plain()),
+            (Some(None), _) => Err(not_here("a frame of a window that is no number")),
+        }
+    };
+    let units = match frame.units {
+        WindowFrameUnits::Rows => "ROWS",
+        WindowFrameUnits::Range => "RANGE",
+        WindowFrameUnits::Groups => return Err(not_here("GROUPS of a window")),
+    };
+    let start = bound(&frame.start_bound)?;
+    match &frame.end_bound {
+        Some(end) => Ok(format!("{units} BETWEEN {start} AND {}", bound(end)?)),
+        None => Ok(format!("{units} {start}")),
     }
 }
 

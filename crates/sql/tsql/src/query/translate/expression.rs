@@ -18,7 +18,8 @@ use sqlparser::ast::{
 
 use super::comparison::{Side, Sides, comparison};
 use super::state::{
-    SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here, position,
+    Markup, SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
+    position,
 };
 use super::tables;
 use crate::convert::type_of;
@@ -57,6 +58,7 @@ impl Translator<'_> {
     /// The same, for callers that check the value against its type themselves.
     pub(super) fn unheld(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
         let typed = self.descend(|t| t.expression_of(expr))?;
+        let typed = self.of_set(typed);
         match typed.sql.len() > SQL_LEN_MAX {
             true => Err(message::NO_PLAN.plain()),
             false => Ok(typed),
@@ -81,8 +83,11 @@ impl Translator<'_> {
             Expr::UnaryOp { op, expr } => self.unary(*op, expr),
             Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
             Expr::Subquery(query) => {
-                let (sql, kind) = self.subquery(query)?;
-                Ok(TypedSql::of(format!("({sql})"), kind))
+                let (sql, kind, markup) = self.subquery(query)?;
+                Ok(TypedSql::of(format!("({sql})"), kind).marked(markup))
+            }
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                self.field_access(root, access_chain)
             }
             Expr::Case {
                 operand,
@@ -161,7 +166,7 @@ impl Translator<'_> {
                 negated,
             } => {
                 let left = folded(&self.expression(expr)?);
-                let (sql, _) = self.subquery(subquery)?;
+                let (sql, ..) = self.subquery(subquery)?;
                 let not = not(*negated);
                 Ok(condition(format!("({left} {not}IN ({sql}))")))
             }
@@ -177,8 +182,47 @@ impl Translator<'_> {
                 pattern,
                 escape_char,
             } => self.like(expr, pattern, escape_char.as_deref(), *negated),
+            Expr::AllOp {
+                left,
+                compare_op,
+                right,
+            } => self.of_each(left, compare_op, right, true),
+            Expr::AnyOp {
+                left,
+                compare_op,
+                right,
+                ..
+            } => self.of_each(left, compare_op, right, false),
             other => Err(not_here(&shown(other))),
         }
+    }
+
+    /// `x >= ALL (SELECT …)`, `x = ANY (SELECT …)`
+    fn of_each(
+        &mut self,
+        left: &Expr,
+        op: &BinaryOperator,
+        right: &Expr,
+        all: bool,
+    ) -> Result<TypedSql, Message> {
+        let (Some(word), Expr::Subquery(query)) = (comparison(op), right) else {
+            return Err(not_here("ALL or ANY of something else than a query"));
+        };
+        let left = self.expression(left)?;
+        let (sql, kind, _) = self.subquery(query)?;
+        let alias = self.new_alias();
+        let right = TypedSql::of(format!("{alias}.{}", column_alias(0)), kind);
+        let collate = left.collate.unwrap_or_default();
+        let (left, right) = self.alike(left, right);
+        let collation = left.kind().is_text().then_some(collate);
+        let holds = left.sql.binary(word, right.sql.collated(collation));
+        Ok(condition(match all {
+            // A comparison that is unknown makes the whole unknown, which is no reason to take a row.
+            true => format!(
+                "(NOT EXISTS (SELECT 1 FROM ({sql}) AS {alias} WHERE NOT ifnull({holds}, 0)))"
+            ),
+            false => format!("(EXISTS (SELECT 1 FROM ({sql}) AS {alias} WHERE {holds}))"),
+        }))
     }
 
     fn like(
@@ -302,7 +346,7 @@ impl Translator<'_> {
                 if found.is_some() {
                     return Err(message::COLUMN_AMBIGUOUS.with(&[&column.value]));
                 }
-                let sql = format!("{}{}", table.prefix, column_alias(i));
+                let sql = table.column(i);
                 found = Some(TypedSql::of(sql, table.columns[i].kind));
             }
             if let Some(found) = found {
@@ -497,10 +541,11 @@ impl Translator<'_> {
     }
 
     /// A query with one column.
-    fn subquery(&mut self, query: &Query) -> Result<(String, Type), Message> {
+    fn subquery(&mut self, query: &Query) -> Result<(String, Type, Option<Markup>), Message> {
         let selected = self.query(query)?;
+        let markup = selected.marks.first().copied().flatten();
         match selected.columns.as_slice() {
-            [column] => Ok((selected.sql, column.kind)),
+            [column] => Ok((selected.sql, column.kind, markup)),
             _ => Err(message::SUBQUERY_COLUMNS.plain()),
         }
     }

@@ -268,6 +268,7 @@ impl Translator<'_> {
         };
         match shape.wanted {
             SelectPurpose::Existence => group.existence(shape, &sorted),
+            SelectPurpose::Rows => None,
             SelectPurpose::Values => {
                 let item = item.as_ref();
                 let item = item.filter(|sql| !shape.item_reach.is_outside(at) && is_safe(sql));

@@ -11,8 +11,12 @@ use super::state::{Translator, TypedSql};
 use crate::flow::SYSTEM_DATABASES;
 use crate::message::Message;
 use crate::query::context::QueryContext;
+use crate::query::objects::facts;
 use crate::query::plan::{UsedRows, UsedTable};
 use crate::query::schema::{database_id, database_names};
+use crate::query::texts::parts as name_parts;
+use crate::server::is_shared;
+use crate::server::objects::StoredObject;
 use crate::tables::TableRow;
 use crate::value::{Type, Value};
 
@@ -44,7 +48,45 @@ fn database_property(context: &QueryContext, name: &str, property: &str) -> Valu
     }
 }
 
+/// Properties of an object that scripts ask for; NULL for others.
+fn object_property(o: &StoredObject, property: &str) -> Value {
+    let is = |kinds: &[&str]| Value::bit(kinds.contains(&o.object.kind.as_str()));
+    match property.to_ascii_uppercase().as_str() {
+        "ISPROCEDURE" => is(&["P"]),
+        "ISTABLE" => is(&["U"]),
+        "ISUSERTABLE" => is(&["U"]),
+        "ISVIEW" => is(&["V"]),
+        "ISSCALARFUNCTION" => is(&["FN"]),
+        "ISINLINEFUNCTION" => is(&["IF"]),
+        "ISTABLEFUNCTION" => is(&["IF", "TF"]),
+        "ISTRIGGER" | "ISMSSHIPPED" | "ISSYSTEMTABLE" | "ISENCRYPTED" => Value::Int(0),
+        _ => Value::Null,
+    }
+}
+
 impl Translator<'_> {
+    /// COL_LENGTH: the bytes of a column, or NULL.
+    pub(super) fn column_length(&self, table: &str, column: &str) -> Value {
+        let mut parts = name_parts(table).unwrap_or_default();
+        parts.reverse();
+        let last = parts.last().map_or("", String::as_str);
+        let context = &self.context;
+        let columns = match last.starts_with('#') && !is_shared(last) {
+            true => {
+                let id = context.tables.temporary(last);
+                id.and_then(|id| context.tables.get(id))
+                    .map(|t| t.shape.result_columns())
+            }
+            false => {
+                let found = context.server.kept.named(&parts, &self.database);
+                found.map(|o| o.columns())
+            }
+        };
+        let mut all = columns.into_iter().flatten();
+        let found = all.find(|c| c.name.eq_ignore_ascii_case(column));
+        found.map_or(Value::Null, |c| Value::Int(facts(c.kind)[1]))
+    }
+
     /// A table of this query, and its name in SQLite.
     pub(super) fn use_table(&mut self, columns: usize, rows: UsedRows) -> String {
         let table = UsedTable {
@@ -146,6 +188,15 @@ impl Translator<'_> {
                     _ => Type::Int,
                 };
                 (database, all.iter().map(pair).collect(), kind)
+            }
+            ("FILEPROPERTY", [name, _]) => (name, Vec::new(), Type::Int),
+            ("OBJECTPROPERTY", [id, property]) => {
+                let property = self.constant(property)?.to_string();
+                let all = objects();
+                let pairs = all
+                    .iter()
+                    .map(|o| (int(o.object.id), object_property(o, &property)));
+                (id, pairs.collect(), Type::Int)
             }
             ("USER_NAME", [id]) => (id, vec![(int(1), text(DBO))], NAME),
             _ => return Ok(None),

@@ -6,15 +6,16 @@
 //!
 //! Leaves to others: each construct of the language (the other files of `translate`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use sqlparser::ast::OrderByExpr;
+use sqlparser::ast::{Expr, OrderByExpr};
 
 use super::reach::Reach;
 use crate::message::{self, Message};
 use crate::query::collation::Collation;
 use crate::query::context::QueryContext;
-use crate::query::plan::UsedTable;
+use crate::query::plan::{UsedFunction, UsedTable};
 use crate::query::schema::View;
 use crate::query::sql::{Parameter, Sql};
 use crate::syntax;
@@ -33,6 +34,15 @@ pub(super) struct TypedSql {
     pub(super) collate: Option<Collation>,
     /// It may have more digits than its type, or another scale.
     pub(super) is_computed: bool,
+    /// It is XML or JSON, which goes into other XML or JSON as it is.
+    pub(super) markup: Option<Markup>,
+}
+
+/// The language of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Markup {
+    Xml,
+    Json,
 }
 
 impl TypedSql {
@@ -46,7 +56,12 @@ impl TypedSql {
             kind,
             collate: None,
             is_computed: false,
+            markup: None,
         }
+    }
+
+    pub(super) fn marked(self, markup: Option<Markup>) -> TypedSql {
+        TypedSql { markup, ..self }
     }
 
     /// The collation clause for SQLite when it is compared.
@@ -73,6 +88,18 @@ pub(super) struct NamedTable {
     pub(super) columns: Vec<Column>,
     /// The view that it is.
     pub(super) view: Option<&'static View>,
+    /// Its rows are arrays of packed values: one value of SQLite's each (`apply.rs`).
+    pub(super) is_packed: bool,
+}
+
+impl NamedTable {
+    /// The SQL of a column.
+    pub(super) fn column(&self, i: usize) -> String {
+        match self.is_packed {
+            true => format!("ts_unpack({}value ->> {i})", self.prefix),
+            false => format!("{}{}", self.prefix, column_alias(i)),
+        }
+    }
 }
 
 /// A WITH clause's query.
@@ -85,6 +112,8 @@ pub(super) struct Common {
 
 pub(super) struct Translator<'a> {
     pub(super) context: QueryContext<'a>,
+    /// The database in which names are looked up: that of a view inside of one.
+    pub(super) database: Cow<'a, str>,
     /// Those of the text that the query's marks stand for.
     pub(super) literals: &'a [syntax::Literal],
     pub(super) values: Vec<Parameter>,
@@ -111,6 +140,25 @@ pub(super) struct Translator<'a> {
     /// The scopes of the columns that were named since somebody began to look.
     pub(super) reach: Reach,
     pub(super) stepwise: Option<Stepwise>,
+    /// The present set of GROUP BY ROLLUP or CUBE.
+    pub(super) grouping: Option<GroupingSet>,
+    /// The expressions of all sets, for the next SELECT: whether its own has each.
+    pub(super) pending_groups: Vec<(Expr, bool)>,
+    /// Functions and views of scripts that are being translated.
+    pub(super) views_open: usize,
+    /// The SQL of all views of scripts so far.
+    pub(super) view_bytes: usize,
+    /// The functions of scripts that it calls.
+    pub(super) functions: Vec<UsedFunction>,
+}
+
+/// The expressions of GROUP BY in one query of several sets.
+#[derive(Debug, Default, Clone)]
+pub(super) struct GroupingSet {
+    /// Their SQL, and whether this set has each.
+    pub all: Vec<(String, bool)>,
+    /// Inside of an aggregate or of GROUPING: nothing is NULL there that the rows have.
+    pub is_held: bool,
 }
 
 /// A common table expression that its own query names.
@@ -169,6 +217,8 @@ pub(super) struct SelectedColumns {
     pub(super) steps: Vec<String>,
     /// The entries that its WITH clause needs.
     pub(super) with: Vec<String>,
+    /// The columns that are XML or JSON; it may be shorter than the columns.
+    pub(super) marks: Vec<Option<Markup>>,
 }
 
 /// The purpose of a SELECT.
@@ -177,6 +227,8 @@ pub(super) enum SelectPurpose {
     Values,
     /// Only whether it has rows.
     Existence,
+    /// All of its rows, together with a row outside.
+    Rows,
 }
 
 impl SelectedColumns {
@@ -187,6 +239,7 @@ impl SelectedColumns {
             assigns: Vec::new(),
             steps: Vec::new(),
             with: Vec::new(),
+            marks: Vec::new(),
         }
     }
 }
@@ -210,6 +263,7 @@ impl<'a> Translator<'a> {
     ) -> Translator<'a> {
         Translator {
             context: *context,
+            database: Cow::Borrowed(context.database),
             literals,
             values: Vec::new(),
             sum: Sum::default(),
@@ -227,6 +281,11 @@ impl<'a> Translator<'a> {
             seen: SelectFindings::default(),
             reach: Reach::default(),
             stepwise: None,
+            grouping: None,
+            pending_groups: Vec::new(),
+            views_open: 0,
+            view_bytes: 0,
+            functions: Vec::new(),
         }
     }
 }

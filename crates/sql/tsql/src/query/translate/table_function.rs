@@ -1,30 +1,35 @@
 //! Translates functions that make tables, in FROM and after APPLY.
 //!
 //! Invariants
-//! - Their rows are made before the query runs, so their arguments are literals, variables and what the server knows.
+//! - Rows of most are made before the query runs: their arguments are literals, variables and what the server knows.
 //! - A function that is not known is refused with SQL Server's message.
 //!
 //! Leaves to others: tables with names (`tables.rs`).
 
-use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Join, JoinOperator, ObjectName, TableAlias, TableFactor,
-};
+use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, ObjectName, TableAlias};
 
 use super::state::{NamedTable, Translator, not_here, renamed};
 use super::tables;
 use crate::message::{self, Message};
 use crate::query::plan::UsedRows;
 use crate::query::schema::database_id;
+use crate::query::sql::Sql;
+use crate::query::system::volumes;
 use crate::statement::ground;
 use crate::tables::TableRow;
 use crate::value::{Column, Type, Value};
-use crate::variables::Sum;
 
 /// Columns and rows of a table.
 type Made = (Vec<Column>, Vec<TableRow>);
 
-/// The memory of a row with one value, without its text.
-const ROW_BYTES: usize = 2 * size_of::<TableRow>() + size_of::<Value>();
+/// Functions of the schema `sys` whose rows are made before the query runs.
+const KNOWN: [&str; 5] = [
+    "dm_db_log_stats",
+    "dm_exec_input_buffer",
+    "dm_exec_sql_text",
+    "dm_io_virtual_file_stats",
+    "dm_os_file_exists",
+];
 
 fn columns(declared: &[(&str, Type)]) -> Vec<Column> {
     declared
@@ -38,35 +43,6 @@ fn text(value: &Value) -> Option<String> {
         Value::Null => None,
         value => Some(value.to_string()),
     }
-}
-
-/// STRING_SPLIT. Errors: a separator of more than one character.
-fn split(arguments: &[Value]) -> Result<Made, Message> {
-    let has_ordinal = arguments.get(2) == Some(&Value::Int(1));
-    let mut declared = vec![("value", Type::NVarChar(None))];
-    if has_ordinal {
-        declared.push(("ordinal", Type::BigInt));
-    }
-    let (whole, between) = (text(&arguments[0]), text(&arguments[1]));
-    let between = between.unwrap_or_default();
-    if between.chars().count() != 1 {
-        return Err(message::SEPARATOR.plain());
-    }
-    let pieces = whole
-        .iter()
-        .flat_map(|whole| whole.split(&between))
-        .zip(1..);
-    let mut rows = Vec::new();
-    let mut sum = Sum::default();
-    for (piece, number) in pieces {
-        sum.add_bytes(piece.len() + ROW_BYTES)?;
-        let mut row = vec![Value::text(piece)];
-        if has_ordinal {
-            row.push(Value::Int(number));
-        }
-        rows.push(row);
-    }
-    Ok((columns(&declared), rows))
 }
 
 impl Translator<'_> {
@@ -83,6 +59,27 @@ impl Translator<'_> {
         {
             return self.request_text(handle, alias);
         }
+        let lower = last.to_ascii_lowercase();
+        if let Some((columns, rows)) = self.rows_of_columns(&lower, arguments)? {
+            return self.packed(last, columns, alias, &rows);
+        }
+        let of_system = parts
+            .len()
+            .checked_sub(2)
+            .is_some_and(|at| parts[at].eq_ignore_ascii_case("sys"));
+        let is_remote = [
+            "openrowset",
+            "openquery",
+            "opendatasource",
+            "openxml",
+            "fn_dblog",
+        ];
+        if is_remote.contains(&lower.as_str()) {
+            return Err(not_here(&last.to_ascii_uppercase()));
+        }
+        if of_system && !KNOWN.contains(&lower.as_str()) {
+            return Err(not_here(&parts.join(".")));
+        }
         let mut values = Vec::new();
         for argument in arguments {
             let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument else {
@@ -94,7 +91,7 @@ impl Translator<'_> {
                 expr => self.constant(expr)?,
             });
         }
-        let made = self.rows_of_function(&last.to_ascii_lowercase(), &values)?;
+        let made = self.rows_of_function(&lower, &values)?;
         let Some((columns, rows)) = made else {
             return Err(message::OBJECT_UNKNOWN.with(&[&parts.join(".")]));
         };
@@ -110,7 +107,6 @@ impl Translator<'_> {
     fn rows_of_function(&self, name: &str, values: &[Value]) -> Result<Option<Made>, Message> {
         let server = self.context.server;
         Ok(Some(match (name, values) {
-            ("string_split", [_, _] | [_, _, _]) => split(values)?,
             ("dm_os_file_exists", [path]) => {
                 let names = [
                     "file_exists",
@@ -209,42 +205,87 @@ impl Translator<'_> {
             prefix: format!("{own_alias}."),
             columns,
             view: None,
+            is_packed: false,
         })?;
         Ok(format!(
             "(SELECT * FROM {table} WHERE c{at} = {handle}) AS {own_alias}"
         ))
     }
 
-    /// CROSS APPLY and OUTER APPLY of a function. That of the texts of requests takes a column; all others take what is
-    /// known before.
-    pub(super) fn applied(&mut self, join: &Join) -> Result<String, Message> {
-        let is_outer = matches!(join.join_operator, JoinOperator::OuterApply);
-        let word = if is_outer { "LEFT JOIN" } else { "INNER JOIN" };
-        let TableFactor::Table {
-            name,
-            alias,
-            args: Some(arguments),
-            ..
-        } = &join.relation
-        else {
-            return Err(not_here("APPLY of a query"));
-        };
-        let parts = tables::parts(name);
-        let last = parts.last().cloned().unwrap_or_default();
-        let is_text = last.eq_ignore_ascii_case("dm_exec_sql_text");
-        let (true, [FunctionArg::Unnamed(FunctionArgExpr::Expr(handle))]) =
-            (is_text, arguments.args.as_slice())
-        else {
-            let right = self.factor(&join.relation)?;
-            return Ok(format!(" {word} {right} ON 1"));
-        };
+    /// APPLY of the texts of requests, by a handle that is a column.
+    pub(super) fn applied_text(
+        &mut self,
+        word: &str,
+        handle: &Expr,
+        alias: Option<&TableAlias>,
+    ) -> Result<String, Message> {
         let handle = self.expression(handle)?.sql;
         let (columns, rows) = self.texts();
         let at = columns.len() - 1;
-        let called = alias.as_ref().map_or(last, |a| a.name.value.clone());
+        let called = alias.map_or("dm_exec_sql_text", |a| a.name.value.as_str());
         let own_alias = self.new_alias();
         let on = format!("{own_alias}.c{at} = {handle}");
-        let right = self.named_rows(called, own_alias, columns, UsedRows::Made(rows))?;
+        let rows = UsedRows::Made(rows);
+        let right = self.named_rows(called.to_owned(), own_alias, columns, rows)?;
         Ok(format!(" {word} {right} ON {on}"))
+    }
+
+    /// The volume of a database's file, by numbers that may be columns.
+    pub(super) fn volume(
+        &mut self,
+        word: &str,
+        (database, file): (&Expr, &Expr),
+        alias: Option<&TableAlias>,
+    ) -> Result<String, Message> {
+        let (database, file) = (self.expression(database)?.sql, self.expression(file)?.sql);
+        let columns = columns(&[
+            ("database_id", Type::Int),
+            ("file_id", Type::Int),
+            ("volume_mount_point", Type::nvarchar(512)),
+            ("volume_id", Type::nvarchar(512)),
+            ("logical_volume_name", Type::nvarchar(512)),
+            ("file_system_type", Type::nvarchar(512)),
+            ("total_bytes", Type::BigInt),
+            ("available_bytes", Type::BigInt),
+            ("is_read_only", Type::TinyInt),
+        ]);
+        let rows = UsedRows::Made(volumes(self.context.server));
+        let called = alias.map_or("dm_os_volume_stats", |a| a.name.value.as_str());
+        let own_alias = self.new_alias();
+        let on = format!("{own_alias}.c0 = {database} AND {own_alias}.c1 = {file}");
+        let right = self.named_rows(called.to_owned(), own_alias, columns, rows)?;
+        Ok(format!(" {word} {right} ON {on}"))
+    }
+
+    /// Functions that give rows for what a row on their left has. `None`: another function.
+    fn rows_of_columns(
+        &mut self,
+        name: &str,
+        arguments: &[FunctionArg],
+    ) -> Result<Option<(Vec<Column>, String)>, Message> {
+        let mut plain = Vec::new();
+        for argument in arguments {
+            let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument else {
+                return Ok(None);
+            };
+            plain.push(expr);
+        }
+        match (name, plain.as_slice()) {
+            ("string_split", [whole, between] | [whole, between, _]) => {
+                let ordinal = match plain.get(2) {
+                    Some(ordinal) => self.constant(ordinal)?,
+                    None => Value::Int(0),
+                };
+                let mut declared = vec![("value", Type::NVarChar(None))];
+                if ordinal == Value::Int(1) {
+                    declared.push(("ordinal", Type::BigInt));
+                }
+                let (whole, between) = (self.as_text(whole)?, self.as_text(between)?);
+                let ordinal = self.bind(ordinal);
+                let rows = Sql::call("ts_split", [whole, between, ordinal]).to_string();
+                Ok(Some((columns(&declared), rows)))
+            }
+            _ => Ok(None),
+        }
     }
 }

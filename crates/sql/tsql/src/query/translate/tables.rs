@@ -14,11 +14,13 @@ use sqlparser::ast::{
     TableWithJoins,
 };
 
+use super::pivot::Pivot;
 use super::state::{NamedTable, ROW_NUMBER, Translator, column_alias, not_here, quoted, renamed};
 use crate::message::{self, Message};
 use crate::query::plan::UsedRows;
 use crate::query::schema::{RowOrigin, View};
 use crate::query::sqlite::table_of;
+use crate::server::is_shared;
 use crate::tables::TableId;
 use crate::value::{Column, Type};
 
@@ -91,7 +93,37 @@ impl Translator<'_> {
                 alias,
                 args: Some(arguments),
                 ..
-            } => self.table_function(name, alias.as_ref(), &arguments.args),
+            } => self.alone(|t| t.function_rows(name, alias.as_ref(), &arguments.args)),
+            TableFactor::OpenJsonTable {
+                json_expr,
+                json_path,
+                columns,
+                alias,
+            } => {
+                self.alone(|t| t.open_json(json_expr, json_path.as_ref(), columns, alias.as_ref()))
+            }
+            TableFactor::Pivot {
+                table,
+                aggregate_functions,
+                value_column,
+                value_source,
+                default_on_null: None,
+                alias,
+            } => self.pivot(&Pivot {
+                table,
+                aggregates: aggregate_functions,
+                column: value_column,
+                source: value_source,
+                alias: alias.as_ref(),
+            }),
+            TableFactor::Unpivot {
+                table,
+                value,
+                name,
+                columns,
+                null_inclusion: None,
+                alias,
+            } => self.unpivot(table, (value, name), columns, alias.as_ref()),
             TableFactor::Table {
                 name,
                 alias,
@@ -119,6 +151,7 @@ impl Translator<'_> {
                     prefix: format!("{own_alias}."),
                     columns,
                     view: None,
+                    is_packed: false,
                 })?;
                 Ok(sql)
             }
@@ -156,6 +189,7 @@ impl Translator<'_> {
                 prefix: format!("{own_alias}."),
                 columns: common.columns,
                 view: None,
+                is_packed: false,
             })?;
             return Ok(sql);
         }
@@ -164,12 +198,14 @@ impl Translator<'_> {
             let (columns, rows) = found;
             return self.named_rows(called, alias, columns, rows);
         }
+        if let Some(view) = self.own_view(&parts, &called)? {
+            return Ok(view);
+        }
         let own_alias = alias;
-        let found = View::find(&parts, self.context.database);
-        let (view, place) =
-            found.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&parts.join(".")]))?;
-        if let RowOrigin::OfDatabase(rows) = view.rows {
-            let rows = rows(self.context.server, &place)?;
+        let found = View::find(&parts, &self.database);
+        let (view, place) = found.ok_or_else(|| self.unknown(&parts))?;
+        if let Some(rows) = view.rows_of(self.context.server, &place) {
+            let rows = rows?;
             return self.named_rows(called, own_alias, view.columns(), UsedRows::Made(rows));
         }
         if !self.views.iter().any(|v| std::ptr::eq(*v, view)) {
@@ -181,8 +217,29 @@ impl Translator<'_> {
             prefix: format!("{own_alias}."),
             columns: view.columns(),
             view: Some(view),
+            is_packed: false,
         })?;
         Ok(sql)
+    }
+
+    /// The refusal of a name: of SQL Server's own views by name.
+    fn unknown(&self, parts: &[String]) -> Message {
+        let mut before = parts.iter().rev().skip(1);
+        let schema = before.next().map_or("", String::as_str);
+        let database = before.next().filter(|d| !d.is_empty());
+        let database = database.map_or(&*self.database, String::as_str);
+        let last = parts.last().map_or("", String::as_str).to_ascii_lowercase();
+        let is_own = ["sys", "INFORMATION_SCHEMA"]
+            .iter()
+            .any(|own| own.eq_ignore_ascii_case(schema));
+        let of_msdb = database.eq_ignore_ascii_case("msdb")
+            && ["sys", "log_shipping", "backup", "restore"]
+                .iter()
+                .any(|begin| last.starts_with(begin));
+        match is_own || of_msdb {
+            true => not_here(&parts.join(".")),
+            false => message::OBJECT_UNKNOWN.with(&[&parts.join(".")]),
+        }
     }
 
     /// A table variable, a temporary table, a table of the statement that asks, or one that outlives the session. Errors:
@@ -207,7 +264,7 @@ impl Translator<'_> {
                 return Ok(table.map(|columns| (columns, rows)));
             }
         }
-        if last.starts_with('#') {
+        if last.starts_with('#') && !is_shared(last) {
             let id = context.tables.temporary(last);
             let found = id.and_then(|id| Some((id, context.tables.get(id)?)));
             return Ok(found.map(|(id, table)| {
@@ -215,7 +272,7 @@ impl Translator<'_> {
                 (table.shape.result_columns(), rows)
             }));
         }
-        let found = context.server.kept.named(parts, context.database);
+        let found = context.server.kept.named(parts, &self.database);
         let found = found.filter(|o| o.table.is_some());
         Ok(found.map(|o| (o.columns(), UsedRows::Table(TableId::Stored(o.object.id)))))
     }
@@ -236,6 +293,7 @@ impl Translator<'_> {
             prefix: format!("{own_alias}."),
             columns,
             view: None,
+            is_packed: false,
         })?;
         Ok(sql)
     }

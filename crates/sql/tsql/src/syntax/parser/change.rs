@@ -15,9 +15,11 @@ use crate::syntax::lexer::TokenKind;
 pub(super) const TABLE_PARTS_MAX: usize = 3;
 
 /// The words after a value of UPDATE.
-const AFTER_SET: &[&str] = &["FROM", "OPTION", "OUTPUT", "WHERE"];
+const AFTER_SET: &[&str] = &["FROM", "OPTION", "OUTPUT", "WHEN", "WHERE"];
 /// The words after the items of OUTPUT.
-const AFTER_OUTPUT: &[&str] = &["FROM", "INTO", "VALUES", "WHERE", "SELECT", "DEFAULT"];
+const AFTER_OUTPUT: &[&str] = &[
+    "FROM", "INTO", "VALUES", "WHERE", "SELECT", "DEFAULT", "OPTION",
+];
 
 impl Parser<'_> {
     /// A statement that begins with WITH.
@@ -29,12 +31,13 @@ impl Parser<'_> {
             (TokenKind::Word, "INSERT") => self.insert(Some(text)),
             (TokenKind::Word, "UPDATE") => self.update(Some(text)),
             (TokenKind::Word, "DELETE") => self.delete(Some(text)),
+            (TokenKind::Word, "MERGE") => self.merge(Some(text)),
             _ => Ok(Statement::Query(text)),
         }
     }
 
     /// A table's name, or a table variable.
-    fn table(&mut self) -> Result<Vec<String>, Message> {
+    pub(super) fn table(&mut self) -> Result<Vec<String>, Message> {
         match self.token.kind {
             TokenKind::Variable => Ok(vec![self.variable()?]),
             _ => self.names(TABLE_PARTS_MAX),
@@ -61,7 +64,7 @@ impl Parser<'_> {
     }
 
     /// `WITH (TABLOCK, HOLDLOCK)`: what a statement changes is locked while it runs.
-    fn hints(&mut self) -> Result<(), Message> {
+    pub(super) fn hints(&mut self) -> Result<(), Message> {
         if self.is_word("WITH") && self.next.is("(") {
             self.advance()?;
             self.expect("(")?;
@@ -86,7 +89,7 @@ impl Parser<'_> {
         Ok(all)
     }
 
-    fn output(&mut self) -> Result<Option<OutputClause>, Message> {
+    pub(super) fn output(&mut self) -> Result<Option<OutputClause>, Message> {
         if !self.take_word("OUTPUT")? {
             return Ok(None);
         }
@@ -143,7 +146,7 @@ impl Parser<'_> {
     }
 
     /// The values of one row.
-    fn row(&mut self) -> Result<Vec<Option<Fragment>>, Message> {
+    pub(super) fn row(&mut self) -> Result<Vec<Option<Fragment>>, Message> {
         self.expect("(")?;
         let row = self.list(|p| match p.take_word("DEFAULT")? {
             true => Ok(None),
@@ -175,7 +178,7 @@ impl Parser<'_> {
         })))
     }
 
-    fn set_clause(&mut self) -> Result<SetClause, Message> {
+    pub(super) fn set_clause(&mut self) -> Result<SetClause, Message> {
         let variable = match self.token.kind {
             TokenKind::Variable => {
                 let variable = self.variable()?;

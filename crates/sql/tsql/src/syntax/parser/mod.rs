@@ -16,6 +16,7 @@ mod credential;
 mod cursor;
 mod elsewhere;
 mod key;
+mod merge;
 mod option;
 mod procedure;
 mod raise;
@@ -66,7 +67,6 @@ const ELSEWHERE: &[&str] = &[
     "GRANT",
     "KILL",
     "LINENO",
-    "MERGE",
     "READTEXT",
     "REVERT",
     "REVOKE",
@@ -415,6 +415,7 @@ impl<'a> Parser<'a> {
             "EXEC" | "EXECUTE" => self.execute()?,
             "IF" => self.if_else(depth)?,
             "INSERT" => self.insert(None)?,
+            "MERGE" => self.merge(None)?,
             "PRINT" => {
                 self.advance()?;
                 Statement::Print(self.fragment(false)?)

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Nothing is executed or looked up.
-//! - Parts that a table here cannot have (CHECK, computed columns, partitions) are refused by name.
+//! - Parts that a table here cannot have (computed columns, partitions) are refused by name.
 //!
 //! Leaves to others: the meaning of the statements (`statement/table.rs`).
 
@@ -115,7 +115,7 @@ impl Parser<'_> {
         Ok(Statement::DeclareTable { variable, table })
     }
 
-    fn table_spec(&mut self) -> Result<TableSpec, Message> {
+    pub(super) fn table_spec(&mut self) -> Result<TableSpec, Message> {
         self.expect("(")?;
         let mut table = TableSpec::default();
         loop {
@@ -153,7 +153,7 @@ impl Parser<'_> {
         table: &mut TableSpec,
     ) -> Result<(), Message> {
         if self.is_word("CHECK") {
-            return Err(self.not_here("CHECK"));
+            return self.check(name, table);
         }
         if self.take_word("DEFAULT")? {
             return self.default_for(table);
@@ -173,6 +173,24 @@ impl Parser<'_> {
             name,
             kind,
             columns,
+        });
+        Ok(())
+    }
+
+    /// `CHECK (condition)`
+    fn check(&mut self, name: Option<String>, table: &mut TableSpec) -> Result<(), Message> {
+        self.expect_word("CHECK")?;
+        if self.take_word("NOT")? {
+            self.expect_word("FOR")?;
+            self.expect_word("REPLICATION")?;
+        }
+        self.expect("(")?;
+        let condition = self.fragment(false)?;
+        self.expect(")")?;
+        table.constraints.push(ConstraintSpec {
+            name,
+            kind: ConstraintKind::Check(condition),
+            columns: Vec::new(),
         });
         Ok(())
     }
@@ -304,10 +322,11 @@ impl Parser<'_> {
                 }
                 let columns = vec![column.name.clone()];
                 self.references(constraint.take(), columns, table)?;
+            } else if self.is_word("CHECK") {
+                self.check(constraint.take(), table)?;
             } else if self.take_word("COLLATE")? {
                 self.collation()?;
             } else if [
-                "CHECK",
                 "ROWGUIDCOL",
                 "SPARSE",
                 "MASKED",
@@ -426,6 +445,10 @@ impl Parser<'_> {
             ObjectKind::Table
         } else if self.take_word("PROCEDURE")? || self.take_word("PROC")? {
             ObjectKind::Procedure
+        } else if self.take_word("FUNCTION")? {
+            ObjectKind::Function
+        } else if self.take_word("VIEW")? {
+            ObjectKind::View
         } else if self.take_word("INDEX")? {
             let if_exists = self.if_exists()?;
             let name = self.identifier()?;

@@ -1,0 +1,607 @@
+//! XML texts: what `value`, `query`, `exist` and `nodes` find in one.
+//!
+//! `xml` is kept as text here. A path is a row of steps: names, `*`, `.`, `text()`, `@name`, `//`, each with a place or
+//! without, and parentheses around all of it with a place. Other XQuery is refused by name.
+//!
+//! Invariants
+//! - Nesting, and the number of nodes, are bounded; a text that is no XML is refused with its number.
+//! - No entity but the five of XML and characters by their numbers is known: nothing is looked up.
+//!
+//! Leaves to others: making XML of rows (`markup.rs`).
+
+use super::packed;
+use crate::convert::convert_from;
+use crate::message::{self, Message, MessageTemplate};
+use crate::value::{Type, Value};
+
+type Result<T> = std::result::Result<T, Message>;
+
+/// The most nested elements, as in SQL Server.
+const DEPTH_MAX: usize = 128;
+/// The most nodes of a text.
+const NODES_MAX: usize = 200_000;
+/// The most steps of a path, and the most nodes that all of them look at: some tenths of a second.
+const STEPS_MAX: usize = 64;
+const LOOKS_MAX: usize = 20_000_000;
+
+/// How the text of a row of `nodes` begins. No XML has this character.
+const ROW: char = '\u{1}';
+
+#[derive(Debug)]
+enum Node {
+    Text(String),
+    Element {
+        name: String,
+        attributes: Vec<(String, String)>,
+        /// Numbers of nodes.
+        children: Vec<usize>,
+        /// Its place in the text.
+        raw: (usize, usize),
+    },
+}
+
+/// A text as it was read. The first node has no name; it is the parent of all at the top.
+#[derive(Debug)]
+struct Document<'a> {
+    text: &'a str,
+    nodes: Vec<Node>,
+}
+
+/// A node or a value that a step has found.
+#[derive(Debug, Clone, PartialEq)]
+enum Found {
+    Node(usize),
+    Attribute(String),
+}
+
+/// A mistake, and its offset in the text.
+#[derive(Debug)]
+struct Mistake(MessageTemplate, usize);
+
+type Read<T> = std::result::Result<T, Mistake>;
+
+impl Mistake {
+    /// The mistake of a part of a text that begins there.
+    fn after(self, begin: usize) -> Mistake {
+        Mistake(self.0, self.1 + begin)
+    }
+
+    /// Its message, with line and character from 1.
+    fn message(self, text: &str) -> Message {
+        let Mistake(template, at) = self;
+        if template.number == message::NOT_HERE.number {
+            return template.with(&[&"this XML"]);
+        }
+        let before = text.get(..at).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let begin = before.rfind('\n').map_or(0, |i| i + 1);
+        let character = before[begin..].chars().count() + 1;
+        template.with(&[&line, &character])
+    }
+}
+
+/// A text with its entities written out. Errors: 9411, 9448.
+fn decoded(text: &str) -> Read<String> {
+    if !text.contains('&') {
+        return Ok(text.to_owned());
+    }
+    let mut made = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        let place = text.len() - rest.len() + at;
+        made += &rest[..at];
+        let after = &rest[at + 1..];
+        let end = after
+            .find(';')
+            .ok_or(Mistake(message::XML_SEMICOLON, place))?;
+        let name = &after[..end];
+        let number = |digits: &str, radix| {
+            let number = u32::from_str_radix(digits, radix).ok();
+            number.and_then(char::from_u32)
+        };
+        let character = match name {
+            "amp" => Some('&'),
+            "lt" => Some('<'),
+            "gt" => Some('>'),
+            "quot" => Some('"'),
+            "apos" => Some('\''),
+            name => match (name.strip_prefix("#x"), name.strip_prefix('#')) {
+                (Some(digits), _) => number(digits, 16),
+                (None, Some(digits)) => number(digits, 10),
+                (None, None) => None,
+            },
+        };
+        made.push(character.ok_or(Mistake(message::XML_ENTITY, place))?);
+        rest = &after[end + 1..];
+    }
+    Ok(made + rest)
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')
+}
+
+impl<'a> Document<'a> {
+    /// Errors: 9400 and its kin; too many nodes, or too deep ones.
+    fn read(text: &'a str) -> Read<Document<'a>> {
+        let root = Node::Element {
+            name: String::new(),
+            attributes: Vec::new(),
+            children: Vec::new(),
+            raw: (0, text.len()),
+        };
+        let mut document = Document {
+            text,
+            nodes: vec![root],
+        };
+        let mut open = vec![0];
+        let mut at = 0;
+        while at < text.len() {
+            if document.nodes.len() > NODES_MAX || open.len() > DEPTH_MAX {
+                return Err(Mistake(message::NOT_HERE, at));
+            }
+            let rest = &text[at..];
+            if !rest.starts_with('<') {
+                let end = rest.find('<').unwrap_or(rest.len());
+                let text = decoded(&rest[..end]).map_err(|m| m.after(at))?;
+                document.add(&open, Node::Text(text));
+                at += end;
+                continue;
+            }
+            at += document.markup(&mut open, at)?;
+        }
+        match open.len() {
+            1 => Ok(document),
+            _ => Err(Mistake(message::XML_END, text.len())),
+        }
+    }
+
+    fn add(&mut self, open: &[usize], node: Node) -> usize {
+        let number = self.nodes.len();
+        self.nodes.push(node);
+        let parent = open.last().and_then(|p| self.nodes.get_mut(*p));
+        if let Some(Node::Element { children, .. }) = parent {
+            children.push(number);
+        }
+        number
+    }
+
+    /// Reads what begins with `<`; returns its length.
+    fn markup(&mut self, open: &mut Vec<usize>, at: usize) -> Read<usize> {
+        let rest = &self.text[at..];
+        let end_of_input = || Mistake(message::XML_END, self.text.len());
+        for (begin, end) in [("<!--", "-->"), ("<?", "?>")] {
+            if rest.starts_with(begin) {
+                let close = rest.find(end).ok_or_else(end_of_input)?;
+                return Ok(close + end.len());
+            }
+        }
+        if let Some(inner) = rest.strip_prefix("<![CDATA[") {
+            let close = inner.find("]]>").ok_or_else(end_of_input)?;
+            self.add(open, Node::Text(inner[..close].to_owned()));
+            return Ok(close + 12);
+        }
+        if rest.starts_with("<!") {
+            return Err(Mistake(message::NOT_HERE, at));
+        }
+        if let Some(inner) = rest.strip_prefix("</") {
+            let close = inner.find('>').ok_or_else(end_of_input)?;
+            let name = inner[..close].trim();
+            let last = open.pop().filter(|_| !open.is_empty());
+            let end = at + close + 3;
+            match last.and_then(|last| self.nodes.get_mut(last)) {
+                Some(Node::Element { name: own, raw, .. }) if own == name => raw.1 = end,
+                _ => return Err(Mistake(message::XML_TAGS, at)),
+            }
+            return Ok(close + 3);
+        }
+        let (len, name, attributes, is_closed) = tag(&rest[1..]).map_err(|m| m.after(at + 1))?;
+        let node = Node::Element {
+            name,
+            attributes,
+            children: Vec::new(),
+            raw: (at, at + 1 + len),
+        };
+        let number = self.add(open, node);
+        if !is_closed {
+            open.push(number);
+        }
+        Ok(1 + len)
+    }
+
+    fn children(&self, node: usize) -> &[usize] {
+        match self.nodes.get(node) {
+            Some(Node::Element { children, .. }) => children,
+            _ => &[],
+        }
+    }
+
+    /// All text inside of a node.
+    fn string(&self, node: usize) -> String {
+        let mut made = String::new();
+        let mut rest = vec![node];
+        while let Some(next) = rest.pop() {
+            match self.nodes.get(next) {
+                Some(Node::Text(text)) => made += text,
+                _ => rest.extend(self.children(next).iter().rev()),
+            }
+        }
+        made
+    }
+
+    /// The nodes that a step finds, each once; `None`: it has looked at too much.
+    fn step(&self, from: &[Found], step: &Step, looks: &mut usize) -> Option<Vec<Found>> {
+        let mut all = Vec::new();
+        let mut known = std::collections::BTreeSet::new();
+        for found in from {
+            let Found::Node(node) = found else {
+                if step.test == Test::Itself {
+                    all.push(found.clone());
+                }
+                continue;
+            };
+            let mut bases = vec![*node];
+            if step.is_deep {
+                let mut rest: Vec<usize> = self.children(*node).iter().rev().copied().collect();
+                while let Some(next) = rest.pop() {
+                    *looks += 1;
+                    bases.push(next);
+                    rest.extend(self.children(next).iter().rev());
+                }
+            }
+            for base in bases {
+                *looks += 1 + self.children(base).len();
+                if *looks > LOOKS_MAX {
+                    return None;
+                }
+                let mut own = self.tested(base, &step.test);
+                if let Some(place) = step.place {
+                    own = own.into_iter().skip(place - 1).take(1).collect();
+                }
+                own.retain(|found| match found {
+                    Found::Node(node) => known.insert(*node),
+                    Found::Attribute(_) => true,
+                });
+                all.extend(own);
+            }
+        }
+        Some(all)
+    }
+
+    fn tested(&self, base: usize, test: &Test) -> Vec<Found> {
+        if *test == Test::Itself {
+            return vec![Found::Node(base)];
+        }
+        if let (Test::Attribute(wanted), Some(Node::Element { attributes, .. })) =
+            (test, self.nodes.get(base))
+        {
+            let own = attributes.iter().filter(|(name, _)| name == wanted);
+            return own
+                .map(|(_, value)| Found::Attribute(value.clone()))
+                .collect();
+        }
+        let children =
+            self.children(base)
+                .iter()
+                .filter(|child| match (self.nodes.get(**child), test) {
+                    (Some(Node::Text(_)), Test::Text | Test::Any) => true,
+                    (Some(Node::Element { name, .. }), Test::Name(wanted)) => name == wanted,
+                    (Some(Node::Element { .. }), Test::Element | Test::Any) => true,
+                    _ => false,
+                });
+        children.map(|child| Found::Node(*child)).collect()
+    }
+
+    /// `None`: it would look at too much.
+    fn find(&self, path: &Path, from: usize) -> Option<Vec<Found>> {
+        let mut found = vec![Found::Node(from)];
+        let mut looks = 0;
+        for step in &path.steps {
+            found = self.step(&found, step, &mut looks)?;
+        }
+        Some(match path.place {
+            Some(place) => found.into_iter().skip(place - 1).take(1).collect(),
+            None => found,
+        })
+    }
+
+    fn value(&self, found: &Found) -> String {
+        match found {
+            Found::Node(node) => self.string(*node),
+            Found::Attribute(value) => value.clone(),
+        }
+    }
+
+    /// A node as XML.
+    fn written(&self, found: &Found) -> String {
+        match found {
+            Found::Node(node) => match self.nodes.get(*node) {
+                Some(Node::Element { raw, .. }) => self.text[raw.0..raw.1].to_owned(),
+                _ => super::markup::escaped(&self.string(*node)),
+            },
+            Found::Attribute(value) => super::markup::escaped(value),
+        }
+    }
+}
+
+/// The length of a start tag, its name, its attributes, and whether it ends itself.
+type Tag = (usize, String, Vec<(String, String)>, bool);
+
+fn tag(text: &str) -> Read<Tag> {
+    let name_end = text.find(|c: char| !is_name(c)).unwrap_or(text.len());
+    if text.is_empty() {
+        return Err(Mistake(message::XML_END, 0));
+    }
+    if name_end == 0 {
+        return Err(Mistake(message::XML_NAME_CHARACTER, 0));
+    }
+    let name = text[..name_end].to_owned();
+    let mut attributes = Vec::new();
+    let mut at = name_end;
+    loop {
+        let rest = text[at..].trim_start();
+        at = text.len() - rest.len();
+        if rest.starts_with("/>") {
+            return Ok((at + 2, name, attributes, true));
+        }
+        if rest.starts_with('>') {
+            return Ok((at + 1, name, attributes, false));
+        }
+        let end = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
+        let after = rest[end..].trim_start();
+        let value = after.strip_prefix('=').map(str::trim_start);
+        let quote = value
+            .and_then(|v| v.chars().next())
+            .filter(|c| matches!(c, '"' | '\''));
+        let (Some(value), Some(quote), true) = (value, quote, end > 0) else {
+            return Err(match (rest.is_empty(), end, value) {
+                (true, ..) => Mistake(message::XML_END, text.len()),
+                (false, 0, _) => Mistake(message::XML_NAME_CHARACTER, at),
+                (false, _, None) => Mistake(message::XML_EQUAL, at + end),
+                (false, _, Some(_)) => Mistake(message::XML_STRING, at + end),
+            });
+        };
+        let inner = &value[1..];
+        let begin = text.len() - inner.len();
+        let close = inner
+            .find(quote)
+            .ok_or(Mistake(message::XML_END, text.len()))?;
+        let content = decoded(&inner[..close]).map_err(|m| m.after(begin))?;
+        attributes.push((rest[..end].to_owned(), content));
+        at = begin + close + 1;
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Test {
+    Itself,
+    Text,
+    /// `*`
+    Element,
+    /// `node()`
+    Any,
+    Name(String),
+    Attribute(String),
+}
+
+#[derive(Debug)]
+struct Step {
+    /// `//`
+    is_deep: bool,
+    test: Test,
+    /// `[n]`
+    place: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Path {
+    steps: Vec<Step>,
+    /// `(…)[n]`
+    place: Option<usize>,
+}
+
+/// The place at the end of a text in brackets, and what is before it.
+fn place(text: &str) -> Option<(&str, Option<usize>)> {
+    let text = text.trim();
+    let Some(inner) = text.strip_suffix(']') else {
+        return Some((text, None));
+    };
+    let begin = inner.rfind('[')?;
+    let place = inner[begin + 1..].trim().parse().ok().filter(|n| *n > 0)?;
+    Some((inner[..begin].trim(), Some(place)))
+}
+
+impl Path {
+    /// Errors: 50002 for XQuery that is not known here.
+    fn read(text: &str) -> Result<Path> {
+        Path::known(text).ok_or_else(|| message::NOT_HERE.with(&[&format!("the XQuery {text}")]))
+    }
+
+    fn known(text: &str) -> Option<Path> {
+        let mut path = text.trim();
+        let mut of_all = None;
+        if path.starts_with('(') {
+            let (inner, found) = place(path)?;
+            path = inner.strip_prefix('(')?.strip_suffix(')')?.trim();
+            of_all = found;
+            // Parentheses around one step with a place of its own.
+            if path.starts_with('(') {
+                return None;
+            }
+        }
+        let mut steps = Vec::new();
+        let mut rest = path;
+        let mut is_deep = false;
+        if let Some(after) = rest.strip_prefix('/') {
+            is_deep = after.starts_with('/');
+            rest = after.strip_prefix('/').unwrap_or(after);
+        }
+        loop {
+            let end = rest.find('/').unwrap_or(rest.len());
+            let (step, found) = place(&rest[..end])?;
+            let named = |name: &str| {
+                let is_whole = !name.is_empty() && name.chars().all(is_name);
+                is_whole.then(|| name.to_owned())
+            };
+            let test = match step {
+                "." => Test::Itself,
+                "text()" => Test::Text,
+                "*" => Test::Element,
+                "node()" => Test::Any,
+                step => match step.strip_prefix('@') {
+                    Some(name) => Test::Attribute(named(name)?),
+                    None => Test::Name(named(step)?),
+                },
+            };
+            steps.push(Step {
+                is_deep,
+                test,
+                place: found,
+            });
+            let Some(after) = rest.get(end + 1..) else {
+                break;
+            };
+            is_deep = after.starts_with('/');
+            rest = after.strip_prefix('/').unwrap_or(after);
+            if steps.len() >= STEPS_MAX {
+                return None;
+            }
+        }
+        Some(Path {
+            steps,
+            place: of_all,
+        })
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        value => Some(value.to_string()),
+    }
+}
+
+/// Reads the text and the path of a call. `None`: the text is NULL.
+fn asked<T>(
+    arguments: &[Value],
+    find: impl FnOnce(&Document, Vec<Found>) -> Result<T>,
+) -> Result<Option<T>> {
+    let Some(xml) = text(&arguments[0]) else {
+        return Ok(None);
+    };
+    let path = Path::read(&text(&arguments[1]).unwrap_or_default())?;
+    // A row of `nodes`: its paths begin at the node itself.
+    let (xml, from) = match xml.strip_prefix(ROW) {
+        Some(node) => (node, 1),
+        None => (xml.as_str(), 0),
+    };
+    let document = Document::read(xml).map_err(|mistake| mistake.message(xml))?;
+    let too_much = || message::NOT_HERE.with(&[&"a path that looks at so much of its XML"]);
+    let found = document.find(&path, from).ok_or_else(too_much)?;
+    find(&document, found).map(Some)
+}
+
+/// `value(path, type)`: the value of the first that is found.
+pub(super) fn value(arguments: &[Value]) -> Result<Value> {
+    let kind = super::cell::kind(&arguments[2]);
+    let found = asked(arguments, |document, found| {
+        Ok(found.first().map(|found| document.value(found)))
+    })?;
+    match found.flatten() {
+        Some(text) => {
+            let value = convert_from(&Value::Text(text), Type::NVarChar(None), kind)?;
+            super::cell::stored(value)
+        }
+        None => Ok(Value::Null),
+    }
+}
+
+/// `query(path)`: what is found, as XML.
+pub(super) fn query(arguments: &[Value]) -> Result<Value> {
+    let found = asked(arguments, |document, found| {
+        Ok(found.iter().map(|f| document.written(f)).collect())
+    })?;
+    Ok(found.map_or(Value::Null, Value::Text))
+}
+
+/// `exist(path)`
+pub(super) fn exist(arguments: &[Value]) -> Result<Value> {
+    let found = asked(arguments, |_, found| Ok(Value::bit(!found.is_empty())))?;
+    Ok(found.unwrap_or(Value::Null))
+}
+
+/// `nodes(path)`: rows of one column, packed.
+pub(super) fn nodes(arguments: &[Value]) -> Result<Value> {
+    let found = asked(arguments, |document, found| {
+        let row = |f: &Found| vec![Value::Text(format!("{ROW}{}", document.written(f)))];
+        Ok(packed::rows(found.iter().map(row).collect()))
+    })?;
+    Ok(found.unwrap_or_else(|| packed::rows(Vec::new())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(xml: &str, path: &str) -> Value {
+        let kind = Value::text("nvarchar(max)");
+        value(&[Value::text(xml), Value::text(path), kind]).unwrap()
+    }
+
+    #[test]
+    fn paths_find_texts_elements_and_attributes() {
+        let xml = r#"<a x="1&amp;2"><b>one &lt; two</b><b>3<c/></b></a>"#;
+        for (path, expected) in [
+            (".", "one < two3"),
+            ("(/a/b)[2]", "3"),
+            ("/a[1]/b[1]", "one < two"),
+            ("(//b/text())[1]", "one < two"),
+            ("/a/@x", "1&2"),
+            ("(./a/b/text())[2]", "3"),
+        ] {
+            assert_eq!(at(xml, path), Value::text(expected), "{path}");
+        }
+        assert_eq!(at(xml, "/a/z"), Value::Null);
+        assert_eq!(at(", a, b &amp; c", "."), Value::text(", a, b & c"));
+        assert_eq!(at("x", "text()[1]"), Value::text("x"));
+        assert_eq!(at("x", "(.)[1]"), Value::text("x"));
+    }
+
+    #[test]
+    fn a_path_of_many_ways_finds_each_node_once_and_is_bounded() {
+        let deep = "<a>".repeat(100) + "x" + &"</a>".repeat(100);
+        assert_eq!(at(&deep, "(//a//a//a//a//a//a)[1]"), Value::text("x"));
+        let kind = Value::text("nvarchar(max)");
+        let wide = format!("<r>{}</r>", "<a><b/></a>".repeat(60_000));
+        let long = format!("{}x", "//*".repeat(60));
+        let refused = value(&[Value::Text(wide), Value::Text(long), kind]);
+        assert_eq!(refused.unwrap_err().number, 50002);
+    }
+
+    #[test]
+    fn what_is_no_xml_is_refused_and_depth_is_bounded() {
+        let kind = Value::text("nvarchar(max)");
+        let deep = "<a>".repeat(10_000);
+        for (xml, number) in [
+            ("<a>", 9400),
+            ("<a></b>", 9436),
+            ("</a>", 9436),
+            ("&nbsp;", 9448),
+            ("a & b", 9411),
+            ("<a b>", 9414),
+            ("<a b=1>", 9413),
+            ("<", 9400),
+            ("<1/>", 9421),
+            ("<a", 9400),
+            ("<!DOCTYPE x>", 50002),
+            (&deep, 50002),
+        ] {
+            let path = Value::text(".");
+            let refused = value(&[Value::text(xml), path, kind.clone()]).unwrap_err();
+            assert_eq!(refused.number, number, "{xml:.20}");
+        }
+        let refused = value(&[Value::text("a\n<b></c>"), Value::text("."), kind]).unwrap_err();
+        let said = "XML parsing: line 2, character 4, end tag does not match start tag";
+        assert_eq!(refused.text, said);
+    }
+}

@@ -1,0 +1,279 @@
+//! Functions and views that scripts create: what may be in one, and running functions.
+//!
+//! A function runs in a session of its own: it sees neither the variables nor the temporary tables of its caller, and can
+//! change nothing but its own variables.
+//!
+//! Invariants
+//! - A function has no effect outside of itself (443, 444, 557), and ends with RETURN (455).
+//! - It has the rights of its caller, its cancel flag, and its depth: 32 levels in all (217).
+//! - What it holds in memory is claimed from the server's, and its rows are bounded.
+//!
+//! Leaves to others: calls in queries (`query/translate/own.rs`), and keeping objects (`statement/routine.rs`).
+
+use std::collections::BTreeMap;
+
+use crate::flow::{Out, Outcome, Stop, Variable};
+use crate::message::{self, Message};
+use crate::query::{self, FunctionCall, NESTING_MAX, packed_rows, stored, typed_value};
+use crate::session::Session;
+use crate::syntax::{
+    CursorOption, InsertSource, LocatedStatement, Routine, RoutineKind, Statement,
+};
+use crate::tables::TableRow;
+use crate::value::{Column, Value};
+use crate::variables::{Sum, bytes};
+
+use super::change::Quiet;
+use super::type_of;
+
+/// Checks what a function or a view says. Errors: 443, 444, 455, 557; names of a view that are not there, 4506, 4511.
+pub(super) fn check(session: &Session, routine: &Routine) -> Result<(), Message> {
+    match &routine.kind {
+        RoutineKind::Procedure => Ok(()),
+        RoutineKind::View { columns, query } => {
+            let plan = query::prepare(&session.query_context(), query)?;
+            if !plan.assigns.is_empty() {
+                return Err(message::ASSIGNS_AND_ROWS.plain());
+            }
+            check_columns(&plan.columns, columns, routine)
+        }
+        RoutineKind::Inline(query) => {
+            let mut variables = crate::variables::Variables::default();
+            for parameter in &routine.parameters {
+                let kind = type_of(&parameter.kind)?;
+                let value = Value::Null;
+                variables.declare(&parameter.name, Variable { kind, value })?;
+            }
+            let mut context = session.query_context();
+            context.variables = &variables;
+            let plan = query::prepare(&context, query)?;
+            check_columns(&plan.columns, &[], routine)
+        }
+        RoutineKind::Scalar { returns, .. } => {
+            type_of(returns)?;
+            body(&routine.body)
+        }
+        RoutineKind::Rows { .. } => body(&routine.body),
+    }
+}
+
+/// Errors: 4502, 4506, 4511, 8158.
+fn check_columns(all: &[Column], named: &[String], routine: &Routine) -> Result<(), Message> {
+    let name = routine.name.last().map_or("", String::as_str);
+    if !named.is_empty() && named.len() < all.len() {
+        return Err(message::VIEW_COLUMNS_FEWER.with(&[&name]));
+    }
+    if named.len() > all.len() {
+        return Err(message::VIEW_COLUMNS_MORE.with(&[&name]));
+    }
+    let mut known = std::collections::BTreeSet::new();
+    for (i, column) in all.iter().enumerate() {
+        let own = named.get(i).unwrap_or(&column.name);
+        if own.is_empty() {
+            return Err(message::VIEW_COLUMN_NAMELESS.with(&[&(i + 1)]));
+        }
+        if !known.insert(own.to_lowercase()) {
+            return Err(message::VIEW_COLUMN_TWICE.with(&[own, &name]));
+        }
+    }
+    Ok(())
+}
+
+/// Errors: 443, 444, 455, 557.
+fn body(all: &[LocatedStatement]) -> Result<(), Message> {
+    harmless(all)?;
+    let last = all.last().map(|s| &s.statement);
+    match last {
+        Some(Statement::Return | Statement::ReturnValue(_)) => Ok(()),
+        _ => {
+            let line = all.last().map_or(1, |s| s.line);
+            Err(message::FUNCTION_END.plain().at_line(line))
+        }
+    }
+}
+
+fn harmless(all: &[LocatedStatement]) -> Result<(), Message> {
+    all.iter().try_for_each(|s| {
+        let checked = effects(&s.statement);
+        checked.map_err(|refused| match refused.line {
+            0 | 1 => refused.at_line(s.line),
+            _ => refused,
+        })
+    })
+}
+
+/// Whether a table is one of the function's own.
+fn is_own(table: &[String]) -> bool {
+    matches!(table, [name] if name.starts_with('@'))
+}
+
+/// Refuses a statement with an effect outside of the function.
+fn effects(statement: &Statement) -> Result<(), Message> {
+    let side = |what: &str| Err(message::SIDE_EFFECT.with(&[&what]));
+    match statement {
+        Statement::Declare(_)
+        | Statement::DeclareTable { .. }
+        | Statement::Assign { .. }
+        | Statement::Break
+        | Statement::Continue
+        | Statement::Return
+        | Statement::ReturnValue(_)
+        | Statement::Goto(_)
+        | Statement::Label(_)
+        | Statement::OpenCursor(_)
+        | Statement::CloseCursor(_)
+        | Statement::DeallocateCursor(_) => Ok(()),
+        Statement::Query(query) if selects_into_variables(&query.text) => Ok(()),
+        Statement::Query(_) => Err(message::FUNCTION_SELECT.plain()),
+        Statement::If {
+            then, otherwise, ..
+        } => {
+            harmless(std::slice::from_ref(then))?;
+            otherwise
+                .as_ref()
+                .map_or(Ok(()), |o| harmless(std::slice::from_ref(o)))
+        }
+        Statement::While { body, .. } => harmless(std::slice::from_ref(body)),
+        Statement::Block(all) => harmless(all),
+        Statement::Insert(insert) => match (&insert.source, is_own(&insert.table)) {
+            (InsertSource::Execute(_), _) => side("INSERT EXEC"),
+            (_, true) if insert.output.is_none() => Ok(()),
+            _ => side("INSERT"),
+        },
+        Statement::Update(update) => match is_own(&update.table) && update.output.is_none() {
+            true => Ok(()),
+            false => side("UPDATE"),
+        },
+        Statement::Delete(delete) => match is_own(&delete.table) && delete.output.is_none() {
+            true => Ok(()),
+            false => side("DELETE"),
+        },
+        Statement::DeclareCursor(declared) => {
+            match declared.cursor.options.contains(&CursorOption::Global) {
+                true => side("DECLARE CURSOR"),
+                false => Ok(()),
+            }
+        }
+        Statement::SetCursor { .. } => Ok(()),
+        Statement::Fetch(fetch) => match fetch.into.is_empty() {
+            true => side("FETCH"),
+            false => Ok(()),
+        },
+        Statement::Execute(_) | Statement::ExecuteText(_) => Err(message::FUNCTION_EXECUTE.plain()),
+        Statement::Print(_) => side("PRINT"),
+        Statement::Raise(_) => side("RAISERROR"),
+        Statement::Throw(_) => side("THROW"),
+        Statement::Try { .. } => side("BEGIN TRY"),
+        Statement::Wait { .. } => side("WAITFOR"),
+        Statement::Transaction(_) => side("BEGIN TRANSACTION"),
+        other => {
+            let text = other.to_string();
+            let mut words = text.split_whitespace().map(str::to_ascii_uppercase);
+            let first = words.next().unwrap_or_default();
+            side(&first)
+        }
+    }
+}
+
+/// Whether a SELECT sets variables: then it gives no rows.
+fn selects_into_variables(text: &str) -> bool {
+    let Ok(tokens) = crate::syntax::tokens(text) else {
+        return false;
+    };
+    let mut depth = 0_usize;
+    for (i, token) in tokens.iter().enumerate() {
+        match token.raw.as_str() {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            "=" | "+=" | "-=" | "*=" | "/=" | "%=" if depth == 0 => {
+                return i > 0 && tokens[i - 1].raw.starts_with('@');
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Runs a function for a query. Errors: 217, and those of its statements.
+pub(crate) fn run(call: &FunctionCall, values: &[Value]) -> Result<Value, Message> {
+    if call.level >= NESTING_MAX {
+        return Err(message::CALLS_TOO_DEEP.with(&[&NESTING_MAX]));
+    }
+    let routine = &call.routine;
+    // The catalog may have what another program wrote.
+    if !matches!(routine.kind, RoutineKind::Inline(_)) {
+        body(&routine.body)?;
+    }
+    let mut variables = BTreeMap::new();
+    let mut has_null = false;
+    for (parameter, value) in routine.parameters.iter().zip(values) {
+        let kind = type_of(&parameter.kind)?;
+        let value = typed_value(value.clone(), kind)?;
+        has_null |= value.is_null();
+        variables.insert(parameter.name.to_lowercase(), Variable { kind, value });
+    }
+    let mut session = Session::for_function(call);
+    let mut silent = Quiet;
+    let mut out = Out {
+        sink: &mut silent,
+        line: 1,
+        nocount: true,
+        outcome: Outcome::default(),
+        last_error: 0,
+        returned: None,
+        procedure: None,
+    };
+    let done = match &routine.kind {
+        RoutineKind::Scalar { strict: true, .. } if has_null => return Ok(Value::Null),
+        RoutineKind::Scalar { returns, .. } => {
+            session.function = Some((type_of(returns)?, Value::Null));
+            let ran = session.function_body(call, variables, &mut out, |_| Ok(()));
+            ran.and_then(|()| {
+                let value = session
+                    .function
+                    .take()
+                    .map_or(Value::Null, |(_, value)| value);
+                Ok(stored(value)?)
+            })
+        }
+        RoutineKind::Rows { variable, .. } => {
+            session.function_body(call, variables, &mut out, |session| {
+                let table = session.tables.variable(variable);
+                let table = table.and_then(|id| session.tables.get(id));
+                let mut made = Made::default();
+                for (_, row) in table.iter().flat_map(|t| t.rows.iter()) {
+                    made.add(row.clone())?;
+                }
+                Ok(packed_rows(made.rows))
+            })
+        }
+        RoutineKind::Inline(query) => session.function_body(call, variables, &mut out, |session| {
+            let plan = query::prepare(&session.query_context(), query)?;
+            let sqlite = session.query_context().sqlite(&plan)?;
+            let mut made = Made::default();
+            sqlite.run(&plan, &mut |row| Ok(made.add(row)?))?;
+            Ok(packed_rows(made.rows))
+        }),
+        _ => return Err(message::NO_TEXT.with(&[&call.object.object.name])),
+    };
+    done.map_err(Stop::message)
+}
+
+/// The rows of a function; their bytes are bounded.
+#[derive(Default)]
+struct Made {
+    rows: Vec<TableRow>,
+    sum: Sum,
+}
+
+impl Made {
+    fn add(&mut self, row: TableRow) -> Result<(), Message> {
+        let mut kept = Vec::with_capacity(row.len());
+        for value in row {
+            self.sum.add_bytes(bytes(&value) + size_of::<Value>())?;
+            kept.push(stored(value)?);
+        }
+        self.rows.push(kept);
+        Ok(())
+    }
+}
