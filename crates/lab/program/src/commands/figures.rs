@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use longshore_studies::figures::{self, FiguresMade, Made, Workbench};
-use longshore_studies::report::{Cell, Column, Report, Section, Table};
+use longshore_studies::report::{Report, Section};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::files::write;
 
@@ -136,28 +136,25 @@ pub fn all(options: &FiguresOfPapers, context: &Context) -> Result<Exit, Failure
     Ok(exit)
 }
 
-/// A line for each figure.
+/// The headline of each figure.
 fn overview(all: &[Made]) -> Report {
-    let row = |one: &Made| -> Vec<Cell> {
-        let (title, text) = match &one.report {
+    let section = |one: &Made| {
+        let (heading, text) = match &one.report {
             Ok(report) => (report.title.clone(), report.summary.clone()),
             Err(why) => (one.id.to_owned(), format!("Not made: {why}")),
         };
-        vec![title.into(), text.into()]
+        Section {
+            heading,
+            prose: vec![text],
+            table: None,
+            charts: Vec::new(),
+        }
     };
     let done = all.iter().filter(|one| one.report.is_ok()).count();
     Report {
         title: "Published figures and ours".into(),
         summary: format!("{done} of {} were made.", all.len()),
         platform: Vec::new(),
-        sections: vec![Section {
-            heading: "Figures".into(),
-            prose: Vec::new(),
-            table: Some(Table {
-                columns: vec![Column::text("Figure"), Column::text("Headline")],
-                row_values: all.iter().map(row).collect(),
-            }),
-            charts: Vec::new(),
-        }],
+        sections: all.iter().map(section).collect(),
     }
 }

@@ -17,6 +17,7 @@ use longshore_terminal::values;
 
 use super::figures::{FigureOfPaper, FiguresOfPapers};
 use super::loads::{Load, Oltp};
+use super::written::OutputOptions;
 
 /// Builds sample databases and measures stripes, buffers, algorithms, and the distance to the machine's limit.
 ///
@@ -127,24 +128,6 @@ pub struct Sample {
     /// until the new one is complete.
     #[arg(long)]
     pub replace: bool,
-}
-
-/// Further outputs of a study.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Report")]
-pub struct OutputOptions {
-    /// Write the report as one HTML file with plots; it needs no network and is replaced if it exists.
-    ///
-    /// For people: tables and plots on one page. By default only the tables are printed; for programs use --json.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-
-    /// Write the report as Markdown, for a repository; replaced if it exists.
-    ///
-    /// It has the tables and the machine's facts. By default the report is only printed, as text; for plots use
-    /// --html.
-    #[arg(long, value_name = "FILE")]
-    pub markdown: Option<PathBuf>,
 }
 
 /// The source of a study.

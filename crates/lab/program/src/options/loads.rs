@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use longshore_terminal::values;
 
-use super::lab::OutputOptions;
+use super::written::OutputOptions;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum LoadDatabase {
@@ -127,7 +127,7 @@ pub struct Load {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub clients: u16,
 
-    /// How long.
+    /// Seconds that the load runs.
     ///
     /// The default is 60. Ctrl-C ends the load earlier, with its log complete.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]

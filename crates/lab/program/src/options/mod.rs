@@ -12,6 +12,7 @@ mod figures;
 mod lab;
 mod loads;
 mod project;
+mod written;
 
 use clap::{Parser, Subcommand};
 pub use longshore_terminal::global::Global;
@@ -19,11 +20,12 @@ pub use longshore_terminal::global::Global;
 pub use cache::{Cache, CacheAction, CacheGrid, Simulate, WhoShares};
 pub use figures::{FigureOfPaper, FigureOptions, FiguresOfPapers};
 pub use lab::{
-    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, OutputOptions, Sample,
-    SampleOptions, Study, Sweep,
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, Sample, SampleOptions,
+    Study, Sweep,
 };
 pub use loads::{Load, LoadDatabase, Oltp};
 pub use project::{Completions, Man};
+pub use written::OutputOptions;
 
 /// Builds sample databases, measures, and simulates caches: the studies of `longshore`.
 ///

@@ -7,8 +7,8 @@
 //!
 //! Leaves to others: the values (`measured.rs`), and the forms of a report (`report`).
 
-use super::measured::OurValues;
-use super::published::{Figure, Ours, Paper, Published, Stance, Stated};
+use super::measured::{OurValues, Ours};
+use super::published::{Figure, Paper, Published, Stance, Stated};
 use crate::report::{
     At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
 };

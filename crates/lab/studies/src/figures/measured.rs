@@ -11,10 +11,28 @@ use std::collections::BTreeMap;
 
 use longshore_pipeline::pages;
 
-use super::published::Ours;
 use crate::report::Section;
 use crate::spread::RoundResults;
 use crate::timing::Timing;
+
+/// Which of our quantities a row compares with. The names are keys of [`OurValues`]; a quantity of two is taken within each
+/// round.
+#[derive(Debug, Clone, Copy)]
+pub enum Ours {
+    Value(&'static str),
+    /// The first divided by the second.
+    Ratio(&'static str, &'static str),
+    /// By how many percent the first is smaller than the second; below 0 it is larger.
+    Saving(&'static str, &'static str),
+    /// By how many percent the first is larger than the second.
+    Gain(&'static str, &'static str),
+    /// The first without the second.
+    Difference(&'static str, &'static str),
+    /// Words, such as a processor's name.
+    Fact(&'static str),
+    /// No study here can have it.
+    Nothing,
+}
 
 /// The findings of a study for a figure.
 #[derive(Debug, Clone, Default)]

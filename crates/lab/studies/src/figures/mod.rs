@@ -76,3 +76,34 @@ pub fn list() -> Report {
         }],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::measured::Ours;
+    use super::published::{Stance, Stated, Sureness};
+    use super::*;
+
+    #[test]
+    fn a_value_is_written_as_sure_as_it_is() {
+        let names: BTreeSet<&str> = all().map(|(_, figure)| figure.id).collect();
+        assert_eq!((names.len(), all().count()), (22, 22));
+        for (_, figure) in all() {
+            for row in figure.rows {
+                let what = format!("{}: {}", figure.id, row.what);
+                let fits = match row.sureness {
+                    Sureness::Exact | Sureness::Prose => row.stated != Stated::Picture,
+                    Sureness::Approximate => row.stated.number().is_some(),
+                    Sureness::Order => matches!(row.stated, Stated::Words(_)),
+                    Sureness::Picture => row.stated == Stated::Picture,
+                };
+                assert!(fits, "{what}");
+                // An order that is not compared would be a decoration.
+                let is_open = matches!(row.side, Stance::Open);
+                assert!(!is_open || row.sureness != Sureness::Order, "{what}");
+                assert!(!matches!(row.ours, Ours::Fact(_)) || is_open, "{what}");
+            }
+        }
+    }
+}

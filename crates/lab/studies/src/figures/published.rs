@@ -10,7 +10,7 @@
 
 use anyhow::Result;
 
-use super::measured::OurValues;
+use super::measured::{OurValues, Ours};
 use super::workbench::Workbench;
 
 /// A publication.
@@ -111,25 +111,6 @@ impl Stated {
             Stated::Picture => "n/a (picture only)".to_owned(),
         }
     }
-}
-
-/// Which of our quantities a row compares with. The names are keys of [`OurValues`]; a quantity of two is taken within each
-/// round.
-#[derive(Debug, Clone, Copy)]
-pub enum Ours {
-    Value(&'static str),
-    /// The first divided by the second.
-    Ratio(&'static str, &'static str),
-    /// By how many percent the first is smaller than the second; below 0 it is larger.
-    Saving(&'static str, &'static str),
-    /// By how many percent the first is larger than the second.
-    Gain(&'static str, &'static str),
-    /// The first without the second.
-    Difference(&'static str, &'static str),
-    /// Words, such as a processor's name.
-    Fact(&'static str),
-    /// No study here can have it.
-    Nothing,
 }
 
 /// The side on which a publication is: what ours must be for both to agree.

@@ -44,11 +44,18 @@ pub fn programs(storage: &dyn Storage) -> Option<PathBuf> {
 
 /// A running cluster, ended and left to its scratch directory when dropped.
 pub struct LoadCluster {
-    _server: Watched,
+    server: Watched,
     options: Options,
     programs: PathBuf,
     user: Option<Ids>,
     socket_dir: PathBuf,
+}
+
+/// The words by which a program connects to the server with this socket.
+fn address(socket_dir: &Path) -> String {
+    let dir = socket_dir.display().to_string();
+    let dir = dir.replace('\\', "\\\\").replace('\'', "\\'");
+    format!("host='{dir}' port=5432 user=postgres dbname=postgres sslmode=disable")
 }
 
 /// The user that servers run as, where we are root.
@@ -144,13 +151,10 @@ impl LoadCluster {
             user,
             Stdio::null(),
         )?;
-        let text = format!(
-            "host={} port=5432 user=postgres dbname=postgres sslmode=disable",
-            socket_dir.display()
-        );
+        let text = address(&socket_dir);
         let options = Options::parse(&text, &|_| None, &longshore_facts::login_name)?;
         let mut cluster = LoadCluster {
-            _server: server,
+            server,
             options,
             programs,
             user,
@@ -166,7 +170,7 @@ impl LoadCluster {
         loop {
             match Client::open(storage, &self.options, Mode::Sql) {
                 Ok(_) => return Ok(()),
-                Err(error) if clock.now() - begun > PATIENCE || self._server.has_ended() => {
+                Err(error) if clock.now() - begun > PATIENCE || self.server.has_ended() => {
                     return Err(error).context("the study's PostgreSQL server does not answer");
                 }
                 Err(_) => clock.sleep(Duration::from_millis(50)),
@@ -178,12 +182,8 @@ impl LoadCluster {
         SourceSpec::Postgres(Box::new(self.options.clone()))
     }
 
-    /// The words by which another program connects.
     pub fn address(&self) -> String {
-        format!(
-            "host={} port=5432 user=postgres dbname=postgres sslmode=disable",
-            self.socket_dir.display()
-        )
+        address(&self.socket_dir)
     }
 
     pub fn programs(&self) -> &Path {

@@ -6,8 +6,9 @@
 //!
 //! Leaves to others: the run (`mod.rs`), and reading logs (`transactions.rs`).
 
+use super::spec::{LoadKind, OltpSpec};
 use super::transactions::{TransactionTimes, Transactions};
-use super::{LoadKind, OltpSpec};
+
 use crate::report::{
     At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
     counted as in_words,

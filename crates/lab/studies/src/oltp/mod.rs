@@ -15,6 +15,7 @@ mod cluster;
 mod findings;
 mod load;
 mod session;
+mod spec;
 mod transactions;
 mod watched;
 mod workload;
@@ -36,6 +37,7 @@ use crate::timing::{Timing, pause, take};
 use cluster::LoadCluster;
 pub use findings::{OltpFound, Phase};
 pub use load::{LoadDone, LoadSpec, load};
+pub use spec::{LoadKind, OltpSpec};
 use transactions::Transactions;
 use watched::Watched;
 
@@ -47,50 +49,6 @@ const TAIL: Duration = Duration::from_secs(1);
 const LOAD_MAX: Duration = Duration::from_secs(24 * 3600);
 /// pgbench's accounts take so many bytes for each unit of scale.
 const PGBENCH_UNIT_BYTES: u64 = 16_000_000;
-
-/// The database and its load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoadKind {
-    /// TPC-C-like transactions on a PostgreSQL cluster of its own.
-    Postgres,
-    /// pgbench's own transactions on such a cluster.
-    Pgbench,
-    /// TPC-C-like transactions on SQLite in WAL mode.
-    Sqlite,
-}
-
-impl LoadKind {
-    pub fn text(self) -> &'static str {
-        match self {
-            LoadKind::Postgres => "TPC-C-like, PostgreSQL",
-            LoadKind::Pgbench => "pgbench, PostgreSQL",
-            LoadKind::Sqlite => "TPC-C-like, SQLite",
-        }
-    }
-}
-
-/// The settings of the study.
-#[derive(Debug, Clone)]
-pub struct OltpSpec {
-    /// `None`: PostgreSQL where it is installed, else SQLite.
-    pub kind: Option<LoadKind>,
-    /// Of the sample from which the database is made.
-    pub bytes: u64,
-    pub clients: usize,
-    /// A pause of each client after each transaction; not for pgbench.
-    pub think: Duration,
-    /// The least time of each phase; one backup at least is made in each.
-    pub phase: Duration,
-    /// For the database and, without `dirs`, the stripes.
-    pub work: PathBuf,
-    pub dirs: Vec<PathBuf>,
-    pub stripes: usize,
-    /// Percent of the machine's CPU: further phases with this limit.
-    pub max_cpu: Option<f64>,
-    pub quick: bool,
-    /// This program: `PROGRAM lab load` is the load.
-    pub program: PathBuf,
-}
 
 /// A kind of backup in its phase.
 #[derive(Debug, Clone)]

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub enum ClientSession {
     Sqlite {
-        connection: Connection,
+        connection: Box<Connection>,
         /// Released after the connection.
         _claims: ConnectionClaims,
     },
@@ -49,7 +49,7 @@ impl ClientSession {
         let opened = opened.with_context(|| format!("cannot open {}", path.display()))?;
         opened.busy_timeout(PATIENCE)?;
         Ok(ClientSession::Sqlite {
-            connection: opened,
+            connection: Box::new(opened),
             _claims: claims,
         })
     }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use longshore_codec::Algorithm;
 
 use super::super::measured::OurValues;
-use super::super::published::Ours::{Ratio, Value};
+use super::super::measured::Ours::{Ratio, Value};
 use super::super::published::Stance::{Above, Below, NearOne, Open};
 use super::super::published::Stated::{MoreThan, Number};
 use super::super::published::Sureness::Prose;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use longshore_policy::model::Profile;
 
 use super::super::measured::OurValues;
-use super::super::published::Ours::{Nothing, Value};
+use super::super::measured::Ours::{Nothing, Value};
 use super::super::published::Stance::{Above, Below, Open};
 use super::super::published::Stated::{Number, UpTo, Words};
 use super::super::published::Sureness::{Approximate, Prose};

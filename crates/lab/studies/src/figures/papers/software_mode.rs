@@ -9,7 +9,7 @@ use anyhow::Result;
 use longshore_codec::Algorithm;
 
 use super::super::measured::OurValues;
-use super::super::published::Ours::{Difference, Ratio, Saving, Value};
+use super::super::measured::Ours::{Difference, Ratio, Saving, Value};
 use super::super::published::Stance::{Above, Below, Open};
 use super::super::published::Stated::{About, Number, Words};
 use super::super::published::Sureness::{Approximate, Exact};

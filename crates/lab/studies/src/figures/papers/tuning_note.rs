@@ -14,7 +14,7 @@ use longshore_codec::Algorithm;
 use longshore_pipeline::SourceSpec;
 
 use super::super::measured::OurValues;
-use super::super::published::Ours::{Ratio, Saving, Value};
+use super::super::measured::Ours::{Ratio, Saving, Value};
 use super::super::published::Stance::{Above, NearOne, Open};
 use super::super::published::Stated::{About, Number};
 use super::super::published::Sureness::{Approximate, Exact, Prose};

@@ -13,7 +13,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::SourceSpec;
 
 use super::super::measured::OurValues;
-use super::super::published::Ours::{Difference, Fact, Gain, Ratio, Saving, Value};
+use super::super::measured::Ours::{Difference, Fact, Gain, Ratio, Saving, Value};
 use super::super::published::Stance::Above;
 use super::super::published::Stated::{About, UpTo};
 use super::super::published::Sureness::Approximate;
