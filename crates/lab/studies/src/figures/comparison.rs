@@ -328,10 +328,7 @@ mod tests {
             Ours::Saving("qat", "xpress"),
             Stance::Above(0.0),
         )];
-        let mut measured = OurValues {
-            rounds: 1,
-            ..OurValues::default()
-        };
+        let mut measured = OurValues::of_rounds(1);
         measured.add("qat", 107.6);
         measured.add("xpress", 100.0);
         let judged: Vec<Judged> = rows.iter().map(|r| Judged::of(r, &measured)).collect();
