@@ -9,6 +9,7 @@
 
 mod answers;
 mod keys;
+mod one_set;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -18,6 +19,7 @@ use longshore_io::{crc32c, side_by_side};
 use uuid::Uuid;
 
 use self::answers::{cancelled, if_it_answers};
+use self::one_set::of_one_set;
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
@@ -1096,37 +1098,6 @@ fn families_missing(header: &MediaHeader, members: &[Member], missing: Vec<u16>)
         found: members.iter().map(|m| m.device.clone()).collect(),
         missing,
     }
-}
-
-/// The stripes of the set that most of them hold, and its identifier. Media that were copied, and then written at both places,
-/// agree in the media set and its generation, and hold different sets: the others are lost, and nobody may replace them.
-fn of_one_set(members: Vec<Member>) -> (Vec<Member>, Vec<LostStripe>, Option<Uuid>) {
-    let sets: Vec<Option<Uuid>> = members.iter().map(Member::set_uuid).collect();
-    let count = |set: Uuid| sets.iter().filter(|other| **other == Some(set)).count();
-    // Of several that are held as often, the first.
-    let set = sets
-        .iter()
-        .flatten()
-        .copied()
-        .rev()
-        .max_by_key(|set| count(*set));
-    let (mut own, mut strangers) = (Vec::new(), Vec::new());
-    for (member, held) in members.into_iter().zip(&sets) {
-        match (member.device_index, held) {
-            (Some(device_index), Some(held)) if Some(*held) != set => {
-                let why = format!("it holds backup set {held}, and others hold another one");
-                strangers.push(LostStripe {
-                    device_index,
-                    name: member.device,
-                    why: why.clone(),
-                    read: None,
-                    kept: Some(why),
-                });
-            }
-            _ => own.push(member),
-        }
-    }
-    (own, strangers, set)
 }
 
 /// Finds out which family each stripe without a readable header is, and notes what is lost.

@@ -167,7 +167,7 @@ fn run_against(
         return Err(wrong_report());
     };
     if run_context.keyring.asks_programs() {
-        // What a program wrapped only a program can tell from what nobody will unwrap.
+        // Only the program can tell whether it will unwrap what it wrapped.
         run_context.keyring = Arc::new(run_context.keyring.for_one_run());
     }
     let verification = match options.verify {

@@ -20,11 +20,11 @@ type Pairs = [u32; 1 << BITS_MAX];
 
 /// Codes in one step: with what is left of a byte before them they fit a word.
 const STEP: usize = 56 / BITS_MAX;
-/// The same for codes of at most [`SHORT`] bits.
+/// Codes of at most [`SHORT`] bits in one step.
 const LONG_STEP: usize = 7;
 const SHORT: u32 = 8;
 
-/// What the bits mean.
+/// The meaning of bits.
 pub(super) struct Tables {
     singles: Box<Singles>,
     pairs: Box<Pairs>,

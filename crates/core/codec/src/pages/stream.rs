@@ -64,7 +64,7 @@ pub(super) struct Coder {
     spare: f32,
     /// Plain bytes that zstd was given.
     zstd_bytes: usize,
-    /// What a search found in each of the group's columns and texts the last time, and which of them is next.
+    /// The last search in each of the group's columns and texts, and which of them is next.
     searches: Vec<Search>,
     next: usize,
     lz4: lz4::Fast,
@@ -74,14 +74,14 @@ pub(super) struct Coder {
     block: Vec<u8>,
 }
 
-/// What a search for matches in a sample found.
+/// The finding of a search for matches in a sample.
 #[derive(Default, Clone, Copy)]
 struct Search {
-    /// What was known of the bytes without a search. If it changes by more than a share, a search is due.
+    /// A figure of the bytes that was known without a search. If it changes by more than a share, a search is due.
     before: f32,
     /// Bytes as sequences, for each byte.
     matched: f32,
-    /// How many more groups may do without a search.
+    /// Groups that may still do without a search.
     left: usize,
 }
 

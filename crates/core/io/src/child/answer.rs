@@ -195,7 +195,7 @@ struct Pipe<R> {
 }
 
 impl<R> Drop for Pipe<R> {
-    /// What is left was wanted by nobody, and may have been a key.
+    /// Bytes that nobody took may have been a key.
     fn drop(&mut self) {
         self.bytes.fill(0);
         std::hint::black_box(&self.bytes);

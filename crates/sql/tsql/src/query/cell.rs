@@ -2,6 +2,11 @@
 //!
 //! SQLite has five kinds of values. A value of another of T-SQL's types becomes one of these, in a form that compares and
 //! sorts as the type does.
+//!
+//! Invariants
+//! - A value that went to SQLite comes back as the same value of the same type.
+//!
+//! Leaves to others: which conversions T-SQL allows (`convert`).
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 

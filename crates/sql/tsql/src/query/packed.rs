@@ -4,7 +4,7 @@
 //! arrays in JSON, and each value in it is a text that keeps the value's kind and all its digits.
 //!
 //! Invariants
-//! - What is packed is unpacked to the same value.
+//! - A packed value is unpacked to the same value.
 //!
 //! Leaves to others: which queries and functions are packed (`translate/apply.rs`).
 

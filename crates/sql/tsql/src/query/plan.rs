@@ -1,4 +1,9 @@
 //! A query as the translation leaves it and SQLite runs it.
+//!
+//! Invariants
+//! - A plan names all that its query reads, so a caller knows whether the query stands alone.
+//!
+//! Leaves to others: making plans (`translate`), and running them (`sqlite.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

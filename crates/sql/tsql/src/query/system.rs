@@ -1,7 +1,7 @@
 //! Rows of the views about the machine, the sessions and the storage of tables, as far as there are facts.
 //!
 //! Invariants
-//! - What is not known is NULL, never a guess; views about what there is not have no rows.
+//! - A fact that is not known is NULL, never a guess; views about what there is not have no rows.
 //!
 //! Leaves to others: the views' columns (`schema.rs`).
 

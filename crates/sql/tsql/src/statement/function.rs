@@ -6,7 +6,7 @@
 //! Invariants
 //! - A function has no effect outside of itself (443, 444, 557), and ends with RETURN (455).
 //! - It has the rights of its caller, its cancel flag, and its depth: 32 levels in all (217).
-//! - What it holds in memory is claimed from the server's, and its rows are bounded.
+//! - Its memory is claimed from the server's, and its rows are bounded.
 //!
 //! Leaves to others: calls in queries (`query/translate/own.rs`), and keeping objects (`statement/routine.rs`).
 
@@ -240,7 +240,7 @@ pub(crate) fn run(call: &FunctionCall, values: &[Value]) -> Result<Value, Messag
             session.function_body(call, variables, &mut out, |session| {
                 let table = session.tables.variable(variable);
                 let table = table.and_then(|id| session.tables.get(id));
-                let mut made = Made::default();
+                let mut made = MadeValue::default();
                 for (_, row) in table.iter().flat_map(|t| t.rows.iter()) {
                     made.add(row.clone())?;
                 }
@@ -250,7 +250,7 @@ pub(crate) fn run(call: &FunctionCall, values: &[Value]) -> Result<Value, Messag
         RoutineKind::Inline(query) => session.function_body(call, variables, &mut out, |session| {
             let plan = query::prepare(&session.query_context(), query)?;
             let sqlite = session.query_context().sqlite(&plan)?;
-            let mut made = Made::default();
+            let mut made = MadeValue::default();
             sqlite.run(&plan, &mut |row| Ok(made.add(row)?))?;
             Ok(packed_rows(made.rows))
         }),
@@ -261,12 +261,12 @@ pub(crate) fn run(call: &FunctionCall, values: &[Value]) -> Result<Value, Messag
 
 /// The rows of a function; their bytes are bounded.
 #[derive(Default)]
-struct Made {
+struct MadeValue {
     rows: Vec<TableRow>,
     sum: Sum,
 }
 
-impl Made {
+impl MadeValue {
     fn add(&mut self, row: TableRow) -> Result<(), Message> {
         let mut kept = Vec::with_capacity(row.len());
         for value in row {

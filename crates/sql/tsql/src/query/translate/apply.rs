@@ -9,7 +9,7 @@
 //! form of such rows.
 //!
 //! Invariants
-//! - What is applied sees the tables on its left, and none on its right.
+//! - An applied table sees the tables on its left, and none on its right.
 //!
 //! Leaves to others: functions whose rows are known before the query runs (`table_function.rs`).
 
@@ -113,7 +113,7 @@ impl Translator<'_> {
         work: impl FnOnce(&mut Self) -> Result<T, Message>,
     ) -> Result<T, Message> {
         let own = self.scopes.pop();
-        // What is made is added to this scope.
+        // The result is added to this scope.
         self.scopes.push(Vec::new());
         let done = work(self);
         let made = self.scopes.pop();

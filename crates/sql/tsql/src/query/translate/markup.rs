@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants
-//! - What is XML or JSON already goes into other XML or JSON as it is; every other text is escaped.
+//! - XML and JSON go into other XML or JSON as it is; every other text is escaped.
 //! - A kind of XML or JSON that is not known here is refused by name.
 //!
 //! Leaves to others: writing a row (`query/markup.rs`), and reading XML (`query/xml.rs`).
