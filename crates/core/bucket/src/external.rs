@@ -91,11 +91,10 @@ impl External {
     }
 }
 
-fn subject(
-    source: &Value,
-    shown: &str,
-    text: &dyn Fn(&Value, &str) -> Result<Option<String>, String>,
-) -> Result<Subject, String> {
+/// The text of a key of an object, if it has one; the error says what else it has.
+type TextOf<'a> = dyn Fn(&Value, &str) -> Result<Option<String>, String> + 'a;
+
+fn subject(source: &Value, shown: &str, text: &TextOf<'_>) -> Result<Subject, String> {
     for (key, what) in [
         ("executable", "a program"),
         ("environment_id", "keys of AWS's"),

@@ -19,7 +19,7 @@ use longshore_io::{crc32c, side_by_side};
 use uuid::Uuid;
 
 use self::answers::{cancelled, if_it_answers};
-use self::one_set::of_one_set;
+use self::one_set::{Stranger, missing, of_one_set};
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
@@ -240,6 +240,14 @@ impl MediaSet {
             return MediaSet::from_pipe(members, header);
         }
         let (members, strangers, set) = of_one_set(members);
+        let lost_to = |stranger: Stranger| LostStripe {
+            device_index: stranger.device_index,
+            name: stranger.name,
+            why: stranger.why.clone(),
+            read: None,
+            kept: Some(stranger.why),
+        };
+        let strangers: Vec<LostStripe> = strangers.into_iter().map(lost_to).collect();
         let lost: Vec<&LostStripe> = lost.iter().chain(&strangers).collect();
         let mut places: Vec<Option<Place>> = (0..header.all_count()).map(|_| None).collect();
         let mut is_pending = vec![false; places.len()];
@@ -1082,12 +1090,6 @@ fn is_without_start(error: &Error) -> bool {
                 ..
             }
     )
-}
-
-fn missing(members: &[Member], header: &MediaHeader) -> Vec<u16> {
-    (1..=header.all_count())
-        .filter(|f| members.iter().all(|m| m.header.family != *f))
-        .collect()
 }
 
 fn families_missing(header: &MediaHeader, members: &[Member], missing: Vec<u16>) -> Error {

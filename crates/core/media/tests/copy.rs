@@ -364,7 +364,8 @@ fn a_copy_goes_on_with_the_files_that_an_interrupted_one_left() {
         .map(|i| left.read_file(pending(i)).unwrap())
         .collect();
     let other = set_of_others();
-    let spoil: [&dyn Fn(&mut Vec<u8>, usize); 6] = [
+    type Spoil<'a> = &'a dyn Fn(&mut Vec<u8>, usize);
+    let spoil: [Spoil<'_>; 6] = [
         &|bytes, _| bytes[0] ^= 1,
         &|bytes, _| {
             let middle = bytes.len() / 2;

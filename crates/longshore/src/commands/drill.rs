@@ -76,12 +76,11 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let mut run = PendingRun::begin(context, RunTask::Drill).at(&shelf.database, &target.name);
     run.record.label = label.map(str::to_owned);
     let leased = nearest::lease(shelf.clone(), label, options.target.as_deref(), context);
-    let (at, lease) = leased.map_err(|failure| {
-        run.failed(&failure);
+    let (at, lease) = leased.inspect_err(|failure| {
+        run.failed(failure);
         if let Some(recorder) = &recorder {
-            recorder.failed(&failure, label);
+            recorder.failed(failure, label);
         }
-        failure
     })?;
     run.record.target = Some(at.target.name.clone());
     // A result belongs to where the backup was read, which is a copy while the target is away.

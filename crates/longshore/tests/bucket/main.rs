@@ -589,7 +589,8 @@ fn left_at_an_address(server: &Server, was_killed: bool) {
     let line = |key: &str| format!("uploads {}/{key} --abort --json", server.bucket());
     if server.kind == Kind::Azurite {
         let said = server.run(4, &line("dir"));
-        assert!(text(&said.stderr).contains("Azure has no uploads"));
+        let told = [text(&said.stderr), text(&said.stdout)].concat();
+        assert!(told.contains("Azure has no uploads"), "{told}");
         return;
     }
     for _ in 0..2 {

@@ -477,7 +477,7 @@ pub(super) fn change(
     session: &mut Session,
     target: &ChangedTable,
     verb: &str,
-    mut make: impl FnMut(&mut Session, &Current) -> Made,
+    mut make: impl FnMut(&mut Session, &Current) -> MadeChange,
 ) -> Result<Changed, Stop> {
     for _ in 0..TRIES_MAX {
         if session.is_cancelled() {
@@ -570,13 +570,13 @@ pub(super) fn check_conditions(
 const NEW_ROWS: &str = "\u{1}rows";
 
 /// A change, and the last value of the column that numbers rows.
-pub(super) type Made = Result<(Change, Option<i64>), Message>;
+pub(super) type MadeChange = Result<(Change, Option<i64>), Message>;
 
 fn change_own(
     session: &mut Session,
     target: &ChangedTable,
     (id, verb): (u32, &str),
-    make: &mut impl FnMut(&mut Session, &Current) -> Made,
+    make: &mut impl FnMut(&mut Session, &Current) -> MadeChange,
 ) -> Result<Changed, Message> {
     let (change, identity) = make(session, &Current::Own(id))?;
     check_conditions(session, target, &change.put, verb)?;
@@ -608,7 +608,7 @@ fn change_stored(
     session: &mut Session,
     target: &ChangedTable,
     verb: &str,
-    make: &mut impl FnMut(&mut Session, &Current) -> Made,
+    make: &mut impl FnMut(&mut Session, &Current) -> MadeChange,
 ) -> Result<Option<Changed>, Message> {
     let Some(object) = &target.object else {
         return Ok(Some(Changed::default()));
