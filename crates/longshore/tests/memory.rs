@@ -93,6 +93,7 @@ fn find<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
         Value::Object(members) => members
             .get(name)
             .or_else(|| members.values().find_map(|v| find(v, name))),
+        Value::Array(items) => items.iter().find_map(|v| find(v, name)),
         _ => None,
     }
 }

@@ -122,7 +122,7 @@ pub struct Backup {
     #[arg(long)]
     pub verify: bool,
 
-    /// Encrypt for age1..., @FILE, passphrase:FILE or command:ID. Repeatable.
+    /// Encrypt for age1..., @FILE, passphrase:FILE, command:ID. Repeatable.
     ///
     /// A recipient begins with age1 or age1pq1. The file after @ has a recipient a line, or is a certificate; that after
     /// passphrase: has the passphrase in its first line. command:ID is a key that `wrap_command` of [encryption] wraps for. The identity of any one of them opens the backup; this machine needs none

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 /// The files that open encrypted backups.
 #[derive(Debug, Clone, Default, Args)]
 pub struct KeyOptions {
-    /// Identities for backups and WAL: FILE, passphrase:FILE or command:ID. Repeatable.
+    /// Identities: FILE, passphrase:FILE or command:ID. Repeatable.
     ///
     /// The file is that of `longshore key new`, of age-keygen, or the private key of a certificate of T-SQL (PKCS#8 as PEM or
     /// DER, not encrypted). After passphrase: the first line of FILE is the passphrase.
