@@ -121,6 +121,10 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')
 }
 
+fn begins_as_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | ':'))
+}
+
 impl<'a> Document<'a> {
     /// Errors: 9400 and its kin; too many nodes, or too deep ones.
     fn read(text: &'a str) -> Read<Document<'a>> {
@@ -332,7 +336,7 @@ fn tag(text: &str) -> Read<Tag> {
     if text.is_empty() {
         return Err(Mistake(message::XML_END, 0));
     }
-    if name_end == 0 {
+    if !begins_as_name(text) {
         return Err(Mistake(message::XML_NAME_CHARACTER, 0));
     }
     let name = text[..name_end].to_owned();
@@ -353,10 +357,11 @@ fn tag(text: &str) -> Read<Tag> {
         let quote = value
             .and_then(|v| v.chars().next())
             .filter(|c| matches!(c, '"' | '\''));
-        let (Some(value), Some(quote), true) = (value, quote, end > 0) else {
-            return Err(match (rest.is_empty(), end, value) {
+        let is_named = begins_as_name(rest);
+        let (Some(value), Some(quote), true) = (value, quote, is_named) else {
+            return Err(match (rest.is_empty(), is_named, value) {
                 (true, ..) => Mistake(message::XML_END, text.len()),
-                (false, 0, _) => Mistake(message::XML_NAME_CHARACTER, at),
+                (false, false, _) => Mistake(message::XML_NAME_CHARACTER, at),
                 (false, _, None) => Mistake(message::XML_EQUAL, at + end),
                 (false, _, Some(_)) => Mistake(message::XML_STRING, at + end),
             });
