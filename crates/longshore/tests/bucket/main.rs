@@ -586,7 +586,7 @@ fn interruptions(server: &Server) {
 
 /// What `longshore uploads` finds of a killed backup that no target has, which is young: it is shown, and not aborted.
 fn left_at_an_address(server: &Server, was_killed: bool) {
-    let line = |key: &str| format!("uploads {}/{key} --abort --json", server.bucket());
+    let line = |key: &str| format!("uploads {}/{key} --abort --idle 24 --json", server.bucket());
     if server.kind == Kind::Azurite {
         let said = server.run(4, &line("dir"));
         let told = [text(&said.stderr), text(&said.stdout)].concat();
