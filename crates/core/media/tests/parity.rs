@@ -13,10 +13,12 @@ use longshore_io::Via;
 use longshore_kit::Random;
 use longshore_kit::random::from_env;
 use longshore_media::device::DeviceClass;
+use longshore_media::record::Container;
 use longshore_media::{
     BackupDevice, Disposition, Error, Examined, FamilyRead, FamilyWrite, MediaSet, ParityPlan,
     PendingStripe, copy_set,
 };
+use support::forge::with_media;
 use support::rows::{ROW, Spot, damage, devices_of, moved, repaired, rows, slots, spots, tree};
 use support::*;
 
@@ -293,6 +295,78 @@ fn a_stale_stripe_is_rebuilt_and_replaced_and_one_of_another_media_set_is_kept()
     ]);
     let refused = MediaSet::open(&twice).unwrap_err();
     assert!(matches!(refused, Error::FamilyTwice { .. }), "{refused}");
+}
+
+/// Goal: one device, whoever can write to it, does not outvote the others by a newer generation of other numbers of stripes.
+#[test]
+fn a_newer_generation_of_another_shape_is_not_taken_for_the_set() {
+    let inputs = tree(30_000);
+    let all = stripes(Algorithm::Zstd, 2, 1, &inputs);
+    let honest = MediaSet::open(&support::devices(&all)).unwrap();
+    let header = honest.header(0).clone();
+    let other = media(
+        1,
+        &[(
+            Shape::new(Disposition::New, Algorithm::Zstd, 3000),
+            tree(9000),
+        )],
+    );
+    let forged = with_media(Container::Zstd, &other[0], |media| {
+        media.media_set = header.media_set;
+        media.generation = header.generation + 1;
+        (media.family, media.family_count, media.parity_count) = (1, 1, 2);
+    });
+    for stripe in 0..3 {
+        let mut left: Vec<Option<Vec<u8>>> = all.iter().cloned().map(Some).collect();
+        left[stripe] = Some(forged.clone());
+        let refused = MediaSet::open(&devices_of(&slots(&left))).map(drop);
+        let is_foreign = matches!(refused, Err(Error::Foreign { .. }));
+        assert!(is_foreign, "{stripe}: {refused:?}");
+        assert!(repaired(&left).is_err(), "{stripe}");
+        // Without it the set is read as any that lacks a stripe.
+        left[stripe] = None;
+        let found = read_all(&devices_of(&slots(&left)));
+        assert_eq!(found.unwrap(), [expected(&inputs)], "{stripe}");
+    }
+}
+
+/// Goal: media that were copied and then written at both places agree in media set and generation, and are never mixed, read
+/// or repaired.
+#[test]
+fn stripes_of_copies_that_were_written_apart_are_not_mixed() {
+    let first: Vec<Slot> = (0..4).map(|_| Slot::default()).collect();
+    write_set(
+        &devices_of(&first),
+        &shape(Algorithm::Zstd, 1),
+        &tree(5_000),
+    )
+    .unwrap();
+    let copied: Vec<Option<Vec<u8>>> = first.iter().map(|slot| Some(slot.bytes())).collect();
+    let second = slots(&copied);
+    let written = |place: &[Slot], inputs: &[Input]| -> Vec<Vec<u8>> {
+        let init = Shape {
+            disposition: Disposition::Init { skip: true },
+            ..shape(Algorithm::Zstd, 1)
+        };
+        write_set(&devices_of(place), &init, inputs).unwrap();
+        place.iter().map(Slot::bytes).collect()
+    };
+    let (here, there) = (tree(30_000), tree(31_000));
+    let own = written(&first, &here);
+    let strange = written(&second, &there);
+    for stripe in 0..4 {
+        let mut left: Vec<Option<Vec<u8>>> = own.iter().cloned().map(Some).collect();
+        left[stripe] = Some(strange[stripe].clone());
+        let found = read_all(&devices_of(&slots(&left)));
+        assert_eq!(found.unwrap(), [expected(&here)], "{stripe}");
+        let refused = repaired(&left);
+        let is_kept = matches!(refused, Err(Error::Occupied { .. }));
+        assert!(is_kept, "{stripe}: {refused:?}");
+        // Half of each is neither.
+        left[(stripe + 1) % 4] = Some(strange[(stripe + 1) % 4].clone());
+        let refused = read_all(&devices_of(&slots(&left)));
+        assert!(refused.is_err(), "{stripe}");
+    }
 }
 
 #[test]
