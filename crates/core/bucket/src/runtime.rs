@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - The first bucket that is opened or asked starts the runtime, and it lives as long as the process: there is one.
-//! - A request begins when its [`Ticket`] is made. Dropping the ticket aborts the request, and each way of waiting
-//!   consumes the ticket.
+//! - A request begins when its [`Ticket`] is made. Dropping the ticket aborts the request, unless it is detached, and
+//!   each way of waiting consumes the ticket.
 //! - A wait notices the caller's cancel flag within `LOOK`.
 //!
 //! Leaves to others: the requests themselves and their repetition (`store.rs`, `object_store`).
@@ -49,11 +49,12 @@ pub fn handle() -> Result<Handle, Error> {
     Ok(handle)
 }
 
-/// The answer to a request in flight. Dropping it ends the request.
+/// The answer to a request in flight. Dropping it ends the request, unless another part of the room does that.
 #[derive(Debug)]
 pub struct Ticket<T> {
     answer: Receiver<Result<T, Error>>,
-    task: AbortHandle,
+    /// `None`: another ends the request.
+    task: Option<AbortHandle>,
     action: &'static str,
     at: String,
 }
@@ -71,10 +72,16 @@ impl<T: Send + 'static> Ticket<T> {
         });
         Ok(Ticket {
             answer,
-            task: task.abort_handle(),
+            task: Some(task.abort_handle()),
             action,
             at,
         })
+    }
+
+    /// The ticket of a request that goes on without it: the caller has another way to end it.
+    pub(crate) fn detached(mut self) -> Ticket<T> {
+        self.task = None;
+        self
     }
 
     /// Waits for the answer. Errors: also [`Error::Cancelled`] once `cancel` is set.
@@ -134,6 +141,8 @@ impl<T: Send + 'static> Ticket<T> {
 
 impl<T> Drop for Ticket<T> {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }

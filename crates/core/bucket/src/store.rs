@@ -114,6 +114,8 @@ struct Inner {
     connection: Connection,
     /// An abort was not answered: the next ones are not waited for as long.
     is_silent: AtomicBool,
+    /// Parts in flight were cut before an abort: those of the next uploads are not waited for as long.
+    is_slow: AtomicBool,
     given_up: GivenUp,
     /// How long one request is repeated, and how long a store that did not answer all that time is given up.
     patience: Duration,
@@ -333,6 +335,7 @@ impl Bucket {
             name: name.to_owned(),
             connection,
             is_silent: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
             given_up,
             patience: patience.total,
             grace: patience.longest_wait.min(GRACE),
@@ -409,6 +412,10 @@ impl Bucket {
 
     pub(crate) fn is_silent(&self) -> &AtomicBool {
         &self.0.is_silent
+    }
+
+    pub(crate) fn is_slow(&self) -> &AtomicBool {
+        &self.0.is_slow
     }
 
     pub(crate) fn asking(&self) -> Asking {

@@ -6,8 +6,10 @@
 //! Invariants
 //! - The object appears only through `complete`, which succeeds only after the store said so, or after the object was
 //!   seen with this upload's length and label.
-//! - An upload that is dropped is aborted, unless its writer left it for a later one. The abort is sent when no request for a part runs any longer; if it fails,
-//!   the trace and a warning name the upload.
+//! - An upload that is dropped is aborted, unless its writer left it for a later one. The abort is sent when no request
+//!   for a part runs any longer; if it fails, the trace and a warning name the upload.
+//! - A store may put a part away that came whole after it has answered the abort, and charges for it from then on. So the
+//!   requests for parts outlive their tickets: before an abort they are waited for, and only then cut.
 //! - Azure knows no uploads, only blocks that belong to no blob yet. It drops them after a week, or when anyone writes
 //!   the blob. Each block has a random name, so two writers of one blob never share any. There is nothing to abort.
 //! - While no answer says what a completion did, the trace says `Unknown`. In Azure it stays so if the blob is not
@@ -17,16 +19,19 @@
 //! (`longshore_media`, `device/bucket.rs`); adding a completion's headers (`watched.rs`); uploads that killed processes left
 //! (`unfinished.rs`).
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderName, HeaderValue};
 use object_store::multipart::PartId;
 use object_store::path::Path;
-use object_store::{PutMultipartOptions, PutPayload};
+use object_store::{Error as StoreError, PutMultipartOptions, PutPayload};
+use tokio::sync::watch;
 
 use crate::resumed::KnownParts;
 use crate::store::{Bucket, Head, labelled};
@@ -46,6 +51,11 @@ const ABORT_LIMITS: (Duration, Duration) = (Duration::from_secs(3), Duration::fr
 const ABORT_NEXT: Duration = Duration::from_secs(1);
 /// An abort is not repeated by `object_store` when no answer came.
 const ABORT_TRIES: usize = 5;
+/// How long the parts in flight are waited for before an abort: longer than a busy store takes to answer one that came
+/// whole. One that did not is cut, and the store drops it.
+const PARTING: Duration = Duration::from_secs(2);
+/// The same where the parts of another upload were not answered in that time, which these had as well.
+const PARTING_NEXT: Duration = Duration::from_millis(100);
 
 /// A part that the store has.
 #[derive(Debug, Clone)]
@@ -99,6 +109,8 @@ pub struct Upload {
     known: Arc<KnownParts>,
     /// Requests of parts that have not ended.
     in_flight: Arc<AtomicUsize>,
+    /// Dropping it cuts those requests. `None` once it is ended.
+    open: Option<watch::Sender<()>>,
     /// It is complete, or its abort was tried.
     done: bool,
     trace: UploadTrace,
@@ -144,6 +156,7 @@ impl Bucket {
             label,
             known: Arc::new(known),
             in_flight: Arc::default(),
+            open: Some(watch::Sender::new(())),
             done: false,
             trace: UploadTrace::default(),
         })
@@ -180,6 +193,7 @@ impl Upload {
             label,
             known: Arc::default(),
             in_flight: Arc::default(),
+            open: Some(watch::Sender::new(())),
             done: false,
             trace: UploadTrace::default(),
         })
@@ -189,23 +203,42 @@ impl Upload {
         self.trace.clone()
     }
 
-    /// Sends a part. One that was sent before is replaced; the caller waits for the first before it sends the second.
+    /// Sends a part. One that was sent before is replaced; the caller waits for the first before it sends the second. The
+    /// request outlives its ticket, and ends with the upload.
     pub fn part(&self, index: usize, bytes: Bytes) -> Result<Ticket<UploadPart>, Error> {
         let (store, at, id) = (self.bucket.parts(), self.key.clone(), self.id.clone());
         let count = Counted::new(&self.in_flight);
         let running = self.bucket.sending().begin();
         let known = self.known.clone();
-        self.bucket.ask("write a part of", &self.key, async move {
+        let closed = self.open.as_ref().map(watch::Sender::subscribe);
+        let asked = self.bucket.ask("write a part of", &self.key, async move {
             let _count = count;
             if let Some(content_id) = known.has(index, &bytes) {
                 return Ok(UploadPart(PartId { content_id }));
             }
             let len = bytes.len() as u64;
             let payload = PutPayload::from_bytes(bytes);
-            let part = store.put_part(&at, &id, index, payload).await?;
+            let sent = pin!(store.put_part(&at, &id, index, payload));
+            let cut = pin!(async move {
+                match closed {
+                    // It sends nothing: it is dropped.
+                    Some(mut closed) => drop(closed.changed().await),
+                    None => {}
+                }
+            });
+            let part = match select(sent, cut).await {
+                Either::Left((part, _)) => part?,
+                Either::Right(_) => {
+                    return Err(StoreError::NotFound {
+                        path: at.to_string(),
+                        source: "the upload has ended".into(),
+                    });
+                }
+            };
             running.done(len);
             Ok(UploadPart(part))
-        })
+        })?;
+        Ok(asked.detached())
     }
 
     /// Makes the object appear, durably, if its name still has what was `found` there, or still nothing. `len` is the
@@ -351,14 +384,26 @@ impl Upload {
         }
         let (store, at, id) = (self.bucket.parts(), self.key.clone(), self.id.clone());
         let in_flight = self.in_flight.clone();
+        let mut open = self.open.take();
         let wait = self.bucket.grace() / 50;
+        let bucket = self.bucket.clone();
+        let parting = match bucket.is_silent().load(Ordering::Relaxed)
+            || bucket.is_slow().load(Ordering::Relaxed)
+        {
+            true => PARTING_NEXT,
+            false => PARTING,
+        };
         let asked = self
             .bucket
             .ask("abort the upload to", &self.key, async move {
-                // A part that arrives after the abort would stay. All tickets were dropped before.
+                let begun = Instant::now();
                 while in_flight.load(Ordering::Acquire) > 0 {
+                    if begun.elapsed() >= parting {
+                        open = None;
+                    }
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
+                bucket.is_slow().store(open.is_none(), Ordering::Relaxed);
                 for _ in 1..ABORT_TRIES {
                     let aborted = store.abort_multipart(&at, &id).await;
                     if aborted.is_ok() || is_answered() {
@@ -372,7 +417,7 @@ impl Upload {
             true => ABORT_NEXT,
             false => (self.bucket.grace() * 3 / 2).clamp(ABORT_LIMITS.0, ABORT_LIMITS.1),
         };
-        let aborted = asked.and_then(|asked| asked.wait_for(at_most));
+        let aborted = asked.and_then(|asked| asked.wait_for(parting + at_most));
         let is_timeout = matches!(aborted, Err(Error::Cancelled { .. }));
         self.bucket.is_silent().store(is_timeout, Ordering::Relaxed);
         match aborted {
