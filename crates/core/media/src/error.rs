@@ -107,6 +107,20 @@ pub enum Error {
         expected: String,
     },
 
+    #[error(
+        "{} and {} are of one media set that was copied and then written at both places: the first hold backup set {first_set}, \
+         the second {second_set}, and either could be meant",
+        first.join(", "),
+        second.join(", ")
+    )]
+    WrittenApart {
+        /// The devices of each.
+        first: Vec<String>,
+        first_set: Uuid,
+        second: Vec<String>,
+        second_set: Uuid,
+    },
+
     #[error("device {device} is formatted for {found} media families, but {expected} are given")]
     FamilyCount {
         device: String,
@@ -397,7 +411,7 @@ impl Error {
             | Error::TrailerDamaged { .. } => 3189,
             Error::FamilyMissing { .. } => 3132,
             Error::FamilyTwice { .. } | Error::DeviceTwice { .. } => 3227,
-            Error::Foreign { .. } => 3258,
+            Error::Foreign { .. } | Error::WrittenApart { .. } => 3258,
             Error::FamilyCount { .. } => 3231,
             Error::Incomplete { .. } => 3256,
             Error::NoSuchSet { .. } => 3287,
@@ -462,6 +476,9 @@ impl Error {
             Error::FamilyTwice { .. } => "name each stripe once; one of these is a copy",
             Error::Foreign { .. } => {
                 "name only stripes of one media set; `longshore list` shows a stripe's media set"
+            }
+            Error::WrittenApart { .. } => {
+                "name only the devices of one of them; `longshore list DEVICE...` shows when each was written"
             }
             Error::FamilyCount { .. } => {
                 "name as many devices as the media set has, or use --format for a new media set"

@@ -239,7 +239,7 @@ impl MediaSet {
         if members.iter().any(|m| m.window_is_kept()) {
             return MediaSet::from_pipe(members, header);
         }
-        let (members, strangers, set) = of_one_set(members);
+        let (members, strangers, set) = of_one_set(members, data)?;
         let lost_to = |stranger: Stranger| LostStripe {
             device_index: stranger.device_index,
             name: stranger.name,

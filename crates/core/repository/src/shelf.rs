@@ -1074,6 +1074,7 @@ fn broken(error: MediaError) -> BackupState {
             expected: Vec::new(),
         },
         MediaError::Foreign { .. }
+        | MediaError::WrittenApart { .. }
         | MediaError::FamilyTwice { .. }
         | MediaError::FamilyCount { .. } => BackupState::Foreign {
             what: error.to_string(),

@@ -180,6 +180,10 @@ pub fn media(error: &Media) -> Vec<Message> {
             vec![message::FAMILY_TWICE.with(&[device, family, device])]
         }
         Media::Foreign { device, .. } => with_own(message::FOREIGN_VOLUME.with(&[device]), error),
+        Media::WrittenApart { second, .. } => {
+            let devices = second.join(", ");
+            with_own(message::FOREIGN_VOLUME.with(&[&devices]), error)
+        }
         Media::FamilyCount {
             device,
             found,
