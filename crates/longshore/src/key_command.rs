@@ -69,11 +69,8 @@ fn missing(errand: Errand) -> String {
     format!("[encryption] has no `{}`", named(errand))
 }
 
-/// Errors: why a program will not be started.
-pub fn check(command: &[String]) -> Result<(), String> {
-    let Some((program, words)) = command.split_first() else {
-        return Ok(());
-    };
+/// Errors: why a program will not be started with these arguments.
+pub fn check(program: &str, words: &[String]) -> Result<(), String> {
     let not_run = |why: &dyn std::fmt::Display| format!("{program} is not run: {why}");
     child::named(Path::new(program)).map_err(|why| not_run(&why))?;
     for word in words {
@@ -86,17 +83,19 @@ pub fn check(command: &[String]) -> Result<(), String> {
 }
 
 fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
-    check(words)?;
+    let filled = |word: &String| word.replace("{key}", ask.key_id).replace("{set}", ask.set);
     let [program, words @ ..] = words else {
         return Err(missing(ask.errand));
     };
+    let words: Vec<String> = words.iter().map(filled).collect();
+    // A file may be named by what was filled in.
+    check(program, &words)?;
     let command = child::named(Path::new(program)).map_err(|why| why.to_string());
     let mut command = command
         .and_then(|path| child::program(&path, &[]).map_err(|why| why.to_string()))
         .map_err(|why| format!("{program} is not run: {why}"))?;
-    let filled = |word: &String| word.replace("{key}", ask.key_id).replace("{set}", ask.set);
     command
-        .args(words.iter().map(filled))
+        .args(words)
         .env("LONGSHORE_KEY_ID", ask.key_id)
         .env("LONGSHORE_SET", ask.set);
     let cancel = interrupt::cancel_flag();
@@ -105,11 +104,11 @@ fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
         Unanswered::Cancelled => "it was interrupted".to_owned(),
         error => format!("{program}: {error}"),
     })?;
-    let output = Zeroizing::new(said.output);
+    let (output, errors) = (Zeroizing::new(said.output), Zeroizing::new(said.errors));
     match said.status.success() {
         true => Ok(output),
         false => {
-            let errors = String::from_utf8_lossy(&said.errors);
+            let errors = String::from_utf8_lossy(&errors);
             let last = errors.lines().rev().find(|line| !line.trim().is_empty());
             let last = last.map_or(String::new(), |line| format!(", and said: {}", line.trim()));
             Err(format!("{program} ended with {}{last}", said.status))

@@ -96,7 +96,9 @@ fn of_encryption(context: &Context) -> Vec<String> {
         &config.encryption.wrap_command,
         &config.encryption.unwrap_command,
     ] {
-        if let Err(why) = key_command::check(command) {
+        if let [program, words @ ..] = &command[..]
+            && let Err(why) = key_command::check(program, words)
+        {
             found.push(format!("[encryption]: {why}"));
         }
     }

@@ -229,6 +229,19 @@ fn a_program_that_others_can_change_is_not_run_and_the_configuration_is_told() {
         .line(&line)
         .exits(2)
         .says("[encryption] has no `unwrap_command`");
+    // The script's name is known once the key's is.
+    program(&stage, "k1.sh", "exec cat");
+    mode(&stage, "k1.sh", 0o666);
+    let named = stage.path("{key}.sh").display().to_string();
+    configure(
+        &stage,
+        &format!("wrap_command = [\"/bin/sh\", \"{named}\"]\n"),
+    );
+    stage
+        .line("backup app.db --to a.bak --encrypt-to command:k1")
+        .exits(2)
+        .says("is not run");
+    assert!(!stage.path("a.bak").exists());
     configure(&stage, "wrap_command = [\"/bin/cat\"]\n");
     stage
         .line("backup app.db --to a.bak --encrypt-to command:")
