@@ -13,6 +13,10 @@ use longshore_pipeline::{
     run,
 };
 
+/// In a backup that counts as hardware, an accelerator compresses at least this share; a lower share is reported and
+/// does not count.
+pub const IN_HARDWARE: f64 = 0.9;
+
 /// The time and the results of an action.
 #[derive(Debug, Clone)]
 pub struct Timing {

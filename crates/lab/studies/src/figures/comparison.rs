@@ -3,6 +3,7 @@
 //! Invariants
 //! - The verdict follows from the rounds: they agree or contradict only if all of them are on one side.
 //! - Nothing is judged that was measured on another machine only, and nothing that was not measured here.
+//! - A statement that cannot fail here is shown and not counted.
 //! - Few rounds and a model are named before the insight in the headline.
 //!
 //! Leaves to others: the values (`measured.rs`), and the forms of a report (`report`).
@@ -24,6 +25,8 @@ pub enum Verdict {
     Contradicts,
     /// Rounds are on both sides.
     Undecided,
+    /// Cannot fail here.
+    Implied,
     /// Of another machine.
     Open,
     NotMeasured,
@@ -34,21 +37,18 @@ impl Verdict {
         let Some(results) = results else {
             return Verdict::NotMeasured;
         };
-        let on_side = |value: f64| match row.side {
-            Stance::Above(bound) => value > bound,
-            Stance::Below(bound) => value < bound,
-            Stance::NearOne(most) => (value - 1.0).abs() <= most,
-            Stance::Open => false,
+        let Some((low, high)) = row.side.limits() else {
+            return match row.side {
+                Stance::Implied => Verdict::Implied,
+                _ => Verdict::Open,
+            };
         };
-        match (row.side, on_side(results.min), on_side(results.max)) {
-            (Stance::Open, ..) => Verdict::Open,
-            // Both ends may be on either side of a narrow strip.
-            (Stance::NearOne(_), false, false) if results.min < 1.0 && results.max > 1.0 => {
-                Verdict::Undecided
-            }
-            (_, true, true) => Verdict::Agrees,
-            (_, false, false) => Verdict::Contradicts,
-            _ => Verdict::Undecided,
+        if low < results.min && results.max < high {
+            Verdict::Agrees
+        } else if results.max <= low || high <= results.min {
+            Verdict::Contradicts
+        } else {
+            Verdict::Undecided
         }
     }
 
@@ -58,6 +58,7 @@ impl Verdict {
             Verdict::Agrees => "agrees",
             Verdict::Contradicts => "CONTRADICTS",
             Verdict::Undecided => "undecided: rounds on both sides",
+            Verdict::Implied => "implied, not counted",
             Verdict::Open => "another machine",
             Verdict::NotMeasured => "not measured here",
         }
@@ -68,6 +69,8 @@ impl Verdict {
 struct Judged<'a> {
     row: &'a Published,
     results: Option<RoundResults>,
+    /// That have the row's quantity.
+    rounds: usize,
     words: Option<&'a str>,
     verdict: Verdict,
 }
@@ -86,6 +89,7 @@ impl Judged<'_> {
         Judged {
             row,
             results,
+            rounds: measured.rounds_of(row.ours),
             words,
             verdict,
         }
@@ -99,9 +103,14 @@ impl Judged<'_> {
         }
     }
 
-    fn cells(&self, rounds: usize) -> Vec<Cell> {
+    fn is_compared(&self) -> bool {
+        use Verdict::{Agrees, Contradicts, Undecided};
+        matches!(self.verdict, Agrees | Contradicts | Undecided)
+    }
+
+    fn cells(&self) -> Vec<Cell> {
         let row = self.row;
-        let range = self.results.filter(|_| rounds > 1);
+        let range = self.results.filter(|_| self.rounds > 1);
         let shown = match (row.stated.number(), row.unit) {
             (Some(_), unit) if !unit.is_empty() => {
                 format!("{} {unit}", row.stated.shown(row.decimals))
@@ -177,7 +186,7 @@ pub fn report(
             Column::number("Ours / published", "", 2),
             Column::text("Kind"),
         ],
-        row_values: judged.iter().map(|j| j.cells(measured.rounds)).collect(),
+        row_values: judged.iter().map(Judged::cells).collect(),
     };
     let mut prose = vec![
         format!("The figure: {}", figure.shows),
@@ -226,9 +235,20 @@ fn headline(judged: &[Judged], measured: &OurValues) -> String {
             counted(measured.rounds, "round")
         ));
     }
+    let fewest = judged.iter().filter(|j| j.is_compared()).map(|j| j.rounds);
+    // A backup that did not count leaves a gap in its round.
+    if let Some(rounds) = fewest
+        .min()
+        .filter(|n| *n < ENOUGH_ROUNDS.min(measured.rounds))
+    {
+        told.push(format!(
+            "Only {} for some statements, so chance may decide them.",
+            counted(rounds, "round")
+        ));
+    }
     let (agrees, undecided) = (count(Verdict::Agrees), count(Verdict::Undecided));
     let wrong: Vec<String> = judged.iter().filter_map(Judged::contradiction).collect();
-    let compared = agrees + undecided + wrong.len();
+    let compared = judged.iter().filter(|j| j.is_compared()).count();
     if compared > 0 {
         told.push(format!(
             "Of {} that can be compared, {agrees} agree{}, {} contradict{}{}.",
@@ -315,7 +335,38 @@ mod tests {
             verdict(Stance::NearOne(0.1), 1.5, 1.6),
             Verdict::Contradicts
         );
+        let slightly = Stance::Between(1.0, 1.25);
+        assert_eq!(verdict(slightly, 1.1, 1.2), Verdict::Agrees);
+        assert_eq!(verdict(slightly, 0.9, 1.3), Verdict::Undecided);
+        assert_eq!(verdict(slightly, 1.3, 9.0), Verdict::Contradicts);
+        assert_eq!(verdict(slightly, 0.8, 0.9), Verdict::Contradicts);
         assert_eq!(verdict(Stance::Open, 1.5, 1.6), Verdict::Open);
+        assert_eq!(verdict(Stance::Implied, -1.0, 1.6), Verdict::Implied);
+    }
+
+    #[test]
+    fn what_cannot_fail_is_not_counted_and_gaps_are_told() {
+        let row = |what, ours, side| Published::order(what, ("×", 2), "more", ours, side);
+        let rows = [
+            row("size", Ours::Ratio("none", "xpress"), Stance::Implied),
+            row("time", Ours::Ratio("xpress", "hard"), Stance::Above(1.0)),
+        ];
+        let mut measured = OurValues::of_rounds(3);
+        for round in 0..3 {
+            measured.add_in(round, "none", 3.0);
+            measured.add_in(round, "xpress", 2.0);
+        }
+        measured.add_in(2, "hard", 1.0);
+        let judged: Vec<Judged> = rows.iter().map(|r| Judged::of(r, &measured)).collect();
+        assert_eq!(
+            headline(&judged, &measured),
+            "Only 1 round for some statements, so chance may decide them. Of 1 published statement that can be compared, \
+             1 agrees, 0 contradict."
+        );
+        let (size, time) = (judged[0].cells(), judged[1].cells());
+        assert_eq!(size[3], Cell::from("implied, not counted"));
+        assert_eq!(size[4], Cell::from("1.50–1.50"));
+        assert_eq!(time[4], Cell::from(None::<String>));
     }
 
     #[test]
@@ -337,7 +388,7 @@ mod tests {
             "Only 1 round, so chance may decide. Of 1 published statement that can be compared, 0 agree, 1 contradicts. \
              Contradicted: QAT_DEFLATE smaller than MS_XPRESS: published about 13.0 %, here -7.6 %."
         );
-        let cells = judged[0].cells(1);
+        let cells = judged[0].cells();
         assert_eq!(cells[2], Cell::from("-7.6 %"));
         assert_eq!(cells[3], Cell::from("CONTRADICTS"));
     }

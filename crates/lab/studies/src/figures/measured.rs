@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - A value that was not measured is absent, never 0.
-//! - A quantity of two values is taken within a round, so that a drift in the machine's speed affects it little.
+//! - A quantity of two values is taken within a round, so that a drift in the machine's speed affects it little. A round
+//!   that lacks one of them has no such quantity.
 //! - A value of a model is marked, and the mark reaches the headline.
 //!
 //! Leaves to others: measuring (`trials.rs` and the studies), and judging (`comparison.rs`).
@@ -28,17 +29,23 @@ pub enum Ours {
     Gain(&'static str, &'static str),
     /// The first without the second.
     Difference(&'static str, &'static str),
+    /// The larger of two quantities.
+    Larger(&'static Ours, &'static Ours),
+    /// The first quantity divided by the second.
+    Quotient(&'static Ours, &'static Ours),
     /// Words, such as a processor's name.
     Fact(&'static str),
     /// No study here can have it.
     Nothing,
 }
 
+/// Values by their round; a round without one was not measured.
+type ByRound = BTreeMap<usize, f64>;
+
 /// The findings of a study for a figure.
 #[derive(Debug, Clone, Default)]
 pub struct OurValues {
-    /// Under each name its values, one for each round.
-    values: BTreeMap<String, Vec<f64>>,
+    values: BTreeMap<String, ByRound>,
     facts: BTreeMap<String, String>,
     /// Tables and charts of the study.
     pub sections: Vec<Section>,
@@ -62,10 +69,16 @@ impl OurValues {
         }
     }
 
-    /// Adds the value of one more round. One that is no number was not measured.
+    /// Adds the value of a study that has one round or none.
     pub fn add(&mut self, name: impl Into<String>, value: f64) {
+        self.add_in(0, name, value);
+    }
+
+    /// Adds the value of a round. One that is no number was not measured.
+    pub fn add_in(&mut self, round: usize, name: impl Into<String>, value: f64) {
         if value.is_finite() {
-            self.values.entry(name.into()).or_default().push(value);
+            let values = self.values.entry(name.into()).or_default();
+            values.insert(round, value);
         }
     }
 
@@ -74,7 +87,7 @@ impl OurValues {
     }
 
     /// The figures of one backup, each under `TRIAL/FIGURE`.
-    pub fn add_backup(&mut self, trial: &str, taken: &Timing) {
+    pub fn add_backup(&mut self, round: usize, trial: &str, taken: &Timing) {
         let rate = |bytes: u64| bytes as f64 / f64::from(1 << 20) / taken.wall_s.max(1e-9);
         for (figure, value) in [
             ("s", Some(taken.wall_s)),
@@ -96,7 +109,7 @@ impl OurValues {
             ("read_us", taken.read_latency_us()),
         ] {
             if let Some(value) = value {
-                self.add(format!("{trial}/{figure}"), value);
+                self.add_in(round, format!("{trial}/{figure}"), value);
             }
         }
     }
@@ -104,7 +117,7 @@ impl OurValues {
     /// Gives the figures of a trial a second name.
     pub fn alias(&mut self, trial: &str, name: &str) {
         let own = format!("{trial}/");
-        let found: Vec<(String, Vec<f64>)> = self
+        let found: Vec<(String, ByRound)> = self
             .values
             .iter()
             .filter_map(|(key, values)| {
@@ -129,26 +142,41 @@ impl OurValues {
 
     /// The results of a quantity over the rounds; `None` if it was not measured.
     pub fn results(&self, ours: Ours) -> Option<RoundResults> {
-        let of = |name: &str| self.values.get(name);
-        let both = |a: &str, b: &str, value: fn(f64, f64) -> f64| {
-            let pairs = of(a)?.iter().zip(of(b)?);
-            let values = pairs.map(|(a, b)| value(*a, *b));
-            RoundResults::of(values.filter(|value| value.is_finite()))
-        };
+        RoundResults::of(self.by_round(ours).into_values())
+    }
+
+    /// How many rounds have this quantity.
+    pub fn rounds_of(&self, ours: Ours) -> usize {
+        self.by_round(ours).len()
+    }
+
+    fn by_round(&self, ours: Ours) -> ByRound {
+        let of = |name: &str| self.values.get(name).cloned().unwrap_or_default();
         match ours {
-            Ours::Value(name) => RoundResults::of(of(name)?.iter().copied()),
-            Ours::Ratio(a, b) => both(a, b, |a, b| a / b),
-            Ours::Saving(a, b) => both(a, b, |a, b| 100.0 * (1.0 - a / b)),
-            Ours::Gain(a, b) => both(a, b, |a, b| 100.0 * (a / b - 1.0)),
-            Ours::Difference(a, b) => both(a, b, |a, b| a - b),
-            Ours::Fact(_) | Ours::Nothing => None,
+            Ours::Value(name) => of(name),
+            Ours::Ratio(a, b) => both(&of(a), &of(b), |a, b| a / b),
+            Ours::Saving(a, b) => both(&of(a), &of(b), |a, b| 100.0 * (1.0 - a / b)),
+            Ours::Gain(a, b) => both(&of(a), &of(b), |a, b| 100.0 * (a / b - 1.0)),
+            Ours::Difference(a, b) => both(&of(a), &of(b), |a, b| a - b),
+            Ours::Larger(a, b) => both(&self.by_round(*a), &self.by_round(*b), f64::max),
+            Ours::Quotient(a, b) => both(&self.by_round(*a), &self.by_round(*b), |a, b| a / b),
+            Ours::Fact(_) | Ours::Nothing => ByRound::new(),
         }
     }
 
     pub fn median(&self, name: &str) -> Option<f64> {
         let values = self.values.get(name)?;
-        crate::spread::median(values.iter().copied())
+        crate::spread::median(values.values().copied())
     }
+}
+
+/// A quantity of two in each round that has both.
+fn both(a: &ByRound, b: &ByRound, value: fn(f64, f64) -> f64) -> ByRound {
+    let pairs = a
+        .iter()
+        .filter_map(|(round, a)| Some((round, a, b.get(round)?)));
+    let values = pairs.map(|(round, a, b)| (*round, value(*a, *b)));
+    values.filter(|(_, value)| value.is_finite()).collect()
 }
 
 #[cfg(test)]
@@ -158,9 +186,9 @@ mod tests {
     #[test]
     fn a_quantity_of_two_is_taken_within_each_round() {
         let mut measured = OurValues::default();
-        for (a, b) in [(2.0, 1.0), (30.0, 10.0)] {
-            measured.add("a", a);
-            measured.add("b", b);
+        for (round, (a, b)) in [(2.0, 1.0), (30.0, 10.0)].into_iter().enumerate() {
+            measured.add_in(round, "a", a);
+            measured.add_in(round, "b", b);
         }
         let ratio = measured.results(Ours::Ratio("a", "b")).unwrap();
         assert_eq!((ratio.min, ratio.median, ratio.max), (2.0, 2.5, 3.0));
@@ -169,5 +197,29 @@ mod tests {
         assert_eq!(measured.results(Ours::Value("c")), None);
         measured.add("zero", 0.0);
         assert_eq!(measured.results(Ours::Ratio("a", "zero")), None);
+        let larger = Ours::Larger(&Ours::Ratio("a", "b"), &Ours::Value("b"));
+        let larger = measured.results(larger).unwrap();
+        assert_eq!((larger.min, larger.max), (2.0, 10.0));
+    }
+
+    /// The first round of one trial did not count: its second must not meet the first of the other.
+    #[test]
+    fn a_round_that_lacks_one_of_two_has_no_quantity_of_both() {
+        let mut measured = OurValues::of_rounds(3);
+        for (round, xpress) in [10.0, 20.0, 40.0].into_iter().enumerate() {
+            measured.add_in(round, "xpress", xpress);
+        }
+        measured.add_in(1, "hard", 10.0);
+        measured.add_in(2, "hard", 20.0);
+        const SPEED_UP: Ours = Ours::Ratio("xpress", "hard");
+        let results = measured.results(SPEED_UP).unwrap();
+        assert_eq!((results.min, results.max), (2.0, 2.0));
+        assert_eq!(measured.rounds_of(SPEED_UP), 2);
+        assert_eq!(measured.rounds_of(Ours::Value("xpress")), 3);
+        let apart = Ours::Quotient(&SPEED_UP, &Ours::Value("none"));
+        assert_eq!(
+            (measured.results(apart), measured.rounds_of(apart)),
+            (None, 0)
+        );
     }
 }

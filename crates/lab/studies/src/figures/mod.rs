@@ -106,4 +106,25 @@ mod tests {
             }
         }
     }
+
+    /// The white paper measured hardware only.
+    #[test]
+    fn a_number_published_for_hardware_is_not_judged_for_software() {
+        let mut marked = 0;
+        for (_, figure) in all().filter(|(_, figure)| figure.id.starts_with("S0.")) {
+            for row in figure.rows {
+                let ours = format!("{:?}", row.ours);
+                let is_software = ["/qat/", "/high/"].iter().any(|key| ours.contains(key));
+                if is_software && row.sureness != Sureness::Picture {
+                    let what = format!("{}: {}", figure.id, row.what);
+                    let told = format!("{} {}", row.what, row.stated.shown(0));
+                    assert!(told.contains("(published for hardware)"), "{what}");
+                    let is_judged = row.side.limits().is_some();
+                    assert!(row.stated.number().is_none() || !is_judged, "{what}");
+                    marked += 1;
+                }
+            }
+        }
+        assert!(marked >= 8, "{marked}");
+    }
 }

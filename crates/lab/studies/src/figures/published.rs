@@ -113,6 +113,9 @@ impl Stated {
     }
 }
 
+/// Up to so many times as much is "almost equal" or "slightly" more.
+pub const SLIGHTLY: f64 = 1.25;
+
 /// The side on which a publication is: what ours must be for both to agree.
 #[derive(Debug, Clone, Copy)]
 pub enum Stance {
@@ -120,8 +123,25 @@ pub enum Stance {
     Below(f64),
     /// No further from 1 than this: "equal", "almost".
     NearOne(f64),
+    /// Above the first and below the second: "very slightly better".
+    Between(f64, f64),
+    /// The sample or the model makes it so on every machine: a verdict that cannot fail is none.
+    Implied,
     /// A value of another machine, which agrees with nothing and contradicts nothing.
     Open,
+}
+
+impl Stance {
+    /// Between which values ours agrees; `None`: nothing is judged.
+    pub fn limits(self) -> Option<(f64, f64)> {
+        match self {
+            Stance::Above(bound) => Some((bound, f64::INFINITY)),
+            Stance::Below(bound) => Some((f64::NEG_INFINITY, bound)),
+            Stance::NearOne(most) => Some((1.0 - most, 1.0 + most)),
+            Stance::Between(low, high) => Some((low, high)),
+            Stance::Implied | Stance::Open => None,
+        }
+    }
 }
 
 /// One published value or statement.

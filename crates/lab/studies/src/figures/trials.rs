@@ -20,10 +20,7 @@ use crate::report::{
 };
 use crate::scratch::Scratch;
 use crate::spread::{RoundResults, median};
-use crate::timing::{Timing, take};
-
-/// An accelerator compresses at least this share of a backup that counts as hardware.
-const IN_HARDWARE: f64 = 0.9;
+use crate::timing::{IN_HARDWARE, Timing, take};
 
 /// Where a trial's stripes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,10 +176,10 @@ pub fn measured(bench: &Workbench, tried: &[Tried], missing: Vec<String>) -> Our
     let mut short = Vec::new();
     for one in tried {
         let wanted = one.trial.mode != OffloadMode::Software;
-        for taken in &one.taken {
+        for (round, taken) in one.taken.iter().enumerate() {
             match wanted && taken.accelerator_share() < IN_HARDWARE {
                 true => short.push(one.trial.label.clone()),
-                false => measured.add_backup(&one.trial.key, taken),
+                false => measured.add_backup(round, &one.trial.key, taken),
             }
         }
     }

@@ -7,7 +7,7 @@
 //! Leaves to others: which figure needs what (`papers`).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use longshore_pipeline::{RunContext, SourceSpec};
 
 use super::measured::OurValues;
 use crate::sample::SampleKind;
+use crate::scratch::Scratch;
 use crate::stock;
 
 /// The settings of all figures.
@@ -79,6 +80,18 @@ impl<'a> Workbench<'a> {
         let spec = self.spec;
         let path = stock::sample_in(storage, &spec.work, kind, spec.sample_bytes, &|_| {})?;
         Ok(SourceSpec::Sqlite(path))
+    }
+
+    /// How many different directories there are for stripes.
+    pub fn volumes(&self) -> Result<usize> {
+        let (storage, dirs) = (&*self.context.storage, &self.spec.dirs);
+        // Directories that do not exist yet are made here, as they are for each backup.
+        let _made = Scratch::new(storage, dirs)?;
+        let places: BTreeSet<PathBuf> = dirs
+            .iter()
+            .map(|dir| storage.canonical(dir))
+            .collect::<Result<_, _>>()?;
+        Ok(places.len())
     }
 
     /// Whether an accelerator can compress QAT_DEFLATE.

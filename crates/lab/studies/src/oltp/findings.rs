@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - Every second belongs to one phase, that of its middle; a quiet phase has no backups and loses nothing.
+//! - A phase of hardware of which an accelerator compressed less than [`IN_HARDWARE`] has a row that says so, and no values.
 //! - The value of a phase without a transaction is absent, its rate 0.
 //!
 //! Leaves to others: the run (`mod.rs`), and reading logs (`transactions.rs`).
@@ -14,7 +15,12 @@ use crate::report::{
     counted as in_words,
 };
 use crate::spread::median;
-use crate::timing::Timing;
+use crate::timing::{IN_HARDWARE, Timing};
+
+/// The key of the phase that asks for hardware.
+pub const HARD: &str = "hard";
+/// The key of such a phase that does not count as hardware: it has no values.
+const MIXED: &str = "mixed";
 
 /// A phase of the study.
 #[derive(Debug, Clone)]
@@ -41,6 +47,13 @@ impl Phase {
             to_s: 0.0,
             backups: Vec::new(),
         }
+    }
+
+    /// Which part accelerators compressed, 0 to 1; `None`: the phase did not ask for them.
+    fn accelerator_share(&self) -> Option<f64> {
+        let shares = self.backups.iter().map(Timing::accelerator_share);
+        let all = shares.sum::<f64>() / self.backups.len().max(1) as f64;
+        (self.key == HARD).then_some(all)
     }
 
     fn backup_s(&self) -> Option<f64> {
@@ -84,11 +97,25 @@ pub fn found(
     spec: &OltpSpec,
     kind: LoadKind,
     platform: Vec<(String, String)>,
-    phases: Vec<Phase>,
+    mut phases: Vec<Phase>,
     all: &Transactions,
     begun_s: f64,
-    missing: Vec<String>,
+    mut missing: Vec<String>,
 ) -> OltpFound {
+    for phase in &mut phases {
+        let Some(share) = phase.accelerator_share().filter(|s| *s < IN_HARDWARE) else {
+            continue;
+        };
+        let percent = 100.0 * share;
+        missing.push(format!(
+            "{} (the accelerator compressed {percent:.1} %, less than {:.0} %)",
+            phase.name,
+            100.0 * IN_HARDWARE
+        ));
+        // Neither a figure nor a reader takes it for hardware.
+        phase.key = MIXED;
+        phase.name = format!("QAT_DEFLATE, {percent:.1} % in hardware");
+    }
     let rate = |phase: &Phase| all.rate(phase.from_s, phase.to_s);
     let quiet = phases.iter().filter(|p| p.key.is_empty()).map(rate);
     let quiet = median(quiet).unwrap_or(0.0);
@@ -102,7 +129,8 @@ pub fn found(
         })
         .collect();
     let mut values = vec![("quiet/tps".to_owned(), quiet)];
-    for one in counted.iter().filter(|c| !c.phase.key.is_empty()) {
+    let valued = |c: &&Counted| !c.phase.key.is_empty() && c.phase.key != MIXED;
+    for one in counted.iter().filter(valued) {
         let mut put = |figure: &str, value: Option<f64>| {
             let name = format!("{}/{figure}", one.phase.key);
             values.extend(value.map(|value| (name, value)));
@@ -301,5 +329,99 @@ fn over_time(phases: &[Phase], all: &Transactions, begun_s: f64) -> Section {
                 lines(&|from, to| all.times(from, to).map(|t| t.p99_ms)),
             ),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use longshore_pipeline::{EngineShare, Limit};
+
+    use super::*;
+
+    fn in_hardware(percent: u64) -> Timing {
+        let share = |name: &str, is_accelerator, plain_bytes| EngineShare {
+            name: name.into(),
+            is_accelerator,
+            plain_bytes,
+            ..EngineShare::default()
+        };
+        Timing {
+            wall_s: 1.0,
+            cpu_s: 1.0,
+            system_cpu_percent: None,
+            plain_bytes: 100,
+            stored_bytes: 50,
+            cpu_c: None,
+            drive_c: None,
+            cold_bytes: 0,
+            limit: Limit::Source,
+            engines: vec![
+                share("qatzip", true, percent),
+                share("isa-l", false, 100 - percent),
+            ],
+            samples: Vec::new(),
+            buffers: (1, 1),
+            core_percents: Vec::new(),
+        }
+    }
+
+    fn found_with(percents: &[u64]) -> OltpFound {
+        let spec = OltpSpec {
+            kind: None,
+            bytes: 1,
+            clients: 1,
+            think: Duration::ZERO,
+            phase: Duration::from_secs(1),
+            work: PathBuf::new(),
+            dirs: Vec::new(),
+            stripes: 1,
+            max_cpu: None,
+            quick: true,
+            program: PathBuf::new(),
+        };
+        let mut software = Phase::of("qat", "QAT_DEFLATE software");
+        software.backups = vec![in_hardware(0)];
+        let mut hardware = Phase::of(HARD, "QAT_DEFLATE hardware");
+        hardware.backups = percents.iter().copied().map(in_hardware).collect();
+        let phases = vec![Phase::quiet("quiet, before"), software, hardware];
+        let all = Transactions::default();
+        found(
+            &spec,
+            LoadKind::Sqlite,
+            Vec::new(),
+            phases,
+            &all,
+            0.0,
+            Vec::new(),
+        )
+    }
+
+    #[test]
+    fn a_phase_that_software_compressed_does_not_count_as_hardware() {
+        let has = |found: &OltpFound, key: &str| {
+            found
+                .values()
+                .any(|(name, _)| name.split('/').next() == Some(key))
+        };
+        let whole = found_with(&[100, 80]);
+        assert!(has(&whole, "hard") && whole.missing.is_empty());
+        assert!(whole.report.to_text().contains("QAT_DEFLATE hardware"));
+        for (percents, shown) in [(vec![100, 79], "89.5 %"), (vec![0], "0.0 %")] {
+            let found = found_with(&percents);
+            assert!(has(&found, "qat") && !has(&found, "hard") && !has(&found, MIXED));
+            let told = format!(
+                "QAT_DEFLATE hardware (the accelerator compressed {shown}, less than 90 %)"
+            );
+            assert_eq!(found.missing, [told]);
+            let text = found.report.to_text();
+            assert!(!text.contains("QAT_DEFLATE hardware"), "{text}");
+            assert!(
+                text.contains(&format!("QAT_DEFLATE, {shown} in hardware")),
+                "{text}"
+            );
+        }
     }
 }

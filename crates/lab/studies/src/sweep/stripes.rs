@@ -19,7 +19,7 @@ use crate::report::{
     At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
 };
 use crate::scratch::Scratch;
-use crate::timing::{Timing, pause, take};
+use crate::timing::{IN_HARDWARE, Timing, pause, take};
 
 /// The published study's stripe counts.
 pub const STRIPES: [usize; 9] = [1, 2, 4, 6, 8, 10, 12, 14, 16];
@@ -52,9 +52,6 @@ const HARDWARE: Kind = Kind {
     mode: OffloadMode::Hardware,
 };
 
-/// In a backup that counts as hardware, an accelerator compresses at least this share; a lower share is reported and
-/// does not count.
-const IN_HARDWARE: f64 = 0.9;
 /// From this share on, it is not shown in a row's name.
 const ALL_OF_IT: f64 = 0.9995;
 

@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - No device is touched: the model of both drives answers, in virtual time and from a seed.
+//! - The model and its queries were made to have the published signs: no row is judged.
 //!
 //! Leaves to others: the simulations (`cache_figures`).
 
@@ -10,7 +11,7 @@ use longshore_policy::model::Profile;
 
 use super::super::measured::OurValues;
 use super::super::measured::Ours::{Nothing, Value};
-use super::super::published::Stance::{Above, Below, Open};
+use super::super::published::Stance::{Implied, Open};
 use super::super::published::Stated::{Number, UpTo, Words};
 use super::super::published::Sureness::{Approximate, Prose};
 use super::super::published::{Figure, Paper, Published};
@@ -35,35 +36,35 @@ const F1: Figure = Figure {
             ("", 0),
             (Number(20.0), Prose),
             Value("flash wins"),
-            Above(11.0),
+            Implied,
         ),
         Published::number(
             "Queries faster on Optane",
             ("", 0),
-            (Words("13 and 16, so 2"), Prose),
+            (Words("13 and 16"), Prose),
             Value("optane wins"),
-            Below(11.0),
+            Implied,
         ),
         Published::number(
             "Largest advantage of the Optane",
             ("%", 1),
             (UpTo(3.0), Approximate),
             Value("optane by"),
-            Above(0.0),
+            Implied,
         ),
         Published::number(
             "Largest advantage of the flash",
             ("%", 1),
             (UpTo(23.0), Approximate),
             Value("flash by"),
-            Above(0.0),
+            Implied,
         ),
         Published::number(
             "Block requests, Optane by flash",
             ("×", 2),
             (UpTo(2.5), Approximate),
             Value("requests"),
-            Above(1.0),
+            Implied,
         ),
         Published::number(
             "Largest block request, Optane",
@@ -104,14 +105,14 @@ const F2: Figure = Figure {
             ("×", 2),
             (UpTo(7.4), Approximate),
             Value("small"),
-            Above(1.0),
+            Implied,
         ),
         Published::order(
             "Optane at large reads and a deep queue",
             ("×", 2),
             "no improvement",
             Value("large"),
-            Below(1.0),
+            Implied,
         ),
     ],
     claim: "a cache must limit the size and the number of requests at its fast device.",
@@ -209,6 +210,9 @@ fn grid(bench: &Workbench) -> Result<OurValues> {
         measured.add("small", shallow.1.first().copied().unwrap_or(f64::NAN));
         measured.add("large", deep.1.last().copied().unwrap_or(f64::NAN));
     }
+    let held = "Agreement proves nothing here: the models were calibrated on these published values, and tests hold them to \
+                these.";
+    measured.findings.push(held.into());
     measured.sections = vec![section];
     Ok(measured)
 }

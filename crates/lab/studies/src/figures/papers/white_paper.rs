@@ -1,7 +1,9 @@
 //! S0: the white paper about QAT in 4th-generation Xeons and backup compression of SQL Server 2022.
 //!
 //! Invariants
-//! - Its numbers are for QAT hardware. Rows of software say so, because no number was published for software.
+//! - Its numbers are for QAT hardware. Rows of software say so, because no number was published for software; such a
+//!   number is not judged.
+//! - A maximum over both databases is one row, compared with ours over both.
 //! - Figures 3 to 5 show one study, and 6 and 7 another: each runs once for all of its figures.
 //!
 //! Leaves to others: making the backups (`trials.rs`), and the load (`crate::oltp`).
@@ -12,9 +14,11 @@ use anyhow::Result;
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::SourceSpec;
 
-use super::super::measured::OurValues;
-use super::super::measured::Ours::{Difference, Fact, Gain, Ratio, Saving, Value};
-use super::super::published::Stance::Above;
+use super::super::measured::Ours::{
+    Difference, Fact, Gain, Larger, Quotient, Ratio, Saving, Value,
+};
+use super::super::measured::{OurValues, Ours};
+use super::super::published::Stance::{Above, Open};
 use super::super::published::Stated::{About, UpTo};
 use super::super::published::Sureness::Approximate;
 use super::super::published::{Figure, Paper, Published};
@@ -53,6 +57,7 @@ const T2: Figure = Figure {
             "base 1.9, all-core maximum and during the run 2.9 GHz",
             "clock",
         ),
+        Published::fact("Turbo", "on", "turbo"),
         Published::fact("Prefetchers", "DCU HW", "prefetchers"),
         Published::fact(
             "Accelerator",
@@ -69,6 +74,7 @@ const T2: Figure = Figure {
         Published::fact("Microcode", "0x2b0001b000000000", "microcode"),
         Published::fact("Kernel", "Windows Server 2022, 10.0.20348.587", "kernel"),
         Published::fact("Governor", "Performance", "governor"),
+        Published::fact("Power policy", "Performance", "policy"),
         Published::fact("TDP and C-states", "350 W, at most C0/C1", "power"),
     ],
     claim: "the accelerator is the only difference between both configurations.",
@@ -78,7 +84,8 @@ const T2: Figure = Figure {
         "a footnote has more than 40 cores per socket, this table 60.",
     ],
     made_by: "the record of this machine, as every report has it; nothing is run.",
-    not_shown: "prefetchers, BIOS and power limits, which Linux does not tell without root's tools.",
+    not_shown: "turbo, which is not read here; prefetchers, BIOS and power limits, which Linux does not tell without root's \
+                tools.",
     make: hardware,
 };
 
@@ -113,23 +120,40 @@ const T3: Figure = Figure {
     make: databases,
 };
 
+const STAE_SPEED_UP: Ours = Ratio("stae/xpress/s", "stae/hard/s");
+const TPROCC_SPEED_UP: Ours = Ratio("tprocc/xpress/s", "tprocc/hard/s");
+
 const F3: Figure = Figure {
     id: "S0.F3",
     title: "Backup-time speed-up, idle server",
     shows: "bars for each database: time with XPRESS divided by time with QAT",
     rows: &[
         Published::number(
-            "Speed-up with hardware, STAE",
+            "Best speed-up with hardware of both databases",
             TIMES,
             (UpTo(3.27), Approximate),
-            Ratio("stae/xpress/s", "stae/hard/s"),
+            Larger(&STAE_SPEED_UP, &TPROCC_SPEED_UP),
+            Above(1.0),
+        ),
+        Published::order(
+            "Speed-up with hardware, STAE",
+            TIMES,
+            "above 1",
+            STAE_SPEED_UP,
             Above(1.0),
         ),
         Published::order(
             "Speed-up with hardware, TPROC-C like",
             TIMES,
-            "lower than with STAE, above 1",
-            Ratio("tprocc/xpress/s", "tprocc/hard/s"),
+            "above 1",
+            TPROCC_SPEED_UP,
+            Above(1.0),
+        ),
+        Published::order(
+            "Speed-up with hardware, STAE by TPROC-C like",
+            TIMES,
+            "STAE gains more",
+            Quotient(&STAE_SPEED_UP, &TPROCC_SPEED_UP),
             Above(1.0),
         ),
         Published::order(
@@ -159,23 +183,33 @@ const F3: Figure = Figure {
 const IDLE: &str = "both samples to 8 stripes, MS_XPRESS and QAT_DEFLATE LOW in turns (and MEDIUM and HIGH for the ratio), \
                     MAXTRANSFERSIZE and BUFFERCOUNT by default.";
 
+const STAE_LESS_CPU: Ours = Saving("stae/hard/cpu", "stae/xpress/cpu");
+const TPROCC_LESS_CPU: Ours = Saving("tprocc/hard/cpu", "tprocc/xpress/cpu");
+
 const F4: Figure = Figure {
     id: "S0.F4",
     title: "CPU utilisation, idle server",
     shows: "CPU utilisation for each database and mode",
     rows: &[
         Published::number(
-            "Less CPU with hardware, STAE",
+            "Less CPU with hardware, best of both databases",
             PERCENT,
             (UpTo(69.0), Approximate),
-            Saving("stae/hard/cpu", "stae/xpress/cpu"),
+            Larger(&STAE_LESS_CPU, &TPROCC_LESS_CPU),
             Above(0.0),
         ),
-        Published::number(
+        Published::order(
+            "Less CPU with hardware, STAE",
+            PERCENT,
+            "less",
+            STAE_LESS_CPU,
+            Above(0.0),
+        ),
+        Published::order(
             "Less CPU with hardware, TPROC-C like",
             PERCENT,
-            (UpTo(69.0), Approximate),
-            Saving("tprocc/hard/cpu", "tprocc/xpress/cpu"),
+            "less",
+            TPROCC_LESS_CPU,
             Above(0.0),
         ),
         Published::picture("CPU with XPRESS, STAE", PERCENT, Value("stae/xpress/cpu")),
@@ -231,32 +265,46 @@ const F5: Figure = Figure {
     shows: "uncompressed size divided by compressed size, two databases and two algorithms",
     rows: &[
         Published::number(
-            "QAT_DEFLATE LOW smaller than MS_XPRESS, STAE",
+            "QAT_DEFLATE hardware smaller than MS_XPRESS, STAE",
+            PERCENT,
+            (About(13.0), Approximate),
+            Saving("stae/hard/bytes", "stae/xpress/bytes"),
+            Above(0.0),
+        ),
+        Published::number(
+            "QAT_DEFLATE hardware smaller than MS_XPRESS, TPROC-C like",
+            PERCENT,
+            (About(2.0), Approximate),
+            Saving("tprocc/hard/bytes", "tprocc/xpress/bytes"),
+            Above(0.0),
+        ),
+        Published::number(
+            "QAT_DEFLATE LOW in software smaller than MS_XPRESS, STAE (published for hardware)",
             PERCENT,
             (About(13.0), Approximate),
             Saving("stae/qat/bytes", "stae/xpress/bytes"),
-            Above(0.0),
+            Open,
         ),
         Published::number(
-            "QAT_DEFLATE LOW smaller than MS_XPRESS, TPROC-C like",
+            "QAT_DEFLATE LOW in software smaller than MS_XPRESS, TPROC-C like (published for hardware)",
             PERCENT,
             (About(2.0), Approximate),
             Saving("tprocc/qat/bytes", "tprocc/xpress/bytes"),
-            Above(0.0),
+            Open,
         ),
         Published::number(
-            "QAT_DEFLATE HIGH smaller than MS_XPRESS, STAE",
+            "QAT_DEFLATE HIGH in software smaller than MS_XPRESS, STAE (published for hardware)",
             PERCENT,
             (About(13.0), Approximate),
             Saving("stae/high/bytes", "stae/xpress/bytes"),
-            Above(0.0),
+            Open,
         ),
         Published::number(
-            "QAT_DEFLATE HIGH smaller than MS_XPRESS, TPROC-C like",
+            "QAT_DEFLATE HIGH in software smaller than MS_XPRESS, TPROC-C like (published for hardware)",
             PERCENT,
             (About(2.0), Approximate),
             Saving("tprocc/high/bytes", "tprocc/xpress/bytes"),
-            Above(0.0),
+            Open,
         ),
         Published::order(
             "STAE more compressible than TPROC-C like",
@@ -271,7 +319,12 @@ const F5: Figure = Figure {
             Value("stae/xpress/ratio"),
         ),
         Published::picture(
-            "Ratio with QAT_DEFLATE LOW, STAE",
+            "Ratio with QAT_DEFLATE hardware, STAE",
+            ("", 3),
+            Value("stae/hard/ratio"),
+        ),
+        Published::picture(
+            "Ratio with QAT_DEFLATE LOW in software, STAE",
             ("", 3),
             Value("stae/qat/ratio"),
         ),
@@ -281,7 +334,12 @@ const F5: Figure = Figure {
             Value("tprocc/xpress/ratio"),
         ),
         Published::picture(
-            "Ratio with QAT_DEFLATE LOW, TPROC-C like",
+            "Ratio with QAT_DEFLATE hardware, TPROC-C like",
+            ("", 3),
+            Value("tprocc/hard/ratio"),
+        ),
+        Published::picture(
+            "Ratio with QAT_DEFLATE LOW in software, TPROC-C like",
             ("", 3),
             Value("tprocc/qat/ratio"),
         ),
@@ -397,6 +455,8 @@ fn hardware(bench: &Workbench) -> Result<OurValues> {
         false => "none that can be used",
     };
     measured.tell("accelerator", accelerator);
+    measured.tell("turbo", "not read here");
+    measured.tell("policy", "none: Linux has the governor");
     // A virtual machine's kernel tells less, and no kernel tells all.
     for row in T2.rows {
         if let Fact(name) = row.ours
