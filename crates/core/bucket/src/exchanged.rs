@@ -46,11 +46,27 @@ struct Held<C> {
     until_s: i64,
 }
 
-impl<C> Held<C> {
-    fn still(held: Option<&Held<C>>) -> Option<Arc<C>> {
+/// Credentials that are exchanged when they are asked for and none are held. Who asks meanwhile waits for the same.
+struct Holder<C>(Mutex<Option<Held<C>>>);
+
+impl<C> Holder<C> {
+    fn empty() -> Holder<C> {
+        Holder(Mutex::new(None))
+    }
+
+    async fn get(
+        &self,
+        exchange: impl Future<Output = Result<Held<C>, String>>,
+    ) -> Result<Arc<C>, String> {
+        let mut held = self.0.lock().await;
         let now_s = HostClock.wall_ns() / 1_000_000_000;
-        let held = held.filter(|held| held.until_s - MARGIN_S > now_s)?;
-        Some(held.credential.clone())
+        if let Some(held) = held.as_ref().filter(|held| held.until_s - MARGIN_S > now_s) {
+            return Ok(held.credential.clone());
+        }
+        let fresh = exchange.await?;
+        let credential = fresh.credential.clone();
+        *held = Some(fresh);
+        Ok(credential)
     }
 }
 
@@ -127,7 +143,7 @@ pub struct AssumedRole {
     region: String,
     base: AwsCredentialProvider,
     client: HttpClient,
-    held: Mutex<Option<Held<AwsCredential>>>,
+    held: Holder<AwsCredential>,
 }
 
 impl fmt::Debug for AssumedRole {
@@ -170,7 +186,7 @@ impl AssumedRole {
             region,
             base,
             client,
-            held: Mutex::new(None),
+            held: Holder::empty(),
         }
     }
 
@@ -223,19 +239,13 @@ impl CredentialProvider for AssumedRole {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let mut held = self.held.lock().await;
-        if let Some(credential) = Held::still(held.as_ref()) {
-            return Ok(credential);
-        }
-        let fresh = self.exchange().await.map_err(|why| {
+        let given = self.held.get(self.exchange()).await;
+        given.map_err(|why| {
             let Role { profile, arn, .. } = &self.role;
             failed(format!(
                 "the role {arn} of the profile {profile:?} was not given: {why}"
             ))
-        })?;
-        let credential = fresh.credential.clone();
-        *held = Some(fresh);
-        Ok(credential)
+        })
     }
 }
 
@@ -243,7 +253,7 @@ impl CredentialProvider for AssumedRole {
 pub struct Federated {
     external: External,
     client: HttpClient,
-    held: Mutex<Option<Held<GcpCredential>>>,
+    held: Holder<GcpCredential>,
 }
 
 impl fmt::Debug for Federated {
@@ -257,7 +267,7 @@ impl Federated {
         Federated {
             external,
             client,
-            held: Mutex::new(None),
+            held: Holder::empty(),
         }
     }
 
@@ -375,15 +385,7 @@ impl CredentialProvider for Federated {
     type Credential = GcpCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<GcpCredential>> {
-        let mut held = self.held.lock().await;
-        if let Some(credential) = Held::still(held.as_ref()) {
-            return Ok(credential);
-        }
-        let fresh = self.exchange().await;
-        let fresh =
-            fresh.map_err(|why| failed(format!("Google gave no token for another's: {why}")))?;
-        let credential = fresh.credential.clone();
-        *held = Some(fresh);
-        Ok(credential)
+        let given = self.held.get(self.exchange()).await;
+        given.map_err(|why| failed(format!("Google gave no token for another's: {why}")))
     }
 }
