@@ -46,7 +46,7 @@ struct Held<C> {
     until_s: i64,
 }
 
-/// Credentials that are exchanged when they are asked for and none are held. Who asks meanwhile waits for the same.
+/// Credentials that are exchanged when they are asked for and none are held. Callers that come meanwhile wait for the same.
 struct Holder<C>(Mutex<Option<Held<C>>>);
 
 impl<C> Holder<C> {

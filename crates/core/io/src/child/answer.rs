@@ -199,7 +199,7 @@ impl<R> Drop for Pipe<R> {
     /// Bytes that nobody took may have been a key.
     fn drop(&mut self) {
         self.bytes.clear();
-        // What was dropped of it is in its memory still.
+        // Its memory has what was dropped of it, too.
         self.bytes.resize(self.bytes.capacity(), 0);
         std::hint::black_box(&self.bytes);
     }
