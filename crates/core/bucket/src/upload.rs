@@ -220,10 +220,9 @@ impl Upload {
             let payload = PutPayload::from_bytes(bytes);
             let sent = pin!(store.put_part(&at, &id, index, payload));
             let cut = pin!(async move {
-                match closed {
-                    // It sends nothing: it is dropped.
-                    Some(mut closed) => drop(closed.changed().await),
-                    None => {}
+                if let Some(mut closed) = closed {
+                    // It sends nothing: its end is what is waited for.
+                    drop(closed.changed().await);
                 }
             });
             let part = match select(sent, cut).await {
