@@ -251,6 +251,8 @@ pub struct WalCopied {
     pub stored_bytes: u64,
     /// Files of the first archive that cannot be read.
     pub unreadable: Vec<Error>,
+    /// The files that the second archive took, or has already with the same bytes.
+    pub(super) held: Vec<WalName>,
 }
 
 /// Pushes files of `from` to `to`, in order, as long as `goes_on`.
@@ -264,9 +266,22 @@ pub fn copy_wal(
     clock: &dyn Clock,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<WalCopied, Error> {
+    let mut copied = WalCopied::default();
+    copy_on((from, to), todo, form, clock, goes_on, &mut copied)?;
+    Ok(copied)
+}
+
+/// [`copy_wal`] that also tells what was copied before an error.
+pub(super) fn copy_on(
+    (from, to): (&WalArchive, &WalArchive),
+    todo: &WalToCopy,
+    form: &StorageForm,
+    clock: &dyn Clock,
+    goes_on: &dyn Fn() -> bool,
+    copied: &mut WalCopied,
+) -> Result<(), Error> {
     let known = from.histories()?;
     let mut histories: HashMap<Timeline, Outgoing> = HashMap::new();
-    let mut copied = WalCopied::default();
     for name in todo.compared.iter().chain(&todo.names) {
         if !goes_on() {
             break;
@@ -301,6 +316,7 @@ pub fn copy_wal(
             copied.files += 1;
             copied.stored_bytes += stored_bytes;
         }
+        copied.held.push(*name);
     }
-    Ok(copied)
+    Ok(())
 }

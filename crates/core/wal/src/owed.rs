@@ -5,7 +5,9 @@
 //! written before the push succeeds, and durable.
 //!
 //! Invariants
-//! - A name is on the list before the server is told of success, and leaves it only when the first archive has the file.
+//! - A name is on the list before the server is told of success, and leaves it only when the first archive has the file of
+//!   the archive that took it: a file of the same name may be another branch's, and one that a failed push left there may not
+//!   be durable. So each owed file is pushed, and an equal one that is there is compared and made durable.
 //! - A file comes from an archive that has it, as `copy.rs` copies it: another branch's is refused.
 //! - While anything is owed, nothing counts as reached after it (`follow.rs`).
 //!
@@ -19,8 +21,8 @@ use longshore_pg::SegmentName;
 use longshore_pg::wal::WalName;
 
 use super::ahead::{AheadLock, PLACE};
-use super::copy::has;
-use super::{Error, PgWal, StorageForm, WalArchive, copy_wal};
+use super::copy::{WalCopied, copy_on, has};
+use super::{Error, PgWal, StorageForm, WalArchive};
 
 const NOTE: &str = "owed";
 /// Of some ten thousand files. A push that finds no room fails, and the server keeps its WAL.
@@ -118,37 +120,38 @@ impl PgWal {
         if owed.names.is_empty() {
             return Ok(0);
         }
-        let (mut files, mut failed) = (0, None);
+        let (mut files, mut failed, mut paid) = (0, None, BTreeSet::new());
         for (i, from) in others.iter().enumerate() {
             let rest = others.iter().enumerate().filter(|(k, _)| *k != i);
-            for to in home.iter().chain(rest.map(|(_, to)| to)) {
-                match bring(from.archive, to, &owed, clock) {
-                    Ok(came) => files += came,
-                    Err(error) => failed = failed.or(Some(error)),
+            let rest = rest.map(|(_, to)| (to, false));
+            for (to, is_home) in home.iter().map(|home| (home, true)).chain(rest) {
+                let mut copied = WalCopied::default();
+                let brought = bring(from.archive, (to, is_home), &owed, clock, &mut copied);
+                files += copied.files;
+                if is_home {
+                    paid.extend(copied.held);
+                }
+                if let Err(error) = brought {
+                    failed = failed.or(Some(error));
                 }
             }
         }
-        if let Some(home) = home {
-            self.forget(location, home.archive, &owed, clock)?;
-        }
+        self.forget(location, &paid, clock)?;
         failed.map_or(Ok(files), Err)
     }
 
-    /// Takes from the list what the archive has by now.
+    /// Takes from the list what was paid.
     fn forget(
         &self,
         location: &Path,
-        home: &WalArchive,
-        owed: &Owed,
+        paid: &BTreeSet<WalName>,
         clock: &dyn Clock,
     ) -> Result<(), Error> {
-        let lacking: BTreeSet<WalName> = home.without(&owed.names)?.into_iter().collect();
-        let paid = owed.names.iter().filter(|name| !lacking.contains(name));
-        let at = key(location);
-        let paid: BTreeSet<String> = paid.map(|name| format!("{name}\t{at}\n")).collect();
         if paid.is_empty() {
             return Ok(());
         }
+        let at = key(location);
+        let paid: BTreeSet<String> = paid.iter().map(|name| format!("{name}\t{at}\n")).collect();
         self.change_debts(clock, |before| {
             let before = without_reason(before, &at);
             let rest = before.split_inclusive('\n');
@@ -210,36 +213,45 @@ fn read(bytes: &[u8], at: &str) -> Owed {
     Owed::of(names, why)
 }
 
-/// Copies what is owed, as far as `from` has it and `to` lacks it.
+/// Copies what is owed, as far as `from` has it, and `to` lacks it or is the archive that it is owed to.
 fn bring(
     from: &WalArchive,
-    ToSettle { archive: to, form }: &ToSettle<'_>,
+    (ToSettle { archive: to, form }, is_home): (&ToSettle<'_>, bool),
     owed: &Owed,
     clock: &dyn Clock,
-) -> Result<u64, Error> {
+    copied: &mut WalCopied,
+) -> Result<(), Error> {
     let Some(size) = from.identity().map(|identity| identity.segment_size) else {
-        return Ok(0);
+        return Ok(());
     };
-    let lacking = to.without(&owed.names)?;
-    let here: BTreeSet<WalName> = from.without(&lacking)?.into_iter().collect();
-    let wanted: Vec<WalName> = lacking.into_iter().filter(|n| !here.contains(n)).collect();
+    let asked = match is_home {
+        true => owed.names.clone(),
+        false => to.without(&owed.names)?,
+    };
+    let not_here: BTreeSet<WalName> = from.without(&asked)?.into_iter().collect();
+    let wanted: Vec<WalName> = asked
+        .into_iter()
+        .filter(|n| !not_here.contains(n))
+        .collect();
     if wanted.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
     let mut todo = from.lacking(Some(to), &|timeline, start, _| {
         let name = SegmentName::holding(timeline, start, size);
         wanted.contains(&WalName::Segment(name))
     })?;
-    // Partial segments and backup marks come last: nothing that is recovered rests on them.
+    // Those that `to` has are compared before newer ones come. Partial segments and backup marks come last: nothing that is
+    // recovered rests on them.
     let others = wanted.into_iter().filter(|name| !todo.names.contains(name));
-    let (histories, others): (Vec<_>, Vec<_>) =
-        others.partition(|name| matches!(name, WalName::History(_)));
-    todo.names.splice(0..0, histories);
+    let (mut before, others): (Vec<_>, Vec<_>) =
+        others.partition(|name| matches!(name, WalName::History(_) | WalName::Segment(_)));
+    before.append(&mut todo.names);
+    todo.names = before;
     todo.names.extend(others);
-    let copied = copy_wal(from, to, &todo, form, clock, &|| true)?;
-    match copied.unreadable.into_iter().next() {
+    copy_on((from, to), &todo, form, clock, &|| true, copied)?;
+    match copied.unreadable.pop() {
         Some(error) => Err(error),
-        None => Ok(copied.files),
+        None => Ok(()),
     }
 }
 

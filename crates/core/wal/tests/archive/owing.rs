@@ -169,3 +169,21 @@ fn a_debt_is_paid_once_wherever_the_payment_is_cut_off() {
     }
     assert!(cut_offs > 10, "{cut_offs}");
 }
+
+/// Goal: a name alone pays no debt.
+/// Method: the server was set back while the first archive was away, which has another segment of the name that is owed.
+#[test]
+fn a_file_of_the_same_name_pays_nothing() {
+    let three = Three::new();
+    push(&three.home, name(1, 3), &segment(1, 3, 77)).unwrap();
+    three.took(0, 3);
+    let refused = three.settle(true).unwrap_err();
+    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+    assert_eq!(three.owed(), [name(1, 3)]);
+    // The very file pays it.
+    let three = Three::new();
+    push(&three.home, name(1, 3), &segment(1, 3, 3)).unwrap();
+    three.took(0, 3);
+    three.settle(true).unwrap();
+    assert_eq!(three.owed(), []);
+}
