@@ -10,7 +10,7 @@
 //! - A failure is one of SQL Server's messages.
 //!
 //! Leaves to others: which function of T-SQL becomes which of these (`translate/call.rs`); conversions (`convert.rs`);
-//! the calendar (`moment.rs`); patterns (`like.rs`); aggregates, which are SQLite's.
+//! the calendar (`moment.rs`); patterns (`like.rs`); variances (`variance.rs`); other aggregates, which are SQLite's.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

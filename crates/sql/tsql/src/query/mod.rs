@@ -42,6 +42,7 @@ mod system;
 mod tests;
 mod texts;
 mod translate;
+mod variance;
 mod xml;
 
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use super::cell::{cell, typed};
 use super::function::StepVariables;
 use super::plan::{QueryPlan, UsedRows, UsedTable};
 use super::schema::{RowOrigin, View};
-use super::{collation, function};
+use super::{collation, function, variance};
 use crate::flow::{Stop, Variable};
 use crate::message::{self, Message};
 use crate::server::Server;
@@ -92,6 +92,7 @@ impl Sqlite {
             db.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX as i32)?;
             db.pragma_update(None, "hard_heap_limit", HEAP_MAX)?;
             function::register(&db, &refusal, &cancel, &steps)?;
+            variance::register(&db)?;
             collation::register(&db)?;
             let asked = move || cancel.load(Ordering::Relaxed);
             db.progress_handler(STEPS, Some(asked))?;

@@ -442,10 +442,11 @@ impl Translator<'_> {
         let argument = self.expression(argument)?;
         let (sql, kind) = (folded(&argument), argument.kind());
         Ok(match name {
-            "STDEV" | "STDEVP" | "VAR" | "VARP" => TypedSql::of(
-                variance(name, &format!("{distinct}{sql}"), &sql),
-                Type::Float,
-            ),
+            "STDEV" | "STDEVP" | "VAR" | "VARP" => {
+                let function = name.to_lowercase();
+                let sql = format!("ts_{function}({distinct}CAST({sql} AS REAL))");
+                TypedSql::of(sql, Type::Float)
+            }
             "COUNT" | "COUNT_BIG" => TypedSql::of(format!("count({distinct}{sql})"), count),
             "SUM" => TypedSql::of(format!("sum({distinct}{sql})"), sum(kind)),
             "AVG" if kind.is_integer() => {
@@ -484,6 +485,7 @@ impl Translator<'_> {
                 TypedSql::of(format!("ntile({count})"), Type::BigInt)
             }
             "LAG" | "LEAD" | "FIRST_VALUE" | "LAST_VALUE" => self.neighbour(name, function)?,
+            "STDEV" | "STDEVP" | "VAR" | "VARP" => return Err(not_here(&format!("{name} OVER"))),
             _ => self
                 .aggregate(name, function)?
                 .ok_or_else(|| message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]))?,
@@ -831,24 +833,6 @@ impl Translator<'_> {
             _ => None,
         };
         value.ok_or_else(|| not_here("a column as this function's argument"))
-    }
-}
-
-/// The variance of a sample or of all, or its root; NULL where there are too few rows. Errors of rounding do not make it
-/// negative.
-fn variance(name: &str, counted: &str, value: &str) -> String {
-    let square = match counted.strip_prefix("DISTINCT ") {
-        Some(_) => format!("DISTINCT CAST({value} AS REAL) * CAST({value} AS REAL)"),
-        None => format!("CAST({value} AS REAL) * CAST({value} AS REAL)"),
-    };
-    let few = if name.ends_with('P') { "" } else { " - 1" };
-    let of_all = format!(
-        "max(0.0, sum({square}) - CAST(sum({counted}) AS REAL) * sum({counted}) / count({counted})) \
-         / nullif(count({counted}){few}, 0)"
-    );
-    match name.starts_with("STDEV") {
-        true => format!("ts_sqrt({of_all})"),
-        false => format!("({of_all})"),
     }
 }
 
