@@ -35,11 +35,27 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
     done
 }
 
+/// A place among columns, some of which may be those of a `*`.
+enum Place {
+    /// After so many.
+    After(usize),
+    /// Before so many.
+    Before(usize),
+    Unknown,
+}
+
 /// `IDENTITY(int, 1, 1) AS id` of a SELECT … INTO.
 struct Numbering {
-    /// Its place among the columns.
-    place: usize,
+    place: Place,
     column: ColumnSpec,
+}
+
+/// Whether an item has as many columns as its tables.
+fn is_star(item: &SelectItem) -> bool {
+    matches!(
+        item,
+        SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
+    )
 }
 
 /// The column that numbers rows, which is taken out of the select list.
@@ -70,8 +86,6 @@ fn numbering(items: &mut Vec<SelectItem>) -> Option<Numbering> {
         [seed, step] => (*seed, *step),
         _ => return None,
     };
-    // Behind a `*` the number of columns before it is not known here.
-    let is_last = place + 1 == items.len();
     let column = ColumnSpec {
         name: alias.value.clone(),
         kind: TypeName {
@@ -83,7 +97,12 @@ fn numbering(items: &mut Vec<SelectItem>) -> Option<Numbering> {
         default: None,
     };
     items.remove(place);
-    let place = if is_last { usize::MAX } else { place };
+    let (before, after) = items.split_at(place);
+    let place = match (before.iter().any(is_star), after.iter().any(is_star)) {
+        (false, _) => Place::After(place),
+        (true, false) => Place::Before(after.len()),
+        (true, true) => Place::Unknown,
+    };
     Some(Numbering { place, column })
 }
 
@@ -143,7 +162,15 @@ fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut O
         });
     }
     if let Some(numbering) = numbering {
-        let place = numbering.place.min(spec.columns.len());
+        let count = spec.columns.len();
+        let place = match numbering.place {
+            Place::After(before) => before.min(count),
+            Place::Before(after) => count.saturating_sub(after),
+            Place::Unknown => {
+                let what = "IDENTITY between two * of a SELECT INTO";
+                return Err(message::NOT_HERE.with(&[&what]).into());
+            }
+        };
         spec.columns.insert(place, numbering.column);
     }
     table::make(session, name, &spec)?;

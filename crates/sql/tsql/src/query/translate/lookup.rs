@@ -118,6 +118,24 @@ impl Translator<'_> {
         Ok(TypedSql::of(sql, kind))
     }
 
+    /// OBJECT_NAME and OBJECT_SCHEMA_NAME of an object in the database of a number.
+    fn name_in(&mut self, function: &str, id: &Expr, database: &Expr) -> Result<TypedSql, Message> {
+        let server = self.context.server;
+        let (id, database) = (self.expression(id)?.sql, self.expression(database)?.sql);
+        let rows = server.kept.objects().into_iter().map(|o| {
+            let name = match function {
+                "OBJECT_NAME" => &o.object.name,
+                _ => DBO,
+            };
+            let of = database_id(server, &o.object.database);
+            let of = of.map_or(Value::Null, Value::Int);
+            vec![Value::Int(o.object.id), Value::text(name), of]
+        });
+        let table = self.use_table(3, UsedRows::Made(rows.collect()));
+        let sql = format!("(SELECT c1 FROM {table} WHERE c0 = {id} AND c2 = {database})");
+        Ok(TypedSql::of(sql, NAME))
+    }
+
     /// `None`: another function.
     pub(super) fn of_object(
         &mut self,
@@ -151,12 +169,15 @@ impl Translator<'_> {
                     Type::SmallInt,
                 )
             }
-            ("OBJECT_NAME", [id] | [id, _]) => {
+            ("OBJECT_NAME" | "OBJECT_SCHEMA_NAME", [id, database]) => {
+                return self.name_in(name, id, database).map(Some);
+            }
+            ("OBJECT_NAME", [id]) => {
                 let all = objects();
                 let pairs = all.iter().map(|o| (int(o.object.id), text(&o.object.name)));
                 (id, pairs.collect(), NAME)
             }
-            ("OBJECT_SCHEMA_NAME", [id] | [id, _]) => {
+            ("OBJECT_SCHEMA_NAME", [id]) => {
                 let all = objects();
                 (
                     id,
