@@ -269,6 +269,14 @@ impl<'a> Document<'a> {
                 all.extend(own);
             }
         }
+        // The order of the text; attributes stay as they were found.
+        if step.is_deep && all.iter().all(|found| matches!(found, Found::Node(_))) {
+            let nodes = known.into_iter().map(Found::Node);
+            return Some(match step.test {
+                Test::Itself => all,
+                _ => nodes.collect(),
+            });
+        }
         Some(all)
     }
 
@@ -445,7 +453,9 @@ impl Path {
             let end = rest.find('/').unwrap_or(rest.len());
             let (step, found) = place(&rest[..end])?;
             let named = |name: &str| {
-                let is_whole = !name.is_empty() && name.chars().all(is_name);
+                let is_whole = begins_as_name(name) && name.chars().all(is_name);
+                // An axis is no part of a name.
+                let is_whole = is_whole && !name.contains("::");
                 is_whole.then(|| name.to_owned())
             };
             let test = match step {
@@ -494,7 +504,13 @@ fn asked<T>(
     let Some(xml) = text(&arguments[0]) else {
         return Ok(None);
     };
-    let path = Path::read(&text(&arguments[1]).unwrap_or_default())?;
+    let words = text(&arguments[1]).unwrap_or_default();
+    let path = Path::read(&words)?;
+    let is_absolute = words.trim_start_matches([' ', '(']).starts_with('/');
+    if is_absolute && xml.starts_with(ROW) {
+        let what = format!("the XQuery {words} of a row of nodes");
+        return Err(message::NOT_HERE.with(&[&what]));
+    }
     // A row of `nodes`: its paths begin at the node itself.
     let (xml, from) = match xml.strip_prefix(ROW) {
         Some(node) => (node, 1),
