@@ -421,3 +421,144 @@ proptest! {
 }
 
 static STAGE: std::sync::OnceLock<Stage> = std::sync::OnceLock::new();
+
+/// The rows of a query, with bars between values.
+fn shown(query: &str) -> Vec<String> {
+    let record = run(&mut Stage::new().session(), query);
+    rows(&record).iter().map(|row| row.join("|")).collect()
+}
+
+#[test]
+fn total_rows_leave_out_expressions_with_literals() {
+    let from = "FROM (VALUES (1, 10), (2, 20)) t(a, v)";
+    for (list, by, last) in [
+        (
+            "a + 1 k, SUM(v) s, GROUPING(a + 1) g",
+            "ROLLUP(a + 1)",
+            "NULL|30|1",
+        ),
+        (
+            "ISNULL(LEFT(a, 1), 'T') k, SUM(v) s",
+            "LEFT(a, 1) WITH ROLLUP",
+            "T|30",
+        ),
+        (
+            "CASE WHEN a > 1 THEN 'x' ELSE 'y' END k, SUM(v) s",
+            "CUBE(CASE WHEN a > 1 THEN 'x' ELSE 'y' END)",
+            "NULL|30",
+        ),
+        (
+            "YEAR(DATEADD(year, a, '2026-01-01')) k, SUM(v) s",
+            "ROLLUP(YEAR(DATEADD(year, a, '2026-01-01')))",
+            "NULL|30",
+        ),
+        ("T.A k, SUM(v + t.a) s", "ROLLUP(a)", "NULL|33"),
+        (
+            "a k, (SELECT COUNT(*) FROM (VALUES (1), (2)) u(b) WHERE u.b = a) n",
+            "ROLLUP(a)",
+            "NULL|0",
+        ),
+    ] {
+        let found = shown(&format!("SELECT {list} {from} GROUP BY {by}"));
+        assert_eq!(
+            found.last().map(String::as_str),
+            Some(last),
+            "{list}: {found:?}"
+        );
+    }
+    // One expression is a part of another.
+    let mut found = shown(&format!(
+        "SELECT a, a + 1, SUM(v) {from} GROUP BY CUBE(a, a + 1)"
+    ));
+    found.sort();
+    let expected = [
+        "1|2|10",
+        "1|NULL|10",
+        "2|3|20",
+        "2|NULL|20",
+        "NULL|2|10",
+        "NULL|3|20",
+        "NULL|NULL|30",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn all_and_any_may_be_unknown() {
+    for (condition, expected) in [
+        ("1 > ALL (SELECT CAST(NULL AS int))", "unknown"),
+        ("NOT (1 > ALL (SELECT CAST(NULL AS int)))", "unknown"),
+        ("1 > ALL (SELECT n FROM (VALUES (NULL), (1)) t(n))", "false"),
+        ("1 > ALL (SELECT 1 WHERE 1 = 2)", "true"),
+        ("1 = ANY (SELECT CAST(NULL AS int))", "unknown"),
+        ("1 = ANY (SELECT n FROM (VALUES (NULL), (1)) t(n))", "true"),
+        ("1 = ANY (SELECT 1 WHERE 1 = 2)", "false"),
+    ] {
+        let query = format!(
+            "SELECT CASE WHEN {condition} THEN 'true' WHEN NOT ({condition}) THEN 'false' ELSE 'unknown' END"
+        );
+        assert_eq!(shown(&query), [expected], "{condition}");
+    }
+}
+
+#[test]
+fn variance_of_large_values_keeps_their_differences() {
+    let from = "FROM (VALUES (1000000001), (1000000002), (1000000003), (NULL)) t(v)";
+    let found = shown(&format!(
+        "SELECT VAR(v), STDEV(v), VARP(v) * 3, STDEVP(v - v) {from}"
+    ));
+    assert_eq!(found, ["1|1|2|0"]);
+    let twice = "FROM (VALUES (1), (1), (3)) t(v)";
+    assert_eq!(shown(&format!("SELECT VAR(DISTINCT v) {twice}")), ["2"]);
+    assert_eq!(
+        shown("SELECT VAR(v), VARP(v) FROM (VALUES (1)) t(v)"),
+        ["NULL|0"]
+    );
+    let over = run(
+        &mut Stage::new().session(),
+        &format!("SELECT VAR(v) OVER () {twice}"),
+    );
+    assert_eq!(numbers(&over), [50002]);
+}
+
+#[test]
+fn a_numbering_column_stays_in_its_place_behind_a_star() {
+    let mut session = Stage::new().session();
+    run(
+        &mut session,
+        "SELECT *, IDENTITY(int, 1, 1) AS id, 5 AS x INTO #k FROM (VALUES (7, 8)) t(a, b)",
+    );
+    let record = run(&mut session, "SELECT * FROM #k");
+    let names: Vec<_> = record.columns().iter().map(|c| c.name.clone()).collect();
+    assert_eq!(names, ["a", "b", "id", "x"]);
+    assert_eq!(rows(&record), [["7", "8", "1", "5"]]);
+    let both = "SELECT *, IDENTITY(int, 1, 1) AS id, t.* INTO #l FROM (VALUES (7)) t(a)";
+    assert_eq!(numbers(&run(&mut session, both)), [50002]);
+}
+
+#[test]
+fn an_objects_name_is_asked_of_a_database() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "CREATE TABLE msdb.dbo.own(a int)");
+    let name = |database: &str| {
+        format!("SELECT OBJECT_NAME(OBJECT_ID('msdb.dbo.own'), DB_ID('{database}'))")
+    };
+    assert_eq!(value(&mut session, &name("msdb")), "own");
+    assert_eq!(value(&mut session, &name("master")), "NULL");
+}
+
+#[test]
+fn paths_that_are_not_known_are_refused_by_name() {
+    let xml = "DECLARE @x xml = '<r><a><b>1</b><a><b>2</b></a></a><b>3</b></r>';";
+    for path in ["../b", "/r/child::b", "/r/parent::node()"] {
+        let mut session = Stage::new().session();
+        let record = run(&mut session, &format!("{xml} SELECT @x.exist('{path}')"));
+        assert_eq!(numbers(&record), [50002], "{path}");
+    }
+    let row = "SELECT n.value('(/r/b)[1]', 'int') FROM @x.nodes('/r/a') t(n)";
+    let record = run(&mut Stage::new().session(), &format!("{xml} {row}"));
+    assert_eq!(numbers(&record), [50002]);
+    let deep = format!("{xml} SELECT @x.query('//b')");
+    assert_eq!(shown(&deep), ["<b>1</b><b>2</b><b>3</b>"]);
+}

@@ -308,12 +308,14 @@ impl Translator<'_> {
         let passes = self.passes.take();
         let pending = std::mem::take(&mut self.pending_groups);
         let outer_grouping = self.grouping.take();
+        let is_grouped = outer_grouping.is_some();
+        self.outer_groupings.extend(outer_grouping);
         let (from, reach) = self.watched(|t| t.from(&select.from))?;
         self.begin_grouping(pending)?;
         let wanted = wanted.filter(|_| !reach.is_outside(self.scopes.len() - 1));
         let done = self.select_within(select, orders, &from, (wanted, passes), limit);
         self.scopes.pop();
-        self.grouping = outer_grouping;
+        self.grouping = is_grouped.then(|| self.outer_groupings.pop()).flatten();
         done
     }
 

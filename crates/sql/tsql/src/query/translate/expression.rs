@@ -57,8 +57,10 @@ impl Translator<'_> {
 
     /// The same, for callers that check the value against its type themselves.
     pub(super) fn unheld(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
+        if let Some(typed) = self.descend(|t| t.of_set(expr))? {
+            return Ok(typed);
+        }
         let typed = self.descend(|t| t.expression_of(expr))?;
-        let typed = self.of_set(typed);
         match typed.sql.len() > SQL_LEN_MAX {
             true => Err(message::NO_PLAN.plain()),
             false => Ok(typed),
@@ -216,13 +218,15 @@ impl Translator<'_> {
         let (left, right) = self.alike(left, right);
         let collation = left.kind().is_text().then_some(collate);
         let holds = left.sql.binary(word, right.sql.collated(collation));
-        Ok(condition(match all {
-            // A comparison that is unknown makes the whole unknown, which is no reason to take a row.
-            true => format!(
-                "(NOT EXISTS (SELECT 1 FROM ({sql}) AS {alias} WHERE NOT ifnull({holds}, 0)))"
-            ),
-            false => format!("(EXISTS (SELECT 1 FROM ({sql}) AS {alias} WHERE {holds}))"),
-        }))
+        let rows = format!("EXISTS (SELECT 1 FROM ({sql}) AS {alias} WHERE");
+        // One row decides; without such a row an unknown comparison makes the whole unknown.
+        let (decides, then, otherwise) = match all {
+            true => ("NOT ", 0, 1),
+            false => ("", 1, 0),
+        };
+        Ok(condition(format!(
+            "(CASE WHEN {rows} {decides}{holds}) THEN {then} WHEN {rows} {holds} IS NULL) THEN NULL ELSE {otherwise} END)"
+        )))
     }
 
     fn like(

@@ -92,6 +92,7 @@ impl Translator<'_> {
         let commons = std::mem::take(&mut self.commons);
         let stepwise = self.stepwise.take();
         let grouping = self.grouping.take();
+        let outer_groupings = std::mem::take(&mut self.outer_groupings);
         let recursion = self.recursion.take();
         let context = self.context;
         self.context.made = &[];
@@ -107,6 +108,7 @@ impl Translator<'_> {
         self.context = context;
         self.recursion = recursion;
         self.grouping = grouping;
+        self.outer_groupings = outer_groupings;
         self.stepwise = stepwise;
         self.commons = commons;
         self.scopes = scopes;

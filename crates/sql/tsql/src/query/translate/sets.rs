@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - An expression of GROUP BY that a set leaves out is NULL there, but inside of an aggregate; GROUPING says which.
+//! - Expressions are the same if their SQL is, with the values that it binds in place of their numbers.
 //! - The number of sets is bounded.
 //!
 //! Leaves to others: a query with one set of groups (`translate.rs`).
@@ -147,7 +148,7 @@ impl Translator<'_> {
     pub(super) fn begin_grouping(&mut self, pending: Vec<(Expr, bool)>) -> Result<(), Message> {
         let mut all = Vec::new();
         for (expr, has) in &pending {
-            all.push((self.expression(expr)?.sql.to_string(), *has));
+            all.push((self.sameness(expr)?, *has));
         }
         self.grouping = (!pending.is_empty()).then_some(GroupingSet {
             all,
@@ -156,22 +157,68 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// NULL in place of an expression that the present set of groups leaves out.
-    pub(super) fn of_set(&self, typed: TypedSql) -> TypedSql {
-        let Some(set) = self.grouping.as_ref().filter(|set| !set.is_held) else {
-            return typed;
-        };
-        if set.all.iter().all(|(_, has)| *has) {
-            return typed;
+    /// The text that equal expressions have in common. The values that it binds are dropped: it is not run.
+    fn sameness(&mut self, expr: &Expr) -> Result<String, Message> {
+        let mut expr = expr;
+        while let Expr::Nested(inner) = expr {
+            expr = inner;
         }
-        let text = typed.sql.to_string();
-        match set.all.iter().any(|(sql, has)| !has && *sql == text) {
-            true => TypedSql {
+        let (values, tables) = (self.values.len(), self.tables.len());
+        let variables = self.variables.clone();
+        let seen = std::mem::take(&mut self.seen);
+        let typed = self.all_held(|t| t.unheld(expr));
+        let text = typed.map(|typed| self.with_values(&typed.sql.to_string()));
+        self.seen = seen;
+        self.variables = variables;
+        self.tables.truncate(tables);
+        self.values.truncate(values);
+        text
+    }
+
+    /// SQL with the values in place of their numbers.
+    fn with_values(&self, sql: &str) -> String {
+        let mut parts = sql.split('?');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let end = part.find(|c: char| !c.is_ascii_digit());
+            let (number, rest) = part.split_at(end.unwrap_or(part.len()));
+            let number = number.parse::<usize>().ok();
+            let value = number.and_then(|n| self.values.get(n.checked_sub(1)?));
+            text += &format!("{value:?}{rest}");
+        }
+        text
+    }
+
+    /// The value of an expression that GROUP BY names: NULL where the present set of groups, or that of a query outside,
+    /// leaves it out. `None`: it is another expression.
+    pub(super) fn of_set(&mut self, expr: &Expr) -> Result<Option<TypedSql>, Message> {
+        let is_open = |set: &GroupingSet| !set.is_held && set.all.iter().any(|(_, has)| !has);
+        let mut sets = self.outer_groupings.iter().chain(&self.grouping);
+        if !sets.any(is_open) || matches!(expr, Expr::Value(_) | Expr::Nested(_)) {
+            return Ok(None);
+        }
+        let text = self.sameness(expr)?;
+        let sets = self.outer_groupings.iter().chain(&self.grouping);
+        let mut all = sets.filter(|set| is_open(set)).flat_map(|set| &set.all);
+        let Some(has) = all.find(|(own, _)| *own == text).map(|(_, has)| *has) else {
+            return Ok(None);
+        };
+        let typed = self.all_held(|t| t.unheld(expr))?;
+        Ok(Some(match has {
+            true => typed,
+            false => TypedSql {
                 sql: crate::query::sql::Sql::null(),
                 ..typed
             },
-            false => typed,
-        }
+        }))
+    }
+
+    /// Works where the rows' own values count, those of queries outside as well.
+    fn all_held<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::take(&mut self.outer_groupings);
+        let done = self.held(work);
+        self.outer_groupings = outer;
+        done
     }
 
     /// Works where the rows' own values count.
@@ -193,7 +240,7 @@ impl Translator<'_> {
         let [expr] = arguments.as_slice() else {
             return Err(message::ARGUMENT_COUNT.with(&[&"grouping", &1]));
         };
-        let text = self.held(|t| t.expression(expr))?.sql.to_string();
+        let text = self.sameness(expr)?;
         let set = self.grouping.clone().unwrap_or_default();
         let found = set.all.iter().find(|(sql, _)| *sql == text);
         let is_out = found.is_some_and(|(_, has)| !has);

@@ -142,6 +142,8 @@ pub(super) struct Translator<'a> {
     pub(super) stepwise: Option<Stepwise>,
     /// The present set of GROUP BY ROLLUP or CUBE.
     pub(super) grouping: Option<GroupingSet>,
+    /// Those of the queries outside, whose columns a subquery may name.
+    pub(super) outer_groupings: Vec<GroupingSet>,
     /// The expressions of all sets, for the next SELECT: whether its own has each.
     pub(super) pending_groups: Vec<(Expr, bool)>,
     /// Functions and views of scripts that are being translated.
@@ -155,7 +157,7 @@ pub(super) struct Translator<'a> {
 /// The expressions of GROUP BY in one query of several sets.
 #[derive(Debug, Default, Clone)]
 pub(super) struct GroupingSet {
-    /// Their SQL, and whether this set has each.
+    /// Their SQL with its values, and whether this set has each.
     pub all: Vec<(String, bool)>,
     /// Inside of an aggregate or of GROUPING: nothing is NULL there that the rows have.
     pub is_held: bool,
@@ -282,6 +284,7 @@ impl<'a> Translator<'a> {
             reach: Reach::default(),
             stepwise: None,
             grouping: None,
+            outer_groupings: Vec::new(),
             pending_groups: Vec::new(),
             views_open: 0,
             view_bytes: 0,
