@@ -4,6 +4,8 @@
 //! Invariants
 //! - An upload is protected while a lease next to it is alive, as below a target, and as long as its last part is not old
 //!   enough by the store's own clock. Both are asked again right before it is aborted.
+//! - A target of several buckets has a backup's lease in the first one alone. So a backup's stripe without any lease next to it
+//!   is protected: nobody knows here whether its writer is alive.
 //! - Where the store tells no time, every upload is protected.
 //! - Nothing is aborted that was not shown before.
 //!
@@ -16,7 +18,7 @@ use longshore_io::Storage;
 
 use crate::Error;
 use crate::label::Label;
-use crate::place::buckets::holders;
+use crate::place::buckets::{has_lease, holders};
 use crate::target::family_of;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -35,6 +37,7 @@ pub struct LeftUpload {
     /// Why it must not be aborted now.
     pub protected_by: Option<String>,
     key: Key,
+    last_ns: i64,
 }
 
 /// The uploads of the object `address`, and of all below it. One whose last part is younger than `idle_s` is protected.
@@ -79,6 +82,7 @@ pub fn left_uploads(
             protected_by: place.protection(&key, idle, idle_s)?,
             id: upload.id,
             key,
+            last_ns,
         });
     }
     left.sort_by(|a, b| (&a.address, a.begun_us).cmp(&(&b.address, b.begun_us)));
@@ -98,8 +102,9 @@ pub fn abort_left_upload(
     let Some(state) = place.bucket.upload_state(&upload.key, &upload.id, &NEVER)? else {
         return Ok(None);
     };
-    // A part came since it was shown.
-    if (state.parts, state.bytes) != (upload.parts, upload.bytes) {
+    // A part came since it was shown, perhaps in place of an equal one.
+    let is_changed = (state.parts, state.bytes) != (upload.parts, upload.bytes);
+    if is_changed || state.last_ns > upload.last_ns {
         return Ok(Some("it has got a part since it was looked at".to_owned()));
     }
     let protection = place.protection(&upload.key, upload.idle_s, idle_s)?;
@@ -163,8 +168,14 @@ impl Place {
         else {
             return Ok(None);
         };
-        let live = holders(&self.bucket, &Key::from(folder), None)?;
-        Ok(live.first().map(|holder| holder.text()))
+        let folder = Key::from(folder);
+        let live = holders(&self.bucket, &folder, None)?;
+        if let Some(holder) = live.first() {
+            return Ok(Some(holder.text()));
+        }
+        Ok((!has_lease(&self.bucket, &folder)?).then(|| {
+            "it is a backup's stripe whose lease is not in this bucket; `longshore expire` of its target aborts it".to_owned()
+        }))
     }
 }
 

@@ -134,6 +134,42 @@ fn a_live_lease_next_to_a_stripe_protects_its_upload() {
     assert_eq!(dead.protected_by, None);
 }
 
+/// Goal: a target of several buckets has the lease of a backup in the first one alone.
+#[test]
+fn a_stripe_without_any_lease_next_to_it_is_protected() {
+    let (store, bucket) = store(Scheme::S3);
+    left(&store, "t/db/20270131T020000Z-full-1a2b3c4d/family-2.bak");
+    store.pass(30 * DAY_S);
+    let found = found(&store, &bucket, "/t").remove(0);
+    let why = found.protected_by.clone().unwrap_or_default();
+    assert!(why.contains("longshore expire"), "{found:?}");
+    let at = address(&store, &bucket, "/t");
+    let kept = abort_left_upload(&at, &SimDisk::new(1), &found, DAY_S).unwrap();
+    assert_eq!(kept, found.protected_by);
+    assert_eq!(store.uploads().len(), 1);
+}
+
+/// Goal: a writer that goes on may send a part again that is as long as the first was.
+#[test]
+fn one_whose_part_was_replaced_since_it_was_shown_is_not_aborted() {
+    let (store, bucket) = store(Scheme::S3);
+    left(&store, "app/1.bak");
+    store.pass(2 * DAY_S);
+    let shown = found(&store, &bucket, "/app").remove(0);
+    assert_eq!(shown.protected_by, None);
+    let key = Key::from("app/1.bak");
+    let opened = store.bucket().unwrap();
+    let resumed = opened.begin_or_resume(&key, "x".to_owned(), 4, &NO);
+    let mut resumed = resumed.unwrap();
+    let part = resumed.part(0, Bytes::from_static(b"else")).unwrap();
+    part.wait(&NO).unwrap();
+    let at = address(&store, &bucket, "/app");
+    let why = abort_left_upload(&at, &SimDisk::new(1), &shown, DAY_S).unwrap();
+    assert!(why.unwrap().contains("since it was looked at"));
+    assert_eq!(store.uploads().len(), 1);
+    resumed.leave();
+}
+
 #[test]
 fn a_store_that_tells_no_time_and_azure_give_nothing_to_abort() {
     let (store, bucket) = store(Scheme::S3);

@@ -155,6 +155,13 @@ impl Spot {
     }
 }
 
+/// Whether any lease lies in the folder, of a writer that lives or of one that has ended.
+pub(crate) fn has_lease(bucket: &Bucket, folder: &Key) -> Result<bool, StoreError> {
+    let level = bucket.level(folder, &NEVER)?;
+    let mut objects = level.objects.iter();
+    Ok(objects.any(|object| object.name.starts_with(lease::PREFIX)))
+}
+
 /// The live holders of leases directly below `folder`, except of the lease `own`. The holder of that one removes leases that
 /// have lost theirs, as far as it may.
 pub(crate) fn holders(
