@@ -380,7 +380,14 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn at_target(self) -> Result<(Option<WalArchive>, BackupLease), Error> {
-        let archive = self.archive(self.own)?;
+        let archive = match self.archive(self.own) {
+            Ok(archive) => archive,
+            // A target that is away has its archive with it, and is named.
+            Err(error) => {
+                let target = lease(self.own, self.label, self.asked, None).map(drop);
+                return Err(target.err().filter(nearest::is_away).unwrap_or(error));
+            }
+        };
         let lease = lease(self.own, self.label, self.asked, archive.as_ref())?;
         if self.label.is_none() && self.options.media.target.is_none() {
             tell_newer(self.own, &lease, self.context);
