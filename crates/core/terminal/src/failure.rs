@@ -308,6 +308,7 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         | Wal::OtherContent { .. }
         | Wal::TwoContents { .. }
         | Wal::OtherBranch { .. }
+        | Wal::Refuses { .. }
         | Wal::NotTheBackups { .. } => (Exit::Conflict, numbers::ARCHIVE_CONFLICT),
         Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => {
             (Exit::Source, numbers::NOT_WAL)

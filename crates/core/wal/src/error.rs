@@ -177,6 +177,14 @@ pub enum Error {
         why: Option<String>,
     },
 
+    /// The archive is there, and refuses WAL that it lacks and another archive has: nothing newer may come after it.
+    #[error("target {target} refuses WAL that it lacks, from {since} on: {why}")]
+    Refuses {
+        target: String,
+        since: SegmentName,
+        why: String,
+    },
+
     /// Another process was writing this file for the whole time.
     #[error("another process is archiving {name}, and did not finish within {waited_s} s")]
     Busy { name: WalName, waited_s: u64 },
@@ -321,6 +329,14 @@ impl Error {
         )
     }
 
+    /// Whether an archive has looked at a file, and has another one of its name.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Error::OtherContent { .. } | Error::OtherBranch { .. } | Error::TwoContents { .. }
+        )
+    }
+
     /// Whether a store was away: the same may succeed a little later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Error::Store(store) if store.may_pass())
@@ -398,7 +414,9 @@ impl Error {
                 "the archive holds the WAL of another restore or promotion: create an archive for this server with \
                  `longshore wal create`, and begin there with a full backup"
             }
-            Error::OtherContent { .. } | Error::OtherBranch { .. } => OTHER_HINT,
+            Error::OtherContent { .. } | Error::OtherBranch { .. } | Error::Refuses { .. } => {
+                OTHER_HINT
+            }
             Error::TwoContents { .. } => {
                 "two servers archive there at the same time: run `longshore wal create --archive NEW` for one of them and name NEW in its \
                  archive_command. Then compare both files with that server's pg_wal (zstd -dc, gzip -dc) and move its file away"
@@ -415,9 +433,7 @@ impl Error {
                 "store the WAL in the backup (--with-wal); or let the server keep its WAL for longer \
                  (wal_keep_size) and retry"
             }
-            Error::CopyUnknown { .. } => {
-                "rename the archive that is copied to, and copy again: it then begins with the WAL that the copied backups need"
-            }
+            Error::CopyUnknown { .. } => COPY_HINT,
             Error::HoleBefore { .. } => {
                 "wait until this server has that segment: PostgreSQL repeats the push. If the server was set back to an older copy, run \
                  `longshore wal create --archive NEW`, name NEW in archive_command, and make a full backup there"
@@ -520,6 +536,8 @@ const OTHER_HINT: &str = "if this is a standby (archive_mode = always) after a p
                  `longshore wal create --archive NEW` for this one, name NEW in its archive_command, and make a full backup there";
 const GAP_HINT: &str = "archive the missing segment, for instance from the old server's pg_wal. If the target is before it, \
                  set recovery_prefetch = off (PostgreSQL 15 and later prefetch); --to-gap ends recovery before it";
+const COPY_HINT: &str = "rename the archive that is copied to, and copy again: it then begins with the WAL that the copied \
+    backups need";
 const BEHIND_HINT: &str = "bring the target back, then run `longshore copy`; PostgreSQL keeps its WAL until then, and \
     `copy_behind` and `home_behind` in [database.NAME.wal] say how much may wait";
 

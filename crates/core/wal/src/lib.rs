@@ -67,7 +67,7 @@ pub use links::Comparison;
 pub use list::{RemovalResult, Run, SegmentImprint, Span};
 pub use longshore_crypt::TagKey;
 pub use needs::{Need, is_need};
-pub use owed::{Owed, ToSettle};
+pub use owed::{Owed, ToSettle, Unsettled};
 pub use place::{Ground, is_at_named_server, is_in_bucket, location};
 pub use range::LogRange;
 pub use read::ArchiveReader;

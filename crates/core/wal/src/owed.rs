@@ -29,6 +29,8 @@ const NOTE: &str = "owed";
 const NOTE_MAX: usize = 4 << 20;
 /// The first field of a line with a reason: no file has this name.
 const WHY: &str = "why";
+/// The same where the archive was there, and refused the file.
+const REFUSED: &str = "refused";
 /// The longest reason that is noted, in characters.
 const WHY_MAX: usize = 300;
 
@@ -39,6 +41,26 @@ pub struct Owed {
     pub names: Vec<WalName>,
     /// Why the last attempt to bring them failed.
     pub why: Option<String>,
+    /// In that attempt the archive was there, and refused what it is owed: it has another branch's.
+    pub is_refused: bool,
+}
+
+/// Why an archive did not get all that it is owed.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unsettled {
+    pub error: Error,
+    /// The archive itself refuses it.
+    pub is_refused: bool,
+}
+
+impl From<Error> for Unsettled {
+    fn from(error: Error) -> Unsettled {
+        Unsettled {
+            error,
+            is_refused: false,
+        }
+    }
 }
 
 /// An archive that gives or gets what is owed, and how new files are stored there.
@@ -57,14 +79,18 @@ impl Owed {
         })
     }
 
-    fn of(names: BTreeSet<WalName>, why: Option<String>) -> Owed {
+    fn of(names: BTreeSet<WalName>, (why, is_refused): (Option<String>, bool)) -> Owed {
         let mut names: Vec<WalName> = names.into_iter().collect();
         // Histories come before the segments of their timelines, as in `copy.rs`.
         names.sort_by_key(|name| {
             let is_history = matches!(name, WalName::History(_));
             (!is_history, name.segment(), *name)
         });
-        Owed { names, why }
+        Owed {
+            names,
+            why,
+            is_refused,
+        }
     }
 }
 
@@ -84,11 +110,16 @@ impl PgWal {
     pub fn note_unsettled(
         &self,
         location: &Path,
-        why: &str,
+        unsettled: &Unsettled,
         clock: &dyn Clock,
     ) -> Result<(), Error> {
+        let why = unsettled.to_string();
         let why = why.chars().filter(|c| !c.is_control()).take(WHY_MAX);
-        let line = reason_line(&key(location), &why.collect::<String>());
+        let word = match unsettled.is_refused {
+            true => REFUSED,
+            false => WHY,
+        };
+        let line = reason_line(word, &key(location), &why.collect::<String>());
         self.change_debts(clock, |before| {
             Some(without_reason(before, &key(location)) + &line)
         })
@@ -108,14 +139,14 @@ impl PgWal {
     /// Brings what the archive `home` is owed from `others`, and to each of these what another one has of it. Returns the
     /// number of files that came anywhere.
     ///
-    /// Errors: those of [`WalArchive::lacking`] and [`copy_wal`]; `Io`. Files that came before stay, and are owed no longer.
+    /// Errors: those of [`WalArchive::lacking`] and [`super::copy_wal`]; `Io`. Files that came before stay, and are owed no longer.
     pub fn settle(
         &self,
         _turn: &AheadLock,
         (location, home): (&Path, Option<ToSettle<'_>>),
         others: &[ToSettle<'_>],
         clock: &dyn Clock,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, Unsettled> {
         let owed = self.owed(location)?;
         if owed.names.is_empty() {
             return Ok(0);
@@ -132,7 +163,12 @@ impl PgWal {
                     paid.extend(copied.held);
                 }
                 if let Err(error) = brought {
-                    failed = failed.or(Some(error));
+                    let is_refused = is_home && error.is_refusal();
+                    // A refusal stops the server, so it stands before all others.
+                    let first = failed
+                        .take()
+                        .filter(|first: &Unsettled| first.is_refused || !is_refused);
+                    failed = first.or(Some(Unsettled { error, is_refused }));
                 }
             }
         }
@@ -186,26 +222,31 @@ fn key(location: &Path) -> String {
 }
 
 /// The line with the reason why an archive did not get what it is owed.
-fn reason_line(at: &str, why: &str) -> String {
-    format!("{WHY}\t{at}\t{why}\n")
+fn reason_line(word: &str, at: &str, why: &str) -> String {
+    format!("{word}\t{at}\t{why}\n")
 }
 
 fn without_reason(text: &str, at: &str) -> String {
-    let start = reason_line(at, "");
+    let starts = [WHY, REFUSED].map(|word| reason_line(word, at, ""));
+    let is_reason = |line: &str| {
+        starts
+            .iter()
+            .any(|start| line.starts_with(start.trim_end_matches('\n')))
+    };
     let lines = text.split_inclusive('\n');
-    lines
-        .filter(|line| !line.starts_with(start.trim_end_matches('\n')))
-        .collect()
+    lines.filter(|line| !is_reason(line)).collect()
 }
 
 /// The debt to one archive. A line that cannot be read is of another version, and stays.
 fn read(bytes: &[u8], at: &str) -> Owed {
     let text = String::from_utf8_lossy(bytes);
-    let (mut names, mut why) = (BTreeSet::new(), None);
+    let (mut names, mut why) = (BTreeSet::new(), (None, false));
     for line in text.lines() {
         let mut fields = line.splitn(3, '\t');
         match (fields.next(), fields.next(), fields.next()) {
-            (Some(WHY), Some(of), Some(text)) if of == at => why = Some(text.to_owned()),
+            (Some(word @ (WHY | REFUSED)), Some(of), Some(text)) if of == at => {
+                why = (Some(text.to_owned()), word == REFUSED);
+            }
             (Some(name), Some(of), None) if of == at => names.extend(name.parse::<WalName>().ok()),
             _ => {}
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 use longshore_codec::Algorithm;
 use longshore_io::{Fault, SimDisk, Storage};
 use longshore_pg::wal::WalName;
-use longshore_wal::{Error, PgWal, ToSettle};
+use longshore_wal::{Error, PgWal, ToSettle, Unsettled};
 
 use crate::support::*;
 
@@ -55,7 +55,7 @@ impl Three {
         self.pg_wal().owed(Path::new(ARCHIVE)).unwrap().names
     }
 
-    fn settle(&self, is_home_back: bool) -> Result<u64, Error> {
+    fn settle(&self, is_home_back: bool) -> Result<u64, Unsettled> {
         let pg_wal = self.pg_wal();
         let turn = pg_wal.turn_to_follow().unwrap().unwrap();
         let form = form(Algorithm::Lz4);
@@ -132,8 +132,10 @@ fn another_branch_in_a_copy_is_refused_and_stays_owed() {
         .pg_wal()
         .owe(Path::new(ARCHIVE), name(1, 3), &*clock());
     owe.unwrap();
+    // The copy's branch is another one.
     let refused = three.settle(true).unwrap_err();
-    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+    let is_other = matches!(refused.error, Error::OtherContent { .. });
+    assert!(is_other && refused.is_refused, "{refused}");
     assert_eq!(held(&three.home), [1, 2]);
     assert_eq!(three.owed(), [name(1, 3)]);
 }
@@ -178,8 +180,16 @@ fn a_file_of_the_same_name_pays_nothing() {
     push(&three.home, name(1, 3), &segment(1, 3, 77)).unwrap();
     three.took(0, 3);
     let refused = three.settle(true).unwrap_err();
-    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
-    assert_eq!(three.owed(), [name(1, 3)]);
+    let is_other = matches!(refused.error, Error::OtherContent { .. });
+    assert!(is_other && refused.is_refused, "{refused}");
+    let noted = || three.pg_wal().owed(Path::new(ARCHIVE)).unwrap();
+    assert!(!noted().is_refused);
+    let note = three
+        .pg_wal()
+        .note_unsettled(Path::new(ARCHIVE), &refused, &*clock());
+    note.unwrap();
+    assert_eq!(noted().names, [name(1, 3)]);
+    assert!(noted().is_refused && noted().why.unwrap().contains("other"));
     // The very file pays it.
     let three = Three::new();
     push(&three.home, name(1, 3), &segment(1, 3, 3)).unwrap();

@@ -4,7 +4,8 @@
 //! Invariants
 //! - A push succeeds without the database's own archive only where `home_behind` is set, the file is durable in the archive
 //!   of a copy, the debt is noted durably, and it is not above the limit.
-//! - Only an archive that is away is skipped. One that refuses a file has looked at it, and its refusal stands.
+//! - Only an archive that is away is skipped. One that refuses a file has looked at it, and its refusal stands: also of a
+//!   file that it is owed, since nothing may come after that.
 //! - While anything is owed, the copies come first: no call waits for the store that is away. Debts come before new files.
 //!
 //! Leaves to others: the debt (`longshore-wal`), and bringing it (`follow.rs`).
@@ -84,6 +85,16 @@ impl<'a> Standing<'a> {
         &self,
         own: impl Fn() -> Result<Vec<String>, Stopped>,
     ) -> Result<Vec<String>, Failure> {
+        if let (true, Some(since)) = (self.owed.is_refused, self.owed.since()) {
+            // Its process asks the archive again.
+            follow::start(&self.pg_wal, self.copies, self.context);
+            let refused = Error::Refuses {
+                target: self.home().to_owned(),
+                since,
+                why: self.owed.why.clone().unwrap_or_default(),
+            };
+            return Err(refused.into());
+        }
         if !self.owed.names.is_empty() {
             let why = self.owed.why.clone();
             // The archive may be back, and the copies away.

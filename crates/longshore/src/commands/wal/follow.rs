@@ -279,9 +279,8 @@ impl<'a> Rounds<'a> {
             .collect();
         match self.pg_wal.settle(turn, (&path, home), &others, clock) {
             Ok(files) => Ok(files),
-            Err(error) => {
-                self.pg_wal
-                    .note_unsettled(&path, &error.to_string(), clock)?;
+            Err(unsettled) => {
+                self.pg_wal.note_unsettled(&path, &unsettled, clock)?;
                 Ok(0)
             }
         }
