@@ -559,6 +559,48 @@ fn merge_changes_adds_and_removes_rows() {
                WHEN NOT MATCHED THEN INSERT (k, v) VALUES (src.k, 0);
                SELECT id, k, v FROM @t ORDER BY id; SELECT SCOPE_IDENTITY()";
     assert_eq!(shown(&mut session, own), ["1|1|9", "2|2|0", "2"]);
+    // A name that both have, and two ways to add a row.
+    let both = "MERGE dbo.state AS t USING (VALUES ('b', 1)) AS s (db, n) ON db = s.db
+                WHEN NOT MATCHED THEN INSERT (db) VALUES (s.db);";
+    assert_eq!(script(&mut session, both).1, [209]);
+    let ways = "MERGE dbo.state AS t USING (VALUES ('z', 1)) AS s (db, n) ON t.db = s.db
+                WHEN NOT MATCHED AND s.n = 2 THEN INSERT (db) VALUES (s.db)
+                WHEN NOT MATCHED THEN INSERT (db) VALUES (s.db);";
+    assert_eq!(script(&mut session, ways).1, [10714]);
+    assert_eq!(shown(&mut session, "SELECT COUNT(*) FROM dbo.state"), ["3"]);
+}
+
+#[test]
+fn a_pivot_of_a_join_is_refused() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let joined = "SELECT * FROM (VALUES (1), (2)) s(x) CROSS JOIN (VALUES ('a', 5)) b(m, v) PIVOT (SUM(v) FOR m IN ([a])) AS p";
+    assert_eq!(script(&mut session, joined).1, [50002]);
+    let derived = "SELECT a FROM (SELECT m, v FROM (VALUES (1), (2)) s(x) CROSS JOIN (VALUES ('a', 5)) b(m, v)) j
+                   PIVOT (SUM(v) FOR m IN ([a])) AS p";
+    assert_eq!(shown(&mut session, derived), ["10"]);
+}
+
+/// Goal: a condition is the table's, and not of who made it or who changes a row; and no table is left that takes no row.
+#[test]
+fn a_check_that_cannot_be_asked_is_refused_when_it_is_made() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let variable = "DECLARE @lim int = 5; CREATE TABLE dbo.capped (a int CHECK (a > @lim))";
+    assert_eq!(script(&mut session, variable).1, [137]);
+    let unknown = "CREATE TABLE #t (a int CHECK (b > 1))";
+    assert_eq!(script(&mut session, unknown).1, [207]);
+    for table in ["#e", "dbo.e"] {
+        let made = format!(
+            "CREATE TABLE {table} (a int, b int); ALTER TABLE {table} ADD CONSTRAINT CK_b CHECK (b > 0)"
+        );
+        shown(&mut session, &made);
+        let dropped = run(&mut session, &format!("ALTER TABLE {table} DROP COLUMN b"));
+        let expected = "5074 The object 'CK_b' is dependent on column 'b'.";
+        assert_eq!(said(&dropped)[0], expected);
+        let rows = format!("INSERT {table} (a, b) VALUES (1, 1); SELECT COUNT(*) FROM {table}");
+        assert_eq!(shown(&mut session, &rows), ["1"]);
+    }
 }
 
 #[test]

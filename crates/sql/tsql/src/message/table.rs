@@ -271,6 +271,7 @@ messages! {
     9828 16 1 TRANSLATE_LENGTHS "The second and third arguments of the TRANSLATE built-in function must contain an equal number of characters."
     10704 15 1 RETHROW_OUTSIDE "To rethrow an error, a THROW statement must be used inside a CATCH block. Insert the THROW statement inside a CATCH block, or add error parameters to the THROW statement."
     10709 16 1 VALUES_UNEVEN "The number of columns for each row in a table value constructor must be the same."
+    10714 15 1 MERGE_INSERTS "An action of type '{}' cannot appear more than once in a '{}' clause of a MERGE statement."
     13601 16 1 JSON_CONFLICT "Property '{}' cannot be generated in JSON output due to a conflict with another column name or alias. Use different names and aliases for each column in SELECT list."
     13605 16 1 JSON_NO_NAME "Column expressions and data sources without names or aliases cannot be formatted as JSON text using FOR JSON clause. Add alias to the unnamed column or table."
     13607 16 4 JSON_PATH "JSON path is not properly formatted. Unexpected character '{}' is found at position {}."

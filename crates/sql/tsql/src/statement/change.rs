@@ -27,9 +27,9 @@ use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::syntax::{
     Delete, Fragment, Insert, InsertSource, LocatedStatement, OutputClause, SetClause, Update,
 };
-use crate::tables::{Change, TableColumn, TableId, TableRow, TableRows};
+use crate::tables::{Change, TableCheck, TableColumn, TableId, TableRow, TableRows, TableShape};
 use crate::value::{Column, Type, Value};
-use crate::variables::{Sum, bytes};
+use crate::variables::{Sum, Variables, bytes};
 
 /// How often a statement reads again because another session was faster.
 const TRIES_MAX: usize = 50;
@@ -524,6 +524,39 @@ impl Current<'_> {
     }
 }
 
+/// Looks whether each condition of a table can be asked, before any row is there. A variable cannot: it would be the one of
+/// whoever changes a row later.
+///
+/// Errors: 137, 207 and those of the conditions.
+pub(super) fn check_shape(session: &Session, shape: &TableShape) -> Result<(), Message> {
+    let made = [MadeTable {
+        name: NEW_ROWS,
+        columns: shape.result_columns(),
+        rows: Vec::new(),
+    }];
+    for check in &shape.checks {
+        planned(session, &made, check)?;
+    }
+    Ok(())
+}
+
+/// The query that finds a row for which a condition is false: unknown is not false.
+fn planned(
+    session: &Session,
+    made: &[MadeTable],
+    check: &TableCheck,
+) -> Result<QueryPlan, Message> {
+    let text = format!(
+        "SELECT TOP (1) 1 FROM [{NEW_ROWS}] WHERE NOT ( {} )",
+        check.condition
+    );
+    let variables = Variables::default();
+    let mut context = session.query_context();
+    context.made = made;
+    context.variables = &variables;
+    query::prepare(&context, &Fragment::new(text))
+}
+
 /// Checks the rows that a statement puts into a table. Errors: 547.
 pub(super) fn check_conditions(
     session: &Session,
@@ -540,14 +573,7 @@ pub(super) fn check_conditions(
         rows: rows.to_vec(),
     }];
     for check in &target.shape.checks {
-        // Unknown is not false.
-        let text = format!(
-            "SELECT TOP (1) 1 FROM [{NEW_ROWS}] WHERE NOT ( {} )",
-            check.condition
-        );
-        let mut context = session.query_context();
-        context.made = &made;
-        let plan = query::prepare(&context, &Fragment::new(text))?;
+        let plan = planned(session, &made, check)?;
         let sqlite = session.query_context().sqlite(&plan)?;
         let refused = sqlite.run(&plan, &mut |_| Ok(())).map_err(Stop::message)?;
         if refused > 0 {

@@ -99,8 +99,8 @@ impl Merging<'_> {
             .collect()
     }
 
-    fn query(&self, when: MergeRows) -> String {
-        let clauses = self.clauses(when);
+    /// The target as FROM has it, and its name there.
+    fn target(&self) -> (String, String) {
         let table = dotted(&self.merge.table);
         let called = match &self.merge.alias {
             Some(alias) => bracketed(alias),
@@ -113,6 +113,12 @@ impl Merging<'_> {
             Some(_) => format!("{table} AS {called}"),
             None => table,
         };
+        (target, called)
+    }
+
+    fn query(&self, when: MergeRows) -> String {
+        let clauses = self.clauses(when);
+        let (target, called) = self.target();
         let number = format!("{called}.[{ROW_NUMBER}]");
         let (source, on) = (&self.merge.source, &self.merge.on);
         let mut items = vec![chosen(&clauses)];
@@ -129,6 +135,15 @@ impl Merging<'_> {
                 "SELECT {number}, {items} FROM {target} WHERE NOT EXISTS ( SELECT 1 FROM {source} WHERE {on} )"
             ),
         }
+    }
+
+    /// A name in ON that both tables have is refused: in a subquery it would be that of the inner table. Errors: 209.
+    fn check_condition(&self, session: &Session) -> Result<(), Message> {
+        let ((target, _), source, on) = (self.target(), &self.merge.source, &self.merge.on);
+        let joined = format!("SELECT 1 FROM {target} INNER JOIN {source} ON {on}");
+        let joined = Fragment::at_line(joined, self.line);
+        let joined = combined(self.merge.with.as_ref(), &joined);
+        query::prepare(&session.query_context(), &joined).map(drop)
     }
 
     fn plan(&self, session: &Session, when: MergeRows) -> Result<QueryPlan, Message> {
@@ -251,8 +266,12 @@ impl Merging<'_> {
     }
 }
 
-/// Errors: 207, 264 and what else a clause may not say.
+/// Errors: 207, 264, 10714 and what else a clause may not say.
 fn check(session: &Session, merge: &Merge, target: &ChangedTable) -> Result<(), Message> {
+    let is_new = |clause: &&MergeClause| clause.when == MergeRows::OnlySource;
+    if merge.clauses.iter().filter(is_new).count() > 1 {
+        return Err(message::MERGE_INSERTS.with(&[&"INSERT", &"WHEN NOT MATCHED"]));
+    }
     for clause in &merge.clauses {
         match &clause.action {
             MergeAction::Update(sets) => {
@@ -293,6 +312,7 @@ fn merge_rows(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
         target: &target,
         line: out.line,
     };
+    merging.check_condition(session)?;
     let mut last = None;
     let mut count = 0;
     let changed = change(session, &target, "MERGE", |session, current| {

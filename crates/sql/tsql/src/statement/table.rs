@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use longshore_catalog::{CatalogObject, RowChanges};
 
-use super::change::check_conditions;
+use super::change::{check_conditions, check_shape};
 use super::foreign;
 use super::target::{ChangedTable, find};
 use crate::convert::convert_from;
@@ -105,6 +105,7 @@ pub(super) fn make(
 ) -> Result<(), Message> {
     let last = name.last().map_or("", String::as_str);
     let shape = TableShape::of(spec.clone(), Vec::new(), last)?;
+    check_shape(session, &shape)?;
     if last.starts_with('#') {
         if !shape.foreign.is_empty() {
             // SQL Server skips these, too, and says so.
@@ -212,6 +213,7 @@ fn reshape(
         .unwrap_or_default()
         .to_owned();
     let shape = TableShape::of(spec, indexes, &name)?;
+    check_shape(session, &shape)?;
     for _ in 0..TRIES_MAX {
         let new = |rows: &TableRows| -> Result<TableRows, Message> {
             let mut change = Change::default();
@@ -455,7 +457,12 @@ fn drop_columns(
         let kept = row.iter().enumerate().filter(|(i, _)| !places.contains(i));
         Ok(kept.map(|(_, value)| value.clone()).collect())
     });
-    reshape(session, target, spec, target.shape.indexes.clone(), &fill)
+    let changed = reshape(session, target, spec, target.shape.indexes.clone(), &fill);
+    changed.map_err(|error| match (error.number, target.shape.checks.first()) {
+        // Only a condition can name a column here.
+        (207, Some(check)) => message::DEPENDS.with(&[&"object", &check.name, &names.join(", ")]),
+        _ => error,
+    })
 }
 
 fn drop_constraints(

@@ -66,6 +66,12 @@ impl Translator<'_> {
     }
 
     fn join(&mut self, join: &Join) -> Result<String, Message> {
+        // It is of all that is joined before it, and the syntax tree has it of its own table.
+        if let TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } = join.relation {
+            return Err(not_here(
+                "PIVOT or UNPIVOT of a join: put the join into a derived table",
+            ));
+        }
         let (word, constraint) = match &join.join_operator {
             JoinOperator::Join(on) | JoinOperator::Inner(on) => ("JOIN", Some(on)),
             JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => ("LEFT JOIN", Some(on)),
