@@ -78,10 +78,10 @@ impl<T: Send + 'static> Ticket<T> {
         })
     }
 
-    /// The ticket of a request that goes on without it: the caller has another way to end it.
-    pub(crate) fn detached(mut self) -> Ticket<T> {
-        self.task = None;
-        self
+    /// The ticket of a request that goes on without it, and what ends the request.
+    pub(crate) fn detached(mut self) -> (Ticket<T>, Option<AbortHandle>) {
+        let task = self.task.take();
+        (self, task)
     }
 
     /// Waits for the answer. Errors: also [`Error::Cancelled`] once `cancel` is set.

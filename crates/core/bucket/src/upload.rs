@@ -19,19 +19,17 @@
 //! (`longshore_media`, `device/bucket.rs`); adding a completion's headers (`watched.rs`); uploads that killed processes left
 //! (`unfinished.rs`).
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::future::{Either, select};
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderName, HeaderValue};
 use object_store::multipart::PartId;
 use object_store::path::Path;
-use object_store::{Error as StoreError, PutMultipartOptions, PutPayload};
-use tokio::sync::watch;
+use object_store::{PutMultipartOptions, PutPayload};
+use tokio::task::AbortHandle;
 
 use crate::resumed::KnownParts;
 use crate::store::{Bucket, Head, labelled};
@@ -109,8 +107,8 @@ pub struct Upload {
     known: Arc<KnownParts>,
     /// Requests of parts that have not ended.
     in_flight: Arc<AtomicUsize>,
-    /// Dropping it cuts those requests. `None` once it is ended.
-    open: Option<watch::Sender<()>>,
+    /// What cuts those requests, and some that have ended.
+    cuts: Mutex<Vec<AbortHandle>>,
     /// It is complete, or its abort was tried.
     done: bool,
     trace: UploadTrace,
@@ -156,7 +154,7 @@ impl Bucket {
             label,
             known: Arc::new(known),
             in_flight: Arc::default(),
-            open: Some(watch::Sender::new(())),
+            cuts: Mutex::default(),
             done: false,
             trace: UploadTrace::default(),
         })
@@ -193,7 +191,7 @@ impl Upload {
             label,
             known: Arc::default(),
             in_flight: Arc::default(),
-            open: Some(watch::Sender::new(())),
+            cuts: Mutex::default(),
             done: false,
             trace: UploadTrace::default(),
         })
@@ -210,7 +208,6 @@ impl Upload {
         let count = Counted::new(&self.in_flight);
         let running = self.bucket.sending().begin();
         let known = self.known.clone();
-        let closed = self.open.as_ref().map(watch::Sender::subscribe);
         let asked = self.bucket.ask("write a part of", &self.key, async move {
             let _count = count;
             if let Some(content_id) = known.has(index, &bytes) {
@@ -218,26 +215,19 @@ impl Upload {
             }
             let len = bytes.len() as u64;
             let payload = PutPayload::from_bytes(bytes);
-            let sent = pin!(store.put_part(&at, &id, index, payload));
-            let cut = pin!(async move {
-                if let Some(mut closed) = closed {
-                    // It sends nothing: its end is what is waited for.
-                    drop(closed.changed().await);
-                }
-            });
-            let part = match select(sent, cut).await {
-                Either::Left((part, _)) => part?,
-                Either::Right(_) => {
-                    return Err(StoreError::NotFound {
-                        path: at.to_string(),
-                        source: "the upload has ended".into(),
-                    });
-                }
-            };
+            let part = store.put_part(&at, &id, index, payload).await?;
             running.done(len);
             Ok(UploadPart(part))
         })?;
-        Ok(asked.detached())
+        let (ticket, cut) = asked.detached();
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        cuts.retain(|cut| !cut.is_finished());
+        cuts.extend(cut);
+        Ok(ticket)
+    }
+
+    fn take_cuts(&self) -> Vec<AbortHandle> {
+        std::mem::take(&mut self.cuts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Makes the object appear, durably, if its name still has what was `found` there, or still nothing. `len` is the
@@ -383,7 +373,7 @@ impl Upload {
         }
         let (store, at, id) = (self.bucket.parts(), self.key.clone(), self.id.clone());
         let in_flight = self.in_flight.clone();
-        let mut open = self.open.take();
+        let mut cuts = self.take_cuts();
         let wait = self.bucket.grace() / 50;
         let bucket = self.bucket.clone();
         let parting = match bucket.is_silent().load(Ordering::Relaxed)
@@ -396,13 +386,15 @@ impl Upload {
             .bucket
             .ask("abort the upload to", &self.key, async move {
                 let begun = Instant::now();
+                let mut is_slow = false;
                 while in_flight.load(Ordering::Acquire) > 0 {
                     if begun.elapsed() >= parting {
-                        open = None;
+                        is_slow = true;
+                        cuts.drain(..).for_each(|cut| cut.abort());
                     }
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
-                bucket.is_slow().store(open.is_none(), Ordering::Relaxed);
+                bucket.is_slow().store(is_slow, Ordering::Relaxed);
                 for _ in 1..ABORT_TRIES {
                     let aborted = store.abort_multipart(&at, &id).await;
                     if aborted.is_ok() || is_answered() {
@@ -443,6 +435,8 @@ impl Drop for Upload {
         if !self.done {
             self.abort();
         }
+        // Of an upload that was left, or that no abort is sent for.
+        self.take_cuts().iter().for_each(AbortHandle::abort);
     }
 }
 
