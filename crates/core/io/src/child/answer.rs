@@ -114,7 +114,8 @@ fn run(
         }
     }
     let mut output = Pipe::new(group.child.stdout.take(), output_max)?;
-    let mut errors = Pipe::new(group.child.stderr.take(), 64 * READ)?;
+    // More than that is not read before the rest is dropped, so its memory does not grow.
+    let mut errors = Pipe::new(group.child.stderr.take(), ROOM_MAX)?;
     let started = HostClock.now();
     loop {
         // Looked at first: what the program wrote is in the pipes when it ended.
