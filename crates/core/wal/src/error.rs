@@ -177,11 +177,12 @@ pub enum Error {
         why: Option<String>,
     },
 
-    /// The archive is there, and refuses WAL that it lacks and another archive has: nothing newer may come after it.
-    #[error("target {target} refuses WAL that it lacks, from {since} on: {why}")]
+    /// The archive is there, and refuses WAL that another archive took for it: nothing newer may come after it.
+    #[error("target {target} refuses WAL that it is owed, from {since} on: {why}")]
     Refuses {
         target: String,
-        since: SegmentName,
+        /// The first file that is owed.
+        since: WalName,
         why: String,
     },
 

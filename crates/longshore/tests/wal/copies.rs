@@ -486,4 +486,23 @@ fn the_first_target_that_is_away_keeps_no_wal_from_the_copy_and_gets_it_from_the
     });
     assert_eq!(server.psql(failed), failures);
     std::fs::rename(&gone, &far).unwrap();
+
+    // What the first one refused stops the server, until it has the very file.
+    let line = owed.lines().next().unwrap();
+    let (_, place) = line.split_once('\t').unwrap();
+    let refused = format!("{line}\nrefused\t{place}\tit has another one\n");
+    std::fs::write(&note, refused).unwrap();
+    switch();
+    wait_until("the server is told", server, || {
+        let log = server.log();
+        log.contains("target near refuses WAL that it is owed")
+            && log.contains("it has another one")
+    });
+    assert_ne!(server.psql(failed), failures);
+    wait_until("the debt is paid", server, || {
+        std::fs::read(&note).unwrap().is_empty()
+    });
+    let so_far = told();
+    switch();
+    wait_until("the server goes on", server, || told() > so_far);
 }

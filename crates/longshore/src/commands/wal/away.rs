@@ -85,12 +85,12 @@ impl<'a> Standing<'a> {
         &self,
         own: impl Fn() -> Result<Vec<String>, Stopped>,
     ) -> Result<Vec<String>, Failure> {
-        if let (true, Some(since)) = (self.owed.is_refused, self.owed.since()) {
+        if let (true, [since, ..]) = (self.owed.is_refused, &self.owed.names[..]) {
             // Its process asks the archive again.
             follow::start(&self.pg_wal, self.copies, self.context);
             let refused = Error::Refuses {
                 target: self.home().to_owned(),
-                since,
+                since: *since,
                 why: self.owed.why.clone().unwrap_or_default(),
             };
             return Err(refused.into());
