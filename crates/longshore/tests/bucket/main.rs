@@ -971,6 +971,45 @@ fn copies() {
     assert!(std::fs::read(back).unwrap() == was);
 }
 
+/// Goal: a restore does not end at a target whose bucket is gone while a copy has the backup.
+#[test]
+fn while_a_bucket_is_away_the_copy_is_restored_and_named() {
+    let Some(server) = Server::start(Kind::Versitygw) else {
+        return;
+    };
+    let database = server.path("app.db");
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection.execute_batch("create table t(a)").unwrap();
+    let configuration = format!(
+        "[database.app]\nurl = \"sqlite:{path}\"\ntarget = \"off\"\ncopies = [\"near\"]\n\
+         [target.off]\nbuckets = [\"{bucket}/t\"]\n[target.near]\ndirectories = [\"{near}\"]\n",
+        path = database.display(),
+        bucket = server.bucket(),
+        near = server.path("near").display(),
+    );
+    std::fs::write(server.path("longshore.toml"), configuration).unwrap();
+    std::fs::create_dir(server.path("near")).unwrap();
+    let run = |code, line: &str| server.run(code, &format!("{line} --config longshore.toml"));
+    run(0, "backup app");
+    run(0, "copy app --to near");
+    let (here, away) = (
+        server.root.path().join("store").join(BUCKET),
+        server.path("away"),
+    );
+    std::fs::rename(here, away).unwrap();
+    let restored = run(5, "restore --database app --to back");
+    let said = text(&restored.stderr);
+    assert!(
+        said.contains("target off is away") && said.contains("its copy at target near"),
+        "{said}"
+    );
+    let (back, was) = (
+        server.path("back/app.db"),
+        std::fs::read(&database).unwrap(),
+    );
+    assert!(std::fs::read(back).unwrap() == was);
+}
+
 #[test]
 fn a_target_of_buckets_does_what_one_of_directories_does() {
     on_each_server(target);
