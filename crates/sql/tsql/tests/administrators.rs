@@ -592,7 +592,8 @@ fn a_check_that_cannot_be_asked_is_refused_when_it_is_made() {
     assert_eq!(script(&mut session, unknown).1, [207]);
     for table in ["#e", "dbo.e"] {
         let made = format!(
-            "CREATE TABLE {table} (a int, b int); ALTER TABLE {table} ADD CONSTRAINT CK_b CHECK (b > 0)"
+            "CREATE TABLE {table} (a int CONSTRAINT CK_a CHECK (a > 0), b int, c int);
+             ALTER TABLE {table} ADD CONSTRAINT CK_b CHECK (b > 0); ALTER TABLE {table} DROP COLUMN c"
         );
         shown(&mut session, &made);
         let dropped = run(&mut session, &format!("ALTER TABLE {table} DROP COLUMN b"));

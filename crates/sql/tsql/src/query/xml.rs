@@ -271,11 +271,7 @@ impl<'a> Document<'a> {
         }
         // The order of the text; attributes stay as they were found.
         if step.is_deep && all.iter().all(|found| matches!(found, Found::Node(_))) {
-            let nodes = known.into_iter().map(Found::Node);
-            return Some(match step.test {
-                Test::Itself => all,
-                _ => nodes.collect(),
-            });
+            return Some(known.into_iter().map(Found::Node).collect());
         }
         Some(all)
     }

@@ -540,6 +540,23 @@ pub(super) fn check_shape(session: &Session, shape: &TableShape) -> Result<(), M
     Ok(())
 }
 
+/// The first condition of a table that names a column: it cannot be asked without it.
+pub(super) fn check_of_column<'a>(
+    session: &Session,
+    shape: &'a TableShape,
+    place: usize,
+) -> Option<&'a TableCheck> {
+    let mut columns = shape.result_columns();
+    columns.remove(place);
+    let made = [MadeTable {
+        name: NEW_ROWS,
+        columns,
+        rows: Vec::new(),
+    }];
+    let mut checks = shape.checks.iter();
+    checks.find(|check| planned(session, &made, check).is_err_and(|error| error.number == 207))
+}
+
 /// The query that finds a row for which a condition is false: unknown is not false.
 fn planned(
     session: &Session,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use longshore_catalog::{CatalogObject, RowChanges};
 
-use super::change::{check_conditions, check_shape};
+use super::change::{check_conditions, check_of_column, check_shape};
 use super::foreign;
 use super::target::{ChangedTable, find};
 use crate::convert::convert_from;
@@ -445,6 +445,9 @@ fn drop_columns(
         if let Some(index) = indexes.find(|i| i.columns.iter().any(same)) {
             return Err(message::DEPENDS.with(&[&"index", &index.name, name]));
         }
+        if let Some(check) = check_of_column(session, &target.shape, place) {
+            return Err(message::DEPENDS.with(&[&"object", &check.name, name]));
+        }
         places.push(place);
     }
     let mut spec = target.shape.spec.clone();
@@ -457,12 +460,7 @@ fn drop_columns(
         let kept = row.iter().enumerate().filter(|(i, _)| !places.contains(i));
         Ok(kept.map(|(_, value)| value.clone()).collect())
     });
-    let changed = reshape(session, target, spec, target.shape.indexes.clone(), &fill);
-    changed.map_err(|error| match (error.number, target.shape.checks.first()) {
-        // Only a condition can name a column here.
-        (207, Some(check)) => message::DEPENDS.with(&[&"object", &check.name, &names.join(", ")]),
-        _ => error,
-    })
+    reshape(session, target, spec, target.shape.indexes.clone(), &fill)
 }
 
 fn drop_constraints(
