@@ -107,7 +107,7 @@ pub struct Upload {
     known: Arc<KnownParts>,
     /// Requests of parts that have not ended.
     in_flight: Arc<AtomicUsize>,
-    /// What cuts those requests, and some that have ended.
+    /// Handles that cut those requests, and some of ended ones.
     cuts: Mutex<Vec<AbortHandle>>,
     /// It is complete, or its abort was tried.
     done: bool,

@@ -487,7 +487,7 @@ fn the_first_target_that_is_away_keeps_no_wal_from_the_copy_and_gets_it_from_the
     assert_eq!(server.psql(failed), failures);
     std::fs::rename(&gone, &far).unwrap();
 
-    // What the first one refused stops the server, until it has the very file.
+    // A refusal by the first one stops the server, until it has the very file.
     let line = owed.lines().next().unwrap();
     let (_, place) = line.split_once('\t').unwrap();
     let refused = format!("{line}\nrefused\t{place}\tit has another one\n");
