@@ -7,17 +7,20 @@
 //! - A key goes through pipes alone: it is in no argument and in no variable.
 //! - What becomes an argument or a variable is the configuration's: its own words, the id of a key that it or an option names,
 //!   and a set's identifier.
-//! - A program has a limit of time and of output, and ends with all that it has started.
+//! - A program has a limit of time and of output, and ends with all that it has started. One that gave no answer in its time is not
+//!   asked again for a while: a set has several slots, and a chain many sets.
+//! - The file that names a program is one that only its user, or root, can change.
+//! - Neither this process nor a program leaves its memory in a file when it crashes, as far as the limit of the system decides that.
 //!
 //! Leaves to others: which keys there are (`keys.rs`), and what is made of the answers (`longshore-crypt`).
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longshore_crypt::{Ask, CommandKey, Errand, Error, WRAPPED_MAX};
 use longshore_io::child::{self, Unanswered};
-use longshore_io::trusted;
+use longshore_io::{Clock, HostClock, trusted};
 use longshore_terminal::interrupt;
 use zeroize::Zeroizing;
 
@@ -27,6 +30,30 @@ use crate::config::Encryption;
 pub const COMMAND: &str = "command:";
 /// The time that a program has for one key: a token that must be touched may take a while.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// The time for which a program that gave no answer is not asked again.
+const SILENCE: Duration = Duration::from_secs(300);
+
+/// Programs that gave no answer, with the time, by this process's clock, at which they may be asked again.
+static SILENT: Mutex<Vec<(String, Duration)>> = Mutex::new(Vec::new());
+
+/// Errors: this program gave no answer a while ago.
+fn check_silent(program: &str, now: Duration) -> Result<(), String> {
+    let mut silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    silent.retain(|(_, until)| now < *until);
+    match silent.iter().any(|(name, _)| name == program) {
+        false => Ok(()),
+        true => Err(format!(
+            "{program} gave no answer before, and is not asked again for {} minutes",
+            SILENCE.as_secs() / 60
+        )),
+    }
+}
+
+fn note_silent(program: &str, now: Duration) {
+    let mut silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    silent.push((program.to_owned(), now + SILENCE));
+}
 
 /// Whether the value of an option names such a key, and no file.
 pub fn is_key_of_command(value: &Path) -> bool {
@@ -82,12 +109,42 @@ pub fn check(program: &str, words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// From now on neither this process nor a program that it starts leaves its memory in a file when it crashes. A handler of the system, as
+/// systemd's, may have its own mind. A limit that cannot be lowered stays: nothing depends on it.
+fn without_core_dumps() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Core);
+    if limit.current != Some(0) {
+        let none = Rlimit {
+            current: Some(0),
+            maximum: limit.maximum,
+        };
+        let _stays = setrlimit(Resource::Core, none);
+    }
+}
+
+/// Errors: why the programs that this configuration names are not run: others can change the file.
+pub fn check_file(configuration: Option<&Path>) -> Result<(), String> {
+    let Some(file) = configuration else {
+        return Ok(());
+    };
+    let named = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let told = |why| {
+        format!(
+            "the programs that {} names are not run: {why}",
+            file.display()
+        )
+    };
+    trusted(&named, &[]).map(drop).map_err(told)
+}
+
 fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
     let filled = |word: &String| word.replace("{key}", ask.key_id).replace("{set}", ask.set);
     let [program, words @ ..] = words else {
         return Err(missing(ask.errand));
     };
     let words: Vec<String> = words.iter().map(filled).collect();
+    check_silent(program, HostClock.now())?;
     // A file may be named by what was filled in.
     check(program, &words)?;
     let command = child::named(Path::new(program)).map_err(|why| why.to_string());
@@ -99,9 +156,15 @@ fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
         .env("LONGSHORE_KEY_ID", ask.key_id)
         .env("LONGSHORE_SET", ask.set);
     let cancel = interrupt::cancel_flag();
+    // Keys are here, and in the program, from now on.
+    without_core_dumps();
     let said = child::tell(&mut command, ask.input, (LIMIT, WRAPPED_MAX), &cancel);
     let said = said.map_err(|error| match error {
         Unanswered::Cancelled => "it was interrupted".to_owned(),
+        Unanswered::TooLong(_) => {
+            note_silent(program, HostClock.now());
+            format!("{program}: {error}")
+        }
         error => format!("{program}: {error}"),
     })?;
     let (output, errors) = (Zeroizing::new(said.output), Zeroizing::new(said.errors));
@@ -113,5 +176,24 @@ fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
             let last = last.map_or(String::new(), |line| format!(", and said: {}", line.trim()));
             Err(format!("{program} ended with {}{last}", said.status))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_gave_no_answer_is_asked_again_after_a_while_alone() {
+        let at = |s: u64| Duration::from_secs(1_000_000 + s);
+        assert!(check_silent("/of/a/test", at(0)).is_ok());
+        note_silent("/of/a/test", at(0));
+        let refused = check_silent("/of/a/test", at(299)).unwrap_err();
+        assert!(
+            refused.contains("not asked again for 5 minutes"),
+            "{refused}"
+        );
+        assert!(check_silent("/of/another/test", at(299)).is_ok());
+        assert!(check_silent("/of/a/test", at(300)).is_ok());
     }
 }

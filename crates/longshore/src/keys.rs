@@ -224,6 +224,10 @@ pub fn identities_in(context: &Context, file: &Path) -> Result<Identities, Failu
 
 /// A key that a program keeps.
 fn command_key(context: &Context, id: &str, errand: Errand) -> Result<CommandKey, Failure> {
+    key_command::check_file(context.config.path.as_deref()).map_err(|why| {
+        let hint = "make the file its owner's alone to change (chmod go-w), as the directories above it, then run the command again";
+        Failure::usage(why, hint).numbered(numbers::FILE_UNUSABLE)
+    })?;
     key_command::key(&context.config.encryption, id, errand).map_err(|e| {
         let hint = match e {
             Error::Command { .. } => "name a program there, as docs/recipes.md shows",

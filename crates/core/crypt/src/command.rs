@@ -31,6 +31,11 @@ pub(crate) const KEY_ID_MAX: usize = 512;
 pub const WRAPPED_MAX: usize = 4096;
 /// A word of a program's message that is as long may be a key, and is not shown.
 const WORD_MAX: usize = 40;
+/// Shorter words are no pieces of a key.
+const PIECE_MIN: usize = 6;
+/// Words with letters and digits that together are as long may be a key in pieces, which has 43 characters or more, and some pieces have
+/// no digit.
+const PIECES_MAX: usize = 30;
 /// The most characters of a program's message.
 const MESSAGE_MAX: usize = 300;
 
@@ -210,16 +215,28 @@ impl<'a> CommandSlot<'a> {
     }
 }
 
-/// A program's message on one line, without control characters and without words that could be a key.
+/// Whether a word may be a piece of a key: letters with digits.
+fn may_be_a_piece(word: &str) -> bool {
+    let has = |is: fn(&char) -> bool| word.chars().any(|c| is(&c));
+    word.len() >= PIECE_MIN && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
+}
+
+/// A program's message on one line, without control characters and without words that could be a key, or a key together.
 fn without_keys(message: &str) -> String {
     let is_of_a_key =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | '-' | '_');
+    let pieces = message
+        .split_whitespace()
+        .filter(|word| may_be_a_piece(word));
+    let is_in_pieces = pieces.map(str::len).sum::<usize>() >= PIECES_MAX;
     let mut out = String::new();
     for word in message.split_whitespace() {
         // Those of a key may be escaped or apart: `%2F`, `ab:cd`.
-        let shown = match word.chars().filter(|c| is_of_a_key(*c)).count() < WORD_MAX {
-            true => word,
-            false => "(a long word)",
+        let is_long = word.chars().filter(|c| is_of_a_key(*c)).count() >= WORD_MAX;
+        let shown = match (is_long, is_in_pieces && may_be_a_piece(word)) {
+            (false, false) => word,
+            (true, _) => "(a long word)",
+            (false, true) => "(a word)",
         };
         if !out.is_empty() {
             out.push(' ');
@@ -329,6 +346,26 @@ mod tests {
             let refused = key.unwrap().open(&slot, "wal").unwrap_err().to_string();
             assert!(refused.contains("(a long word)"), "{refused}");
         }
+        // Letters and digits, as random keys have them.
+        let real: Vec<u8> = (0..KEY_LEN as u8).map(|n| n.wrapping_mul(89)).collect();
+        let real = STANDARD.encode(real);
+        for size in [8, 11, 22, 33] {
+            let pieces: Vec<&str> = (0..real.len())
+                .step_by(size)
+                .map(|at| &real[at..real.len().min(at + size)])
+                .collect();
+            let shown = format!("bad key: {}", pieces.join(" "));
+            let key = CommandKey::new("k", program(move |_| Err(shown.clone())));
+            let refused = key.unwrap().open(&slot, "wal").unwrap_err().to_string();
+            assert!(refused.contains("bad key:"), "{refused}");
+            let is_shown = |piece: &&&str| piece.len() > 5 && refused.contains(**piece);
+            let left: usize = pieces.iter().filter(is_shown).map(|p| p.len()).sum();
+            assert!(left <= 12, "{size}: {refused}");
+        }
+        let plain = "AccessDenied 403: user u17 may not use 10.0.0.1:8200";
+        let key = CommandKey::new("k", program(move |_| Err(plain.to_owned())));
+        let refused = key.unwrap().open(&slot, "wal").unwrap_err().to_string();
+        assert!(refused.ends_with(plain), "{refused}");
         assert!(!refused.contains('\x1b'), "{refused}");
     }
 

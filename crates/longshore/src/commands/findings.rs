@@ -102,6 +102,11 @@ fn of_encryption(context: &Context) -> Vec<String> {
             found.push(format!("[encryption]: {why}"));
         }
     }
+    let names_programs =
+        !config.encryption.wrap_command.is_empty() || !config.encryption.unwrap_command.is_empty();
+    if names_programs && let Err(why) = key_command::check_file(config.path.as_deref()) {
+        found.push(format!("[encryption]: {why}"));
+    }
     let sign = config.encryption.sign.is_some() || config.encryption.require_signature;
     // Its file is read here by whoever makes backups.
     if sign && let Err(failure) = keys::signing_key(context, (None, &KeyOptions::default()), true) {

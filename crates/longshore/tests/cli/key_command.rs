@@ -201,6 +201,19 @@ fn a_program_that_fails_is_named_with_what_it_said_and_nothing_is_left() {
 #[test]
 fn a_program_that_others_can_change_is_not_run_and_the_configuration_is_told() {
     let stage = with_service(&format!("recipients = [\"command:{KEY}\"]\n"));
+    // The file that names it counts as the program itself does.
+    let file = "no-config/longshore/longshore.toml";
+    mode(&stage, file, 0o666);
+    stage
+        .line("config check")
+        .exits(1)
+        .says("longshore.toml names are not run");
+    let refused = stage.line("backup app.db --to x.bak").exits(2);
+    refused
+        .says("longshore.toml names are not run")
+        .says("chmod go-w");
+    assert!(!stage.path("x.bak").exists());
+    mode(&stage, file, 0o644);
     mode(&stage, "service", 0o777);
     stage.line("config check").exits(1).says("is not run");
     stage
@@ -399,4 +412,23 @@ BACKUP CERTIFICATE old TO FILE = 'old.cer'";
         .exits(2)
         .says("others may write");
     assert!(!stage.path("x.bak").exists());
+}
+
+#[test]
+fn a_program_with_a_key_leaves_no_memory_in_a_file() {
+    let stage = configured();
+    let at = stage.path("").display().to_string();
+    let path = program(&stage, "service", &format!("ulimit -c >> {at}/cores; rev"));
+    let path = path.display();
+    configure(
+        &stage,
+        &format!("wrap_command = [\"{path}\"]\nunwrap_command = [\"{path}\"]\n"),
+    );
+    let line = format!(
+        "ulimit -c 4096; longshore backup app.db --to a.bak --encrypt-to command:{KEY} && longshore restore a.bak --to out --identity command:{KEY}"
+    );
+    stage.shell(&line).exits(0);
+    let cores = std::fs::read_to_string(stage.path("cores")).unwrap();
+    let of_each: Vec<&str> = cores.lines().collect();
+    assert_eq!(of_each, ["0", "0"]);
 }
