@@ -1,13 +1,13 @@
-//! Key records, identities, recipients, signing keys and signers: no bytes panic, and what is read is written again as it was.
+//! Key records, key objects, identities, recipients, signing keys and signers: no bytes panic, and what is read is written again as it was.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use longshore_crypt::{CommandSlot, Identities, Keys, Recipient, Signer, SigningKey};
+use longshore_crypt::{CommandSlot, Identities, KeyObject, Keys, ObjectName, Recipient, Signer, SigningKey};
 
 fuzz_target!(|input: (u8, Vec<Vec<u8>>)| {
     let (kind, parts) = input;
     let text = || parts.first().map(|bytes| String::from_utf8_lossy(bytes));
-    match kind % 5 {
+    match kind % 6 {
         0 => {
             let Ok(keys) = Keys::decode(&parts) else {
                 return;
@@ -28,6 +28,20 @@ fuzz_target!(|input: (u8, Vec<Vec<u8>>)| {
         2 => {
             if let Some(key) = text().and_then(|text| SigningKey::parse(&text).ok()) {
                 assert_eq!(SigningKey::parse(&key.line()).unwrap().signer(), key.signer());
+            }
+        }
+        4 => {
+            // Most bytes begin like no object; these begin like one.
+            let body = parts.concat();
+            for bytes in [body.clone(), [&b"LSKEYS\x01\x00"[..], &body].concat()] {
+                if let Ok(object) = KeyObject::decode(&bytes) {
+                    assert_eq!(object.encode().unwrap(), bytes);
+                    let name = object.name().unwrap();
+                    assert!(name.fits(&bytes) && ObjectName::parse(&name.to_string()) == Some(name));
+                }
+            }
+            if let Some(name) = text().and_then(|text| ObjectName::parse(&text).map(|name| (name, text.into_owned()))) {
+                assert_eq!(name.0.to_string(), name.1);
             }
         }
         3 => {

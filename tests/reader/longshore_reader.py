@@ -20,7 +20,8 @@ stands against whole data stripes, leave it out.
 
 KEY opens encrypted sets: `--identity FILE`, identities of age (AGE-SECRET-KEY-1..., AGE-SECRET-KEY-PQ-1...),
 or `--passphrase-file FILE`, whose first line is a passphrase, or `--unwrap "ID PROGRAM ARGUMENT..."`, a program that
-keeps the key ID. Without one `verify` compares what needs no
+keeps the key ID. Key objects next to the stripes are looked at where the set itself has no slot for it; `--key-object FILE` names
+another one. Without KEY `verify` compares what needs no
 key, and says so. An encrypted set is restored to DIRECTORY.unproven, which gets its name when all
 families agreed, and is removed if they do not. `verify` and `restore` print the root of such a set; an
 encrypted differential set is restored with `--parent-root`, the root that was printed for its parent (64
@@ -75,6 +76,9 @@ INDEX_PARTS_MAX = 24
 TRAILER_LEN = 192
 BLOCK_FIXED_LEN = 72
 SLOTS_MAX = 32
+OBJECT_MAX = 65_536
+OBJECTS_MAX = 64
+COSTLY_MAX = 8
 KEYS_PARTS_MAX = 4
 PARITY_MAX = 8
 ROW_BYTES_MIN = 4_096
@@ -563,8 +567,8 @@ class Groups:
             values[i::width] = plane
         return values
 
-    def fixed(self, width):
-        """A column of values of `width` bytes, one after the other."""
+    def fixed(self, width, most):
+        """A column of at most `most` values of `width` bytes, one after the other."""
         form = self.byte()
         values = b""
         if form == 1:
@@ -589,6 +593,7 @@ class Groups:
         else:
             need(form == 0, "a column has a form that is not known")
         need(len(values) % width == 0, "a column ends within a value")
+        need(len(values) <= width * most, "a column has more values than its pages hold")
         return Taken(values)
 
     @staticmethod
@@ -636,9 +641,12 @@ class Groups:
             plain = self.stream()
             need(plain, "a group has no bytes")
             return plain
-        need(12 <= kind <= 15, "a group has a kind that is not known")
-        size, count = 1 << kind, self.number()
+        is_sqlite = 41 <= kind <= 48
+        need(12 <= kind <= 15 or is_sqlite, "a group has a kind that is not known")
+        size, count = 1 << (kind - 32 if is_sqlite else kind), self.number()
         need(0 < count * size <= left, "groups are longer than the plain bytes")
+        if is_sqlite:
+            return self.sqlite_pages(size, count)
         columns = self.number()
         need(columns <= 128, "a layout has too many columns")
         columns = [(number >> 2, 1 << (number & 3)) for number in (self.number() for _ in range(columns))]
@@ -650,25 +658,78 @@ class Groups:
         need(parts.ended(), "streams have more than their pages need")
         return plain
 
+    def sqlite_pages(self, size, count):
+        classes = self.number()
+        need(classes <= 64, "a group has too many classes")
+        classes = [(self.byte(), self.number()) for _ in range(classes)]
+        known = all(kind in (10, 13) and columns <= 126 for kind, columns in classes)
+        need(known and sum(columns for _, columns in classes) <= 512, "a class of pages is impossible")
+        forms, numbers, plain = self.stream(), Taken(self.stream()), Taken(self.stream())
+        need(len(forms) == count, "a group has not one form for each page")
+        pages, of_class = [], [[] for _ in classes]
+        for form in forms:
+            if form & ~24 == 2:
+                number = numbers.take(1)[0]
+                need(number < len(classes), "a page has no class")
+                of_class[number].append((len(pages), form))
+                pages.append(None)
+            else:
+                need(form < 2, "a page has a form that is not known")
+                pages.append(bytes(size) if form else plain.take(size))
+        need(numbers.ended() and plain.ended(), "streams have more than their pages need")
+        for (kind, columns), places in zip(classes, of_class):
+            records = SqliteRecords(self, kind, columns, size * count // 4)
+            for place, form in places:
+                pages[place] = records.page(form, size)
+            need(records.ended(), "a class has more than its pages need")
+        return b"".join(pages)
+
+    def integers(self, most):
+        width = self.byte()
+        need(width in (0, 1, 2, 4, 8), "integers have an impossible width")
+        values = self.fixed(width, most).data if width else b""
+        return [int.from_bytes(values[i : i + width], "little", signed=True) for i in range(0, len(values), width or 1)]
+
+    def reals(self, most):
+        """Real numbers, the bits of each."""
+        form = self.byte()
+        if form == 0:
+            return []
+        need(form <= 10, "real numbers have a form that is not known")
+        if form == 1:
+            values = self.fixed(8, most).data
+            return [bytes(values[i : i + 8]) for i in range(0, len(values), 8)]
+        flags, integers, others, out = self.stream(), self.integers(most), self.fixed(8, most), []
+        need(len(flags) <= most, "more real numbers than records")
+        for flag in flags:
+            need(flag < 2 and (flag or integers), "a real number is missing")
+            out.append(bytes(others.take(8)) if flag else struct.pack("<d", integers.pop(0) / 10.0 ** (form - 2)))
+        need(not integers and others.ended(), "more real numbers than their stream says")
+        return out
+
 
 class PageParts:
     """Streams and columns of a group, of which pages are put together in order."""
 
     def __init__(self, groups, columns, size):
         self.columns, self.recent = columns, [bytes(24), bytes(24)]
-        self.heads = groups.fixed(24)
+
+        def fixed(width):
+            return groups.fixed(width, size // (6 if width == 8 else width))
+
+        self.heads = fixed(24)
         self.flags = Taken(groups.stream())
         tuples = len(self.flags.data)
         need(24 * tuples <= size, "more tuples than their pages hold")
-        self.headers, self.pointers = groups.fixed(24), groups.fixed(4)
+        self.headers, self.pointers = fixed(24), fixed(4)
         self.nulls = [Taken(groups.stream()) for _ in range((len(columns) + 7) // 8)]
         self.row_gaps = Taken(groups.stream())
-        self.lengths, self.item_heads, self.item_pointers = groups.fixed(2), groups.fixed(8), groups.fixed(4)
-        self.firsts, self.steps = groups.fixed(8), groups.fixed(8)
-        self.keys = [groups.fixed(8 * (i + 1)) for i in range(8)]
+        self.lengths, self.item_heads, self.item_pointers = fixed(2), fixed(8), fixed(4)
+        self.firsts, self.steps = fixed(8), fixed(8)
+        self.keys = [fixed(8 * (i + 1)) for i in range(8)]
         self.other_keys, self.item_gaps = Taken(groups.stream()), Taken(groups.stream())
         self.plain = Taken(groups.stream())
-        self.values = [groups.fixed(width) if width else groups.values(tuples) for width, _ in columns]
+        self.values = [groups.fixed(width, tuples) if width else groups.values(tuples) for width, _ in columns]
 
     def ended(self):
         own = (part for part in vars(self).values() if isinstance(part, Taken))
@@ -823,6 +884,115 @@ class PageParts:
 
     def key(self, size):
         return (self.keys[size // 8 - 1] if size in range(8, 65, 8) else self.other_keys).take(size)
+
+
+class SqliteRecords:
+    """Streams of a class, of which its pages are put together in order."""
+
+    def __init__(self, groups, kind, columns, most):
+        self.kind, self.rowid = kind, 0
+        self.heads, self.pointers, self.gaps = groups.fixed(8, most), groups.fixed(2, most), Taken(groups.stream())
+        self.steps = Taken(groups.stream() if kind == 13 else b"")
+        self.rowids = groups.fixed(8, most) if kind == 13 else Taken(b"")
+        self.columns = [self.column(groups, most) for _ in range(columns)]
+
+    @staticmethod
+    def column(groups, most):
+        kinds = groups.stream()
+        need(len(kinds) <= most, "more records than their pages hold")
+        integers, reals = groups.integers(len(kinds)), groups.reals(len(kinds))
+        return Taken(kinds), iter(integers), iter(reals), *groups.values(len(kinds))
+
+    def ended(self):
+        own = (self.heads, self.pointers, self.gaps, self.steps, self.rowids)
+        nothing = object()
+        return all(part.ended() for part in own) and all(
+            part.ended() if isinstance(part, Taken) else next(part, nothing) is nothing
+            for column in self.columns
+            for part in column
+        )
+
+    def page(self, form, size):
+        page = bytearray(size)
+        page[:8] = self.heads.take(8)
+        kind, _, count, content = struct.unpack_from(">BHHH", page)
+        begin = 8 + 2 * count
+        need(kind == self.kind and count and begin <= content < size, "the head of a page is impossible")
+        if form & 8:
+            page[begin:content] = self.gaps.take(content - begin)
+        below, used = size, []
+        for index in range(count):
+            cell = self.cell()
+            start = below - len(cell)
+            if form & 16:
+                start = start - int.from_bytes(self.pointers.take(2), "little") & 0xFFFF
+            need(content <= start and start + len(cell) <= size, "a cell is outside its page")
+            page[start : start + len(cell)] = cell
+            struct.pack_into(">H", page, 8 + 2 * index, start)
+            used.append((start, start + len(cell)))
+            below = start
+        if not form & 16:
+            need(below == content, "cells do not fill their page")
+            return page
+        covered = content
+        for start, end in [*sorted(used), (size, size)]:
+            need(covered <= start, "cells overlap")
+            page[covered:start] = self.gaps.take(start - covered)
+            covered = end
+        return page
+
+    def cell(self):
+        rowid = b""
+        if self.kind == 13:
+            step = self.steps.take(1)[0]
+            self.rowid = int.from_bytes(self.rowids.take(8), "little") if step == 255 else self.rowid + step & (1 << 64) - 1
+            rowid = varint(self.rowid)
+        serials, body, ended = b"", b"", False
+        for kinds, integers, reals, low, high, values in self.columns:
+            kind = kinds.take(1)[0]
+            need(not ended or kind == 5, "a record goes on after its end")
+            if kind == 5:
+                ended = True
+            elif kind == 0:
+                serials += b"\0"
+            elif kind == 1 or 17 <= kind <= 22:
+                value = next(integers, None)
+                need(value is not None, "an integer is missing")
+                serial = kind - 16 if kind > 16 else shortest_type(value)
+                serials += bytes([serial])
+                width = SERIAL_WIDTHS.get(serial, 0)
+                body += (value & (1 << 8 * width) - 1).to_bytes(width, "big")
+            elif kind == 2:
+                value = next(reals, None)
+                need(value is not None, "a real number is missing")
+                serials += b"\7"
+                body += value[::-1]
+            else:
+                need(kind in (3, 4), "a value has a kind that is not known")
+                size = low.take(1)[0] | high.take(1)[0] << 8
+                serials += varint(12 + 2 * size + (kind == 3))
+                body += values.take(size)
+        need(len(serials) < 127, "the header of a record is too long")
+        record = bytes([len(serials) + 1]) + serials + body
+        return varint(len(record)) + rowid + record
+
+
+SERIAL_WIDTHS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+
+
+def shortest_type(value):
+    """The serial type of an integer."""
+    if value in (0, 1):
+        return 8 + value
+    return next(serial for serial, width in SERIAL_WIDTHS.items() if -1 << 8 * width - 1 <= value < 1 << 8 * width - 1)
+
+
+def varint(value):
+    """An integer as SQLite writes it."""
+    if value >> 56:
+        return bytes(value >> shift & 127 | 128 for shift in range(57, 7, -7)) + bytes([value & 255])
+    groups = max(1, (value.bit_length() + 6) // 7)
+    return bytes(value >> 7 * i & 127 | (128 if i else 0) for i in range(groups - 1, -1, -1))
 
 
 def page_pointer(page, index):
@@ -1617,6 +1787,8 @@ class Keyring:
         self.commands = {words[0]: words[1:] for words in map(shlex.split, programs)}
         need(all(self.commands.values()), "--unwrap wants the id of a key and a program")
         self.secrets, self.passphrases, self.private_keys = [], [], []
+        # Where key objects are looked for, and objects that were named.
+        self.folders, self.named = [], []
         for path in identity_files:
             with open(path, "rb") as file:
                 data = file.read()
@@ -1650,20 +1822,50 @@ class Keyring:
         """The keys of an encrypted set; None if there is nothing to open it with."""
         if not (self.secrets or self.passphrases or self.private_keys or self.commands):
             return None
-        why = "no identity or passphrase opens the set"
+        why = ["no identity or passphrase opens the set"]
+        opened = self.by_slots(keys, keys.slots, why)
+        return opened or self.by_objects(keys, why)
+
+    def by_slots(self, keys, slots, why, is_right=lambda opened: True):
+        """The keys from the first slot that has the right set key; None if none has. Adds to `why`."""
         name = str(uuid.UUID(bytes=keys.header[:16]))
-        for kind, slot in sorted(keys.slots, key=lambda slot: slot[0] == COMMAND):
+        for kind, slot in sorted(slots, key=lambda slot: slot[0] == COMMAND):
             try:
                 key = self.set_key(kind, slot, name)
             except Bad as bad:
-                why = f"{why}: {bad}"
+                why.append(str(bad))
                 continue
             if key is not None and len(key) == 32:
                 opened = Opened(keys.context, key)
-                if hmac.compare_digest(opened.of["commit"], keys.commitment):
+                if hmac.compare_digest(opened.of["commit"], keys.commitment) and is_right(opened):
                     return opened
-                why = f"{why}: a slot's key is not the one of the commitment"
-        raise Bad(why)
+                why.append("a slot's key is not the one of the commitment, or not that of its object")
+        return None
+
+    def by_objects(self, keys, why):
+        """The keys from a key object next to the stripes, or from one that was named."""
+        objects, costly = [], {PASSPHRASE: COSTLY_MAX, COMMAND: COSTLY_MAX}
+        for data in [*self.named, *objects_of(self.folders, keys.header[:16])]:
+            try:
+                objects.append(KeyObject.parse(data))
+            except Bad as bad:
+                why.append(str(bad))
+        tried = []
+        for found in objects[:OBJECTS_MAX]:
+            if (found.set, found.commitment) != (keys.header[:16], keys.commitment):
+                continue
+            slots = []
+            for kind, slot in found.slots:
+                costly[kind] = costly.get(kind, SLOTS_MAX * OBJECTS_MAX) - 1
+                slots += [(kind, slot)] if costly[kind] >= 0 else []
+            tried.append((found, slots))
+        # Programs after everything else.
+        for wanted in (lambda slot: slot[0] != COMMAND, lambda slot: slot[0] == COMMAND):
+            for found, slots in tried:
+                opened = self.by_slots(keys, filter(wanted, slots), why, found.is_by)
+                if opened:
+                    return opened
+        raise Bad(": ".join(why))
 
 
 # ---------------------------------------------------------------- encrypted sets
@@ -1676,7 +1878,7 @@ class Opened:
 
     def __init__(self, context, set_key):
         self.prk = mac(context, set_key)
-        self.of = {label: expand(self.prk, b"longshore/1/" + label.encode()) for label in LABELS}
+        self.of = {label: expand(self.prk, b"longshore/1/" + label.encode()) for label in (*LABELS, "object")}
 
     def of_manifest(self, block):
         return expand(self.of["meta"], b"b" + le(block.sequence, 8) + block.salt)
@@ -1717,6 +1919,54 @@ class Keys:
         parts = [b"longshore/1/context", header] + [body[:40] + bytes(32) + body[72:] for body in bodies]
         context = sha256(*(le(len(part), 4) + part for part in parts))
         return Keys(header, bodies, *same[0], slots, context)
+
+
+@dataclass
+class KeyObject:
+    """The set key of a set for further recipients."""
+
+    set: bytes
+    commitment: bytes
+    slots: list
+    covered: bytes
+    mac: bytes
+
+    @staticmethod
+    def parse(data):
+        need(len(data) <= OBJECT_MAX, "a key object is too long")
+        f = Fields(data)
+        need(f.take(6) == b"LSKEYS" and f.u(2) == 1, "a key object is none, or needs a newer reader")
+        set_id, commitment, _ = bytes(f.take(16)), bytes(f.take(32)), f.i(8)
+        count = f.u(2)
+        need(1 <= count <= SLOTS_MAX, "the number of a key object's slots")
+        f.take(16 * count)
+        slots = [(f.u(2), bytes(f.take(f.u(2)))) for _ in range(count)]
+        covered = data[: f.at]
+        own = bytes(f.take(32))
+        need(f.at == len(data), "a key object goes on after its MAC")
+        return KeyObject(set_id, commitment, slots, covered, own)
+
+    def is_by(self, opened):
+        """Whether somebody with these keys made it."""
+        return hmac.compare_digest(mac(opened.of["object"], self.covered), self.mac)
+
+
+def objects_of(folders, set_id):
+    """The bytes of the set's key objects, by their names, each once."""
+    begin, found = f"keys-{set_id.hex()}-", {}
+    for folder in folders:
+        for name in os.listdir(folder):
+            if re.fullmatch(re.escape(begin) + r"[0-9a-f]{16}\.lsk", name):
+                path = os.path.join(folder, name)
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    found.setdefault(name, []).append(path)
+    for name in sorted(found)[:OBJECTS_MAX]:
+        for path in found[name]:
+            with open(path, "rb") as file:
+                data = file.read(OBJECT_MAX + 1)
+            if hashlib.sha256(data).hexdigest()[:16] == name[len(begin) : -4]:
+                yield data
+                break
 
 
 class Proof:
@@ -2800,6 +3050,7 @@ def main():
     parser.add_argument("--identity", action="append", default=[], help="file with identities of age")
     parser.add_argument("--passphrase-file", action="append", default=[], help="file whose first line is a passphrase")
     parser.add_argument("--unwrap", action="append", default=[], help="id of a key and the program that keeps it")
+    parser.add_argument("--key-object", action="append", default=[], help="key object that is not next to the stripes")
     parser.add_argument("--signer", action="append", default=[], help="who must have signed the set: lssigner1...")
     options = parser.parse_args()
     if (options.command == "restore") != (options.to is not None):
@@ -2807,6 +3058,10 @@ def main():
     note = Findings()
     try:
         keyring = Keyring(options.identity, options.passphrase_file, options.unwrap)
+        keyring.folders = sorted({os.path.dirname(path) or "." for path in options.stripes})
+        for path in options.key_object:
+            with open(path, "rb") as file:
+                keyring.named.append(file.read(OBJECT_MAX + 1))
         for prefix, signer in map(bech32, options.signer):
             need(prefix == "lssigner" and len(signer) == 32, "not a signer")
             SIGNERS.add(signer)

@@ -3,6 +3,8 @@
 
     vectors.py             prints them (tests/golden/encryption.json)
     vectors.py FILE        ends with 1 unless FILE has them
+    vectors.py --object    prints those of a key object (tests/golden/key-object.json)
+    vectors.py --object FILE
 
 All inputs are fixed, so each byte that is encrypted is, too: a writer's salts depend on the messages. Bytes are in
 hexadecimal. Longshore's own test opens everything, and makes it again. Needs what longshore_reader.py needs.
@@ -19,7 +21,7 @@ from longshore_reader import BECH32, BECH32_STEPS, LABELS, M64, Keys, expand, hi
 SET_KEY, SET = bytes(range(32)), bytes(range(100, 116))
 HEADER = SET + b"the rest of the body of a set header"
 IDENTITY, EPHEMERAL, FILE_KEY, PASSPHRASE = bytes(range(50, 82)), bytes(range(90, 122)), bytes(range(16)), b"correct horse"
-SIGNING = bytes(range(150, 182))
+SIGNING, FURTHER = bytes(range(150, 182)), bytes(range(10, 42))
 
 
 def highway256(key, data):
@@ -55,10 +57,10 @@ def bech32(prefix, data):
     return prefix + "1" + "".join(BECH32[value] for value in values)
 
 
-def age_slot():
-    """A file of age for IDENTITY with the set key in it."""
+def age_slot(identity=IDENTITY):
+    """A file of age for an identity with the set key in it."""
     kinds = primitive("asymmetric.x25519", "X25519PrivateKey")
-    ephemeral, own = kinds.from_private_bytes(EPHEMERAL), kinds.from_private_bytes(IDENTITY).public_key()
+    ephemeral, own = kinds.from_private_bytes(EPHEMERAL), kinds.from_private_bytes(identity).public_key()
     share, recipient = ephemeral.public_key().public_bytes_raw(), own.public_bytes_raw()
     wrapping = expand(mac(share + recipient, ephemeral.exchange(own)), b"age-encryption.org/v1/X25519")
     text = lambda data: base64.b64encode(data).rstrip(b"=")
@@ -158,12 +160,35 @@ def vectors():
     )
 
 
+def object_vectors():
+    """A key object of the set of `vectors`, for a further identity, for a passphrase, and with a slot of a later version."""
+    context = Keys.parse(HEADER, records(bytes(32))).context
+    prk = mac(context, SET_KEY)
+    of = {label: expand(prk, b"longshore/1/" + label.encode()) for label in ("commit", "object", "recipient")}
+    public = primitive("asymmetric.x25519", "X25519PrivateKey").from_private_bytes(FURTHER).public_key().public_bytes_raw()
+    recipient = bech32("age", public)
+    marks = [mac(of["recipient"], recipient.encode())[:16], bytes(16), bytes(16)]
+    slots = [(1, age_slot(FURTHER)), (3, passphrase_slot()), (9, b"of a later version")]
+    made_us = -1_000_000
+    covered = b"LSKEYS" + le(1, 2) + SET + of["commit"] + struct.pack("<qH", made_us, len(slots)) + b"".join(marks)
+    covered += b"".join(le(kind, 2) + le(len(data), 2) + data for kind, data in slots)
+    whole = covered + mac(of["object"], covered)
+    return dict(
+        header=HEADER, records=records(of["commit"]), identity=bech32("age-secret-key-", FURTHER).upper(), recipient=recipient,
+        passphrase=PASSPHRASE.decode(), keys=of, made_us=made_us, mark=marks[0], object=whole,
+        name=f"keys-{SET.hex()}-{sha256(whole).hex()[:16]}.lsk",
+    )
+
+
 def main():
-    text = json.dumps(vectors(), indent=1, default=bytes.hex) + "\n"
-    if not sys.argv[1:]:
+    arguments = sys.argv[1:]
+    made = object_vectors if arguments[:1] == ["--object"] else vectors
+    arguments = [argument for argument in arguments if argument != "--object"]
+    text = json.dumps(made(), indent=1, default=bytes.hex) + "\n"
+    if not arguments:
         return print(text, end="")
-    with open(sys.argv[1], encoding="utf-8") as file:
-        sys.exit(None if file.read() == text else f"{sys.argv[1]} has other vectors than this program makes")
+    with open(arguments[0], encoding="utf-8") as file:
+        sys.exit(None if file.read() == text else f"{arguments[0]} has other vectors than this program makes")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_crypt::{
-    Certificate, CommandKey, Errand, Error, Identities, Identity, Keyring, Passphrase, PrivateKey,
-    Recipient, Recipients, Signer, Signers, SigningKey, is_certificate, is_private_key, is_secret,
+    Certificate, CommandKey, Errand, Error, FoundObjects, Identities, Identity, KeyObject, Keyring,
+    OBJECT_MAX, ObjectFinder, Passphrase, PrivateKey, Recipient, Recipients, Signer, Signers,
+    SigningKey, is_certificate, is_private_key, is_secret,
 };
 use longshore_io::{OpenHow, Via};
 use longshore_terminal::failure::Failure;
@@ -21,7 +22,7 @@ use zeroize::Zeroizing;
 
 use crate::context::Context;
 use crate::key_command::{self, COMMAND};
-use crate::options::KeyOptions;
+use crate::options::{KeyOptions, SetKeyOptions};
 
 /// The most bytes of a file of identities or recipients: room for hundreds.
 const FILE_MAX: usize = 1 << 20;
@@ -66,6 +67,65 @@ fn with_rules(
     Ok(Arc::new(
         Keyring::new(identities, required).with_signers(signers),
     ))
+}
+
+/// [`keyring`], with the key objects that were named.
+pub fn set_keyring(context: &Context, options: &SetKeyOptions) -> Result<Arc<Keyring>, Failure> {
+    let keyring = keyring(context, options)?;
+    Ok(match options.key_object.as_slice() {
+        [] => keyring,
+        named => Arc::new(keyring.with_objects(named_objects(context, named)?)),
+    })
+}
+
+/// Gives the key objects in these files, whatever set they are for.
+///
+/// Errors: one cannot be read, or is no key object.
+fn named_objects(context: &Context, files: &[PathBuf]) -> Result<Arc<ObjectFinder>, Failure> {
+    let read = |file: &PathBuf| {
+        let bytes = beginning(context, file, OBJECT_MAX).map_err(|e| {
+            let what = format!("cannot read {}", file.display());
+            Failure::usage(
+                what,
+                "name a key object, as keys-SET-ID.lsk next to a backup",
+            )
+            .numbered(numbers::FILE_UNUSABLE)
+            .because(e)
+        })?;
+        KeyObject::decode(&bytes).map_err(|e| {
+            Failure::usage(
+                format!("cannot use {}: {e}", file.display()),
+                "name a key object, as keys-SET-ID.lsk next to a backup",
+            )
+            .numbered(numbers::FILE_UNUSABLE)
+        })?;
+        Ok(bytes)
+    };
+    let objects = files
+        .iter()
+        .map(read)
+        .collect::<Result<Vec<_>, Failure>>()?;
+    Ok(Arc::new(move |_: &[u8; 16]| FoundObjects {
+        objects: objects.clone(),
+        ..FoundObjects::default()
+    }))
+}
+
+/// At most a byte more than `len_max` of a file.
+fn beginning(context: &Context, path: &Path, len_max: usize) -> std::io::Result<Vec<u8>> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(std::io::ErrorKind::InvalidFilename.into());
+    };
+    let parent = match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    };
+    let dir = context.storage.dir(parent)?;
+    let file = dir.open(Path::new(name), OpenHow::Read)?;
+    let mut bytes = vec![0; len_max + 1];
+    let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 /// Whose signatures count.

@@ -150,6 +150,18 @@ pub fn open_hybrid(file: &[u8], identity: &<XWing as Kem>::PrivateKey) -> Option
     })
 }
 
+/// The kind of the first stanza of a file, if this module writes such ones.
+pub fn kind_of(file: &[u8]) -> Option<&'static str> {
+    let (header, ..) = split(file)?;
+    let kind = stanzas(header)?.first()?.kind;
+    [X25519, HYBRID].into_iter().find(|known| *known == kind)
+}
+
+/// Whether a file is for a recipient that is meant to withstand a quantum computer.
+pub fn is_hybrid(file: &[u8]) -> bool {
+    kind_of(file) == Some(HYBRID)
+}
+
 fn file_key(bytes: &[u8]) -> Option<FileKey> {
     let mut key = FileKey::default();
     (bytes.len() == FILE_KEY_LEN).then(|| key.copy_from_slice(bytes))?;

@@ -28,6 +28,9 @@ pub enum Error {
     /// The set's Keys records contradict each other or the format.
     #[error("the set's key records are damaged: {what}")]
     Malformed { what: &'static str },
+    /// Bytes that should be a key object are none.
+    #[error("the key object cannot be used: {what}")]
+    Object { what: &'static str },
     /// The records are of a construction that this version does not know.
     #[error("the set is encrypted in a way (scheme {scheme}) that this version does not know")]
     Scheme { scheme: u16 },
@@ -35,10 +38,13 @@ pub enum Error {
     #[error("{given} passphrases; a set has at most {max}")]
     Passphrases { given: usize, max: usize },
     /// No identity opens any slot.
-    #[error("{}", no_identity(*identities, *slots, *certificate, command.as_deref()))]
+    #[error("{}{objects}", no_identity(*identities, *slots, *certificate, command.as_deref()))]
     NoIdentity {
         identities: usize,
+        /// Of the media.
         slots: usize,
+        /// The key objects that were looked at, in words; empty if there were none.
+        objects: String,
         /// The thumbprint of the first certificate among the recipients.
         certificate: Option<Thumbprint>,
         /// The id of the first key of a program among them.

@@ -197,7 +197,10 @@ impl Identities {
         }
     }
 
-    fn ask(
+    /// The same of programs alone.
+    ///
+    /// Errors: [`Error::Command`], if none opens a slot and one failed.
+    pub(crate) fn ask(
         &self,
         slots: &[Slot],
         set: &str,
@@ -221,7 +224,23 @@ impl Identities {
         failed.map_or(Ok(None), Err)
     }
 
-    fn open_here(&self, slots: &[Slot], is_right: impl Fn(&Secret) -> bool) -> Option<Secret> {
+    /// Whether a program would be asked about this slot.
+    pub(crate) fn would_ask(&self, slot: &Slot) -> bool {
+        let fits = |identity: &Identity| match identity {
+            Identity::Command(key) => {
+                slot.kind == SlotKind::Command as u16 && key.fits(&slot.bytes)
+            }
+            _ => false,
+        };
+        self.list.iter().any(fits)
+    }
+
+    /// The first secret that `is_right` accepts, and for which no program is asked.
+    pub(crate) fn open_here(
+        &self,
+        slots: &[Slot],
+        is_right: impl Fn(&Secret) -> bool,
+    ) -> Option<Secret> {
         for identity in &self.list {
             let tried = match identity {
                 Identity::Passphrase(_) => PASSPHRASES_MAX,

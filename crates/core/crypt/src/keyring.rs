@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::command::WAL;
+use crate::further::{ObjectFinder, OpenedSet};
 use crate::{
     Error, Identities, Identity, IndexKeys, IndexSecret, KeyContext, KeyFinder, Keys, SetKeys,
     Signers, SigningKey,
@@ -20,15 +21,29 @@ use crate::{
 const KEPT_MAX: usize = 1_001;
 
 /// Opens sets; shared by all threads of a run.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Keyring {
-    identities: Identities,
+    identities: Arc<Identities>,
     required: bool,
     signers: Arc<Signers>,
     signing: Option<Arc<SigningKey>>,
+    /// Finds key objects of sets that nothing else opens.
+    objects: Option<Arc<ObjectFinder>>,
+    known: Arc<Known>,
+}
+
+/// The keys that a run has at hand.
+#[derive(Debug, Default)]
+struct Known {
     opened: Mutex<VecDeque<Arc<SetKeys>>>,
     /// Sets whose index alone can be read, by their identifiers.
     indexes: Mutex<HashMap<[u8; 16], Arc<IndexKeys>>>,
+}
+
+impl std::fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyring({:?})", self.identities)
+    }
 }
 
 impl Keyring {
@@ -36,7 +51,7 @@ impl Keyring {
     /// in the place of an encrypted one.
     pub fn new(identities: Identities, required: bool) -> Keyring {
         Keyring {
-            identities,
+            identities: Arc::new(identities),
             required,
             ..Keyring::default()
         }
@@ -57,18 +72,36 @@ impl Keyring {
 
     /// The same identities, without the keys of any set: for a run of a process that has several.
     pub fn for_one_run(&self) -> Keyring {
-        self.with_identities(self.identities.clone())
+        self.with_identities((*self.identities).clone())
     }
 
     /// Like [`Keyring::for_one_run`], with the keys that `finder` finds.
     pub fn with_finder(&self, finder: Arc<KeyFinder>) -> Keyring {
-        self.with_identities(self.identities.clone().with_finder(finder))
+        self.with_identities((*self.identities).clone().with_finder(finder))
     }
 
     fn with_identities(&self, identities: Identities) -> Keyring {
         Keyring {
             signing: self.signing.clone(),
+            objects: self.objects.clone(),
             ..Keyring::new(identities, self.required).with_signers(self.signers.clone())
+        }
+    }
+
+    /// The same, with all keys that are at hand in both, which looks for key objects where `finder` and the finder before it look: the
+    /// earlier one first.
+    pub fn with_objects(&self, finder: Arc<ObjectFinder>) -> Keyring {
+        let finder = match self.objects.clone() {
+            None => finder,
+            Some(first) => Arc::new(move |set: &[u8; 16]| first(set).and(finder(set))),
+        };
+        Keyring {
+            identities: self.identities.clone(),
+            required: self.required,
+            signers: self.signers.clone(),
+            signing: self.signing.clone(),
+            objects: Some(finder),
+            known: self.known.clone(),
         }
     }
 
@@ -93,7 +126,11 @@ impl Keyring {
     pub fn open(&self, header: &[u8], records: &[impl AsRef<[u8]>]) -> Result<Arc<SetKeys>, Error> {
         let context = KeyContext::of(header, records);
         // Held while a set is opened: the threads of its other stripes need the same keys.
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self
+            .known
+            .opened
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let commitment = Keys::decode(records)?.commitment;
         // The context leaves the commitment out, and another stripe may have another one.
         let is_same =
@@ -101,9 +138,21 @@ impl Keyring {
         if let Some(keys) = opened.iter().find(is_same) {
             return Ok(keys.clone());
         }
-        let keys = Arc::new(SetKeys::open(header, records, &self.identities)?);
+        let keys = Arc::new(self.open_again(header, records)?.into_keys());
         keep(&mut opened, &keys);
         Ok(keys)
+    }
+
+    /// The set with these bodies, with what its key is wrapped for further recipients with. Nothing is kept of it.
+    ///
+    /// Errors: those of [`SetKeys::open`].
+    pub fn open_again(
+        &self,
+        header: &[u8],
+        records: &[impl AsRef<[u8]>],
+    ) -> Result<OpenedSet, Error> {
+        let finder = self.objects.as_deref();
+        OpenedSet::open(header, records, (&self.identities, finder))
     }
 
     /// The keys of the index of such a set. What [`Keyring::know_index`] was told of it goes before identities: it opens the very
@@ -115,7 +164,11 @@ impl Keyring {
         header: &[u8],
         records: &[impl AsRef<[u8]>],
     ) -> Result<Arc<IndexKeys>, Error> {
-        let indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        let indexes = self
+            .known
+            .indexes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let known = header.first_chunk().and_then(|set| indexes.get(set));
         match known {
             Some(known) => Ok(known.clone()),
@@ -125,7 +178,11 @@ impl Keyring {
 
     /// From now on, the index of the set with this identifier can be read, if the set is the one that it was kept of.
     pub fn know_index(&self, set: [u8; 16], secret: &IndexSecret) {
-        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut indexes = self
+            .known
+            .indexes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         indexes.insert(set, Arc::new(secret.keys()));
     }
 
@@ -134,6 +191,11 @@ impl Keyring {
     /// Errors: those of [`SetKeys::open`].
     pub fn open_once(&self, header: &[u8], records: &[impl AsRef<[u8]>]) -> Result<SetKeys, Error> {
         SetKeys::open_as(WAL, header, records, &self.identities)
+    }
+
+    /// The identities of the run.
+    pub fn identities(&self) -> &Identities {
+        &self.identities
     }
 
     /// Whether there is any identity.
@@ -149,7 +211,11 @@ impl Keyring {
 
     /// Keeps the keys of a set that this run writes.
     pub fn remember(&self, keys: &Arc<SetKeys>) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self
+            .known
+            .opened
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         keep(&mut opened, keys);
     }
 }

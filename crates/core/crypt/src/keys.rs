@@ -9,8 +9,8 @@
 
 use crate::command::CommandSlot;
 use crate::rsa::CertificateSlot;
-use crate::text::Thumbprint;
-use crate::{Error, KEY_LEN};
+use crate::text::{Thumbprint, hexadecimal};
+use crate::{Error, KEY_LEN, age};
 
 /// The most slots of one set.
 pub const SLOTS_MAX: usize = 32;
@@ -58,6 +58,28 @@ pub struct Slot {
     pub bytes: Vec<u8>,
 }
 
+impl Slot {
+    /// For whom it says that it is, in a few words. A slot of age names nobody.
+    pub fn recipient(&self) -> String {
+        match SlotKind::from_number(self.kind) {
+            Some(SlotKind::Age) => match age::kind_of(&self.bytes) {
+                Some(kind) => format!("age ({kind})"),
+                None => "age".to_owned(),
+            },
+            Some(SlotKind::Certificate) => CertificateSlot::of(&self.bytes)
+                .map_or("a certificate".to_owned(), |slot| {
+                    format!("certificate {}", hexadecimal(&slot.thumbprint))
+                }),
+            Some(SlotKind::Passphrase) => "a passphrase".to_owned(),
+            Some(SlotKind::Command) => CommandSlot::of(&self.bytes)
+                .map_or("a command".to_owned(), |slot| {
+                    format!("command:{}", slot.key_id)
+                }),
+            None => format!("a recipient of kind {}", self.kind),
+        }
+    }
+}
+
 /// All Keys records of a set together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
@@ -103,9 +125,7 @@ impl Keys {
                 groups.push(Vec::new());
             }
             if let Some(group) = groups.last_mut() {
-                group.extend_from_slice(&slot.kind.to_le_bytes());
-                group.extend_from_slice(&(slot.bytes.len() as u16).to_le_bytes());
-                group.extend_from_slice(&slot.bytes);
+                put_slot(group, slot);
             }
         }
         if groups.len() > RECORDS_MAX || self.slots.len() > SLOTS_MAX {
@@ -155,18 +175,8 @@ impl Keys {
             if Head::of(body)? != expected {
                 return Err(malformed("they do not agree"));
             }
-            let mut rest = &body[HEAD_LEN..];
-            while let Some((start, later)) = rest.split_at_checked(4) {
-                let kind = u16::from_le_bytes([start[0], start[1]]);
-                let len = usize::from(u16::from_le_bytes([start[2], start[3]]));
-                let (bytes, later) = later.split_at_checked(len).ok_or(malformed("a slot"))?;
-                slots.push(Slot {
-                    kind,
-                    bytes: bytes.to_vec(),
-                });
-                rest = later;
-            }
-            if !rest.is_empty() || slots.len() > SLOTS_MAX {
+            slots.extend(slots_of(&body[HEAD_LEN..]).ok_or(malformed("a slot"))?);
+            if slots.len() > SLOTS_MAX {
                 return Err(malformed("their slots"));
             }
         }
@@ -176,6 +186,30 @@ impl Keys {
             slots,
         })
     }
+}
+
+/// Adds a slot as it is stored.
+pub(crate) fn put_slot(out: &mut Vec<u8>, slot: &Slot) {
+    out.extend_from_slice(&slot.kind.to_le_bytes());
+    out.extend_from_slice(&(slot.bytes.len() as u16).to_le_bytes());
+    out.extend_from_slice(&slot.bytes);
+}
+
+/// The slots that are stored one after the other, to the end; `None`: the last one is not whole.
+pub(crate) fn slots_of(mut rest: &[u8]) -> Option<Vec<Slot>> {
+    let mut slots = Vec::new();
+    while !rest.is_empty() {
+        let (start, later) = rest.split_at_checked(4)?;
+        let kind = u16::from_le_bytes([start[0], start[1]]);
+        let len = usize::from(u16::from_le_bytes([start[2], start[3]]));
+        let (bytes, later) = later.split_at_checked(len)?;
+        slots.push(Slot {
+            kind,
+            bytes: bytes.to_vec(),
+        });
+        rest = later;
+    }
+    Some(slots)
 }
 
 /// The fields that all records share, and their numbers.

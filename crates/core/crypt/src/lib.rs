@@ -2,7 +2,8 @@
 //!
 //! Every set has a key of its own, 32 random bytes that are nowhere stored as they are. [`Recipients`] wrap it into *slots*,
 //! [`Identities`] take it out of one again. From it and from the set's header [`SetKeys`] derives one key for each block,
-//! one for each chunk of the index, and one for the trailers; [`IndexKeys`] are the second kind alone. A [`SigningKey`] shows who wrote a set. `docs/format.md` specifies every byte.
+//! one for each chunk of the index, and one for the trailers; [`IndexKeys`] are the second kind alone. A [`KeyObject`] has the set key
+//! for further recipients. A [`SigningKey`] shows who wrote a set. `docs/format.md` specifies every byte.
 //!
 //! Invariants
 //! - One derived key encrypts one message. Which key it is depends on the message itself, so a machine that was cloned or
@@ -23,12 +24,14 @@ mod certificate;
 mod command;
 mod der;
 mod error;
+mod further;
 mod gcm;
 mod hash;
 mod identity;
 mod index;
 mod keyring;
 mod keys;
+mod object;
 mod passphrase;
 mod pieces;
 mod pkcs8;
@@ -44,10 +47,12 @@ mod text;
 pub use certificate::{Certificate, SUBJECT_MAX, is_certificate};
 pub use command::{Ask, CommandKey, CommandSlot, Errand, KeyProgram, WRAPPED_MAX};
 pub use error::Error;
+pub use further::{FoundObjects, ObjectFinder, OpenedSet};
 pub use identity::{Identities, Identity, KeyFinder};
 pub use index::{Chunk, IndexKeys, IndexSecret};
 pub use keyring::Keyring;
 pub use keys::{Keys, SLOTS_MAX, Slot, SlotKind};
+pub use object::{KeyObject, OBJECT_MAX, OBJECTS_MAX, ObjectName};
 pub use passphrase::Passphrase;
 pub use pieces::{PIECE_MORE, is_same_tag};
 pub use pkcs8::{FILE_MAX as KEY_FILE_MAX, is_private_key};

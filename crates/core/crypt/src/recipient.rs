@@ -111,6 +111,25 @@ impl Recipient {
         }
     }
 
+    /// The text of which a key object has a mark; `None`: of a passphrase none must be kept, as it could be guessed at.
+    pub(crate) fn marked(&self) -> Option<String> {
+        match self {
+            Recipient::Passphrase(_) => None,
+            Recipient::Certificate { key, .. } => {
+                let id = hexadecimal(&key.id()).to_lowercase();
+                Some(format!("certificate:{}", id.trim_start_matches("0x")))
+            }
+            Recipient::X25519(_) | Recipient::Hybrid(_) | Recipient::Command(_) => {
+                Some(self.name())
+            }
+        }
+    }
+
+    /// Whether a quantum computer opens what is for it.
+    pub(crate) fn is_weak(&self) -> bool {
+        matches!(self, Recipient::X25519(_) | Recipient::Certificate { .. })
+    }
+
     /// The thumbprint of a certificate.
     pub fn thumbprint(&self) -> Option<Thumbprint> {
         match self {
@@ -167,7 +186,7 @@ impl Recipients {
             }
         }
         let is = |f: fn(&Recipient) -> bool| list.iter().any(f);
-        let weak = is(|r| matches!(r, Recipient::X25519(_) | Recipient::Certificate { .. }));
+        let weak = is(Recipient::is_weak);
         if weak && is(|r| matches!(r, Recipient::Hybrid(_))) && !mixed {
             return Err(Error::Mixed);
         }

@@ -36,6 +36,9 @@ pub struct SetKeys {
     index: Arc<IndexKeys>,
     payload: hkdf::Prk,
     hash: HashKey,
+    /// Of key objects, and of the marks in them.
+    object: hmac::Key,
+    recipient: hmac::Key,
 }
 
 impl std::fmt::Debug for SetKeys {
@@ -148,22 +151,39 @@ impl SetKeys {
         records: &[impl AsRef<[u8]>],
         identities: &Identities,
     ) -> Result<SetKeys, Error> {
+        let secret = SetKeys::secret(set, header, records, identities)?;
+        Ok(SetKeys::derive(
+            &secret,
+            KeyContext::of(header, records),
+            header,
+        ))
+    }
+
+    /// The set key, from a slot of these records.
+    ///
+    /// Errors: those of [`SetKeys::open`].
+    pub(crate) fn secret(
+        set: &str,
+        header: &[u8],
+        records: &[impl AsRef<[u8]>],
+        identities: &Identities,
+    ) -> Result<Secret, Error> {
         let keys = Keys::decode(records)?;
         let context = KeyContext::of(header, records);
         let is_right =
             |secret: &Secret| SetKeys::derive(secret, context, header).commits_to(&keys.commitment);
-        match identities.open(&keys.slots, set, is_right)? {
-            Some(secret) => Ok(SetKeys::derive(&secret, context, header)),
-            None => Err(Error::NoIdentity {
-                identities: identities.list().len(),
-                slots: keys.slots.len(),
-                certificate: keys.thumbprint(),
-                command: keys.command().map(str::to_owned),
-            }),
-        }
+        let found = identities.open(&keys.slots, set, is_right)?;
+        found.ok_or_else(|| Error::NoIdentity {
+            identities: identities.list().len(),
+            slots: keys.slots.len(),
+            objects: String::new(),
+            certificate: keys.thumbprint(),
+            command: keys.command().map(str::to_owned),
+        })
     }
 
-    fn derive(secret: &Secret, context: KeyContext, header: &[u8]) -> SetKeys {
+    /// The keys that this set key gives, whether it is right or not.
+    pub(crate) fn derive(secret: &Secret, context: KeyContext, header: &[u8]) -> SetKeys {
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, &context.0).extract(&secret[..]);
         let key = |label: &[u8]| expand(&prk, &[b"longshore/1/", label]);
         let prk_of = |label| hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &key(label)[..]);
@@ -178,6 +198,8 @@ impl SetKeys {
             mac,
             payload: prk_of(b"payload"),
             hash: HashKey::new(&key(b"hash")),
+            object: mac_of(b"object"),
+            recipient: mac_of(b"recipient"),
         }
     }
 
@@ -221,6 +243,21 @@ impl SetKeys {
         parts.iter().for_each(|part| mac.update(part));
         let mut out = [0; 32];
         out.copy_from_slice(mac.sign().as_ref());
+        out
+    }
+
+    /// The MAC of a key object, over all bytes before it.
+    pub(crate) fn object_mac(&self, covered: &[u8]) -> Root {
+        let mut out = [0; 32];
+        out.copy_from_slice(hmac::sign(&self.object, covered).as_ref());
+        out
+    }
+
+    /// What tells whoever has these keys for whom a slot of a key object is.
+    pub(crate) fn mark(&self, recipient: &str) -> [u8; 16] {
+        let mut out = [0; 16];
+        let whole = hmac::sign(&self.recipient, recipient.as_bytes());
+        out.copy_from_slice(&whole.as_ref()[..16]);
         out
     }
 

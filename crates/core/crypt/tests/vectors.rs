@@ -3,9 +3,11 @@
 //! again from the same inputs: salts depend on messages, so nothing of it is random.
 //! Not covered: that the file is what that program makes (`cli/reader.rs` of the program runs it), and hybrid recipients.
 
+use std::sync::Arc;
+
 use longshore_crypt::{
-    Chunk, FamilyRoot, Identities, Identity, Keys, Passphrase, SALT_LEN, SetKeys, Signed,
-    SigningKey, TAG_LEN, TagKey,
+    Chunk, FamilyRoot, FoundObjects, Identities, Identity, KeyObject, Keyring, Keys, ObjectName,
+    Passphrase, Recipients, SALT_LEN, SetKeys, Signed, SigningKey, TAG_LEN, TagKey,
 };
 use serde_json::Value;
 
@@ -70,6 +72,46 @@ fn each_slot_opens_the_set_and_the_commitment_is_the_specified_one() {
         let mut changed = header.clone();
         changed[at] ^= 1;
         assert!(SetKeys::open(&changed, &records, &by_passphrase).is_err());
+    }
+}
+
+#[test]
+fn a_key_object_is_the_specified_one_and_opens_the_set() {
+    const OBJECT: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../tests/golden/key-object.json"
+    );
+    let vectors: Value = serde_json::from_str(&std::fs::read_to_string(OBJECT).unwrap()).unwrap();
+    let (header, records) = (bytes(&vectors["header"]), records(&vectors));
+    let stored = bytes(&vectors["object"]);
+    let object = KeyObject::decode(&stored).unwrap();
+    assert_eq!(object.encode().unwrap(), stored);
+    assert_eq!(object.made_us, vectors["made_us"].as_i64().unwrap());
+    assert_eq!(object.commitment, array(&vectors["keys"]["commit"]));
+    let name = ObjectName::parse(vectors["name"].as_str().unwrap()).unwrap();
+    assert_eq!(object.name().unwrap(), name);
+    let further = Identities::parse(vectors["identity"].as_str().unwrap()).unwrap();
+    let text = vectors["passphrase"].as_str().unwrap();
+    let passphrase = Passphrase::new(zeroize::Zeroizing::new(text.into()));
+    for identities in [
+        further,
+        Identities::new(vec![Identity::Passphrase(passphrase)]),
+    ] {
+        let alone = Keyring::new(identities.clone(), false);
+        let is_of_the_object = matches!(identities.list()[0], Identity::X25519(_));
+        assert_eq!(alone.open(&header, &records).is_err(), is_of_the_object);
+        let found = stored.clone();
+        let next = alone.with_objects(Arc::new(move |_: &[u8; 16]| FoundObjects {
+            objects: vec![found.clone()],
+            ..FoundObjects::default()
+        }));
+        let opened = next.open_again(&header, &records).unwrap();
+        assert!(opened.proves(&object));
+        let recipient = vectors["recipient"].as_str().unwrap().parse().unwrap();
+        let recipients = Recipients::new(vec![recipient], false).unwrap();
+        assert!(opened.covers(&[object.clone()], &recipients));
+        let mark = object.encode().unwrap()[66..82].to_vec();
+        assert_eq!(mark, bytes(&vectors["mark"]));
     }
 }
 

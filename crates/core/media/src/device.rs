@@ -10,6 +10,7 @@
 mod bucket;
 mod door;
 mod file;
+mod folder;
 mod nul;
 mod pipe;
 
@@ -25,10 +26,12 @@ use crate::Error;
 pub use bucket::BucketDevice;
 pub use door::{
     BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
-    Remains, Settle, Stripe,
+    Remains, Settle, Stripe, Surroundings,
 };
 pub(crate) use door::{FIRST_BYTES, buffer, buffers};
 pub(crate) use file::STAGING_BYTES;
+pub use folder::{Folder, SeenObject, UNFINISHED};
+pub(crate) use folder::{bytes_of, found, seen};
 
 /// A device as a user specifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]

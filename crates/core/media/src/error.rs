@@ -27,6 +27,14 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The operating system refused it for a file next to stripes.
+    #[error("cannot {action} {folder}")]
+    Folder {
+        action: &'static str,
+        folder: String,
+        source: io::Error,
+    },
+
     #[error("cannot open backup device {device}: it does not exist")]
     Missing { device: String },
 
@@ -430,6 +438,7 @@ impl Error {
             Error::Cancelled { .. } => 3204,
             Error::Full { .. } => 3202,
             Error::Bucket(_)
+            | Error::Folder { .. }
             | Error::Exists { .. }
             | Error::Key { .. }
             | Error::NotEncrypted { .. }
@@ -456,7 +465,7 @@ impl Error {
     /// The operator's next step, in one sentence.
     pub fn hint(&self) -> &'static str {
         match self {
-            Error::Io { source, .. } => io_hint(source.kind()),
+            Error::Io { source, .. } | Error::Folder { source, .. } => io_hint(source.kind()),
             Error::Bucket(error) => error.hint(),
             Error::Full { .. } => {
                 "back up to more stripes (more --to), or set LONGSHORE_PART_MIB to twice what it was (32 where the source's size is not known)"

@@ -37,8 +37,8 @@ mod window;
 
 pub use copy::{CopiedSet, Moved, Planned, ReadyCopy, copy_set, copy_set_planned};
 pub use device::{
-    BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe, Settle,
-    only_path,
+    BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, Folder, LastLook, LeftStripe, PendingStripe,
+    SeenObject, Settle, Surroundings, UNFINISHED, only_path,
 };
 pub use error::{BEGINNING, Error};
 pub use family_writer::{BlockOut, FamilyWriter};
@@ -47,8 +47,8 @@ pub use header::{
 };
 pub use longshore_bucket::{Access, Address, S3Server, Scheme, ServerUrl, Standing};
 pub use longshore_crypt::{
-    Error as KeyError, IndexSecret, Keyring, NewKey, Recipients, Root, SetKeys, SignatureState,
-    Signer, SigningKey, Thumbprint,
+    Error as KeyError, IndexSecret, KeyObject, Keyring, NewKey, OBJECT_MAX, ObjectName, OpenedSet,
+    Recipients, Root, SetKeys, SignatureState, Signer, SigningKey, Thumbprint,
 };
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
 pub use parity::StripeFault;

@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use uuid::Uuid;
 
-use longshore_crypt::{IndexKeys, KeyContext, Keyring, Keys, Root, SignatureState, Signers};
+use longshore_crypt::{
+    IndexKeys, KeyContext, Keyring, Keys, OpenedSet, Root, SignatureState, Signers,
+};
 
 use crate::Error;
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
@@ -633,6 +635,18 @@ impl Member {
     pub fn keys(&self, part: &SetPart, position: u32) -> Result<Keys, Error> {
         let (_, records, _) = self.sealed_start(part, position)?;
         Keys::decode(&records).map_err(|source| self.key_error(position, source))
+    }
+
+    /// An encrypted set whose key is wrapped again.
+    pub fn opened(
+        &self,
+        part: &SetPart,
+        position: u32,
+        keyring: &Keyring,
+    ) -> Result<OpenedSet, Error> {
+        let (header, records, _) = self.sealed_start(part, position)?;
+        let opened = keyring.open_again(&header, &records);
+        opened.map_err(|source| self.key_error(position, source))
     }
 
     /// The parent's root in the Keys records of an encrypted set.

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use self::answers::{cancelled, if_it_answers};
 use self::one_set::{Stranger, missing, of_one_set};
-use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
+use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead, Folder};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
 use crate::member::{Member, Seal, SetPart};
@@ -80,6 +80,8 @@ pub struct MediaSet {
     pending_parity: Vec<usize>,
     /// Opens encrypted sets.
     keyring: Arc<Keyring>,
+    /// Where key objects may be, each once.
+    folders: Vec<Folder>,
 }
 
 /// The parity of a media set, and its stripes as they are read.
@@ -110,6 +112,10 @@ impl MediaSet {
     ///
     /// Errors name the problem: missing, empty, foreign, duplicate or damaged stripes.
     pub fn open(devices: &[Arc<dyn BackupDevice>]) -> Result<MediaSet, Error> {
+        Ok(MediaSet::found_on(devices)?.next_to(devices))
+    }
+
+    fn found_on(devices: &[Arc<dyn BackupDevice>]) -> Result<MediaSet, Error> {
         let found = all_in_place(devices);
         let doubtful = found.iter().any(|f| f.is_err()) || !agree(&found);
         if let Some(media) = if doubtful {
@@ -224,6 +230,7 @@ impl MediaSet {
                 parity: None,
                 pending_parity: Vec::new(),
                 keyring: Arc::default(),
+                folders: Vec::new(),
             }),
             _ => MediaSet::with_parity(members, lost, &header),
         }
@@ -301,6 +308,7 @@ impl MediaSet {
             }),
             pending_parity,
             keyring: Arc::default(),
+            folders: Vec::new(),
         };
         // Damage at the ends of a stripe shows here, before anybody reads it.
         let rows = media.rows()?;
@@ -308,14 +316,6 @@ impl MediaSet {
             group.check_ends(trailer);
         }
         Ok(media)
-    }
-
-    /// From here on, encrypted sets are opened with these identities. Without it, none is.
-    pub fn with_keyring(self, keyring: &Arc<Keyring>) -> MediaSet {
-        MediaSet {
-            keyring: keyring.clone(),
-            ..self
-        }
     }
 
     /// A pipe has one stripe, which must be all of the data.
@@ -326,6 +326,7 @@ impl MediaSet {
                 parity: None,
                 pending_parity: Vec::new(),
                 keyring: Arc::default(),
+                folders: Vec::new(),
             }),
             false => {
                 let missing = missing(&members, header);

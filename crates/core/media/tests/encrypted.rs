@@ -21,7 +21,7 @@ use longshore_media::device::DeviceClass;
 use longshore_media::record::{Container, RecordKind};
 use longshore_media::{
     BackupDevice, Disposition, EncryptTo, Error, FamilyRead, FamilyWrite, Item, MediaSet,
-    PendingStripe, copy_set,
+    PendingStripe, Surroundings, copy_set,
 };
 use support::forge::{Piece, mend, put, put_together, take_apart};
 use support::{Shape, Slot, Stripe, devices, expected, media, read_all_with, small_tree};
@@ -254,6 +254,8 @@ impl FamilyRead for Changing {
         self.stripe().read_at(buf, offset)
     }
 }
+
+impl Surroundings for Changing {}
 
 impl BackupDevice for Changing {
     fn name(&self) -> String {

@@ -2,7 +2,9 @@
 //! Method: as in `format_page.rs`.
 //! Not covered: keys and ciphers, which the independent reader computes from the page.
 
-use longshore_crypt::{Signature, Signer, StoredSignature};
+use longshore_crypt::{
+    Identities, Identity, Keyring, NewKey, Recipients, SetKeys, Signature, Signer, StoredSignature,
+};
 use longshore_media::header::ENCRYPTED_EXTRA;
 use longshore_media::{block, manifest, record};
 use uuid::Uuid;
@@ -102,4 +104,43 @@ fn records_of_encrypted_sets_are_laid_out_as_in_their_tables() {
         record::ENCRYPTED_MAGIC.to_le_bytes(),
         [0x5c, 0x2a, 0x4d, 0x18]
     );
+}
+
+#[test]
+fn key_objects_are_the_specified_ones() {
+    let identity = Identity::new_x25519().unwrap();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let key = NewKey::wrapped(&recipients).unwrap();
+    let header = [6; 40];
+    let (_, records) = SetKeys::create(&header, &key, [4; 32]).unwrap();
+    let keyring = Keyring::new(Identities::new(vec![identity]), false);
+    let opened = keyring.open_again(&header, &records).unwrap();
+    let object = opened.object(&recipients, 7).unwrap();
+    let bytes = object.encode().unwrap();
+    let (fixed, open) = check_fields(
+        "key object",
+        &bytes,
+        &[
+            ("magic", b"LSKEYS"),
+            ("version", &1u16.to_le_bytes()),
+            ("set", &[6; 16]),
+            ("commitment", &object.commitment),
+            ("made_us", &7i64.to_le_bytes()),
+            ("count", &1u16.to_le_bytes()),
+        ],
+    );
+    assert_eq!((fixed, open), (66, vec!["marks", "slots", "mac"]));
+    let slot = &object.slots[0];
+    assert_eq!(bytes.len(), 66 + 16 + 4 + slot.bytes.len() + 32);
+    assert_eq!(bytes[86..bytes.len() - 32], slot.bytes);
+    let name = object.name().unwrap().to_string();
+    assert!(name.starts_with("keys-06060606060606060606060606060606-"));
+    assert!(name.ends_with(".lsk") && name.len() == 5 + 32 + 1 + 16 + 4);
+    assert!(says("It has at most 65,536 bytes."));
+    assert!(says(
+        "It looks at 64 of them, and says so if there are more."
+    ));
+    assert!(says(
+        "at most eight slots of a passphrase for each passphrase and eight of a program's key for each such key"
+    ));
 }

@@ -1006,6 +1006,8 @@ fn limits_are_those_of_the_code() {
         ("BODY_MAX", record::BODY_MAX),
         ("FAMILIES_MAX", usize::from(FAMILIES_MAX)),
         ("SLOTS_MAX", longshore_crypt::SLOTS_MAX),
+        ("OBJECT_MAX", longshore_crypt::OBJECT_MAX),
+        ("OBJECTS_MAX", longshore_crypt::OBJECTS_MAX),
         ("PARITY_MAX", usize::from(PARITY_MAX)),
         ("ROW_BYTES_MIN", ROW_BYTES_MIN as usize),
         ("ROW_BYTES", ROW_BYTES as usize),

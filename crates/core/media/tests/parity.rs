@@ -16,7 +16,7 @@ use longshore_media::device::DeviceClass;
 use longshore_media::record::Container;
 use longshore_media::{
     BackupDevice, Disposition, Error, Examined, FamilyRead, FamilyWrite, MediaSet, ParityPlan,
-    PendingStripe, copy_set,
+    PendingStripe, Surroundings, copy_set,
 };
 use support::forge::with_media;
 use support::rows::{ROW, Spot, damage, devices_of, moved, repaired, rows, slots, spots, tree};
@@ -594,6 +594,8 @@ impl PendingStripe for Unwell {
         self.device.complete_pending()
     }
 }
+
+impl Surroundings for Unwell {}
 
 impl BackupDevice for Unwell {
     fn name(&self) -> String {

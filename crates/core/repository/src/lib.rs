@@ -16,6 +16,7 @@ pub mod identity;
 mod label;
 pub mod lease;
 mod nearer;
+mod objects;
 mod place;
 pub mod recover;
 mod reliance;

@@ -574,6 +574,7 @@ mod tests {
             devices: Vec::new(),
             bytes: 0,
             readers: Vec::new(),
+            objects: Vec::new(),
             imprint: String::new(),
         };
         assert_eq!(entry(true).facts().health, Health::Unknown);

@@ -19,14 +19,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_io::{Clock, Storage, side_by_side};
 use longshore_media::{
-    BackupDevice, BackupType, DeviceSpec, Error as MediaError, Keyring, MediaSet, SetHeader,
-    SetTrailer, SignatureState, StripeFault,
+    BackupDevice, BackupType, DeviceSpec, Error as MediaError, Keyring, MediaSet, ObjectName,
+    SetHeader, SetTrailer, SignatureState, StripeFault,
 };
 
 use longshore_pg::{Earlier, Lsn, Recovery};
 use longshore_wal::proof::Reach;
 use longshore_wal::{self as wal, LogRange, WalArchive};
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::Error;
@@ -109,6 +108,8 @@ pub struct BackupEntry {
     pub state: BackupState,
     /// The existing stripes, by path.
     pub devices: Vec<DeviceSpec>,
+    /// The names of key objects next to them, also of those of other sets.
+    pub objects: Vec<ObjectName>,
     /// Bytes of everything under the label.
     pub bytes: u64,
     /// Programs that read it now.
@@ -453,6 +454,7 @@ impl Shelf {
     }
 
     fn judge(&self, label: Label, files: LabelFiles, now_ns: i64) -> BackupEntry {
+        let imprint = files.imprint();
         let devices = files.stripes;
         let (writers, readers): (Vec<_>, Vec<_>) = files
             .holders
@@ -493,7 +495,8 @@ impl Shelf {
             devices,
             bytes: files.bytes,
             readers,
-            imprint: imprint(files.changes),
+            objects: files.objects.into_iter().collect(),
+            imprint,
         }
     }
 
@@ -933,18 +936,6 @@ fn archived(
     }
 }
 
-/// A digest of what no copy of the stripes has.
-fn imprint(mut changes: Vec<String>) -> String {
-    changes.sort();
-    let mut sum = Sha256::new();
-    for change in changes {
-        sum.update(change);
-        sum.update("\n");
-    }
-    let hex = |byte: &u8| format!("{byte:02x}");
-    sum.finalize().iter().take(16).map(hex).collect()
-}
-
 fn writing(by: String) -> BackupState {
     BackupState::Writing {
         by,
@@ -1095,6 +1086,7 @@ fn broken(error: MediaError) -> BackupState {
         MediaError::BeyondParity { .. }
         | MediaError::Newer { .. }
         | MediaError::Io { .. }
+        | MediaError::Folder { .. }
         | MediaError::ContainerMix { .. }
         | MediaError::Key { .. }
         | MediaError::EncryptionMix { .. }

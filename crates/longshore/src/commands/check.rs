@@ -304,12 +304,28 @@ fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &
             false => notes.look("branches", text),
         }
     }
+    stray_objects(listing, notes);
     if !told.strays.is_empty() {
         let count = told.strays.len();
         notes.look(
             "target",
             format!("{count} unknown names, such as {}", told.strays[0]),
         );
+    }
+}
+
+/// Key objects under labels of backups that they are not of: no reader looks at them, and somebody put them there.
+fn stray_objects(listing: &Listing, notes: &mut Notes) {
+    let strays = listing.sets.iter().flat_map(|set| {
+        let names = set.stray_objects().into_iter();
+        names.map(|name| format!("{}/{name}", set.label))
+    });
+    let strays: Vec<String> = strays.collect();
+    if let Some(first) = strays.first() {
+        let count = strays.len();
+        let text =
+            format!("{count} key objects are of no backup there, such as {first}: remove them");
+        notes.look("encryption", text);
     }
 }
 

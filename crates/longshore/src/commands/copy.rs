@@ -58,6 +58,8 @@ struct CopiedDatabase {
     wal_files: u64,
     /// As the first archive stores the segments.
     wal_bytes: u64,
+    /// Key objects that the second target lacked.
+    key_objects: u64,
     /// The most memory that the copy of one of these backups may take; 0 where none was copied.
     memory_bytes: u64,
     /// Bytes of files that an interrupted copy had left.
@@ -354,6 +356,7 @@ impl RouteRun<'_> {
             there: 0,
             wal_files: 0,
             wal_bytes: 0,
+            key_objects: 0,
             memory_bytes: 0,
             kept_bytes: 0,
             elapsed_s: 0.0,
@@ -478,6 +481,7 @@ impl RouteRun<'_> {
                 row.end(fate, why);
             }
         }
+        self.bring_objects(&mut load);
         counted.view.end();
         load.database.memory_bytes = counted.memory.load(Ordering::Relaxed);
         load.database.kept_bytes = counted.kept.load(Ordering::Relaxed);
@@ -536,6 +540,39 @@ impl RouteRun<'_> {
         match self.copy_wal(load.plan, None) {
             Ok(done) => self.count_wal(done, load.failures, load.database),
             Err(failure) => load.failures.note(self.to, failure, self.context),
+        }
+    }
+
+    /// Brings key objects, also those that were made after their backups were copied.
+    fn bring_objects(&self, load: &mut Load<'_>) {
+        let has = |i: &usize| {
+            let step = &load.plan.steps[*i];
+            let is_there = matches!(step, CopyStep::There(_) | CopyStep::Copy { .. });
+            is_there && load.from.sets[*i].object_count() > 0
+        };
+        let with: Vec<usize> = (0..load.plan.steps.len()).filter(has).collect();
+        if with.is_empty() || self.is_cancelled() {
+            return;
+        }
+        let there = match self.to.list() {
+            Ok(there) => there,
+            Err(error) => return load.failures.note(self.to, error.into(), self.context),
+        };
+        for i in with {
+            if self.is_cancelled() {
+                return;
+            }
+            match self.from.copy_objects((load.from, i), (self.to, &there)) {
+                Ok((copied, left)) => {
+                    load.database.key_objects += copied;
+                    for why in left {
+                        let label = &load.from.sets[i].label;
+                        let text = format!("{label}: a key object is not copied: {}", plain(&why));
+                        self.context.output.warn(&text);
+                    }
+                }
+                Err(error) => load.failures.note(self.to, error.into(), self.context),
+            }
         }
     }
 
@@ -725,6 +762,9 @@ impl CopiedDatabase {
         if self.wal_files > 0 {
             let size = bytes(self.wal_bytes);
             text += &format!("; {} WAL files ({size}) {verb}", self.wal_files);
+        }
+        if self.key_objects > 0 {
+            text += &format!("; {} key objects {verb}", self.key_objects);
         }
         text
     }

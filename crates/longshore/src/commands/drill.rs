@@ -41,7 +41,7 @@ use super::runs::PendingRun;
 use super::verify::is_answer;
 use super::{devices, nearest};
 use crate::context::Context;
-use crate::keys::keyring;
+use crate::keys::set_keyring;
 use crate::options::Drill;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -69,7 +69,7 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     let label = options.label.as_deref().filter(|l| *l != "latest");
     let mut shelf = devices::shelf(context, &target, &options.database)?;
     // The run itself says why an identity cannot be used.
-    if let Ok(keyring) = keyring(context, &options.keys) {
+    if let Ok(keyring) = set_keyring(context, &options.keys) {
         shelf.keyring = keyring;
     }
     let recorder = Recorder::new(context, &shelf, Task::Drill);
@@ -148,7 +148,7 @@ fn run_leased(
         .map(|d| d.open(&context.storage))
         .collect();
     let mut run_context = context.run_context();
-    run_context.keyring = keyring(context, &options.keys)?;
+    run_context.keyring = set_keyring(context, &options.keys)?;
     let of_media = |error: MediaError| Ended::by(error.into());
     let media = MediaSet::open(&opened).map_err(of_media)?;
     let media = media.with_keyring(&run_context.keyring);

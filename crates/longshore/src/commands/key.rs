@@ -6,6 +6,8 @@
 //!
 //! Leaves to others: reading identities (`keys.rs` of the program), and making them (`longshore-crypt`).
 
+mod rewrap;
+
 use std::path::Path;
 
 use longshore_crypt::{Error, Identity, SigningKey};
@@ -30,46 +32,52 @@ struct Answer {
 }
 
 pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
-    let (KeyAction::New(KeyNew { file, .. }) | KeyAction::Recipient(KeyRecipient { file, .. })) =
-        &options.action;
-    keys::refuse_secret(&file.to_string_lossy())?;
-    let action = match &options.action {
-        KeyAction::New(_) => "key_new",
-        KeyAction::Recipient(_) => "key_recipient",
-    };
-    let mut signer = None;
-    let recipients = match &options.action {
+    match &options.action {
         KeyAction::New(new) => {
+            keys::refuse_secret(&new.file.to_string_lossy())?;
             let name = made(new, context)?;
-            match new.signing {
-                true => {
-                    signer = Some(name);
-                    Vec::new()
-                }
-                false => vec![name],
-            }
-        }
-        KeyAction::Recipient(of) if keys::is_signing_key(context, &of.file)? => {
-            signer = Some(
-                keys::signing_key_in(context, &of.file)?
-                    .signer()
-                    .to_string(),
-            );
-            Vec::new()
+            let named = match new.signing {
+                true => (Vec::new(), Some(name)),
+                false => (vec![name], None),
+            };
+            Ok(shown("key_new", &new.file, named, context))
         }
         KeyAction::Recipient(of) => {
-            let identities = keys::identities_in(context, &of.file)?;
-            let is_key = |i: &Identity| matches!(i, Identity::Certificate(_));
-            if identities.list().iter().any(is_key) {
-                return Err(Failure::usage(
-                    "this is the private key of a certificate, which is no recipient of a command",
-                    "encrypt for its certificate with T-SQL: BACKUP DATABASE … WITH ENCRYPTION (ALGORITHM = AES_256, SERVER CERTIFICATE = NAME)",
-                ));
-            }
-            let names = identities.list().iter().map(|i| i.recipient().name());
-            names.collect()
+            keys::refuse_secret(&of.file.to_string_lossy())?;
+            let named = named_in(of, context)?;
+            Ok(shown("key_recipient", &of.file, named, context))
         }
-    };
+        KeyAction::Rewrap(options) => rewrap::run(options, context),
+    }
+}
+
+/// The recipients of a file, or its signer.
+fn named_in(
+    of: &KeyRecipient,
+    context: &Context,
+) -> Result<(Vec<String>, Option<String>), Failure> {
+    if keys::is_signing_key(context, &of.file)? {
+        let key = keys::signing_key_in(context, &of.file)?;
+        return Ok((Vec::new(), Some(key.signer().to_string())));
+    }
+    let identities = keys::identities_in(context, &of.file)?;
+    let is_key = |i: &Identity| matches!(i, Identity::Certificate(_));
+    if identities.list().iter().any(is_key) {
+        return Err(Failure::usage(
+            "this is the private key of a certificate, which is no recipient of a command",
+            "encrypt for its certificate with T-SQL: BACKUP DATABASE … WITH ENCRYPTION (ALGORITHM = AES_256, SERVER CERTIFICATE = NAME)",
+        ));
+    }
+    let names = identities.list().iter().map(|i| i.recipient().name());
+    Ok((names.collect(), None))
+}
+
+fn shown(
+    action: &'static str,
+    file: &Path,
+    (recipients, signer): (Vec<String>, Option<String>),
+    context: &Context,
+) -> Exit {
     let names: Vec<&str> = recipients
         .iter()
         .chain(&signer)
@@ -84,7 +92,7 @@ pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
         signer,
     };
     context.output.json(exit, answer);
-    Ok(exit)
+    exit
 }
 
 /// The public name of a new key, and the line of its file.

@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use longshore_media::{
-    BackupDevice, BackupType, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary,
-    StripePlace,
+    BackupDevice, BackupType, Entry, EntryKind, Item, MediaHeader, MediaSet, SeenObject,
+    SetSummary, StripePlace,
 };
 use longshore_pipeline::{degraded, ratio};
 use serde::Serialize;
@@ -19,8 +19,8 @@ use serde::Serialize;
 use super::reading;
 use super::shelves::{BranchRow, Row};
 use crate::context::Context;
-use crate::keys::{keyring, lenient_keyring};
-use crate::options::{KeyOptions, List, Media};
+use crate::keys::{lenient_keyring, set_keyring};
+use crate::options::{List, Media, SetKeyOptions};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{PIECE_BYTES, Table, bytes, moment};
 use longshore_terminal::text::plain;
@@ -64,6 +64,9 @@ struct Set {
     /// Whose it is, in one word; `None` if that cannot be told.
     signature: Option<&'static str>,
     signer: Option<String>,
+    /// For whom it is, as its records say.
+    recipients: Vec<String>,
+    key_objects: Vec<NextTo>,
     algorithm: String,
     level: String,
     start_us: i64,
@@ -79,6 +82,18 @@ struct Set {
     machine: String,
     user: String,
     origin: String,
+}
+
+/// A key object next to the stripes. No key has proved it.
+#[derive(Serialize)]
+struct NextTo {
+    name: String,
+    /// Directories or prefixes that have it.
+    places: Vec<String>,
+    /// For whom it is, as it says; none if it is not what its name says.
+    recipients: Vec<String>,
+    made_us: Option<i64>,
+    problem: Option<String>,
 }
 
 /// One row of FILELISTONLY.
@@ -127,7 +142,7 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     }
     let media = MediaSet::open(&devices)?;
     if options.files {
-        let media = media.with_keyring(&keyring(context, &options.keys)?);
+        let media = media.with_keyring(&set_keyring(context, &options.keys)?);
         return files(&media, options.position.unwrap_or(0), context);
     }
     let media = media.with_keyring(&lenient_keyring(context, &options.keys)?);
@@ -167,9 +182,10 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// Without the files nothing is opened: an answer could be taken for one that a key has confirmed.
-fn refuse_keys(options: &KeyOptions) -> Result<(), Failure> {
+fn refuse_keys(options: &SetKeyOptions) -> Result<(), Failure> {
     let given = [
         ("--identity", !options.identity.is_empty()),
+        ("--key-object", !options.key_object.is_empty()),
         ("--require-encryption", options.require_encryption),
         ("--require-signature", options.require_signature),
     ];
@@ -279,6 +295,8 @@ fn set(summary: &SetSummary, media: &MediaSet) -> Set {
         encrypted: header.encrypted,
         signature: signature.map(|state| state.word()),
         signer: signature.and_then(|state| Some(state.signer()?.to_string())),
+        recipients: media.recipient_names(header.position).unwrap_or_default(),
+        key_objects: next_to(header.position, media),
         algorithm: header.algorithm.to_string(),
         level: header.level.to_string(),
         start_us: header.start_us,
@@ -295,6 +313,29 @@ fn set(summary: &SetSummary, media: &MediaSet) -> Set {
         user: header.user.clone(),
         origin: header.origin.clone(),
     }
+}
+
+/// The key objects of a set. That a place cannot be listed is told where one is needed.
+fn next_to(position: u32, media: &MediaSet) -> Vec<NextTo> {
+    let Ok((seen, _)) = media.key_objects(position) else {
+        return Vec::new();
+    };
+    let shown = |one: SeenObject| {
+        let places = one.folders.iter().map(|i| media.folders()[*i].name());
+        let (object, problem) = match one.object {
+            Ok(object) => (Some(object), None),
+            Err(why) => (None, Some(why)),
+        };
+        let slots = object.iter().flat_map(|object| &object.slots);
+        NextTo {
+            name: one.name.to_string(),
+            places: places.collect(),
+            recipients: slots.map(|slot| slot.recipient()).collect(),
+            made_us: object.as_ref().map(|object| object.made_us),
+            problem,
+        }
+    };
+    seen.into_iter().map(shown).collect()
 }
 
 fn labels(devices: &[Arc<dyn BackupDevice>], context: &Context) -> Result<Exit, Failure> {
@@ -394,6 +435,17 @@ fn sets_text(answer: &Sets) -> String {
         ]);
     }
     text += &format!("\n{table}");
+    for s in answer.sets.iter().filter(|s| s.encrypted) {
+        let of = s.recipients.join(", ");
+        text += &format!("set {} is encrypted for {}\n", s.position, plain(&of));
+        for object in &s.key_objects {
+            let of = match &object.problem {
+                Some(why) => format!("cannot be used: {why}"),
+                None => format!("says that it is for {}", object.recipients.join(", ")),
+            };
+            text += &format!("  {} {}\n", object.name, plain(&of));
+        }
+    }
     for s in &answer.sets {
         if let (Some(signer), Some(word)) = (&s.signer, s.signature) {
             text += &format!("set {} is signed by {signer} ({word})\n", s.position);

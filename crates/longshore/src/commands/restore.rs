@@ -27,7 +27,7 @@ use super::moving::{reading_tuning, restore_limits};
 use super::offload;
 use super::runs::PendingRun;
 use crate::context::Context;
-use crate::keys::keyring;
+use crate::keys::set_keyring;
 use crate::options::Restore;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -80,7 +80,7 @@ pub fn run(options: &Restore, context: &Context) -> Result<Exit, Failure> {
 
 fn run_once(options: &Restore, run: &mut PendingRun, lines: RunLines) -> Result<Exit, Failure> {
     let context = run.context;
-    let keyring = keyring(context, &options.keys)?;
+    let keyring = set_keyring(context, &options.keys)?;
     let beginning = beginning::of(options, &keyring, context)?;
     if let Some(label) = beginning.label() {
         run.record.label = Some(label.to_owned());

@@ -33,7 +33,7 @@ use super::recording::{self, Recorder, shelf_of};
 use super::repair::{Stripe, mend};
 use super::runs::PendingRun;
 use crate::context::Context;
-use crate::keys::{keyring, lenient_keyring};
+use crate::keys::{lenient_keyring, set_keyring};
 use crate::options::{Repair, Verify};
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -135,7 +135,7 @@ fn run_once(
     let mut run_context = context.run_context();
     run_context.keyring = match options.stored {
         true => lenient_keyring(context, &options.keys)?,
-        false => keyring(context, &options.keys)?,
+        false => set_keyring(context, &options.keys)?,
     };
     let watch = ProgressView::new(context.output, context.clock.clone());
     let result = run_pipeline(&run_context, &Request::Verify(request), &watch);

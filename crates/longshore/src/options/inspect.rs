@@ -10,7 +10,7 @@
 use clap::{ArgGroup, Args};
 use longshore_media::DeviceSpec;
 
-use super::{KeyOptions, TransferOptions, values};
+use super::{SetKeyOptions, TransferOptions, values};
 
 /// The stripes of one media set.
 #[derive(Debug, Clone, Args)]
@@ -145,7 +145,7 @@ pub struct Verify {
     pub position: Option<u32>,
 
     #[command(flatten)]
-    pub keys: KeyOptions,
+    pub keys: SetKeyOptions,
 
     #[command(flatten)]
     pub moving: TransferOptions,
@@ -250,5 +250,5 @@ pub struct List {
     pub position: Option<u32>,
 
     #[command(flatten)]
-    pub keys: KeyOptions,
+    pub keys: SetKeyOptions,
 }

@@ -8,7 +8,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
+use longshore_media::DeviceSpec;
+
+use super::values;
 
 /// The files that open encrypted backups.
 #[derive(Debug, Clone, Default, Args)]
@@ -42,6 +45,28 @@ pub struct KeyOptions {
     /// which would be the newest one. By default they are read, unless [encryption] has `require_signature = true`.
     #[arg(long, hide_short_help = true)]
     pub require_signature: bool,
+}
+
+/// The same for commands that read sets.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SetKeyOptions {
+    #[command(flatten)]
+    pub own: KeyOptions,
+
+    /// A key object that is not next to the backup's stripes. Repeatable.
+    ///
+    /// `longshore key rewrap` writes key objects next to stripes, where they are found by themselves. Give this option for one
+    /// that is elsewhere, or where more lie there than are looked at. Anybody may read such a file.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub key_object: Vec<PathBuf>,
+}
+
+impl std::ops::Deref for SetKeyOptions {
+    type Target = KeyOptions;
+
+    fn deref(&self) -> &KeyOptions {
+        &self.own
+    }
 }
 
 const TEACH: &str = "\
@@ -86,6 +111,15 @@ Examples:
 
 Not for: finding out for whom a backup is encrypted; no recipient can be told from a backup.";
 
+const TEACH_REWRAP: &str = "\
+Examples:
+  longshore key rewrap --database sales --identity old --encrypt-to age1pq1...
+      all backups of sales at its target
+  longshore key rewrap /mnt/a/app.bak /mnt/b/app.bak --identity old --encrypt-to @new.recipient
+      the backup on these devices
+
+Not for: identities that were stolen (make new backups), WAL, and backups that no identity opens.";
+
 #[derive(Debug, Subcommand)]
 pub enum KeyAction {
     /// Writes a new identity or signing key to a file, and prints its recipient or signer.
@@ -98,6 +132,15 @@ pub enum KeyAction {
     /// One line for each.
     #[command(after_long_help = TEACH_RECIPIENT)]
     Recipient(KeyRecipient),
+    /// Lets further recipients open backups that are there, without changing them.
+    ///
+    /// Opens each backup with an identity that it is for, and writes a small file next to its stripes, a key object, with the
+    /// set's key for the new recipients. Readers find it by themselves, copies take it along, and it goes with its backup. Do this before
+    /// an identity is retired, or its last copy may be lost. It takes no right from anybody: who has the old
+    /// identity opens the backups as before. After a theft, only new backups for another recipient help, and the removal of the
+    /// old ones. WAL that was archived stays as it was encrypted.
+    #[command(after_long_help = TEACH_REWRAP)]
+    Rewrap(KeyRewrap),
 }
 
 #[derive(Debug, Args)]
@@ -119,6 +162,52 @@ pub struct KeyNew {
     /// wherever they are read. It opens nothing.
     #[arg(long, conflicts_with = "classic")]
     pub signing: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("backups").required(true).multiple(true).args(["devices", "database"]))]
+pub struct KeyRewrap {
+    /// All stripes of the media set, in any order: paths, or s3://BUCKET/KEY.
+    ///
+    /// All sets on them are served. az://CONTAINER/KEY and gs://BUCKET/KEY are objects, too. Without devices, --database must say what
+    /// is meant.
+    #[arg(value_name = "DEVICE", value_parser = values::device())]
+    pub devices: Vec<DeviceSpec>,
+
+    /// Instead of devices: the database whose backups are meant, at its target.
+    ///
+    /// All of them are served, as each differential backup needs others. One that has such a file for the recipients already is left
+    /// as it is, so the command can be run again. Without this option the named devices are meant.
+    #[arg(long, value_name = "NAME", conflicts_with = "devices")]
+    pub database: Option<String>,
+
+    /// The target that holds the backups; else the one configured for the database.
+    ///
+    /// `longshore copy` brings the files to copies that are there already; or name a copy's target here.
+    #[arg(long, value_name = "NAME", requires = "database")]
+    pub target: Option<String>,
+
+    /// Only the backup with this label, or `latest`, and those that it needs.
+    ///
+    /// By default all backups of the database are served.
+    #[arg(long, value_name = "LABEL", requires = "database")]
+    pub label: Option<String>,
+
+    /// A new recipient: age1pq1..., age1..., @FILE, passphrase:FILE or command:ID. Repeatable.
+    ///
+    /// As for `longshore backup`. Those of the configuration are not taken: the backups have them already. Without this option there is
+    /// nothing to do.
+    #[arg(long, value_name = "RECIPIENT", required = true)]
+    pub encrypt_to: Vec<String>,
+
+    /// Open the backups, and write nothing.
+    ///
+    /// Shows which have no such file yet, and which no identity opens. Without it, the files are written.
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+
+    #[command(flatten)]
+    pub keys: SetKeyOptions,
 }
 
 #[derive(Debug, Args)]

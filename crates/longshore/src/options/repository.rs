@@ -14,7 +14,7 @@ use clap::Args;
 use longshore_media::DeviceSpec;
 use longshore_repository::Label;
 
-use super::{AsOf, KeyOptions, TransferOptions, values};
+use super::{AsOf, SetKeyOptions, TransferOptions, values};
 
 const TEACH_EXPIRE: &str = "\
 Examples:
@@ -418,7 +418,7 @@ pub struct Drill {
     pub bin_dir: Option<PathBuf>,
 
     #[command(flatten)]
-    pub keys: KeyOptions,
+    pub keys: SetKeyOptions,
 
     #[command(flatten)]
     pub moving: TransferOptions,

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::recovery::ClusterArgs;
 use super::values::{self, Pair};
-use super::{Bases, KeyOptions, Media, OffloadOptions, TransferOptions};
+use super::{Bases, Media, OffloadOptions, SetKeyOptions, TransferOptions};
 
 const TEACH: &str = "\
 Examples:
@@ -101,7 +101,7 @@ pub struct Restore {
     pub dry_run: bool,
 
     #[command(flatten)]
-    pub keys: KeyOptions,
+    pub keys: SetKeyOptions,
 
     #[command(flatten)]
     pub cluster: ClusterArgs,

@@ -62,7 +62,7 @@ const LINES: [(&str, &str); 34] = [
 ];
 
 /// The actions that are answered in other suites, or by other tests of this one.
-const ELSEWHERE: [&str; 24] = [
+const ELSEWHERE: [&str; 25] = [
     // Their status depends on the machine.
     "add-login",
     "doctor",
@@ -91,6 +91,8 @@ const ELSEWHERE: [&str; 24] = [
     "cache_trace",
     "cache_verify",
     "cache_why",
+    // rewrap.rs has it.
+    "key_rewrap",
     // lab.rs has both.
     "lab_report",
     "lab_sample",

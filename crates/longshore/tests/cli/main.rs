@@ -33,6 +33,7 @@ mod reader;
 mod readme;
 mod replacing;
 mod repository;
+mod rewrap;
 mod runs;
 mod signed;
 mod stage;

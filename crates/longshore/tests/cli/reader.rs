@@ -60,6 +60,9 @@ fn the_independent_reader_opens_encrypted_sets_without_our_code() {
     let vectors = vectors.display();
     let line = format!("python3 {vectors}/reader/vectors.py {vectors}/golden/encryption.json");
     stage.shell(&line).exits(0);
+    let line =
+        format!("python3 {vectors}/reader/vectors.py --object {vectors}/golden/key-object.json");
+    stage.shell(&line).exits(0);
     for (kind, options) in [("classic", "--classic"), ("hybrid", "")] {
         stage.line(&format!("key new {kind} {options}")).exits(0);
         for algorithm in ["NONE", "QAT_DEFLATE", "ZSTD"] {

@@ -242,7 +242,7 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::Unsupported { device, .. } if device.contains("://") => {
             vec![own(error, "name another object, or replace it WITH FORMAT")]
         }
-        Media::Unsupported { .. } => vec![own(error, error.hint())],
+        Media::Folder { .. } | Media::Unsupported { .. } => vec![own(error, error.hint())],
     }
 }
 

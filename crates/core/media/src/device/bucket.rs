@@ -43,8 +43,9 @@ use longshore_io::{Buffer, Clock, HostClock, Pool, Storage, Via};
 
 use super::door::{
     BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead, FamilyWrite, LastLook, LeftStripe,
-    PendingStripe, Settle, Stripe,
+    PendingStripe, Settle, Stripe, Surroundings,
 };
+use super::folder::Folder;
 use crate::Error;
 
 /// The memory that one stripe's parts in flight, or its windows, may take; four of them may take more.
@@ -161,6 +162,14 @@ impl PendingStripe for BucketDevice {
                 .filter(|(bucket, _)| bucket.is_at_named_server())
                 .map(|(bucket, _)| bucket.server().to_owned()),
         })
+    }
+}
+
+impl Surroundings for BucketDevice {
+    /// None where the settings of the store are wrong: reading the stripe tells that.
+    fn folder(&self) -> Option<Folder> {
+        let place = self.place().ok()?;
+        Some(Folder::of_object(place, &self.cancel))
     }
 }
 

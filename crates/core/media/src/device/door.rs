@@ -19,6 +19,7 @@ use std::sync::Arc;
 use longshore_bucket::Standing;
 use longshore_io::{Buffer, Pool, Via};
 
+use super::folder::Folder;
 use crate::Error;
 
 /// The first bytes of a stripe, which are read when it is opened. The headers of nearly all sets lie in them, and all of
@@ -110,10 +111,18 @@ pub struct LeftStripe {
 /// Looks whether a stripe still stands under its name as it was completed.
 pub type LastLook = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
+/// The surroundings of a stripe.
+pub trait Surroundings {
+    /// Where small files next to the stripe are; `None`: there is no such place. Opens nothing, and asks no store.
+    fn folder(&self) -> Option<Folder> {
+        None
+    }
+}
+
 /// The place of one media family. The tests in `tests/contract.rs` check the text of these traits for each device.
 ///
 /// What a device cannot do is [`Error::Unsupported`] and changes nothing: only files are appended to and completed later.
-pub trait BackupDevice: PendingStripe + Send + Sync + Debug {
+pub trait BackupDevice: PendingStripe + Surroundings + Send + Sync + Debug {
     /// The name as the user wrote it, for messages and history.
     fn name(&self) -> String;
 

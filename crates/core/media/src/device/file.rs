@@ -19,6 +19,8 @@
 //!   their content. So it does if a writer was taken for dead because it was silent: it may wake and write.
 //! - Writers exclude each other by locks.
 //! - A writer that lost its reservation learns so before it writes the trailer; without a trailer there is no set.
+//! - A stripe whose sync failed is not left for a later writer: from then on, the page cache may show bytes that the medium does
+//!   not have. A stripe that is left is synced and read from the medium before anyone goes on with it.
 //!
 //! Leaves to others: which stripes make a set (`set_reader.rs`), and the order in which they are completed
 //! (`set_writer.rs`).
@@ -34,7 +36,9 @@ use longshore_io::{
 
 use super::door::{
     BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe, Remains,
+    Surroundings,
 };
+use super::folder::Folder;
 use crate::Error;
 
 /// Bytes collected before a write: the memory that a stripe needs in addition to the pool. One large page.
@@ -267,6 +271,7 @@ impl FileDevice {
             staged: (offset - base) as usize,
             start: offset,
             begun: false,
+            is_lost: false,
             via,
             fate,
             done: false,
@@ -327,10 +332,23 @@ impl PendingStripe for FileDevice {
         if links > 1 || company {
             return Ok(None);
         }
+        // A write-back may have failed since, and perhaps nobody was told.
+        if let Err(error) = file.sync() {
+            let device = self.name();
+            tracing::warn!(device, %error, "what an interrupted copy left cannot be made durable, and is written again");
+            return Ok(None);
+        }
+        file.drop_cached();
         let device = FileDevice::new(self.storage.clone(), self.path.clone());
         let read = self.reader(file.clone());
         let go_on = move |offset| device.new_stripe(place, file, reservation, (offset, via));
         Ok(Some(Remains::new(read, Box::new(go_on))))
+    }
+}
+
+impl Surroundings for FileDevice {
+    fn folder(&self) -> Option<Folder> {
+        Some(Folder::of_file(&self.storage, &self.path))
     }
 }
 
@@ -448,6 +466,8 @@ struct FileWrite {
     /// Where this backup begins. Once it has `begun`, no older bytes follow.
     start: u64,
     begun: bool,
+    /// A sync failed: what was written may not be on the medium, and no later sync says so.
+    is_lost: bool,
     via: Via,
     fate: Fate,
     done: bool,
@@ -528,7 +548,10 @@ impl FamilyWrite for FileWrite {
     fn sync(&mut self) -> Result<(), Error> {
         self.check_reserved()?;
         self.flush()?;
-        self.file.sync().map_err(|e| self.error("sync", e))?;
+        if let Err(error) = self.file.sync() {
+            self.is_lost = true;
+            return Err(self.error("sync", error));
+        }
         // The temporary name must survive a crash too: the stripe of another family may be renamed first.
         self.place
             .dir
@@ -537,7 +560,7 @@ impl FamilyWrite for FileWrite {
     }
 
     fn keep(&mut self) {
-        self.done = true;
+        self.done = !self.is_lost;
     }
 
     fn complete(mut self: Box<Self>) -> Result<Option<LastLook>, Error> {

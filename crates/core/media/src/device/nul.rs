@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use longshore_io::Via;
 
-use super::door::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
+use super::door::{
+    BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe, Surroundings,
+};
 use crate::Error;
 
 #[derive(Debug)]
@@ -28,6 +30,8 @@ impl PendingStripe for NulDevice {
         Err(self.unsupported("complete a stripe"))
     }
 }
+
+impl Surroundings for NulDevice {}
 
 impl BackupDevice for NulDevice {
     fn name(&self) -> String {

@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_io::{Via, standard};
 
-use super::door::{BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe};
+use super::door::{
+    BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, PendingStripe, Surroundings,
+};
 use crate::Error;
 
 #[derive(Debug)]
@@ -55,6 +57,8 @@ impl PendingStripe for PipeDevice {
         })
     }
 }
+
+impl Surroundings for PipeDevice {}
 
 impl BackupDevice for PipeDevice {
     fn name(&self) -> String {

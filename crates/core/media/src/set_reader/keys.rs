@@ -1,14 +1,92 @@
-//! Keys of a set, as its records tell them.
+//! Keys of a set, as its records and the key objects next to it tell them.
 //!
-//! Leaves to others: the records themselves (`member.rs`), and opening a set (`longshore-crypt`).
+//! Invariants
+//! - Key objects are looked for where the stripes are, and read only where nothing else opens a set, or where somebody asks for them.
+//!
+//! Leaves to others: the records themselves (`member.rs`), files next to stripes (`device/folder.rs`), and opening a set
+//! (`longshore-crypt`).
 
-use longshore_crypt::{Keys, Root, SignatureState, Thumbprint};
+use std::sync::Arc;
+
+use longshore_crypt::{
+    KeyObject, Keyring, Keys, ObjectName, OpenedSet, Root, SignatureState, Thumbprint,
+};
 use longshore_io::SumKey;
 
 use super::MediaSet;
 use crate::Error;
+use crate::device::{BackupDevice, Folder, SeenObject, bytes_of, found, seen};
 
 impl MediaSet {
+    /// From here on, encrypted sets are opened with these identities, also by the key objects next to the stripes. Without it, none is.
+    pub fn with_keyring(self, keyring: &Arc<Keyring>) -> MediaSet {
+        let keyring = match self.folders.is_empty() {
+            true => keyring.clone(),
+            false => {
+                let folders = self.folders.clone();
+                let finder = move |set: &[u8; 16]| found(&folders, set);
+                Arc::new(keyring.with_objects(Arc::new(finder)))
+            }
+        };
+        MediaSet { keyring, ..self }
+    }
+
+    /// The same, knowing where files next to its stripes are.
+    pub(super) fn next_to(mut self, devices: &[Arc<dyn BackupDevice>]) -> MediaSet {
+        for folder in devices.iter().filter_map(|device| device.folder()) {
+            if !self.folders.iter().any(|known| known.is(&folder)) {
+                self.folders.push(folder);
+            }
+        }
+        self
+    }
+
+    /// The places of the stripes, where key objects are, each once.
+    pub fn folders(&self) -> &[Folder] {
+        &self.folders
+    }
+
+    /// The key objects next to a set, and whether there are more of its name than anybody looks at. Nothing proves them:
+    /// [`OpenedSet::proves`] does.
+    ///
+    /// Errors: a folder cannot be listed; those of reading.
+    pub fn key_objects(&self, position: u32) -> Result<(Vec<SeenObject>, bool), Error> {
+        let Some(keys) = self.keys(position)? else {
+            return Ok((Vec::new(), false));
+        };
+        let set = *self.set(position)?.header.set.as_bytes();
+        let (names, more, problem) = seen(&self.folders, &set);
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+        let read = |(name, folders): (ObjectName, Vec<usize>)| {
+            let bytes = bytes_of(&self.folders, &name, &folders);
+            let object = bytes.and_then(|b| KeyObject::decode(&b).map_err(|e| e.to_string()));
+            let object = object.and_then(|object| match object.is_of(&set, &keys.commitment) {
+                true => Ok(object),
+                false => Err("it is of another set with this identifier".to_owned()),
+            });
+            SeenObject {
+                name,
+                folders,
+                object,
+            }
+        };
+        Ok((names.into_iter().map(read).collect(), more))
+    }
+
+    /// A set whose key is wrapped again, opened with the identities of the keyring. `None`: it is not encrypted.
+    ///
+    /// Errors: [`Error::Key`], and those of reading.
+    pub fn opened(&self, position: u32) -> Result<Option<OpenedSet>, Error> {
+        let member = &self.members[0];
+        let part = self.or_lost(member.part(position), position)?;
+        match part.header.as_ref().is_ok_and(|header| header.encrypted) {
+            true => member.opened(part, position, &self.keyring).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// The root of the set that an encrypted differential set was compared with, as its records say; zeros if that set is
     /// not encrypted. `None` for a set that is not encrypted itself.
     ///
@@ -51,6 +129,13 @@ impl MediaSet {
     /// The thumbprint of the first certificate that the set is for, as its records say. Errors: the same.
     pub fn thumbprint(&self, position: u32) -> Result<Option<Thumbprint>, Error> {
         Ok(self.keys(position)?.and_then(|keys| keys.thumbprint()))
+    }
+
+    /// For whom the set is, as its own records say: a word for each slot. Errors: the same.
+    pub fn recipient_names(&self, position: u32) -> Result<Vec<String>, Error> {
+        let keys = self.keys(position)?;
+        let slots = keys.iter().flat_map(|keys| &keys.slots);
+        Ok(slots.map(|slot| slot.recipient()).collect())
     }
 
     fn keys(&self, position: u32) -> Result<Option<Keys>, Error> {

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 
 use longshore_io::Via;
 use longshore_media::device::DeviceClass;
-use longshore_media::{BackupDevice, Error, FamilyRead, FamilyWrite, LastLook, PendingStripe};
+use longshore_media::{
+    BackupDevice, Error, FamilyRead, FamilyWrite, LastLook, PendingStripe, Surroundings,
+};
 
 use super::support::Slot;
 use super::{PROMISES, Place, all, long, reading};
@@ -147,6 +149,8 @@ impl PendingStripe for Lying {
         }
     }
 }
+
+impl Surroundings for Lying {}
 
 impl BackupDevice for Lying {
     fn name(&self) -> String {

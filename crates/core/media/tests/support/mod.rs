@@ -20,7 +20,8 @@ use longshore_media::header::{ENCRYPTED_EXTRA, payload_max};
 use longshore_media::{
     BackupDevice, BackupType, BlockHeader, BlockOut, Disposition, EncryptTo, Entry, EntryKind,
     Error, Extent, FamilyRead, FamilyWrite, Item, Keyring, LastLook, Mark, MediaSet, ParityPlan,
-    PendingStripe, Root, SetHeader, SetPlan, SetWriter, Sums, Totals, block, manifest,
+    PendingStripe, Root, SetHeader, SetPlan, SetWriter, Sums, Surroundings, Totals, block,
+    manifest,
 };
 use uuid::Uuid;
 
@@ -56,6 +57,8 @@ impl PendingStripe for Stripe {
         Err(self.refuse("be completed"))
     }
 }
+
+impl Surroundings for Stripe {}
 
 impl BackupDevice for Stripe {
     fn name(&self) -> String {
@@ -158,6 +161,8 @@ impl PendingStripe for Slot {
         Ok(())
     }
 }
+
+impl Surroundings for Slot {}
 
 impl BackupDevice for Slot {
     fn name(&self) -> String {

@@ -28,7 +28,7 @@ use longshore_bucket::{
 };
 use longshore_facts as facts;
 use longshore_io::{Storage, is_stale, side_by_side};
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, ObjectName};
 use uuid::Uuid;
 
 use super::door::{
@@ -41,6 +41,7 @@ use crate::label::{BackupKind, Label};
 use crate::lease::{self, Holder, Use};
 use crate::target::{
     self, MARK, REMOVING, STATUS, STOPPED, STOPPED_MAX, bad_name, family_name, family_of,
+    is_key_object,
 };
 
 /// The beginning of a probe's name, by which one that was left is known.
@@ -155,11 +156,12 @@ impl Spot {
     }
 }
 
-/// Whether any lease lies in the folder, of a writer that lives or of one that has ended.
-pub(crate) fn has_lease(bucket: &Bucket, folder: &Key) -> Result<bool, StoreError> {
-    let level = bucket.level(folder, &NEVER)?;
-    let mut objects = level.objects.iter();
-    Ok(objects.any(|object| object.name.starts_with(lease::PREFIX)))
+/// The leases directly below a folder.
+pub(crate) struct FolderLeases {
+    /// The holders that are alive.
+    pub live: Vec<Holder>,
+    /// Whether there is any lease, of a holder that lives or of one that has ended.
+    pub is_any: bool,
 }
 
 /// The live holders of leases directly below `folder`, except of the lease `own`. The holder of that one removes leases that
@@ -169,6 +171,15 @@ pub(crate) fn holders(
     folder: &Key,
     own: Option<&Key>,
 ) -> Result<Vec<Holder>, StoreError> {
+    Ok(leases(bucket, folder, own)?.live)
+}
+
+/// [`holders`], and whether there is any lease: one list tells both.
+pub(crate) fn leases(
+    bucket: &Bucket,
+    folder: &Key,
+    own: Option<&Key>,
+) -> Result<FolderLeases, StoreError> {
     let spot = Spot {
         address: bucket.address(folder),
         bucket: bucket.clone(),
@@ -176,9 +187,10 @@ pub(crate) fn holders(
     };
     let level = bucket.level(folder, &NEVER)?;
     let (mut live, mut left) = (Vec::new(), Vec::new());
-    for object in &level.objects {
+    let is_lease = |object: &&Listed| object.name.starts_with(lease::PREFIX);
+    for object in level.objects.iter().filter(is_lease) {
         let lease = spot.join(&object.name);
-        if !object.name.starts_with(lease::PREFIX) || Some(&lease.key) == own {
+        if Some(&lease.key) == own {
             continue;
         }
         match lease.holder(object, level.now_ns)? {
@@ -195,7 +207,10 @@ pub(crate) fn holders(
             tracing::debug!(%error, "leases of programs that have ended stay");
         }
     }
-    Ok(live)
+    Ok(FolderLeases {
+        live,
+        is_any: level.objects.iter().any(|object| is_lease(&object)),
+    })
 }
 
 /// The state of a lease's holder.
@@ -372,15 +387,26 @@ impl Buckets {
     fn ended_uploads(&self, home: &Spot, last_ns: i64) -> Result<Vec<Unfinished>, Error> {
         let found = home.bucket.unfinished(&home.key, &NEVER)?;
         let mut ended = Vec::new();
+        // A backup has an upload for each stripe.
+        let mut known: BTreeMap<Label, bool> = BTreeMap::new();
         for upload in found.uploads {
-            let label = match is_stale(upload.begun_ns, found.now_ns) {
+            let begun_ns = upload.begun_ns;
+            let label = match begun_ns.is_some_and(|begun| is_stale(begun, found.now_ns)) {
                 true => label_of(&upload.name),
                 false => None,
             };
             let Some(label) = label else { continue };
-            let there = self.contents(&label)?;
-            let now_ns = last_ns.max(found.now_ns);
-            if self.holder_in(&there, now_ns, Ended::HoldsOn)?.is_none() {
+            let has_ended = match known.get(&label) {
+                Some(known) => *known,
+                None => {
+                    let there = self.contents(&label)?;
+                    let now_ns = last_ns.max(found.now_ns);
+                    let holder = self.holder_in(&there, now_ns, Ended::HoldsOn)?;
+                    known.insert(label, holder.is_none());
+                    holder.is_none()
+                }
+            };
+            if has_ended {
                 ended.push(upload);
             }
         }
@@ -500,6 +526,9 @@ fn add_files(
             let (at, len, changed_ns) = (stripe.identity(), object.len_bytes, object.modified_ns);
             let change = format!("{} {len} {changed_ns}", at.display());
             files.changes.push(change);
+        } else if is_key_object(name) {
+            files.bytes += object.len_bytes;
+            files.objects.extend(ObjectName::parse(name));
         } else {
             strays.push(object.name.clone());
         }
@@ -906,10 +935,11 @@ impl Locked<'_> {
             }
             return Ok(Removal::InUse(holder));
         }
-        // Stripes first: as long as all of them are there, the removal can be taken back.
+        // Stripes first: as long as all of them are there, the removal can be taken back. Key objects last: stripes that stay need them.
         let stripes = there.iter().filter(|c| c.family.is_some());
         let leases = there.iter().filter(|c| c.is_lease());
-        for (done, content) in stripes.chain(leases).enumerate() {
+        let objects = there.iter().filter(|c| is_key_object(&c.listed.name));
+        for (done, content) in stripes.chain(leases).chain(objects).enumerate() {
             match content.spot.remove() {
                 Ok(()) => {}
                 Err(error) if !error.is_forbidden() => return Err(error.into()),
@@ -924,7 +954,10 @@ impl Locked<'_> {
             }
         }
         // Unknown names are left, and with them the mark.
-        let is_strange = |c: &Content| c.family.is_none() && !c.is_lease() && !c.is_removing();
+        let is_strange = |c: &Content| {
+            let is_known = c.is_lease() || c.is_removing() || is_key_object(&c.listed.name);
+            c.family.is_none() && !is_known
+        };
         if !there.iter().any(is_strange) {
             for content in there.iter().filter(|c| c.is_removing()) {
                 content.spot.remove()?;
@@ -951,7 +984,7 @@ impl Remover for Locked<'_> {
         let mut left = LeftUploads::default();
         for home in self.place.homes()? {
             let ended = match self.place.ended_uploads(&home, self.lease.last_ns()) {
-                Err(Error::Store(error @ StoreError::Refused { .. })) => {
+                Err(Error::Store(error)) => {
                     left.kept_because = Some(error.to_string());
                     continue;
                 }
@@ -962,10 +995,7 @@ impl Remover for Locked<'_> {
                 let at = home.join(&upload.name);
                 match at.bucket.abort(&at.key, &upload.id, &NEVER) {
                     Ok(()) => left.aborted += 1,
-                    Err(error @ StoreError::Refused { .. }) => {
-                        left.kept_because = Some(error.to_string());
-                    }
-                    Err(error) => return Err(error.into()),
+                    Err(error) => left.kept_because = Some(error.to_string()),
                 }
             }
         }

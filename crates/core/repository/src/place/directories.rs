@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Clock, Dir, FileKind, OpenHow, Storage, Via, is_stale};
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, ObjectName};
 use uuid::Uuid;
 
 use super::door::{
@@ -28,7 +28,7 @@ use crate::label::{BackupKind, Label};
 use crate::lease::{self, Lease, Use};
 use crate::target::{
     self, MARK, PENDING, REMOVING, STATUS, STOPPED, STOPPED_MAX, WAL, family_name, family_of,
-    is_reservation,
+    is_key_object, is_reservation,
 };
 
 /// A database's directory at a target, and its path for messages.
@@ -837,6 +837,12 @@ impl Files {
             if is_reservation(text) {
                 continue;
             }
+            if is_key_object(text) {
+                let Ok(stat) = dir.stat(&file) else { continue };
+                self.found.bytes += stat.len;
+                self.found.objects.extend(ObjectName::parse(text));
+                continue;
+            }
             match family_of(text) {
                 Some((number, finished)) => {
                     if let Ok(stat) = dir.stat(&file) {
@@ -861,23 +867,29 @@ impl Files {
     }
 }
 
-/// Removes a backup's directory. Unknown names are left, and the directory with them.
+/// Removes a backup's directory. Unknown names are left, and the directory with them. Key objects go last: a stripe that cannot be
+/// removed keeps them.
 fn clear(dir: &dyn Dir, name: &Path) -> io::Result<()> {
     let below = dir.dir(name)?;
     let mut strange = false;
+    let mut objects = Vec::new();
+    let remove = |file: &Path| match below.remove_file(file) {
+        // A lease that ended just now.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    };
     for file in below.list()? {
         let file = PathBuf::from(file?);
         let text = file.to_str().unwrap_or("");
         if family_of(text).is_some() || is_reservation(text) || text.starts_with(lease::PREFIX) {
-            match below.remove_file(&file) {
-                // A lease that ended just now.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                removed => removed?,
-            }
+            remove(&file)?;
+        } else if is_key_object(text) {
+            objects.push(file);
         } else {
             strange = true;
         }
     }
+    objects.iter().try_for_each(|file| remove(file))?;
     if strange {
         return Ok(());
     }

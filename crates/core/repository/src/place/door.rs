@@ -11,11 +11,12 @@
 //! Leaves to others: what a backup is, which one is whole, and which ones go; that is decided above these doors and is
 //! the same for every place (`shelf.rs`, `retention.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, ObjectName};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::Error;
@@ -47,9 +48,26 @@ pub(crate) struct LabelFiles {
     pub writers_ended: bool,
     pub bytes: u64,
     pub unreadable: Option<String>,
+    /// The key objects, each name once; anybody may have put them there.
+    pub objects: BTreeSet<ObjectName>,
     /// One line for each stripe that has its final name: its length, and its last change by the place's own clock. No
     /// copy of the stripe has the same line.
     pub changes: Vec<String>,
+}
+
+impl LabelFiles {
+    /// A digest of what no copy of the stripes has.
+    pub fn imprint(&self) -> String {
+        let mut changes: Vec<&String> = self.changes.iter().collect();
+        changes.sort();
+        let mut sum = Sha256::new();
+        for change in changes {
+            sum.update(change);
+            sum.update("\n");
+        }
+        let hex = |byte: &u8| format!("{byte:02x}");
+        sum.finalize().iter().take(16).map(hex).collect()
+    }
 }
 
 /// A place for a new backup.
@@ -249,9 +267,9 @@ pub(crate) trait Remover {
         self.remove(label)
     }
 
-    /// Aborts the uploads of backups that have ended. A refusal of the store is in the answer, since no backup depends
-    /// on it.
+    /// Aborts the uploads of backups that have ended. A store that refuses or is silent is in the answer, since no backup
+    /// depends on it, and what was removed and aborted before has to be told.
     ///
-    /// Errors: the lock was lost, or there was no answer.
+    /// Errors: the lock was lost.
     fn abort_left_uploads(&self) -> Result<LeftUploads, Error>;
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longshore_bucket::Scheme;
 use longshore_bucket::sim::{Habits, Store};
 use longshore_io::{Host, HostClock, SimDisk, Via};
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, OBJECT_MAX, ObjectName};
 
 use super::door::*;
 use super::*;
@@ -204,6 +204,7 @@ contract! {
     stripes_that_are_written_again_have_another_change
     a_word_that_stops_is_seen_by_everybody_until_it_is_taken_away
     what_is_no_backup_is_told_and_left_alone
+    key_objects_are_of_their_backup_and_go_with_it
     nothing_is_aborted_where_nothing_was_left
 }
 
@@ -571,6 +572,43 @@ fn what_is_no_backup_is_told_and_left_alone(stage: &Stage) {
     assert!(strays[0].contains("notes"), "{strays:?}");
     assert_eq!(stage.removed(&label), Removal::Done);
     assert_eq!(stage.place().look().unwrap().strays, strays);
+}
+
+/// Also the text of [`Folder`], which writes them: an object is there whole, is left as it is when it is written again, and a
+/// name without one has none.
+fn key_objects_are_of_their_backup_and_go_with_it(stage: &Stage) {
+    let (label, other) = (stage.shelved(1), stage.shelved(2));
+    let stripe = DeviceSpec::parse(&stage.place().stripe(&label, 1));
+    let folder = stripe.open(&stage.storage).folder().unwrap();
+    let set = [7; 16];
+    assert!(folder.objects(&set).unwrap().is_empty());
+    let bytes = b"an object".repeat(100);
+    let name = ObjectName::of(&set, &bytes);
+    let theirs = ObjectName::of(&[8; 16], &bytes);
+    assert_eq!(folder.read(&name).unwrap(), None);
+    for _ in 0..2 {
+        folder.write(&name, &bytes).unwrap();
+    }
+    folder.write(&theirs, &bytes).unwrap();
+    assert_eq!(folder.objects(&set).unwrap(), [name.clone()]);
+    assert_eq!(folder.read(&name).unwrap().unwrap(), bytes);
+    // No more is read of a long one than tells that it is too long.
+    let long = vec![1; OBJECT_MAX + 5000];
+    let too_long = ObjectName::of(&set, &long);
+    assert!(folder.write(&too_long, &long).is_err());
+    let read = folder.read(&too_long).unwrap().unwrap();
+    assert_eq!(read.len(), OBJECT_MAX + 1);
+    let before = stage.place().look().unwrap().labels[&label].imprint();
+    stage.assert_seen(&label, |files| {
+        assert_eq!(files.objects.len(), 3);
+        assert!(files.objects.contains(&name) && files.bytes > bytes.len() as u64);
+        assert_eq!(files.imprint(), before);
+    });
+    assert!(stage.place().look().unwrap().strays.is_empty());
+    stage.assert_seen(&other, |files| assert!(files.objects.is_empty()));
+    assert_eq!(stage.removed(&label), Removal::Done);
+    assert_eq!(stage.labels(), [other]);
+    assert!(stage.place().look().unwrap().strays.is_empty());
 }
 
 fn nothing_is_aborted_where_nothing_was_left(stage: &Stage) {

@@ -41,7 +41,7 @@ use super::judged::Judged;
 use super::ledger::{Ledger, Trust};
 use super::log::{self, VerifiedWal};
 use crate::context::Context;
-use crate::keys::keyring;
+use crate::keys::set_keyring;
 use crate::options::Verify;
 use crate::progress::ProgressView;
 use longshore_terminal::failure::{Exit, Failure};
@@ -133,7 +133,7 @@ pub fn run(options: &Verify, context: &Context) -> Result<Exit, Failure> {
     all.retain(|shelf| target.is_some() || is_own(shelf));
     let cancel = interrupt::cancel_flag();
     // A passphrase may take a second each time.
-    let keyring = keyring(context, &options.keys)?;
+    let keyring = set_keyring(context, &options.keys)?;
     for shelf in &mut all {
         shelf.keyring = keyring.clone();
     }

@@ -1,0 +1,263 @@
+//! Opening a set by the key objects next to it, and making such objects.
+//!
+//! Invariants
+//! - Objects are looked at only where no slot of the set itself opens it, and programs are asked after everything else.
+//! - A set key from an object is right if the set's commitment and the object's MAC agree, both compared in constant time.
+//! - How many objects there are, and what they ask for, is bounded: [`OBJECTS_MAX`], and [`COSTLY_MAX`] slots of passphrases and of
+//!   programs' keys.
+//! - An object is made by whoever has the set key alone, and read back by the same code before it is given out.
+//!
+//! Leaves to others: where objects are, and writing them (`longshore-media`), and their bytes (`object.rs`).
+
+use subtle::ConstantTimeEq;
+
+use crate::age;
+use crate::command::set_name;
+use crate::keys::{Keys, Slot, SlotKind};
+use crate::object::{KeyObject, Mark, OBJECTS_MAX};
+use crate::recipient::Recipient;
+use crate::roots::{KeyContext, Root};
+use crate::set::SetKeys;
+use crate::{Error, Identities, Recipients, Secret};
+
+/// The most slots of passphrases, and of programs' keys, that are tried of all objects of a set.
+const COSTLY_MAX: usize = 8;
+
+/// The key objects of a set, as they were found. Anybody may have put them there.
+#[derive(Debug, Default, Clone)]
+pub struct FoundObjects {
+    pub objects: Vec<Vec<u8>>,
+    /// Whether there are more than those.
+    pub more: bool,
+    /// Why some could not be read.
+    pub problem: Option<String>,
+}
+
+impl FoundObjects {
+    /// These and those, each once.
+    pub(crate) fn and(mut self, others: FoundObjects) -> FoundObjects {
+        for object in others.objects {
+            if !self.objects.contains(&object) {
+                self.objects.push(object);
+            }
+        }
+        self.more |= others.more || self.objects.len() > OBJECTS_MAX;
+        self.objects.truncate(OBJECTS_MAX);
+        self.problem = self.problem.or(others.problem);
+        self
+    }
+}
+
+/// Finds the key objects of the set with this identifier, at most [`OBJECTS_MAX`] of them. Called by any thread, only for sets
+/// that nothing else opens; it may take a while.
+pub type ObjectFinder = dyn Fn(&[u8; 16]) -> FoundObjects + Send + Sync;
+
+/// A set whose key is known, so that it can be wrapped again.
+pub struct OpenedSet {
+    id: [u8; 16],
+    commitment: Root,
+    /// Whether a slot of the media withstands a quantum computer.
+    has_hybrid: bool,
+    secret: Secret,
+    keys: SetKeys,
+}
+
+impl std::fmt::Debug for OpenedSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OpenedSet")
+    }
+}
+
+impl OpenedSet {
+    /// The set whose header and Keys records have these bodies.
+    ///
+    /// Errors: those of [`SetKeys::open`].
+    pub(crate) fn open(
+        header: &[u8],
+        records: &[impl AsRef<[u8]>],
+        (identities, finder): (&Identities, Option<&ObjectFinder>),
+    ) -> Result<OpenedSet, Error> {
+        let id = *header.first_chunk().ok_or(Error::Malformed {
+            what: "the header is too short",
+        })?;
+        let name = set_name(&id);
+        let secret = match SetKeys::secret(&name, header, records, identities) {
+            Err(refused @ (Error::NoIdentity { .. } | Error::Command { .. })) => match finder {
+                Some(finder) => by_objects(refused, (header, records), identities, finder(&id))?,
+                None => return Err(refused),
+            },
+            found => found?,
+        };
+        let stored = Keys::decode(records)?;
+        let is_hybrid =
+            |slot: &Slot| slot.kind == SlotKind::Age as u16 && age::is_hybrid(&slot.bytes);
+        Ok(OpenedSet {
+            id,
+            commitment: stored.commitment,
+            has_hybrid: stored.slots.iter().any(is_hybrid),
+            keys: SetKeys::derive(&secret, KeyContext::of(header, records), header),
+            secret,
+        })
+    }
+
+    pub(crate) fn into_keys(self) -> SetKeys {
+        self.keys
+    }
+
+    /// The set's identifier.
+    pub fn id(&self) -> &[u8; 16] {
+        &self.id
+    }
+
+    /// Whether somebody with this set's key made the object, and nobody changed it.
+    pub fn proves(&self, object: &KeyObject) -> bool {
+        object.is_of(&self.id, &self.commitment) && is_proved(&self.keys, object)
+    }
+
+    /// Whether these objects, of which those that are not proved count for nothing, have a slot for each of the recipients. Of a passphrase
+    /// that is not told.
+    pub fn covers(&self, objects: &[KeyObject], recipients: &Recipients) -> bool {
+        let proved: Vec<&KeyObject> = objects.iter().filter(|o| self.proves(o)).collect();
+        let has = |mark: Mark| {
+            let mut marks = proved.iter().flat_map(|object| &object.marks);
+            marks.any(|found| bool::from(found.ct_eq(&mark)))
+        };
+        let mut all = recipients.list().iter();
+        all.all(|r| r.marked().is_some_and(|text| has(self.keys.mark(&text))))
+    }
+
+    /// A new object for these recipients.
+    ///
+    /// Errors: [`Error::Mixed`] if the set is for recipients that withstand a quantum computer, and one of these does not;
+    /// [`Error::TooMany`]; those of wrapping.
+    pub fn object(&self, recipients: &Recipients, made_us: i64) -> Result<KeyObject, Error> {
+        if self.has_hybrid && recipients.list().iter().any(Recipient::is_weak) {
+            return Err(Error::Mixed);
+        }
+        let mark = |r: &Recipient| r.marked().map_or([0; 16], |text| self.keys.mark(&text));
+        let mut object = KeyObject {
+            set: self.id,
+            commitment: self.commitment,
+            made_us,
+            marks: recipients.list().iter().map(mark).collect(),
+            slots: recipients.for_set(&self.id).wrap(&self.secret)?,
+            mac: [0; 32],
+        };
+        object.mac = self.keys.object_mac(&object.covered()?);
+        let again = KeyObject::decode(&object.encode()?)?;
+        match again == object && self.proves(&again) {
+            true => Ok(object),
+            false => Err(Error::Object {
+                what: "it is not read back as it was written",
+            }),
+        }
+    }
+
+    /// How many slots of a proved object these identities open with this set's key.
+    pub fn opens(&self, object: &KeyObject, identities: &Identities) -> usize {
+        let is_right = |secret: &Secret| bool::from(secret[..].ct_eq(&self.secret[..]));
+        let name = set_name(&self.id);
+        let opens = |slot: &&Slot| {
+            let one = std::slice::from_ref(*slot);
+            matches!(identities.open(one, &name, is_right), Ok(Some(_)))
+        };
+        object.slots.iter().filter(opens).count()
+    }
+}
+
+fn is_proved(keys: &SetKeys, object: &KeyObject) -> bool {
+    let covered = object.covered();
+    covered.is_ok_and(|covered| bool::from(keys.object_mac(&covered).ct_eq(&object.mac)))
+}
+
+/// The set key, from the first object that has it. `refused`: why the set itself was not opened.
+fn by_objects(
+    refused: Error,
+    (header, records): (&[u8], &[impl AsRef<[u8]>]),
+    identities: &Identities,
+    found: FoundObjects,
+) -> Result<Secret, Error> {
+    let commitment = Keys::decode(records)?.commitment;
+    let context = KeyContext::of(header, records);
+    let set = header.first_chunk().copied().unwrap_or_default();
+    let decoded = found.objects.iter().take(OBJECTS_MAX);
+    let decoded = decoded.filter_map(|bytes| KeyObject::decode(bytes).ok());
+    let objects: Vec<KeyObject> = decoded.filter(|o| o.is_of(&set, &commitment)).collect();
+    let tried = tried(&objects, identities);
+    let is_right = |object: &KeyObject, secret: &Secret| {
+        let keys = SetKeys::derive(secret, context, header);
+        keys.commits_to(&commitment) && is_proved(&keys, object)
+    };
+    for (object, slots) in objects.iter().zip(&tried) {
+        let opened = identities.open_here(slots, |secret| is_right(object, secret));
+        if let Some(secret) = opened {
+            return Ok(secret);
+        }
+    }
+    let name = set_name(&set);
+    let mut failed = None;
+    for (object, slots) in objects.iter().zip(&tried) {
+        match identities.ask(slots, &name, |secret| is_right(object, secret)) {
+            Ok(Some(secret)) => return Ok(secret),
+            Ok(None) => {}
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(told(failed.unwrap_or(refused), &found, objects.len()))
+}
+
+/// The slots of each object that are tried.
+fn tried(objects: &[KeyObject], identities: &Identities) -> Vec<Vec<Slot>> {
+    let (mut passphrases, mut programs) = (0, 0);
+    let mut is_tried = |slot: &&Slot| {
+        let count = match SlotKind::from_number(slot.kind) {
+            Some(SlotKind::Passphrase) => &mut passphrases,
+            Some(SlotKind::Command) if identities.would_ask(slot) => &mut programs,
+            _ => return true,
+        };
+        *count += 1;
+        *count <= COSTLY_MAX
+    };
+    let of_one = |object: &KeyObject| object.slots.iter().filter(&mut is_tried).cloned().collect();
+    objects.iter().map(of_one).collect()
+}
+
+/// Why nothing opens the set, with what was seen of its objects.
+fn told(error: Error, found: &FoundObjects, count: usize) -> Error {
+    let Error::NoIdentity {
+        identities,
+        slots,
+        certificate,
+        command,
+        ..
+    } = error
+    else {
+        return error;
+    };
+    let mut objects = match (count, identities) {
+        (0, _) => String::new(),
+        (1, 0) => "; next to it is one key object".to_owned(),
+        (many, 0) => format!("; next to it are {many} key objects"),
+        (1, _) => "; the key object next to it is for others, too".to_owned(),
+        (many, _) => format!("; the {many} key objects next to it are for others, too"),
+    };
+    let spoilt = found.objects.len().min(OBJECTS_MAX) - count;
+    if spoilt > 0 {
+        objects += &format!("; {spoilt} key objects are damaged, or of another set");
+    }
+    if found.more {
+        objects += &format!(
+            "; there are more than {OBJECTS_MAX} of these, and the others were not looked at (--key-object FILE names one)"
+        );
+    }
+    if let Some(problem) = &found.problem {
+        objects += &format!("; not all key objects could be read: {problem}");
+    }
+    Error::NoIdentity {
+        identities,
+        slots,
+        objects,
+        certificate,
+        command,
+    }
+}

@@ -1,0 +1,282 @@
+//! The small files next to a stripe: key objects, in the stripe's directory or under its prefix.
+//!
+//! Invariants
+//! - A file appears under its name whole and durable, or not at all; one of that name is never changed: the name has a digest of the
+//!   bytes.
+//! - No link is followed, and no more than [`OBJECT_MAX`] bytes are read.
+//! - Names that are no key object's are neither read nor changed.
+//!
+//! Leaves to others: what is in the files, and whether that is believed (`longshore-crypt`).
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longshore_bucket::{Bucket, Bytes, Key};
+use longshore_crypt::{FoundObjects, KeyObject, OBJECT_MAX, OBJECTS_MAX, ObjectName};
+use longshore_io::{Dir, OpenHow, Storage, Via};
+
+use crate::Error;
+
+/// The suffix of a file that is being written.
+pub const UNFINISHED: &str = ".longshore-new";
+
+/// Where the files next to a stripe are.
+#[derive(Debug, Clone)]
+pub enum Folder {
+    Directory {
+        storage: Arc<dyn Storage>,
+        path: PathBuf,
+    },
+    Prefix {
+        bucket: Bucket,
+        prefix: Key,
+        cancel: Arc<AtomicBool>,
+    },
+}
+
+impl Folder {
+    /// The directory of the file at `path`.
+    pub(super) fn of_file(storage: &Arc<dyn Storage>, path: &Path) -> Folder {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        Folder::Directory {
+            storage: storage.clone(),
+            path: parent.unwrap_or(Path::new(".")).to_owned(),
+        }
+    }
+
+    /// The prefix of an object, up to its last `/`.
+    pub(super) fn of_object((bucket, key): &(Bucket, Key), cancel: &Arc<AtomicBool>) -> Folder {
+        let prefix = key.as_ref().rsplit_once('/').map_or("", |(head, _)| head);
+        Folder::Prefix {
+            bucket: bucket.clone(),
+            prefix: Key::parse(prefix).unwrap_or_else(|_| Key::from(prefix)),
+            cancel: cancel.clone(),
+        }
+    }
+
+    /// Its path or address.
+    pub fn name(&self) -> String {
+        match self {
+            Folder::Directory { path, .. } => path.display().to_string(),
+            Folder::Prefix { bucket, prefix, .. } => bucket.address(prefix),
+        }
+    }
+
+    /// Whether both are one place, as far as their names tell.
+    pub fn is(&self, other: &Folder) -> bool {
+        match (self, other) {
+            (Folder::Directory { path, .. }, Folder::Directory { path: theirs, .. }) => {
+                path == theirs
+            }
+            (
+                Folder::Prefix { bucket, prefix, .. },
+                Folder::Prefix {
+                    bucket: theirs,
+                    prefix: at,
+                    ..
+                },
+            ) => bucket.identity(prefix) == theirs.identity(at),
+            _ => false,
+        }
+    }
+
+    fn io(&self, action: &'static str) -> impl Fn(std::io::Error) -> Error + use<> {
+        let device = self.name();
+        move |source| Error::Folder {
+            action,
+            folder: device.clone(),
+            source,
+        }
+    }
+
+    /// The names of all key objects of a set here, sorted. Errors: the folder cannot be listed.
+    pub fn objects(&self, set: &[u8; 16]) -> Result<Vec<ObjectName>, Error> {
+        let parsed = |name: &str| ObjectName::parse(name).filter(|name| name.set == *set);
+        let mut names = Vec::new();
+        match self {
+            Folder::Directory { storage, path } => {
+                let cannot = self.io("list");
+                let listed = storage.dir(path).and_then(|dir| dir.list());
+                for name in listed.map_err(&cannot)? {
+                    names.extend(name.map_err(&cannot)?.to_str().and_then(parsed));
+                }
+            }
+            Folder::Prefix {
+                bucket,
+                prefix,
+                cancel,
+            } => {
+                let level = bucket.level(prefix, cancel)?;
+                names.extend(level.objects.iter().filter_map(|o| parsed(&o.name)));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The bytes of a key object, at most one more than such one has; `None` if there is none of this name.
+    ///
+    /// Errors: it cannot be read; it is no regular file.
+    pub fn read(&self, name: &ObjectName) -> Result<Option<Vec<u8>>, Error> {
+        let name = name.to_string();
+        match self {
+            Folder::Directory { storage, path } => {
+                let read = || {
+                    let file = storage.dir(path)?.open(Path::new(&name), OpenHow::Read)?;
+                    let mut bytes = vec![0; OBJECT_MAX + 1];
+                    let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
+                    bytes.truncate(len);
+                    Ok(bytes)
+                };
+                match read() {
+                    Err(e) if ErrorKind::NotFound == std::io::Error::kind(&e) => Ok(None),
+                    read => read.map(Some).map_err(self.io("read a key object in")),
+                }
+            }
+            Folder::Prefix { bucket, cancel, .. } => {
+                let at_most = Some(OBJECT_MAX as u64 + 1);
+                let read = bucket.beginning(&self.key(&name), at_most, cancel)?;
+                Ok(read.map(|(_, bytes)| bytes.to_vec()))
+            }
+        }
+    }
+
+    fn key(&self, name: &str) -> Key {
+        let prefix = match self {
+            Folder::Prefix { prefix, .. } => prefix.as_ref(),
+            Folder::Directory { .. } => "",
+        };
+        let key = match prefix {
+            "" => name.to_owned(),
+            prefix => format!("{prefix}/{name}"),
+        };
+        Key::parse(&key).unwrap_or_else(|_| Key::from(key))
+    }
+
+    /// Writes a key object, durably, and reads it back. One that is there already is left as it is.
+    ///
+    /// Errors: it cannot be written; the directory is another user's, who could not read it; what is read back differs.
+    pub fn write(&self, name: &ObjectName, bytes: &[u8]) -> Result<(), Error> {
+        match self {
+            Folder::Directory { storage, path } => {
+                let dir = storage.dir(path).map_err(self.io("open"))?;
+                self.write_file(&*dir, &name.to_string(), bytes)?;
+            }
+            Folder::Prefix { bucket, cancel, .. } => {
+                let bytes = Bytes::copy_from_slice(bytes);
+                // Whichever of the two wrote it: the name has the digest, and it is read back.
+                bucket.create(&self.key(&name.to_string()), bytes, cancel)?;
+            }
+        }
+        match self.read(name)?.as_deref() == Some(bytes) {
+            true => Ok(()),
+            false => Err(self.io("read back what was written to")(
+                ErrorKind::InvalidData.into(),
+            )),
+        }
+    }
+
+    fn write_file(&self, dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let cannot = self.io("write a key object to");
+        let unfinished = PathBuf::from(format!("{name}{UNFINISHED}"));
+        // One that a killed writer left.
+        match dir.remove_file(&unfinished) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(cannot(e)),
+            _ => {}
+        }
+        let file = dir.open(&unfinished, OpenHow::CreateNew).map_err(&cannot)?;
+        let write = || {
+            let (own, around) = (file.stat()?, dir.stat(Path::new(""))?);
+            // A file of root's could be neither read nor removed by the owner of the stripes.
+            if own.uid != around.uid {
+                return Err(std::io::Error::new(
+                    ErrorKind::PermissionDenied,
+                    "the directory is another user's: run the command as that user",
+                ));
+            }
+            file.write_all_at(bytes, 0, Via::Cache)?;
+            file.sync()?;
+            dir.rename(&unfinished, Path::new(name))?;
+            dir.sync(Path::new(""))
+        };
+        write().map_err(|error| {
+            // If this cannot be removed now, the next writer of the name removes it.
+            let _left = dir.remove_file(&unfinished);
+            cannot(error)
+        })
+    }
+}
+
+/// A key object of a set, without any proof.
+#[derive(Debug)]
+pub struct SeenObject {
+    pub name: ObjectName,
+    /// The folders that have it, by their numbers.
+    pub folders: Vec<usize>,
+    /// What is wrong with it, in words.
+    pub object: Result<KeyObject, String>,
+}
+
+/// The key objects of a set in these folders, those of one name once. The first good bytes of a name count.
+pub(crate) fn seen(
+    folders: &[Folder],
+    set: &[u8; 16],
+) -> (Vec<(ObjectName, Vec<usize>)>, bool, Option<Error>) {
+    let (mut names, mut problem) = (BTreeSet::new(), None);
+    let mut listed = Vec::new();
+    for folder in folders {
+        let objects = folder.objects(set).unwrap_or_else(|error| {
+            problem.get_or_insert(error);
+            Vec::new()
+        });
+        names.extend(objects.iter().cloned());
+        listed.push(objects);
+    }
+    let more = names.len() > OBJECTS_MAX;
+    let places = |name: ObjectName| {
+        let has = |i: &usize| listed[*i].binary_search(&name).is_ok();
+        let folders = (0..listed.len()).filter(has).collect();
+        (name, folders)
+    };
+    let all = names.into_iter().take(OBJECTS_MAX).map(places).collect();
+    (all, more, problem)
+}
+
+/// The bytes of an object, from the first of its folders where they are those of its name.
+pub(crate) fn bytes_of(
+    folders: &[Folder],
+    name: &ObjectName,
+    of: &[usize],
+) -> Result<Vec<u8>, String> {
+    let mut why = "it is not there any longer".to_owned();
+    for folder in of.iter().map(|i| &folders[*i]) {
+        match folder.read(name) {
+            Ok(Some(bytes)) if name.fits(&bytes) => return Ok(bytes),
+            Ok(Some(_)) => why = "its bytes are not those of its name".to_owned(),
+            Ok(None) => {}
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}
+
+/// The key objects that may open the set.
+pub(crate) fn found(folders: &[Folder], set: &[u8; 16]) -> FoundObjects {
+    let (names, more, problem) = seen(folders, set);
+    let mut problem = problem.map(|error| error.to_string());
+    let mut objects = Vec::new();
+    for (name, of) in names {
+        match bytes_of(folders, &name, &of) {
+            Ok(bytes) => objects.push(bytes),
+            Err(why) => problem = problem.or(Some(format!("{name}: {why}"))),
+        }
+    }
+    FoundObjects {
+        objects,
+        more,
+        problem,
+    }
+}

@@ -1,0 +1,434 @@
+//! `key rewrap`: the set keys of backups for further recipients, in key objects next to their stripes.
+//!
+//! Invariants
+//! - No byte of the media changes, and no object that is there.
+//! - A run that was interrupted goes on: a backup that has an object for all recipients in each of its places is left alone.
+//! - What this does not do is said each time: it takes no right from the old identity, and it does not concern WAL.
+//! - A backup that fails does not keep the others from being served.
+//!
+//! Leaves to others: opening sets and making objects (`longshore-crypt`), writing them (`longshore-media`), and where backups are
+//! (`repository`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longshore_crypt::{Identities, Identity, KeyObject, Keyring, Recipient, Recipients};
+use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, MediaSet, SeenObject};
+use longshore_repository::chain::chain;
+use longshore_repository::copying::needs_archive;
+use longshore_repository::{Listing, Shelf};
+use serde::Serialize;
+
+use crate::commands::ends::{self, RunLines};
+use crate::commands::{devices, labelled};
+use crate::context::Context;
+use crate::keys;
+use crate::options::KeyRewrap;
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::interrupt;
+use longshore_terminal::output::Table;
+use longshore_terminal::text::plain;
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    dry_run: bool,
+    /// Objects that were written, each at all its places.
+    written: u64,
+    /// Backups that had them already.
+    there: u64,
+    failed: u64,
+    /// Whether segments of WAL that some of these backups need stay as they were encrypted.
+    wal_unchanged: bool,
+    backups: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    /// At a target.
+    label: Option<String>,
+    position: u32,
+    set: Option<String>,
+    fate: Fate,
+    /// The object's file.
+    object: Option<String>,
+    /// Where it is.
+    places: Vec<String>,
+    /// Slots that identities at hand opened; the others were compared with what was written.
+    opened: u64,
+    why: Option<String>,
+    #[serde(skip)]
+    exit: Option<Exit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Fate {
+    Written,
+    WouldBeWritten,
+    There,
+    NotEncrypted,
+    NotWhole,
+    Failed,
+    Left,
+}
+
+impl Fate {
+    fn word(self) -> &'static str {
+        match self {
+            Fate::Written => "written",
+            Fate::WouldBeWritten => "would be written",
+            Fate::There => "was there",
+            Fate::NotEncrypted => "not encrypted",
+            Fate::NotWhole => "not whole",
+            Fate::Failed => "FAILED",
+            Fate::Left => "left",
+        }
+    }
+}
+
+/// What is asked for.
+struct Wish<'a> {
+    context: &'a Context,
+    keyring: Arc<Keyring>,
+    recipients: Recipients,
+    dry_run: bool,
+}
+
+pub fn run(options: &KeyRewrap, context: &Context) -> Result<Exit, Failure> {
+    let wish = Wish::of(options, context)?;
+    let named = (options.database.as_deref(), options.target.as_deref());
+    let lines = RunLines::of(
+        context,
+        "key_rewrap",
+        named,
+        &ends::stripes(&options.devices),
+    );
+    let (backups, wal_unchanged) = match &options.database {
+        None => (wish.on_devices(&options.devices)?, false),
+        Some(database) => wish.at_target(database, options)?,
+    };
+    let count = |fate: Fate| backups.iter().filter(|row| row.fate == fate).count() as u64;
+    let answer = Answer {
+        action: "key_rewrap",
+        dry_run: options.dry_run,
+        written: count(Fate::Written),
+        there: count(Fate::There),
+        failed: count(Fate::Failed),
+        wal_unchanged,
+        backups,
+    };
+    context.output.say(&answer.text());
+    if answer.wal_unchanged {
+        context.output.warn(
+            "the WAL that these backups need is encrypted for the recipients of its own time, and stays so: with the new identity alone, a \
+             backup without its own WAL is opened and NOT recovered. Keep the old identity until the last segment of before is \
+             expired, or make a full backup for the new recipient now and add it to `recipients`",
+        );
+    }
+    context.output.note(
+        "the old identity opens these backups as before: this helps when it may be lost, not when it was stolen. After a theft only new \
+         backups for another recipient help, and the removal of these",
+    );
+    let failed = answer.backups.iter().find_map(|row| row.exit);
+    let exit = match interrupt::cancel_flag().load(Ordering::Relaxed) {
+        true => Exit::Interrupted,
+        false => failed.unwrap_or_else(|| context.output.done()),
+    };
+    lines.end(exit, &answer.summary());
+    context.output.json(exit, answer);
+    Ok(exit)
+}
+
+impl Answer {
+    fn summary(&self) -> String {
+        let (written, there, failed) = (self.written, self.there, self.failed);
+        match self.dry_run {
+            true => "nothing was written (--dry-run)".to_owned(),
+            false => format!("{written} key objects written, {there} were there, {failed} FAILED"),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut table = Table::new(&["backup", "result", "what"]);
+        for row in &self.backups {
+            let name = row.label.clone();
+            let what = match &row.why {
+                Some(why) => plain(why),
+                None => row
+                    .places
+                    .iter()
+                    .map(|place| plain(place))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            };
+            table.row(vec![
+                name.unwrap_or_else(|| format!("set {}", row.position)),
+                row.fate.word().to_owned(),
+                what,
+            ]);
+        }
+        format!("{table}{}\n", self.summary())
+    }
+}
+
+impl Row {
+    fn new(label: Option<&str>, position: u32, fate: Fate) -> Row {
+        Row {
+            label: label.map(str::to_owned),
+            position,
+            set: None,
+            fate,
+            object: None,
+            places: Vec::new(),
+            opened: 0,
+            why: None,
+            exit: None,
+        }
+    }
+
+    fn failed(label: Option<&str>, position: u32, failure: &Failure) -> Row {
+        let causes: String = failure.causes.iter().map(|c| format!(": {c}")).collect();
+        Row {
+            why: Some(failure.text.clone() + &causes),
+            exit: Some(failure.exit),
+            ..Row::new(label, position, Fate::Failed)
+        }
+    }
+}
+
+impl<'a> Wish<'a> {
+    fn of(options: &KeyRewrap, context: &'a Context) -> Result<Wish<'a>, Failure> {
+        let keyring = keys::set_keyring(context, &options.keys)?;
+        if !keyring.has_identities() {
+            return Err(Failure::usage(
+                "no identity is given, and a set key can be wrapped only by somebody who can open the set",
+                "run the command on the machine where restores are made, with --identity FILE",
+            ));
+        }
+        // The configuration's recipients have the backups already.
+        let recipients = match options.encrypt_to.as_slice() {
+            [] => None,
+            named => keys::recipients(context, named, (None, true))?,
+        };
+        let Some(recipients) = recipients else {
+            return Err(Failure::usage(
+                "no new recipient is named",
+                "name one with --encrypt-to; `longshore key new FILE` makes one",
+            ));
+        };
+        Ok(Wish {
+            context,
+            keyring,
+            recipients,
+            dry_run: options.dry_run,
+        })
+    }
+
+    fn media(&self, specs: &[DeviceSpec]) -> Result<MediaSet, MediaError> {
+        let cancel = interrupt::cancel_flag();
+        let open = |spec: &DeviceSpec| spec.open_until(&self.context.storage, &cancel);
+        let devices: Vec<Arc<dyn BackupDevice>> = specs.iter().map(open).collect();
+        Ok(MediaSet::open(&devices)?.with_keyring(&self.keyring))
+    }
+
+    fn is_cancelled() -> bool {
+        interrupt::cancel_flag().load(Ordering::Relaxed)
+    }
+
+    /// All sets of the media.
+    fn on_devices(&self, devices: &[DeviceSpec]) -> Result<Vec<Row>, Failure> {
+        let media = self.media(devices)?;
+        let row = |position: u32, is_whole: bool| match is_whole {
+            _ if Wish::is_cancelled() => Row::new(None, position, Fate::Left),
+            false => Row::new(None, position, Fate::NotWhole),
+            true => self.row(&media, position, None),
+        };
+        let sets = media.sets()?;
+        let rows = sets
+            .iter()
+            .map(|set| row(set.header.position, set.trailer.is_some()));
+        Ok(rows.collect())
+    }
+
+    /// The backups of the database, or one with those that it needs; and whether they need WAL that stays as it was.
+    fn at_target(&self, database: &str, options: &KeyRewrap) -> Result<(Vec<Row>, bool), Failure> {
+        let target = devices::target_of(self.context, options.target.as_deref(), database)?;
+        let mut shelf = devices::shelf(self.context, &target, database)?;
+        shelf.keyring = self.keyring.clone();
+        let listing = shelf.list()?;
+        let chosen = match &options.label {
+            None => (0..listing.sets.len()).collect(),
+            Some(label) => {
+                let named = Some(label.as_str()).filter(|label| *label != "latest");
+                let meant = shelf.meant(named).map_err(labelled::of_branch)?;
+                let index = listing.sets.iter().position(|set| set.label == meant);
+                let index = index.unwrap_or_default();
+                shelf.lease_listed(&listing, index)?;
+                let mut links = chain(&listing.facts(), index).unwrap_or_default();
+                links.reverse();
+                links
+            }
+        };
+        let mut needs_wal = false;
+        let mut rows = Vec::new();
+        for index in chosen {
+            let row = self.row_at(&shelf, &listing, index);
+            let is_for_them = matches!(row.fate, Fate::Written | Fate::There);
+            needs_wal |= is_for_them && needs_archive(&listing.sets[index]);
+            rows.push(row);
+        }
+        let is_sealed = || match shelf.wal() {
+            Ok(Some(archive)) => archive.is_sealed().unwrap_or(true),
+            Ok(None) => false,
+            Err(_) => true,
+        };
+        Ok((rows, needs_wal && is_sealed()))
+    }
+
+    /// One backup of a listing, which is leased meanwhile.
+    fn row_at(&self, shelf: &Shelf, listing: &Listing, index: usize) -> Row {
+        let set = &listing.sets[index];
+        let label = Some(set.label.as_str());
+        if Wish::is_cancelled() {
+            return Row::new(label, 1, Fate::Left);
+        }
+        let Some(complete) = set.complete() else {
+            return Row {
+                why: Some(set.state.text()),
+                ..Row::new(label, 1, Fate::NotWhole)
+            };
+        };
+        if !complete.header.encrypted && !self.keyring.requires_encryption() {
+            return Row::new(label, 1, Fate::NotEncrypted);
+        }
+        let position = complete.header.position;
+        let leased = shelf.stopped().and_then(|word| match word {
+            Some(word) if !self.dry_run => Err(longshore_repository::Error::Stopped {
+                target: shelf.target.name.clone(),
+                database: shelf.database.clone(),
+                word,
+            }),
+            _ => shelf.lease_listed(listing, index),
+        });
+        let media = leased.map_err(Failure::from).and_then(|lease| {
+            let media = self.media(&lease.devices)?;
+            Ok((media, lease))
+        });
+        match media {
+            Ok((media, _held)) => self.row(&media, position, label),
+            Err(failure) => Row::failed(label, position, &failure),
+        }
+    }
+
+    fn row(&self, media: &MediaSet, position: u32, label: Option<&str>) -> Row {
+        let row = self.rewrapped(media, position, label);
+        row.unwrap_or_else(|error| Row::failed(label, position, &error.into()))
+    }
+
+    /// Writes an object for one set, unless there is one.
+    fn rewrapped(
+        &self,
+        media: &MediaSet,
+        position: u32,
+        label: Option<&str>,
+    ) -> Result<Row, MediaError> {
+        let device = || media.device(0).to_owned();
+        let set = media.set(position)?.header;
+        if set.encrypted && self.keyring.signers().required() {
+            let what = media.signature(position)?;
+            if self.keyring.signers().refuse(&what) {
+                let device = device();
+                return Err(MediaError::Unsigned {
+                    device,
+                    position,
+                    what,
+                });
+            }
+        }
+        let Some(opened) = media.opened(position)? else {
+            return match self.keyring.requires_encryption() {
+                true => Err(MediaError::NotEncrypted {
+                    device: device(),
+                    position,
+                }),
+                false => Ok(Row::new(label, position, Fate::NotEncrypted)),
+            };
+        };
+        let key = |source| MediaError::Key {
+            device: device(),
+            position,
+            source,
+        };
+        let (seen, _) = media.key_objects(position)?;
+        let covering = |one: &&SeenObject| {
+            let object = one.object.as_ref().ok();
+            object.is_some_and(|o| opened.covers(std::slice::from_ref(o), &self.recipients))
+        };
+        let known = seen.iter().find(covering);
+        let all = media.folders().len();
+        let is_everywhere = known.is_some_and(|one| one.folders.len() == all);
+        let (object, fate) = match (known, self.dry_run) {
+            (Some(one), _) if is_everywhere => (one.object.as_ref().ok().cloned(), Fate::There),
+            (_, true) => (None, Fate::WouldBeWritten),
+            (Some(one), false) => (one.object.as_ref().ok().cloned(), Fate::Written),
+            (None, false) => {
+                let made_us = self.context.clock.wall_ns() / 1000;
+                let made = opened.object(&self.recipients, made_us).map_err(key)?;
+                (Some(made), Fate::Written)
+            }
+        };
+        let mut row = Row {
+            set: Some(set.set.to_string()),
+            ..Row::new(label, position, fate)
+        };
+        let Some(object) = object else {
+            return Ok(row);
+        };
+        let bytes = object.encode().map_err(key)?;
+        let name = object.name().map_err(key)?;
+        if media.folders().is_empty() {
+            return Err(MediaError::Unsupported {
+                device: device(),
+                action: "have a key object next to it",
+            });
+        }
+        for folder in media.folders() {
+            if fate == Fate::Written {
+                folder.write(&name, &bytes)?;
+            }
+            row.places.push(folder.name());
+        }
+        row.object = Some(name.to_string());
+        row.opened = opened.opens(&self.read_again(media, &object, fate)?, &self.own()) as u64;
+        Ok(row)
+    }
+
+    /// The object as it is at the first place now.
+    fn read_again(
+        &self,
+        media: &MediaSet,
+        object: &KeyObject,
+        fate: Fate,
+    ) -> Result<KeyObject, MediaError> {
+        if fate != Fate::Written {
+            return Ok(object.clone());
+        }
+        let (Some(folder), Ok(name)) = (media.folders().first(), object.name()) else {
+            return Ok(object.clone());
+        };
+        let read = folder.read(&name)?.unwrap_or_default();
+        Ok(KeyObject::decode(&read).unwrap_or_else(|_| object.clone()))
+    }
+
+    /// What can open a new slot here: identities that were named, and passphrases.
+    fn own(&self) -> Identities {
+        let mut own = Identities::new(self.keyring.identities().list().to_vec());
+        let passphrases = self.recipients.list().iter().filter_map(|r| match r {
+            Recipient::Passphrase(passphrase) => Some(Identity::Passphrase(passphrase.clone())),
+            _ => None,
+        });
+        own.add(Identities::new(passphrases.collect()));
+        own
+    }
+}
