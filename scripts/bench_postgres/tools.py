@@ -115,7 +115,8 @@ def all_tools(options, cluster, store=None):
         places += [(f"S3, https, {FAR_MS} ms", "far"), ("S3 in memory, http", "held"), ("S3 in memory, https", "held-tls")]
         # Without compression most is sent, so what sending costs shows best.
         in_memory = [place for place in places if place[1] in (None, "held", "held-tls")]
-        for algorithm, level, where in (("QAT_DEFLATE", ["--level", "1"], places), ("ZSTD", ["--level", "1"], places), ("NONE", [], in_memory)):
+        algorithms = [("QAT_DEFLATE", ["--level", "1"], places), ("ZSTD", ["--level", "1"], places), ("PAGES", ["--level", "LOW"], places)]
+        for algorithm, level, where in [*algorithms, ("NONE", [], in_memory)]:
             for words, scheme in where:
                 place = f"s3://bench/{algorithm}.bak" if scheme else f"{out}/a.bak"
                 add(Tool(
