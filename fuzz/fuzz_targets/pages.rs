@@ -1,13 +1,13 @@
-//! The codec of PAGES: pages made from a seed and changed by the input, with any layouts, come back; and their payloads,
-//! changed by the input, are decoded or refused.
+//! The codec of PAGES: pages of PostgreSQL and SQLite made from a seed and changed by the input, with any layouts, come back;
+//! and their payloads, changed by the input, are decoded or refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use longshore_codec::{
     Algorithm, Column, Compressor, Decompressor, Layout, Level, Part, payload_bound,
 };
-use longshore_kit::Random;
 use longshore_kit::pages::Buffer;
+use longshore_kit::{Random, cells};
 
 /// The next bytes of the input; zeros behind its end.
 struct Input<'a>(&'a [u8]);
@@ -46,7 +46,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let seed = u32::from_le_bytes(input.take());
     let most = 1 + input.place(1 << 15);
-    let mut buffer = Buffer::new(&mut Random(seed.into()), most);
+    let mut random = Random(seed.into());
+    let mut buffer = match what & 4 {
+        0 => Buffer::new(&mut random, most),
+        _ => cells::buffer(&mut random, most),
+    };
     if what % 4 < 3 {
         for _ in 0..changes % 32 {
             let at = input.place(buffer.bytes.len());

@@ -5,6 +5,7 @@
 //! - [`help`]: what the help of a program's options must say;
 //! - [`random`]: numbers and content from a seed;
 //! - [`alloc`]: an allocator that counts;
+//! - [`cells`]: pages of SQLite from a seed;
 //! - [`pages`]: pages of PostgreSQL from a seed;
 //! - [`place`]: directories for servers and their backups;
 //! - [`tree`]: directories as values that can be compared;
@@ -13,6 +14,7 @@
 //! Tests alone use this crate, and it uses no other crate of the workspace.
 
 pub mod alloc;
+pub mod cells;
 pub mod help;
 pub mod pages;
 pub mod place;

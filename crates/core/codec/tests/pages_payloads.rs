@@ -13,7 +13,7 @@ use longshore_codec::{
 };
 use longshore_kit::pages::{Attributes, Buffer, damage};
 use longshore_kit::random::from_env;
-use longshore_kit::{Installation, Options, Random, Server, Stop, installations};
+use longshore_kit::{Installation, Options, Random, Server, Stop, cells, installations};
 use proptest::prelude::*;
 
 fn layout(attributes: &Attributes) -> Layout {
@@ -75,6 +75,20 @@ proptest! {
         for _ in 0..3 {
             both.round_trip(&buffer.bytes, &buffer.parts);
             damage(&mut random, &mut buffer.bytes);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn any_pages_of_sqlite_come_back(seed in any::<u64>(), level in 0..3_usize, most in 1..200_000_usize) {
+        let mut both = Both::new([Level::Low, Level::Medium, Level::High][level]);
+        let mut random = Random(seed);
+        let mut buffer = cells::buffer(&mut random, most);
+        for _ in 0..3 {
+            both.round_trip(&buffer.bytes, &buffer.parts);
+            cells::damage(&mut random, &mut buffer.bytes);
         }
     }
 }
@@ -212,7 +226,10 @@ fn damaged_payloads_are_refused_or_decode_as_if_they_came_first() {
     let (mut taken, mut done) = (0, 0);
     while done < mutations {
         let most = 1 + random.below(20_000);
-        let Buffer { bytes, parts } = Buffer::new(&mut random, most);
+        let Buffer { bytes, parts } = match random.one_in(2) {
+            true => cells::buffer(&mut random, most),
+            false => Buffer::new(&mut random, most),
+        };
         let level = [Level::Low, Level::High][random.below(2)];
         both.compressor = Compressor::new(Algorithm::Pages, level).unwrap();
         let payload = both.payload(&bytes, &parts);
@@ -274,5 +291,55 @@ fn columns_without_values_are_taken_in_their_form_only() {
         let result = Decompressor::new().decompress(Algorithm::Pages, &payload, &mut back);
         assert_eq!(result.is_ok(), is_good, "{values:?}: {result:?}");
         assert!(!is_good || back == vec![0; 8192]);
+    }
+}
+
+#[test]
+fn groups_of_kinds_that_are_not_known_are_refused_by_name() {
+    let known = |kind: u8| kind == 0 || (12..=15).contains(&kind) || (41..=48).contains(&kind);
+    for kind in (0..=255).filter(|kind| !known(*kind)) {
+        let payload = [0x5c, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, kind, 1, 0];
+        let result = Decompressor::new().decompress(Algorithm::Pages, &payload, &mut [0; 512]);
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("kind that is not known"), "{kind}: {error}");
+    }
+}
+
+/// A group of one page of SQLite of 512 bytes, and what follows its number of pages.
+fn sqlite_group(bytes: &[u8]) -> Vec<u8> {
+    let mut payload = vec![0x5c, 0x2a, 0x4d, 0x18, 0, 0, 0, 0, 1, 41, 1];
+    payload.extend(bytes);
+    let follow = (payload.len() - 8) as u32;
+    payload[4..8].copy_from_slice(&follow.to_le_bytes());
+    payload
+}
+
+#[test]
+fn classes_of_pages_are_taken_within_their_limits_only() {
+    // One class of tables with a column, and the page's form: zeros.
+    let empty = [0; 12];
+    for (start, rest, is_good) in [
+        (&[1, 13, 1, 1, 1, 1, 0, 0][..], &empty[..11], true),
+        (&[1, 13, 1, 1, 1, 1, 0, 0], &empty, false),
+        (&[1, 13, 1, 1, 1, 1, 0, 0], &empty[..10], false),
+        (&[1, 10, 1, 1, 1, 1, 0, 0], &empty[..9], true),
+        (&[0, 1, 1, 1, 0, 0], &[], true),
+        // A type that is not known, too many columns, too many classes.
+        (&[1, 5, 1, 1, 1, 1, 0, 0], &empty[..11], false),
+        (&[1, 13, 127, 1, 1, 1, 0, 0], &empty[..11], false),
+        (&[65, 13, 1, 1, 1, 1, 0, 0], &empty[..11], false),
+        // Forms that are not known, and one without a class.
+        (&[0, 1, 1, 3, 0, 0], &[], false),
+        (&[0, 1, 1, 9, 0, 0], &[], false),
+        (&[0, 1, 1, 34, 0, 0], &[], false),
+        (&[0, 1, 1, 2, 1, 1, 0, 0], &[], false),
+        // A number of a page that has none.
+        (&[1, 13, 1, 1, 1, 1, 1, 1, 0, 0], &empty[..11], false),
+    ] {
+        let payload = sqlite_group(&[start, rest].concat());
+        let mut back = vec![1; 512];
+        let result = Decompressor::new().decompress(Algorithm::Pages, &payload, &mut back);
+        assert_eq!(result.is_ok(), is_good, "{start:?} {rest:?}: {result:?}");
+        assert!(!is_good || back == vec![0; 512]);
     }
 }

@@ -11,8 +11,8 @@ use common::stock;
 use longshore_codec::{
     Algorithm, Column, Compressor, Decompressor, Layout, Level, Part, payload_bound,
 };
-use longshore_kit::Random;
 use longshore_kit::pages::{Buffer, Table};
+use longshore_kit::{Random, cells};
 
 fn payload(level: Level, buffer: &Buffer) -> Vec<u8> {
     let layouts: Vec<Option<Layout>> = buffer
@@ -59,11 +59,13 @@ fn the_independent_reader_decodes_every_form_by_the_page_alone() {
     let temporary = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("PAGES_KEEP");
     let directory = kept.as_ref().map_or(temporary.path(), Path::new);
-    for seed in 0..140_u64 {
+    for seed in 0..240_u64 {
         let mut random = Random(seed);
         let buffer = match seed {
             0..100 => Buffer::new(&mut random, 20_000),
             100..120 => Buffer::new(&mut random, 150_000),
+            140..220 => cells::buffer(&mut random, 20_000),
+            220.. => cells::buffer(&mut random, 200_000),
             // Many rows of few columns: only long streams are coded in every mode.
             _ => {
                 let attributes = vec![[(4, 4), (-1, 4)][seed as usize % 2]];
@@ -82,7 +84,7 @@ fn the_independent_reader_decodes_every_form_by_the_page_alone() {
         write("payload", &payload(level, &buffer));
         write("plain", &buffer.bytes);
     }
-    read_by_others(directory, &["--all-forms"]);
+    read_by_others(directory, &["--all-forms", "--large-forms"]);
 }
 
 #[test]

@@ -102,7 +102,7 @@ pub struct Backup {
     /// NONE, MS_XPRESS, QAT_DEFLATE, ZSTD, LZ4 or PAGES.
     ///
     /// QAT_DEFLATE (the default): gzip, fast on any CPU. ZSTD: smaller at a lower speed. LZ4: fastest to restore.
-    /// PAGES: for PostgreSQL's pages, whose columns it compresses one by one; no stock tool reads the stripes.
+    /// PAGES: for pages of PostgreSQL and SQLite, whose columns it compresses one by one; no stock tool reads the stripes.
     /// MS_XPRESS: SQL Server's default, for comparison. NONE: for data that is already compressed; checksums are
     /// kept. The default can be set in the configuration's [defaults].
     #[arg(long, short, value_name = "ALGORITHM", value_parser = values::algorithm)]

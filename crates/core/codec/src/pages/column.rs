@@ -413,22 +413,24 @@ impl Decoded {
     }
 }
 
-/// Replaces `values` by the next column of values of `width` bytes.
+/// Replaces `values` by the next column of values of `width` bytes, which are no more than `most`.
 pub(super) fn get_fixed(
     decoder: &mut Decoder,
     cursor: &mut Cursor<'_>,
     room: &mut Decoded,
     width: usize,
+    most: usize,
     values: &mut Vec<u8>,
 ) -> Result<(), PayloadError> {
+    const MORE: &str = "a column has more values than its pages hold";
     let at = cursor.at();
     match cursor.byte()? {
         NOTHING => values.clear(),
         WHOLE => decoder.get(cursor, values)?,
         PLANES if width <= PLANES_MAX => {
             let lanes = cursor.number()? as u32;
-            let rows = get_planes(decoder, cursor, room, width)?;
-            values.resize(rows * width, 0);
+            let rows = get_planes(decoder, cursor, room, (width, width), most)?;
+            cursor.sized(values, rows * width)?;
             join(decoder.kernel, &room.planes, width, values);
             sum(values, width, lanes);
         }
@@ -437,9 +439,13 @@ pub(super) fn get_fixed(
             let list = cursor.take(count * width)?;
             decoder.get(cursor, &mut room.numbers)?;
             decoder.get(cursor, &mut room.stream)?;
+            if room.numbers.len() > most {
+                return Err(PayloadError::at(at, MORE));
+            }
             let list: Vec<&[u8]> = list.chunks(width).collect();
             let total = room.numbers.len() * width;
             cursor.charge(total)?;
+            cursor.sized(values, total + LISTED_ROOM)?;
             let (numbers, others) = (&room.numbers[..], &room.stream[..]);
             let same = std::iter::repeat(width);
             match width {
@@ -456,32 +462,44 @@ pub(super) fn get_fixed(
             ));
         }
     }
+    if values.len() / width > most {
+        return Err(PayloadError::at(at, MORE));
+    }
     match values.len().is_multiple_of(width) {
         true => Ok(()),
         false => Err(PayloadError::at(at, "a column ends within a value")),
     }
 }
 
-/// Reads `count` planes; returns the bytes of each.
+/// Reads `count` planes, after which there is room for further ones, up to `places` in all; returns the bytes of each, which
+/// are no more than `most`.
 fn get_planes(
     decoder: &mut Decoder,
     cursor: &mut Cursor<'_>,
     room: &mut Decoded,
-    count: usize,
+    (count, places): (usize, usize),
+    most: usize,
 ) -> Result<usize, PayloadError> {
-    room.planes.clear();
     let mut rows = 0;
     for i in 0..count {
         let at = cursor.at();
         decoder.get(cursor, &mut room.stream)?;
         if i == 0 {
             rows = room.stream.len();
+            if rows > most {
+                return Err(PayloadError::at(
+                    at,
+                    "planes have more values than their pages hold",
+                ));
+            }
+            cursor.sized(&mut room.planes, rows * places)?;
         }
         if room.stream.len() != rows {
             return Err(PayloadError::at(at, "planes have different lengths"));
         }
-        room.planes.extend_from_slice(&room.stream);
+        room.planes[i * rows..(i + 1) * rows].copy_from_slice(&room.stream);
     }
+    room.planes[count * rows..].fill(0);
     Ok(rows)
 }
 
@@ -525,15 +543,14 @@ pub(super) fn get_values(
             if !(1..=SHORT).contains(&width) {
                 return Err(wrong("values in planes have an impossible width"));
             }
-            let rows = get_planes(decoder, cursor, room, width)?;
+            let rows = get_planes(decoder, cursor, room, (width, SHORT), most)?;
             if rows != values.low.len() || values.low.iter().any(|len| usize::from(*len) > width) {
                 return Err(wrong("planes and lengths do not belong together"));
             }
-            room.planes.resize(rows * SHORT, 0);
-            room.numbers.resize(rows * SHORT, 0);
+            cursor.sized(&mut room.numbers, rows * SHORT)?;
             join(decoder.kernel, &room.planes, SHORT, &mut room.numbers);
             let total = values.low.iter().map(|len| usize::from(*len)).sum();
-            values.bytes.resize(total + SHORT, 0);
+            cursor.sized(&mut values.bytes, total + SHORT)?;
             let mut at = 0;
             for (value, len) in room.numbers.as_chunks::<SHORT>().0.iter().zip(&values.low) {
                 values.bytes[at..at + SHORT].copy_from_slice(value);
@@ -555,6 +572,7 @@ pub(super) fn get_values(
             }
             let total = values.low.iter().map(|len| usize::from(*len)).sum();
             cursor.charge(total)?;
+            cursor.sized(&mut values.bytes, total + LISTED_ROOM)?;
             let longest = list.iter().map(|value| value.len()).max().unwrap_or(0);
             let out = &mut values.bytes;
             let (numbers, others) = (&room.numbers[..], &room.stream[..]);
@@ -571,8 +589,11 @@ pub(super) fn get_values(
     Ok(())
 }
 
+/// The longest value of a list that is copied as a piece.
+const LISTED_ROOM: usize = 256;
+
 /// Writes `total` bytes of values to `out`, each by its number in `list` or from `others`. A value of the list that is no
-/// longer than `N` is copied as `N` bytes.
+/// longer than `N` is copied as `N` bytes. `out` has room for [`LISTED_ROOM`] more.
 fn unlist<const N: usize>(
     list: &[&[u8]],
     numbers: &[u8],
@@ -586,7 +607,6 @@ fn unlist<const N: usize>(
         let len = value.len().min(N);
         padded[..len].copy_from_slice(&value[..len]);
     }
-    out.resize(total + N, 0);
     let mut at = 0;
     for (number, len) in numbers.iter().zip(lengths) {
         let number = usize::from(*number);

@@ -3,6 +3,9 @@
 //! Invariants
 //! - A cursor reads no byte beyond its end, whatever the bytes say.
 //! - The plain bytes that a payload's streams promise together are bounded before any of them is decoded.
+//! - Memory for them grows by [`Cursor::sized`] alone, and no further than the worker's bound.
+//!
+//! Leaves to others: what a number, a stream or a column means (`stream.rs`, `column.rs`).
 
 use crate::PayloadError;
 
@@ -12,15 +15,44 @@ pub(super) struct Cursor<'a> {
     at: usize,
     /// How many more bytes the streams of this payload may decode to.
     allowance: usize,
+    /// By how much more the decoder's memory may grow.
+    memory: usize,
+    lacks_memory: bool,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8], allowance: usize) -> Cursor<'a> {
+    /// Reads `bytes`, which decode to `allowance` bytes at most, with `memory` bytes more than the decoder has.
+    pub(super) fn new(bytes: &'a [u8], allowance: usize, memory: usize) -> Cursor<'a> {
         Cursor {
             bytes,
             at: 0,
             allowance,
+            memory,
+            lacks_memory: false,
         }
+    }
+
+    /// Whether an error came from memory that was kept for other payloads.
+    pub(super) fn lacks_memory(&self) -> bool {
+        self.lacks_memory
+    }
+
+    /// Gives `room` this length. Its bytes are those that it had, or zeros.
+    pub(super) fn sized(&mut self, room: &mut Vec<u8>, len: usize) -> Result<(), PayloadError> {
+        let more = len.saturating_sub(room.capacity());
+        if more == 0 {
+            room.resize(len, 0);
+            return Ok(());
+        }
+        let Some(left) = self.memory.checked_sub(more) else {
+            self.lacks_memory = true;
+            return Err(self.error("streams need more memory than a worker has"));
+        };
+        self.memory = left;
+        // Freed first, and without what a vector takes in advance.
+        *room = Vec::new();
+        *room = vec![0; len];
+        Ok(())
     }
 
     pub(super) fn at(&self) -> usize {

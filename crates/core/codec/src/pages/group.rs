@@ -2,7 +2,7 @@
 //!
 //! | part | form |
 //! |---|---|
-//! | kind | 0: other bytes. 12 to 15: pages of 2^kind bytes |
+//! | kind | 0: other bytes. 12 to 15: pages of 2^kind bytes. 41 to 48: pages of SQLite (`sqlite.rs`), and nothing of this table |
 //! | other bytes | a stream of mode 1 or 6, and nothing else |
 //! | pages | number |
 //! | columns of the layout | number; 0: no layout |
@@ -36,11 +36,12 @@
 use super::column::{Decoded, Room, get_fixed, get_values, put_fixed, put_values};
 use super::cursor::Cursor;
 use super::heap::{self, COLUMNS_MAX, Form, HEADER_STORED, HeapRows, Taken};
-use super::index::{self, ADDRESS_STORED, Items, KEYS, Order};
+use super::index::{self, ADDRESS, ADDRESS_STORED, Items, KEYS, Order};
 use super::kernel::Kernel;
 use super::layout::{Column, Layout};
 use super::out::Out;
 use super::page::{Head, SIZE_BITS, SIZE_BITS_USUAL, size_bits};
+use super::sqlite::{self, Cells, CellsRead};
 use super::store::Store;
 use super::stream::{Coder, Decoder, is_constant};
 use crate::PayloadError;
@@ -75,6 +76,7 @@ pub(super) struct Group {
     items: Items,
     plain: Store,
     room: Room,
+    cells: Cells,
     /// The layout whose pages are text above all, and how many more of its groups are not taken apart.
     text: Option<(Vec<Column>, usize)>,
     /// The layout of the last group.
@@ -100,7 +102,8 @@ impl Group {
     /// Bytes of memory that it holds.
     pub(super) fn memory(&mut self) -> usize {
         let own = [&self.forms, &self.heads, &self.plain].map(Store::memory);
-        own.iter().sum::<usize>() + self.rows.memory() + self.items.memory() + self.room.memory()
+        let rows = self.rows.memory() + self.items.memory();
+        own.iter().sum::<usize>() + rows + self.room.memory() + self.cells.memory()
     }
 
     /// Appends `bytes` as one group, or two: a last piece that is no whole page is one of its own.
@@ -111,6 +114,16 @@ impl Group {
         layout: Option<&Layout>,
         out: &mut Out<'_>,
     ) {
+        let head = bytes.first_chunk::<{ Head::LEN }>();
+        let is_postgres = head.is_some_and(|head| {
+            size_bits(head).is_some_and(|bits| Head::read(head, 1 << bits).is_some())
+        });
+        if layout.is_none()
+            && !is_postgres
+            && let Some(len) = self.cells.put(coder, bytes, out)
+        {
+            return put_other(coder, &bytes[len..], out);
+        }
         let bits = bytes
             .chunks(1 << SIZE_BITS.start())
             .filter(|piece| piece.len() >= Head::LEN)
@@ -226,6 +239,7 @@ impl Group {
             items,
             plain,
             room,
+            cells: _,
             text: _,
             last: _,
         } = self;
@@ -303,6 +317,7 @@ pub(super) struct Ungroup {
     items: index::IndexParts,
     plain: Taken,
     room: Decoded,
+    cells: CellsRead,
 }
 
 impl Ungroup {
@@ -310,7 +325,8 @@ impl Ungroup {
     pub(super) fn memory(&mut self) -> usize {
         let own = [&self.forms, &self.heads, &self.plain].map(Taken::memory);
         let items: usize = self.items.streams().map(|taken| taken.memory()).sum();
-        own.iter().sum::<usize>() + self.rows.memory() + items + self.room.memory()
+        let rest = self.room.memory() + self.cells.memory();
+        own.iter().sum::<usize>() + self.rows.memory() + items + rest
     }
 
     /// Reads a group into the start of `plain`; returns how many bytes it had.
@@ -325,6 +341,9 @@ impl Ungroup {
         let kind = cursor.byte()?;
         if kind == OTHER_BYTES {
             return decoder.get_other(cursor, plain);
+        }
+        if sqlite::is_kind(kind) {
+            return self.cells.get(kind, decoder, cursor, plain);
         }
         if !SIZE_BITS.contains(&kind) {
             return Err(wrong("a group has a kind that is not known"));
@@ -383,6 +402,7 @@ impl Ungroup {
             items,
             plain,
             room,
+            cells: _,
         } = self;
         rows.rewind(columns.len());
         items.streams().for_each(Taken::rewind);
@@ -390,9 +410,14 @@ impl Ungroup {
             taken.rewind();
         }
         decoder.get(cursor, &mut forms.bytes)?;
+        // A value is so many bytes of its page at least, but a row's address is two fewer.
         let mut fixed =
-            |decoder: &mut Decoder, cursor: &mut Cursor<'_>, taken: &mut Taken, width| {
-                get_fixed(decoder, cursor, room, width, &mut taken.bytes)
+            |decoder: &mut Decoder, cursor: &mut Cursor<'_>, taken: &mut Taken, width: usize| {
+                let most = match width {
+                    ADDRESS_STORED => pages_len / ADDRESS,
+                    _ => pages_len / width,
+                };
+                get_fixed(decoder, cursor, room, width, most, &mut taken.bytes)
             };
         fixed(decoder, cursor, heads, Head::LEN)?;
         decoder.get(cursor, &mut rows.flags.bytes)?;
@@ -419,7 +444,9 @@ impl Ungroup {
         decoder.get(cursor, &mut plain.bytes)?;
         for (column, part) in columns.iter().zip(&mut rows.columns) {
             match usize::try_from(column.len) {
-                Ok(width) => get_fixed(decoder, cursor, room, width, &mut part.values.bytes)?,
+                Ok(width) => {
+                    get_fixed(decoder, cursor, room, width, tuples, &mut part.values.bytes)?
+                }
                 Err(_) => get_values(decoder, cursor, room, tuples, &mut part.values)?,
             }
         }

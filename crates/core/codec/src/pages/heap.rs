@@ -577,7 +577,7 @@ fn copy_short<const N: usize>(
 
 /// Copies `len` bytes of the page, and perhaps some more, in pieces of a fixed size where that is possible.
 #[inline(always)]
-fn copy(page: &[u8], at: usize, len: usize, out: &mut [u8]) -> Option<()> {
+pub(super) fn copy(page: &[u8], at: usize, len: usize, out: &mut [u8]) -> Option<()> {
     const PIECE: usize = 32;
     if len <= PIECE
         && let Some(piece) = page.get(at..at + PIECE)

@@ -24,7 +24,7 @@ pub(super) const KEY_MAX: usize = 64;
 /// Columns of keys: 8, 16, … [`KEY_MAX`] bytes.
 pub(super) const KEYS: usize = KEY_MAX / 8;
 /// Bytes of a row's address on a page, and in its stream.
-const ADDRESS: usize = 6;
+pub(super) const ADDRESS: usize = 6;
 pub(super) const ADDRESS_STORED: usize = 8;
 
 /// How the line pointers of a page are found again.

@@ -1,4 +1,4 @@
-//! PAGES payloads: PostgreSQL's pages as columns, each in the form that suits it.
+//! PAGES payloads: pages of PostgreSQL and SQLite as columns, each in the form that suits it.
 //!
 //! A row's values of one column resemble each other, and its headers resemble the next row's. So pages are taken apart: line
 //! pointers and headers are predicted, values become columns and planes of bytes, index keys and row addresses lie together.
@@ -28,6 +28,7 @@ use crate::{Level, PayloadError};
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod cell;
 mod coding;
 mod column;
 mod cursor;
@@ -36,12 +37,16 @@ mod group;
 mod heap;
 mod huffman;
 mod index;
+mod joining;
 mod kernel;
 mod layout;
 mod lz;
+mod measures;
 mod out;
 mod page;
 mod planes;
+mod records;
+mod sqlite;
 mod store;
 mod stream;
 #[cfg(test)]
@@ -185,29 +190,59 @@ impl Decompressor {
                 "payload does not hold the plain length",
             )),
             GROUPS => {
-                let result = self.groups(bytes, plain);
-                if self.group.memory() + self.decoder.memory() > worker_memory(plain.len()) {
-                    self.group = group::Ungroup::default();
-                    self.decoder.forget();
+                let most = worker_memory(plain.len());
+                let left = most.saturating_sub(self.memory());
+                let mut result = self.groups(bytes, plain, left);
+                if result == Err(Refusal::Memory) {
+                    // Another payload left it to streams that this one has not.
+                    self.forget();
+                    result = self.groups(bytes, plain, most);
                 }
-                result.map_err(|e| e.shifted(HEADER))
+                if self.memory() > most {
+                    self.forget();
+                }
+                result.map_err(|refusal| match refusal {
+                    Refusal::Memory => PayloadError::at(HEADER, "streams need too much memory"),
+                    Refusal::Payload(e) => e.shifted(HEADER),
+                })
             }
             _ => Err(PayloadError::at(FRAME_HEADER, "a method that is not known")),
         }
     }
 
-    fn groups(&mut self, bytes: &[u8], plain: &mut [u8]) -> Result<(), PayloadError> {
+    fn memory(&mut self) -> usize {
+        self.group.memory() + self.decoder.memory()
+    }
+
+    fn forget(&mut self) {
+        self.group = group::Ungroup::default();
+        self.decoder.forget();
+    }
+
+    /// Decodes groups, for which memory may grow by `memory` bytes.
+    fn groups(&mut self, bytes: &[u8], plain: &mut [u8], memory: usize) -> Result<(), Refusal> {
         let allowance = EXPANSION_MAX * plain.len() + EXPANSION_MORE;
-        let mut cursor = cursor::Cursor::new(bytes, allowance);
+        let mut cursor = cursor::Cursor::new(bytes, allowance, memory);
         let mut filled = 0;
         while filled < plain.len() {
-            filled += self
-                .group
-                .get(&mut self.decoder, &mut cursor, &mut plain[filled..])?;
+            let place = &mut plain[filled..];
+            match self.group.get(&mut self.decoder, &mut cursor, place) {
+                Ok(len) => filled += len,
+                Err(_) if cursor.lacks_memory() => return Err(Refusal::Memory),
+                Err(e) => return Err(Refusal::Payload(e)),
+            }
         }
         match cursor.is_at_end() {
             true => Ok(()),
-            false => Err(cursor.error("bytes after the last group")),
+            false => Err(Refusal::Payload(cursor.error("bytes after the last group"))),
         }
     }
+}
+
+/// The reason for which a payload is not decoded.
+#[derive(PartialEq, Eq)]
+enum Refusal {
+    /// It needs more memory than is left.
+    Memory,
+    Payload(PayloadError),
 }

@@ -23,6 +23,11 @@ impl<'a> Out<'a> {
         self.len
     }
 
+    /// Drops what was appended since it was so long.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// Whether something did not fit.
     pub(super) fn is_full(&self) -> bool {
         self.is_full

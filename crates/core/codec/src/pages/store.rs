@@ -36,6 +36,10 @@ impl Store {
         &self.bytes[..self.used]
     }
 
+    pub(super) fn used_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.used]
+    }
+
     /// The next `len` bytes, and [`SLACK`] more; [`Store::advance`] uses them.
     #[inline(always)]
     pub(super) fn room(&mut self, len: usize) -> &mut [u8] {

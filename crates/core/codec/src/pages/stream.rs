@@ -457,11 +457,15 @@ impl Decoder {
             SEQUENCES => {
                 let len = cursor.promised()?;
                 let mut parts = std::mem::take(&mut self.parts);
-                for part in &mut parts {
+                let read = parts.iter_mut().try_for_each(|part| {
                     let mode = cursor.byte()?;
-                    self.inner(mode, cursor, part)?;
+                    self.inner(mode, cursor, part)
+                });
+                if let Err(e) = read {
+                    self.parts = parts;
+                    return Err(e);
                 }
-                plain.resize(len, 0);
+                cursor.sized(plain, len)?;
                 let [a, b, c, d, e] = &parts;
                 let joined = lz::join([a, b, c, d, e], plain);
                 self.parts = parts;
@@ -469,7 +473,7 @@ impl Decoder {
             }
             ZSTD => {
                 let (len, frame) = framed(cursor)?;
-                plain.resize(len, 0);
+                cursor.sized(plain, len)?;
                 let start = cursor.at() - frame.len();
                 self.zstd
                     .decompress(frame, plain)
@@ -477,7 +481,7 @@ impl Decoder {
             }
             LZ4 => {
                 let (len, block) = framed(cursor)?;
-                plain.resize(len, 0);
+                cursor.sized(plain, len)?;
                 match lz4::decode_block(block, plain) {
                     Some(decoded) if decoded == len => Ok(()),
                     _ => Err(PayloadError::at(at, "LZ4 block does not give its length")),
@@ -497,21 +501,23 @@ impl Decoder {
             NOTHING => plain.clear(),
             STORED => {
                 let len = cursor.promised()?;
-                plain.clear();
-                plain.extend_from_slice(cursor.take(len)?);
+                let bytes = cursor.take(len)?;
+                cursor.sized(plain, len)?;
+                plain.copy_from_slice(bytes);
             }
             CONSTANT => {
                 let len = cursor.promised()?;
-                plain.clear();
-                plain.resize(len, cursor.byte()?);
+                let byte = cursor.byte()?;
+                cursor.sized(plain, len)?;
+                plain.fill(byte);
             }
             HUFFMAN => {
                 let (len, coded) = framed(cursor)?;
-                plain.resize(len, 0);
+                cursor.sized(plain, len)?;
                 let start = cursor.at() - coded.len();
                 return huffman::decode(
                     self.kernel,
-                    Cursor::new(coded, 0),
+                    Cursor::new(coded, 0, 0),
                     &mut self.tables,
                     plain,
                 )
@@ -519,11 +525,11 @@ impl Decoder {
             }
             EXCEPTIONS => {
                 let (len, coded) = framed(cursor)?;
-                plain.clear();
                 let Some((most, gaps)) = coded.split_first() else {
                     return Err(cursor.error("exceptions without their byte"));
                 };
-                plain.resize(len, *most);
+                cursor.sized(plain, len)?;
+                plain.fill(*most);
                 if !excepted(gaps, plain) {
                     return Err(cursor.error("an exception is outside of its stream"));
                 }

@@ -3,9 +3,9 @@
 //! what is taken apart, where it is also said whether they are.
 //! Not covered: damaged payloads (`tests/pages_payloads.rs`).
 
-use longshore_kit::Random;
 use longshore_kit::pages::Buffer;
 use longshore_kit::random::from_env;
+use longshore_kit::{Random, cells};
 
 use super::heap::{Form, HeapRows};
 use super::index::{Items, Order};
@@ -13,6 +13,8 @@ use super::kernel::Kernel;
 use super::page::Head;
 use super::{Column, Compressor, Decompressor, Layout, Part, stored_len};
 use crate::{Encoded, Level};
+
+mod sqlite;
 
 fn kernels() -> impl Iterator<Item = Kernel> {
     Kernel::ALL
@@ -55,7 +57,10 @@ fn round_trip(level: Level, plain: &[u8], parts: &[Part<'_>], what: &str) -> Vec
 
 fn buffer_comes_back(seed: u64, most: usize) {
     let mut random = Random(seed);
-    let Buffer { bytes, parts } = Buffer::new(&mut random, most);
+    let Buffer { bytes, parts } = match seed % 3 {
+        0 => cells::buffer(&mut random, most),
+        _ => Buffer::new(&mut random, most),
+    };
     let layouts: Vec<Option<Layout>> = parts
         .iter()
         .map(|(_, attributes)| attributes.as_deref().map(layout))
