@@ -63,6 +63,7 @@ pub use counted::{Requests, requests_by_bucket};
 pub use environment::ALLOW_HTTP;
 pub use error::Error;
 pub use objects::{Abilities, Below, Listed};
+pub use own::has_address;
 pub use past::{as_of, past_ns};
 pub use resumed::UploadState;
 pub use runtime::Ticket;

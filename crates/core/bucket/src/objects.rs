@@ -18,6 +18,7 @@ use http::Method;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutPayload};
 
+use crate::own::odd;
 use crate::past::Then;
 use crate::watched::SEEN;
 use crate::{Bucket, Created, Error};
@@ -27,6 +28,9 @@ const KEPT_UNTIL: [&str; 2] = [
     "x-amz-object-lock-retain-until-date",
     "x-ms-immutability-policy-until-date",
 ];
+
+/// Leases and marks have some hundred bytes.
+const SMALL_MAX: u64 = 1 << 20;
 
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +121,7 @@ impl Bucket {
     pub fn kept_until(&self, key: &Path, cancel: &AtomicBool) -> Result<Option<String>, Error> {
         let (asking, at) = (self.asking(), key.clone());
         let asked = self.ask("look at", key, async move {
-            let answer = asking.send(Method::HEAD, &asking.url(&at)).await?;
+            let answer = asking.send(Method::HEAD, &asking.url(at.as_ref())?).await?;
             let told = KEPT_UNTIL.iter().find_map(|name| {
                 let value = answer.headers().get(*name)?;
                 value.to_str().ok()
@@ -138,12 +142,16 @@ impl Bucket {
         asked.wait(cancel)
     }
 
-    /// A small object's bytes; `None` if there is none.
+    /// A small object's bytes; `None` if there is none. Errors: also one of more than 1 MiB, which is not read: anyone may have
+    /// written it.
     pub fn small(&self, key: &Path, cancel: &AtomicBool) -> Result<Option<Bytes>, Error> {
         let (bucket, at) = (self.clone(), key.clone());
         let asked = self.ask("read", key, async move {
             let found = bucket.get(&at, GetOptions::default()).await?;
-            found.bytes().await
+            match found.meta.size > SMALL_MAX {
+                true => Err(odd("it is larger than any small object of Longshore's")),
+                false => found.bytes().await,
+            }
         })?;
         match asked.wait(cancel) {
             Ok(bytes) => Ok(Some(bytes)),

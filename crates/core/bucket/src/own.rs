@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - A request is repeated only while the store is busy or silent, as long as `object_store` repeats its own.
+//! - A key becomes an address as it is, whatever characters it has; one that cannot is an error.
 //! - A refusal ends with an error. The call's record (`watched.rs`) has what the store said.
 //!
 //! Leaves to others: what is asked (`store.rs`, `unfinished.rs`) and which errors it becomes (`store.rs`).
@@ -12,10 +13,13 @@ use object_store::Error as StoreError;
 use object_store::aws::{AwsAuthorizer, AwsCredentialProvider};
 use object_store::client::{HttpClient, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse};
 use object_store::gcp::GcpCredentialProvider;
-use object_store::path::Path;
 use reqwest::Url;
 
 use crate::patience::Patience;
+use crate::watched::body_of;
+
+/// More of a listing's page is not read: 1,000 keys of 1,024 bytes, each byte written as an entity.
+const PAGE_MAX: usize = 16 << 20;
 
 /// How a request gets its credentials.
 #[derive(Clone)]
@@ -40,13 +44,22 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// The object's address.
-    pub fn url(&self, key: &Path) -> Url {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(key.parts());
+    /// The object's address. Errors: see [`has_address`].
+    pub fn url(&self, key: &str) -> Result<Url, StoreError> {
+        if !has_address(key) {
+            return Err(odd("a key with . or .. as a part has no address"));
         }
-        url
+        let mut url = self.base.clone();
+        let before = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{before}/{}", encoded(key)));
+        Ok(url)
+    }
+
+    /// The text that answers a request of [`Asking::send`].
+    pub async fn text(&self, url: &Url) -> Result<String, StoreError> {
+        let response = self.send(Method::GET, url).await?;
+        let bytes = body_of(response.into_body(), PAGE_MAX).await;
+        Ok(String::from_utf8_lossy(&bytes.map_err(failed)?).into_owned())
     }
 
     /// The answer to a request without a body, if it is a success.
@@ -103,6 +116,25 @@ impl Asking {
     }
 }
 
+/// Whether an object of this key can be asked for: clients drop the parts . and .. from an address.
+pub fn has_address(key: &str) -> bool {
+    !key.split('/').any(|part| matches!(part, "." | ".."))
+}
+
+/// A key as a signature of S3's has it. Clients and stores do not agree on other forms: a + that is sent as it is has the
+/// signature of one that is not.
+fn encoded(key: &str) -> String {
+    let mut text = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        let is_plain = byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+        match is_plain {
+            true => text.push(byte.into()),
+            false => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
 fn is_passing(status: StatusCode) -> bool {
     let others = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT];
     status.is_server_error() || others.contains(&status)
@@ -119,5 +151,29 @@ pub fn odd(why: &'static str) -> StoreError {
     StoreError::Generic {
         store: "own",
         source: why.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the address that is sent is the one that the signature has, which a store computes from the key.
+    #[test]
+    fn a_key_is_sent_as_its_signature_has_it() {
+        for (key, sent) in [
+            ("a/b-c_d.e~f", "a/b-c_d.e~f"),
+            ("a+b (1)*'!=;@", "a%2Bb%20%281%29%2A%27%21%3D%3B%40"),
+            ("100%/%41?#", "100%25/%2541%3F%23"),
+            ("b\u{fc}ro\\[x]|", "b%C3%BCro%5C%5Bx%5D%7C"),
+            ("/a//b/", "/a//b/"),
+            (".../..a", ".../..a"),
+        ] {
+            assert!(has_address(key), "{key}");
+            assert_eq!(encoded(key), sent);
+        }
+        for key in ["..", "a/../b", "./a", "a/."] {
+            assert!(!has_address(key), "{key}");
+        }
     }
 }

@@ -15,10 +15,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use http::Method;
 use object_store::path::Path;
 use object_store::{Error as StoreError, GetOptions};
-use reqwest::Url;
 use serde::Deserialize;
 
 use crate::own::{Asking, failed, odd};
@@ -225,7 +223,7 @@ impl Newest {
 async fn is_kept(asking: &Asking) -> Result<(), StoreError> {
     let mut url = asking.base.clone();
     url.query_pairs_mut().append_pair("versioning", "");
-    let Ok(text) = text(asking, &url).await else {
+    let Ok(text) = asking.text(&url).await else {
         return Ok(());
     };
     let versioning: Versioning = quick_xml::de::from_str(&text).map_err(failed)?;
@@ -266,14 +264,8 @@ async fn page(
             }
         }
     }
-    let text = text(asking, &url).await?;
+    let text = asking.text(&url).await?;
     quick_xml::de::from_str(&text).map_err(failed)
-}
-
-async fn text(asking: &Asking, url: &Url) -> Result<String, StoreError> {
-    let response = asking.send(Method::GET, url).await?;
-    let bytes = response.into_body().bytes().await.map_err(failed)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use http::Method;
 use md5::{Digest, Md5};
 use object_store::Error as StoreError;
 use object_store::path::Path;
@@ -102,14 +101,14 @@ impl Row {
 }
 
 impl Bucket {
-    /// What the store has of an upload; `None`: it has ended.
+    /// What the store has of an upload; `None`: it has ended. Of the key, see [`has_address`](crate::has_address).
     pub fn upload_state(
         &self,
-        key: &Path,
+        key: &(impl AsRef<str> + ?Sized),
         id: &str,
         cancel: &AtomicBool,
     ) -> Result<Option<UploadState>, Error> {
-        let (asking, at, id) = (self.asking(), key.clone(), id.to_owned());
+        let (asking, at, id) = (self.asking(), key.as_ref().to_owned(), id.to_owned());
         let asked = self.ask("list the parts of the upload to", key, async move {
             parts(&asking, &at, &id).await
         })?;
@@ -139,18 +138,18 @@ impl Bucket {
         if self.scheme() == Scheme::Azure {
             return Ok(None);
         }
-        let Some((parent, name)) = key.as_ref().rsplit_once('/') else {
-            return Ok(None);
-        };
-        let found = match self.unfinished(&Path::from(parent), cancel) {
+        let found = match self.unfinished_from(key.as_ref(), cancel) {
             Err(Error::Refused { .. }) => return Ok(None),
             found => found?,
         };
-        let of_name = found.uploads.into_iter().filter(|left| left.name == name);
+        let of_name = found
+            .uploads
+            .into_iter()
+            .filter(|left| left.name.is_empty());
         let Some(left) = of_name.max_by_key(|left| left.begun_ns) else {
             return Ok(None);
         };
-        let (asking, at, id) = (self.asking(), key.clone(), left.id.clone());
+        let (asking, at, id) = (self.asking(), key.to_string(), left.id.clone());
         let asked = self.ask("list the parts of the upload to", key, async move {
             parts(&asking, &at, &id).await
         })?;
@@ -162,11 +161,11 @@ impl Bucket {
     }
 }
 
-async fn parts(asking: &Asking, key: &Path, id: &str) -> Result<KnownParts, StoreError> {
+async fn parts(asking: &Asking, key: &str, id: &str) -> Result<KnownParts, StoreError> {
     let mut known = KnownParts::default();
     let mut after = None;
     loop {
-        let mut url = asking.url(key);
+        let mut url = asking.url(key)?;
         {
             let mut query = url.query_pairs_mut();
             query.append_pair("uploadId", id);
@@ -174,10 +173,7 @@ async fn parts(asking: &Asking, key: &Path, id: &str) -> Result<KnownParts, Stor
                 query.append_pair("part-number-marker", &format!("{after}"));
             }
         }
-        let response = asking.send(Method::GET, &url).await?;
-        let bytes = response.into_body().bytes().await.map_err(failed)?;
-        let page: Page =
-            quick_xml::de::from_str(&String::from_utf8_lossy(&bytes)).map_err(failed)?;
+        let page: Page = quick_xml::de::from_str(&asking.text(&url).await?).map_err(failed)?;
         for row in page.part {
             let part = KnownPart {
                 len: row.size,

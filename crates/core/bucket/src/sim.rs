@@ -449,6 +449,15 @@ impl Store {
         self.state(|s| s.asked.clone())
     }
 
+    /// Leaves an upload of one part to any key, as another program would that was killed.
+    pub fn leave_upload(&self, key: &str, part: &[u8]) {
+        self.state(|s| {
+            s.begin(key, None);
+            let id = format!("u{}", s.next);
+            s.part(&id, "partNumber=1", &Bytes::copy_from_slice(part));
+        });
+    }
+
     /// Puts an object there, as another program would.
     pub fn put(&self, key: &str, bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
@@ -645,10 +654,11 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+/// The value of a parameter of a query as it was sent.
+fn parameter(query: &str, name: &str) -> Option<String> {
     query.split('&').find_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key == name).then_some(value)
+        (key == name).then(|| decoded(&value.replace('+', "%20")))
     })
 }
 
@@ -658,7 +668,15 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// A key in XML.
 fn escaped(key: &str) -> String {
-    key.replace('&', "&amp;")
+    let mut text = String::new();
+    for c in key.chars() {
+        match c {
+            '&' | '<' | '>' => text.push_str(&format!("&#{};", u32::from(c))),
+            c if c.is_control() => text.push_str(&format!("&#{};", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    text
 }
 
 fn label_of(headers: &HeaderMap) -> Option<String> {
@@ -702,12 +720,12 @@ impl Store {
         parts: &http::request::Parts,
         body: &Bytes,
     ) -> HttpResponse {
-        let query = query_of(parts);
+        let query = parts.uri.query().unwrap_or_default();
         let scheme = self.scheme;
         let answer = self.state(|s| match scheme {
             Scheme::Azure => s.azure(method, key, parts, body, self.who),
             Scheme::S3 | Scheme::Google => {
-                s.s3((method, &query), key, parts, body, (scheme, self.who))
+                s.s3((method, query), key, parts, body, (scheme, self.who))
             }
         });
         self.in_its_manner(answer)
@@ -717,12 +735,12 @@ impl Store {
     fn send_late(&self, number: usize, key: &str, parts: http::request::Parts, body: Bytes) {
         let (store, key) = (self.clone(), key.to_owned());
         let done: Late = Box::new(move |s| {
-            let query = query_of(&parts);
+            let query = parts.uri.query().unwrap_or_default();
             let _unheard = match store.scheme {
                 Scheme::Azure => s.azure(&parts.method, &key, &parts, &body, store.who),
                 Scheme::S3 | Scheme::Google => {
                     let who = (store.scheme, store.who);
-                    s.s3((&parts.method, &query), &key, &parts, &body, who)
+                    s.s3((&parts.method, query), &key, &parts, &body, who)
                 }
             };
         });
@@ -774,7 +792,11 @@ impl State {
     ) -> HttpResponse {
         let (s, headers) = (self, &parts.headers);
         let upload = parameter(query, "uploadId");
-        match (method.as_str(), upload) {
+        let of = upload.as_ref().and_then(|id| s.uploads.get(id));
+        if of.is_some_and(|upload| upload.key != key) {
+            return refusal(404, "NoSuchUpload");
+        }
+        match (method.as_str(), upload.as_deref()) {
             ("GET" | "HEAD", _) if parameter(query, "list-type").is_some() => s.list(query),
             ("GET", None) if parameter(query, "uploads").is_some() => s.list_uploads(query),
             ("GET", Some(id)) => s.list_parts(id, query),
@@ -805,18 +827,18 @@ impl State {
         body: &Bytes,
         who: usize,
     ) -> HttpResponse {
-        let (query, headers) = (query_of(parts), &parts.headers);
+        let (query, headers) = (parts.uri.query().unwrap_or_default(), &parts.headers);
         let scheme = Scheme::Azure;
-        let comp = parameter(&query, "comp").unwrap_or_default();
-        match (method.as_str(), comp) {
-            ("GET", "list") => self.list_blobs(&query),
+        let comp = parameter(query, "comp").unwrap_or_default();
+        match (method.as_str(), comp.as_str()) {
+            ("GET", "list") => self.list_blobs(query),
             ("GET" | "HEAD", "") => self.get(scheme, key, headers, method == Method::HEAD),
             ("DELETE", "") => match self.objects.remove(key) {
                 Some(_) => answered(StatusCode::ACCEPTED, &[], Bytes::new()),
                 None => refusal(404, "BlobNotFound"),
             },
             ("PUT", "block") => {
-                let id = parameter(&query, "blockid").unwrap_or_default().to_owned();
+                let id = parameter(query, "blockid").unwrap_or_default();
                 let blocks = self.blocks.entry(key.to_owned()).or_default();
                 blocks.insert(id, Bytes::copy_from_slice(body));
                 answered(StatusCode::CREATED, &[], Bytes::new())
@@ -861,7 +883,7 @@ impl State {
         let prefix = parameter(query, "prefix").unwrap_or_default();
         let after = parameter(query, "marker").unwrap_or_default();
         let by_level = parameter(query, "delimiter").is_some();
-        let page = self.page_of(prefix, after, by_level);
+        let page = self.page_of(&prefix, &after, by_level);
         let mut rows = String::new();
         for row in &page.rows {
             rows += &match row {
@@ -987,7 +1009,7 @@ impl State {
         let prefix = parameter(query, "prefix").unwrap_or_default();
         let after = parameter(query, "continuation-token").unwrap_or_default();
         let by_level = parameter(query, "delimiter").is_some();
-        let page = self.page_of(prefix, after, by_level);
+        let page = self.page_of(&prefix, &after, by_level);
         let mut rows = String::new();
         for row in &page.rows {
             rows += &match row {

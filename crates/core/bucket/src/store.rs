@@ -379,7 +379,8 @@ impl Bucket {
 
     /// The object's address. Another process takes it if its configuration has the same target at the same server; an
     /// address that a credential opened is known to T-SQL alone.
-    pub fn address(&self, key: &Path) -> String {
+    pub fn address(&self, key: &(impl AsRef<str> + ?Sized)) -> String {
+        let key = key.as_ref();
         let name = match &self.0.origin {
             Origin::Given { before, .. } => return format!("{before}{key}"),
             Origin::Named(name) => Some(name.as_str()),
@@ -390,7 +391,7 @@ impl Bucket {
     }
 
     /// The object in messages about requests.
-    fn told(&self, key: &Path) -> String {
+    fn told(&self, key: &(impl AsRef<str> + ?Sized)) -> String {
         match &self.0.origin {
             Origin::Given { credential, .. } => {
                 format!("{}{BY}{credential}'", self.address(key))
@@ -436,7 +437,11 @@ impl Bucket {
     }
 
     /// Errors: [`Error::Past`].
-    pub(crate) fn may_write(&self, action: &'static str, key: &Path) -> Result<(), Error> {
+    pub(crate) fn may_write(
+        &self,
+        action: &'static str,
+        key: &(impl AsRef<str> + ?Sized),
+    ) -> Result<(), Error> {
         match self.is_past() {
             true => Err(Error::Past {
                 action,
@@ -477,7 +482,7 @@ impl Bucket {
     pub(crate) fn ask<T, F>(
         &self,
         action: &'static str,
-        key: &Path,
+        key: &(impl AsRef<str> + ?Sized),
         request: F,
     ) -> Result<Ticket<T>, Error>
     where
@@ -818,7 +823,7 @@ impl Bucket {
         let is_own = self.scheme() != Scheme::S3;
         let asked = self.ask("remove", key, async move {
             if is_own {
-                let url = asking.url(&at);
+                let url = asking.url(at.as_ref())?;
                 return asking.send(Method::DELETE, &url).await.map(drop);
             }
             let location = futures_util::stream::once(async move { Ok(at) }).boxed();

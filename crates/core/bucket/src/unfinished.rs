@@ -5,7 +5,8 @@
 //! blocks that belong to no blob a week after the last one of that name was sent.
 //!
 //! Invariants
-//! - A listing that succeeds is complete: a page that comes twice, or that cannot be read, is an error.
+//! - A listing that succeeds is complete, whatever characters the keys have: other programs begin uploads of keys that no
+//!   address of ours has. A page that comes twice, or that cannot be read, is an error.
 //! - An upload that ended meanwhile counts as aborted.
 //!
 //! Leaves to others: which uploads may be aborted (`longshore-repository`, which knows what they were for).
@@ -25,11 +26,12 @@ use crate::{Error, Scheme, Ticket};
 /// An upload that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
-    /// The name that its object would have, below the prefix that was listed.
+    /// The name that its object would have, after the prefix that was listed.
     pub name: String,
     pub id: String,
-    /// When it was begun by the store's clock, in nanoseconds since the Unix epoch.
-    pub begun_ns: i64,
+    /// When it was begun by the store's clock, in nanoseconds since the Unix epoch; `None` if the store does not tell that in
+    /// a form that can be read.
+    pub begun_ns: Option<i64>,
 }
 
 /// The uploads below a prefix.
@@ -57,7 +59,7 @@ struct Page {
 struct Row {
     key: String,
     upload_id: String,
-    initiated: String,
+    initiated: Option<String>,
 }
 
 impl Bucket {
@@ -65,27 +67,33 @@ impl Bucket {
     ///
     /// Errors: [`Error::Refused`] where the store or these credentials do not list them.
     pub fn unfinished(&self, prefix: &Path, cancel: &AtomicBool) -> Result<UnfinishedBelow, Error> {
+        match prefix.as_ref() {
+            "" => self.unfinished_from("", cancel),
+            prefix => self.unfinished_from(&format!("{prefix}/"), cancel),
+        }
+    }
+
+    /// The uploads that have not ended, of all keys that begin so. Errors: as [`Bucket::unfinished`].
+    pub fn unfinished_from(
+        &self,
+        beginning: &str,
+        cancel: &AtomicBool,
+    ) -> Result<UnfinishedBelow, Error> {
         if self.scheme() == Scheme::Azure {
             return Ok(UnfinishedBelow::default());
         }
-        let below = match prefix.as_ref() {
-            "" => String::new(),
-            prefix => format!("{prefix}/"),
-        };
-        let asking = self.asking();
-        let asked = self.ask("list the unfinished uploads below", prefix, async move {
+        let (asking, from) = (self.asking(), beginning.to_owned());
+        let asked = self.ask("list the unfinished uploads below", beginning, async move {
             let mut found = UnfinishedBelow::default();
             let mut after = None;
             loop {
-                let page = page(&asking, &below, after.as_ref()).await?;
+                let page = page(&asking, &from, after.as_ref()).await?;
                 // The first answer is the oldest.
                 if found.now_ns == 0 {
                     found.now_ns = answered_ns().unwrap_or(0);
                 }
                 let rows = page.upload.into_iter();
-                found
-                    .uploads
-                    .extend(rows.filter_map(|row| row.read(&below)));
+                found.uploads.extend(rows.filter_map(|row| row.read(&from)));
                 let (true, Some(key)) = (page.is_truncated, page.next_key_marker) else {
                     return Ok(found);
                 };
@@ -99,12 +107,20 @@ impl Bucket {
         asked.wait(cancel)
     }
 
-    /// Aborts an upload; one that has ended meanwhile is none.
-    pub fn abort(&self, key: &Path, id: &str, cancel: &AtomicBool) -> Result<(), Error> {
+    /// Aborts an upload; one that has ended meanwhile is none. Of the key, see
+    /// [`has_address`](crate::has_address).
+    pub fn abort(
+        &self,
+        key: &(impl AsRef<str> + ?Sized),
+        id: &str,
+        cancel: &AtomicBool,
+    ) -> Result<(), Error> {
         self.may_write("abort the upload to", key)?;
-        let (store, at, id) = (self.parts(), key.clone(), id.to_owned());
+        let (asking, at, id) = (self.asking(), key.as_ref().to_owned(), id.to_owned());
         let asked: Ticket<()> = self.ask("abort the upload to", key, async move {
-            store.abort_multipart(&at, &id).await
+            let mut url = asking.url(&at)?;
+            url.query_pairs_mut().append_pair("uploadId", &id);
+            asking.send(Method::DELETE, &url).await.map(drop)
         })?;
         match asked.wait(cancel) {
             Err(Error::Missing { .. }) => Ok(()),
@@ -115,20 +131,23 @@ impl Bucket {
 }
 
 impl Row {
-    /// `None`: no name below the prefix, or no time that can be read.
-    fn read(self, below: &str) -> Option<Unfinished> {
-        let begun: jiff::Timestamp = self.initiated.parse().ok()?;
+    /// `None`: its key begins in another way.
+    fn read(self, beginning: &str) -> Option<Unfinished> {
+        let begun_ns = || {
+            let begun: jiff::Timestamp = self.initiated.as_ref()?.parse().ok()?;
+            i64::try_from(begun.as_nanosecond()).ok()
+        };
         Some(Unfinished {
-            name: self.key.strip_prefix(below)?.to_owned(),
+            begun_ns: begun_ns(),
+            name: self.key.strip_prefix(beginning)?.to_owned(),
             id: self.upload_id,
-            begun_ns: i64::try_from(begun.as_nanosecond()).ok()?,
         })
     }
 }
 
 async fn page(
     asking: &Asking,
-    below: &str,
+    beginning: &str,
     after: Option<&(String, String)>,
 ) -> Result<Page, StoreError> {
     let mut url = asking.base.clone();
@@ -136,15 +155,13 @@ async fn page(
         let mut query = url.query_pairs_mut();
         query
             .append_pair("uploads", "")
-            .append_pair("prefix", below);
+            .append_pair("prefix", beginning);
         if let Some((key, id)) = after {
             query.append_pair("key-marker", key);
             query.append_pair("upload-id-marker", id);
         }
     }
-    let response = asking.send(Method::GET, &url).await?;
-    let bytes = response.into_body().bytes().await.map_err(failed)?;
-    quick_xml::de::from_str(&String::from_utf8_lossy(&bytes)).map_err(failed)
+    quick_xml::de::from_str(&asking.text(&url).await?).map_err(failed)
 }
 
 #[cfg(test)]
@@ -172,7 +189,12 @@ mod tests {
         let mut listed: Vec<_> = found.uploads.iter().map(|u| u.name.as_str()).collect();
         listed.sort_unstable();
         assert_eq!(listed, ["a & b", "c+d", "e/f", "g", "h"]);
-        assert!(found.uploads.iter().all(|u| u.begun_ns == found.now_ns));
+        assert!(
+            found
+                .uploads
+                .iter()
+                .all(|u| u.begun_ns == Some(found.now_ns))
+        );
         for upload in &found.uploads {
             bucket
                 .abort(&key(&format!("p/{}", upload.name)), &upload.id, &NO)
@@ -191,6 +213,65 @@ mod tests {
         bucket.abort(&key("p/g"), &gone.id, &NO).unwrap();
         assert_eq!(bucket.unfinished(&key(""), &NO).unwrap().uploads.len(), 2);
         drop(uploads);
+    }
+
+    /// Goal: what other programs left is found whatever characters its key has, and can be asked for and aborted.
+    #[test]
+    fn uploads_of_any_key_are_listed_asked_for_and_aborted() {
+        const ODD: [&str; 14] = [
+            "p/a b ",
+            "p/100%",
+            "p/%41",
+            "p/a?b=c&d",
+            "p/#1",
+            "p/a+b",
+            "p/b\u{fc}ro/\u{1f600}",
+            "p/~[x]{y}|^`<z>\"'",
+            "p/a\\b",
+            "p//two",
+            "p/slash/",
+            "/p",
+            "p/a\tb\u{1}",
+            "p/.../x",
+        ];
+        for scheme in [Scheme::S3, Scheme::Google] {
+            let store = crate::sim::Store::speaking(scheme);
+            let bucket = store.bucket().unwrap();
+            for key in ODD {
+                store.leave_upload(key, b"part");
+            }
+            let found = bucket.unfinished_from("", &NO).unwrap().uploads;
+            let mut listed: Vec<_> = found.iter().map(|u| u.name.as_str()).collect();
+            let mut all = ODD.to_vec();
+            listed.sort_unstable();
+            all.sort_unstable();
+            assert_eq!(listed, all);
+            for upload in &found {
+                let key = upload.name.as_str();
+                let from = bucket.unfinished_from(key, &NO).unwrap();
+                assert!(from.uploads.iter().any(|u| u.name.is_empty()), "{key}");
+                let state = bucket.upload_state(key, &upload.id, &NO).unwrap().unwrap();
+                assert_eq!((state.parts, state.bytes), (1, 4), "{key}");
+                bucket.abort(key, &upload.id, &NO).unwrap();
+                let asked = store.asked().pop().unwrap();
+                assert_eq!((asked.key.as_str(), asked.is_abort()), (key, true));
+            }
+            assert_eq!(store.uploads(), [], "{scheme}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_no_address_has_is_listed_and_asked_for_nowhere() {
+        let store = Store::default();
+        let bucket = store.bucket().unwrap();
+        for key in ["p/../x", "./x", "p/."] {
+            store.leave_upload(key, b"part");
+            let found = bucket.unfinished_from(key, &NO).unwrap().uploads;
+            let before = store.asked().len();
+            let error = bucket.abort(key, &found[0].id, &NO).unwrap_err();
+            assert!(error.to_string().contains("no address"), "{error}");
+            assert_eq!(store.asked().len(), before);
+        }
     }
 
     #[test]
@@ -232,7 +313,10 @@ mod tests {
         assert!(!page.is_truncated);
         let read = page.upload.pop().unwrap().read("p/").unwrap();
         assert_eq!((read.name.as_str(), read.id.as_str()), ("x & y", "abc"));
-        assert_eq!(read.begun_ns, 1_289_422_113_000_000_000);
+        assert_eq!(read.begun_ns, Some(1_289_422_113_000_000_000));
+        let timeless = "<x><Upload><Key>k</Key><UploadId>i</UploadId><Initiated>today</Initiated></Upload></x>";
+        let mut page: Page = quick_xml::de::from_str(timeless).unwrap();
+        assert_eq!(page.upload.pop().unwrap().read("").unwrap().begun_ns, None);
         for odd in ["", "<a>", "<x><Upload><Key>k</Key></Upload></x>", "plain"] {
             assert!(quick_xml::de::from_str::<Page>(odd).is_err(), "{odd}");
         }

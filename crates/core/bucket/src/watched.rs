@@ -23,7 +23,8 @@ use futures_util::StreamExt;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
 };
 
 use crate::counted::RequestTally;
@@ -243,20 +244,27 @@ fn is_completion(request: &HttpRequest) -> bool {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the answer to a completion has more than {COMPLETED_MAX} bytes")]
-struct Endless;
+#[error("the answer has more than {0} bytes")]
+struct Endless(usize);
+
+/// Reads the body of an answer. Errors: also one of more than `max` bytes, of which no more are read.
+pub async fn body_of(body: HttpResponseBody, max: usize) -> Result<Vec<u8>, HttpError> {
+    let mut read = Vec::new();
+    let mut stream = body.bytes_stream();
+    while let Some(bytes) = stream.next().await {
+        read.extend_from_slice(&bytes?);
+        if read.len() > max {
+            // Asked again, it would be as long.
+            return Err(HttpError::new(HttpErrorKind::Decode, Endless(max)));
+        }
+    }
+    Ok(read)
+}
 
 /// Reads the answer to a completion to its end. S3 sends the status 200 before it knows how the completion ends.
 async fn completed(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (mut parts, body) = response.into_parts();
-    let mut text = Vec::new();
-    let mut stream = body.bytes_stream();
-    while let Some(bytes) = stream.next().await {
-        text.extend_from_slice(&bytes?);
-        if text.len() > COMPLETED_MAX {
-            return Err(HttpError::new(HttpErrorKind::Decode, Endless));
-        }
-    }
+    let text = body_of(body, COMPLETED_MAX).await?;
     let text = String::from_utf8_lossy(&text).into_owned();
     if text.contains("<Error>") {
         parts.status = status_of(&element(&text, "Code"));

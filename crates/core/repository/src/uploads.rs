@@ -7,18 +7,21 @@
 //! - A target of several buckets has a backup's lease in the first one alone. So a backup's stripe without any lease next to it
 //!   is protected: nobody knows here whether its writer is alive.
 //! - Where the store tells no time, every upload is protected.
-//! - Nothing is aborted that was not shown before.
+//! - Nothing is aborted that was not shown before. Every upload is shown, whatever characters its key has.
 //!
 //! Leaves to others: what `expire` aborts below a target (`place/buckets.rs`); lists and requests (`longshore-bucket`).
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 
-use longshore_bucket::{Address, Bucket, Error as StoreError, Key, Scheme};
+use longshore_bucket::{
+    Address, Bucket, Error as StoreError, Key, Scheme, UploadState, has_address,
+};
 use longshore_io::Storage;
 
 use crate::Error;
 use crate::label::Label;
-use crate::place::buckets::{has_lease, holders};
+use crate::place::buckets::leases;
 use crate::target::family_of;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -29,14 +32,15 @@ pub struct LeftUpload {
     /// The object that it would make.
     pub address: String,
     pub id: String,
-    pub begun_us: i64,
+    /// `None`: the store does not tell.
+    pub begun_us: Option<i64>,
     pub parts: u64,
     pub bytes: u64,
     /// Seconds since its last part came, or since it was begun; `None`: the store does not tell.
     pub idle_s: Option<i64>,
     /// Why it must not be aborted now.
     pub protected_by: Option<String>,
-    key: Key,
+    key: String,
     last_ns: i64,
 }
 
@@ -49,37 +53,32 @@ pub fn left_uploads(
     idle_s: i64,
 ) -> Result<Vec<LeftUpload>, Error> {
     let place = Place::of(address, storage)?;
-    let parent = Key::from(place.parent.as_str());
-    let found = place.bucket.unfinished(&parent, &NEVER)?;
+    let found = place.bucket.unfinished_from(&place.beginning, &NEVER)?;
     let mut left = Vec::new();
+    let mut folders = HashMap::new();
     for upload in found.uploads {
-        let is_own = match place.last.as_str() {
-            "" => true,
-            last => {
-                let rest = upload.name.strip_prefix(last);
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
-        };
-        if !is_own {
+        // An object of a longer name is another one.
+        let is_own = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        if !place.beginning.is_empty() && !is_own(&upload.name) {
             continue;
         }
-        let key = match place.parent.as_str() {
-            "" => Key::from(upload.name.as_str()),
-            parent => Key::from(format!("{parent}/{}", upload.name)),
+        let key = format!("{}{}", place.beginning, upload.name);
+        let state = match has_address(&key) {
+            true => place.bucket.upload_state(&key, &upload.id, &NEVER)?,
+            false => Some(UploadState::default()),
         };
         // One that has ended meanwhile is none.
-        let Some(state) = place.bucket.upload_state(&key, &upload.id, &NEVER)? else {
-            continue;
-        };
-        let last_ns = state.last_ns.max(upload.begun_ns);
-        let idle = (found.now_ns > 0).then(|| (found.now_ns - last_ns).max(0) / 1_000_000_000);
+        let Some(state) = state else { continue };
+        let last_ns = state.last_ns.max(upload.begun_ns.unwrap_or(0));
+        let idle = (found.now_ns > 0 && last_ns > 0)
+            .then(|| (found.now_ns - last_ns).max(0) / 1_000_000_000);
         left.push(LeftUpload {
             address: place.bucket.address(&key),
-            begun_us: upload.begun_ns / 1000,
+            begun_us: upload.begun_ns.map(|ns| ns / 1000),
             parts: state.parts,
             bytes: state.bytes,
             idle_s: idle,
-            protected_by: place.protection(&key, idle, idle_s)?,
+            protected_by: place.protection(&key, (idle, idle_s), &mut folders)?,
             id: upload.id,
             key,
             last_ns,
@@ -107,18 +106,21 @@ pub fn abort_left_upload(
     if is_changed || state.last_ns > upload.last_ns {
         return Ok(Some("it has got a part since it was looked at".to_owned()));
     }
-    let protection = place.protection(&upload.key, upload.idle_s, idle_s)?;
+    let ages = (upload.idle_s, idle_s);
+    let protection = place.protection(&upload.key, ages, &mut HashMap::new())?;
     if protection.is_none() {
         place.bucket.abort(&upload.key, &upload.id, &NEVER)?;
     }
     Ok(protection)
 }
 
-/// An address, cut before its last name.
+/// The reason why uploads below a folder that was looked at must not be aborted, by folder.
+type Folders = HashMap<String, Option<String>>;
+
+/// A bucket, and how the keys below an address begin.
 struct Place {
     bucket: Bucket,
-    parent: String,
-    last: String,
+    beginning: String,
 }
 
 impl Place {
@@ -138,22 +140,26 @@ impl Place {
             }
             .into());
         }
-        let prefix = key.as_ref().trim_end_matches('x').trim_end_matches('/');
-        let (parent, last) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+        let beginning = key.as_ref().trim_end_matches('x').trim_end_matches('/');
         Ok(Place {
             bucket,
-            parent: parent.to_owned(),
-            last: last.to_owned(),
+            beginning: beginning.to_owned(),
         })
     }
 
-    /// Why an upload must not be aborted now.
+    /// Why an upload that has been idle so long must not be aborted now, if it may be at an age.
     fn protection(
         &self,
-        key: &Key,
-        idle: Option<i64>,
-        idle_s: i64,
+        key: &str,
+        (idle, idle_s): (Option<i64>, i64),
+        folders: &mut Folders,
     ) -> Result<Option<String>, Error> {
+        if !has_address(key) {
+            return Ok(Some(
+                "its key has . or .. as a part, which Longshore cannot ask for; `aws s3api abort-multipart-upload` aborts it"
+                    .to_owned(),
+            ));
+        }
         let Some(idle) = idle else {
             return Ok(Some("the store does not tell how old it is".to_owned()));
         };
@@ -163,24 +169,31 @@ impl Place {
                 idle / 60
             )));
         }
-        let names = key.as_ref().rsplit_once('/');
-        let Some((folder, _)) = names.filter(|(folder, stripe)| is_of_backup(folder, stripe))
-        else {
+        let Some(folder) = folder_of_backup(key) else {
             return Ok(None);
         };
-        let folder = Key::from(folder);
-        let live = holders(&self.bucket, &folder, None)?;
-        if let Some(holder) = live.first() {
-            return Ok(Some(holder.text()));
+        if let Some(known) = folders.get(folder.as_ref()) {
+            return Ok(known.clone());
         }
-        Ok((!has_lease(&self.bucket, &folder)?).then(|| {
-            "it is a backup's stripe whose lease is not in this bucket; `longshore expire` of its target aborts it".to_owned()
-        }))
+        let leases = leases(&self.bucket, &folder, None)?;
+        let protection = match leases.live.first() {
+            Some(holder) => Some(holder.text()),
+            None => (!leases.is_any).then(|| {
+                "it is a backup's stripe whose lease is not in this bucket; `longshore expire` of its target aborts it".to_owned()
+            }),
+        };
+        folders.insert(folder.to_string(), protection.clone());
+        Ok(protection)
     }
 }
 
-/// Whether this is a stripe of a backup at a target, which has its writer's lease next to it.
-fn is_of_backup(folder: &str, stripe: &str) -> bool {
-    let label = folder.rsplit('/').next().unwrap_or_default();
-    family_of(stripe).is_some() && label.parse::<Label>().is_ok()
+/// The folder of a stripe of a backup at a target, which has its writer's lease; `None`: it is another object.
+fn folder_of_backup(key: &str) -> Option<Key> {
+    let (folder, stripe) = key.rsplit_once('/')?;
+    let label = folder.rsplit('/').next()?;
+    family_of(stripe)?;
+    label.parse::<Label>().ok()?;
+    // A target's names have no empty part.
+    let parsed = Key::parse(folder).ok()?;
+    (parsed.as_ref() == folder).then_some(parsed)
 }

@@ -68,6 +68,92 @@ fn uploads_are_found_by_their_object_by_a_prefix_and_by_the_bucket() {
     }
 }
 
+/// Goal: an upload is shown, protected and aborted whatever characters its key has, also those of other programs that no address
+/// of ours has.
+#[test]
+fn uploads_of_any_key_are_shown_protected_and_aborted() {
+    const LABEL: &str = "20270131T020000Z-full-1a2b3c4d";
+    for scheme in [Scheme::S3, Scheme::Google] {
+        let (store, bucket) = store(scheme);
+        let folder = format!("t %41+?#/b\u{fc}ro/{LABEL}");
+        let mut odd = [
+            "t %41+?#/a b",
+            "t %41+?#/100%",
+            "t %41+?#/%2F",
+            "t %41+?#/a&b=c",
+            "t %41+?#/b\u{fc}ro/x#y",
+            "t %41+?#//two",
+            "t %41+?#/slash/",
+            "t %41+?#/a\tb",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        odd.sort();
+        for key in &odd {
+            store.leave_upload(key, b"part");
+        }
+        store.leave_upload("t %41+?#2", b"part");
+        store.leave_upload("/t %41+?#/x", b"part");
+        store.leave_upload(&format!("{folder}/family-1.bak"), b"part");
+        store.leave_upload("t %41+?#/../dots", b"part");
+        store.pass(2 * DAY_S);
+        store.put(
+            &format!("{folder}/.longshore-lease-backup.b0b0b0b0.1.1"),
+            b"host far process 1\n",
+        );
+        let at = address(&store, &bucket, "/t %41+?#");
+        let disk = SimDisk::new(1);
+        let shown = left_uploads(&at, &disk, DAY_S).unwrap();
+        let free: Vec<_> = shown.iter().filter(|u| u.protected_by.is_none()).collect();
+        let free_keys: Vec<_> = keys(&shown)
+            .into_iter()
+            .zip(&shown)
+            .filter(|(_, upload)| upload.protected_by.is_none())
+            .map(|(key, _)| key)
+            .collect();
+        assert_eq!(free_keys, odd);
+        let held: Vec<_> = shown.iter().filter(|u| u.protected_by.is_some()).collect();
+        assert_eq!(held.len(), 2, "{held:?}");
+        let why = |n: usize| held[n].protected_by.as_deref().unwrap();
+        assert!(why(0).contains(". or .."), "{held:?}");
+        assert!(why(1).contains("host far"), "{held:?}");
+        for upload in free {
+            assert_eq!((upload.parts, upload.bytes), (1, 4), "{upload:?}");
+            assert_eq!(abort_left_upload(&at, &disk, upload, DAY_S).unwrap(), None);
+        }
+        let left = store.uploads().len();
+        assert_eq!(left, 4, "{:?}", store.uploads());
+        assert_eq!(left_uploads(&at, &disk, DAY_S).unwrap().len(), 2);
+        assert_eq!(found(&store, &bucket, "").len(), 4);
+        assert_eq!(found(&store, &bucket, "/t %41+?#/b\u{fc}ro").len(), 1);
+    }
+}
+
+/// Goal: the leases next to a backup's stripes are listed once for all of them.
+#[test]
+fn the_leases_of_a_backup_are_listed_once() {
+    let (store, bucket) = store(Scheme::S3);
+    let folder = "t/db/20270131T020000Z-full-1a2b3c4d";
+    for n in 1..=3 {
+        left(&store, &format!("{folder}/family-{n}.bak"));
+    }
+    store.pass(30 * DAY_S);
+    let before = store.asked().len();
+    assert_eq!(found(&store, &bucket, "/t").len(), 3);
+    let lists = |since: usize| {
+        let asked = store.asked();
+        let lists = asked[since..].iter();
+        lists.filter(|a| a.query.contains("list-type")).count()
+    };
+    assert_eq!(lists(before), 1);
+    let shown = found(&store, &bucket, "/t").remove(0);
+    let before = store.asked().len();
+    let at = address(&store, &bucket, "/t");
+    let kept = abort_left_upload(&at, &SimDisk::new(1), &shown, DAY_S).unwrap();
+    assert!(kept.is_some());
+    assert_eq!(lists(before), 1);
+}
+
 #[test]
 fn only_one_without_a_part_for_so_long_is_aborted() {
     let (store, bucket) = store(Scheme::S3);

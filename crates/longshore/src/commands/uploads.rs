@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - Without --abort nothing is aborted. With it, only what is shown, and what nothing protects at that moment.
-//! - An address that fails does not keep the others from being looked at.
+//! - An address that fails, or an abort, does not keep the others from being done. The answer has all that was done, and each
+//!   failure.
 //!
 //! Leaves to others: what protects an upload (`longshore-repository`).
 
@@ -20,13 +21,22 @@ use longshore_terminal::text::plain;
 struct Answer {
     action: &'static str,
     uploads: Vec<Row>,
+    failures: Vec<UploadFailure>,
+}
+
+/// The failure at an address, or of one upload's abort.
+#[derive(Serialize)]
+struct UploadFailure {
+    address: String,
+    exit_code: u8,
+    error: Failure,
 }
 
 #[derive(Serialize)]
 struct Row {
     address: String,
     upload_id: String,
-    begun_us: i64,
+    begun_us: Option<i64>,
     parts: u64,
     bytes: u64,
     idle_s: Option<i64>,
@@ -40,6 +50,7 @@ enum UploadFate {
     Aborted,
     WouldBeAborted,
     Protected,
+    Failed,
 }
 
 impl UploadFate {
@@ -48,62 +59,77 @@ impl UploadFate {
             UploadFate::Aborted => "aborted",
             UploadFate::WouldBeAborted => "may be aborted",
             UploadFate::Protected => "protected",
+            UploadFate::Failed => "could not be aborted",
         }
     }
 }
 
 pub fn run(options: &Uploads, context: &Context) -> Result<Exit, Failure> {
-    let mut rows = Vec::new();
-    let mut failed = None;
-    for device in &options.addresses {
-        let DeviceSpec::Bucket(address) = device else {
-            return Err(Failure::usage(
-                format!(
-                    "{} is no address in an object store",
-                    device.open(&context.storage).name()
-                ),
-                "give one as s3://BUCKET/KEY or gs://BUCKET/KEY; files that a killed backup leaves are replaced by the next one",
-            ));
-        };
-        if let Err(failure) = look(address, options, context, &mut rows) {
-            if options.addresses.len() > 1 {
-                context.output.warn(&failure.text);
-            }
-            failed = failed.or(Some(failure));
-        }
+    // Before anything is aborted.
+    let addresses = options.addresses.iter().map(|device| match device {
+        DeviceSpec::Bucket(address) => Ok(address),
+        other => Err(Failure::usage(
+            format!(
+                "{} is no address in an object store",
+                other.open(&context.storage).name()
+            ),
+            "give one as s3://BUCKET/KEY or gs://BUCKET/KEY; files that a killed backup leaves are replaced by the next one",
+        )),
+    });
+    let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+    let mut answer = Answer {
+        action: "uploads",
+        uploads: Vec::new(),
+        failures: Vec::new(),
+    };
+    for address in addresses {
+        look(address, options, context, &mut answer);
     }
-    context.output.say(&table(&rows));
-    if let Some(failure) = failed {
-        return Err(failure);
-    }
-    let exit = context.output.done();
-    let action = "uploads";
-    let uploads = rows;
-    context.output.json(exit, Answer { action, uploads });
+    context.output.say(&table(&answer));
+    let exit = match answer.failures.first() {
+        Some(failed) => failed.error.exit,
+        None => context.output.done(),
+    };
+    context.output.json(exit, answer);
     Ok(exit)
 }
 
-fn look(
-    address: &StoreAddress,
-    options: &Uploads,
-    context: &Context,
-    rows: &mut Vec<Row>,
-) -> Result<(), Failure> {
+/// Adds what is found at an address, and what fails there.
+fn look(address: &StoreAddress, options: &Uploads, context: &Context, answer: &mut Answer) {
     let storage = &*context.storage;
     let idle_s = i64::from(options.idle) * 3600;
-    for upload in left_uploads(address, storage, idle_s)? {
-        let protected_by = match &upload.protected_by {
-            None if options.abort => abort_left_upload(address, storage, &upload, idle_s)?,
-            known => known.clone(),
+    let found = match left_uploads(address, storage, idle_s) {
+        Ok(found) => found,
+        Err(error) => return answer.fail(address.to_string(), error.into(), context),
+    };
+    for upload in found {
+        let aborted = match &upload.protected_by {
+            None if options.abort => abort_left_upload(address, storage, &upload, idle_s),
+            known => Ok(known.clone()),
         };
-        let fate = match (&protected_by, options.abort) {
-            (Some(_), _) => UploadFate::Protected,
-            (None, true) => UploadFate::Aborted,
-            (None, false) => UploadFate::WouldBeAborted,
+        let (protected_by, fate) = match aborted {
+            Ok(None) if options.abort => (None, UploadFate::Aborted),
+            Ok(None) => (None, UploadFate::WouldBeAborted),
+            Ok(Some(by)) => (Some(by), UploadFate::Protected),
+            Err(error) => {
+                answer.fail(upload.address.clone(), error.into(), context);
+                (None, UploadFate::Failed)
+            }
         };
-        rows.push(row(upload, fate, protected_by));
+        answer.uploads.push(row(upload, fate, protected_by));
     }
-    Ok(())
+}
+
+impl Answer {
+    /// Tells a failure: people at once, scripts in the answer.
+    fn fail(&mut self, address: String, error: Failure, context: &Context) {
+        context.output.complain(&plain(&address), &error);
+        self.failures.push(UploadFailure {
+            address,
+            exit_code: error.exit.code(),
+            error,
+        });
+    }
 }
 
 fn row(upload: LeftUpload, fate: UploadFate, protected_by: Option<String>) -> Row {
@@ -119,9 +145,14 @@ fn row(upload: LeftUpload, fate: UploadFate, protected_by: Option<String>) -> Ro
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(answer: &Answer) -> String {
+    let rows = &answer.uploads;
     if rows.is_empty() {
-        return "no unfinished upload\n".to_owned();
+        // Where a look failed, there may be some.
+        return match answer.failures.is_empty() {
+            true => "no unfinished upload\n".to_owned(),
+            false => String::new(),
+        };
     }
     let mut table = Table::new(&["object", "begun (UTC)", "parts", "bytes", "result"]);
     for row in rows {
@@ -131,7 +162,7 @@ fn table(rows: &[Row]) -> String {
         };
         table.row(vec![
             plain(&row.address),
-            moment(row.begun_us),
+            row.begun_us.map_or_else(|| "not told".to_owned(), moment),
             row.parts.to_string(),
             bytes(row.bytes),
             result,

@@ -8,6 +8,7 @@ mod between;
 mod common;
 mod costs;
 mod credentials;
+mod left;
 mod locked;
 mod servers;
 mod ways;

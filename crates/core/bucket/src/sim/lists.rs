@@ -11,6 +11,7 @@ impl State {
         let parameter = |name| parameter(query, name).unwrap_or_default();
         let prefix = parameter("prefix");
         let after = (parameter("key-marker"), parameter("upload-id-marker"));
+        let after = (after.0.as_str(), after.1.as_str());
         let page = match self.habits.portion {
             0 => 1000,
             page => page,
@@ -19,7 +20,7 @@ impl State {
             .uploads
             .iter()
             .map(|(id, upload)| (upload.key.as_str(), id.as_str(), upload.begun_s))
-            .filter(|(key, id, _)| key.starts_with(prefix) && (*key, *id) > after)
+            .filter(|(key, id, _)| key.starts_with(&prefix) && (*key, *id) > after)
             .collect();
         below.sort_unstable();
         let mut text = "<ListMultipartUploadsResult>".to_owned();
