@@ -28,6 +28,7 @@ use object_store::{ClientOptions, Error as StoreError};
 use crate::connection::{Connection, Ways, base_of};
 use crate::credentials::{Lacking, Noted};
 use crate::environment::{Environment, Form, server};
+use crate::held::Lasting;
 use crate::own::{Asking, Sign};
 
 const ACCOUNT: [&str; 2] = ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"];
@@ -136,7 +137,8 @@ impl Azure {
         let soon = builder
             .clone()
             .with_retry(ways.soon.clone())
-            .with_http_connector((ways.connector)());
+            .with_client_options(ways.place_options())
+            .with_http_connector(ways.to_places());
         let credentials: AzureCredentialProvider =
             Arc::new(Noted::of_azure(provider(&self.source, soon)?));
         let signed = || Signed {
@@ -247,7 +249,8 @@ fn provider(
             }
         }
     };
-    Ok(built.build()?.credentials().clone())
+    let provider = built.build()?.credentials().clone();
+    Ok(Arc::new(Lasting::new(provider)))
 }
 
 /// Another connector, whose client signs what it sends.

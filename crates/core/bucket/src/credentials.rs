@@ -1,16 +1,15 @@
 //! Providers of credentials: `credential_process`, and a wrapper that notes why any provider failed.
 //!
 //! Invariants
-//! - Held credentials are handed out only while they are valid for 5 more minutes; otherwise the program is asked
-//!   again. One provider runs its program once at a time.
+//! - One provider runs its program once at a time.
 //! - The program is ended after 60 s, or when the request that wants credentials is dropped. More than 64 KiB of its
 //!   output is an error.
 //! - Credentials that a header cannot carry are refused before a request is signed.
 //! - `Debug` shows the profile's name and no more. Of the program's messages only the last line is shown, and in it a
 //!   word is replaced by `***` if it was printed, was an argument, follows the name of a secret, or looks like a key.
 //!
-//! Leaves to others: the choice of the provider (`s3.rs`, `azure.rs`, `google.rs`, `profile.rs`); starting and ending the
-//! program (`longshore_io::child`); signing (`object_store`).
+//! Leaves to others: the choice of the provider (`s3.rs`, `azure.rs`, `google.rs`, `profile.rs`); when a program is asked again
+//! (`held.rs`); starting and ending it (`longshore_io::child`); signing (`object_store`).
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -19,18 +18,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use longshore_io::{Clock, HostClock, child};
+use longshore_io::child;
 use object_store::CredentialProvider;
 use object_store::aws::{AwsCredential, AwsCredentialProvider};
 use object_store::azure::{AzureCredential, AzureCredentialProvider};
 use object_store::gcp::{GcpCredential, GcpCredentialProvider};
-use tokio::sync::Mutex;
 
 use crate::environment::{Form, check};
+use crate::held::{Held, Holder};
 use crate::watched::{innermost, note};
 
-/// Credentials are replaced so long before they end. A request may be repeated for three minutes.
-pub(crate) const MARGIN_S: i64 = 300;
 /// A program that takes longer is ended, with what it started.
 const PATIENCE: Duration = Duration::from_secs(60);
 const OUTPUT_MAX: usize = 64 << 10;
@@ -130,18 +127,12 @@ impl<C: std::fmt::Debug + Send + Sync + 'static> CredentialProvider for Lacking<
     }
 }
 
-/// The credentials that a program printed, until they expire.
-struct Held {
-    credential: Arc<AwsCredential>,
-    until_s: Option<i64>,
-}
-
 /// Asks a program for credentials, and again before they end.
 pub struct Process {
     profile: String,
     command: String,
     patience: Duration,
-    held: Mutex<Option<Held>>,
+    held: Holder<AwsCredential>,
 }
 
 impl std::fmt::Debug for Process {
@@ -159,7 +150,7 @@ impl Process {
             profile,
             command,
             patience: PATIENCE,
-            held: Mutex::new(None),
+            held: Holder::empty(),
         }
     }
 }
@@ -169,28 +160,24 @@ impl CredentialProvider for Process {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let mut held = self.held.lock().await;
-        let now_s = HostClock.wall_ns() / 1_000_000_000;
-        if let Some(held) = &*held
-            && held.until_s.is_none_or(|until| until - MARGIN_S > now_s)
-        {
-            return Ok(held.credential.clone());
-        }
+        let whose = format!(
+            "the credentials of the credential_process of the profile {:?}",
+            self.profile
+        );
         let (command, patience) = (self.command.clone(), self.patience);
-        // A caller that no longer waits drops this future, and the program is ended.
-        let unwanted = Unwanted::default();
-        let cancel = unwanted.0.clone();
-        let asked = tokio::task::spawn_blocking(move || ask(&command, patience, &cancel)).await;
-        let asked = asked.map_err(|_| "its thread ended".to_owned());
-        let fresh = asked.and_then(|answer| answer).map_err(|why| {
+        let ask = async {
+            // A caller that no longer waits drops this future, and the program is ended.
+            let unwanted = Unwanted::default();
+            let cancel = unwanted.0.clone();
+            let asked = tokio::task::spawn_blocking(move || ask(&command, patience, &cancel)).await;
+            asked.map_err(|_| "its thread ended".to_owned())?
+        };
+        self.held.get(&whose, ask).await.map_err(|why| {
             failed(format!(
                 "the credential_process of the profile {:?} gave none: {why}",
                 self.profile
             ))
-        })?;
-        let credential = fresh.credential.clone();
-        *held = Some(fresh);
-        Ok(credential)
+        })
     }
 }
 
@@ -206,7 +193,7 @@ impl Drop for Unwanted {
 
 /// Runs the program. Errors: why it gave nothing, with the last line that it wrote to standard error as far as that line
 /// can have no secret in it.
-fn ask(command: &str, limit: Duration, cancel: &AtomicBool) -> Result<Held, String> {
+fn ask(command: &str, limit: Duration, cancel: &AtomicBool) -> Result<Held<AwsCredential>, String> {
     let words = words(command)?;
     let Some((program, arguments)) = words.split_first() else {
         return Err("it is empty".to_owned());
@@ -270,7 +257,7 @@ fn last_line(errors: &[u8], output: &[u8], arguments: &[String]) -> String {
 }
 
 /// The AWS format: `{"Version": 1, "AccessKeyId": ..., "SecretAccessKey": ..., "SessionToken": ..., "Expiration": ...}`.
-fn parse(bytes: &[u8]) -> Option<Held> {
+fn parse(bytes: &[u8]) -> Option<Held<AwsCredential>> {
     let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     let text = |key: &str| value[key].as_str().map(str::to_owned);
     if value["Version"].as_u64() != Some(1) {
@@ -321,6 +308,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longshore_io::{Clock, HostClock};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

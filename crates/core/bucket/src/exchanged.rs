@@ -4,13 +4,12 @@
 //! `object_store` has neither exchange. So the requests are made here, over its client.
 //!
 //! Invariants
-//! - Held credentials are handed out only while they are valid for 5 more minutes; otherwise the service is asked again,
-//!   once at a time. The identity's own credentials and tokens are read again for each exchange.
+//! - The identity's own credentials and tokens are read again for each exchange.
 //! - A request is made three times at most. A refusal is told with the service's code and message, and without what was sent.
 //! - `Debug` shows no secret.
 //!
-//! Leaves to others: which exchange a file or profile means (`role.rs`, `external.rs`); what can be sent in a header
-//! (`credentials.rs`).
+//! Leaves to others: which exchange a file or profile means (`role.rs`, `external.rs`); when one is made (`held.rs`); what can
+//! be sent in a header (`credentials.rs`); the length of an answer (`connection.rs`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,54 +20,22 @@ use http::{HeaderValue, Method, StatusCode};
 use longshore_io::{Clock, Host, HostClock};
 use object_store::CredentialProvider;
 use object_store::aws::{AwsAuthorizer, AwsCredential, AwsCredentialProvider};
-use object_store::client::{HttpClient, HttpRequest, HttpRequestBody};
+use object_store::client::{HttpClient, HttpErrorKind, HttpRequest, HttpRequestBody};
 use object_store::gcp::GcpCredential;
 use serde::Deserialize;
-use tokio::sync::Mutex;
 
-use crate::credentials::{MARGIN_S, failed};
+use crate::credentials::failed;
 use crate::environment::read_file;
 use crate::external::{External, Subject};
+use crate::held::{Held, Holder};
 use crate::source::Role;
 use crate::watched::{element, innermost, line};
 
 const TRIES: u32 = 3;
 const WAIT: Duration = Duration::from_millis(200);
-/// More of an answer is not read.
-const ANSWER_MAX: usize = 256 << 10;
 /// How long a token of Google's is asked for, in seconds.
 const LIFETIME_S: u64 = 3600;
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-
-/// Credentials until they end, in seconds since the Unix epoch.
-struct Held<C> {
-    credential: Arc<C>,
-    until_s: i64,
-}
-
-/// Credentials that are exchanged when they are asked for and none are held. Callers that come meanwhile wait for the same.
-struct Holder<C>(Mutex<Option<Held<C>>>);
-
-impl<C> Holder<C> {
-    fn empty() -> Holder<C> {
-        Holder(Mutex::new(None))
-    }
-
-    async fn get(
-        &self,
-        exchange: impl Future<Output = Result<Held<C>, String>>,
-    ) -> Result<Arc<C>, String> {
-        let mut held = self.0.lock().await;
-        let now_s = HostClock.wall_ns() / 1_000_000_000;
-        if let Some(held) = held.as_ref().filter(|held| held.until_s - MARGIN_S > now_s) {
-            return Ok(held.credential.clone());
-        }
-        let fresh = exchange.await?;
-        let credential = fresh.credential.clone();
-        *held = Some(fresh);
-        Ok(credential)
-    }
-}
 
 /// Sends a request, again where the service is busy or silent. Errors: what it said, without what was asked.
 async fn answered(
@@ -79,14 +46,13 @@ async fn answered(
     loop {
         tries += 1;
         let why = match client.execute(make()?).await {
+            // Such an answer would come again.
+            Err(error) if error.kind() == HttpErrorKind::Decode => return Err(innermost(&error)),
             Err(error) => innermost(&error),
             Ok(response) => {
                 let status = response.status();
                 let body = response.into_body().bytes().await;
                 let body = body.map_err(|error| innermost(&error))?;
-                if body.len() > ANSWER_MAX {
-                    return Err(format!("its answer has more than {ANSWER_MAX} bytes"));
-                }
                 if status.is_success() {
                     return Ok(body.to_vec());
                 }
@@ -229,7 +195,7 @@ impl AssumedRole {
                 secret_key: given.secret_access_key,
                 token: Some(given.session_token),
             }),
-            until_s: until.as_second(),
+            until_s: Some(until.as_second()),
         })
     }
 }
@@ -239,9 +205,10 @@ impl CredentialProvider for AssumedRole {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let given = self.held.get(self.exchange()).await;
+        let Role { profile, arn, .. } = &self.role;
+        let whose = format!("the credentials of the role {arn} of the profile {profile:?}");
+        let given = self.held.get(&whose, self.exchange()).await;
         given.map_err(|why| {
-            let Role { profile, arn, .. } = &self.role;
             failed(format!(
                 "the role {arn} of the profile {profile:?} was not given: {why}"
             ))
@@ -253,6 +220,8 @@ impl CredentialProvider for AssumedRole {
 pub struct Federated {
     external: External,
     client: HttpClient,
+    /// For the other service's address, which may be plain http on this machine.
+    near: HttpClient,
     held: Holder<GcpCredential>,
 }
 
@@ -263,10 +232,12 @@ impl fmt::Debug for Federated {
 }
 
 impl Federated {
-    pub fn new(external: External, client: HttpClient) -> Federated {
+    /// `clients`: of Google's services, and of services on this machine.
+    pub fn new(external: External, (client, near): (HttpClient, HttpClient)) -> Federated {
         Federated {
             external,
             client,
+            near,
             held: Holder::empty(),
         }
     }
@@ -287,7 +258,7 @@ impl Federated {
                 headers,
                 field,
             } => {
-                let answer = answered(&self.client, || {
+                let answer = answered(&self.near, || {
                     let mut request = HttpRequest::new(HttpRequestBody::empty());
                     let uri = url
                         .parse()
@@ -346,7 +317,7 @@ impl Federated {
         match &external.impersonated {
             None => Ok(Held {
                 credential: Arc::new(GcpCredential { bearer }),
-                until_s,
+                until_s: Some(until_s),
             }),
             Some(url) => self.impersonate(url, &bearer).await,
         }
@@ -375,7 +346,7 @@ impl Federated {
         let until: jiff::Timestamp = until.parse().map_err(|_| odd())?;
         Ok(Held {
             credential: Arc::new(GcpCredential { bearer }),
-            until_s: until.as_second(),
+            until_s: Some(until.as_second()),
         })
     }
 }
@@ -385,7 +356,8 @@ impl CredentialProvider for Federated {
     type Credential = GcpCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<GcpCredential>> {
-        let given = self.held.get(self.exchange()).await;
+        let whose = "Google's credentials for another service's token";
+        let given = self.held.get(whose, self.exchange()).await;
         given.map_err(|why| failed(format!("Google gave no token for another's: {why}")))
     }
 }

@@ -2,8 +2,8 @@
 //! federation).
 //!
 //! Invariants
-//! - Tokens go over https only, or to this machine where plain http is allowed. A token comes from a file, over https, or from
-//!   this machine and the services on its own links.
+//! - Tokens go over https only, or to this machine where plain http is allowed. A token comes from a file, over https, or, also
+//!   over plain http, from this machine and the service on its own link: metadata services speak nothing else.
 //! - Files that need a program, a key of AWS's or a client's secret are refused by the name of what they need.
 //! - No text has the content of the file in it.
 //!

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use longshore_io::Storage;
 use object_store::Error as StoreError;
-use object_store::client::{HttpClient, HttpConnector};
+use object_store::client::HttpConnector;
 use object_store::gcp::{GcpCredentialProvider, GoogleCloudStorageBuilder};
 
 use crate::connection::{Connection, Ways, base_of};
@@ -23,6 +23,7 @@ use crate::credentials::{Lacking, Noted};
 use crate::environment::{Environment, Form, read_file, server};
 use crate::exchanged::Federated;
 use crate::external::External;
+use crate::held::Lasting;
 use crate::own::{Asking, Sign};
 
 const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
@@ -85,10 +86,10 @@ impl Google {
         let soon = builder
             .clone()
             .with_retry(ways.soon.clone())
-            .with_http_connector((ways.connector)());
-        let plain = || (ways.connector)().connect(&ways.options);
+            .with_client_options(ways.place_options())
+            .with_http_connector(ways.to_places());
         let credentials: GcpCredentialProvider =
-            Arc::new(Noted::of_google(provider(&self.source, soon, plain)?));
+            Arc::new(Noted::of_google(provider(&self.source, soon, ways)?));
         let asking = Asking {
             base: base_of(&format!("{endpoint}/{name}"))?,
             sign: Sign::Bearer(credentials.clone()),
@@ -168,22 +169,23 @@ fn source(
 }
 
 /// The places are asked through the builder's connector, not as often as the store is.
-fn provider(
+fn provider<C: HttpConnector>(
     source: &Result<GoogleSource, String>,
     builder: GoogleCloudStorageBuilder,
-    client: impl Fn() -> Result<HttpClient, StoreError>,
+    ways: &Ways<C>,
 ) -> Result<GcpCredentialProvider, StoreError> {
     let built = match source.clone() {
         Err(why) => return Ok(Arc::new(Lacking::new(why))),
         Ok(GoogleSource::External(external)) => {
-            return Ok(Arc::new(Federated::new(*external, client()?)));
+            let clients = (ways.place_client()?, ways.near_client()?);
+            return Ok(Arc::new(Federated::new(*external, clients)));
         }
         Ok(GoogleSource::ServiceAccount(text)) => builder.with_service_account_key(text).build(),
         Ok(GoogleSource::User(path)) => builder.with_application_credentials(path).build(),
         Ok(GoogleSource::Instance) => builder.build(),
     };
     match built {
-        Ok(store) => Ok(store.credentials().clone()),
+        Ok(store) => Ok(Arc::new(Lasting::new(store.credentials().clone()))),
         // Its own message may have a part of the key.
         Err(_) => Ok(Arc::new(Lacking::new(
             "the file of credentials lacks what its type needs, or its private key cannot be read"

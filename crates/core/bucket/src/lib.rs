@@ -33,6 +33,7 @@ mod exchanged;
 mod external;
 mod flow;
 mod google;
+mod held;
 mod network;
 mod objects;
 mod own;

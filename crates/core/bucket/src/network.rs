@@ -120,7 +120,8 @@ impl Direct {
         let asked = |key| options.get_config_value(&key);
         let limit = |key| asked(key).as_deref().and_then(duration);
         let is_https_only = asked(ClientConfigKey::AllowHttp).as_deref() != Some("true");
-        let except = format!("{LINK_LOCAL},{}", self.proxies.except);
+        let own = asked(ClientConfigKey::ProxyExcludes).unwrap_or_default();
+        let except = format!("{LINK_LOCAL},{},{own}", self.proxies.except);
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)

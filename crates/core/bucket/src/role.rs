@@ -5,6 +5,8 @@
 //! - A chain of profiles ends: none is asked for its credentials twice.
 //! - A profile that names itself as its source gives its own keys.
 //! - A role that needs a person, as for a second factor, is refused by the name of its key.
+//! - With `web_identity_token_file`, the keys about other sources and about the role's session count as little as with AWS's own
+//!   tools, and are told by name.
 //!
 //! Leaves to others: keys and programs of a profile (`profile.rs`); asking for the role (`exchanged.rs`).
 
@@ -18,6 +20,15 @@ const SECONDS_ALLOWED: std::ops::RangeInclusive<u64> = 900..=43_200;
 /// The name of a session, where the profile has none.
 const SESSION: &str = "longshore";
 
+/// The keys that AWS's own tools do not look at in a profile with `web_identity_token_file`.
+const NOT_WITH_TOKEN: [&str; 5] = [
+    "source_profile",
+    "credential_source",
+    "external_id",
+    "mfa_serial",
+    "duration_seconds",
+];
+
 /// Where a profile's credentials may come from, beyond itself.
 pub struct Surroundings<'a> {
     /// Another profile by its name.
@@ -25,6 +36,8 @@ pub struct Surroundings<'a> {
     /// The place that `credential_source` names; `None`: there is no such place.
     pub place: &'a dyn Fn(&str) -> Result<Option<Source>, String>,
     pub sts: Option<String>,
+    /// Tells the operator what does not count.
+    pub warn: &'a dyn Fn(String),
 }
 
 /// Where the credentials of the profile `name` come from; `None` if it has none.
@@ -51,31 +64,45 @@ fn of_chain(
             check(&named, &value, form).map(|()| Some(value))
         }
     };
+    let token_file = get("web_identity_token_file", Form::Text)?;
     let Some(arn) = get("role_arn", Form::Signs)? else {
-        return profile.source(name);
+        return match (profile.source(name)?, token_file) {
+            (None, Some(_)) => Err(format!(
+                "the profile {name:?} has web_identity_token_file and no role_arn: add it"
+            )),
+            (found, _) => Ok(found),
+        };
     };
+    let session = get("role_session_name", Form::Signs)?;
+    if let Some(token_file) = token_file {
+        let unused = NOT_WITH_TOKEN.into_iter();
+        let unused: Vec<&str> = unused.filter(|key| profile.get(key).is_some()).collect();
+        if !unused.is_empty() {
+            (around.warn)(format!(
+                "the profile {name:?} has web_identity_token_file: as with AWS's own tools, its {} {} not used",
+                unused.join(", "),
+                if unused.len() == 1 { "is" } else { "are" }
+            ));
+        }
+        return Ok(Some(Source::WebIdentity {
+            token_file,
+            role: arn,
+            session,
+            sts: around.sts.clone(),
+        }));
+    }
     let of = (
         get("source_profile", Form::Text)?,
         get("credential_source", Form::Word)?,
-        get("web_identity_token_file", Form::Text)?,
     );
-    let session = get("role_session_name", Form::Signs)?;
     let base = match of {
-        (Some(_), Some(_), _) => {
+        (Some(_), Some(_)) => {
             return Err(format!(
                 "the profile {name:?} has both source_profile and credential_source: remove one of them"
             ));
         }
-        (None, None, Some(token_file)) => {
-            return Ok(Some(Source::WebIdentity {
-                token_file,
-                role: arn,
-                session,
-                sts: around.sts.clone(),
-            }));
-        }
-        (Some(source), None, _) => of_profile(name, profile, &source, around, asked)?,
-        (None, Some(place), _) => {
+        (Some(source), None) => of_profile(name, profile, &source, around, asked)?,
+        (None, Some(place)) => {
             let found = (around.place)(&place)?;
             found.ok_or_else(|| {
                 format!(
@@ -84,7 +111,7 @@ fn of_chain(
                 )
             })?
         }
-        (None, None, None) => {
+        (None, None) => {
             // Keys next to a role that nobody is named for count as before.
             return match profile.source(name)? {
                 Some(found) => Ok(Some(found)),
@@ -166,10 +193,26 @@ mod tests {
         [profile long]\nrole_arn = arn:l\nsource_profile = keys\nduration_seconds = 5\n\
         [profile place]\nrole_arn = arn:p\ncredential_source = Environment\n\
         [profile other]\nrole_arn = arn:p\ncredential_source = Elsewhere\n\
-        [profile web]\nrole_arn = arn:w\nweb_identity_token_file = /run/token\n";
+        [profile web]\nrole_arn = arn:w\nweb_identity_token_file = /run/token\n\
+        [profile more]\nrole_arn = arn:w\nweb_identity_token_file = /run/token\nduration_seconds = 900\nmfa_serial = arn:mfa\n\
+        external_id = x\nsource_profile = keys\ncredential_source = Environment\nrole_session_name = night\n\
+        [profile one]\nrole_arn = arn:w\nweb_identity_token_file = /run/token\nduration_seconds = 900\n\
+        [profile roleless]\nweb_identity_token_file = /run/token\n";
     const SHARED: &str = "[keys]\naws_access_key_id = KEYS\naws_secret_access_key = verysecret\n";
 
     fn found(name: &str) -> Result<Option<Source>, String> {
+        told(name).0
+    }
+
+    /// The source, and the warnings.
+    fn told(name: &str) -> (Result<Option<Source>, String>, Vec<String>) {
+        let warned = std::cell::RefCell::new(Vec::new());
+        let warn = |text: String| warned.borrow_mut().push(text);
+        let found = found_with(name, &warn);
+        (found, warned.into_inner())
+    }
+
+    fn found_with(name: &str, warn: &dyn Fn(String)) -> Result<Option<Source>, String> {
         let profile = |name: &str| Ok(Profile::read(name, SHARED, CONFIG));
         let place = |place: &str| {
             let keys = Source::Keys {
@@ -183,6 +226,7 @@ mod tests {
             profile: &profile,
             place: &place,
             sts: None,
+            warn,
         };
         source(name, &profile(name)?.unwrap_or_default(), &around)
     }
@@ -235,6 +279,30 @@ mod tests {
         assert!(found("empty").unwrap().is_none());
     }
 
+    /// Goal: keys that AWS's own tools ignore next to a web identity's token are ignored here, too, and not in silence.
+    #[test]
+    fn what_does_not_count_next_to_a_token_s_file_is_told_by_name() {
+        for (name, keys) in [
+            ("one", "its duration_seconds is not used"),
+            (
+                "more",
+                "its source_profile, credential_source, external_id, mfa_serial, duration_seconds are not used",
+            ),
+        ] {
+            let (source, warned) = told(name);
+            let Ok(Some(Source::WebIdentity { session, .. })) = source else {
+                panic!("{name} has another source");
+            };
+            assert_eq!(session.is_some(), name == "more");
+            assert_eq!(warned.len(), 1);
+            assert!(
+                warned[0].contains(keys) && warned[0].contains(name),
+                "{warned:?}"
+            );
+        }
+        assert_eq!(told("web").1, [""; 0]);
+    }
+
     #[test]
     fn what_cannot_be_meant_is_refused_by_name() {
         for (name, word) in [
@@ -245,6 +313,7 @@ mod tests {
             ("lost", "neither AWS file"),
             ("bare", "no credentials"),
             ("long", "900 to 43200"),
+            ("roleless", "no role_arn"),
             ("other", "Environment nor"),
         ] {
             let why = found(name).err().unwrap();

@@ -8,7 +8,8 @@
 //! Leaves to others: the form of values (`environment.rs`); profiles (`profile.rs`); what all stores have in common
 //! (`settings.rs`); getting the credentials (`credentials.rs`, `object_store`).
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_io::Storage;
 use object_store::Error as StoreError;
@@ -19,6 +20,7 @@ use crate::connection::{Connection, Ways, base_of};
 use crate::credentials::{Lacking, Noted, Process};
 use crate::environment::{Environment, Form, check, check_endpoint, read_file, server};
 use crate::exchanged::AssumedRole;
+use crate::held::Lasting;
 use crate::own::{Asking, Sign};
 use crate::profile::Profile;
 use crate::role::{self, Surroundings};
@@ -154,12 +156,12 @@ impl S3 {
         let soon = builder
             .clone()
             .with_retry(ways.soon.clone())
-            .with_http_connector((ways.connector)());
-        let plain = || (ways.connector)().connect(&ways.options);
+            .with_client_options(ways.place_options())
+            .with_http_connector(ways.to_places());
         let credentials: AwsCredentialProvider = Arc::new(Noted::of_aws(provider(
             &self.source,
             soon,
-            (region, &plain),
+            (region, &|| ways.place_client()),
         )?));
         let (builder, base) = self.addressed(builder.with_credentials(credentials.clone()), name);
         let asking = Asking {
@@ -277,7 +279,8 @@ fn provider(
             None => builder,
         },
     };
-    Ok(built.build()?.credentials().clone())
+    let provider = built.build()?.credentials().clone();
+    Ok(Arc::new(Lasting::new(provider)))
 }
 
 /// The profile of the AWS files; `None` if neither has it.
@@ -321,6 +324,7 @@ fn source(
         profile: &other,
         place: &place,
         sts: sts(env)?,
+        warn: &warn_once,
     };
     let of_profile = role::source(name, profile, &around)?;
     if explicit {
@@ -337,6 +341,16 @@ fn source(
         return Err("neither the environment nor the AWS files have any".to_owned());
     }
     instance(env)
+}
+
+/// Says it once in a process: settings are read for each bucket.
+fn warn_once(text: String) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&text) {
+        tracing::warn!("{text}");
+        said.insert(text);
+    }
 }
 
 /// The keys in the environment.

@@ -2,6 +2,8 @@
 //! Method: the shipped network code, over small servers on this machine that stand for the store and for the places.
 //! Not covered: real stores, which `longshore/tests/bucket/main.rs` uses.
 
+mod exchanges;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -215,7 +217,8 @@ fn a_signature_for_another_region_is_explained() {
     }
 }
 
-/// The shipped network, where other hosts than this machine are the server at `to`.
+/// The shipped network, where other hosts than this machine are the server at `to`. Plain http is refused where the shipped
+/// network refuses it.
 #[derive(Debug, Clone)]
 struct Bent {
     direct: Direct,
@@ -224,29 +227,39 @@ struct Bent {
 
 impl HttpConnector for Bent {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let options = options.clone().with_allow_http(true);
-        let client = self.direct.connect(&options)?;
-        Ok(HttpClient::new(BentClient(client, self.to)))
+        let bent = options.clone().with_allow_http(true);
+        Ok(HttpClient::new(BentClient {
+            shipped: self.direct.connect(options)?,
+            bent: self.direct.connect(&bent)?,
+            to: self.to,
+        }))
     }
 }
 
 #[derive(Debug)]
-struct BentClient(HttpClient, SocketAddr);
+struct BentClient {
+    shipped: HttpClient,
+    bent: HttpClient,
+    to: SocketAddr,
+}
 
 #[async_trait]
 impl HttpService for BentClient {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let uri = request.uri().clone();
         let host = uri.host().unwrap_or_default().to_owned();
-        if host != "127.0.0.1" {
-            let target = uri.path_and_query().unwrap();
-            *request.uri_mut() = format!("http://{}{target}", self.1).parse().unwrap();
-            let meant = format!("{}://{host}", uri.scheme_str().unwrap());
-            request
-                .headers_mut()
-                .insert("x-meant", meant.parse().unwrap());
+        if host == "127.0.0.1" {
+            return self.shipped.execute(request).await;
         }
-        self.0.execute(request).await
+        let target = uri.path_and_query().unwrap();
+        let scheme = uri.scheme_str().unwrap();
+        let meant = format!("{scheme}://{host}").parse().unwrap();
+        request.headers_mut().insert("x-meant", meant);
+        *request.uri_mut() = format!("http://{}{target}", self.to).parse().unwrap();
+        match scheme {
+            "http" => self.shipped.execute(request).await,
+            _ => self.bent.execute(request).await,
+        }
     }
 }
 
@@ -413,239 +426,6 @@ fn a_web_identity_gives_credentials_and_again_before_they_end() {
     ] {
         assert!(asked[0].line.contains(word), "{}", asked[0].line);
     }
-}
-
-/// The AWS files of a test's own, in a directory that lives as long as the value.
-fn aws_files(config: &str, credentials: &str) -> (tempfile::TempDir, [(String, String); 2]) {
-    let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let files = [
-        ("AWS_CONFIG_FILE".to_owned(), write("config", config)),
-        (
-            "AWS_SHARED_CREDENTIALS_FILE".to_owned(),
-            write("credentials", credentials),
-        ),
-    ];
-    (dir, files)
-}
-
-fn role_answer(key: &str, until: &str) -> Answer {
-    let text = format!(
-        "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><Credentials>\
-         <AccessKeyId>{key}</AccessKeyId><SecretAccessKey>s</SecretAccessKey>\
-         <SessionToken>given-token</SessionToken><Expiration>{until}</Expiration></Credentials>\
-         <AssumedRoleUser><Arn>a</Arn></AssumedRoleUser></AssumeRoleResult></AssumeRoleResponse>"
-    );
-    (200, Vec::new(), text)
-}
-
-#[test]
-fn a_profile_s_role_is_given_for_another_profile_s_keys_and_again_before_it_ends() {
-    let config = "[profile night]\nrole_arn = arn:aws:iam::1:role/backup\nsource_profile = base\nexternal_id = x7\n";
-    let keys = "[base]\naws_access_key_id = AKBASE\naws_secret_access_key = verysecret\n";
-    let (_dir, files) = aws_files(config, keys);
-    let mut variables: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    variables.extend([("AWS_PROFILE", "night"), ("AWS_REGION", "eu-west-1")]);
-    let asked = each_place(&variables, |_, key, until| (true, role_answer(key, until)));
-    assert_eq!(asked.len(), 2);
-    assert_eq!(
-        asked[0].header("x-meant"),
-        "https://sts.eu-west-1.amazonaws.com"
-    );
-    assert!(asked[0].line.starts_with("POST / "), "{}", asked[0].line);
-    let signed = asked[0].header("authorization");
-    assert!(
-        signed.contains("Credential=AKBASE/") && signed.contains("/eu-west-1/sts/"),
-        "{signed}"
-    );
-    for word in [
-        "Action=AssumeRole",
-        "role%2Fbackup",
-        "ExternalId=x7",
-        "RoleSessionName=longshore",
-    ] {
-        assert!(asked[0].body.contains(word), "{}", asked[0].body);
-    }
-    assert!(!asked[0].body.contains("verysecret"));
-}
-
-#[test]
-fn a_role_of_a_role_and_one_of_the_environment_s_keys_are_given() {
-    let config = "[profile last]\nrole_arn = arn:last\nsource_profile = first\n\
-        [profile first]\nrole_arn = arn:first\ncredential_source = Environment\n";
-    let (_dir, files) = aws_files(config, "");
-    let mut variables: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    variables.extend([
-        ("AWS_PROFILE", "last"),
-        ("AWS_ACCESS_KEY_ID", "AKENV"),
-        ("AWS_SECRET_ACCESS_KEY", "s"),
-    ]);
-    let (asked, keys) = with_place(
-        &variables,
-        |_, key, until| (true, role_answer(key, until)),
-        false,
-    );
-    assert_eq!(asked.len(), 2);
-    assert!(asked[0].body.contains("arn%3Afirst") && asked[1].body.contains("arn%3Alast"));
-    assert!(
-        asked[0]
-            .header("authorization")
-            .contains("Credential=AKENV/")
-    );
-    assert!(asked[1].header("authorization").contains("Credential=AK0/"));
-    assert_eq!(asked[1].header("x-amz-security-token"), "given-token");
-    assert_eq!(keys, ["AK1", "AK1"]);
-}
-
-#[test]
-fn a_web_identity_in_a_profile_is_used_as_one_in_the_environment() {
-    let dir = tempfile::tempdir().unwrap();
-    let token = dir.path().join("token");
-    std::fs::write(&token, "web-token").unwrap();
-    let config = format!(
-        "[profile web]\nrole_arn = arn:w\nweb_identity_token_file = {}\n",
-        token.display()
-    );
-    let (_dir, files) = aws_files(&config, "");
-    let mut variables: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    variables.push(("AWS_PROFILE", "web"));
-    let answer = |_: &Asked, key: &str, until: &str| {
-        let text = role_answer(key, until)
-            .2
-            .replace("AssumeRoleRe", "AssumeRoleWithWebIdentityRe");
-        (true, (200, Vec::new(), text))
-    };
-    let (asked, _) = with_place(&variables, answer, false);
-    assert!(
-        asked[0].line.contains("WebIdentityToken=web-token"),
-        "{}",
-        asked[0].line
-    );
-}
-
-#[test]
-fn a_role_that_is_refused_says_why_and_not_what_was_sent() {
-    let config = "[profile night]\nrole_arn = arn:r\nsource_profile = base\n";
-    let keys = "[base]\naws_access_key_id = AKBASE\naws_secret_access_key = verysecret\n";
-    let (_dir, files) = aws_files(config, keys);
-    let sts = Local::start(|_| {
-        let text = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>";
-        (403, Vec::new(), text.to_owned())
-    });
-    let mut all: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    all.extend([
-        ("AWS_PROFILE", "night"),
-        ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
-        ("LONGSHORE_ALLOW_HTTP", "1"),
-    ]);
-    let bent = Bent {
-        direct: direct(),
-        to: sts.address,
-    };
-    let bucket = Bucket::connect("abc", settings(&all), || bent.clone()).unwrap();
-    let error = looked_at(&bucket).unwrap_err().to_string();
-    assert!(
-        error.contains("arn:r") && error.contains("AccessDenied: not authorized"),
-        "{error}"
-    );
-    assert!(!error.contains("verysecret"), "{error}");
-    assert!(sts.asked().len() <= 3);
-}
-
-/// The file of an external account, with more members.
-fn external_account(dir: &std::path::Path, more: serde_json::Value) -> String {
-    let token = dir.join("token");
-    std::fs::write(&token, "their-token\n").unwrap();
-    let mut file = serde_json::json!({
-        "type": "external_account",
-        "audience": "//iam.googleapis.com/pool",
-        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-        "token_url": "https://sts.googleapis.com/v1/token",
-        "credential_source": { "file": token },
-    });
-    let members = more.as_object().unwrap().clone();
-    file.as_object_mut().unwrap().extend(members);
-    let path = dir.join("account.json");
-    std::fs::write(&path, file.to_string()).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-#[test]
-fn another_service_s_token_is_exchanged_for_google_s_and_again_before_it_ends() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = external_account(dir.path(), serde_json::json!({}));
-    let asked = each_token(Scheme::Google, &[("GOOGLE_APPLICATION_CREDENTIALS", &file)]);
-    assert_eq!(asked.header("x-meant"), "https://sts.googleapis.com");
-    assert!(asked.line.starts_with("POST /v1/token "), "{}", asked.line);
-    for word in [
-        "subject_token=their-token&",
-        "token-exchange",
-        "audience=%2F%2Fiam.googleapis.com%2Fpool",
-    ] {
-        assert!(format!("{}&", asked.body).contains(word), "{}", asked.body);
-    }
-}
-
-#[test]
-fn a_service_account_is_impersonated_with_the_token_that_was_exchanged() {
-    let dir = tempfile::tempdir().unwrap();
-    let giving = Local::start(|asked| {
-        let text = match asked.line.split(' ').nth(1) {
-            Some("/their/token") => r#"{"value":"from-an-address"}"#.to_owned(),
-            Some("/v1/token") => r#"{"access_token":"first","expires_in":3600}"#.to_owned(),
-            _ => r#"{"accessToken":"second","expireTime":"2099-01-02T03:04:05Z"}"#.to_owned(),
-        };
-        (200, Vec::new(), text)
-    });
-    let url = format!("{}/their/token", giving.url());
-    let file = external_account(
-        dir.path(),
-        serde_json::json!({
-            "service_account_impersonation_url": "https://iamcredentials.googleapis.com/v1/b:generateAccessToken",
-            "service_account_impersonation": { "token_lifetime_seconds": 900 },
-            "credential_source": {
-                "url": url, "headers": { "x-why": "because" },
-                "format": { "type": "json", "subject_token_field_name": "value" },
-            },
-        }),
-    );
-    let store = Local::start(|_| object());
-    let at = store.url();
-    let all = [
-        ("GOOGLE_BASE_URL", at.as_str()),
-        ("GOOGLE_APPLICATION_CREDENTIALS", &file),
-        ("LONGSHORE_ALLOW_HTTP", "1"),
-    ];
-    let bent = Bent {
-        direct: direct(),
-        to: giving.address,
-    };
-    let bucket =
-        Bucket::connect("abc", settings_of(Scheme::Google, &all), || bent.clone()).unwrap();
-    assert!(looked_at(&bucket).unwrap().is_some());
-    assert_eq!(store.asked()[0].header("authorization"), "Bearer second");
-    let asked = giving.asked();
-    assert_eq!(asked.len(), 3);
-    assert_eq!(asked[0].header("x-why"), "because");
-    assert!(asked[1].body.contains("subject_token=from-an-address"));
-    assert_eq!(asked[2].header("authorization"), "Bearer first");
-    assert!(asked[2].body.contains("\"900s\""), "{}", asked[2].body);
 }
 
 /// Looks at an object twice, with tokens that end soon or late. Returns what the giver of tokens was asked, and the
