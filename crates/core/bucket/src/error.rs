@@ -93,6 +93,12 @@ pub enum Error {
     #[error("another writer replaced {at} while this backup was written: {now}")]
     Overtaken { at: String, now: String },
 
+    /// The object has the label of whoever began its upload, and the answer to the completion did not tell its tag.
+    #[error(
+        "nothing tells whether {at} is what was completed now: it has another label, as where an older version of Longshore or another program began the upload: {now}"
+    )]
+    OtherLabel { at: String, now: String },
+
     #[error("the store said that {at} is complete, and nothing is there")]
     NotKept { at: String },
 
@@ -228,6 +234,9 @@ impl Error {
             }
             Error::Overtaken { .. } => {
                 "give each backup names of its own, then run the command again"
+            }
+            Error::OtherLabel { .. } => {
+                "run the command again, which copies what is not there as a whole; then check the copy with `longshore verify`"
             }
             Error::NotKept { .. } => "back up to another store: this one loses what it took",
             Error::Cancelled { .. } => "run the command again when it suits",

@@ -12,6 +12,8 @@
 //!   requests for parts outlive their tickets: before an abort they are waited for, and only then cut.
 //! - Azure knows no uploads, only blocks that belong to no blob yet. It drops them after a week, or when anyone writes
 //!   the blob. Each block has a random name, so two writers of one blob never share any. There is nothing to abort.
+//! - An upload that is gone on with has the label of whoever began it, which may be another version or another program. So its
+//!   object is also known by the tag that the store's answer to the completion has.
 //! - While no answer says what a completion did, the trace says `Unknown`. In Azure it stays so if the blob is not
 //!   there, since a completion that is still on its way cannot be stopped.
 //!
@@ -103,6 +105,8 @@ pub struct Upload {
     key: Path,
     id: Arc<String>,
     label: String,
+    /// An earlier writer began it.
+    is_resumed: bool,
     /// The parts that an earlier writer sent.
     known: Arc<KnownParts>,
     /// Requests of parts that have not ended.
@@ -120,6 +124,9 @@ pub struct Completed {
     bucket: Bucket,
     key: Path,
     label: String,
+    is_resumed: bool,
+    /// The object's ETag in the answer to the completion.
+    tag: Option<String>,
     len: u64,
     trace: UploadTrace,
 }
@@ -130,8 +137,8 @@ impl Bucket {
         Upload::begin(self.clone(), key.clone(), label, cancel)
     }
 
-    /// [`Bucket::begin`], or goes on with the upload that an interrupted writer of the same bytes, the same label and the same
-    /// size of parts left. The caller knows that no other writer is at work there.
+    /// [`Bucket::begin`], or goes on with the upload that an interrupted writer of the same size of parts left, with those parts
+    /// that have the same bytes. The caller knows that no other writer is at work there.
     pub fn begin_or_resume(
         &self,
         key: &Path,
@@ -152,6 +159,7 @@ impl Bucket {
             key: key.clone(),
             id: Arc::new(id),
             label,
+            is_resumed: true,
             known: Arc::new(known),
             in_flight: Arc::default(),
             cuts: Mutex::default(),
@@ -189,6 +197,7 @@ impl Upload {
             key,
             id,
             label,
+            is_resumed: false,
             known: Arc::default(),
             in_flight: Arc::default(),
             cuts: Mutex::default(),
@@ -242,10 +251,12 @@ impl Upload {
         found: Option<&Head>,
         cancel: &AtomicBool,
     ) -> Result<Completed, Error> {
-        let made = Completed {
+        let mut made = Completed {
             bucket: self.bucket.clone(),
             key: self.key.clone(),
             label: self.label.clone(),
+            is_resumed: self.is_resumed,
+            tag: None,
             len,
             trace: self.trace.clone(),
         };
@@ -264,13 +275,15 @@ impl Upload {
             "complete",
             &self.key,
             COMPLETION.scope(headers, async move {
-                store.complete_multipart(&at, &id, parts).await.map(drop)
+                let made = store.complete_multipart(&at, &id, parts).await?;
+                Ok(made.e_tag)
             }),
         )?;
         // Until the store has answered, nobody knows.
         self.trace.set(|end| end.standing = Standing::Unknown);
-        if let Err(error) = asked.wait_within(cancel, self.bucket.grace()) {
-            self.settle(&made, error, cancel)?;
+        match asked.wait_within(cancel, self.bucket.grace()) {
+            Ok(tag) => made.tag = tag,
+            Err(error) => self.settle(&made, (error, found), cancel)?,
         }
         self.done = true;
         self.trace.set(|end| {
@@ -308,8 +321,13 @@ impl Upload {
         Ok(headers)
     }
 
-    /// Finds out what a completion did that ended with `error`. `Ok` if the object is there.
-    fn settle(&mut self, made: &Completed, error: Error, cancel: &AtomicBool) -> Result<(), Error> {
+    /// Finds out what a completion did that ended with `error`. `Ok` if the object is there. `before`: what was there.
+    fn settle(
+        &mut self,
+        made: &Completed,
+        (error, before): (Error, Option<&Head>),
+        cancel: &AtomicBool,
+    ) -> Result<(), Error> {
         let there = |found: &Option<Head>| {
             let is_ours = made.is(found.as_ref());
             if is_ours {
@@ -335,6 +353,13 @@ impl Upload {
         if last.as_ref().is_ok_and(there) {
             self.trace.set(|end| end.unaborted = None);
             return Ok(());
+        }
+        if let Ok(Some(now)) = &last
+            && !is_refused
+            && before != Some(now)
+            && made.may_be(now)
+        {
+            return Err(made.other_label(now));
         }
         // Where the condition does not hold, nothing that was sent before can still be done.
         let is_other = matches!(error, Error::Changed { .. });
@@ -449,6 +474,12 @@ impl Completed {
         if self.is(found.as_ref()) {
             return Ok(());
         }
+        if let Some(now) = &found
+            && self.may_be(now)
+        {
+            self.trace.set(|end| end.standing = Standing::Unknown);
+            return Err(self.other_label(now));
+        }
         let at = self.bucket.address(&self.key);
         self.trace.set(|end| {
             end.standing = match found {
@@ -472,8 +503,23 @@ impl Completed {
 
     fn is(&self, found: Option<&Head>) -> bool {
         found.is_some_and(|head| {
-            head.len_bytes == self.len && head.label.as_ref() == Some(&self.label)
+            let is_same = head.label.as_ref() == Some(&self.label)
+                || (self.is_resumed && self.tag.is_some() && head.tag == self.tag);
+            head.len_bytes == self.len && is_same
         })
+    }
+
+    /// Whether an object that [`Completed::is`] does not know may be this upload's all the same, under the label of whoever began
+    /// it.
+    fn may_be(&self, now: &Head) -> bool {
+        self.is_resumed && now.len_bytes == self.len
+    }
+
+    fn other_label(&self, now: &Head) -> Error {
+        Error::OtherLabel {
+            at: self.bucket.address(&self.key),
+            now: described(Some(now)),
+        }
     }
 }
 

@@ -669,6 +669,78 @@ fn a_removal_is_repeated_until_it_is_answered(scheme: Scheme) {
     }
 }
 
+/// Goal: an upload that an older version or another program began, under its own label, becomes this writer's object; where
+/// nothing tells whose object is there, the error says that, and not that another writer was faster.
+#[test]
+fn an_upload_that_was_begun_under_another_label_is_gone_on_with() {
+    let whole = parts().concat();
+    let resumed = |store: &Store| {
+        let bucket = store.bucket().unwrap();
+        let at = key("d/100% a+b");
+        let mut left = bucket.begin(&at, "older".to_owned(), &NO).unwrap();
+        let first = Bytes::from_owner(parts()[0].clone());
+        left.part(0, first).unwrap().wait(&NO).unwrap();
+        left.leave();
+        drop(left);
+        let before = store.asked().len();
+        let upload = bucket.begin_or_resume(&at, "ours".to_owned(), 5000, &NO);
+        let upload = upload.unwrap();
+        let sent: Vec<_> = parts()
+            .into_iter()
+            .enumerate()
+            .map(|(i, part)| {
+                let part = upload.part(i, Bytes::from_owner(part)).unwrap();
+                part.wait(&NO).unwrap()
+            })
+            .collect();
+        let asked = store.asked();
+        assert_eq!(asked[before..].iter().filter(|a| a.is_part()).count(), 2);
+        (upload, sent)
+    };
+    for scheme in [Scheme::S3, Scheme::Google] {
+        let store = Store::speaking(scheme);
+        let (upload, sent) = resumed(&store);
+        let made = upload.complete(sent, whole.len() as u64, None, &NO);
+        let made = made.unwrap();
+        made.look(&NO).unwrap();
+        assert_eq!(store.object("d/100% a+b").as_ref(), Some(&whole));
+        assert_eq!(store.uploads(), []);
+        // Another writer's, of the same length and of another one.
+        store.put("d/100% a+b", &vec![9; whole.len()]);
+        let looked = made.look(&NO).unwrap_err();
+        assert!(matches!(looked, Error::OtherLabel { .. }), "{looked}");
+        store.put("d/100% a+b", b"other");
+        let looked = made.look(&NO).unwrap_err();
+        assert!(matches!(looked, Error::Overtaken { .. }), "{looked}");
+
+        let store = Store::speaking(scheme);
+        let (upload, sent) = resumed(&store);
+        let trace = upload.trace();
+        store.script(|asked| match asked.is_completion() {
+            true => Act::LoseAnswer,
+            false => Act::Pass,
+        });
+        let lost = upload.complete(sent, whole.len() as u64, None, &NO);
+        let lost = lost.unwrap_err();
+        assert!(matches!(lost, Error::OtherLabel { .. }), "{lost}");
+        assert!(lost.to_string().contains("another label"), "{lost}");
+        assert!(lost.hint().contains("run the command again"));
+        assert_eq!(trace.end().standing, Standing::Unknown);
+        assert_eq!(store.object("d/100% a+b").as_ref(), Some(&whole));
+
+        // The completion was not done: nothing is there.
+        let store = Store::speaking(scheme);
+        let (upload, sent) = resumed(&store);
+        store.script(|asked| match asked.is_completion() {
+            true => Act::Refuse(403, "AccessDenied"),
+            false => Act::Pass,
+        });
+        let refused = upload.complete(sent, whole.len() as u64, None, &NO);
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    }
+}
+
 /// Sends three blocks of one byte each, thousand times.
 fn blocks(upload: &Upload, byte: u8) -> Vec<longshore_bucket::UploadPart> {
     let part = |index| {
