@@ -412,7 +412,7 @@ const WIDE: &[(&str, usize, &str)] = &[
     ),
     (
         "io/File",
-        17,
+        18,
         "an open file is one thing that is read, written and locked; readers can take FileRead",
     ),
     (

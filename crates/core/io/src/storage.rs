@@ -324,6 +324,11 @@ pub trait FileRead {
     /// cannot tell.
     fn is_cached(&self, range: Range<u64>) -> bool;
 
+    /// Drops what the page cache has of the file and the medium has, too, so that later reads come from the medium: after a
+    /// write-back that failed, the cache shows bytes that the medium does not have. To be called after a sync that succeeded;
+    /// what others map or read meanwhile may stay. A file in memory alone has no medium.
+    fn drop_cached(&self) {}
+
     /// The first range at or after `offset` that may hold data (`SEEK_DATA`, `SEEK_HOLE`); `None` if only a hole
     /// follows. If the system cannot tell, everything is data.
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>>;

@@ -6,7 +6,7 @@
 //! Invariants
 //! - If the file system refuses one method, the file uses the next for the rest of its life: first `O_DIRECT`, then
 //!   `RWF_DONTCACHE`, then plain calls.
-//! - Pages that were cached before are never evicted.
+//! - Pages that were cached before are evicted by [`FileRead::drop_cached`] alone.
 //! - Parts are transferred in the order of their bytes, so a short transfer is always a prefix.
 //!
 //! Leaves to others: directories and names (`dir.rs`), and aligned buffers (`../pool.rs`).
@@ -274,6 +274,11 @@ impl FileRead for HostFile {
 
     fn is_cached(&self, range: Range<u64>) -> bool {
         cached::is_cached(self.fd(), range)
+    }
+
+    fn drop_cached(&self) {
+        // The call is advice, and whoever gave it compares the bytes all the same.
+        let _advised = rustix::fs::fadvise(self.fd(), 0, None, rustix::fs::Advice::DontNeed);
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {

@@ -95,6 +95,12 @@ impl FileRead for SimFile {
         rule.is_some_and(|(_, cached)| *cached)
     }
 
+    fn drop_cached(&self) {
+        if let Ok(data) = self.disk.lock().data(self.ino) {
+            data.drop_cached();
+        }
+    }
+
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         self.call(Op::Stat, None, |state, _, _| {
             let tells = state.tells_holes;

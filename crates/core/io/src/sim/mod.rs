@@ -20,7 +20,7 @@
 //! short writes; slow calls; syncs that somebody forgot; a full file system with partial last writes
 //! ([`SimDisk::set_capacity`]);
 //! trees removed by others. A failed sync leaves each unsynced change durable or lost for ever, and
-//! the next sync succeeds, as Linux does.
+//! the next sync succeeds, as Linux does. Lost changes are read until the cache is dropped.
 //!
 //! Not simulated, and why that is fair
 //! - Bits that rot or lies in synced data: whoever reads must find those by checksums, and tests flip

@@ -83,6 +83,14 @@ impl Data {
             self.durable.apply(&change);
         }
     }
+
+    /// From now on, changes that a failed sync lost are not seen either.
+    pub(super) fn drop_cached(&mut self) {
+        self.live = self.durable.clone();
+        for change in &self.pending {
+            self.live.apply(change);
+        }
+    }
 }
 
 /// Applies the entries of `journal` that are `kept`. A node that is not yet durable is made without a name, where an

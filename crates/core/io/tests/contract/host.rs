@@ -134,6 +134,10 @@ fn cached_pages_are_distinguished_from_dropped_ones() {
     );
     assert!(file.is_cached(7..7) && file.is_cached(LEN..LEN + 1));
 
+    file.drop_cached();
+    assert!(!file.is_cached(0..LEN) && !file.is_cached(LEN - 1..LEN));
+    file.read_exact_at(&mut buf, 0, Via::Cache).unwrap();
+    assert!(file.is_cached(0..LEN));
     longshore_io::drop_from_cache(&place.path.join("file")).unwrap();
     assert!(!file.is_cached(0..LEN) && !file.is_cached(LEN - 1..LEN));
     // A transfer without the cache must leave the cache unchanged.

@@ -56,6 +56,7 @@ lies! {
     FreesTheEnd breaks giving_unwritten_space_back_leaves_what_was_written;
     PunchesMore breaks a_punched_range_reads_as_zeros_and_nothing_beside_it;
     PunchesNothing breaks a_punched_range_reads_as_zeros_and_nothing_beside_it;
+    DropsTheFile breaks dropping_the_cache_changes_no_byte;
     LosesOtherThreads breaks many_threads_write_one_file_at_once;
     LocksForNobody breaks a_lock_is_given_to_its_holder_again;
     LocksForEverybody breaks a_lock_is_refused_to_others_until_its_holder_is_gone;
@@ -346,6 +347,13 @@ impl FileRead for LyingFile {
 
     fn is_cached(&self, range: Range<u64>) -> bool {
         self.inner.is_cached(range)
+    }
+
+    fn drop_cached(&self) {
+        self.inner.drop_cached();
+        if self.lie == Lie::DropsTheFile {
+            let _cut = self.inner.set_len(0);
+        }
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {

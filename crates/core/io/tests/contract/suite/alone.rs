@@ -43,6 +43,7 @@ pub const PROMISES: &[Promise] = table! {
     allocating_leaves_the_length_alone
     giving_unwritten_space_back_leaves_what_was_written
     a_punched_range_reads_as_zeros_and_nothing_beside_it
+    dropping_the_cache_changes_no_byte
     many_threads_write_one_file_at_once
     a_lock_is_given_to_its_holder_again
     offsets_no_file_can_have_are_errors
@@ -228,6 +229,17 @@ pub fn a_punched_range_reads_as_zeros_and_nothing_beside_it(file: &dyn File) {
         }
         assert_eq!(content(file), model, "{range:?}: {is_punched}");
     }
+}
+
+pub fn dropping_the_cache_changes_no_byte(file: &dyn File) {
+    let bytes = noise(12, 40_000);
+    put(file, &bytes);
+    file.drop_cached();
+    assert_eq!(content(file), bytes, "what no sync made durable");
+    // A file in memory cannot be synced.
+    let _synced = file.sync();
+    file.drop_cached();
+    assert_eq!(content(file), bytes);
 }
 
 pub fn many_threads_write_one_file_at_once(file: &dyn File) {

@@ -63,6 +63,10 @@ pub fn a_punched_range_reads_as_zeros_and_nothing_beside_it(place: &Place) {
     );
 }
 
+pub fn dropping_the_cache_changes_no_byte(place: &Place) {
+    one_file_keeps(place, alone::dropping_the_cache_changes_no_byte);
+}
+
 pub fn many_threads_write_one_file_at_once(place: &Place) {
     one_file_keeps(place, alone::many_threads_write_one_file_at_once);
 }

@@ -72,6 +72,7 @@ macro_rules! promises {
                 allocating_leaves_the_length_alone
                 giving_unwritten_space_back_leaves_what_was_written
                 a_punched_range_reads_as_zeros_and_nothing_beside_it
+                dropping_the_cache_changes_no_byte
                 many_threads_write_one_file_at_once
                 a_lock_is_given_to_its_holder_again
                 a_lock_is_refused_to_others_until_its_holder_is_gone
